@@ -1,0 +1,1 @@
+"""The command `fairlead`: runs the platform and talks to it."""

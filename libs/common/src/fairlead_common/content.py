@@ -1,0 +1,170 @@
+"""What conversations are made of: blocks, and the three roles that hold them."""
+
+from typing import Literal
+
+import msgspec
+
+
+class TextBlock(msgspec.Struct, frozen=True, kw_only=True, tag="text"):
+    """Words."""
+
+    text: str
+
+
+class ThinkingBlock(msgspec.Struct, frozen=True, kw_only=True, tag="thinking", omit_defaults=True):
+    """What the model thought before it answered.
+
+    Fields:
+        signature: the provider's proof, sent back unchanged with tool results (Anthropic).
+    """
+
+    text: str
+    signature: str | None = None
+    duration_ms: int | None = None
+
+
+class ImageBlock(msgspec.Struct, frozen=True, kw_only=True, tag="image", omit_defaults=True):
+    """A picture in the object store."""
+
+    object: str
+    media_type: str
+    name: str | None = None
+
+
+class ToolCallBlock(msgspec.Struct, frozen=True, kw_only=True, tag="tool_call", omit_defaults=True):
+    """The model asks for a tool.
+
+    Fields:
+        call_id: the entry's id and the block's index, `<entry>_<n>`: unique for ever.
+        arguments: what the model wrote, parsed; None when it was not a JSON object.
+        raw_arguments: the model's own text, kept when it could not be parsed.
+        provider_id: the id that the provider knows this call by.
+        host: whose executors run it, decided before the entry was written.
+    """
+
+    call_id: str
+    name: str
+    arguments: dict[str, object] | None = None
+    raw_arguments: str | None = None
+    provider_id: str | None = None
+    host: str | None = None
+
+
+ContentBlock = TextBlock | ImageBlock
+AssistantBlock = TextBlock | ThinkingBlock | ToolCallBlock
+
+
+class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Tokens and money of one or more model calls.
+
+    Fields:
+        input_tokens: all tokens of the request, cached ones included.
+    """
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    cost_usd: float = 0.0
+
+    def plus(self, other: "Usage") -> "Usage":
+        """The sum of both."""
+        return Usage(
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            cache_read_tokens=self.cache_read_tokens + other.cache_read_tokens,
+            cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
+            cost_usd=self.cost_usd + other.cost_usd,
+        )
+
+
+Source = Literal["prompt", "steer", "followup", "system"]
+
+
+class UserMessage(msgspec.Struct, frozen=True, kw_only=True, tag_field="role", tag="user", omit_defaults=True):
+    """Something said to the agent.
+
+    Fields:
+        seqs: stream sequences of the mail it was made of, one or (several steers) more.
+        keys: their idempotency keys, where they had one.
+        sender: who said so, as the gateway knows them.
+    """
+
+    content: list[ContentBlock]
+    source: Source = "prompt"
+    seqs: list[int] = []
+    keys: list[str] = []
+    sender: str | None = None
+    reply_to: str | None = None
+
+
+StopReason = Literal["stop", "length", "tool_use", "error", "aborted"]
+
+
+class AssistantMessage(
+    msgspec.Struct, frozen=True, kw_only=True, tag_field="role", tag="assistant", omit_defaults=True
+):
+    """One reply of a model."""
+
+    content: list[AssistantBlock]
+    model: str
+    stop_reason: StopReason = "stop"
+    usage: Usage = Usage()
+    error: str | None = None
+    duration_ms: int = 0
+    first_token_ms: int | None = None
+
+    @property
+    def tool_calls(self) -> list[ToolCallBlock]:
+        """The calls it asks for, in order."""
+        return [block for block in self.content if isinstance(block, ToolCallBlock)]
+
+    @property
+    def text(self) -> str:
+        """Its words, without thoughts and calls."""
+        return "".join(block.text for block in self.content if isinstance(block, TextBlock))
+
+
+# ok: it ran (whatever its exit status); error: it failed or was refused before it ran;
+# cancelled, timed_out: it was stopped; skipped, denied: it never started;
+# unknown: nobody can know whether it took effect.
+ToolStatus = Literal["ok", "error", "cancelled", "timed_out", "skipped", "denied", "unknown"]
+
+
+class ToolOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What came of one tool call.
+
+    Fields:
+        is_error: the model should treat it as a failure.
+        exit_code: of the command, where there was one.
+        output_object: name of the full output in the object store, when `content` was cut.
+        output_bytes: size of the full output.
+        details: what the tool reports beside its text, for people and programs: `diff`, `matches`, ...
+    """
+
+    status: ToolStatus
+    content: list[ContentBlock]
+    is_error: bool = False
+    exit_code: int | None = None
+    duration_ms: int = 0
+    output_object: str | None = None
+    output_bytes: int | None = None
+    details: dict[str, object] = {}
+
+
+class ToolResultMessage(
+    msgspec.Struct, frozen=True, kw_only=True, tag_field="role", tag="tool_result", omit_defaults=True
+):
+    """The one result of a tool call."""
+
+    call_id: str
+    name: str
+    outcome: ToolOutcome
+
+
+Message = UserMessage | AssistantMessage | ToolResultMessage
+
+
+def text_outcome(status: ToolStatus, text: str, *, is_error: bool) -> ToolOutcome:
+    """An outcome that is only words."""
+    return ToolOutcome(status=status, content=[TextBlock(text=text)], is_error=is_error)

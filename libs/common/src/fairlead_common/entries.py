@@ -1,0 +1,201 @@
+"""Entries: the append-only log of a session. All state of a session is a fold over them.
+
+Every entry has an `id`, the `parent_id` that makes the log a tree, the `epoch` of the owner that
+wrote it, and the `cursor`: the stream sequence of the last mail that is consumed once this entry
+is stored.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from fairlead_common.content import ContentBlock, Message, Source, Usage
+from fairlead_common.errors import BadMessageError
+
+Outcome = Literal[
+    "completed", "aborted", "failed", "timed_out", "turn_limit", "budget", "waiting_approval", "unknown"
+]
+TERMINAL_OUTCOMES: frozenset[str] = frozenset(Outcome.__args__) - {"waiting_approval"}  # type: ignore[attr-defined]
+
+
+class EntryBase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What all entries have. `ts` is milliseconds since 1970, UTC, for people only."""
+
+    id: str
+    parent_id: str | None = None
+    ts: int = 0
+    epoch: int = 0
+    cursor: int = 0
+    run_id: str | None = None
+
+
+class MessageEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="message"):
+    """Something the model sees: user, assistant or tool result.
+
+    Fields:
+        items: ids of the queued items that this user message was made of.
+    """
+
+    message: Message
+    items: list[str] = []
+
+
+class QueuedEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="queued"):
+    """A steer or follow-up that was accepted and waits for its moment.
+
+    Fields:
+        seq: stream sequence of its mail.
+    """
+
+    kind: Source
+    content: list[ContentBlock]
+    seq: int
+    key: str | None = None
+    sender: str | None = None
+    reply_to: str | None = None
+
+
+class DroppedEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="dropped"):
+    """Queued items that will not be said, or mail that came too late to matter.
+
+    Fields:
+        items: ids of queued items.
+        seqs: sequences of mail.
+    """
+
+    reason: str
+    items: list[str] = []
+    seqs: list[int] = []
+    keys: list[str] = []
+
+
+class RunStartEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="run_start"):
+    """The session leaves idle.
+
+    Fields:
+        resumes: the run that was parked for an approval and goes on in this one.
+    """
+
+    agent: str
+    model: str
+    mode: str
+    resumes: str | None = None
+
+
+class RunEndEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="run_end"):
+    """The session is idle again, or parked (`waiting_approval`).
+
+    Fields:
+        seqs: sequences of all prompts, steers and follow-ups that this run ended.
+        keys: their idempotency keys, where they had one.
+    """
+
+    outcome: Outcome
+    error: str | None = None
+    turns: int = 0
+    usage: Usage = Usage()
+    duration_ms: int = 0
+    seqs: list[int] = []
+    keys: list[str] = []
+
+
+class ApprovalRequestEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="approval_request"):
+    """A tool call waits for a person.
+
+    Fields:
+        shown_hash: SHA-256 over everything that was shown; the decision must carry it.
+        expires_at: milliseconds since 1970; then it is denied.
+        why: which rule asks.
+    """
+
+    call_id: str
+    tool: str
+    arguments: dict[str, object]
+    workspace: str
+    host: str
+    shown_hash: str
+    expires_at: int
+    why: str
+
+
+class ApprovalEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="approval"):
+    """What was decided, by whom. `expired` counts as denied."""
+
+    approval_id: str
+    call_id: str
+    decision: Literal["once", "session", "always", "deny", "expired"]
+    reason: str = ""
+    sender: str | None = None
+
+
+class EpochEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="epoch"):
+    """A new owner took over an open run.
+
+    Fields:
+        attempt: how many owners in a row began without getting any further.
+    """
+
+    worker: str
+    attempt: int = 1
+
+
+class SessionInfoEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="session_info"):
+    """Name and settings of the session; None leaves what was."""
+
+    agent: str | None = None
+    title: str | None = None
+
+
+class ModeChangeEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="mode_change"):
+    """Permission mode from here on."""
+
+    mode: str
+
+
+class ModelChangeEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="model_change"):
+    """Model from here on."""
+
+    model: str
+
+
+class CustomEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="custom"):
+    """Kept with the session, never sent to the model."""
+
+    name: str
+    data: dict[str, object] = {}
+
+
+Entry = (
+    MessageEntry
+    | QueuedEntry
+    | DroppedEntry
+    | RunStartEntry
+    | RunEndEntry
+    | ApprovalRequestEntry
+    | ApprovalEntry
+    | EpochEntry
+    | SessionInfoEntry
+    | ModeChangeEntry
+    | ModelChangeEntry
+    | CustomEntry
+)
+
+_decoder = msgspec.json.Decoder(Entry)
+_encoder = msgspec.json.Encoder()
+
+
+def decode_entry(payload: bytes) -> Entry:
+    """The entry that a record of the log holds.
+
+    Raises:
+        BadMessageError: it is no entry.
+    """
+    try:
+        return _decoder.decode(payload)
+    except msgspec.DecodeError as error:
+        raise BadMessageError(f"log entry: {error}") from error
+
+
+def encode_entry(entry: Entry) -> bytes:
+    """The record that holds this entry."""
+    return _encoder.encode(entry)

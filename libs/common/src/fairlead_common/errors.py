@@ -1,0 +1,51 @@
+"""Errors, sorted by what the caller should do about them.
+
+A handler that meets a `RetryableError` tries again later; a `BadMessageError` goes to the dead
+letters; `InvalidInputError` is the client's to mend; anything else ends the process, and another
+one recovers from the streams.
+"""
+
+
+class FairleadError(Exception):
+    """Anything that Fairlead raises on purpose."""
+
+
+class RetryableError(FairleadError):
+    """The same call may succeed later: the bus is away, a stream is full, a provider is busy."""
+
+
+class BusUnavailableError(RetryableError):
+    """NATS did not answer in time; what was sent may or may not have been stored."""
+
+
+class StreamFullError(RetryableError):
+    """The stream refused a message because its limit is reached; nothing was stored."""
+
+
+class BadMessageError(FairleadError):
+    """The message can never be handled: it is not what its subject promises."""
+
+
+class InvalidInputError(FairleadError):
+    """A client sent something that does not fit. The text names field, limit and actual value."""
+
+    def __init__(self, field: str, problem: str) -> None:
+        super().__init__(f"{field}: {problem}")
+        self.field = field
+        self.problem = problem
+
+
+class NotFoundError(FairleadError):
+    """What was asked for does not exist."""
+
+
+class ConflictError(FairleadError):
+    """A create-only write found something else already there."""
+
+
+class LostOwnershipError(FairleadError):
+    """Another worker wrote to the session's log: this one must stop acting for it."""
+
+
+class WeakConfigurationError(FairleadError):
+    """A stream, bucket or file is set up in a way that could lose data or leak a secret."""

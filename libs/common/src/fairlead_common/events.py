@@ -1,0 +1,183 @@
+"""Events: what a client sees of a session while it lives.
+
+Two sources, one stream for the client. What is *true* comes from the log: `derived()` says which
+events a log entry stands for. What is only *under way* (text as it arrives, output as it is
+printed) is published by the agent and the executors on `fairlead.event.<session>` and is replaced
+by the log entry that carries its id.
+"""
+
+from collections.abc import Iterator
+from typing import Literal
+
+import msgspec
+
+from fairlead_common.content import AssistantMessage, ToolResultMessage
+from fairlead_common.entries import (
+    ApprovalEntry,
+    ApprovalRequestEntry,
+    DroppedEntry,
+    Entry,
+    MessageEntry,
+    QueuedEntry,
+    RunEndEntry,
+    RunStartEntry,
+)
+from fairlead_common.errors import BadMessageError
+
+
+class EventBase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What all live events have.
+
+    Fields:
+        log_seq: last sequence of the session's log when it was sent; older partials are settled.
+    """
+
+    run_id: str = ""
+    log_seq: int = 0
+
+
+class TurnStart(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="turn_start"):
+    """The model is about to be asked."""
+
+    turn: int
+
+
+class MessageStart(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="message_start"):
+    """An assistant message begins; `message_id` is the id its log entry will have.
+
+    A second start with another id while none has ended means that the first was thrown away
+    (a new owner asked the model again).
+    """
+
+    message_id: str
+    model: str
+
+
+class Delta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A piece of an assistant message.
+
+    Fields:
+        index: which content block it belongs to.
+        text: words, thought, or the next piece of a tool call's arguments.
+        name, call_id: of the tool call, with its first piece.
+    """
+
+    type: Literal["text_delta", "thinking_delta", "tool_call_delta"]
+    index: int
+    text: str = ""
+    name: str | None = None
+    call_id: str | None = None
+
+
+class MessageUpdate(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="message_update"):
+    """The next piece; `n` counts the pieces of this message from 0, so that a gap shows."""
+
+    message_id: str
+    n: int
+    delta: Delta
+
+
+class ToolExecutionStart(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="tool_execution_start"):
+    """The call is on its way to an executor."""
+
+    call_id: str
+    name: str
+
+
+class ToolExecutionUpdate(
+    EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="tool_execution_update"
+):
+    """Output as it is printed. `offset` is the position of `text` in the output, in characters."""
+
+    call_id: str
+    text: str
+    offset: int = 0
+
+
+class Retry(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="retry"):
+    """The model will be asked again after `delay_s`."""
+
+    attempt: int
+    delay_s: float
+    error: str
+
+
+LiveEvent = (
+    TurnStart | MessageStart | MessageUpdate | ToolExecutionStart | ToolExecutionUpdate | Retry
+)
+
+_decoder = msgspec.json.Decoder(LiveEvent)
+
+
+def decode_event(payload: bytes) -> LiveEvent:
+    """The live event that a payload holds.
+
+    Raises:
+        BadMessageError: it is none.
+    """
+    try:
+        return _decoder.decode(payload)
+    except msgspec.DecodeError as error:
+        raise BadMessageError(f"event: {error}") from error
+
+
+def derived(entry: Entry) -> Iterator[dict[str, object]]:
+    """The events that a log entry stands for, beside the event `entry` that carries it whole."""
+    run_id = entry.run_id or ""
+    match entry:
+        case RunStartEntry():
+            yield {"type": "agent_start", "run_id": run_id, "agent": entry.agent, "model": entry.model}
+        case MessageEntry(message=AssistantMessage() as message):
+            yield {
+                "type": "message_end",
+                "run_id": run_id,
+                "message_id": entry.id,
+                "stop_reason": message.stop_reason,
+            }
+            if not message.tool_calls:
+                yield {"type": "turn_end", "run_id": run_id}
+        case MessageEntry(message=ToolResultMessage() as message):
+            yield {
+                "type": "tool_execution_end",
+                "run_id": run_id,
+                "call_id": message.call_id,
+                "name": message.name,
+                "status": message.outcome.status,
+                "is_error": message.outcome.is_error,
+            }
+        case QueuedEntry():
+            yield {"type": "queue_update", "run_id": run_id, "item": entry.id, "state": "queued"}
+        case DroppedEntry():
+            yield {"type": "queue_update", "run_id": run_id, "items": entry.items, "state": "dropped"}
+        case ApprovalRequestEntry():
+            yield {
+                "type": "approval_request",
+                "run_id": run_id,
+                "approval_id": entry.id,
+                "call_id": entry.call_id,
+                "tool": entry.tool,
+                "arguments": entry.arguments,
+                "workspace": entry.workspace,
+                "why": entry.why,
+                "shown_hash": entry.shown_hash,
+                "expires_at": entry.expires_at,
+            }
+        case ApprovalEntry():
+            yield {
+                "type": "approval_decision",
+                "run_id": run_id,
+                "approval_id": entry.approval_id,
+                "call_id": entry.call_id,
+                "decision": entry.decision,
+            }
+        case RunEndEntry():
+            yield {
+                "type": "agent_end",
+                "run_id": run_id,
+                "outcome": entry.outcome,
+                "error": entry.error,
+                "usage": entry.usage,
+                "turns": entry.turns,
+            }
+        case _:
+            return

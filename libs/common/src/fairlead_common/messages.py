@@ -1,0 +1,215 @@
+"""Commands on the bus: what lands in a session's mailbox, and what executors are asked and say.
+
+The kind of a mail is told by its subject; the payload is JSON, or plain text for a prompt, a steer
+or a follow-up, so that `nats pub fairlead.prompt.main "hello"` works.
+"""
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from fairlead_common.content import ToolOutcome
+from fairlead_common.errors import BadMessageError
+
+MAX_TEXT_CHARS = 4_000_000
+
+
+class Attachment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A file that came with a prompt; its bytes lie in the object store."""
+
+    object: str
+    name: str
+    media_type: str
+    size_bytes: int = 0
+
+
+class UserInput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A prompt, a steer or a follow-up.
+
+    Fields:
+        agent: profile of a session that does not exist yet; ignored for one that does.
+        reply_to: subject that receives the final answer as JSON.
+        sender: who said so; set by the gateway.
+    """
+
+    text: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_TEXT_CHARS)]
+    attachments: list[Attachment] = []
+    agent: str | None = None
+    reply_to: str | None = None
+    sender: str | None = None
+
+
+class Abort(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Stop the open run; or, with `item`, only drop that queued item."""
+
+    reason: str = ""
+    item: str | None = None
+    sender: str | None = None
+
+
+DecisionKind = Literal["once", "session", "always", "deny"]
+
+
+class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a person said to an approval request. Written create-only: the first one counts.
+
+    Fields:
+        shown_hash: hash of what the person saw; a decision about anything else is refused.
+    """
+
+    approval_id: str
+    decision: DecisionKind
+    shown_hash: str
+    reason: str = ""
+    sender: str | None = None
+
+
+class CreateSession(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Body of the notice `create`."""
+
+    agent: str | None = None
+    mode: str | None = None
+    title: str | None = None
+    sender: str | None = None
+
+
+class UpdateSession(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Body of a notice `update...`: what is None stays as it is."""
+
+    mode: str | None = None
+    title: str | None = None
+    model: str | None = None
+    sender: str | None = None
+
+
+class Notice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """System events and fired timers: `create`, `update-...`, `delete`, `approval-<id>` (it expired)."""
+
+    name: str
+    body: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Ask the executors of one host to run one tool.
+
+    Fields:
+        call_id: derived from the log entry that asked; the subject is create-only by it.
+        arguments: JSON object, already valid against the tool's schema.
+        workspace: absolute path on the host, or a name under the host's workspace folder.
+        timeout_s: wall-clock seconds after which the tool is stopped.
+        token: random; the result must carry it, so that no other executor can forge it.
+    """
+
+    call_id: str
+    session: str
+    name: str
+    arguments: dict[str, object]
+    workspace: str
+    token: str
+    timeout_s: Annotated[float, msgspec.Meta(gt=0, le=86_400)] = 120.0
+    sandbox: str = "local"
+    agent: str = "main"
+
+
+class ToolClaim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The right to start a call, held by whoever wrote it first.
+
+    Fields:
+        by: `executor` (it may start the call) or `agent` (the call was cancelled before it started).
+    """
+
+    by: Literal["executor", "agent"]
+    holder: str
+
+
+class ToolResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The one result of a call, in the session's mailbox."""
+
+    call_id: str
+    token: str
+    outcome: ToolOutcome
+    executor: str = ""
+
+
+class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A tool as executors announce it and models see it.
+
+    Fields:
+        parameters: JSON Schema (draft 2020-12) of the arguments.
+        idempotent: running it again does no harm, so it may be retried.
+        parallel: may run beside other parallel calls of the same message.
+        read_only: allowed in mode `safe`, and never asked about.
+        shows: name of the argument that says most (`path`, `command`), for one-line displays.
+    """
+
+    name: str
+    description: str
+    parameters: dict[str, object]
+    idempotent: bool = False
+    parallel: bool = False
+    read_only: bool = False
+    shows: str | None = None
+
+
+class ExecutorInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Heartbeat of one executor: key `<host>.<executor>` of the bucket `executors`, with a TTL.
+
+    Fields:
+        workspace_root: absolute path under which named workspaces lie.
+        default_workspace: absolute path of the workspace of sessions that name none.
+    """
+
+    executor: str
+    host: str
+    pool: str = "default"
+    capacity: int = 8
+    running: int = 0
+    sandboxes: list[str] = msgspec.field(default_factory=lambda: ["local"])
+    tools: list[ToolSpec] = []
+    workspace_root: str = ""
+    default_workspace: str = ""
+    version: str = ""
+
+
+INPUT_KINDS = ("prompt", "steer", "followup")
+
+_input = msgspec.json.Decoder(UserInput)
+_abort = msgspec.json.Decoder(Abort)
+_decision = msgspec.json.Decoder(Decision)
+_result = msgspec.json.Decoder(ToolResult)
+
+Mail = UserInput | Abort | Decision | Notice | ToolResult
+
+
+def decode_mail(kind: str, key: str, payload: bytes) -> Mail:
+    """The mail that a payload of this kind holds.
+
+    Raises:
+        BadMessageError: it does not fit its kind; the text says where.
+    """
+    try:
+        match kind:
+            case "prompt" | "steer" | "followup":
+                if payload.lstrip()[:1] == b"{":
+                    return _input.decode(payload)
+                return UserInput(text=_text(payload))
+            case "abort":
+                return _abort.decode(payload) if payload.strip() else Abort()
+            case "approval":
+                return _decision.decode(payload)
+            case "result":
+                return _result.decode(payload)
+            case "notice":
+                return Notice(name=key, body=msgspec.Raw(payload or b"null"))
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BadMessageError(f"{kind}: {error}") from error
+    raise BadMessageError(f"unknown kind of mail: {kind!r}")
+
+
+def _text(payload: bytes) -> str:
+    text = payload.decode("utf-8")
+    if not text.strip():
+        raise BadMessageError("text: must not be empty")
+    if len(text) > MAX_TEXT_CHARS:
+        raise BadMessageError(f"text: at most {MAX_TEXT_CHARS} characters, got {len(text)}")
+    return text

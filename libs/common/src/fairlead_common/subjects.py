@@ -1,0 +1,168 @@
+"""Every subject, stream, bucket and header that Fairlead uses, and how they are built and parsed."""
+
+from typing import Final, NamedTuple
+
+from fairlead_common.errors import BadMessageError
+from fairlead_common.ids import check_id
+
+# Streams
+SESSIONS: Final = "SESSIONS"
+TOOLS: Final = "TOOLS"
+EVENTS: Final = "EVENTS"
+SLOTS: Final = "SLOTS"
+DEAD: Final = "DEAD"
+
+# Buckets (stream KV_<bucket>, subject $KV.<bucket>.<key>)
+BUCKET_SESSIONS: Final = "sessions"
+BUCKET_LEASES: Final = "leases"
+BUCKET_EXECUTORS: Final = "executors"
+BUCKET_WORKSPACES: Final = "workspaces"
+BUCKET_CONFIG: Final = "config"
+BUCKET_CREDENTIALS: Final = "credentials"
+BUCKET_JOBS: Final = "jobs"
+BUCKET_RUNS: Final = "runs"
+OBJECTS: Final = "objects"
+
+# Durable consumers
+AGENTS_CONSUMER: Final = "agents"
+
+# Headers
+H_REPLY_TO: Final = "Fairlead-Reply-To"  # where the final answer of a prompt is published
+H_OBJECT: Final = "Fairlead-Object"  # the payload lies in the object store under this name
+H_CURSOR: Final = "Fairlead-Cursor"  # on log entries: last mailbox sequence consumed
+H_STATE: Final = "Fairlead-State"  # on log entries: open | parked | closed
+H_TRACE: Final = "traceparent"
+
+MAIL_KINDS: Final = frozenset({"prompt", "steer", "followup", "abort", "approval", "notice", "result"})
+
+PROMPT_PUBLIC: Final = "fairlead.prompt.*"
+ALL_SESSIONS: Final = "fairlead.session.>"
+ALL_MAIL: Final = "fairlead.session.*.in.>"
+WAKE: Final = "fairlead.wake"  # core, queue group: a hint that a session needs an owner
+WEBUI_FILE: Final = "fairlead.webui.file"  # core request: one file of the web application
+
+
+def session_all(session: str) -> str:
+    """Everything that is stored of one session; the fence of an atomic close."""
+    return f"fairlead.session.{check_id(session, 'session')}.>"
+
+
+def session_log(session: str) -> str:
+    """The append-only log of a session."""
+    return f"fairlead.session.{check_id(session, 'session')}.log"
+
+
+def session_mail(session: str) -> str:
+    """Filter over the whole mailbox of a session."""
+    return f"fairlead.session.{check_id(session, 'session')}.in.>"
+
+
+def mail(session: str, kind: str, key: str | None = None) -> str:
+    """The subject of one kind of mail; with a key it is written create-only.
+
+    Raises:
+        InvalidInputError: the session or the key is not one subject token.
+        ValueError: the kind is not one of `MAIL_KINDS`.
+    """
+    if kind not in MAIL_KINDS:
+        raise ValueError(f"unknown kind of mail: {kind}")
+    subject = f"fairlead.session.{check_id(session, 'session')}.in.{kind}"
+    return subject if key is None else f"{subject}.{check_id(key, 'key')}"
+
+
+def timer(session: str, name: str) -> str:
+    """A durable timer of a session; it becomes the notice of the same name."""
+    return f"fairlead.session.{check_id(session, 'session')}.timer.{check_id(name, 'timer')}"
+
+
+def live(session: str) -> str:
+    """Filter over the live tail of a session (republished; not stored)."""
+    return f"fairlead.live.{check_id(session, 'session')}.>"
+
+
+def event(session: str) -> str:
+    """Deltas and progress of a session (bounded memory stream)."""
+    return f"fairlead.event.{check_id(session, 'session')}"
+
+
+def tool_request(host: str, call: str) -> str:
+    """A tool call for the executors of one host."""
+    return f"fairlead.tool.{check_id(host, 'host')}.{check_id(call, 'call')}.request"
+
+
+def tool_claim(host: str, call: str) -> str:
+    """Who may start that call; create-only, for ever."""
+    return f"fairlead.tool.{check_id(host, 'host')}.{check_id(call, 'call')}.claim"
+
+
+def tool_requests(host: str) -> str:
+    """Filter over all calls for one host."""
+    return f"fairlead.tool.{check_id(host, 'host')}.*.request"
+
+
+def tools_consumer(host: str) -> str:
+    """The durable consumer that the executors of one host share."""
+    return f"tools-{check_id(host, 'host')}"
+
+
+def cancel(call: str) -> str:
+    """Core NATS: stop a running call."""
+    return f"fairlead.cancel.{check_id(call, 'call')}"
+
+
+def dead(origin: str) -> str:
+    """Dead letters of one origin (`sessions`, `tools`, ...)."""
+    return f"fairlead.dead.{check_id(origin, 'origin')}"
+
+
+def kv(bucket: str, key: str) -> str:
+    """The stored subject of one key of a bucket. Keys may have dots (`approval.<id>`)."""
+    for token in key.split("."):
+        check_id(token, "key")
+    return f"$KV.{bucket}.{key}"
+
+
+class SessionSubject(NamedTuple):
+    """What a subject of the SESSIONS stream, or of its live tail, says."""
+
+    session: str
+    part: str  # in | log | timer | event
+    kind: str  # kind of mail, or name of the timer; empty for the log
+    key: str
+
+
+def parse_session(subject: str) -> SessionSubject:
+    """The parts of `fairlead.session.<id>...` or `fairlead.live.<id>...`.
+
+    Raises:
+        BadMessageError: the subject is none of them.
+    """
+    tokens = subject.split(".")
+    if len(tokens) < 4 or tokens[0] != "fairlead" or tokens[1] not in ("session", "live"):
+        raise BadMessageError(f"not a subject of a session: {subject!r}")
+    return SessionSubject(
+        session=tokens[2],
+        part=tokens[3],
+        kind=tokens[4] if len(tokens) > 4 else "",
+        key=".".join(tokens[5:]),
+    )
+
+
+class ToolSubject(NamedTuple):
+    """What a subject of the TOOLS stream says."""
+
+    host: str
+    call: str
+    part: str  # request | claim
+
+
+def parse_tool(subject: str) -> ToolSubject:
+    """The parts of `fairlead.tool.<host>.<call>.<part>`.
+
+    Raises:
+        BadMessageError: the subject is none of them.
+    """
+    tokens = subject.split(".")
+    if len(tokens) != 5 or tokens[:2] != ["fairlead", "tool"]:
+        raise BadMessageError(f"not a subject of a tool call: {subject!r}")
+    return ToolSubject(tokens[2], tokens[3], tokens[4])

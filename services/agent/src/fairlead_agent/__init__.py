@@ -1,0 +1,1 @@
+"""Sessions and the agent loop: context, models, permissions, tool calls."""

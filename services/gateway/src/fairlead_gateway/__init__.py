@@ -1,0 +1,1 @@
+"""The front door: HTTP, server-sent events, the OpenAI-compatible API, authentication."""

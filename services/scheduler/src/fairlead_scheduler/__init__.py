@@ -1,0 +1,1 @@
+"""Jobs, heartbeats and wake-ups."""

@@ -1,0 +1,1 @@
+"""Executors: claims, workspaces, the runner and the built-in tools."""

@@ -1,0 +1,1 @@
+"""Serves the files of the web application over NATS."""
