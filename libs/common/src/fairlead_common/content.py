@@ -81,7 +81,9 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 Source = Literal["prompt", "steer", "followup", "system"]
 
 
-class UserMessage(msgspec.Struct, frozen=True, kw_only=True, tag_field="role", tag="user", omit_defaults=True):
+class UserMessage(
+    msgspec.Struct, frozen=True, kw_only=True, tag_field="role", tag="user", omit_defaults=True
+):
     """Something said to the agent.
 
     Fields:

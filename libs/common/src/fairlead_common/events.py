@@ -77,7 +77,9 @@ class MessageUpdate(EventBase, frozen=True, kw_only=True, omit_defaults=True, ta
     delta: Delta
 
 
-class ToolExecutionStart(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="tool_execution_start"):
+class ToolExecutionStart(
+    EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="tool_execution_start"
+):
     """The call is on its way to an executor."""
 
     call_id: str
@@ -102,11 +104,9 @@ class Retry(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="retry
     error: str
 
 
-LiveEvent = (
-    TurnStart | MessageStart | MessageUpdate | ToolExecutionStart | ToolExecutionUpdate | Retry
-)
+LiveEvent = TurnStart | MessageStart | MessageUpdate | ToolExecutionStart | ToolExecutionUpdate | Retry
 
-_decoder = msgspec.json.Decoder(LiveEvent)
+_decoder: msgspec.json.Decoder[LiveEvent] = msgspec.json.Decoder(LiveEvent)
 
 
 def decode_event(payload: bytes) -> LiveEvent:

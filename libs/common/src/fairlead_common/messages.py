@@ -201,9 +201,10 @@ def decode_mail(kind: str, key: str, payload: bytes) -> Mail:
                 return _result.decode(payload)
             case "notice":
                 return Notice(name=key, body=msgspec.Raw(payload or b"null"))
+            case _:
+                raise BadMessageError(f"unknown kind of mail: {kind!r}")
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadMessageError(f"{kind}: {error}") from error
-    raise BadMessageError(f"unknown kind of mail: {kind!r}")
 
 
 def _text(payload: bytes) -> str:

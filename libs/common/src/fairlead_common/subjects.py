@@ -7,6 +7,7 @@ from fairlead_common.ids import check_id
 
 # Streams
 SESSIONS: Final = "SESSIONS"
+TIMERS: Final = "TIMERS"
 TOOLS: Final = "TOOLS"
 EVENTS: Final = "EVENTS"
 SLOTS: Final = "SLOTS"
@@ -25,6 +26,7 @@ OBJECTS: Final = "objects"
 
 # Durable consumers
 AGENTS_CONSUMER: Final = "agents"
+TIMERS_CONSUMER: Final = "timers"
 
 # Headers
 H_REPLY_TO: Final = "Fairlead-Reply-To"  # where the final answer of a prompt is published
@@ -38,6 +40,7 @@ MAIL_KINDS: Final = frozenset({"prompt", "steer", "followup", "abort", "approval
 PROMPT_PUBLIC: Final = "fairlead.prompt.*"
 ALL_SESSIONS: Final = "fairlead.session.>"
 ALL_MAIL: Final = "fairlead.session.*.in.>"
+DUE_TIMERS: Final = "fairlead.timer.*.*.due"
 WAKE: Final = "fairlead.wake"  # core, queue group: a hint that a session needs an owner
 WEBUI_FILE: Final = "fairlead.webui.file"  # core request: one file of the web application
 
@@ -71,8 +74,20 @@ def mail(session: str, kind: str, key: str | None = None) -> str:
 
 
 def timer(session: str, name: str) -> str:
-    """A durable timer of a session; it becomes the notice of the same name."""
-    return f"fairlead.session.{check_id(session, 'session')}.timer.{check_id(name, 'timer')}"
+    """A durable timer of a session; when due it becomes the notice of the same name."""
+    return f"fairlead.timer.{check_id(session, 'session')}.{check_id(name, 'timer')}"
+
+
+def parse_due_timer(subject: str) -> tuple[str, str]:
+    """Session and name of `fairlead.timer.<session>.<name>.due`.
+
+    Raises:
+        BadMessageError: it is not such a subject.
+    """
+    tokens = subject.split(".")
+    if len(tokens) != 5 or tokens[1] != "timer" or tokens[4] != "due":
+        raise BadMessageError(f"not a subject of a due timer: {subject!r}")
+    return tokens[2], tokens[3]
 
 
 def live(session: str) -> str:
@@ -126,8 +141,8 @@ class SessionSubject(NamedTuple):
     """What a subject of the SESSIONS stream, or of its live tail, says."""
 
     session: str
-    part: str  # in | log | timer | event
-    kind: str  # kind of mail, or name of the timer; empty for the log
+    part: str  # in | log | event
+    kind: str  # kind of mail; empty for the log
     key: str
 
 

@@ -1,0 +1,138 @@
+"""Key-value buckets and leases, on the stored messages themselves.
+
+The client library's own buckets drop the TTL on an update and stumble over expiry markers; a
+bucket is only a stream with one message a key, so Fairlead writes those messages directly.
+"""
+
+from typing import NamedTuple
+
+import msgspec
+
+from fairlead_common import subjects
+from fairlead_common.bus import Bus, Record, WrongSequenceError
+from fairlead_common.errors import BusUnavailableError, ConflictError
+
+
+class Bucket:
+    """One key-value bucket."""
+
+    def __init__(self, bus: Bus, name: str) -> None:
+        self._bus = bus
+        self.name = name
+        self.stream = f"KV_{name}"
+
+    async def get(self, key: str) -> Record | None:
+        """The value under `key`; `seq` is its revision."""
+        record = await self._bus.last(self.stream, subjects.kv(self.name, key))
+        return None if record is None or "KV-Operation" in record.headers else record
+
+    async def put(self, key: str, value: bytes, *, ttl_s: float | None = None) -> int:
+        """Write whatever was there; the new revision.
+
+        Raises:
+            BusUnavailableError: not acknowledged; it may or may not be written.
+        """
+        return await self._bus.publish(subjects.kv(self.name, key), value, _ttl(ttl_s))
+
+    async def create(self, key: str, value: bytes) -> int:
+        """Write if nothing is there; the revision. Idempotent for the same bytes.
+
+        Raises:
+            ConflictError: something else is there.
+        """
+        return await self._bus.create(self.stream, subjects.kv(self.name, key), value)
+
+    async def update(self, key: str, value: bytes, revision: int) -> int:
+        """Write if `revision` is still the last; the new revision.
+
+        Raises:
+            ConflictError: it is not.
+        """
+        try:
+            return await self._bus.append(
+                self.stream,
+                subjects.kv(self.name, key),
+                value,
+                record_id=f"{revision}-{hash(value) & 0xFFFFFFFF:x}",
+                expected=revision,
+            )
+        except WrongSequenceError as error:
+            raise ConflictError(f"{self.name}/{key}: changed since revision {revision}") from error
+
+    async def delete(self, key: str) -> None:
+        """Remove `key` and its history."""
+        await self._bus.purge(self.stream, subjects.kv(self.name, key))
+
+
+def _ttl(ttl_s: float | None) -> dict[str, str]:
+    # The roll-up removes what is older: else an earlier message with a longer TTL would come back.
+    return {} if ttl_s is None else {"Nats-TTL": f"{max(1, round(ttl_s))}s", "Nats-Rollup": "sub"}
+
+
+class LeaseHolder(msgspec.Struct, frozen=True):
+    """Who holds a lease. A new `boot` of the same worker may take over at once."""
+
+    worker: str
+    boot: str
+
+
+class Lease(NamedTuple):
+    """A lease that this process holds, at this revision."""
+
+    key: str
+    revision: int
+
+
+_holder = msgspec.json.Decoder(LeaseHolder)
+
+
+class Leases:
+    """Courtesy locks with a TTL. They save double work and decide nothing: the fence does."""
+
+    def __init__(self, bus: Bus, holder: LeaseHolder, *, ttl_s: float) -> None:
+        self._bus = bus
+        self._holder = holder
+        self._value = msgspec.json.encode(holder)
+        self.ttl_s = ttl_s
+        self._stream = f"KV_{subjects.BUCKET_LEASES}"
+
+    async def acquire(self, key: str) -> Lease | None:
+        """The lease, or None while somebody else holds it."""
+        try:
+            return Lease(key, await self._write(key, 0))
+        except WrongSequenceError:
+            record = await self._bus.last(self._stream, subjects.kv(subjects.BUCKET_LEASES, key))
+        if record is None:
+            return None  # it expired this moment; the next attempt gets it
+        holder = _holder.decode(record.data)
+        if holder.worker != self._holder.worker:
+            return None
+        try:
+            return Lease(key, await self._write(key, record.seq))
+        except WrongSequenceError:
+            return None
+
+    async def renew(self, lease: Lease) -> Lease | None:
+        """The lease with a fresh TTL, or None if it is lost."""
+        for expected in (lease.revision, 0):  # 0: it is gone, for the server lost its memory
+            try:
+                return Lease(lease.key, await self._write(lease.key, expected))
+            except WrongSequenceError:
+                continue
+        return None
+
+    async def release(self, lease: Lease) -> None:
+        """Give it back. If that fails it expires by itself."""
+        try:
+            await self._bus.purge(self._stream, subjects.kv(subjects.BUCKET_LEASES, lease.key))
+        except BusUnavailableError:
+            return
+
+    async def held(self, key: str) -> bool:
+        """Whether anybody holds it."""
+        record = await self._bus.last(self._stream, subjects.kv(subjects.BUCKET_LEASES, key))
+        return record is not None
+
+    async def _write(self, key: str, expected: int) -> int:
+        headers = {**_ttl(self.ttl_s), "Nats-Expected-Last-Subject-Sequence": str(expected)}
+        return await self._bus.publish(subjects.kv(subjects.BUCKET_LEASES, key), self._value, headers)

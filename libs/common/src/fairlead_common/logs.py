@@ -1,0 +1,39 @@
+"""Structured logs: JSON lines in containers, columns on a terminal; never prompts, results or keys."""
+
+import logging
+import sys
+
+import structlog
+from structlog.tracebacks import ExceptionDictTransformer
+from structlog.typing import Processor
+
+
+def configure_logs(service: str, *, json_lines: bool | None = None, level: str = "info") -> None:
+    """Write logs of this process to standard error, with `service` on every line."""
+    as_json = not sys.stderr.isatty() if json_lines is None else json_lines
+    numeric = logging.getLevelNamesMapping().get(level.upper(), logging.INFO)
+    processors: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    if as_json:
+        # Without show_locals=False the values of local variables, keys included, would be written.
+        processors += [
+            structlog.processors.ExceptionRenderer(ExceptionDictTransformer(show_locals=False)),
+            structlog.processors.JSONRenderer(),
+        ]
+    else:
+        processors.append(
+            structlog.dev.ConsoleRenderer(
+                colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+            )
+        )
+    structlog.configure(
+        processors=processors,
+        wrapper_class=structlog.make_filtering_bound_logger(numeric),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+    structlog.contextvars.clear_contextvars()
+    structlog.contextvars.bind_contextvars(service=service)

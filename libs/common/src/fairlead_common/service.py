@@ -1,0 +1,112 @@
+"""The skeleton of every service process: one task group, one stop event, one way out."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+
+import nats.micro
+import structlog
+import uvloop
+from nats.micro.service import Service as MicroService
+from nats.micro.service import ServiceConfig
+
+from fairlead_common.bus import Bus, settings_from_environment
+from fairlead_common.errors import BusUnavailableError, WeakConfigurationError
+from fairlead_common.logs import configure_logs
+from fairlead_common.streams import provision
+
+log = structlog.get_logger()
+
+VERSION = "0.1.0"
+EXIT_CONFIG = 78  # EX_CONFIG: starting again will not help
+
+Part = Callable[[asyncio.Event], Awaitable[None]]
+Setup = Callable[[Bus], Awaitable[list[Part]]]
+
+
+def run_service(name: str, setup: Setup, *, metadata: dict[str, str] | None = None) -> None:
+    """Connect, provision, register as a NATS micro service, run the parts; then exit the process.
+
+    Exit status 0 after SIGTERM or SIGINT, 78 for a configuration that must not run, 1 for the rest.
+
+    Args:
+        setup: makes the parts; each runs until the stop event it is given is set, and drains then.
+    """
+    configure_logs(name, level=os.environ.get("FAIRLEAD_LOG_LEVEL", "info"))
+    try:
+        uvloop.run(_serve(name, setup, metadata or {}))
+    except* WeakConfigurationError as group:
+        log.error("configuration_refused", error="; ".join(str(e) for e in group.exceptions))
+        sys.exit(EXIT_CONFIG)
+    except* BusUnavailableError as group:
+        log.error("bus_unavailable", error="; ".join(str(e) for e in group.exceptions))
+        sys.exit(1)
+
+
+async def _serve(name: str, setup: Setup, metadata: dict[str, str]) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(signum, stop.set)
+    bus = await Bus.connect(settings_from_environment(), name=name)
+    try:
+        await _patiently(lambda: provision(bus))
+        micro = await register(bus, name, metadata)
+        parts = await setup(bus)
+        await _run_parts(name, parts, bus, stop)
+        await micro.stop()
+    finally:
+        await bus.close()
+
+
+async def register(bus: Bus, name: str, metadata: dict[str, str]) -> MicroService:
+    """Answer `$SRV.PING|INFO|STATS` as `fairlead-<name>`."""
+    return await nats.micro.add_service(
+        bus.client,
+        ServiceConfig(
+            name=f"fairlead-{name}",
+            version=VERSION,
+            description=f"Fairlead {name}",
+            metadata={"pid": str(os.getpid()), **metadata},
+        ),
+    )
+
+
+async def _patiently(action: Callable[[], Awaitable[None]], timeout_s: float = 60.0) -> None:
+    """Repeat `action` while the bus is not ready: the server may still be starting JetStream."""
+    deadline = asyncio.get_running_loop().time() + timeout_s
+    while True:
+        try:
+            return await action()
+        except BusUnavailableError:
+            if asyncio.get_running_loop().time() > deadline:
+                raise
+            await asyncio.sleep(0.1)
+
+
+async def _run_parts(name: str, parts: list[Part], bus: Bus, stop: asyncio.Event) -> None:
+    async def lost_bus() -> None:
+        await bus.closed.wait()
+        raise BusUnavailableError("the connection to NATS closed for good")
+
+    async with asyncio.TaskGroup() as tasks:
+        watch = tasks.create_task(lost_bus(), name="bus")
+        running = [tasks.create_task(_part(part, stop), name=f"{name}-{n}") for n, part in enumerate(parts)]
+        log.info("service_ready", pid=os.getpid())
+        await stop.wait()
+        log.info("service_draining")
+        if running:
+            _, late = await asyncio.wait(running, timeout=float(os.environ.get("FAIRLEAD_DRAIN_S", "10")))
+            for task in late:
+                log.warning("drain_timed_out", part=task.get_name())
+                task.cancel()
+        watch.cancel()
+    log.info("service_stopped")
+
+
+async def _part(part: Part, stop: asyncio.Event) -> None:
+    await part(stop)
+    if not stop.is_set():
+        raise RuntimeError("a part of the service ended by itself")

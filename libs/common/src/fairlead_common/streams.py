@@ -1,0 +1,203 @@
+"""The streams and buckets of Fairlead, made when missing and refused when weaker than needed."""
+
+from typing import Final
+
+import structlog
+
+from fairlead_common import subjects as s
+from fairlead_common.bus import Bus, JetStreamError
+from fairlead_common.errors import BusUnavailableError, NotFoundError, WeakConfigurationError
+
+log = structlog.get_logger()
+
+_SECOND: Final = 1_000_000_000
+_DAY: Final = 86_400 * _SECOND
+
+_NO_STREAM: Final = 10059
+_NO_CONSUMER: Final = 10014
+
+Config = dict[str, object]
+
+
+def _stream(name: str, subjects: list[str], **more: object) -> Config:
+    return {
+        "name": name,
+        "subjects": subjects,
+        "retention": "limits",
+        "storage": "file",
+        "discard": "new",
+        "max_age": 0,
+        "max_msgs": -1,
+        "max_bytes": -1,
+        "max_consumers": -1,
+        "allow_direct": True,
+        "duplicate_window": 120 * _SECOND,
+        **more,
+    }
+
+
+# What may be lost with the server's page cache, and is written often: no fsync for each message. Memory
+# streams are no choice for it: a server that restarts has forgotten that they exist.
+_LOSSY: Final = "async"
+
+
+def _bucket(name: str, *, persist_mode: str = "default", republish: bool = False, history: int = 1) -> Config:
+    more: Config = {"persist_mode": persist_mode}
+    if republish:
+        more["republish"] = {"src": f"$KV.{name}.>", "dest": f"fairlead.kv.{name}.>"}
+    return _stream(
+        f"KV_{name}",
+        [f"$KV.{name}.>"],
+        max_msgs_per_subject=history,
+        allow_rollup_hdrs=True,
+        allow_msg_ttl=True,
+        deny_delete=True,
+        **more,
+    )
+
+
+STREAMS: Final[list[Config]] = [
+    _stream(
+        s.SESSIONS,
+        ["fairlead.session.*.in.>", "fairlead.session.*.log", s.PROMPT_PUBLIC],
+        subject_transform={"src": s.PROMPT_PUBLIC, "dest": "fairlead.session.{{wildcard(1)}}.in.prompt"},
+        republish={"src": "fairlead.session.*.>", "dest": "fairlead.live.{{wildcard(1)}}.>"},
+        allow_atomic=True,
+    ),
+    # The server refuses schedules on a stream that discards new messages, so timers have their own;
+    # it has no limit, so it discards nothing.
+    _stream(
+        s.TIMERS,
+        ["fairlead.timer.>"],
+        discard="old",
+        allow_msg_ttl=True,
+        allow_msg_schedules=True,
+        allow_rollup_hdrs=True,
+    ),
+    _stream(s.TOOLS, ["fairlead.tool.*.*.request", "fairlead.tool.*.*.claim"], max_age=14 * _DAY),
+    _stream(
+        s.EVENTS,
+        ["fairlead.event.*"],
+        persist_mode=_LOSSY,
+        discard="old",
+        max_age=600 * _SECOND,
+        max_bytes=64 << 20,
+        republish={"src": "fairlead.event.*", "dest": "fairlead.live.{{wildcard(1)}}.event"},
+    ),
+    _stream(s.SLOTS, ["fairlead.cron.*.*"], max_age=120 * _DAY),
+    _stream(s.DEAD, ["fairlead.dead.*"], max_age=90 * _DAY),
+    _bucket(s.BUCKET_SESSIONS, republish=True),
+    _bucket(s.BUCKET_LEASES, persist_mode=_LOSSY),
+    _bucket(s.BUCKET_EXECUTORS, persist_mode=_LOSSY, republish=True),
+    _bucket(s.BUCKET_WORKSPACES),
+    _bucket(s.BUCKET_CONFIG, republish=True, history=64),
+    _bucket(s.BUCKET_CREDENTIALS),
+    _bucket(s.BUCKET_JOBS, republish=True),
+    _bucket(s.BUCKET_RUNS),
+    {
+        **_stream(f"OBJ_{s.OBJECTS}", [f"$O.{s.OBJECTS}.C.>", f"$O.{s.OBJECTS}.M.>"]),
+        "allow_rollup_hdrs": True,
+    },
+]
+
+# A difference in one of these could lose data or let two act where one may.
+_EXACT: Final = ("retention", "storage", "allow_direct", "republish", "subject_transform")
+_MUST_HAVE: Final = ("allow_msg_ttl", "allow_msg_schedules", "allow_rollup_hdrs", "allow_atomic")
+
+
+async def provision(bus: Bus) -> None:
+    """Make the streams and buckets that are missing and check those that exist. Safe to repeat.
+
+    Raises:
+        WeakConfigurationError: one exists with settings that could lose data.
+        BusUnavailableError: JetStream is not there.
+    """
+    for wanted in STREAMS:
+        replicas = bus.settings.replicas
+        config = {**wanted, "num_replicas": replicas}
+        if replicas > 1:  # the lazy mode exists for one replica only
+            config["persist_mode"] = "default"
+        await _ensure_stream(bus, config)
+    await ensure_consumer(bus, s.SESSIONS, s.AGENTS_CONSUMER, s.ALL_MAIL)
+    await ensure_consumer(bus, s.TIMERS, s.TIMERS_CONSUMER, s.DUE_TIMERS)
+
+
+async def _ensure_stream(bus: Bus, wanted: Config) -> None:
+    name = str(wanted["name"])
+    try:
+        info = await bus.api(f"STREAM.INFO.{name}")
+    except JetStreamError as error:
+        if error.code != _NO_STREAM:
+            raise
+        info = await bus.api(f"STREAM.CREATE.{name}", wanted, timeout_s=15.0)
+        log.info("stream_created", stream=name)
+    except NotFoundError as error:
+        raise BusUnavailableError("JetStream is not enabled on this NATS server or account") from error
+    actual = info["config"]
+    if not isinstance(actual, dict):
+        raise WeakConfigurationError(f"stream {name}: the server sent no configuration")
+    problems = weaknesses(wanted, actual)
+    if problems:
+        raise WeakConfigurationError(f"stream {name} is set up too weakly: {'; '.join(problems)}")
+
+
+def weaknesses(wanted: Config, actual: Config) -> list[str]:
+    """What is weaker in `actual`, each as `<setting> is <value>, must be <value>`."""
+    problems = [
+        f"{key} is {actual.get(key)!r}, must be {wanted.get(key)!r}"
+        for key in _EXACT
+        if (actual.get(key) or None) != (wanted.get(key) or None)
+    ]
+    problems += [f"{key} is off, must be on" for key in _MUST_HAVE if wanted.get(key) and not actual.get(key)]
+    if wanted["discard"] == "new" and actual.get("discard") != "new":
+        problems.append(f"discard is {actual.get('discard')!r}, must be 'new'")
+    wanted_age, actual_age = int(str(wanted["max_age"])), int(str(actual.get("max_age") or 0))
+    if actual_age and (wanted_age == 0 or actual_age < wanted_age):
+        problems.append(f"max_age is {actual_age} ns, must be {wanted_age or 'unlimited'}")
+    if actual.get("persist_mode") == "async" and wanted.get("persist_mode") != "async":
+        problems.append("persist_mode is 'async', must be 'default'")
+    missing = set(_texts(wanted["subjects"])) - set(_texts(actual.get("subjects")))
+    if missing:
+        problems.append(f"subjects lack {sorted(missing)}")
+    if int(str(actual.get("num_replicas") or 1)) < int(str(wanted.get("num_replicas") or 1)):
+        problems.append(f"num_replicas is {actual.get('num_replicas')}, must be {wanted['num_replicas']}")
+    return problems
+
+
+def _texts(value: object) -> list[str]:
+    return [str(item) for item in value] if isinstance(value, list) else []
+
+
+async def ensure_consumer(bus: Bus, stream: str, name: str, filter_subject: str) -> None:
+    """A durable pull consumer with explicit acknowledgement and no limit on deliveries.
+
+    Raises:
+        WeakConfigurationError: it exists with other settings.
+    """
+    wanted: Config = {
+        "durable_name": name,
+        "ack_policy": "explicit",
+        "ack_wait": 30 * _SECOND,
+        "max_deliver": -1,
+        "max_ack_pending": 100_000,
+        "deliver_policy": "all",
+        "replay_policy": "instant",
+        "filter_subject": filter_subject,
+    }
+    try:
+        info = await bus.api(f"CONSUMER.INFO.{stream}.{name}")
+    except JetStreamError as error:
+        if error.code != _NO_CONSUMER:
+            raise
+        info = await bus.api(
+            f"CONSUMER.CREATE.{stream}.{name}.{filter_subject}",
+            {"stream_name": stream, "config": wanted, "action": "create"},
+        )
+    config = info["config"]
+    if not isinstance(config, dict):
+        raise WeakConfigurationError(f"consumer {name}: the server sent no configuration")
+    for key in ("ack_policy", "max_deliver", "filter_subject"):
+        if config.get(key) != wanted[key]:
+            raise WeakConfigurationError(
+                f"consumer {name} of {stream}: {key} is {config.get(key)!r}, must be {wanted[key]!r}"
+            )

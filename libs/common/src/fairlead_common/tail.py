@@ -1,0 +1,144 @@
+"""The live tail: all records of one or more streams as they are stored, in order, without gaps.
+
+Subscribe to the republished subject first, then catch up by direct get, then join the two by
+sequence. A reconnect, a dropped message, or a record whose predecessor was never seen starts
+another catch-up; a slow poll behind it all covers what nothing else noticed.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+from fairlead_common.bus import Bus, Delivery, Record, Subscription
+
+POLL_S = 5.0
+
+
+class Source(NamedTuple):
+    """One stream that feeds the tail.
+
+    Fields:
+        start: first sequence wanted.
+        chained: all its records share one subject, so that a gap shows in `previous`.
+        lossy: the stream may lose its end with the server, and then counts on from an earlier sequence.
+    """
+
+    stream: str
+    subject: str
+    start: int
+    chained: bool = False
+    lossy: bool = False
+
+
+class Tail:
+    """Follow `sources` over the live subject `live`. Use as an async context manager.
+
+    Args:
+        route: index of the source that a live subject belongs to, or None if it is not wanted.
+    """
+
+    def __init__(
+        self, bus: Bus, live: str, sources: list[Source], route: Callable[[str], int | None]
+    ) -> None:
+        self._bus = bus
+        self._live = live
+        self._sources = sources
+        self._route = route
+        self.seen = [source.start - 1 for source in sources]
+        self._ready: deque[tuple[int, Record]] = deque()
+        self._heard: list[dict[int, Record]] = [{} for _ in sources]
+        self._behind = True
+        self._changed = asyncio.Event()
+        self._polled_at = 0.0
+        self._subscription: Subscription | None = None
+        self._forget: Callable[[], None] = lambda: None
+
+    async def __aenter__(self) -> "Tail":
+        self._subscription = await self._bus.subscribe(self._live, self._on_live)
+        self._forget = self._bus.on_reconnect(self.catch_up_soon)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._forget()
+        if self._subscription is not None:
+            await self._subscription.unsubscribe()
+
+    def catch_up_soon(self) -> None:
+        """Read the stored records again before the next one is handed out."""
+        self._behind = True
+        self._changed.set()
+
+    @property
+    def has_news(self) -> bool:
+        """Whether `take` would return something, or would look for it, without waiting."""
+        return bool(self._ready) or self._behind
+
+    async def wait(self, timeout_s: float) -> bool:
+        """Whether there may be news, as soon as there is, or after `timeout_s`."""
+        loop = asyncio.get_running_loop()
+        if not self.has_news:
+            self._changed.clear()
+            pause = min(timeout_s, max(0.0, self._polled_at + POLL_S - loop.time()))
+            try:
+                async with asyncio.timeout(pause):
+                    await self._changed.wait()
+            except TimeoutError:
+                self._behind = self._behind or loop.time() >= self._polled_at + POLL_S
+        return self.has_news
+
+    async def take(self) -> list[tuple[int, Record]]:
+        """What is new, oldest first, as (index of the source, record). Does not wait for more.
+
+        Raises:
+            BusUnavailableError: catching up failed; nothing is lost, call again.
+        """
+        if self._behind:
+            await self._catch_up()
+        news = list(self._ready)
+        self._ready.clear()
+        return news
+
+    async def _catch_up(self) -> None:
+        self._behind = False
+        self._polled_at = asyncio.get_running_loop().time()
+        for index, source in enumerate(self._sources):
+            try:
+                if source.lossy:
+                    last = await self._bus.last_sequence(source.stream)
+                    self.seen[index] = min(self.seen[index], last)
+                async for record in self._bus.read(source.stream, source.subject, start=self.seen[index] + 1):
+                    self._hand_over(index, record)
+            except BaseException:
+                self._behind = True
+                raise
+            heard = self._heard[index]
+            for seq in sorted(heard):
+                self._hand_over(index, heard[seq])
+            heard.clear()
+
+    def _hand_over(self, index: int, record: Record) -> None:
+        if record.seq > self.seen[index]:
+            self.seen[index] = record.seq
+            self._ready.append((index, record))
+
+    def _on_live(self, delivery: Delivery) -> None:
+        index = self._route(delivery.subject)
+        if index is None:
+            return
+        headers = delivery.headers
+        record = Record(
+            subject=headers.get("Nats-Subject", delivery.subject),
+            seq=int(headers.get("Nats-Sequence", "0")),
+            data=delivery.data,
+            headers=headers,
+            previous=int(headers.get("Nats-Last-Sequence", "0")),
+        )
+        seen = self.seen[index]
+        gap = self._sources[index].chained and (record.previous or 0) > seen
+        if self._behind or gap:
+            self._behind = True
+            self._heard[index][record.seq] = record
+        else:
+            self._hand_over(index, record)
+        self._changed.set()

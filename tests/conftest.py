@@ -1,0 +1,27 @@
+"""Fixtures that all tests may use."""
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from fairlead_common.bus import Bus, BusSettings
+from fairlead_common.streams import provision
+from tests.support.nats_server import NatsServer
+
+
+@pytest.fixture
+def nats_server(tmp_path: Path) -> Iterator[NatsServer]:
+    """A fresh nats-server with JetStream."""
+    server = NatsServer(tmp_path / "nats").start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+async def bus(nats_server: NatsServer) -> AsyncIterator[Bus]:
+    """A connection to `nats_server` with all streams and buckets made."""
+    connection = await Bus.connect(BusSettings(url=nats_server.url), name="test")
+    await provision(connection)
+    yield connection
+    await connection.close()

@@ -1,0 +1,1 @@
+"""What tests share: a real nats-server, a scripted model on the wire, a running Fairlead."""
