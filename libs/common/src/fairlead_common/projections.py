@@ -1,0 +1,124 @@
+"""Projections: what lists show of sessions and pending approvals, in the bucket `sessions`.
+
+The agent service writes them after it wrote the log; anybody may read them. They can be rebuilt from
+the logs at any time and decide nothing. A value is removed in two steps: first a tombstone
+(`{"deleted": true}`) under the same key, which the live tail shows, then the purge of the key.
+"""
+
+from typing import Final, Literal
+
+import msgspec
+
+from fairlead_common.content import Usage
+from fairlead_common.entries import Outcome
+from fairlead_common.errors import BadMessageError
+
+SessionStatus = Literal["idle", "running", "waiting_approval"]
+
+_SESSION: Final = "session."
+_APPROVAL: Final = "approval."
+TOMBSTONE: Final = b'{"deleted":true}'
+
+
+class SessionUsage(msgspec.Struct, frozen=True, kw_only=True):
+    """Tokens and money of all runs of a session so far."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cost_usd: float = 0.0
+
+    def plus(self, usage: Usage) -> "SessionUsage":
+        """The sum with the usage of one more run or turn."""
+        return SessionUsage(
+            input_tokens=self.input_tokens + usage.input_tokens,
+            output_tokens=self.output_tokens + usage.output_tokens,
+            cache_read_tokens=self.cache_read_tokens + usage.cache_read_tokens,
+            cost_usd=self.cost_usd + usage.cost_usd,
+        )
+
+
+class SessionSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """One session in a list: key `session.<id>`.
+
+    Fields:
+        created_at, updated_at: milliseconds since 1970, UTC.
+        last_outcome: how the last run ended; None before the first.
+        preview: beginning of the last thing said, on one line.
+        context_tokens: size of the last request to the model; context_window: what fits.
+        queued: items that wait for their moment. approvals: how many are pending.
+        last_seq: sequence of the last log entry that this was made from.
+        deleted: the session is gone; nothing else in this value counts.
+    """
+
+    id: str = ""
+    agent: str = ""
+    title: str = ""
+    mode: str = ""
+    model: str = ""
+    status: SessionStatus = "idle"
+    created_at: int = 0
+    updated_at: int = 0
+    last_outcome: Outcome | None = None
+    preview: str = ""
+    usage: SessionUsage = SessionUsage()
+    context_tokens: int = 0
+    context_window: int = 0
+    queued: int = 0
+    approvals: int = 0
+    last_seq: int = 0
+    deleted: bool = False
+
+
+class ApprovalSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """One pending approval: key `approval.<id>`.
+
+    Fields:
+        id: of the log entry that asked; the decision goes to the session's mail `approval.<id>`.
+        shown_hash: SHA-256 over everything that is shown; the decision carries it.
+        requested_at, expires_at: milliseconds since 1970, UTC.
+        deleted: it is decided or expired; nothing else in this value counts.
+    """
+
+    id: str = ""
+    session: str = ""
+    call_id: str = ""
+    tool: str = ""
+    arguments: dict[str, object] = {}
+    workspace: str = ""
+    host: str = ""
+    why: str = ""
+    shown_hash: str = ""
+    expires_at: int = 0
+    requested_at: int = 0
+    deleted: bool = False
+
+
+_session = msgspec.json.Decoder(SessionSummary)
+_approval = msgspec.json.Decoder(ApprovalSummary)
+
+
+def session_key(session: str) -> str:
+    """The key of a session in the bucket `sessions`."""
+    return f"{_SESSION}{session}"
+
+
+def approval_key(approval: str) -> str:
+    """The key of a pending approval in the bucket `sessions`."""
+    return f"{_APPROVAL}{approval}"
+
+
+def decode_projection(key: str, value: bytes) -> tuple[str, SessionSummary | ApprovalSummary] | None:
+    """The id under `key` and what is stored of it; None for a key that is neither.
+
+    Raises:
+        BadMessageError: the value does not fit its key.
+    """
+    try:
+        if key.startswith(_SESSION):
+            return key.removeprefix(_SESSION), _session.decode(value)
+        if key.startswith(_APPROVAL):
+            return key.removeprefix(_APPROVAL), _approval.decode(value)
+    except msgspec.DecodeError as error:
+        raise BadMessageError(f"{key}: {error}") from error
+    return None
