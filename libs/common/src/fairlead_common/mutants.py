@@ -1,0 +1,44 @@
+"""Deliberate faults: a switch for tests only, to prove that the chaos oracle sees what it should.
+
+`FAIRLEAD_MUTANT=<name>` breaks one guarantee on purpose, and only where `FAIRLEAD_TEST=1` is set too.
+Both are read once, when the process starts. Without them `active` is a look into an empty set.
+"""
+
+import os
+from collections.abc import Mapping
+from typing import Final
+
+NAMES: Final = frozenset(
+    {
+        "ack_before_work",  # agent: a wake-up is acknowledged and forgotten before the work; no sweeper
+        "claim_with_ttl",  # tools: a call is started although somebody else claimed it
+        "wrong_sequence_is_loss",  # bus: a refused append is written again under a new id
+        "no_fence",  # bus: log entries are appended without an expectation
+        "close_without_fence",  # agent: a run ends although new mail arrived
+        "no_journal_gate",  # runner: a command is started although its journal says `started`
+        "retry_unknown",  # tools: a command of unknown outcome is run again
+        "result_overwrite",  # tools: a result is written without create-only
+    }
+)
+
+
+def chosen(environ: Mapping[str, str]) -> frozenset[str]:
+    """The mutants that this environment switches on: none unless `FAIRLEAD_TEST=1` is set.
+
+    Raises:
+        ValueError: a name is unknown; a test that broke nothing would prove nothing.
+    """
+    names = frozenset(name for name in environ.get("FAIRLEAD_MUTANT", "").split(",") if name)
+    if not names or environ.get("FAIRLEAD_TEST") != "1":
+        return frozenset()
+    if unknown := names - NAMES:
+        raise ValueError(f"FAIRLEAD_MUTANT: unknown {sorted(unknown)}, must be of {sorted(NAMES)}")
+    return names
+
+
+_ACTIVE: Final = chosen(os.environ)
+
+
+def active(name: str) -> bool:
+    """Whether this process runs with the mutant `name`. Always False outside tests."""
+    return name in _ACTIVE
