@@ -129,9 +129,12 @@ class Leases:
             return
 
     async def held(self, key: str) -> bool:
-        """Whether anybody holds it."""
+        """Whether a process that may still live holds it: not one that this process has replaced."""
         record = await self._bus.last(self._stream, subjects.kv(subjects.BUCKET_LEASES, key))
-        return record is not None
+        if record is None:
+            return False
+        holder = _holder.decode(record.data)
+        return holder.worker != self._holder.worker or holder.boot == self._holder.boot
 
     async def _write(self, key: str, expected: int) -> int:
         headers = {**_ttl(self.ttl_s), "Nats-Expected-Last-Subject-Sequence": str(expected)}

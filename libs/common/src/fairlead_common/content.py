@@ -157,11 +157,12 @@ class ToolOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 class ToolResultMessage(
     msgspec.Struct, frozen=True, kw_only=True, tag_field="role", tag="tool_result", omit_defaults=True
 ):
-    """The one result of a tool call."""
+    """The one result of a tool call. `provider_id` is what the model called it."""
 
     call_id: str
     name: str
     outcome: ToolOutcome
+    provider_id: str | None = None
 
 
 Message = UserMessage | AssistantMessage | ToolResultMessage

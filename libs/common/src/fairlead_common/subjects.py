@@ -120,6 +120,11 @@ def tools_consumer(host: str) -> str:
     return f"tools-{check_id(host, 'host')}"
 
 
+def workspace_instructions(host: str) -> str:
+    """Core request to the executors of a host: the AGENTS.md of the workspace named in the payload."""
+    return f"fairlead.workspace.{check_id(host, 'host')}.instructions"
+
+
 def cancel(call: str) -> str:
     """Core NATS: stop a running call."""
     return f"fairlead.cancel.{check_id(call, 'call')}"

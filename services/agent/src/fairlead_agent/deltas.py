@@ -1,0 +1,52 @@
+"""Deltas on their way to viewers: the first goes at once, then one about every 20 ms."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from fairlead_common.events import Delta
+
+PERIOD_S = 0.02
+
+
+class Deltas:
+    """Joins deltas of the same block; `send` gets each joined one, in order."""
+
+    def __init__(self, send: Callable[[Delta], Awaitable[None]]) -> None:
+        self._send = send
+        self._waiting: list[Delta] = []
+        self._wake = asyncio.Event()
+        self._last_sent = 0.0
+
+    async def add(self, delta: Delta) -> None:
+        """Take one more; it is sent now, or with what follows within 20 ms."""
+        last = self._waiting[-1] if self._waiting else None
+        if last is not None and last.type == delta.type and last.index == delta.index:
+            self._waiting[-1] = Delta(
+                type=last.type,
+                index=last.index,
+                text=last.text + delta.text,
+                name=last.name or delta.name,
+                call_id=last.call_id or delta.call_id,
+            )
+        else:
+            self._waiting.append(delta)
+        if asyncio.get_running_loop().time() - self._last_sent >= PERIOD_S:
+            await self.flush()
+        else:
+            self._wake.set()
+
+    async def flush(self) -> None:
+        """Send what waits."""
+        waiting, self._waiting = self._waiting, []
+        self._last_sent = asyncio.get_running_loop().time()
+        for delta in waiting:
+            await self._send(delta)
+
+    async def run(self) -> None:
+        """Send what waits when its time has come. Cancel it when the message is complete."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            await asyncio.sleep(PERIOD_S)
+            if self._waiting:
+                await self.flush()

@@ -1,0 +1,52 @@
+"""What people allowed for good (`always`): keys of the bucket `config`, kept in memory."""
+
+import asyncio
+
+import msgspec
+import structlog
+
+from fairlead_agent.policy import grant_key
+from fairlead_common import subjects
+from fairlead_common.buckets import Bucket
+from fairlead_common.bus import Bus
+from fairlead_common.entries import ApprovalRequestEntry
+from fairlead_common.tail import Source, Tail
+
+log = structlog.get_logger()
+
+
+class Grants:
+    """Follows `grant.<agent>.<key>`."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._bucket = Bucket(bus, subjects.BUCKET_CONFIG)
+        self._granted: dict[str, set[str]] = {}
+
+    def of(self, agent: str) -> set[str]:
+        """The keys that are granted to an agent."""
+        return self._granted.get(agent, set())
+
+    async def add(self, agent: str, request: ApprovalRequestEntry) -> None:
+        """Allow the same call for good. Safe to repeat."""
+        key = grant_key(request.tool, request.arguments)
+        shown = {"tool": request.tool, "arguments": request.arguments}
+        self._granted.setdefault(agent, set()).add(key)
+        await self._bucket.put(f"grant.{agent}.{key}", msgspec.json.encode(shown))
+
+    async def follow(self, stop: asyncio.Event) -> None:
+        """A part of the service: keep up with what other workers and the command line grant."""
+        name = subjects.BUCKET_CONFIG
+        source = Source(f"KV_{name}", f"$KV.{name}.grant.>", 1)
+
+        def route(live: str) -> int | None:
+            return 0 if live.startswith(f"fairlead.kv.{name}.") or ".grant." in live else None
+
+        async with Tail(self._bus, f"fairlead.kv.{name}.>", [source], route) as tail:
+            while not stop.is_set():
+                if not await tail.wait(1.0):
+                    continue
+                for _, record in await tail.take():
+                    tokens = record.subject.split(".")
+                    if len(tokens) == 5 and tokens[2] == "grant":
+                        self._granted.setdefault(tokens[3], set()).add(tokens[4])

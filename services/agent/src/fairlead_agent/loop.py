@@ -1,0 +1,245 @@
+"""The agent loop: an outer loop while follow-ups arrive, an inner one while there are calls or steers.
+
+What to do next is read off the state, never remembered: a worker that takes over an open run goes
+through the same lines as the one that began it.
+"""
+
+import time
+from collections.abc import Callable, Coroutine
+
+import msgspec
+import structlog
+
+from fairlead_agent.catalog import Catalog, Tools
+from fairlead_agent.mailbox import Mailbox
+from fairlead_agent.models.interface import ModelError
+from fairlead_agent.owner import Owner
+from fairlead_agent.tool_calls import HandOverError, ToolCalls
+from fairlead_agent.turn import Turn
+from fairlead_common.config import AgentConfig, LiveConfig
+from fairlead_common.content import UserMessage
+from fairlead_common.entries import DroppedEntry, EpochEntry, MessageEntry, Outcome, QueuedEntry
+from fairlead_common.errors import InvalidInputError
+
+log = structlog.get_logger()
+
+MAX_ATTEMPTS = 5
+
+Publish = Callable[[], Coroutine[object, object, None]]
+
+
+class AgentLoop:
+    """Drives one owned session until it is idle, parked, deleted or handed over."""
+
+    def __init__(
+        self,
+        owner: Owner,
+        mailbox: Mailbox,
+        calls: ToolCalls,
+        turn: Turn,
+        catalog: Catalog,
+        config: LiveConfig,
+        worker: str,
+    ) -> None:
+        self._owner = owner
+        self._state = owner.state
+        self._mailbox = mailbox
+        self._calls = calls
+        self._turn = turn
+        self._catalog = catalog
+        self._config = config
+        self._worker = worker
+        self._answered: str | None = None  # the assistant message whose reply subjects were served
+
+    async def run(self, project: Publish) -> None:
+        """Until nothing is left to do.
+
+        Args:
+            project: called when the list of sessions should show something new.
+
+        Raises:
+            HandOverError: this worker drains.
+            LostOwnershipError: another worker took over.
+        """
+        state = self._state
+        if state.run is not None:
+            await self._take_over()
+        await self._mailbox.drain()
+        while not self._owner.deleting:
+            if state.run is None and state.queue and not state.parked:
+                await self._begin_from_queue()
+            if state.run is None:
+                break
+            await project()
+            await self._run()
+            await self._mailbox.drain()
+        await project()
+
+    async def _take_over(self) -> None:
+        attempt = self._state.attempts + 1
+        await self._owner.append(EpochEntry, worker=self._worker, attempt=attempt)
+        log.info("run_taken_over", session=self._owner.session, attempt=attempt)
+        if attempt > MAX_ATTEMPTS:
+            await self._calls.cancel_all()
+            await self._end(
+                "failed", f"{MAX_ATTEMPTS} workers in a row took up this run and got no further; given up"
+            )
+
+    async def _begin_from_queue(self) -> None:
+        async with self._owner.lock:
+            await self._mailbox.begin_run()
+        await self._say([next(iter(self._state.queue.values()))])
+
+    # -- one run -----------------------------------------------------------
+
+    async def _run(self) -> None:
+        """From here to the end of the run."""
+        state = self._state
+        while state.run is not None and not self._owner.deleting:
+            if self._owner.stopping.is_set():
+                raise HandOverError
+            profile = self._config.current.agent(state.agent)
+            if profile is None:
+                await self._end("failed", f"agent: {state.agent!r} is not configured")
+                continue
+            if state.run.aborting:
+                await self._calls.cancel_all()
+                await self._drop_queue("the run was aborted")
+                await self._end("aborted", state.run.abort_reason or None)
+                continue
+            if limit := self._limit(profile):
+                await self._calls.cancel_all()
+                await self._end(*limit)
+                continue
+            try:
+                await self._step(profile)
+            except ModelError as error:
+                await self._end("failed", str(error))
+            except InvalidInputError as error:
+                await self._end("failed", str(error))
+
+    async def _step(self, profile: AgentConfig) -> None:
+        state = self._state
+        if state.pending:
+            tools = await self._tools(profile)
+            if await self._calls.settle(profile, tools) == "parked":
+                await self._end("waiting_approval")
+        elif state.steers:
+            await self._say(state.steers)
+        elif state.needs_reply:
+            await self._turn.take(state.agent, profile)
+        else:
+            await self._answer()
+            if state.followups:
+                await self._say(state.followups[:1])
+            elif state.last_answer is None or not state.last_answer.text.strip():
+                await self._end("failed", "the model said nothing")
+            else:
+                await self._end("completed")
+
+    async def _tools(self, profile: AgentConfig) -> Tools:
+        host = next((call.host for call in self._state.pending.values() if call.host), None)
+        if host is not None and not self._catalog.executors(host):
+            await self._catalog.place(
+                self._state.agent, profile
+            )  # waits until one is heard, if none ever was
+        return self._catalog.tools(host, profile.tools) if host else Tools([], [])
+
+    def _limit(self, profile: AgentConfig) -> tuple[Outcome, str] | None:
+        run = self._state.run
+        if run is None:
+            return None
+        elapsed_s = time.time() - run.started_ms / 1000
+        if self._owner.out_of_time:
+            return "timed_out", f"max_run_s: at most {profile.max_run_s:g} s, this run took {elapsed_s:.1f} s"
+        if not self._state.needs_reply:
+            return None
+        if run.turns >= profile.max_turns:
+            return (
+                "turn_limit",
+                f"max_turns: at most {profile.max_turns} turns in a run, this one had {run.turns}",
+            )
+        used = run.usage.input_tokens + run.usage.output_tokens
+        if profile.max_run_tokens and used > profile.max_run_tokens:
+            return "budget", f"max_run_tokens: at most {profile.max_run_tokens} tokens, this run used {used}"
+        return None
+
+    async def _say(self, queued: list[QueuedEntry]) -> None:
+        """Turn queued items into one user message."""
+        async with self._owner.lock:
+            queued = [item for item in queued if item.id in self._state.queue]
+            if not queued:
+                return
+            await self._owner.append_locked(
+                MessageEntry,
+                items=[item.id for item in queued],
+                message=UserMessage(
+                    content=[block for item in queued for block in item.content],
+                    source=queued[0].kind,
+                    seqs=[item.seq for item in queued],
+                    keys=[item.key for item in queued if item.key],
+                    sender=queued[0].sender,
+                    reply_to=next((item.reply_to for item in queued if item.reply_to), None),
+                ),
+            )
+
+    async def _drop_queue(self, reason: str) -> None:
+        async with self._owner.lock:
+            if self._state.queue:
+                await self._owner.append_locked(DroppedEntry, reason=reason, items=list(self._state.queue))
+
+    async def _end(self, outcome: Outcome, error: str | None = None) -> None:
+        """Close the run, unless new mail makes it go on."""
+        state = self._state
+        run = state.run
+        if run is None:
+            return
+        if outcome != "completed":
+            await self._answer(outcome, error)
+        ended = [] if outcome == "waiting_approval" else self._ended()
+        closed = False
+        while not closed:
+            closed = await self._owner.close(
+                outcome=outcome,
+                error=error,
+                turns=run.turns,
+                usage=run.usage,
+                duration_ms=time.time_ns() // 1_000_000 - run.started_ms,
+                seqs=[seq for seq, _ in ended],
+                keys=[key for _, key in ended if key],
+            )
+            if not closed:
+                await self._mailbox.drain()
+                if outcome in ("completed", "waiting_approval"):
+                    return
+        log.info("run_ended", session=self._owner.session, run=run.run_id, outcome=outcome, turns=run.turns)
+
+    def _ended(self) -> list[tuple[int, str]]:
+        waiting = {item.seq for item in self._state.queue.values()}
+        return [pair for pair in self._state.unended if pair[0] not in waiting]
+
+    async def _answer(self, outcome: Outcome = "completed", error: str | None = None) -> None:
+        """Send the final answer to the reply subjects of the prompts that it answers, at least once."""
+        if outcome == "waiting_approval":
+            return
+        items = self._state.items
+        start = len(items)
+        while start > 0 and not isinstance(items[start - 1].message, UserMessage):
+            start -= 1
+        message = items[start - 1].message if start else None
+        if (
+            not isinstance(message, UserMessage)
+            or not message.reply_to
+            or self._answered == items[start - 1].entry_id
+        ):
+            return
+        self._answered = items[start - 1].entry_id
+        answer = self._state.last_answer
+        body = {
+            "session": self._owner.session,
+            "run_id": self._state.run.run_id if self._state.run else "",
+            "outcome": outcome,
+            "text": answer.text if answer else "",
+            "error": error,
+        }
+        await self._owner.bus.emit(message.reply_to, msgspec.json.encode(body))

@@ -1,0 +1,287 @@
+"""From mail to entries: consuming a message is appending the entry that says so, exactly once, in order."""
+
+import time
+
+import msgspec
+import structlog
+
+from fairlead_agent.grants import Grants
+from fairlead_agent.owner import Owner
+from fairlead_agent.state import ABORT
+from fairlead_agent.tool_calls import ToolCalls
+from fairlead_common import subjects
+from fairlead_common.bus import Record
+from fairlead_common.config import LiveConfig
+from fairlead_common.content import ContentBlock, ImageBlock, TextBlock, ToolResultMessage, UserMessage
+from fairlead_common.entries import (
+    ApprovalEntry,
+    CustomEntry,
+    DroppedEntry,
+    MessageEntry,
+    ModeChangeEntry,
+    ModelChangeEntry,
+    QueuedEntry,
+    RunStartEntry,
+    SessionInfoEntry,
+)
+from fairlead_common.errors import BadMessageError, FairleadError
+from fairlead_common.ids import new_id
+from fairlead_common.messages import (
+    Abort,
+    CreateSession,
+    Decision,
+    Notice,
+    ToolResult,
+    UpdateSession,
+    UserInput,
+    decode_mail,
+)
+
+log = structlog.get_logger()
+
+INLINE_TEXT_BYTES = 64 * 1024  # a text attachment up to this size is put into the message itself
+
+
+class Mailbox:
+    """Consumes the mail of one session for its owner."""
+
+    def __init__(self, owner: Owner, config: LiveConfig, calls: ToolCalls, grants: Grants) -> None:
+        self._owner = owner
+        self._state = owner.state
+        self._config = config
+        self._calls = calls
+        self._grants = grants
+
+    async def drain(self) -> None:
+        """Consume all mail that has arrived.
+
+        Raises:
+            LostOwnershipError: another owner acts for the session.
+        """
+        async with self._owner.lock:
+            for record in await self._owner.receive():
+                await self._consume(record)
+
+    async def _consume(self, record: Record) -> None:
+        subject = subjects.parse_session(record.subject)
+        try:
+            data = await self._owner.objects.unpack(record.data, record.headers)
+            mail = decode_mail(subject.kind, subject.key, data)
+        except FairleadError as error:
+            await self._dead_letter(record, str(error))
+            return
+        match mail:
+            case UserInput():
+                await self._input(subject.kind, subject.key, mail, record)
+            case Abort():
+                await self._abort(mail, record.seq)
+            case Decision():
+                await self._decision(subject.key, mail, record.seq)
+            case ToolResult():
+                await self._result(subject.key, mail, record.seq)
+            case Notice():
+                await self._notice(mail, record)
+
+    # -- what people say ---------------------------------------------------
+
+    async def _input(self, kind: str, key: str, mail: UserInput, record: Record) -> None:
+        content = await self._content(mail)
+        reply_to = _reply_subject(mail.reply_to or record.headers.get(subjects.H_REPLY_TO))
+        if self._state.run is not None or self._state.parked:
+            await self._owner.append_locked(
+                QueuedEntry,
+                cursor=record.seq,
+                kind=self._queue_kind(kind),
+                content=content,
+                seq=record.seq,
+                key=key or None,
+                sender=mail.sender,
+                reply_to=reply_to,
+            )
+            return
+        await self.begin_run(agent=mail.agent)
+        await self._owner.append_locked(
+            MessageEntry,
+            cursor=record.seq,
+            message=UserMessage(
+                content=content,
+                source="prompt" if kind == "prompt" else kind,  # type: ignore[arg-type] # one of Source
+                seqs=[record.seq],
+                keys=[key] if key else [],
+                sender=mail.sender,
+                reply_to=reply_to,
+            ),
+        )
+
+    def _queue_kind(self, kind: str) -> str:
+        if kind == "prompt":
+            profile = self._config.current.agent(self._state.agent)
+            return "steer" if profile and profile.queue_mode == "steer" else "followup"
+        return kind
+
+    async def begin_run(self, *, agent: str | None = None, resumes: str | None = None) -> None:
+        """Leave idle, with the lock held."""
+        name = self._state.agent or agent or "main"
+        profile = self._config.current.agent(name)
+        await self._owner.append_locked(
+            RunStartEntry,
+            run_id=new_id(),
+            agent=name,
+            model=self._state.model or (profile.model if profile else ""),
+            mode=self._state.mode or (profile.mode if profile else ""),
+            resumes=resumes,
+        )
+
+    async def _content(self, mail: UserInput) -> list[ContentBlock]:
+        content: list[ContentBlock] = [TextBlock(text=mail.text)]
+        for attachment in mail.attachments:
+            if attachment.media_type.startswith("image/"):
+                content.append(
+                    ImageBlock(
+                        object=attachment.object, media_type=attachment.media_type, name=attachment.name
+                    )
+                )
+                continue
+            text = (
+                f"[attached file {attachment.name}, {attachment.media_type}, {attachment.size_bytes} bytes]"
+            )
+            if attachment.media_type.startswith("text/") and attachment.size_bytes <= INLINE_TEXT_BYTES:
+                data = await self._owner.objects.get(attachment.object)
+                text = f"{text}\n{data.decode('utf-8', 'replace')}"
+            content.append(TextBlock(text=text))
+        return content
+
+    async def _abort(self, mail: Abort, seq: int) -> None:
+        if mail.item is not None:
+            queued = self._state.queue.get(mail.item)
+            await self._owner.append_locked(
+                DroppedEntry,
+                cursor=seq,
+                reason="taken back" if queued else f"nothing is queued as {mail.item}",
+                items=[mail.item] if queued else [],
+                seqs=[queued.seq] if queued else [],
+                keys=[queued.key] if queued and queued.key else [],
+            )
+            return
+        if self._state.run is None and self._state.parked:
+            await self.begin_run(resumes=self._state.last_run_id)
+        if self._state.run is None:
+            await self._ignore("nothing runs that could be aborted", seq)
+            return
+        await self._owner.append_locked(CustomEntry, cursor=seq, name=ABORT, data={"reason": mail.reason})
+
+    async def _decision(self, key: str, mail: Decision, seq: int) -> None:
+        request = self._state.approvals.get(mail.approval_id)
+        if request is None or key != mail.approval_id:
+            await self._ignore(f"approval {mail.approval_id} is not open", seq)
+        elif mail.shown_hash != request.shown_hash:
+            await self._ignore(f"the decision on {mail.approval_id} is about something else", seq)
+        else:
+            if mail.decision == "always":
+                await self._grants.add(self._state.agent, request)
+            late = time.time_ns() // 1_000_000 > request.expires_at
+            await self._decide(
+                request.id,
+                request.call_id,
+                "expired" if late else mail.decision,
+                mail.reason,
+                mail.sender,
+                seq,
+            )
+
+    async def _decide(
+        self, approval_id: str, call_id: str, decision: str, reason: str, sender: str | None, seq: int
+    ) -> None:
+        if self._state.run is None:
+            await self.begin_run(resumes=self._state.last_run_id)
+        await self._owner.append_locked(
+            ApprovalEntry,
+            cursor=seq,
+            approval_id=approval_id,
+            call_id=call_id,
+            decision=decision,
+            reason=reason,
+            sender=sender,
+        )
+
+    # -- what machines say -------------------------------------------------
+
+    async def _result(self, key: str, mail: ToolResult, seq: int) -> None:
+        call = self._state.pending.get(mail.call_id)
+        if call is None or key != mail.call_id:
+            await self._ignore(f"late result of call {mail.call_id}", seq)
+            return
+        if not await self._calls.token_fits(call, mail.token):
+            log.warning("result_forged", call=mail.call_id, executor=mail.executor)
+            await self._ignore(f"the result of call {mail.call_id} has the wrong token", seq)
+            return
+        await self._owner.append_locked(
+            MessageEntry,
+            cursor=seq,
+            message=ToolResultMessage(
+                call_id=call.call_id, name=call.name, outcome=mail.outcome, provider_id=call.provider_id
+            ),
+        )
+
+    async def _notice(self, mail: Notice, record: Record) -> None:
+        seq = record.seq
+        try:
+            if mail.name == "create":
+                await self._create(msgspec.json.decode(mail.body, type=CreateSession), seq)
+            elif mail.name == "delete":
+                self._owner.deleting = True
+                await self._ignore("the session is being deleted", seq)
+            elif mail.name.startswith("update"):
+                await self._update(msgspec.json.decode(mail.body, type=UpdateSession), seq)
+            elif mail.name.startswith("approval-"):
+                await self._expire(mail.name.removeprefix("approval-"), seq)
+            else:
+                raise BadMessageError(f"unknown notice {mail.name!r}")
+        except (msgspec.DecodeError, BadMessageError) as error:
+            await self._dead_letter(record, f"notice {mail.name}: {error}")
+
+    async def _create(self, body: CreateSession, seq: int) -> None:
+        if body.mode:
+            await self._owner.append_locked(ModeChangeEntry, mode=body.mode)
+        await self._owner.append_locked(
+            SessionInfoEntry, cursor=seq, agent=body.agent or "main", title=body.title
+        )
+
+    async def _update(self, body: UpdateSession, seq: int) -> None:
+        if body.mode is not None:
+            await self._owner.append_locked(ModeChangeEntry, mode=body.mode)
+        if body.model is not None:
+            await self._owner.append_locked(ModelChangeEntry, model=body.model)
+        await self._owner.append_locked(SessionInfoEntry, cursor=seq, title=body.title)
+
+    async def _expire(self, approval_id: str, seq: int) -> None:
+        request = self._state.approvals.get(approval_id)
+        if request is None:
+            await self._ignore(f"approval {approval_id} is not open", seq)
+            return
+        await self._decide(approval_id, request.call_id, "expired", "nobody answered in time", None, seq)
+
+    # -- what does not fit -------------------------------------------------
+
+    async def _ignore(self, reason: str, seq: int) -> None:
+        await self._owner.append_locked(DroppedEntry, cursor=seq, reason=reason)
+
+    async def _dead_letter(self, record: Record, reason: str) -> None:
+        log.warning("mail_dead_lettered", seq=record.seq, reason=reason)
+        letter = {
+            "subject": record.subject,
+            "seq": record.seq,
+            "reason": reason,
+            "payload": record.data[:65536].decode("utf-8", "replace"),
+        }
+        await self._owner.bus.publish(subjects.dead("sessions"), msgspec.json.encode(letter))
+        await self._owner.append_locked(
+            DroppedEntry, cursor=record.seq, reason=f"could not be read: {reason}"[:500], seqs=[record.seq]
+        )
+
+
+def _reply_subject(subject: str | None) -> str | None:
+    """`subject` if answers may be sent there: never into Fairlead's or the server's own subjects."""
+    if not subject or subject.startswith(("fairlead.", "$")) or any(c in subject for c in "*> \t\r\n"):
+        return None
+    return subject

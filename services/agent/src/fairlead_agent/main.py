@@ -1,0 +1,51 @@
+"""The agent service: wires its parts and runs them."""
+
+import asyncio
+import os
+
+from fairlead_agent.catalog import Catalog
+from fairlead_agent.grants import Grants
+from fairlead_agent.models.registry import Registry
+from fairlead_agent.projection import Projections
+from fairlead_agent.sweeper import Sweeper
+from fairlead_agent.timers import Timers
+from fairlead_agent.worker import Worker
+from fairlead_common.bus import Bus
+from fairlead_common.config import LiveConfig, overrides_from_environment
+from fairlead_common.service import Part, run_service
+
+
+async def setup(bus: Bus) -> list[Part]:
+    """The parts of the agent service."""
+    config = LiveConfig(bus, overrides_from_environment())
+    await config.load()
+    catalog = Catalog(bus)
+    registry = Registry(config)
+    grants = Grants(bus)
+    projections = Projections(bus, config)
+    name = os.environ.get("FAIRLEAD_WORKER", "agent")
+    worker = Worker(bus, config, catalog, registry, grants, projections, name)
+
+    async def models(stop: asyncio.Event) -> None:
+        await registry.warm_up()
+        await stop.wait()
+
+    return [
+        config.follow,
+        catalog.follow,
+        grants.follow,
+        projections.write,
+        worker.run,
+        Sweeper(bus, worker.leases, projections).run,
+        Timers(bus).run,
+        models,
+    ]
+
+
+def main() -> None:
+    """Run until SIGTERM."""
+    run_service("agent", setup)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,129 @@
+"""A scripted model that needs no key: it thinks, streams, and calls tools when asked in plain words.
+
+run: ls -la            the tool `bash`
+read: notes.md         the tool `read`
+write: a.txt: hello    the tool `write`
+find: *.py             the tool `glob`
+search: TODO           the tool `grep`
+"""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable
+
+import msgspec
+
+from fairlead_agent.models.interface import (
+    Finish,
+    ModelRequest,
+    Piece,
+    TextPiece,
+    ThinkingPiece,
+    ToolCallPiece,
+)
+from fairlead_common.content import Usage
+
+_DIRECTIVE = re.compile(r"^\s*(run|read|write|find|search|list)\s*:\s*(.+)$", re.IGNORECASE | re.MULTILINE)
+
+_HELP = (
+    "I am the **demo model**: scripted, and always here, so that you can see Fairlead work without a key.\n\n"
+    "Ask me to use a tool in plain words, one a line:\n\n"
+    "- `run: ls -la` runs a command in the workspace\n"
+    "- `write: notes.md: hello` writes a file\n"
+    "- `read: notes.md` reads one\n"
+    "- `find: *.md` and `search: hello` look around\n\n"
+    "For a real model, start Fairlead with `OPENAI_API_KEY` (or `OPENAI_BASE_URL` for a local server), "
+    "or with `FAIRLEAD_MODEL=litellm/<provider>/<model>`."
+)
+
+
+class DemoModel:
+    """The back end `demo`.
+
+    Args:
+        delay_s: pause between two words.
+    """
+
+    def __init__(self, delay_s: Callable[[], float]) -> None:
+        self._delay_s = delay_s
+
+    async def close(self) -> None:
+        """Nothing to let go of."""
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[list[Piece]]:
+        """See `Model.stream`."""
+        messages = [msgspec.json.decode(message) for message in request.messages]
+        asked = next((i for i in range(len(messages) - 1, -1, -1) if messages[i]["role"] == "user"), -1)
+        text = _text(messages[asked]) if asked >= 0 else ""
+        results = [message for message in messages[asked + 1 :] if message["role"] == "tool"]
+        calls = _calls(text, {tool.name for tool in request.tools})
+        words = 0
+        if len(results) < len(calls):
+            thought = f"The user wants me to use a tool. Step {len(results) + 1} of {len(calls)}."
+            async for pieces in self._say(thought, ThinkingPiece):
+                yield pieces
+            name, arguments = calls[len(results)]
+            encoded = msgspec.json.encode(arguments).decode()
+            yield [ToolCallPiece(0, encoded, f"demo_{len(messages)}", name)]
+            yield [Finish("tool_use", Usage(input_tokens=_size(messages), output_tokens=20))]
+            return
+        answer = _answer(text, results)
+        async for pieces in self._say(
+            "I know this one." if not results else "That is all I need.", ThinkingPiece
+        ):
+            yield pieces
+        async for pieces in self._say(answer, TextPiece):
+            words += len(pieces)
+            yield pieces
+        yield [Finish("stop", Usage(input_tokens=_size(messages), output_tokens=words))]
+
+    async def _say(
+        self, text: str, kind: type[TextPiece] | type[ThinkingPiece]
+    ) -> AsyncIterator[list[Piece]]:
+        delay_s = self._delay_s()
+        for word in re.findall(r"\S+\s*|\s+", text):
+            yield [kind(word)]
+            await asyncio.sleep(delay_s)
+
+
+def _text(message: dict[str, object]) -> str:
+    content = message.get("content")
+    if isinstance(content, list):
+        return "\n".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
+    return str(content or "")
+
+
+def _calls(text: str, known: set[str]) -> list[tuple[str, dict[str, object]]]:
+    calls: list[tuple[str, dict[str, object]]] = []
+    for verb, rest in _DIRECTIVE.findall(text):
+        value = rest.strip()
+        match verb.lower():
+            case "run":
+                calls.append(("bash", {"command": value}))
+            case "read":
+                calls.append(("read", {"path": value}))
+            case "write":
+                path, _, content = value.partition(":")
+                calls.append(("write", {"path": path.strip(), "content": content.strip() + "\n"}))
+            case "find":
+                calls.append(("glob", {"pattern": value}))
+            case "search":
+                calls.append(("grep", {"pattern": value}))
+            case _:
+                calls.append(("ls", {"path": value}))
+    return [call for call in calls if call[0] in known]
+
+
+def _answer(text: str, results: list[dict[str, object]]) -> str:
+    if not results:
+        said = text.strip()
+        if not said or len(said) > 400 or re.match(r"(?i)^(hi|hello|hey|help|what can you do)\b", said):
+            return _HELP
+        return f"You said: {said}\n\n{_HELP}"
+    shown = "\n\n".join(f"```\n{_text(result).rstrip()[:1500]}\n```" for result in results)
+    noun = "result" if len(results) == 1 else f"{len(results)} results"
+    return f"Done. Here is the {noun}:\n\n{shown}"
+
+
+def _size(messages: list[dict[str, object]]) -> int:
+    return sum(len(_text(message)) for message in messages) // 4

@@ -1,0 +1,92 @@
+"""What every model back end takes and gives."""
+
+from collections.abc import AsyncIterator
+from typing import Literal, Protocol
+
+import msgspec
+
+from fairlead_common.content import StopReason, Usage
+from fairlead_common.errors import FairleadError
+from fairlead_common.messages import ToolSpec
+
+
+class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """One request.
+
+    Fields:
+        model: name without the prefix of the back end.
+        messages: the conversation in OpenAI's chat format, each message encoded as JSON; the first
+            is the system prompt.
+        tools: what may be called; `tools_wire` is the same, encoded once as OpenAI's `tools` array.
+    """
+
+    model: str
+    messages: list[bytes]
+    tools: list[ToolSpec]
+    tools_wire: bytes
+    thinking: str = "off"
+    temperature: float | None = None
+    max_output_tokens: int | None = None
+
+
+class TextPiece(msgspec.Struct, frozen=True):
+    """More words."""
+
+    text: str
+
+
+class ThinkingPiece(msgspec.Struct, frozen=True):
+    """More thought. A signature comes once, with the last piece."""
+
+    text: str
+    signature: str | None = None
+
+
+class ToolCallPiece(msgspec.Struct, frozen=True):
+    """More of the call at `index` (0, 1, ...); `id` and `name` come with its first piece."""
+
+    index: int
+    arguments: str = ""
+    id: str | None = None
+    name: str | None = None
+
+
+class Finish(msgspec.Struct, frozen=True):
+    """The end of the message."""
+
+    stop_reason: StopReason
+    usage: Usage = Usage()
+
+
+Piece = TextPiece | ThinkingPiece | ToolCallPiece | Finish
+
+ErrorKind = Literal["retryable", "overflow", "auth", "fatal"]
+
+
+class ModelError(FairleadError):
+    """The provider failed or refused.
+
+    Fields:
+        kind: `retryable` may pass; `overflow`: the conversation is too long; `auth`: the key;
+            `fatal`: the same request will fail again.
+        retry_after_s: what the provider asked for, if it did.
+    """
+
+    def __init__(self, kind: ErrorKind, text: str, retry_after_s: float | None = None) -> None:
+        super().__init__(text)
+        self.kind: ErrorKind = kind
+        self.retry_after_s = retry_after_s
+
+
+class Model(Protocol):
+    """A back end."""
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[list[Piece]]:
+        """Pieces as they arrive, several at a time where they arrive together; a `Finish` is last.
+
+        Raises:
+            ModelError: the provider failed; pieces that came before it do not count.
+        """
+
+    async def close(self) -> None:
+        """Let go of connections."""

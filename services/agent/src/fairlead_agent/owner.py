@@ -1,0 +1,212 @@
+"""One worker's hold on one session: its log, its mailbox, and the right to write.
+
+All that an owner knows can be read again from the streams; dying here loses nothing. Every write
+is fenced: an owner that was replaced fails its next append with `LostOwnershipError` and stops.
+"""
+
+import asyncio
+import time
+from typing import Any, TypeVar
+
+import msgspec
+import structlog
+
+from fairlead_agent.state import SessionState
+from fairlead_common import mutants, subjects
+from fairlead_common.bus import Bus, Record, WrongSequenceError
+from fairlead_common.entries import EntryBase, RunEndEntry, RunStartEntry, decode_entry, encode_entry
+from fairlead_common.errors import LostOwnershipError
+from fairlead_common.events import EventBase
+from fairlead_common.ids import new_id
+from fairlead_common.objects import Objects
+from fairlead_common.tail import Source, Tail
+
+log = structlog.get_logger()
+
+E = TypeVar("E", bound=EntryBase)
+_encode_event = msgspec.json.Encoder().encode
+
+
+class Owner:
+    """Use as an async context manager around everything that is done for the session."""
+
+    def __init__(self, bus: Bus, objects: Objects, state: SessionState) -> None:
+        self.bus = bus
+        self.objects = objects
+        self.state = state
+        self.session = state.session
+        self.lock = asyncio.Lock()
+        self.changed = asyncio.Event()
+        self.stopping = asyncio.Event()
+        self.deleting = False
+        self.out_of_time = False
+        self._mail: list[Record] = []
+        self._epoch = 0
+        self._log_subject = subjects.session_log(state.session)
+        self._event_subject = subjects.event(state.session)
+        self._tail: Tail | None = None
+
+    async def __aenter__(self) -> "Owner":
+        # Cached state may be behind; what is stored after it is read again. A state from nothing is
+        # built from the log alone, and the mailbox from its cursor on.
+        if not self.state.exists:
+            async for record in self.bus.read(subjects.SESSIONS, self._log_subject):
+                await self._fold(record)
+        start = min(self.state.last_seq, self.state.cursor) + 1 if self.state.cursor else 1
+        source = Source(subjects.SESSIONS, subjects.session_all(self.session), start)
+        self._tail = Tail(self.bus, subjects.live(self.session), [source], _only_stored)
+        await self._tail.__aenter__()
+        try:
+            await self._refresh()
+        except BaseException:
+            await self._tail.__aexit__()
+            raise
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        if self._tail is not None:
+            await self._tail.__aexit__(*exc)
+
+    async def _refresh(self) -> None:
+        """Fold what another owner wrote since this state was cached; keep the mail for `receive`."""
+        for _, record in await self.tail.take():
+            if record.subject == self._log_subject:
+                if record.seq > self.state.last_seq:
+                    await self._fold(record)
+            else:
+                self._mail.append(record)
+        self._epoch = self.state.epoch + 1
+
+    async def _fold(self, record: Record) -> None:
+        data = await self.objects.unpack(record.data, record.headers)
+        self.state.apply(decode_entry(data), record.seq, len(data))
+
+    @property
+    def tail(self) -> Tail:
+        """The live tail of the session."""
+        assert self._tail is not None  # noqa: S101 - only used inside the context manager
+        return self._tail
+
+    # -- mailbox -----------------------------------------------------------
+
+    async def receive(self) -> list[Record]:
+        """Unconsumed mail in order. Call it with the lock held.
+
+        Raises:
+            LostOwnershipError: somebody else wrote to the log.
+        """
+        for _, record in await self.tail.take():
+            if record.subject != self._log_subject:
+                self._mail.append(record)
+            elif record.seq > self.state.last_seq:
+                raise LostOwnershipError(f"{self.session}: another owner wrote entry {record.seq}")
+        mail = [record for record in self._mail if record.seq > self.state.cursor]
+        self._mail = []
+        return mail
+
+    # -- log ---------------------------------------------------------------
+
+    def make(self, kind: type[E], /, *, cursor: int = 0, **fields: Any) -> E:
+        """A new entry at the end of the log, not yet written."""
+        fields.setdefault("id", new_id())
+        fields.setdefault("run_id", self.state.run.run_id if self.state.run else None)
+        return kind(
+            parent_id=self.state.leaf,
+            ts=time.time_ns() // 1_000_000,
+            epoch=self._epoch,
+            cursor=max(cursor, self.state.cursor),
+            **fields,
+        )
+
+    async def append(self, kind: type[E], /, *, cursor: int = 0, **fields: Any) -> E:
+        """Write an entry and take it into the state; the entry as it is stored.
+
+        Raises:
+            LostOwnershipError: somebody else wrote to the log; nothing was stored.
+        """
+        async with self.lock:
+            return await self.append_locked(kind, cursor=cursor, **fields)
+
+    async def append_locked(self, kind: type[E], /, *, cursor: int = 0, **fields: Any) -> E:
+        """As `append`, with the lock held."""
+        entry = self.make(kind, cursor=cursor, **fields)
+        try:
+            await self._store(entry, None)
+        except WrongSequenceError as error:
+            if mutants.active("wrong_sequence_is_loss"):
+                await self._store(msgspec.structs.replace(entry, id=new_id()), None, blind=True)
+                return entry
+            raise LostOwnershipError(f"{self.session}: another owner wrote") from error
+        return entry
+
+    async def close(self, **fields: Any) -> bool:
+        """End the run, unless something arrived that is not consumed yet: then False, and nothing is stored.
+
+        The condition is on everything stored of the session, mailbox and log, so no wake-up is lost.
+        """
+        async with self.lock:
+            if self.tail.has_news and await self._peek():
+                return False
+            seen = max(self.tail.seen[0], self.state.last_seq)
+            fence = (subjects.session_all(self.session), seen)
+            if mutants.active("close_without_fence"):
+                fence = None  # type: ignore[assignment]
+            entry = self.make(RunEndEntry, **fields)
+            try:
+                await self._store(entry, fence)
+            except WrongSequenceError:
+                self.tail.catch_up_soon()
+                return False
+            return True
+
+    async def _peek(self) -> bool:
+        mail = await self.receive()
+        self._mail = mail
+        return bool(mail)
+
+    async def _store(self, entry: Any, fence: tuple[str, int] | None, *, blind: bool = False) -> None:
+        state = self.state
+        phase = state.phase
+        if isinstance(entry, RunStartEntry):
+            phase = "open"
+        elif isinstance(entry, RunEndEntry):
+            phase = "parked" if entry.outcome == "waiting_approval" else "closed"
+        data = encode_entry(entry)
+        payload, headers = await self.objects.pack(data)
+        headers = {**headers, subjects.H_CURSOR: str(entry.cursor), subjects.H_STATE: phase}
+        if blind or mutants.active("no_fence"):
+            seq = await self.bus.publish(self._log_subject, payload, headers)
+        else:
+            seq = await self.bus.append(
+                subjects.SESSIONS,
+                self._log_subject,
+                payload,
+                record_id=entry.id,
+                expected=state.last_seq,
+                fence=fence,
+                headers=headers,
+            )
+        state.apply(entry, seq, len(data))
+        self.changed.set()
+
+    # -- live --------------------------------------------------------------
+
+    async def show(self, event: EventBase) -> None:
+        """Tell viewers what is under way. May be lost; the log is the truth."""
+        await self.bus.emit(self._event_subject, _encode_event(event))
+
+    def age_s(self, since_ms: int) -> float:
+        """Seconds of wall-clock time since `since_ms`."""
+        return time.time() - since_ms / 1000
+
+    async def wait_for_change(self, timeout_s: float) -> None:
+        """Until the state changed, a drain began, or `timeout_s` passed."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self.changed.wait()
+        except TimeoutError:
+            return
+
+
+def _only_stored(subject: str) -> int | None:
+    return None if subject.endswith(".event") else 0

@@ -1,0 +1,124 @@
+"""Keeps the lists of sessions and approvals up to date, behind the work and never in its way."""
+
+import asyncio
+
+import msgspec
+import structlog
+
+from fairlead_agent.state import SessionState
+from fairlead_common import subjects
+from fairlead_common.buckets import Bucket
+from fairlead_common.bus import Bus
+from fairlead_common.config import LiveConfig
+from fairlead_common.errors import FairleadError
+from fairlead_common.projections import (
+    TOMBSTONE,
+    ApprovalSummary,
+    SessionSummary,
+    SessionUsage,
+    approval_key,
+    session_key,
+)
+
+log = structlog.get_logger()
+
+
+class Projections:
+    """Writes summaries in the background; only the newest of a session counts."""
+
+    def __init__(self, bus: Bus, config: LiveConfig) -> None:
+        self._bucket = Bucket(bus, subjects.BUCKET_SESSIONS)
+        self._config = config
+        self._waiting: dict[str, bytes | None] = {}  # key: value, or None to remove it
+        self._wake = asyncio.Event()
+
+    def show(self, state: SessionState) -> None:
+        """Bring the lists up to `state`, soon."""
+        summary = self._summary(state)
+        self._waiting[session_key(state.session)] = msgspec.json.encode(summary)
+        for request in state.approvals.values():
+            approval = ApprovalSummary(
+                id=request.id,
+                session=state.session,
+                call_id=request.call_id,
+                tool=request.tool,
+                arguments=request.arguments,
+                workspace=request.workspace,
+                host=request.host,
+                why=request.why,
+                shown_hash=request.shown_hash,
+                expires_at=request.expires_at,
+                requested_at=request.ts,
+            )
+            self._waiting[approval_key(request.id)] = msgspec.json.encode(approval)
+        for approval_id in state.settled_approvals:
+            self._waiting[approval_key(approval_id)] = None
+        state.settled_approvals.clear()
+        self._wake.set()
+
+    def forget(self, session: str) -> None:
+        """Take a deleted session off the lists."""
+        self._waiting[session_key(session)] = None
+        self._wake.set()
+
+    def _summary(self, state: SessionState) -> SessionSummary:
+        profile = self._config.current.agent(state.agent)
+        status = "running" if state.run else "waiting_approval" if state.parked else "idle"
+        return SessionSummary(
+            id=state.session,
+            agent=state.agent,
+            title=state.title,
+            mode=state.mode or (profile.mode if profile else ""),
+            model=state.model or (profile.model if profile else ""),
+            status=status,  # type: ignore[arg-type] # one of SessionStatus
+            created_at=state.created_ms,
+            updated_at=state.updated_ms,
+            last_outcome=state.last_outcome or None,  # type: ignore[arg-type] # one of Outcome
+            preview=" ".join(state.preview.split()),
+            usage=SessionUsage().plus(state.usage),
+            context_tokens=state.context_tokens,
+            context_window=profile.context_window if profile else 0,
+            queued=len(state.queue),
+            approvals=len(state.approvals),
+            last_seq=state.last_seq,
+        )
+
+    async def write(self, stop: asyncio.Event) -> None:
+        """A part of the service: write what waits; at the end, whatever is left."""
+        while not (stop.is_set() and not self._waiting):
+            if not self._waiting:
+                self._wake.clear()
+                try:
+                    async with asyncio.timeout(0.5):
+                        await self._wake.wait()
+                except TimeoutError:
+                    continue
+            key, value = next(iter(self._waiting.items()), (None, None))
+            if key is None:
+                continue
+            del self._waiting[key]
+            try:
+                await self._write(key, value)
+            except FairleadError as error:
+                log.warning("projection_failed", key=key, error=str(error))
+                self._waiting.setdefault(key, value)
+                if stop.is_set():
+                    return
+                await asyncio.sleep(0.5)
+
+    async def _write(self, key: str, value: bytes | None) -> None:
+        if value is not None:
+            await self._bucket.put(key, value)
+        elif await self._bucket.get(key) is not None:
+            await self._bucket.put(key, TOMBSTONE)  # the live tail shows it; a purge would not
+            await self._bucket.delete(key)
+
+    async def last_seq(self, session: str) -> int | None:
+        """How far the list has got for a session; None if it does not show it."""
+        record = await self._bucket.get(session_key(session))
+        if record is None:
+            return None
+        try:
+            return msgspec.json.decode(record.data, type=SessionSummary).last_seq
+        except msgspec.DecodeError:
+            return None

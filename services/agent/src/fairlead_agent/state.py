@@ -1,0 +1,224 @@
+"""What a session is: a fold over its log. No I/O, no clock."""
+
+from dataclasses import dataclass, field
+
+from fairlead_common.content import (
+    AssistantMessage,
+    Message,
+    TextBlock,
+    ToolCallBlock,
+    ToolResultMessage,
+    Usage,
+    UserMessage,
+)
+from fairlead_common.entries import (
+    ApprovalEntry,
+    ApprovalRequestEntry,
+    CustomEntry,
+    DroppedEntry,
+    Entry,
+    EpochEntry,
+    MessageEntry,
+    ModeChangeEntry,
+    ModelChangeEntry,
+    QueuedEntry,
+    RunEndEntry,
+    RunStartEntry,
+    SessionInfoEntry,
+)
+
+ABORT = "abort"  # name of the custom entry that asks the open run to end
+GRANTING = frozenset({"once", "session", "always"})
+
+
+@dataclass(slots=True)
+class Item:
+    """One message of the conversation, and its encoding for the wire of a model once there is one."""
+
+    entry_id: str
+    message: Message
+    wire: bytes | None = None
+
+
+@dataclass(slots=True)
+class Run:
+    """The open run."""
+
+    run_id: str
+    started_ms: int
+    turns: int = 0
+    usage: Usage = field(default_factory=Usage)
+    aborting: bool = False
+    abort_reason: str = ""
+
+
+@dataclass(slots=True)
+class SessionState:
+    """The state of one session after the entry at stream sequence `last_seq`.
+
+    Fields:
+        cursor: last mail that is consumed.
+        pending: calls of the last assistant message that have no result yet, in order.
+        queue: steers and follow-ups that wait, in order.
+        settled_approvals: decided or void, and perhaps still shown in lists.
+        unended: (sequence, key) of all input that no run has ended yet.
+        attempts: owners in a row that took over the open run without getting any further.
+    """
+
+    session: str
+    last_seq: int = 0
+    cursor: int = 0
+    epoch: int = 0
+    leaf: str | None = None
+    agent: str = ""
+    mode: str = ""
+    model: str = ""
+    title: str = ""
+    created_ms: int = 0
+    updated_ms: int = 0
+    preview: str = ""
+    items: list[Item] = field(default_factory=list)
+    run: Run | None = None
+    last_outcome: str = ""
+    last_run_id: str | None = None
+    parked: bool = False
+    pending: dict[str, ToolCallBlock] = field(default_factory=dict)
+    queue: dict[str, QueuedEntry] = field(default_factory=dict)
+    approvals: dict[str, ApprovalRequestEntry] = field(default_factory=dict)
+    decisions: dict[str, ApprovalEntry] = field(default_factory=dict)
+    granted: list[ApprovalRequestEntry] = field(default_factory=list)
+    settled_approvals: set[str] = field(default_factory=set)
+    unended: list[tuple[int, str]] = field(default_factory=list)
+    usage: Usage = field(default_factory=Usage)
+    context_tokens: int = 0
+    attempts: int = 0
+    weight: int = 0  # bytes of log folded, for the cache
+
+    @property
+    def exists(self) -> bool:
+        """Whether anything was ever written."""
+        return self.last_seq > 0
+
+    @property
+    def needs_reply(self) -> bool:
+        """Whether the conversation waits for the model."""
+        return (
+            not self.pending
+            and bool(self.items)
+            and isinstance(self.items[-1].message, (UserMessage, ToolResultMessage))
+        )
+
+    @property
+    def steers(self) -> list[QueuedEntry]:
+        """What waits to be said at the next opportunity."""
+        return [item for item in self.queue.values() if item.kind == "steer"]
+
+    @property
+    def followups(self) -> list[QueuedEntry]:
+        """What waits until the agent is done."""
+        return [item for item in self.queue.values() if item.kind != "steer"]
+
+    @property
+    def phase(self) -> str:
+        """`open`, `parked` or `closed`, as written beside every entry for the sweeper."""
+        if self.run is not None:
+            return "open"
+        return "parked" if self.parked else "closed"
+
+    @property
+    def last_answer(self) -> AssistantMessage | None:
+        """The last reply of the model, if nothing was said since."""
+        message = self.items[-1].message if self.items else None
+        return message if isinstance(message, AssistantMessage) else None
+
+    def apply(self, entry: Entry, seq: int, size: int = 0) -> None:  # noqa: C901, PLR0912 - one line a kind
+        """Take over the entry that is stored at `seq`."""
+        self.last_seq = seq
+        self.cursor = max(self.cursor, entry.cursor)
+        self.epoch = max(self.epoch, entry.epoch)
+        self.leaf = entry.id
+        self.created_ms = self.created_ms or entry.ts
+        self.updated_ms = entry.ts
+        self.weight += size
+        match entry:
+            case MessageEntry():
+                self._message(entry)
+            case QueuedEntry():
+                self.queue[entry.id] = entry
+                self.unended.append((entry.seq, entry.key or ""))
+            case DroppedEntry():
+                self._drop(entry)
+            case RunStartEntry():
+                self.run = Run(run_id=entry.run_id or entry.id, started_ms=entry.ts)
+                self.parked = False
+                self.agent, self.attempts = entry.agent, 0
+            case RunEndEntry():
+                self._end(entry)
+            case ApprovalRequestEntry():
+                self.approvals[entry.id] = entry
+            case ApprovalEntry():
+                self._decide(entry)
+            case EpochEntry():
+                self.attempts = entry.attempt
+            case SessionInfoEntry():
+                self.agent = entry.agent or self.agent
+                self.title = self.title if entry.title is None else entry.title
+            case ModeChangeEntry():
+                self.mode = entry.mode
+            case ModelChangeEntry():
+                self.model = entry.model
+            case CustomEntry(name=name, data=data):
+                if name == ABORT and self.run is not None:
+                    self.run.aborting = True
+                    self.run.abort_reason = str(data.get("reason", ""))
+
+    def _message(self, entry: MessageEntry) -> None:
+        message = entry.message
+        self.items.append(Item(entry.id, message))
+        self.attempts = 0
+        match message:
+            case UserMessage():
+                from_queue = [self.queue.pop(item) for item in entry.items if item in self.queue]
+                if not from_queue:
+                    keys = message.keys + [""] * (len(message.seqs) - len(message.keys))
+                    self.unended.extend(zip(message.seqs, keys, strict=False))
+                text = next((block.text for block in message.content if isinstance(block, TextBlock)), "")
+                self.preview = text[:120]
+                self.title = self.title or text.strip().split("\n")[0][:60]
+            case AssistantMessage():
+                self.pending = {call.call_id: call for call in message.tool_calls}
+                self.usage = self.usage.plus(message.usage)
+                if message.usage.input_tokens:
+                    self.context_tokens = message.usage.input_tokens + message.usage.output_tokens
+                if self.run is not None:
+                    self.run.turns += 1
+                    self.run.usage = self.run.usage.plus(message.usage)
+                self.preview = message.text[:120] or self.preview
+            case ToolResultMessage():
+                self.pending.pop(message.call_id, None)
+
+    def _drop(self, entry: DroppedEntry) -> None:
+        for item in entry.items:
+            dropped = self.queue.pop(item, None)
+            if dropped is not None and not (self.run and self.run.aborting):
+                self.unended = [pair for pair in self.unended if pair[0] != dropped.seq]
+
+    def _end(self, entry: RunEndEntry) -> None:
+        self.last_run_id = entry.run_id
+        self.last_outcome = entry.outcome
+        self.run = None
+        self.parked = entry.outcome == "waiting_approval"
+        ended = set(entry.seqs)
+        self.unended = [pair for pair in self.unended if pair[0] not in ended]
+        if not self.parked:
+            self.pending = {}
+            self.settled_approvals.update(self.approvals)
+            self.approvals = {}
+            self.decisions = {}
+
+    def _decide(self, entry: ApprovalEntry) -> None:
+        request = self.approvals.pop(entry.approval_id, None)
+        self.settled_approvals.add(entry.approval_id)
+        self.decisions[entry.call_id] = entry
+        if request is not None and entry.decision in ("session", "always"):
+            self.granted.append(request)

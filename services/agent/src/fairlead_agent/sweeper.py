@@ -1,0 +1,132 @@
+"""Finds sessions that have something to do and no owner, and hints at them again.
+
+So nothing depends on redelivery, on acknowledgements, or on a worker that was there a moment ago.
+One worker sweeps at a time (a lease; two would only hint twice). It reads the stream from where the
+last sweep ended and keeps in mind only the sessions that are not settled.
+"""
+
+import asyncio
+
+import msgspec
+import structlog
+
+from fairlead_agent.projection import Projections
+from fairlead_common import mutants, subjects
+from fairlead_common.buckets import Bucket, Lease, Leases
+from fairlead_common.bus import Bus, Record
+from fairlead_common.errors import FairleadError
+
+log = structlog.get_logger()
+
+PERIOD_S = 1.0
+SAVE_S = 20.0
+_LEASE = "sweeper"
+_POSITION = "sweeper-position"
+
+
+class Unsettled(msgspec.Struct):
+    """What the stream says of a session so far: last mail, how far the log consumed it, and its phase."""
+
+    mail: int = 0
+    cursor: int = 0
+    phase: str = "closed"
+    log: int = 0
+    hinted_at: float = 0.0
+
+    @property
+    def settled(self) -> bool:
+        """Whether nobody has to do anything."""
+        return self.phase != "open" and self.cursor >= self.mail
+
+
+class Position(msgspec.Struct):
+    """Where a sweep goes on."""
+
+    seq: int = 0
+    unsettled: dict[str, Unsettled] = {}
+
+
+class Sweeper:
+    """A part of every agent worker."""
+
+    def __init__(self, bus: Bus, leases: Leases, projections: Projections) -> None:
+        self._bus = bus
+        self._leases = leases
+        self._projections = projections
+        self._bucket = Bucket(bus, subjects.BUCKET_LEASES)
+        self._lease: Lease | None = None
+        self._position = Position()
+        self._just_settled: dict[str, int] = {}
+        self._saved_at = 0.0
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Sweep until `stop`, whenever this worker holds the lease."""
+        if mutants.active("ack_before_work"):
+            await stop.wait()
+            return
+        while not stop.is_set():
+            try:
+                if await self._leads():
+                    await self._sweep()
+            except FairleadError as error:
+                log.warning("sweep_failed", error=str(error))
+            try:
+                async with asyncio.timeout(PERIOD_S):
+                    await stop.wait()
+            except TimeoutError:
+                continue
+        if self._lease is not None:
+            await self._leases.release(self._lease)
+
+    async def _leads(self) -> bool:
+        if self._lease is not None:
+            self._lease = await self._leases.renew(self._lease)
+            return self._lease is not None
+        self._lease = await self._leases.acquire(_LEASE)
+        if self._lease is None:
+            return False
+        stored = await self._bucket.get(_POSITION)
+        self._position = msgspec.json.decode(stored.data, type=Position) if stored else Position()
+        return True
+
+    async def _sweep(self) -> None:
+        position = self._position
+        settled = dict(self._just_settled)
+        self._just_settled.clear()
+        async for record in self._bus.read(
+            subjects.SESSIONS, subjects.ALL_SESSIONS, start=position.seq + 1, batch=2000
+        ):
+            self._note(record)
+            position.seq = record.seq
+        now = asyncio.get_running_loop().time()
+        for session, state in list(position.unsettled.items()):
+            if now - state.hinted_at >= PERIOD_S and not await self._leases.held(session):
+                await self._hint(session, state, now)
+        for session, log_seq in settled.items():
+            if (shown := await self._projections.last_seq(session)) is None or shown < log_seq:
+                await self._bus.emit(subjects.WAKE, session.encode())  # its owner died before it was listed
+        if now - self._saved_at > SAVE_S:
+            self._saved_at = now
+            await self._bucket.put(_POSITION, msgspec.json.encode(position))
+
+    async def _hint(self, session: str, state: Unsettled, now: float) -> None:
+        if await self._bus.last(subjects.SESSIONS, subjects.session_all(session)) is None:
+            self._position.unsettled.pop(session, None)  # deleted
+            return
+        if state.hinted_at:
+            log.info("session_hinted", session=session, phase=state.phase)
+        state.hinted_at = now
+        await self._bus.emit(subjects.WAKE, session.encode())
+
+    def _note(self, record: Record) -> None:
+        subject = subjects.parse_session(record.subject)
+        state = self._position.unsettled.setdefault(subject.session, Unsettled())
+        if subject.part == "log":
+            state.cursor = max(state.cursor, int(record.headers.get(subjects.H_CURSOR, "0")))
+            state.phase = record.headers.get(subjects.H_STATE, "open")
+            state.log = record.seq
+        else:
+            state.mail = record.seq
+        if state.settled:
+            del self._position.unsettled[subject.session]
+            self._just_settled[subject.session] = state.log

@@ -1,0 +1,49 @@
+"""Fired timers become notices in the mailbox of their session, once."""
+
+import asyncio
+
+import structlog
+
+from fairlead_common import subjects
+from fairlead_common.bus import Bus
+from fairlead_common.errors import BadMessageError, FairleadError
+from fairlead_common.pull import Job, PullConsumer
+
+log = structlog.get_logger()
+
+
+class Timers:
+    """A part of every agent worker; the workers share one durable consumer."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._due: asyncio.Queue[Job] = asyncio.Queue()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Forward what is due until `stop`."""
+        pull = PullConsumer(
+            self._bus,
+            subjects.TIMERS,
+            subjects.TIMERS_CONSUMER,
+            self._due.put_nowait,
+            lambda: 64 - self._due.qsize(),
+        )
+        async with asyncio.TaskGroup() as tasks:
+            forwarding = tasks.create_task(self._forward(), name="timers")
+            await pull.run(stop)
+            forwarding.cancel()
+
+    async def _forward(self) -> None:
+        while True:
+            job = await self._due.get()
+            try:
+                session, name = subjects.parse_due_timer(job.subject)
+                await self._bus.create(subjects.SESSIONS, subjects.mail(session, "notice", name), b"null")
+            except BadMessageError as error:
+                await job.term(str(error))
+            except FairleadError as error:
+                log.warning("timer_failed", subject=job.subject, error=str(error))
+                await job.nak(1.0)
+            else:
+                await job.ack()
+                await self._bus.purge(subjects.TIMERS, job.subject)

@@ -1,0 +1,356 @@
+"""Tool calls of one session: decided, dispatched, awaited, cancelled. Each starts at most once.
+
+A request is create-only under the call's id and the host that the log names, so it does not matter
+how often it is published. A call that must not start any more is won by its claim first.
+"""
+
+import asyncio
+import secrets
+import time
+from datetime import UTC, datetime
+from typing import Literal
+
+import msgspec
+import structlog
+
+from fairlead_agent.catalog import Catalog, Tools
+from fairlead_agent.grants import Grants
+from fairlead_agent.owner import Owner
+from fairlead_agent.policy import Verdict, grant_keys, judge, shown_hash
+from fairlead_agent.state import GRANTING
+from fairlead_common import subjects
+from fairlead_common.bus import Bus
+from fairlead_common.config import AgentConfig, LiveConfig
+from fairlead_common.content import (
+    ToolCallBlock,
+    ToolOutcome,
+    ToolResultMessage,
+    ToolStatus,
+    text_outcome,
+)
+from fairlead_common.entries import ApprovalRequestEntry, MessageEntry
+from fairlead_common.errors import ConflictError
+from fairlead_common.events import ToolExecutionStart
+from fairlead_common.ids import new_id
+from fairlead_common.messages import ToolCall, ToolClaim, ToolResult, ToolSpec
+
+log = structlog.get_logger()
+
+CANCEL_PATIENCE_S = 15.0
+CHECK_S = 2.0
+MAX_PARALLEL = 8
+
+_request = msgspec.json.Decoder(ToolCall)
+_claim = msgspec.json.Decoder(ToolClaim)
+
+
+class HandOverError(Exception):
+    """This worker drains: another one goes on from here."""
+
+
+class ToolCalls:
+    """What has to be done about the pending calls of a session."""
+
+    def __init__(
+        self, owner: Owner, bus: Bus, catalog: Catalog, config: LiveConfig, grants: Grants, worker: str
+    ) -> None:
+        self._owner = owner
+        self._state = owner.state
+        self._bus = bus
+        self._catalog = catalog
+        self._config = config
+        self._grants = grants
+        self._worker = worker
+        self._sent: dict[str, tuple[ToolCall, float]] = {}  # by call: the request, and when it was seen
+        self._recalled = False
+
+    async def settle(self, profile: AgentConfig, tools: Tools) -> Literal["done", "parked"]:
+        """Bring all pending calls to their results, in order; or park because a person must decide.
+
+        Returns when nothing is pending, when the run is being aborted, or when it is parked.
+        """
+        await self._recall()
+        state = self._state
+        while state.pending and not self._aborting:
+            if state.steers:
+                await self._skip_the_rest()
+                if not state.pending:
+                    break
+            batch = self._next_batch(tools)
+            for call in batch:
+                if call.call_id in self._sent:
+                    continue
+                if await self._begin(call, profile, tools) == "parked":
+                    if any(other.call_id in self._sent for other in batch):
+                        break  # what runs already is waited for first
+                    return "parked"
+            await self._wait([call for call in batch if call.call_id in self._sent])
+        return "done"
+
+    @property
+    def _aborting(self) -> bool:
+        return self._state.run is None or self._state.run.aborting or self._owner.out_of_time
+
+    async def _recall(self) -> None:
+        """Find out which pending calls were requested already, by this owner or one before it."""
+        if self._recalled:
+            return
+        self._recalled = True
+        for call in list(self._state.pending.values()):
+            if call.host and call.call_id not in self._sent:
+                record = await self._bus.last(subjects.TOOLS, subjects.tool_request(call.host, call.call_id))
+                if record is not None:
+                    data = await self._owner.objects.unpack(record.data, record.headers)
+                    self._sent[call.call_id] = (_request.decode(data), _now())
+
+    def _next_batch(self, tools: Tools) -> list[ToolCallBlock]:
+        pending = list(self._state.pending.values())
+        under_way = [call for call in pending if call.call_id in self._sent]
+        if under_way:
+            return under_way
+        batch = pending[:1]
+        for call in pending[1:MAX_PARALLEL]:
+            if not (_parallel(tools, batch[-1]) and _parallel(tools, call)):
+                break
+            batch.append(call)
+        return batch
+
+    # -- begin -------------------------------------------------------------
+
+    async def _begin(
+        self, call: ToolCallBlock, profile: AgentConfig, tools: Tools
+    ) -> Literal["sent", "settled", "parked"]:
+        spec = tools.specs.get(call.name)
+        if refusal := _refusal(call, spec, tools):
+            await self.settle_unstarted(call, text_outcome("error", refusal, is_error=True))
+            return "settled"
+        assert spec is not None and call.arguments is not None and call.host  # noqa: S101, PT018 - see _refusal
+        verdict = self._verdict(call, spec, profile)
+        if verdict.action == "deny":
+            outcome = text_outcome("denied", f"Denied: {verdict.why}.", is_error=True)
+            await self.settle_unstarted(call, outcome)
+            return "settled"
+        if verdict.action == "ask":
+            await self._ask(call, profile, verdict.why)
+            return "parked"
+        await self._send(call, profile)
+        return "sent"
+
+    def _verdict(self, call: ToolCallBlock, spec: ToolSpec, profile: AgentConfig) -> Verdict:
+        state = self._state
+        arguments = call.arguments or {}
+        decision = state.decisions.get(call.call_id)
+        if decision is not None:
+            if decision.decision in GRANTING and spec.name not in profile.deny:
+                return Verdict("allow", "a person allowed it")
+            reason = f": {decision.reason}" if decision.reason else ""
+            by = "nobody answered in time" if decision.decision == "expired" else "a person said no"
+            return Verdict("deny", f"{by}{reason}")
+        granted = grant_keys(state.granted) | self._grants.of(state.agent)
+        return judge(spec, arguments, mode=state.mode or profile.mode, profile=profile, granted=granted)
+
+    async def _ask(self, call: ToolCallBlock, profile: AgentConfig, why: str) -> None:
+        if any(request.call_id == call.call_id for request in self._state.approvals.values()):
+            return
+        approval_id = new_id()
+        expires_at = time.time_ns() // 1_000_000 + int(profile.approval_timeout_s * 1000)
+        arguments, host = call.arguments or {}, call.host or ""
+        # The timer first: without it the request could wait for ever if this process died in between.
+        await set_timer(self._bus, self._owner.session, f"approval-{approval_id}", expires_at)
+        await self._owner.append(
+            ApprovalRequestEntry,
+            id=approval_id,
+            call_id=call.call_id,
+            tool=call.name,
+            arguments=arguments,
+            workspace=self._workspace(call, profile),
+            host=host,
+            shown_hash=shown_hash(
+                self._owner.session, call.name, arguments, host, self._workspace(call, profile)
+            ),
+            expires_at=expires_at,
+            why=why,
+        )
+
+    def _workspace(self, call: ToolCallBlock, profile: AgentConfig) -> str:
+        if profile.workspace:
+            return profile.workspace
+        live = self._catalog.executors(call.host)
+        return live[0].default_workspace if live else ""
+
+    async def _send(self, call: ToolCallBlock, profile: AgentConfig) -> None:
+        arguments = call.arguments or {}
+        asked = arguments.get("timeout_s")
+        request = ToolCall(
+            call_id=call.call_id,
+            session=self._owner.session,
+            name=call.name,
+            arguments=arguments,
+            workspace=self._workspace(call, profile),
+            token=secrets.token_urlsafe(16),
+            timeout_s=float(asked)
+            if isinstance(asked, (int, float))
+            else self._config.current.tools.timeout_s,
+            agent=self._state.agent,
+        )
+        payload, headers = await self._owner.objects.pack(msgspec.json.encode(request))
+        subject = subjects.tool_request(call.host or "", call.call_id)
+        self._sent[call.call_id] = (request, _now())
+        try:
+            await self._bus.create(subjects.TOOLS, subject, payload, headers)
+        except ConflictError:  # an owner before this one published it; its token counts
+            self._recalled = False
+            self._sent.pop(call.call_id)
+            await self._recall()
+        run_id = self._state.run.run_id if self._state.run else ""
+        await self._owner.show(
+            ToolExecutionStart(
+                run_id=run_id, log_seq=self._state.last_seq, call_id=call.call_id, name=call.name
+            )
+        )
+
+    async def token_fits(self, call: ToolCallBlock, token: str) -> bool:
+        """Whether `token` is that of the request: else somebody forged the result."""
+        if call.call_id not in self._sent:
+            self._recalled = False
+            await self._recall()
+        sent = self._sent.get(call.call_id)
+        return sent is not None and secrets.compare_digest(sent[0].token, token)
+
+    # -- wait --------------------------------------------------------------
+
+    async def _wait(self, calls: list[ToolCallBlock]) -> None:
+        state = self._state
+        checked = _now()
+        while not self._aborting and any(call.call_id in state.pending for call in calls):
+            self._owner.changed.clear()
+            if self._owner.stopping.is_set():
+                raise HandOverError
+            await self._owner.wait_for_change(CHECK_S)
+            if _now() - checked >= CHECK_S:
+                checked = _now()
+                for call in calls:
+                    if call.call_id in state.pending:
+                        await self._check(call)
+
+    async def _check(self, call: ToolCallBlock) -> None:
+        """Give up on a call that no executor takes, or whose host is lost."""
+        request, since = self._sent[call.call_id]
+        limits = self._config.current.tools
+        waited = _now() - since
+        host = call.host or ""
+        record = await self._bus.last(subjects.TOOLS, subjects.tool_claim(host, call.call_id))
+        if record is None:
+            if waited > limits.start_timeout_s and await self._win_claim(call):
+                text = f"Not started: no executor of host {host} took the call in {waited:.0f} s."
+                await self.settle_unstarted(call, text_outcome("error", text, is_error=True))
+        elif _claim.decode(record.data).by == "agent":
+            await self.settle_unstarted(call, _CANCELLED)
+        elif min(waited, self._catalog.silent_for(host)) > limits.lost_host_s:
+            await self._give_up(call, f"host {host} was not heard for {limits.lost_host_s:.0f} s")
+        elif waited > request.timeout_s + limits.start_timeout_s + limits.lost_host_s:
+            await self._give_up(call, f"no result came {waited:.0f} s after the call was sent")
+
+    async def _give_up(self, call: ToolCallBlock, why: str) -> None:
+        """`unknown`, by the same create-only write that a result would be: the first of both counts."""
+        request, _ = self._sent[call.call_id]
+        text = f"{why}; the command may have run, and may still run. Inspect before you repeat it."
+        result = ToolResult(
+            call_id=call.call_id,
+            token=request.token,
+            outcome=text_outcome("unknown", text, is_error=True),
+            executor=self._worker,
+        )
+        subject = subjects.mail(self._owner.session, "result", call.call_id)
+        try:
+            await self._bus.create(subjects.SESSIONS, subject, msgspec.json.encode(result))
+        except ConflictError:
+            log.info("result_came_after_all", call=call.call_id)
+
+    # -- end ---------------------------------------------------------------
+
+    async def cancel_all(self) -> None:
+        """Bring all pending calls to an end: those that have not started never will."""
+        await self._recall()
+        deadline = _now() + CANCEL_PATIENCE_S
+        for call in list(self._state.pending.values()):
+            if call.host is None or await self._win_claim(call):
+                await self.settle_unstarted(call, _CANCELLED)
+        while self._state.pending:
+            self._owner.changed.clear()
+            for call_id in list(self._state.pending):
+                await self._bus.emit(subjects.cancel(call_id), b"")
+            await self._owner.wait_for_change(1.0)
+            if _now() > deadline:
+                for call in list(self._state.pending.values()):
+                    await self._give_up(call, "the executor did not answer the cancellation")
+
+    async def _skip_the_rest(self) -> None:
+        for call in list(self._state.pending.values()):
+            if call.host is None or await self._win_claim(call):
+                await self.settle_unstarted(call, _SKIPPED)
+
+    async def _win_claim(self, call: ToolCallBlock) -> bool:
+        """Whether the call can never start any more, now."""
+        claim = msgspec.json.encode(ToolClaim(by="agent", holder=self._worker))
+        subject = subjects.tool_claim(call.host or "", call.call_id)
+        try:
+            await self._bus.create(subjects.TOOLS, subject, claim)
+        except ConflictError as error:
+            if _claim.decode(error.args[1].data).by == "agent":
+                return True
+            if call.call_id not in self._sent:  # requested by an owner before this one
+                self._recalled = False
+                await self._recall()
+            return False
+        return True
+
+    async def settle_unstarted(self, call: ToolCallBlock, outcome: ToolOutcome) -> None:
+        """Write the result of a call that no executor runs, unless it has one by now."""
+        async with self._owner.lock:
+            if call.call_id not in self._state.pending:
+                return
+            await self._owner.append_locked(
+                MessageEntry,
+                message=ToolResultMessage(
+                    call_id=call.call_id, name=call.name, outcome=outcome, provider_id=call.provider_id
+                ),
+            )
+
+
+def _outcome(status: ToolStatus, text: str) -> ToolOutcome:
+    return text_outcome(status, text, is_error=True)
+
+
+_CANCELLED = _outcome("cancelled", "Cancelled before it started.")
+_SKIPPED = _outcome("skipped", "Skipped: a new message arrived before it started.")
+
+
+def _refusal(call: ToolCallBlock, spec: ToolSpec | None, tools: Tools) -> str | None:
+    if spec is None:
+        known = ", ".join(tools.specs) or "none right now"
+        return f"There is no tool {call.name!r}. Available: {known}."
+    if call.arguments is None:
+        return f"The arguments are not a JSON object: {(call.raw_arguments or '')[:200]!r}"
+    if problem := tools.problem(call.name, call.arguments):
+        return f"Invalid arguments for {call.name}: {problem}"
+    if call.host is None:
+        return "No tool executor was available when the call was made."
+    return None
+
+
+def _parallel(tools: Tools, call: ToolCallBlock) -> bool:
+    spec = tools.specs.get(call.name)
+    return spec is not None and spec.parallel
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+async def set_timer(bus: Bus, session: str, name: str, at_ms: int) -> None:
+    """A durable timer: at `at_ms` (milliseconds since 1970) the session gets the notice `name`."""
+    at = datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    subject = subjects.timer(session, name)
+    headers = {"Nats-Schedule": f"@at {at}", "Nats-Schedule-Target": f"{subject}.due"}
+    await bus.publish(subject, b"null", headers)

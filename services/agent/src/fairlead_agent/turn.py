@@ -1,0 +1,309 @@
+"""One turn's model request: stream the reply, show it, and write it to the log when it is whole."""
+
+import asyncio
+import random
+import time
+
+import msgspec
+import structlog
+
+from fairlead_agent import context
+from fairlead_agent.catalog import Catalog, Tools
+from fairlead_agent.deltas import Deltas
+from fairlead_agent.models.interface import (
+    Finish,
+    ModelError,
+    ModelRequest,
+    Piece,
+    TextPiece,
+    ThinkingPiece,
+    ToolCallPiece,
+)
+from fairlead_agent.models.registry import Registry
+from fairlead_agent.owner import Owner
+from fairlead_common.config import AgentConfig, LiveConfig
+from fairlead_common.content import (
+    AssistantBlock,
+    AssistantMessage,
+    StopReason,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+)
+from fairlead_common.entries import MessageEntry
+from fairlead_common.errors import NotFoundError
+from fairlead_common.events import Delta, MessageStart, MessageUpdate, Retry, TurnStart
+from fairlead_common.ids import new_id
+
+log = structlog.get_logger()
+
+RESERVE_TOKENS = 4096  # of the window, kept for the answer
+MAX_RETRY_DELAY_S = 30.0
+
+
+class Reply:
+    """An assistant message that grows piece by piece."""
+
+    def __init__(self, message_id: str, host: str | None) -> None:
+        self.message_id = message_id
+        self._host = host
+        self._blocks: list[tuple[str, list[str], dict[str, str]]] = []  # kind, texts, attributes
+        self._calls: dict[int, int] = {}  # the provider's index of a call: our block
+        self._started = time.monotonic()
+        self.first_piece_ms: int | None = None
+        self._thought_ms: int | None = None
+        self.finish = Finish("stop")
+
+    def add(self, piece: Piece) -> Delta | None:
+        """Take one more piece; what viewers are shown of it."""
+        if self.first_piece_ms is None:
+            self.first_piece_ms = self._elapsed_ms()
+        match piece:
+            case TextPiece(text):
+                return Delta(type="text_delta", index=self._extend("text", text), text=text)
+            case ThinkingPiece(text, signature):
+                index = self._extend("thinking", text)
+                if signature:
+                    self._blocks[index][2]["signature"] = signature
+                self._thought_ms = self._elapsed_ms()
+                return Delta(type="thinking_delta", index=index, text=text) if text else None
+            case ToolCallPiece():
+                return self._call(piece)
+            case Finish():
+                self.finish = piece
+                return None
+
+    def _extend(self, kind: str, text: str) -> int:
+        if not self._blocks or self._blocks[-1][0] != kind:
+            self._blocks.append((kind, [], {}))
+        self._blocks[-1][1].append(text)
+        return len(self._blocks) - 1
+
+    def _call(self, piece: ToolCallPiece) -> Delta:
+        index = self._calls.get(piece.index)
+        is_new = index is None
+        if index is None:
+            index = self._calls[piece.index] = len(self._blocks)
+            self._blocks.append(("tool_call", [], {}))
+        _, texts, attributes = self._blocks[index]
+        texts.append(piece.arguments)
+        if piece.name:
+            attributes["name"] = attributes.get("name", "") + piece.name
+        if piece.id:
+            attributes["id"] = piece.id
+        return Delta(
+            type="tool_call_delta",
+            index=index,
+            text=piece.arguments,
+            name=piece.name if is_new else None,
+            call_id=self._call_id(index) if is_new else None,
+        )
+
+    def _call_id(self, index: int) -> str:
+        return f"{self.message_id}_{index}"
+
+    def _elapsed_ms(self) -> int:
+        return int((time.monotonic() - self._started) * 1000)
+
+    def message(self, model: str, *, cut: StopReason | None = None) -> AssistantMessage:
+        """The message as it stands. With `cut` it was not completed: calls in it do not count."""
+        content: list[AssistantBlock] = []
+        for index, (kind, texts, attributes) in enumerate(self._blocks):
+            text = "".join(texts)
+            if kind == "text":
+                content.append(TextBlock(text=text))
+            elif kind == "thinking":
+                content.append(
+                    ThinkingBlock(
+                        text=text, signature=attributes.get("signature"), duration_ms=self._thought_ms
+                    )
+                )
+            elif cut is None:
+                content.append(self._tool_call(index, text, attributes))
+        has_calls = any(isinstance(block, ToolCallBlock) for block in content)
+        stop = cut or ("tool_use" if has_calls else self.finish.stop_reason)
+        return AssistantMessage(
+            content=content,
+            model=model,
+            stop_reason=stop,
+            usage=self.finish.usage,
+            duration_ms=self._elapsed_ms(),
+            first_token_ms=self.first_piece_ms,
+        )
+
+    def _tool_call(self, index: int, text: str, attributes: dict[str, str]) -> ToolCallBlock:
+        arguments: dict[str, object] | None
+        try:
+            arguments = msgspec.json.decode(text or "{}", type=dict[str, object])
+        except (msgspec.DecodeError, UnicodeEncodeError):
+            arguments = None
+        return ToolCallBlock(
+            call_id=self._call_id(index),
+            name=attributes.get("name", ""),
+            arguments=arguments,
+            raw_arguments=text[:65536] if arguments is None else None,
+            provider_id=attributes.get("id"),
+            host=self._host,
+        )
+
+
+class Turn:
+    """Asks the model of a session."""
+
+    def __init__(self, owner: Owner, registry: Registry, catalog: Catalog, config: LiveConfig) -> None:
+        self._owner = owner
+        self._state = owner.state
+        self._registry = registry
+        self._catalog = catalog
+        self._config = config
+        self._reading: asyncio.Task[None] | None = None
+        self._interrupted = False
+
+    def interrupt(self) -> None:
+        """Stop the reply where it is; what was said so far is kept."""
+        self._interrupted = True
+        if self._reading is not None:
+            self._reading.cancel()
+
+    async def take(self, agent: str, profile: AgentConfig) -> None:
+        """Ask until the model answers, and write its message.
+
+        Raises:
+            ModelError: it will not answer; the text is for people.
+        """
+        model_name = self._state.model or profile.model
+        request = await self._request(agent, profile, model_name)
+        run_id = self._run_id
+        turn = self._state.run.turns + 1 if self._state.run else 1
+        await self._owner.show(TurnStart(run_id=run_id, log_seq=self._state.last_seq, turn=turn))
+        self._interrupted = False
+        for attempt in range(self._config.current.models.retries + 1):
+            reply = Reply(new_id(), request[1])
+            try:
+                await self._read(model_name, request[0], reply)
+            except ModelError as error:
+                if error.kind != "retryable" or attempt >= self._config.current.models.retries:
+                    raise
+                await self._pause(error, attempt)
+                if self._interrupted or self._aborting:
+                    return
+                continue
+            if self._interrupted:
+                if reply.first_piece_ms is not None:
+                    message = reply.message(model_name, cut="aborted")
+                    await self._owner.append(MessageEntry, id=reply.message_id, message=message)
+                return
+            await self._owner.append(MessageEntry, id=reply.message_id, message=reply.message(model_name))
+            return
+
+    @property
+    def _run_id(self) -> str:
+        return self._state.run.run_id if self._state.run else ""
+
+    @property
+    def _aborting(self) -> bool:
+        return self._state.run is None or self._state.run.aborting
+
+    async def _request(
+        self, agent: str, profile: AgentConfig, model_name: str
+    ) -> tuple[ModelRequest, str | None]:
+        host: str | None
+        try:
+            host, workspace = await self._catalog.place(agent, profile)
+        except NotFoundError as error:
+            log.warning("no_executor", error=str(error))
+            host, workspace = None, ""
+        tools = self._catalog.tools(host, profile.tools) if host else Tools([], [])
+        instructions = await self._catalog.instructions(host, workspace) if host else ""
+        _, _, name = model_name.partition("/")
+        wires = [
+            context.system_prompt(agent, profile, workspace, tools, instructions),
+            *await context.conversation(self._state.items, self._owner.objects.get),
+        ]
+        needed = context.estimate_tokens(wires, tools.wire)
+        if needed > profile.context_window - RESERVE_TOKENS:
+            raise ModelError(
+                "overflow",
+                f"The conversation is too long for the model: about {needed} tokens, and at most "
+                f"{profile.context_window - RESERVE_TOKENS} of its window of {profile.context_window} can be "
+                "used. Nothing is lost; go on in a new session.",
+            )
+        request = ModelRequest(
+            model=name,
+            messages=wires,
+            tools=list(tools.specs.values()),
+            tools_wire=tools.wire,
+            thinking=profile.thinking,
+            temperature=profile.temperature,
+            max_output_tokens=profile.max_output_tokens,
+        )
+        return request, host
+
+    async def _read(self, model_name: str, request: ModelRequest, reply: Reply) -> None:
+        model, _ = self._registry.resolve(model_name)
+        run_id, log_seq = self._run_id, self._state.last_seq
+        count = 0
+
+        async def send(delta: Delta) -> None:
+            nonlocal count
+            await self._owner.show(
+                MessageUpdate(
+                    run_id=run_id, log_seq=log_seq, message_id=reply.message_id, n=count, delta=delta
+                )
+            )
+            count += 1
+
+        deltas = Deltas(send)
+        failure: ModelError | None = None
+
+        async def read() -> None:
+            nonlocal failure
+            try:
+                await copy()
+            except ModelError as error:
+                failure = error
+
+        async def copy() -> None:
+            first = True
+            async for pieces in model.stream(request):
+                if first:
+                    first = False
+                    await self._owner.show(
+                        MessageStart(
+                            run_id=run_id, log_seq=log_seq, message_id=reply.message_id, model=model_name
+                        )
+                    )
+                for piece in pieces:
+                    delta = reply.add(piece)
+                    if delta is not None:
+                        await deltas.add(delta)
+
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                flusher = tasks.create_task(deltas.run())
+                self._reading = tasks.create_task(read())
+                await asyncio.wait([self._reading])
+                flusher.cancel()
+        finally:
+            self._reading = None
+        await deltas.flush()
+        if failure is not None:
+            raise failure
+
+    async def _pause(self, error: ModelError, attempt: int) -> None:
+        delay_s = min(0.5 * 2**attempt, MAX_RETRY_DELAY_S) * random.uniform(0.8, 1.2)  # noqa: S311
+        delay_s = min(max(delay_s, error.retry_after_s or 0), MAX_RETRY_DELAY_S)
+        log.warning("model_retry", attempt=attempt + 1, delay_s=round(delay_s, 2), error=str(error)[:300])
+        await self._owner.show(
+            Retry(
+                run_id=self._run_id,
+                log_seq=self._state.last_seq,
+                attempt=attempt + 1,
+                delay_s=delay_s,
+                error=str(error)[:500],
+            )
+        )
+        deadline = asyncio.get_running_loop().time() + delay_s
+        while not self._interrupted and (left := deadline - asyncio.get_running_loop().time()) > 0:
+            self._owner.changed.clear()
+            await self._owner.wait_for_change(left)

@@ -1,0 +1,277 @@
+"""One agent worker: takes wake-ups, owns sessions for as long as they need it, and hands them over.
+
+A wake-up is only a hint that a session has mail. It is acknowledged when the log shows that the
+message it came with is consumed. At any moment this process may die: nothing here is the truth.
+"""
+
+import asyncio
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+import structlog
+
+from fairlead_agent.catalog import Catalog
+from fairlead_agent.grants import Grants
+from fairlead_agent.loop import AgentLoop
+from fairlead_agent.mailbox import Mailbox
+from fairlead_agent.models.registry import Registry
+from fairlead_agent.owner import Owner
+from fairlead_agent.projection import Projections
+from fairlead_agent.state import SessionState
+from fairlead_agent.tool_calls import HandOverError, ToolCalls
+from fairlead_agent.turn import Turn
+from fairlead_common import mutants, subjects
+from fairlead_common.buckets import Lease, LeaseHolder, Leases
+from fairlead_common.bus import Bus, Delivery
+from fairlead_common.config import LiveConfig
+from fairlead_common.errors import BadMessageError, FairleadError, LostOwnershipError
+from fairlead_common.ids import new_id
+from fairlead_common.objects import Objects
+from fairlead_common.pull import Job, PullConsumer
+
+log = structlog.get_logger()
+
+LEASE_TTL_S = 4.0
+MAX_SESSIONS = 256
+CACHE_BYTES = 64 << 20
+CACHE_SESSIONS = 1024
+
+
+@dataclass(slots=True)
+class Held:
+    """A session that this worker serves, or tries to."""
+
+    jobs: dict[int, Job] = field(default_factory=dict)
+    lease: Lease | None = None
+    owner: Owner | None = None
+    task: asyncio.Task[None] | None = None
+
+
+class Worker:
+    """Everything a session's owner needs, and the sessions that are owned."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        config: LiveConfig,
+        catalog: Catalog,
+        registry: Registry,
+        grants: Grants,
+        projections: Projections,
+        name: str,
+    ) -> None:
+        self._bus = bus
+        self._objects = Objects(bus)
+        self._config = config
+        self._catalog = catalog
+        self._registry = registry
+        self._grants = grants
+        self._projections = projections
+        self.name = name
+        self.leases = Leases(bus, LeaseHolder(name, new_id()), ttl_s=LEASE_TTL_S)
+        self._held: dict[str, Held] = {}
+        self._cache: OrderedDict[str, SessionState] = OrderedDict()
+        self._tasks: asyncio.TaskGroup | None = None
+        self._stop = asyncio.Event()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """A part of the service: serve sessions until `stop`, then hand over what is open."""
+        self._stop = stop
+        pull = PullConsumer(
+            self._bus,
+            subjects.SESSIONS,
+            subjects.AGENTS_CONSUMER,
+            self._on_job,
+            lambda: MAX_SESSIONS - len(self._held),
+        )
+        hints = await self._bus.subscribe(subjects.WAKE, self._on_hint, queue="agents")
+        try:
+            async with asyncio.TaskGroup() as self._tasks:
+                renewing = self._tasks.create_task(self._renew(), name="leases")
+                await pull.run(stop)
+                await hints.unsubscribe()
+                await self._hand_over()
+                renewing.cancel()
+        finally:
+            self._tasks = None
+
+    async def _hand_over(self) -> None:
+        for held in self._held.values():
+            if held.owner is not None:
+                held.owner.stopping.set()
+                held.owner.changed.set()
+        tasks = [held.task for held in self._held.values() if held.task is not None]
+        if tasks:
+            await asyncio.wait(tasks)
+
+    # -- hints -------------------------------------------------------------
+
+    def _on_job(self, job: Job) -> None:
+        try:
+            session = subjects.parse_session(job.subject).session
+        except BadMessageError:
+            session = ""
+        if not session:
+            return
+        held = self._hold(session)
+        held.jobs[job.seq] = job
+
+    def _on_hint(self, delivery: Delivery) -> None:
+        if not self._stop.is_set():
+            self._hold(delivery.data.decode("ascii", "replace"))
+
+    def _hold(self, session: str) -> Held:
+        held = self._held.get(session)
+        if held is None:
+            held = self._held[session] = Held()
+            assert self._tasks is not None  # noqa: S101 - hints come only while `run` runs
+            held.task = self._tasks.create_task(self._serve(session, held), name=f"session-{session}")
+        return held
+
+    # -- one session -------------------------------------------------------
+
+    async def _serve(self, session: str, held: Held) -> None:
+        """Own the session until nothing is left to do, or let go of it."""
+        try:
+            with structlog.contextvars.bound_contextvars(session=session):
+                while await self._own_once(session, held):
+                    pass
+        except (LostOwnershipError, HandOverError):
+            pass
+        except FairleadError as error:
+            log.warning("session_let_go", session=session, error=str(error))
+        except Exception:  # one session must not end the others; the sweeper brings it back, counted
+            log.exception("session_failed", session=session)
+        finally:
+            self._held.pop(session, None)
+            for job in held.jobs.values():
+                await job.nak(1.0)
+
+    async def _own_once(self, session: str, held: Held) -> bool:
+        """Whether there is more to do at once."""
+        held.lease = await self.leases.acquire(session)
+        if held.lease is None:
+            await self._ack_consumed(session, held)
+            return False
+        try:
+            state = await self._work(session, held)
+        finally:
+            lease, held.lease, held.owner = held.lease, None, None
+            if lease is not None:
+                await self.leases.release(lease)
+        await self._ack(held, state.cursor)
+        return bool(held.jobs) and not self._stop.is_set()
+
+    async def _work(self, session: str, held: Held) -> SessionState:
+        state = self._cache.pop(session, None) or SessionState(session)
+        if mutants.active("ack_before_work"):
+            await self._ack(held, 1 << 62)
+        try:
+            async with Owner(self._bus, self._objects, state) as owner:
+                held.owner = owner
+                if self._stop.is_set():
+                    owner.stopping.set()
+                await self._drive(owner, held)
+                if owner.deleting:
+                    await self._delete(owner)
+                    return state
+        except HandOverError:
+            log.info("session_handed_over")
+            if held.lease is not None:
+                await self.leases.release(held.lease)
+                held.lease = None
+            await self._bus.emit(subjects.WAKE, session.encode())
+            raise
+        self._remember(state)
+        return state
+
+    async def _drive(self, owner: Owner, held: Held) -> None:
+        calls = ToolCalls(owner, self._bus, self._catalog, self._config, self._grants, self.name)
+        mailbox = Mailbox(owner, self._config, calls, self._grants)
+        turn = Turn(owner, self._registry, self._catalog, self._config)
+        loop = AgentLoop(owner, mailbox, calls, turn, self._catalog, self._config, self.name)
+
+        async def pump() -> None:
+            while True:
+                if await owner.tail.wait(1.0):
+                    await mailbox.drain()
+                    await self._ack(held, owner.state.cursor)
+                self._watch_limits(owner, turn)
+
+        async def project() -> None:
+            self._projections.show(owner.state)
+
+        failure: BaseException | None = None
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                pumping = tasks.create_task(pump(), name="mail")
+                try:
+                    await loop.run(project)
+                except (HandOverError, LostOwnershipError) as error:
+                    failure = error
+                pumping.cancel()
+        except* FairleadError as group:
+            failure = group.exceptions[0]
+        if failure is not None:
+            if isinstance(failure, LostOwnershipError):
+                log.info("ownership_lost", why=str(failure))
+            raise failure
+
+    def _watch_limits(self, owner: Owner, turn: Turn) -> None:
+        run = owner.state.run
+        if run is None:
+            return
+        profile = self._config.current.agent(owner.state.agent)
+        if profile is not None and owner.age_s(run.started_ms) > profile.max_run_s:
+            owner.out_of_time = True
+            owner.changed.set()
+        if run.aborting or owner.out_of_time:
+            turn.interrupt()
+
+    async def _delete(self, owner: Owner) -> None:
+        session = owner.session
+        await self._bus.purge(subjects.TIMERS, f"fairlead.timer.{session}.>")
+        await self._bus.purge(subjects.SESSIONS, subjects.session_all(session))
+        for approval in (*owner.state.approvals, *owner.state.settled_approvals):
+            owner.state.settled_approvals.add(approval)
+        owner.state.approvals.clear()
+        self._projections.show(owner.state)
+        self._projections.forget(session)
+        log.info("session_deleted")
+
+    def _remember(self, state: SessionState) -> None:
+        self._cache[state.session] = state
+        total = sum(cached.weight for cached in self._cache.values())
+        while self._cache and (total > CACHE_BYTES or len(self._cache) > CACHE_SESSIONS):
+            _, dropped = self._cache.popitem(last=False)
+            total -= dropped.weight
+
+    # -- acknowledgements and leases -----------------------------------------
+
+    async def _ack(self, held: Held, cursor: int) -> None:
+        for seq in [seq for seq in held.jobs if seq <= cursor]:
+            await held.jobs.pop(seq).ack()
+
+    async def _ack_consumed(self, session: str, held: Held) -> None:
+        """Somebody else owns the session: settle the hints whose mail it has consumed."""
+        last = await self._bus.last(subjects.SESSIONS, subjects.session_log(session))
+        cursor = int(last.headers.get(subjects.H_CURSOR, "0")) if last else 0
+        await self._ack(held, cursor)
+
+    async def _renew(self) -> None:
+        while True:
+            await asyncio.sleep(LEASE_TTL_S / 3)
+            for held in list(self._held.values()):
+                lease = held.lease
+                if lease is None:
+                    continue
+                try:
+                    renewed = await self.leases.renew(lease)
+                except FairleadError:  # the bus is away; the fence keeps us safe, the next round tries again
+                    continue
+                if held.lease is not lease:  # released meanwhile
+                    continue
+                held.lease = renewed
+                if renewed is None and held.task is not None:
+                    log.info("lease_lost")
+                    held.task.cancel()
