@@ -1,0 +1,116 @@
+"""`fairlead up`."""
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from fairlead.environment import Plan, default_model, parse_sets, parse_workers
+from fairlead.errors import FAILED, UNREACHABLE, CommandError
+from fairlead.home import Home, home_from_environment, port_from_environment
+from fairlead.nats_server import is_answering, remember_external
+from fairlead.output import Console, console_of_this_terminal
+from fairlead.processes import UpLock, end_stale
+from fairlead.supervisor import Supervisor
+
+
+@click.command()
+@click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="Configure this start; repeatable.")
+@click.option("--workers", default="", metavar="agent=2,tools=4", help="Processes of a service (default 1).")
+@click.option("--nats", "nats_url", metavar="URL", help="Use this NATS server; none is started.")
+def up(sets: tuple[str, ...], workers: str, nats_url: str | None) -> None:
+    """Start everything on this machine and keep it running.
+
+    \b
+    Environment
+      FAIRLEAD_HOME       all state (default ~/.local/share/fairlead)
+      FAIRLEAD_PORT       of the web page and the API (default 8420)
+      FAIRLEAD_TOKEN      admin token, instead of a generated one
+      FAIRLEAD_MODEL      demo, openai/<model> or litellm/<provider>/<model>
+      FAIRLEAD_WORKSPACE  where the agent works (default $FAIRLEAD_HOME/workspace)
+      FAIRLEAD_NATS_URL   as --nats, which keeps a password in it off the command line
+      OPENAI_BASE_URL, OPENAI_API_KEY, OPENAI_MODEL, ANTHROPIC_API_KEY, ...
+                          reach the agent process only
+
+    --set takes any key of the configuration, for example agents.main.mode=allow-all, and goes before
+    what is stored. Ctrl-C stops everything in order; a second one kills.
+    """  # noqa: D301 - click wants the control character
+    overrides: dict[str, object] = dict(parse_sets(sets))
+    counts = parse_workers(workers)
+    home, port = home_from_environment(), port_from_environment()
+    model = default_model(os.environ)
+    if model.binding:
+        overrides.setdefault("models.default", model.name)
+    if overrides:
+        from fairlead.document import check  # half a second, so only where there is something to check
+
+        check({}, overrides)
+    console = console_of_this_terminal(dict(os.environ))
+    home.prepare()
+    lock = UpLock(home)
+    lock.acquire()
+    try:
+        for process in end_stale(home):
+            console.say(
+                f"ended {process.name} (process {process.pid}), left over from a start that was killed"
+            )
+        _require_free(port)
+        external_url = nats_url or os.environ.get("FAIRLEAD_NATS_URL")
+        if external_url and external_url.startswith("nats://") and not is_answering(external_url, 3.0):
+            raise CommandError(f"no NATS server answers at {external_url.rpartition('@')[2]}", UNREACHABLE)
+        if "models.default" not in overrides:
+            console.say(f"default model: {model.name} ({model.why})")
+        plan = Plan(home, port, _workspace(home), overrides)
+        suggestion = None if model.name == "demo" or "models.default" in overrides else model.name
+        status = asyncio.run(
+            Supervisor(
+                plan,
+                workers=counts,
+                external=remember_external(home, external_url) if external_url else None,
+                console=console,
+                announce=_announcer(home, port, console),
+                suggested_model=suggestion,
+            ).run()
+        )
+    finally:
+        lock.release()
+    if status:
+        raise SystemExit(status)
+
+
+def _workspace(home: Home) -> Path:
+    named = os.environ.get("FAIRLEAD_WORKSPACE")
+    folder = Path(named).expanduser().absolute() if named else home.path / "workspace"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CommandError(f"the workspace {folder} cannot be made: {error}") from error
+    return folder
+
+
+def _require_free(port: int) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise CommandError(
+                f"port {port} is taken by another program ({error.strerror}): set FAIRLEAD_PORT",
+                FAILED,
+            ) from error
+
+
+def _announcer(home: Home, port: int, console: Console) -> Callable[[float], None]:
+    from fairlead.access import prepare_auth
+
+    generated, code = prepare_auth(home)
+
+    def announce(took_s: float) -> None:
+        console.say(f"ready after {took_s:.1f} s: http://127.0.0.1:{port}/login?code={code()}")
+        if generated:
+            console.say(f"admin token (shown only now): {generated}")
+
+    return announce

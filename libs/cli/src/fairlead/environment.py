@@ -1,0 +1,128 @@
+"""What each service is told: its environment, the default model, and this start's overrides.
+
+Only the agent gets the whole environment, with the keys of model providers in it; the others get an
+allow-list. The admin token reaches nobody: the gateway reads its hash from the home folder.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from fairlead.errors import USAGE, CommandError
+from fairlead.home import Home
+from fairlead.nats_server import NatsAccess
+
+SERVICES: Final = ("gateway", "agent", "tools", "scheduler", "webui")
+_SINGLE: Final = frozenset({"gateway"})  # one port, one listener
+
+_COMMON: Final = frozenset(
+    {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "VIRTUAL_ENV"}
+    | {"SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"}
+    | {"http_proxy", "https_proxy", "no_proxy", "XDG_RUNTIME_DIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME"}
+)
+_PREFIXES: Final = ("LC_", "PYTHON", "COVERAGE_", "OTEL_")
+_TOOLS: Final = frozenset({"DOCKER_HOST", "DOCKER_CONFIG", "DOCKER_CONTEXT", "DOCKER_CERT_PATH"}) | {
+    "DOCKER_TLS_VERIFY",
+    "SSH_AUTH_SOCK",
+}
+_NEVER: Final = frozenset({"FAIRLEAD_TOKEN"})
+
+
+class Model(NamedTuple):
+    """The default model of this start.
+
+    Fields:
+        why: where it comes from, for people.
+        binding: somebody asked for it by name, so it goes before what is configured.
+    """
+
+    name: str
+    why: str
+    binding: bool
+
+
+def default_model(environ: Mapping[str, str]) -> Model:
+    """`FAIRLEAD_MODEL`, else what the providers' variables suggest, else the demo model."""
+    if name := environ.get("FAIRLEAD_MODEL"):
+        return Model(name, "FAIRLEAD_MODEL", binding=True)
+    if environ.get("OPENAI_API_KEY") or environ.get("OPENAI_BASE_URL"):
+        source = "OPENAI_BASE_URL" if environ.get("OPENAI_BASE_URL") else "OPENAI_API_KEY"
+        return Model(f"openai/{environ.get('OPENAI_MODEL') or 'auto'}", f"{source} is set", binding=False)
+    if environ.get("ANTHROPIC_API_KEY"):
+        return Model("litellm/anthropic/claude-sonnet-4-5", "ANTHROPIC_API_KEY is set", binding=False)
+    return Model("demo", "no model and no provider key is set", binding=False)
+
+
+def parse_sets(pairs: tuple[str, ...]) -> dict[str, str]:
+    """`key=value` pairs as overrides.
+
+    Raises:
+        CommandError: one has no `=` or no key.
+    """
+    overrides = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise CommandError(f"--set wants key=value, got {pair!r}", USAGE)
+        overrides[key] = value
+    return overrides
+
+
+def parse_workers(text: str) -> dict[str, int]:
+    """How many processes of each service: `agent=2,tools=4`; one of each that is not named.
+
+    Raises:
+        CommandError: a service is unknown, cannot have more than one, or the number does not fit.
+    """
+    workers = dict.fromkeys(SERVICES, 1)
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, _, number = part.partition("=")
+        if name not in workers:
+            raise CommandError(f"--workers: no service {name!r}; there are {', '.join(SERVICES)}", USAGE)
+        if not number.isdecimal() or int(number) > 64:
+            raise CommandError(f"--workers: {name} wants a number from 0 to 64, got {number!r}", USAGE)
+        if name in _SINGLE and int(number) > 1:
+            raise CommandError(f"--workers: one {name} at most on a machine, got {number}", USAGE)
+        workers[name] = int(number)
+    return workers
+
+
+class Plan(NamedTuple):
+    """What all services of one start share."""
+
+    home: Home
+    port: int
+    workspace: Path
+    overrides: Mapping[str, object]
+
+
+def service_environment(
+    service: str, worker: str, plan: Plan, nats: NatsAccess, environ: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """The whole environment of one service process."""
+    source = os.environ if environ is None else environ
+    own = {key: value for key, value in source.items() if _passes(key, service)}
+    own.update(
+        {
+            "FAIRLEAD_HOME": str(plan.home.path),
+            "FAIRLEAD_PORT": str(plan.port),
+            "FAIRLEAD_WORKSPACE": str(plan.workspace),
+            "FAIRLEAD_WORKER": worker,
+            "FAIRLEAD_OVERRIDES": json.dumps(dict(plan.overrides)),
+            "PYTHONUNBUFFERED": "1",
+            **nats.environment(),
+        }
+    )
+    return own
+
+
+def _passes(key: str, service: str) -> bool:
+    if key in _NEVER:
+        return False
+    if service == "agent":
+        return True
+    return (
+        key in _COMMON or key.startswith(("FAIRLEAD_", *_PREFIXES)) or (service == "tools" and key in _TOOLS)
+    )

@@ -1,0 +1,40 @@
+"""Exit codes and the one error that commands end with."""
+
+from typing import Final
+
+OK: Final = 0
+FAILED: Final = 1
+USAGE: Final = 2
+NOT_APPROVED: Final = 3
+ABORTED: Final = 4
+TIMED_OUT: Final = 5
+LIMIT: Final = 6
+UNKNOWN: Final = 7
+UNREACHABLE: Final = 69  # EX_UNAVAILABLE
+CONFIG: Final = 78  # EX_CONFIG
+
+BY_OUTCOME: Final[dict[str, int]] = {
+    "completed": OK,
+    "failed": FAILED,
+    "waiting_approval": NOT_APPROVED,
+    "aborted": ABORTED,
+    "timed_out": TIMED_OUT,
+    "turn_limit": LIMIT,
+    "budget": LIMIT,
+    "unknown": UNKNOWN,
+}
+
+
+class CommandError(Exception):
+    """Ends the command: the text goes to standard error, `code` is the exit status."""
+
+    def __init__(self, text: str, code: int = FAILED) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class UnreachableError(CommandError):
+    """No server answers at this address, or the connection broke."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text, UNREACHABLE)

