@@ -1,0 +1,229 @@
+"""The judge: which promises a run broke, from outside evidence only.
+
+LOST             an accepted input without exactly one end, or that the model never saw
+GHOST            something ran that nobody accepted: a refused input, or an op that no log entry asked for
+DUP              an op in the ledger, or an input in the log, more than once
+DOUBLE_TERMINAL  a run, or an input, that ended twice
+DOUBLE_RESULT    a tool call with two results
+NO_RESULT        a tool call of an idle session without any
+LIE              a result that the ledger contradicts
+STUCK            a session that is not idle long after the last fault
+MALFORMED        a request that a strict model provider would refuse
+STEER            an accepted steer that is not in the model's inputs, or said other than once
+UNAPPROVED       an op of a session in mode `ask` without an approval that a client gave before it
+GAP              an event stream that differs from the log
+ZOMBIE           an entry of an older epoch after one of a newer
+UNKNOWN          a result `unknown` though no runner was killed
+LEAK             processes that outlived the stop
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+from tests.chaos.evidence import ALLOWING, Evidence, Input, Record, calls, ended, of_role, of_type, results
+
+
+class Violation(NamedTuple):
+    """One broken promise."""
+
+    kind: str
+    session: str
+    detail: str
+
+
+def judge(evidence: Evidence) -> list[Violation]:
+    """All violations. None means that every promise was kept as far as the evidence shows."""
+    found: list[Violation] = []
+    shown = evidence.shown()
+    aborted = {record["session"] for record in evidence.client if record.get("action") == "abort"}
+    for said in evidence.inputs():
+        entries = evidence.entries.get(said.session, [])
+        found += _input(said, entries, shown, aborted=said.session in aborted)
+    ops = evidence.ops()
+    found += [Violation("DUP", "", f"op {op} ran {count} times") for op, count in ops.items() if count > 1]
+    asked: set[str] = set()
+    for session, entries in evidence.entries.items():
+        asked.update(op for _, op, _ in calls(entries))
+        found += _ghosts(session, entries, evidence)
+        found += _runs(session, entries)
+        found += _results(session, entries, ops)
+        found += _epochs(session, entries)
+        if evidence.modes.get(session) == "ask":
+            found += _approvals(session, entries, evidence)
+    found += [Violation("GHOST", "", f"op {op} ran, no log entry asks for it") for op in ops.keys() - asked]
+    found += _idle(evidence)
+    for session, events in evidence.followed.items():
+        found += _events(session, events, evidence.entries.get(session, []))
+    found += _model(evidence)
+    found += _unknowns(evidence)
+    found += [Violation("LEAK", "", text) for text in evidence.leftovers]
+    return found
+
+
+def _names(entry: Record, said: Input) -> bool:
+    source = entry["message"] if entry["type"] == "message" else entry
+    return said.key in source.get("keys", []) or bool(said.seq and said.seq in source.get("seqs", []))
+
+
+def _input(said: Input, entries: list[Record], shown: set[str], *, aborted: bool) -> Iterator[Violation]:
+    what = f"{said.kind} {said.name} (key {said.key}, seq {said.seq})"
+    heard = [e for e in of_role(entries, "user") if _names(e, said)]
+    dropped = _drops(said, entries)
+    ends = [e for e in entries if ended(e) and _names(e, said)]
+    lost = "STEER" if said.kind == "steer" else "LOST"
+    if len(heard) > 1:
+        twice = "STEER" if said.kind == "steer" else "DUP"
+        yield Violation(twice, said.session, f"{what} is in the log {len(heard)} times")
+    if len(ends) > 1:
+        yield Violation("DOUBLE_TERMINAL", said.session, f"{what} ended {len(ends)} times")
+    if heard and dropped:
+        yield Violation("DOUBLE_TERMINAL", said.session, f"{what} was said and dropped")
+    if said.state == "reject":
+        if heard:
+            yield Violation("GHOST", said.session, f"{what} was refused and is in the log")
+    elif not heard and said.state == "ok":
+        if not dropped:
+            yield Violation(lost, said.session, f"{what} was accepted and is not in the log")
+        elif not aborted:
+            yield Violation(lost, said.session, f"{what} was dropped, but nobody aborted")
+    elif heard:
+        after = [e for e in ends if e["seq"] > heard[0]["seq"]]
+        if not after:
+            yield Violation("LOST", said.session, f"{what} was said and never ended")
+        elif after[0]["outcome"] == "completed" and said.name not in shown:
+            yield Violation(lost, said.session, f"{what} ended as completed, the model never saw it")
+
+
+def _drops(said: Input, entries: list[Record]) -> list[Record]:
+    items = {entry["id"] for entry in of_type(entries, "queued") if entry.get("key") == said.key}
+    return [
+        entry
+        for entry in of_type(entries, "dropped")
+        if _names(entry, said) or not items.isdisjoint(entry.get("items", []))
+    ]
+
+
+def _ghosts(session: str, entries: list[Record], evidence: Evidence) -> Iterator[Violation]:
+    known = {said.key for said in evidence.inputs() if said.session == session}
+    for entry in of_role(entries, "user"):
+        message = entry["message"]
+        if message.get("source", "prompt") != "system" and (strange := set(message.get("keys", [])) - known):
+            yield Violation("GHOST", session, f"nobody sent the user message with the keys {sorted(strange)}")
+
+
+def _runs(session: str, entries: list[Record]) -> Iterator[Violation]:
+    ends = Counter(entry["run_id"] for entry in of_type(entries, "run_end"))
+    for run, count in ends.items():
+        if count > 1:
+            yield Violation("DOUBLE_TERMINAL", session, f"run {run} has {count} ends")
+    for entry in of_type(entries, "run_start"):
+        if entry["run_id"] not in ends:
+            yield Violation("STUCK", session, f"run {entry['run_id']} has no end")
+
+
+def _results(session: str, entries: list[Record], ops: dict[str, int]) -> Iterator[Violation]:
+    outcomes = results(entries)
+    asked = Counter(call for call, _, _ in calls(entries))
+    for call, count in asked.items():
+        if count > 1:
+            yield Violation("DUP", session, f"call {call} is asked for {count} times")
+    for call, op, _ in calls(entries):
+        found = outcomes.get(call, [])
+        what = f"call {call} ({op or 'no ledger'})"
+        if len(found) != 1:
+            kind = "DOUBLE_RESULT" if found else "NO_RESULT"
+            yield Violation(kind, session, f"{what} has {len(found)} results")
+        if not found or not op:
+            continue
+        status, exit_code, ran = found[0]["status"], found[0].get("exit_code"), op in ops
+        if status == "ok" and not exit_code and not ran:
+            yield Violation("LIE", session, f"{what} is reported as ok and did not run")
+        if ran and (status in ("denied", "skipped") or (status == "error" and exit_code is None)):
+            yield Violation("LIE", session, f"{what} is reported as {status} and ran")
+    for call in outcomes.keys() - asked.keys():
+        yield Violation("GHOST", session, f"a result of call {call}, which nobody asked for")
+
+
+def _epochs(session: str, entries: list[Record]) -> Iterator[Violation]:
+    newest = 0
+    for entry in entries:
+        epoch = entry.get("epoch", 0)
+        if epoch < newest:
+            detail = f"entry {entry['id']} (seq {entry['seq']}) has epoch {epoch} after {newest}"
+            yield Violation("ZOMBIE", session, detail)
+        newest = max(newest, epoch)
+
+
+def _approvals(session: str, entries: list[Record], evidence: Evidence) -> Iterator[Violation]:
+    given: dict[str, int] = {}
+    for record in evidence.client:
+        if (
+            record.get("action") == "approval"
+            and record["event"] == "send"
+            and record["decision"] in ALLOWING
+        ):
+            given.setdefault(record["approval"], record["t"])
+    approved = {e["call_id"]: e for e in of_type(entries, "approval") if e["decision"] in ALLOWING}
+    began = {op: min(t for o, _, t in evidence.ledger if o == op) for op in evidence.ops()}
+    for call, op, _ in calls(entries):
+        if op not in began:
+            continue
+        approval = approved.get(call)
+        if approval is None:
+            yield Violation("UNAPPROVED", session, f"op {op} ran, its call {call} was not approved")
+        elif began[op] < given.get(approval["approval_id"], began[op] + 1):
+            yield Violation("UNAPPROVED", session, f"op {op} ran before a client approved it")
+
+
+def _idle(evidence: Evidence) -> Iterator[Violation]:
+    for session, status in evidence.status.items():
+        if status.get("status") != "idle":
+            yield Violation("STUCK", session, f"is {status.get('status')!r} in the end")
+        elif status.get("queued") or status.get("approvals"):
+            yield Violation("STUCK", session, "is idle with mail or approvals open")
+
+
+def _events(session: str, events: list[Record], entries: list[Record]) -> Iterator[Violation]:
+    seqs = [event["seq"] for event in events if event["event"] == "entry"]
+    for before, after in pairwise(seqs):
+        if after <= before:
+            yield Violation("GAP", session, f"event with sequence {after} came after {before}")
+    logged = {entry["seq"] for entry in entries}
+    if missing := logged - set(seqs):
+        yield Violation(
+            "GAP", session, f"events lack the entries {sorted(missing)[:5]} ({len(missing)} in all)"
+        )
+    if strange := set(seqs) - logged:
+        yield Violation("GAP", session, f"events show entries that are not in the log: {sorted(strange)[:5]}")
+    pieces: dict[str, int] = defaultdict(lambda: -1)
+    for event in events:
+        if event["event"] == "message_update":
+            if event["n"] <= pieces[event["message_id"]]:
+                yield Violation("GAP", session, f"piece {event['n']} of {event['message_id']} came again")
+            pieces[event["message_id"]] = max(event["n"], pieces[event["message_id"]])
+
+
+def _model(evidence: Evidence) -> Iterator[Violation]:
+    for line in evidence.model:
+        for problem in line.get("problems", []):
+            yield Violation("MALFORMED", "", f"request {line['n']}: {problem}")
+
+
+def unknown_results(evidence: Evidence) -> list[tuple[str, str]]:
+    """Session and call of each result that says nobody can know."""
+    return [
+        (session, call)
+        for session, entries in evidence.entries.items()
+        for call, found in results(entries).items()
+        for outcome in found
+        if outcome["status"] == "unknown"
+    ]
+
+
+def _unknowns(evidence: Evidence) -> Iterator[Violation]:
+    if any(fault["landed"] and fault["target"] == "runner" for fault in evidence.faults):
+        return
+    for session, call in unknown_results(evidence):
+        yield Violation("UNKNOWN", session, f"call {call} is unknown, though no runner was killed")
