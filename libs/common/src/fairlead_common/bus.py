@@ -1,9 +1,5 @@
 """The bus: one NATS connection with the guarantees that Fairlead builds on.
 
-The only module that imports nats. It deals with what the client library leaves open: acknowledged
-writes are retried and read back instead of guessed, waits are bounded, a connection that closes for
-good ends the process, and one inbox serves all requests, so that a request may have many replies.
-
 Safety comes from two kinds of writes:
 
 - `create`: stored only if nothing is on the subject. Repeating it is harmless for ever.
@@ -12,18 +8,23 @@ Safety comes from two kinds of writes:
 """
 
 import asyncio
-import os
-from collections.abc import AsyncIterator, Callable, Mapping
-from typing import Any, Final, NamedTuple, Protocol
+from collections.abc import AsyncIterator
+from typing import Final, NamedTuple
 
 import msgspec
-import nats
-import nats.errors
-import structlog
-from nats.aio.client import Client
-from nats.aio.msg import Msg
-from nats.aio.subscription import Subscription as NatsSubscription
 
+from fairlead_common.connection import (
+    REQUEST_TIMEOUT_S,
+    BusSettings,
+    Connection,
+    Delivery,
+    Headers,
+    Subscription,
+    delivery_of,
+    next_reply,
+    replies,
+    settings_from_environment,
+)
 from fairlead_common.errors import (
     BusUnavailableError,
     ConflictError,
@@ -32,17 +33,24 @@ from fairlead_common.errors import (
     StreamFullError,
 )
 
-log = structlog.get_logger()
+__all__ = [
+    "INLINE_LIMIT_BYTES",
+    "Bus",
+    "BusSettings",
+    "Delivery",
+    "Headers",
+    "JetStreamError",
+    "Record",
+    "Subscription",
+    "WrongSequenceError",
+    "settings_from_environment",
+]
 
-REQUEST_TIMEOUT_S: Final = 5.0
 WRITE_DEADLINE_S: Final = 30.0  # how long a safe write is repeated while the server is away
 INLINE_LIMIT_BYTES: Final = 512 * 1024  # more than this travels by reference
 
 _WRONG_LAST_SEQUENCE: Final = 10071
 _FULL: Final = frozenset({10077, 10023, 10047, 10028})  # stream, server or account limits reached
-_NO_STREAM: Final = 10059
-
-Headers = dict[str, str]
 
 
 class WrongSequenceError(FairleadError):
@@ -67,27 +75,6 @@ class Record(NamedTuple):
     previous: int | None = None  # last sequence on the same subject before it, on a live tail
 
 
-class Delivery(NamedTuple):
-    """One message from a subscription."""
-
-    subject: str
-    reply: str
-    data: bytes
-    headers: Headers
-
-
-class BusSettings(NamedTuple):
-    """How to reach NATS."""
-
-    url: str = "nats://127.0.0.1:4222"
-    user: str | None = None
-    password: str | None = None
-    token: str | None = None
-    credentials_file: str | None = None
-    nkey_seed_file: str | None = None
-    replicas: int = 1
-
-
 class _PubAck(msgspec.Struct):
     seq: int = 0
     error: dict[str, object] | None = None
@@ -96,189 +83,8 @@ class _PubAck(msgspec.Struct):
 _ack_decoder = msgspec.json.Decoder(_PubAck)
 
 
-def _options(settings: BusSettings, name: str) -> dict[str, Any]:
-    return {
-        "servers": settings.url,
-        "name": name,
-        "user": settings.user,
-        "password": settings.password,
-        "token": settings.token,
-        "user_credentials": settings.credentials_file,
-        "nkeys_seed": settings.nkey_seed_file,
-        "allow_reconnect": True,
-        "max_reconnect_attempts": -1,
-        "reconnect_time_wait": 0.1,
-        "ping_interval": 5,
-        "max_outstanding_pings": 2,
-        "connect_timeout": 2,
-        "inbox_prefix": f"_INBOX_{name}",
-    }
-
-
-class Subscription(Protocol):
-    """Something to unsubscribe."""
-
-    async def unsubscribe(self) -> None:
-        """Hear no more."""
-
-
-class Bus:
-    """One connection to NATS. Make it with `Bus.connect`."""
-
-    def __init__(self, connection: Client, settings: BusSettings) -> None:
-        self._nc = connection
-        self.settings = settings
-        self.closed = asyncio.Event()
-        self._inbox = ""
-        self._token = 0
-        self._waiting: dict[str, asyncio.Queue[Msg | None]] = {}
-        self._on_reconnect: set[Callable[[], None]] = set()
-
-    # -- connection --------------------------------------------------------
-
-    @classmethod
-    async def connect(cls, settings: BusSettings, *, name: str, timeout_s: float = 30.0) -> "Bus":
-        """A connection that reconnects for ever; `closed` is set if it ends for good.
-
-        Raises:
-            BusUnavailableError: no server answered within `timeout_s`.
-        """
-        connection = Client()
-        bus = cls(connection, settings)
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout_s
-        while True:
-            try:
-                await connection.connect(**_options(settings, name), **bus._callbacks())
-                break
-            except (OSError, nats.errors.Error, TimeoutError) as error:
-                if loop.time() > deadline:
-                    raise BusUnavailableError(
-                        f"no NATS server at {settings.url} within {timeout_s:.0f} s: {error}"
-                    ) from error
-                await asyncio.sleep(0.05)
-        bus._inbox = connection.new_inbox()
-        await connection.subscribe(
-            f"{bus._inbox}.*", cb=bus._on_reply, pending_msgs_limit=-1, pending_bytes_limit=-1
-        )
-        return bus
-
-    def _callbacks(self) -> dict[str, Any]:
-        async def on_closed() -> None:
-            self.closed.set()
-
-        async def on_reconnected() -> None:
-            log.info("bus_reconnected")
-            self._call_listeners()
-
-        async def on_disconnected() -> None:
-            log.warning("bus_disconnected")
-            for queue in self._waiting.values():  # their replies went with the connection
-                queue.put_nowait(None)
-
-        async def on_error(error: Exception) -> None:
-            if isinstance(error, nats.errors.SlowConsumerError):  # something was dropped
-                self._call_listeners()
-            if not isinstance(error, OSError):  # a refused reconnect every 100 ms is no news
-                log.warning("bus_error", error=str(error), kind=type(error).__name__)
-
-        return {
-            "closed_cb": on_closed,
-            "reconnected_cb": on_reconnected,
-            "disconnected_cb": on_disconnected,
-            "error_cb": on_error,
-        }
-
-    def _call_listeners(self) -> None:
-        for callback in list(self._on_reconnect):
-            callback()
-
-    async def close(self) -> None:
-        """Flush what is buffered and close, within about two seconds."""
-        if self._nc.is_closed:
-            return
-        if self._nc.is_connected:
-            try:
-                await asyncio.wait_for(self._nc.flush(), timeout=1.0)
-            except (nats.errors.Error, TimeoutError) as error:
-                log.warning("bus_flush_failed", error=str(error))
-        await asyncio.wait_for(self._nc.close(), timeout=2.0)
-
-    @property
-    def connected(self) -> bool:
-        """Whether a server is connected right now."""
-        return self._nc.is_connected
-
-    @property
-    def client(self) -> Client:
-        """The nats-py client, for `nats.micro` in service.py and nothing else."""
-        return self._nc
-
-    def new_inbox(self) -> str:
-        """A subject under this connection's own inbox prefix, to be told of by replies."""
-        return self._nc.new_inbox()
-
-    def on_reconnect(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` after each reconnect or dropped message; the result takes it back."""
-        self._on_reconnect.add(callback)
-        return lambda: self._on_reconnect.discard(callback)
-
-    # -- core NATS ---------------------------------------------------------
-
-    async def emit(self, subject: str, data: bytes, headers: Headers | None = None, reply: str = "") -> None:
-        """Send without acknowledgement: only for what may be lost (progress, hints, acks)."""
-        try:
-            await self._nc.publish(subject, data, reply=reply, headers=headers)
-        except nats.errors.Error as error:  # not connected and the buffer is full, or closed
-            log.warning("emit_failed", subject=subject, error=str(error))
-
-    async def subscribe(
-        self, subject: str, handler: Callable[[Delivery], None], *, queue: str = ""
-    ) -> Subscription:
-        """Hear `subject`. `handler` must only note what came: it runs on the reading path."""
-
-        async def callback(msg: Msg) -> None:
-            handler(Delivery(msg.subject, msg.reply, msg.data, msg.headers or {}))
-
-        return _Subscribed(
-            await self._nc.subscribe(
-                subject, queue=queue, cb=callback, pending_msgs_limit=1_000_000, pending_bytes_limit=512 << 20
-            )
-        )
-
-    async def request(
-        self,
-        subject: str,
-        data: bytes,
-        *,
-        timeout_s: float = REQUEST_TIMEOUT_S,
-        headers: Headers | None = None,
-    ) -> Delivery:
-        """The first reply.
-
-        Raises:
-            NotFoundError: nobody listens on `subject`.
-            BusUnavailableError: no reply within `timeout_s`.
-        """
-        async with _replies(self) as (inbox, queue):
-            await self._send(subject, data, inbox, headers)
-            msg = await _next(queue, timeout_s, subject)
-        return _delivery(msg, subject)
-
-    async def request_many(
-        self, subject: str, data: bytes, *, timeout_s: float = REQUEST_TIMEOUT_S
-    ) -> AsyncIterator[Delivery]:
-        """All replies, each within `timeout_s` of the one before. Ends when none comes."""
-        async with _replies(self) as (inbox, queue):
-            await self._send(subject, data, inbox, None)
-            while True:
-                try:
-                    msg = await _next(queue, timeout_s, subject)
-                except BusUnavailableError:
-                    return
-                yield _delivery(msg, subject)
-
-    # -- stored messages ---------------------------------------------------
+class Bus(Connection):
+    """One connection to NATS and what is stored behind it. Make it with `Bus.connect`."""
 
     async def publish(self, subject: str, data: bytes, headers: Headers | None = None) -> int:
         """Store once and return the sequence. Not repeated: after an error it may or may not be stored.
@@ -425,13 +231,13 @@ class Bus:
         async for _ in _attempts(subject):
             records: list[Record] = []
             try:
-                async with _replies(self) as (inbox, queue):
-                    await self._send(subject, query, inbox, None)
+                async with replies(self) as (inbox, queue):
+                    await self.send(subject, query, inbox, None)
                     while True:
-                        msg = await _next(queue, REQUEST_TIMEOUT_S, subject)
+                        msg = await next_reply(queue, REQUEST_TIMEOUT_S, subject)
                         status = (msg.headers or {}).get("Status")
                         if status is None:
-                            records.append(_record(_delivery(msg, subject)))
+                            records.append(_record(delivery_of(msg, subject)))
                         elif status == "404":
                             return records, False
                         elif status == "204":
@@ -484,76 +290,6 @@ class Bus:
         answer = await self.api(f"STREAM.PURGE.{stream}", {"filter": subject})
         return int(str(answer.get("purged", 0)))
 
-    # -- inside ------------------------------------------------------------
-
-    async def _on_reply(self, msg: Msg) -> None:
-        queue = self._waiting.get(msg.subject)
-        if queue is not None:
-            queue.put_nowait(msg)
-
-    async def _send(self, subject: str, data: bytes, reply: str, headers: Headers | None) -> None:
-        if not self._nc.is_connected:
-            # What is published now would wait in a buffer and be sent when nobody expects it.
-            raise BusUnavailableError(f"not connected to {self.settings.url}")
-        try:
-            await self._nc.publish(subject, data, reply=reply, headers=headers)
-        except nats.errors.MaxPayloadError as error:
-            raise StreamFullError(
-                f"{subject}: at most {self._nc.max_payload} bytes in one message, got {len(data)}"
-            ) from error
-        except nats.errors.Error as error:
-            raise BusUnavailableError(f"{subject}: {error}") from error
-
-
-class _replies:  # noqa: N801 - reads like a function at its only uses
-    """An inbox of its own, and the queue its replies land in."""
-
-    def __init__(self, bus: Bus) -> None:
-        self._bus = bus
-
-    async def __aenter__(self) -> tuple[str, asyncio.Queue[Msg | None]]:
-        bus = self._bus
-        bus._token += 1  # noqa: SLF001
-        self._inbox = f"{bus._inbox}.{bus._token}"  # noqa: SLF001
-        queue: asyncio.Queue[Msg | None] = asyncio.Queue()
-        bus._waiting[self._inbox] = queue  # noqa: SLF001
-        return self._inbox, queue
-
-    async def __aexit__(self, *_: object) -> None:
-        self._bus._waiting.pop(self._inbox, None)  # noqa: SLF001
-
-
-class _Subscribed:
-    def __init__(self, subscription: NatsSubscription) -> None:
-        self._subscription = subscription
-
-    async def unsubscribe(self) -> None:
-        try:
-            await self._subscription.unsubscribe()
-        except nats.errors.Error:  # the connection is gone, and the subscription with it
-            return
-
-
-async def _next(queue: asyncio.Queue[Msg | None], timeout_s: float, subject: str) -> Msg:
-    try:
-        if queue.empty():
-            async with asyncio.timeout(timeout_s):
-                msg = await queue.get()
-        else:
-            msg = queue.get_nowait()
-    except TimeoutError as error:
-        raise BusUnavailableError(f"no answer to {subject} within {timeout_s:g} s") from error
-    if msg is None:
-        raise BusUnavailableError(f"the connection was lost before {subject} was answered")
-    return msg
-
-
-def _delivery(msg: Msg, subject: str) -> Delivery:
-    headers = msg.headers or {}
-    if headers.get("Status") == "503":
-        raise NotFoundError(f"nobody answers {subject}")
-    return Delivery(msg.subject, msg.reply, msg.data, headers)
-
 
 def _record(reply: Delivery) -> Record:
     headers = reply.headers
@@ -571,21 +307,3 @@ async def _attempts(what: str) -> AsyncIterator[int]:
         if loop.time() > deadline:
             raise BusUnavailableError(f"{what}: NATS did not answer for {WRITE_DEADLINE_S:.0f} s")
         await asyncio.sleep(min(0.05 * 2**attempt, 1.0))
-
-
-def settings_from_environment(environ: Mapping[str, str] | None = None) -> BusSettings:
-    """Bus settings from `FAIRLEAD_NATS_URL`, `_USER`, `_PASSWORD`, `_PASSWORD_FILE`, `_CREDS`, `_NKEY`, `_REPLICAS`."""
-    env = os.environ if environ is None else environ
-    password = env.get("FAIRLEAD_NATS_PASSWORD")
-    if path := env.get("FAIRLEAD_NATS_PASSWORD_FILE"):
-        with open(path, encoding="utf-8") as file:
-            password = file.read().strip()
-    return BusSettings(
-        url=env.get("FAIRLEAD_NATS_URL", "nats://127.0.0.1:4222"),
-        user=env.get("FAIRLEAD_NATS_USER"),
-        password=password,
-        token=env.get("FAIRLEAD_NATS_TOKEN"),
-        credentials_file=env.get("FAIRLEAD_NATS_CREDS"),
-        nkey_seed_file=env.get("FAIRLEAD_NATS_NKEY"),
-        replicas=int(env.get("FAIRLEAD_NATS_REPLICAS", "1")),
-    )

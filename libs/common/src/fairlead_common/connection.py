@@ -1,0 +1,335 @@
+"""One NATS connection: it reconnects for ever, its waits are bounded, and what it drops is noticed.
+
+The client library leaves gaps that are closed here: requests fail at once when the connection goes
+(their replies went with it), nothing is sent into a buffer that a later connection would empty, a
+dropped message is told to those who follow a stream, and one inbox serves all requests, so that a
+request may have many replies.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any, Final, NamedTuple, Protocol, Self
+
+import nats.errors
+import structlog
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription as NatsSubscription
+
+from fairlead_common.errors import BusUnavailableError, NotFoundError, StreamFullError
+
+log = structlog.get_logger()
+
+REQUEST_TIMEOUT_S: Final = 5.0
+
+Headers = dict[str, str]
+
+
+class Delivery(NamedTuple):
+    """One message from a subscription."""
+
+    subject: str
+    reply: str
+    data: bytes
+    headers: Headers
+
+
+class BusSettings(NamedTuple):
+    """How to reach NATS."""
+
+    url: str = "nats://127.0.0.1:4222"
+    user: str | None = None
+    password: str | None = None
+    token: str | None = None
+    credentials_file: str | None = None
+    nkey_seed_file: str | None = None
+    replicas: int = 1
+
+
+def _options(settings: BusSettings, name: str) -> dict[str, Any]:
+    return {
+        "servers": settings.url,
+        "name": name,
+        "user": settings.user,
+        "password": settings.password,
+        "token": settings.token,
+        "user_credentials": settings.credentials_file,
+        "nkeys_seed": settings.nkey_seed_file,
+        "allow_reconnect": True,
+        "max_reconnect_attempts": -1,
+        "reconnect_time_wait": 0.1,
+        "ping_interval": 5,
+        "max_outstanding_pings": 2,
+        "connect_timeout": 2,
+        "inbox_prefix": f"_INBOX_{name}",
+    }
+
+
+class Subscription(Protocol):
+    """Something to unsubscribe."""
+
+    async def unsubscribe(self) -> None:
+        """Hear no more."""
+
+
+class Connection:
+    """A connection with bounded waits. Make it with `connect`."""
+
+    def __init__(self, connection: Client, settings: BusSettings) -> None:
+        self._nc = connection
+        self.settings = settings
+        self.closed = asyncio.Event()
+        self._inbox = ""
+        self._token = 0
+        self._waiting: dict[str, asyncio.Queue[Msg | None]] = {}
+        self._on_reconnect: set[Callable[[], None]] = set()
+
+    # -- connection --------------------------------------------------------
+
+    @classmethod
+    async def connect(cls, settings: BusSettings, *, name: str, timeout_s: float = 30.0) -> Self:
+        """A connection that reconnects for ever; `closed` is set if it ends for good.
+
+        Raises:
+            BusUnavailableError: no server answered within `timeout_s`.
+        """
+        connection = Client()
+        bus = cls(connection, settings)
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        while True:
+            try:
+                await connection.connect(**_options(settings, name), **bus._callbacks())
+                break
+            except (OSError, nats.errors.Error, TimeoutError) as error:
+                if loop.time() > deadline:
+                    raise BusUnavailableError(
+                        f"no NATS server at {settings.url} within {timeout_s:.0f} s: {error}"
+                    ) from error
+                await asyncio.sleep(0.05)
+        bus._inbox = connection.new_inbox()
+        await connection.subscribe(
+            f"{bus._inbox}.*", cb=bus._on_reply, pending_msgs_limit=-1, pending_bytes_limit=-1
+        )
+        return bus
+
+    def _callbacks(self) -> dict[str, Any]:
+        async def on_closed() -> None:
+            self.closed.set()
+
+        async def on_reconnected() -> None:
+            log.info("bus_reconnected")
+            self._call_listeners()
+
+        async def on_disconnected() -> None:
+            log.warning("bus_disconnected")
+            self._call_listeners()
+            for queue in self._waiting.values():  # their replies went with the connection
+                queue.put_nowait(None)
+
+        async def on_error(error: Exception) -> None:
+            if isinstance(error, nats.errors.SlowConsumerError):  # something was dropped
+                self._call_listeners()
+            if not isinstance(error, OSError):  # a refused reconnect every 100 ms is no news
+                log.warning("bus_error", error=str(error), kind=type(error).__name__)
+
+        return {
+            "closed_cb": on_closed,
+            "reconnected_cb": on_reconnected,
+            "disconnected_cb": on_disconnected,
+            "error_cb": on_error,
+        }
+
+    def _call_listeners(self) -> None:
+        for callback in list(self._on_reconnect):
+            callback()
+
+    async def close(self) -> None:
+        """Flush what is buffered and close, within about two seconds."""
+        if self._nc.is_closed:
+            return
+        if self._nc.is_connected:
+            try:
+                await asyncio.wait_for(self._nc.flush(), timeout=1.0)
+            except (nats.errors.Error, TimeoutError) as error:
+                log.warning("bus_flush_failed", error=str(error))
+        await asyncio.wait_for(self._nc.close(), timeout=2.0)
+
+    @property
+    def connected(self) -> bool:
+        """Whether a server is connected right now."""
+        return self._nc.is_connected
+
+    @property
+    def client(self) -> Client:
+        """The nats-py client, for `nats.micro` in service.py and nothing else."""
+        return self._nc
+
+    def new_inbox(self) -> str:
+        """A subject under this connection's own inbox prefix, to be told of by replies."""
+        return self._nc.new_inbox()
+
+    def on_reconnect(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call `callback` at each disconnect, reconnect and dropped message; the result takes it back."""
+        self._on_reconnect.add(callback)
+        return lambda: self._on_reconnect.discard(callback)
+
+    # -- core NATS ---------------------------------------------------------
+
+    async def emit(self, subject: str, data: bytes, headers: Headers | None = None, reply: str = "") -> None:
+        """Send without acknowledgement: only for what may be lost (progress, hints, acks)."""
+        try:
+            await self._nc.publish(subject, data, reply=reply, headers=headers)
+        except nats.errors.Error as error:  # not connected and the buffer is full, or closed
+            log.warning("emit_failed", subject=subject, error=str(error))
+
+    async def subscribe(
+        self, subject: str, handler: Callable[[Delivery], None], *, queue: str = ""
+    ) -> Subscription:
+        """Hear `subject`. `handler` must only note what came: it runs on the reading path."""
+
+        async def callback(msg: Msg) -> None:
+            handler(Delivery(msg.subject, msg.reply, msg.data, msg.headers or {}))
+
+        return _Subscribed(
+            await self._nc.subscribe(
+                subject, queue=queue, cb=callback, pending_msgs_limit=1_000_000, pending_bytes_limit=512 << 20
+            )
+        )
+
+    async def request(
+        self,
+        subject: str,
+        data: bytes,
+        *,
+        timeout_s: float = REQUEST_TIMEOUT_S,
+        headers: Headers | None = None,
+    ) -> Delivery:
+        """The first reply.
+
+        Raises:
+            NotFoundError: nobody listens on `subject`.
+            BusUnavailableError: no reply within `timeout_s`.
+        """
+        async with replies(self) as (inbox, queue):
+            await self.send(subject, data, inbox, headers)
+            msg = await next_reply(queue, timeout_s, subject)
+        return delivery_of(msg, subject)
+
+    async def request_many(
+        self, subject: str, data: bytes, *, timeout_s: float = REQUEST_TIMEOUT_S
+    ) -> AsyncIterator[Delivery]:
+        """All replies, each within `timeout_s` of the one before. Ends when none comes."""
+        async with replies(self) as (inbox, queue):
+            await self.send(subject, data, inbox, None)
+            while True:
+                try:
+                    msg = await next_reply(queue, timeout_s, subject)
+                except BusUnavailableError:
+                    return
+                yield delivery_of(msg, subject)
+
+    # -- inside ------------------------------------------------------------
+
+    async def _on_reply(self, msg: Msg) -> None:
+        queue = self._waiting.get(msg.subject)
+        if queue is not None:
+            queue.put_nowait(msg)
+
+    async def send(self, subject: str, data: bytes, reply: str, headers: Headers | None) -> None:
+        """Send a request whose replies go to `reply`.
+
+        Raises:
+            BusUnavailableError: there is no connection right now; nothing is sent later either.
+            StreamFullError: it is larger than one message may be.
+        """
+        if not self._nc.is_connected:
+            # What is published now would wait in a buffer and be sent when nobody expects it.
+            raise BusUnavailableError(f"not connected to {self.settings.url}")
+        try:
+            await self._nc.publish(subject, data, reply=reply, headers=headers)
+        except nats.errors.MaxPayloadError as error:
+            raise StreamFullError(
+                f"{subject}: at most {self._nc.max_payload} bytes in one message, got {len(data)}"
+            ) from error
+        except nats.errors.Error as error:
+            raise BusUnavailableError(f"{subject}: {error}") from error
+
+
+class replies:  # noqa: N801 - reads like a function at its only uses
+    """An inbox of its own, and the queue its replies land in."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def __aenter__(self) -> tuple[str, asyncio.Queue[Msg | None]]:
+        connection = self._connection
+        connection._token += 1  # noqa: SLF001
+        self._inbox = f"{connection._inbox}.{connection._token}"  # noqa: SLF001
+        queue: asyncio.Queue[Msg | None] = asyncio.Queue()
+        connection._waiting[self._inbox] = queue  # noqa: SLF001
+        return self._inbox, queue
+
+    async def __aexit__(self, *_: object) -> None:
+        self._connection._waiting.pop(self._inbox, None)  # noqa: SLF001
+
+
+class _Subscribed:
+    def __init__(self, subscription: NatsSubscription) -> None:
+        self._subscription = subscription
+
+    async def unsubscribe(self) -> None:
+        try:
+            await self._subscription.unsubscribe()
+        except nats.errors.Error:  # the connection is gone, and the subscription with it
+            return
+
+
+async def next_reply(queue: asyncio.Queue[Msg | None], timeout_s: float, subject: str) -> Msg:
+    """The next reply in an inbox.
+
+    Raises:
+        BusUnavailableError: none came within `timeout_s`, or the connection went.
+    """
+    try:
+        if queue.empty():
+            async with asyncio.timeout(timeout_s):
+                msg = await queue.get()
+        else:
+            msg = queue.get_nowait()
+    except TimeoutError as error:
+        raise BusUnavailableError(f"no answer to {subject} within {timeout_s:g} s") from error
+    if msg is None:
+        raise BusUnavailableError(f"the connection was lost before {subject} was answered")
+    return msg
+
+
+def delivery_of(msg: Msg, subject: str) -> Delivery:
+    """What a reply to a request on `subject` says.
+
+    Raises:
+        NotFoundError: it says that nobody listens.
+    """
+    headers = msg.headers or {}
+    if headers.get("Status") == "503":
+        raise NotFoundError(f"nobody answers {subject}")
+    return Delivery(msg.subject, msg.reply, msg.data, headers)
+
+
+def settings_from_environment(environ: Mapping[str, str] | None = None) -> BusSettings:
+    """Bus settings from `FAIRLEAD_NATS_URL` and, beside it, `_USER`, `_PASSWORD`, `_PASSWORD_FILE`, ..."""
+    env = os.environ if environ is None else environ
+    password = env.get("FAIRLEAD_NATS_PASSWORD")
+    if path := env.get("FAIRLEAD_NATS_PASSWORD_FILE"):
+        with open(path, encoding="utf-8") as file:
+            password = file.read().strip()
+    return BusSettings(
+        url=env.get("FAIRLEAD_NATS_URL", "nats://127.0.0.1:4222"),
+        user=env.get("FAIRLEAD_NATS_USER"),
+        password=password,
+        token=env.get("FAIRLEAD_NATS_TOKEN"),
+        credentials_file=env.get("FAIRLEAD_NATS_CREDS"),
+        nkey_seed_file=env.get("FAIRLEAD_NATS_NKEY"),
+        replicas=int(env.get("FAIRLEAD_NATS_REPLICAS", "1")),
+    )
