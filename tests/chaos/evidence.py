@@ -46,6 +46,7 @@ class Input:
     Fields:
         name: the id that its text carries (`op`, `id` or `steer`).
         state: `ok` (202), `reject` (a definite 4xx), `unknown` (no answer to any attempt).
+        seqs: what the accepted attempts were told; more than one is one too many.
     """
 
     session: str
@@ -53,7 +54,7 @@ class Input:
     key: str
     name: str
     state: str = "unknown"
-    seq: int = 0
+    seqs: set[int] = field(default_factory=set)
     sent: int = 0
 
 
@@ -90,7 +91,8 @@ class Evidence:
             if record["event"] == "send":
                 said.sent = said.sent or record["t"]
             elif record["event"] == "ok":
-                said.state, said.seq = "ok", record["seq"]
+                said.state = "ok"
+                said.seqs.add(record["seq"])
             elif said.state != "ok":
                 said.state = record["event"]
         return list(found.values())

@@ -64,36 +64,39 @@ def judge(evidence: Evidence) -> list[Violation]:
 
 def _names(entry: Record, said: Input) -> bool:
     source = entry["message"] if entry["type"] == "message" else entry
-    return said.key in source.get("keys", []) or bool(said.seq and said.seq in source.get("seqs", []))
+    return said.key in source.get("keys", []) or not said.seqs.isdisjoint(source.get("seqs", []))
 
 
 def _input(said: Input, entries: list[Record], shown: set[str], *, aborted: bool) -> Iterator[Violation]:
-    what = f"{said.kind} {said.name} (key {said.key}, seq {said.seq})"
+    what = f"{said.kind} {said.name} (key {said.key}, seq {sorted(said.seqs)})"
     heard = [e for e in of_role(entries, "user") if _names(e, said)]
     dropped = _drops(said, entries)
     ends = [e for e in entries if ended(e) and _names(e, said)]
     lost = "STEER" if said.kind == "steer" else "LOST"
+
+    def broken(kind: str, how: str) -> Violation:
+        return Violation(kind, said.session, f"{what} {how}")
+
     if len(heard) > 1:
-        twice = "STEER" if said.kind == "steer" else "DUP"
-        yield Violation(twice, said.session, f"{what} is in the log {len(heard)} times")
+        yield broken("STEER" if said.kind == "steer" else "DUP", f"is in the log {len(heard)} times")
+    if len(said.seqs) > 1:
+        yield broken("DUP", "was stored more than once")
     if len(ends) > 1:
-        yield Violation("DOUBLE_TERMINAL", said.session, f"{what} ended {len(ends)} times")
+        yield broken("DOUBLE_TERMINAL", f"ended {len(ends)} times")
     if heard and dropped:
-        yield Violation("DOUBLE_TERMINAL", said.session, f"{what} was said and dropped")
-    if said.state == "reject":
-        if heard:
-            yield Violation("GHOST", said.session, f"{what} was refused and is in the log")
-    elif not heard and said.state == "ok":
-        if not dropped:
-            yield Violation(lost, said.session, f"{what} was accepted and is not in the log")
-        elif not aborted:
-            yield Violation(lost, said.session, f"{what} was dropped, but nobody aborted")
+        yield broken("DOUBLE_TERMINAL", "was said and dropped")
+    if heard and said.state == "reject":
+        yield broken("GHOST", "was refused and is in the log")
     elif heard:
         after = [e for e in ends if e["seq"] > heard[0]["seq"]]
         if not after:
-            yield Violation("LOST", said.session, f"{what} was said and never ended")
+            yield broken("LOST", "was said and never ended")
         elif after[0]["outcome"] == "completed" and said.name not in shown:
-            yield Violation(lost, said.session, f"{what} ended as completed, the model never saw it")
+            yield broken(lost, "ended as completed, the model never saw it")
+    elif said.state == "ok" and not dropped:
+        yield broken(lost, "was accepted and is not in the log")
+    elif said.state == "ok" and not aborted:
+        yield broken(lost, "was dropped, but nobody aborted")
 
 
 def _drops(said: Input, entries: list[Record]) -> list[Record]:

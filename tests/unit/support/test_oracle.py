@@ -149,6 +149,10 @@ def prompt_twice_in_the_log(e: Evidence) -> None:
     add(e, message(31, "user", seqs=[4], keys=["p1"]))
 
 
+def prompt_stored_twice(e: Evidence) -> None:
+    e.client.append(client("ok", "prompt", "p1", 3 * SECOND, seq=40))
+
+
 def run_that_ends_twice(e: Evidence) -> None:
     add(e, entry(31, "run_end", run_id="r2", outcome="aborted"))
 
@@ -255,6 +259,7 @@ def process_left(e: Evidence) -> None:
         ("GHOST", result_of_no_call),
         ("DUP", op_twice),
         ("DUP", prompt_twice_in_the_log),
+        ("DUP", prompt_stored_twice),
         ("DOUBLE_TERMINAL", run_that_ends_twice),
         ("DOUBLE_TERMINAL", prompt_that_ends_twice),
         ("DOUBLE_RESULT", call_with_two_results),
