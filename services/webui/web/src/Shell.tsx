@@ -1,0 +1,50 @@
+import { lazy, Suspense, useEffect, useState } from "react";
+import type { Me } from "./api/types";
+import { NewChat } from "./chat/NewChat";
+import { SessionPage } from "./chat/SessionPage";
+import { useRoute } from "./routes";
+import { watchSessions } from "./sessions/list";
+import { Sidebar } from "./sessions/Sidebar";
+import { useTitle } from "./sessions/useTitle";
+import { overlay, useKeys } from "./keys";
+import { useStore } from "./session/store";
+import styles from "./Shell.module.css";
+
+const Approvals = lazy(() => import("./approvals/Approvals").then((m) => ({ default: m.Approvals })));
+const Palette = lazy(() => import("./palette/Palette").then((m) => ({ default: m.Palette })));
+const KeysHelp = lazy(() => import("./palette/KeysHelp").then((m) => ({ default: m.KeysHelp })));
+
+/** The frame: sessions on the left, one page on the right. */
+export function Shell({ me }: { me: Me }) {
+  const route = useRoute();
+  const open = useStore(overlay, (state) => state);
+  const [drawer, setDrawer] = useState(false);
+  const close = (): void => overlay.set(() => null);
+  useEffect(watchSessions, []);
+  useKeys();
+  useTitle(route);
+
+  return (
+    <div className={styles.shell}>
+      <a className={styles.skip} href="#page">
+        Skip to the page
+      </a>
+      <div className={drawer ? `${styles.side} ${styles.shown}` : styles.side}>
+        <Sidebar me={me} route={route} onPick={() => setDrawer(false)} />
+      </div>
+      {drawer && <button type="button" className={styles.veil} aria-label="Close the list of sessions" onClick={() => setDrawer(false)} />}
+      <main id="page" className={styles.page} tabIndex={-1}>
+        <Suspense>
+          {route.page === "new" && <NewChat onMenu={() => setDrawer(true)} />}
+          {route.page === "session" && <SessionPage key={route.id} id={route.id} onMenu={() => setDrawer(true)} />}
+          {route.page === "approvals" && <Approvals onMenu={() => setDrawer(true)} />}
+          {route.page === "unknown" && <p className={styles.unknown}>There is no page at this address.</p>}
+        </Suspense>
+      </main>
+      <Suspense>
+        {open === "palette" && <Palette route={route} onClose={close} />}
+        {open === "keys" && <KeysHelp onClose={close} />}
+      </Suspense>
+    </div>
+  );
+}

@@ -1,0 +1,112 @@
+import { notReached, reached } from "./connection";
+import type { Agent, Approval, Decision, Entry, Me, SendKind, Session } from "./types";
+
+/** What the gateway refused: `status` is 0 when there was no answer at all. */
+export class ApiError extends Error {
+  constructor(
+    readonly status: number,
+    readonly code: string,
+    message: string,
+  ) {
+    super(message);
+  }
+
+  /** The same request may work later. */
+  get passing(): boolean {
+    return this.status === 0 || this.status === 429 || this.status >= 500;
+  }
+}
+
+const signedOut = new Set<() => void>();
+
+/** Calls `listener` whenever the gateway no longer knows us. */
+export function onSignedOut(listener: () => void): () => void {
+  signedOut.add(listener);
+  return () => signedOut.delete(listener);
+}
+
+/** One request; a body is sent as JSON. Throws `ApiError` unless the answer is a success. */
+export async function request(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<Response> {
+  const init: RequestInit = { method, credentials: "same-origin", signal: signal ?? AbortSignal.timeout(30_000) };
+  if (body !== undefined) {
+    init.body = JSON.stringify(body);
+    init.headers = { "content-type": "application/json" };
+  }
+  let answer: Response;
+  try {
+    answer = await fetch(path, init);
+  } catch (error) {
+    if (signal?.aborted) throw error;
+    notReached();
+    throw new ApiError(0, "unreachable", "Fairlead cannot be reached.");
+  }
+  reached();
+  if (answer.ok) return answer;
+  if (answer.status === 401 && path !== "/api/login") for (const listener of signedOut) listener();
+  throw await refusal(answer);
+}
+
+async function refusal(answer: Response): Promise<ApiError> {
+  const text = await answer.text().catch(() => "");
+  try {
+    const body = JSON.parse(text) as { error?: { code?: string; message?: string } };
+    if (body.error?.message) return new ApiError(answer.status, body.error.code ?? "", body.error.message);
+  } catch {
+    // A proxy's page, not the gateway's answer: the status has to do.
+  }
+  return new ApiError(answer.status, "", `The gateway answered ${answer.status}.`);
+}
+
+async function json<T>(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<T> {
+  return (await (await request(method, path, body, signal)).json()) as T;
+}
+
+const one = (id: string): string => `/api/sessions/${encodeURIComponent(id)}`;
+
+export interface EntriesPage {
+  entries: Entry[];
+  next: number | null;
+}
+
+export interface Attachment {
+  name: string;
+  media_type: string;
+  data: string;
+}
+
+export interface SendBody {
+  text: string;
+  key: string;
+  attachments?: Attachment[];
+}
+
+export const api = {
+  me: () => json<Me>("GET", "/api/me"),
+  login: (token: string) => request("POST", "/api/login", { token }),
+  logout: () => request("POST", "/api/logout"),
+  agents: () => json<{ agents: Agent[] }>("GET", "/api/agents").then((answer) => answer.agents),
+
+  sessions: (query: { q?: string; before?: string; limit?: number }, signal?: AbortSignal) => {
+    const search = new URLSearchParams({ limit: String(query.limit ?? 100) });
+    if (query.q) search.set("q", query.q);
+    if (query.before) search.set("before", query.before);
+    return json<{ sessions: Session[]; next: string | null }>("GET", `/api/sessions?${search.toString()}`, undefined, signal);
+  },
+  session: (id: string) => json<Session>("GET", one(id)),
+  createSession: (body: { id: string; agent?: string; mode?: string }) => json<Session>("POST", "/api/sessions", body),
+  updateSession: (id: string, body: { title?: string; mode?: string; model?: string }) => request("PATCH", one(id), body),
+  deleteSession: (id: string) => request("DELETE", one(id)),
+
+  send: (id: string, kind: SendKind, body: SendBody) => json<{ seq: number; key: string }>("POST", `${one(id)}/${kind}`, body),
+  abort: (id: string) => request("POST", `${one(id)}/abort`, { reason: "stopped in the web application" }),
+  drop: (id: string, item: string) => request("DELETE", `${one(id)}/queue/${encodeURIComponent(item)}`),
+  /** The last entries before `before`, oldest first. */
+  entriesBefore: (id: string, before: number, limit: number) =>
+    json<EntriesPage>("GET", `${one(id)}/entries?before=${before}&limit=${limit}`),
+
+  approvals: () => json<{ approvals: Approval[] }>("GET", "/api/approvals").then((answer) => answer.approvals),
+  decide: (approval: string, decision: Decision, reason: string) =>
+    request("POST", `/api/approvals/${encodeURIComponent(approval)}`, reason ? { decision, reason } : { decision }),
+};
+
+export const objectUrl = (name: string): string => `/api/objects/${encodeURIComponent(name)}`;

@@ -1,0 +1,117 @@
+import { useEffect, useRef, useState } from "react";
+import { api } from "../api/client";
+import type { Approval, Decision } from "../api/types";
+import { isCovered, isTyping } from "../keys";
+import { refreshSessions } from "../sessions/list";
+import { Button } from "../ui/Button";
+import { Escaped } from "../ui/Escaped";
+import { elapsed } from "../ui/format";
+import { Icon } from "../ui/Icon";
+import { useNow } from "../ui/useNow";
+import { Arguments } from "../chat/ToolDetails";
+import styles from "./ApprovalCard.module.css";
+
+// A card that has just appeared takes no keys: somebody may be in the middle of a word.
+const DEAF_MS = 700;
+const BY_KEY: Record<string, Decision> = { a: "once", s: "session", d: "deny" };
+
+type Shown = Pick<Approval, "id" | "tool" | "arguments" | "workspace" | "host" | "why" | "expires_at">;
+
+/** Asks whether a tool may run, and shows all of what would run. */
+export function ApprovalCard({ approval, active, onDecided }: { approval: Shown; active: boolean; onDecided?: () => void }) {
+  const [sent, setSent] = useState<Decision | null>(null);
+  const [problem, setProblem] = useState<string | null>(null);
+  const [reason, setReason] = useState("");
+  const now = useNow(sent === null);
+  const left = approval.expires_at - now;
+  const expired = left <= 0;
+
+  const decide = (decision: Decision): void => {
+    if (sent || expired) return;
+    setSent(decision);
+    setProblem(null);
+    api.decide(approval.id, decision, reason.trim()).then(
+      () => {
+        onDecided?.();
+        void refreshSessions();
+      },
+      (error: unknown) => {
+        setSent(null);
+        setProblem(error instanceof Error ? error.message : String(error));
+      },
+    );
+  };
+  useDecisionKeys(active && sent === null && !expired, decide);
+
+  return (
+    <section className={styles.card} data-approval aria-label={`Approval needed: ${approval.tool}`}>
+      <header className={styles.head}>
+        <Icon name="shield" />
+        <h3>
+          Allow <code>{approval.tool}</code>?
+        </h3>
+        <span className={styles.expiry}>{expired ? "expired: it counts as denied" : `expires in ${elapsed(left)}`}</span>
+      </header>
+      <dl className={styles.facts}>
+        <dt>Why it asks</dt>
+        <dd>
+          <Escaped text={approval.why} />
+        </dd>
+        <dt>Where</dt>
+        <dd>
+          <code>
+            <Escaped text={approval.workspace} />
+          </code>{" "}
+          on{" "}
+          <code>
+            <Escaped text={approval.host} />
+          </code>
+        </dd>
+      </dl>
+      <Arguments given={approval.arguments} raw="" />
+      <label className={styles.reason}>
+        <span className="visually-hidden">Reason, which the agent is told</span>
+        <input placeholder="Tell the agent why (optional)" value={reason} disabled={sent !== null || expired} onChange={(event) => setReason(event.target.value)} />
+      </label>
+      <div className={styles.answers}>
+        <Button tone="primary" kbd={active ? "a" : ""} disabled={sent !== null || expired} title="This call, and nothing else" onClick={() => decide("once")}>
+          Allow once
+        </Button>
+        <Button kbd={active ? "s" : ""} disabled={sent !== null || expired} title="Calls like this one, until the session ends" onClick={() => decide("session")}>
+          Allow for this session
+        </Button>
+        <Button tone="quiet" disabled={sent !== null || expired} title="Calls like this one, in every session of this agent" onClick={() => decide("always")}>
+          Always
+        </Button>
+        <span className={styles.space} />
+        <Button tone="danger" kbd={active ? "d" : ""} disabled={sent !== null || expired} title="It does not run; the agent is told" onClick={() => decide("deny")}>
+          Deny
+        </Button>
+      </div>
+      <p className={styles.status} role="status">
+        {problem ? <span className={styles.problem}>{problem}</span> : sent ? "Answer sent." : "Once: this call only. Session: calls like it, here. Always: calls like it, everywhere. Deny: it does not run."}
+      </p>
+    </section>
+  );
+}
+
+/** a, s and d answer, unless somebody is typing or something lies over the page. */
+function useDecisionKeys(on: boolean, decide: (decision: Decision) => void): void {
+  const answer = useRef(decide);
+  useEffect(() => {
+    answer.current = decide;
+  });
+  useEffect(() => {
+    if (!on) return;
+    const shown = Date.now();
+    const press = (event: KeyboardEvent): void => {
+      const decision = BY_KEY[event.key];
+      if (!decision || event.repeat || event.metaKey || event.ctrlKey || event.altKey) return;
+      if (isTyping(event.target) || isCovered() || Date.now() - shown < DEAF_MS) return;
+      event.preventDefault();
+      answer.current(decision);
+    };
+    window.addEventListener("keydown", press);
+    return () => window.removeEventListener("keydown", press);
+  }, [on]);
+}

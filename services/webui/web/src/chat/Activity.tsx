@@ -1,0 +1,42 @@
+import type { LiveSession, SessionState } from "../session/liveSession";
+import { statusOf } from "../session/status";
+import { useStore } from "../session/store";
+import { elapsed } from "../ui/format";
+import { Spinner } from "../ui/Spinner";
+import { useNow } from "../ui/useNow";
+import styles from "./Activity.module.css";
+
+/** The last line while a run works and nothing else on the page shows it. */
+export function Activity({ session }: { session: LiveSession }) {
+  const quiet = useStore(session.store, isQuiet);
+  const retry = useStore(session.store, (state) => state.view.retry);
+  const since = useStore(session.store, (state) => state.view.run?.since ?? state.outbox[0]?.at ?? 0);
+  const waiting = useStore(session.store, (state) => state.view.run === null);
+  const now = useNow(quiet);
+
+  if (retry) {
+    const left = Math.max(0, Math.ceil((retry.at + retry.delayS * 1000 - now) / 1000));
+    return (
+      <p className={`${styles.line} ${styles.retry}`}>
+        <Spinner /> The model did not answer: {retry.error}. Asking again{left > 0 ? ` in ${left} s` : ""} (attempt {retry.attempt}).
+      </p>
+    );
+  }
+  if (!quiet) return null;
+  const passed = now - since;
+  return (
+    <p className={styles.line}>
+      <Spinner /> {waiting && passed > 3000 ? "Stored. Waiting for an agent that is free" : "Working"}
+      {passed > 1500 && <span>{elapsed(passed)}</span>}
+    </p>
+  );
+}
+
+/** Whether a run works and neither words nor a tool show it. */
+function isQuiet(state: SessionState): boolean {
+  if (statusOf(state) !== "running" || state.view.retry) return false;
+  if (state.view.partial && state.view.partial.message.content.length > 0) return false;
+  const last = state.view.items.at(-1);
+  if (last?.kind !== "assistant") return true;
+  return last.message.content.every((block) => block.type !== "tool_call" || state.view.calls[block.call_id]?.outcome);
+}

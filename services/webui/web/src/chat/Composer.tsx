@@ -1,0 +1,120 @@
+import { type KeyboardEvent, memo, type ReactNode, useEffect, useRef, useState } from "react";
+import type { Attachment } from "../api/client";
+import type { SendKind } from "../api/types";
+import { draftOf, keepDraft, restored } from "../session/drafts";
+import { IconButton } from "../ui/Button";
+import { Icon } from "../ui/Icon";
+import { AttachmentChips, useAttachments } from "./attachments";
+import styles from "./Composer.module.css";
+import type { Stopping } from "./useStop";
+
+interface Props {
+  /** Where the draft is kept. */
+  place: string;
+  busy: boolean;
+  stopping?: Stopping;
+  onSend: (kind: SendKind, text: string, attachments: Attachment[]) => void;
+  onStop?: () => void;
+  recall?: () => string | null;
+  /** Choices beside the button. */
+  children?: ReactNode;
+}
+
+/** Where one writes. It is drawn again when the run begins or ends, never for what the run says. */
+export const Composer = memo(function Composer({ place, busy, stopping = "no", onSend, onStop, recall, children }: Props) {
+  const [text, setText] = useState(() => draftOf(place));
+  const box = useRef<HTMLTextAreaElement>(null);
+  const files = useAttachments();
+
+  useEffect(() => keepDraft(place, text), [place, text]);
+  useEffect(() => fit(box.current), [text]);
+  useEffect(
+    () =>
+      restored.subscribe(() => {
+        const back = restored.get();
+        if (back?.name !== place) return;
+        setText((now) => (now.trim() ? `${back.text}\n\n${now}` : back.text));
+        box.current?.focus();
+      }),
+    [place],
+  );
+
+  const send = (kind: SendKind): void => {
+    const said = text.trim();
+    if (!said) return;
+    onSend(kind, said, files.attachments);
+    setText("");
+    files.clear();
+  };
+
+  const press = (event: KeyboardEvent<HTMLTextAreaElement>): void => {
+    if (event.nativeEvent.isComposing) return;
+    if (event.key === "Enter" && !event.shiftKey) {
+      event.preventDefault();
+      send(!busy ? "prompt" : event.altKey ? "followup" : "steer");
+    } else if (event.key === "ArrowUp" && text === "") {
+      const last = recall?.();
+      if (!last) return;
+      event.preventDefault();
+      setText(last);
+    } else if (event.key === "Escape" && !busy) {
+      event.currentTarget.blur(); // the keys of an approval work again
+    }
+  };
+
+  return (
+    <form
+      className={files.over ? `${styles.composer} ${styles.over}` : styles.composer}
+      onSubmit={(event) => {
+        event.preventDefault();
+        send(busy ? "steer" : "prompt");
+      }}
+      {...files.drop}
+    >
+      <AttachmentChips attachments={files.attachments} onDrop={files.remove} />
+      <textarea
+        ref={box}
+        data-composer
+        rows={1}
+        aria-label="Message"
+        placeholder={busy ? "Steer the run, or Alt+Enter for afterwards" : "Write a message"}
+        autoFocus={matchMedia("(pointer: fine)").matches}
+        value={text}
+        onChange={(event) => setText(event.target.value)}
+        onKeyDown={press}
+        onPaste={files.paste}
+      />
+      <div className={styles.bar}>
+        <IconButton label="Attach files" onClick={files.choose}>
+          <Icon name="clip" />
+        </IconButton>
+        {children}
+        <span className={styles.hint} role="status">
+          {stopping === "asking" && <strong>Press Esc again to stop the run</strong>}
+          {stopping === "stopping" && "Stopping…"}
+          {stopping === "no" && busy && text.trim() !== "" && (
+            <span className={styles.keys}>
+              <kbd>Enter</kbd> steer <kbd>Alt Enter</kbd> queue
+            </span>
+          )}
+        </span>
+        {busy && text.trim() === "" ? (
+          <button type="button" className={styles.stop} aria-label="Stop the run" title="Stop the run (Esc Esc)" disabled={stopping === "stopping"} onClick={onStop}>
+            <Icon name="stop" />
+          </button>
+        ) : (
+          <button type="submit" className={styles.send} aria-label={busy ? "Steer" : "Send"} title={busy ? "Steer (Enter)" : "Send (Enter)"} disabled={text.trim() === ""}>
+            <Icon name="send" />
+          </button>
+        )}
+      </div>
+    </form>
+  );
+});
+
+/** As high as its text, where the browser does not do that by itself. */
+function fit(box: HTMLTextAreaElement | null): void {
+  if (!box || CSS.supports("field-sizing", "content")) return;
+  box.style.height = "auto";
+  box.style.height = `${Math.min(box.scrollHeight, innerHeight * 0.4)}px`;
+}

@@ -1,0 +1,125 @@
+import { useEffect, useState } from "react";
+import { api } from "../api/client";
+import type { Agent, Status } from "../api/types";
+import type { LiveSession } from "../session/liveSession";
+import { statusOf } from "../session/status";
+import { useStore } from "../session/store";
+import { changeMode, changeModel, renameSession } from "../sessions/actions";
+import { sessionList } from "../sessions/list";
+import { nameOf } from "../sessions/names";
+import { count, money } from "../ui/format";
+import { Icon } from "../ui/Icon";
+import { Menu } from "../ui/Menu";
+import { Meter } from "../ui/Meter";
+import { Spinner } from "../ui/Spinner";
+import styles from "./Header.module.css";
+import { MODES } from "./modes";
+import { PageHead } from "./PageHead";
+
+/** Name of the session and the numbers people care about. */
+export function Header({ session, onMenu }: { session: LiveSession; onMenu: () => void }) {
+  const meta = useStore(session.store, (state) => state.meta);
+  const status = useStore(session.store, statusOf);
+  const mode = useStore(session.store, (state) => state.view.mode) ?? meta?.mode ?? "ask";
+  const model = useStore(session.store, (state) => state.view.model) ?? meta?.model ?? "";
+  const context = useStore(session.store, (state) => state.view.contextTokens) ?? meta?.context_tokens ?? 0;
+  const listed = useStore(sessionList, (list) => list.sessions.find((other) => other.id === session.id));
+  const title = useStore(session.store, (state) => state.view.title);
+  const name = nameOf({ title: listed?.title ?? title ?? meta?.title ?? null, preview: listed?.preview ?? meta?.preview ?? null });
+  const window = meta?.context_window ?? 0;
+  const usage = meta?.usage ?? {};
+  const cost = usage.cost_usd ?? 0;
+
+  return (
+    <PageHead title={<Title id={session.id} name={name} />} onMenu={onMenu}>
+      <State status={status} />
+      <Menu
+        label={`Mode: ${mode}`}
+        className={styles.choice}
+        items={MODES.map((choice) => ({ label: choice.name, hint: choice.means, checked: choice.name === mode, onPick: () => changeMode(session.id, choice.name) }))}
+      >
+        <Icon name="shield" size={14} /> {mode} <Icon name="down" size={12} />
+      </Menu>
+      {model && <ModelMenu id={session.id} model={model} />}
+      {window > 0 && (
+        <Meter value={context} max={window} label={count(context)} title={`Context: ${context.toLocaleString()} of ${window.toLocaleString()} tokens`} />
+      )}
+      <span
+        className={styles.cost}
+        title={`This session: ${(usage.input_tokens ?? 0).toLocaleString()} tokens in (${(usage.cache_read_tokens ?? 0).toLocaleString()} from the cache), ${(usage.output_tokens ?? 0).toLocaleString()} out, $${cost.toFixed(4)}`}
+      >
+        {money(cost)}
+      </span>
+    </PageHead>
+  );
+}
+
+function State({ status }: { status: Status }) {
+  return (
+    <span className={`${styles.state} ${styles[status]}`} role="status">
+      {status === "running" && (
+        <>
+          <Spinner /> Running
+        </>
+      )}
+      {status === "waiting_approval" && "Needs you"}
+      {status === "idle" && "Idle"}
+    </span>
+  );
+}
+
+function ModelMenu({ id, model }: { id: string; model: string }) {
+  const [agents, setAgents] = useState<readonly Agent[]>([]);
+  useEffect(() => {
+    api.agents().then(setAgents, () => undefined); // the current model can be shown without
+  }, []);
+  const models = [...new Set([model, ...agents.flatMap((agent) => (agent.model ? [agent.model] : []))])];
+  const other = (): void => {
+    const named = prompt("Model, as the provider names it", model)?.trim();
+    if (named && named !== model) changeModel(id, named);
+  };
+  return (
+    <Menu
+      label={`Model: ${model}`}
+      className={`${styles.choice} ${styles.model}`}
+      items={[
+        ...models.map((choice) => ({ label: choice, checked: choice === model, onPick: () => choice !== model && changeModel(id, choice) })),
+        { label: "Another model…", onPick: other },
+      ]}
+    >
+      <span>{model}</span> <Icon name="down" size={12} />
+    </Menu>
+  );
+}
+
+function Title({ id, name }: { id: string; name: string }) {
+  const [editing, setEditing] = useState(false);
+  if (!editing) {
+    return (
+      <button type="button" className={styles.title} title={`${name} (click to rename)`} onClick={() => setEditing(true)}>
+        {name}
+      </button>
+    );
+  }
+  const done = (title: string): void => {
+    setEditing(false);
+    if (title && title !== name) renameSession(id, title);
+  };
+  return (
+    <input
+      className={styles.rename}
+      aria-label="Name of the session"
+      defaultValue={name}
+      autoFocus
+      maxLength={200}
+      onFocus={(event) => event.target.select()}
+      onBlur={(event) => done(event.target.value.trim())}
+      onKeyDown={(event) => {
+        if (event.key === "Enter") event.currentTarget.blur();
+        if (event.key !== "Escape") return;
+        event.preventDefault();
+        setEditing(false);
+      }}
+    />
+  );
+}

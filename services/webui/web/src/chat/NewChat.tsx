@@ -1,0 +1,98 @@
+import { useCallback, useEffect, useState } from "react";
+import { api, ApiError, type Attachment } from "../api/client";
+import type { Agent, SendKind } from "../api/types";
+import { navigate, sessionPath } from "../routes";
+import { restoreText } from "../session/drafts";
+import { liveSession } from "../session/open";
+import { newKey, persistently } from "../session/outbox";
+import { Icon } from "../ui/Icon";
+import { Menu } from "../ui/Menu";
+import { complain } from "../ui/toast";
+import { Composer } from "./Composer";
+import { MODES } from "./modes";
+import styles from "./NewChat.module.css";
+import { PageHead } from "./PageHead";
+
+const TRY: readonly { title: string; text: string }[] = [
+  { title: "See what is in the workspace", text: "run: ls -la" },
+  { title: "Watch a command as it works", text: "run: for i in 1 2 3 4 5; do echo step $i of 5; sleep 1; done" },
+  { title: "Get to know the tools", text: "What can you do here? Name your tools, and one thing each is good for." },
+  { title: "Make something", text: "Write a Python script that prints the first 20 primes, run it, and show me what it printed." },
+];
+
+/** Where a conversation begins. The session exists as soon as something is said in it. */
+export function NewChat({ onMenu }: { onMenu: () => void }) {
+  const [agents, setAgents] = useState<readonly Agent[]>([]);
+  const [agent, setAgent] = useState<string | null>(null);
+  const [mode, setMode] = useState<string | null>(null);
+  const [starting, setStarting] = useState(false);
+  useEffect(() => {
+    api.agents().then(setAgents, (error: unknown) => complain("Could not list the agents", error));
+  }, []);
+  const chosen = agents.find((one) => one.name === agent) ?? agents[0];
+  const shownMode = mode ?? chosen?.mode ?? "ask";
+
+  const begin = useCallback(
+    async (text: string, attachments: Attachment[]): Promise<void> => {
+      setStarting(true);
+      const id = newKey();
+      try {
+        await persistently(
+          () => api.createSession({ id, ...(agent ? { agent } : {}), ...(mode ? { mode } : {}) }).catch(alreadyThere),
+          () => undefined,
+        );
+        liveSession(id).send("prompt", text, attachments);
+        navigate(sessionPath(id));
+      } catch (error) {
+        setStarting(false);
+        restoreText("new", text);
+        complain("Could not start a session", error);
+      }
+    },
+    [agent, mode],
+  );
+  const send = useCallback((_: SendKind, text: string, attachments: Attachment[]) => void begin(text, attachments), [begin]);
+
+  return (
+    <>
+      <PageHead title="New chat" onMenu={onMenu} />
+      <div className={styles.page}>
+        <div className={styles.column}>
+          <h2>What should be done?</h2>
+          <Composer place="new" busy={false} onSend={send}>
+            {agents.length > 1 && chosen && (
+              <Menu label={`Agent: ${chosen.name}`} className={styles.choice} items={agents.map((one) => ({ label: one.name, ...(one.description ? { hint: one.description } : {}), checked: one === chosen, onPick: () => setAgent(one.name) }))}>
+                {chosen.name} <Icon name="down" size={12} />
+              </Menu>
+            )}
+            <Menu label={`Mode: ${shownMode}`} className={styles.choice} items={MODES.map((choice) => ({ label: choice.name, hint: choice.means, checked: choice.name === shownMode, onPick: () => setMode(choice.name) }))}>
+              <Icon name="shield" size={14} /> {shownMode} <Icon name="down" size={12} />
+            </Menu>
+          </Composer>
+          <ul className={styles.tries} aria-label="Things to try">
+            {TRY.map((one) => (
+              <li key={one.title}>
+                <button type="button" disabled={starting} onClick={() => void begin(one.text, [])}>
+                  <span>{one.title}</span>
+                  <small>{one.text}</small>
+                </button>
+              </li>
+            ))}
+          </ul>
+          {chosen && (
+            <p className={styles.about}>
+              {chosen.description ? `${chosen.description} ` : ""}
+              {chosen.model && <>Model {chosen.model}. </>}
+              {chosen.tools && chosen.tools.length > 0 && <>Tools: {chosen.tools.join(", ")}.</>}
+            </p>
+          )}
+        </div>
+      </div>
+    </>
+  );
+}
+
+/** A repeated request finds the session that the first one made. */
+function alreadyThere(error: unknown): void {
+  if (!(error instanceof ApiError) || error.status !== 409) throw error;
+}

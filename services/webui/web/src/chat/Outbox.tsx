@@ -1,0 +1,47 @@
+import type { LiveSession } from "../session/liveSession";
+import type { Outgoing } from "../session/outbox";
+import { restoreText } from "../session/drafts";
+import { useStore } from "../session/store";
+import { Button } from "../ui/Button";
+import { AttachmentChips } from "./attachments";
+import styles from "./UserMessage.module.css";
+
+/** What was said and is not in the log yet: pale until the gateway has stored it. */
+export function Outbox({ session }: { session: LiveSession }) {
+  const outbox = useStore(session.store, (state) => state.outbox);
+  return outbox
+    .filter((out) => out.kind === "prompt" || out.state === "refused")
+    .map((out) => <Said key={out.key} out={out} session={session} />);
+}
+
+function Said({ out, session }: { out: Outgoing; session: LiveSession }) {
+  const look = out.state === "sending" ? `${styles.message} ${styles.pending}` : out.state === "refused" ? `${styles.message} ${styles.refused}` : styles.message;
+  return (
+    <article className={look} aria-label="You" aria-busy={out.state === "sending"}>
+      <div className={styles.text}>{out.text}</div>
+      <AttachmentChips attachments={out.attachments} />
+      {out.state === "sending" && out.problem && <p className={styles.state}>Not sent yet: {out.problem} It is sent as soon as that is possible.</p>}
+      {out.state === "refused" && (
+        <div className={styles.state}>
+          <span>Not sent: {out.problem}</span>
+          <Button
+            onClick={() => {
+              session.discard(out.key);
+              restoreText(session.id, out.text);
+            }}
+          >
+            Edit
+          </Button>
+          <Button
+            onClick={() => {
+              session.discard(out.key);
+              session.send(out.kind, out.text, out.attachments);
+            }}
+          >
+            Send again
+          </Button>
+        </div>
+      )}
+    </article>
+  );
+}

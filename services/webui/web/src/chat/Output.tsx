@@ -1,0 +1,30 @@
+import { useLayoutEffect, useMemo, useRef } from "react";
+import { readable } from "../session/tail";
+import styles from "./Output.module.css";
+
+/** What a tool printed. While it runs the box keeps to its end, unless one has scrolled up in it. */
+export function Output({ text, live, cut }: { text: string; live: boolean; cut: boolean }) {
+  const box = useRef<HTMLPreElement>(null);
+  const following = useRef(true);
+  const shown = useMemo(() => readable(text), [text]);
+
+  useLayoutEffect(() => {
+    const pre = box.current;
+    if (pre && live && following.current) pre.scrollTop = pre.scrollHeight;
+  }, [shown, live]);
+
+  return (
+    <pre
+      ref={box}
+      className={styles.output}
+      tabIndex={0}
+      onScroll={(event) => {
+        const pre = event.currentTarget;
+        following.current = pre.scrollHeight - pre.scrollTop - pre.clientHeight < 24;
+      }}
+    >
+      {cut && <span className={styles.cut}>… what was printed before is in the full output{"\n"}</span>}
+      {shown}
+    </pre>
+  );
+}

@@ -1,0 +1,75 @@
+import { useCallback, useEffect, useMemo } from "react";
+import { liveSession } from "../session/open";
+import { restoreText } from "../session/drafts";
+import type { SendKind } from "../api/types";
+import type { Attachment } from "../api/client";
+import { useStore } from "../session/store";
+import { statusOf } from "../session/status";
+import { api } from "../api/client";
+import { navigate } from "../routes";
+import { markSeen } from "../sessions/seen";
+import { Button } from "../ui/Button";
+import { complain } from "../ui/toast";
+import { Composer } from "./Composer";
+import { Conversation } from "./Conversation";
+import { Header } from "./Header";
+import { PageHead } from "./PageHead";
+import { QueueChips } from "./QueueChips";
+import styles from "./SessionPage.module.css";
+import { useStop } from "./useStop";
+
+/** One session: header, conversation, composer. Each listens to what it draws and to nothing else. */
+export function SessionPage({ id, onMenu }: { id: string; onMenu: () => void }) {
+  const session = useMemo(() => liveSession(id), [id]);
+  useEffect(() => session.open(), [session]);
+
+  const phase = useStore(session.store, (state) => (state.view.deleted ? "deleted" : state.phase));
+  const status = useStore(session.store, statusOf);
+  const lastSeq = useStore(session.store, (state) => Math.max(state.view.lastSeq, state.meta?.last_seq ?? 0));
+  useEffect(() => markSeen(id, lastSeq), [id, lastSeq]);
+
+  const busy = status === "running";
+  const stop = useStop(id, busy);
+  const send = useCallback((kind: SendKind, text: string, attachments: Attachment[]) => session.send(kind, text, attachments), [session]);
+
+  /** The text to edit again: what is queued last is taken out of the queue, else what was said last. */
+  const recall = useCallback((): string | null => {
+    const { view, outbox } = session.store.get();
+    const refused = outbox.findLast((out) => out.state === "refused");
+    if (refused) {
+      session.discard(refused.key);
+      return refused.text;
+    }
+    const queued = view.queue.at(-1);
+    if (queued) {
+      api.drop(id, queued.id).catch((error: unknown) => complain("Could not take it out of the queue", error));
+      return queued.text;
+    }
+    const said = view.items.findLast((item) => item.kind === "user");
+    return said?.kind === "user" ? said.text : null;
+  }, [id, session]);
+
+  if (phase === "missing" || phase === "deleted") {
+    return (
+      <>
+        <PageHead onMenu={onMenu} title="Session" />
+        <div className={styles.gone}>
+          <p>{phase === "missing" ? "There is no session at this address." : "This session was deleted."}</p>
+          <Button tone="primary" onClick={() => navigate("/")}>
+            New chat
+          </Button>
+        </div>
+      </>
+    );
+  }
+  return (
+    <>
+      <Header session={session} onMenu={onMenu} />
+      <Conversation session={session} />
+      <div className={styles.dock}>
+        <QueueChips session={session} onEdit={(text) => restoreText(id, text)} />
+        <Composer key={id} place={id} busy={busy} stopping={stop.state} onSend={send} onStop={stop.now} recall={recall} />
+      </div>
+    </>
+  );
+}

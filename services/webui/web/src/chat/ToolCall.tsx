@@ -1,0 +1,88 @@
+import { memo, useState } from "react";
+import type { ToolCallBlock } from "../api/types";
+import type { LiveSession } from "../session/liveSession";
+import { useStore } from "../session/store";
+import { type Call, NEW_CALL } from "../session/view";
+import { Escaped } from "../ui/Escaped";
+import { duration, elapsed } from "../ui/format";
+import { Icon } from "../ui/Icon";
+import { Spinner } from "../ui/Spinner";
+import { useNow } from "../ui/useNow";
+import { mainArgument } from "./arguments";
+import { diffCounts, diffOf } from "./diff";
+import styles from "./ToolCall.module.css";
+import { ToolDetails } from "./ToolDetails";
+
+/** A tool call: one line that says what, how long and how it went; opened, everything. */
+export const ToolCall = memo(function ToolCall({ block, session, writing }: { block: ToolCallBlock; session: LiveSession; writing: boolean }) {
+  const [open, setOpen] = useState(false);
+  const call = useStore(session.store, (state) => state.view.calls[block.call_id] ?? NEW_CALL);
+  const runs = useStore(session.store, (state) => state.view.run !== null);
+  const state = stateOf(call, writing, runs);
+  const diff = call.outcome ? diffOf(call.outcome) : null;
+
+  return (
+    <section className={open ? `${styles.call} ${styles.open}` : styles.call}>
+      <button type="button" className={styles.line} aria-expanded={open} onClick={() => setOpen(!open)}>
+        <span className={`${styles.icon} ${styles[LOOK[state].tone]}`} title={LOOK[state].says}>
+          {state === "running" || state === "writing" ? <Spinner /> : <Icon name={LOOK[state].icon} size={14} />}
+          <span className="visually-hidden">{LOOK[state].says}:</span>
+        </span>
+        <span className={styles.name}>{block.name || "…"}</span>
+        <span className={styles.argument}>
+          <Escaped text={mainArgument(block)} />
+        </span>
+        {diff && <DiffCounts diff={diff} />}
+        <Exit call={call} state={state} />
+        <Clock call={call} ticking={state === "running"} />
+      </button>
+      {open && <ToolDetails block={block} call={call} />}
+    </section>
+  );
+});
+
+type State = "writing" | "asked" | "waiting" | "running" | "ok" | "error" | "cancelled" | "timed_out" | "skipped" | "denied" | "unknown";
+
+const LOOK = {
+  writing: { icon: "clock", tone: "calm", says: "being written" },
+  asked: { icon: "clock", tone: "calm", says: "not started" },
+  waiting: { icon: "shield", tone: "warn", says: "waits for your answer" },
+  running: { icon: "clock", tone: "calm", says: "running" },
+  ok: { icon: "check", tone: "good", says: "done" },
+  error: { icon: "cross", tone: "bad", says: "failed" },
+  cancelled: { icon: "stop", tone: "calm", says: "stopped" },
+  timed_out: { icon: "clock", tone: "bad", says: "timed out" },
+  skipped: { icon: "skip", tone: "calm", says: "skipped" },
+  denied: { icon: "slash", tone: "warn", says: "denied" },
+  unknown: { icon: "question", tone: "warn", says: "nobody knows whether it took effect" },
+} as const;
+
+function stateOf(call: Call, writing: boolean, runs: boolean): State {
+  if (call.outcome) return call.outcome.status === "ok" && call.outcome.is_error ? "error" : call.outcome.status;
+  if (writing) return "writing";
+  if (call.asks) return "waiting";
+  return call.startedAt !== null && runs ? "running" : "asked";
+}
+
+function Exit({ call, state }: { call: Call; state: State }) {
+  const code = call.outcome?.exit_code;
+  if (typeof code === "number" && code !== 0) return <span className={styles.exit}>exit {code}</span>;
+  if (state === "denied" || state === "timed_out" || state === "unknown" || state === "skipped" || state === "cancelled") return <span className={styles.exit}>{state.replace("_", " ")}</span>;
+  return null;
+}
+
+function DiffCounts({ diff }: { diff: string }) {
+  const { added, removed } = diffCounts(diff);
+  return (
+    <span className={styles.counts}>
+      <span className={styles.added}>+{added}</span> <span className={styles.removed}>−{removed}</span>
+    </span>
+  );
+}
+
+function Clock({ call, ticking }: { call: Call; ticking: boolean }) {
+  const now = useNow(ticking);
+  const ms = call.outcome?.duration_ms;
+  if (ms !== undefined) return <span className={styles.clock}>{duration(ms)}</span>;
+  return ticking && call.startedAt !== null ? <span className={styles.clock}>{elapsed(now - call.startedAt)}</span> : null;
+}

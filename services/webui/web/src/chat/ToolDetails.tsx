@@ -1,0 +1,78 @@
+import { objectUrl } from "../api/client";
+import type { Json, ToolCallBlock, ToolOutcome } from "../api/types";
+import { readable } from "../session/tail";
+import type { Call } from "../session/view";
+import { CopyButton } from "../ui/CopyButton";
+import { Escaped } from "../ui/Escaped";
+import { bytes } from "../ui/format";
+import { Icon } from "../ui/Icon";
+import { Diff } from "./Diff";
+import { diffOf } from "./diff";
+import { Output } from "./Output";
+import styles from "./ToolDetails.module.css";
+
+/** What lies behind the line of a tool call. */
+export function ToolDetails({ block, call }: { block: ToolCallBlock; call: Call }) {
+  const { outcome } = call;
+  const diff = outcome ? diffOf(outcome) : null;
+  const output = outcome ? textOf(outcome) : (call.output?.text ?? "");
+  const object = outcome?.output_object;
+  return (
+    <div className={styles.details}>
+      <Arguments given={block.arguments ?? null} raw={block.raw_arguments ?? ""} />
+      {diff && <Diff diff={diff} />}
+      {(output || !diff) && (
+        <div>
+          <div className={styles.label}>
+            <span>{outcome ? "Output" : "Output so far"}</span>
+            {output && <CopyButton text={() => readable(output)} label="Copy the output" />}
+          </div>
+          {output ? <Output text={output} live={!outcome} cut={call.output?.cut ?? false} /> : <p className={styles.nothing}>{outcome ? "It printed nothing." : "Nothing yet."}</p>}
+        </div>
+      )}
+      {outcome?.content.map((piece) => (piece.type === "image" ? <img key={piece.object} className={styles.image} src={objectUrl(piece.object)} alt={piece.name ?? "picture from the tool"} loading="lazy" /> : null))}
+      {object && (
+        <a className={styles.full} href={objectUrl(object)} download>
+          <Icon name="download" size={14} /> Full output{outcome.output_bytes ? ` (${bytes(outcome.output_bytes)})` : ""}
+        </a>
+      )}
+    </div>
+  );
+}
+
+/** All arguments, exactly as they were written. */
+export function Arguments({ given, raw }: { given: Json | null; raw: string }) {
+  const pairs = Object.entries(given ?? {});
+  if (!given) return raw ? <Value name="arguments" value={raw} /> : null;
+  if (pairs.length === 0) return <p className={styles.nothing}>No arguments.</p>;
+  return (
+    <div className={styles.arguments}>
+      {pairs.map(([name, value]) => (
+        <Value key={name} name={name} value={typeof value === "string" ? value : JSON.stringify(value, null, 2)} />
+      ))}
+    </div>
+  );
+}
+
+function Value({ name, value }: { name: string; value: string }) {
+  return (
+    <div>
+      <div className={styles.label}>
+        <span>
+          <Escaped text={name} />
+        </span>
+        <CopyButton text={value} label={`Copy ${name}`} />
+      </div>
+      <pre className={styles.value} tabIndex={0}>
+        <Escaped text={value} />
+      </pre>
+    </div>
+  );
+}
+
+function textOf(outcome: ToolOutcome): string {
+  return outcome.content
+    .filter((piece) => piece.type === "text")
+    .map((piece) => piece.text)
+    .join("\n");
+}

@@ -1,0 +1,89 @@
+import { type ClipboardEvent, type DragEvent, useState } from "react";
+import type { Attachment } from "../api/client";
+import { IconButton } from "../ui/Button";
+import { bytes } from "../ui/format";
+import { Icon } from "../ui/Icon";
+import { complain } from "../ui/toast";
+import styles from "./attachments.module.css";
+
+const LIMIT_BYTES = 20 * 1024 * 1024;
+
+/** Files that go with the next message: chosen, pasted or dropped. */
+export function useAttachments() {
+  const [attachments, setAttachments] = useState<Attachment[]>([]);
+  const [over, setOver] = useState(false);
+
+  const add = async (files: Iterable<File>): Promise<void> => {
+    for (const file of files) {
+      if (file.size > LIMIT_BYTES) {
+        complain(file.name, `at most ${bytes(LIMIT_BYTES)}, it has ${bytes(file.size)}`);
+        continue;
+      }
+      const data = await base64(file);
+      setAttachments((before) => [...before, { name: file.name, media_type: file.type || "application/octet-stream", data }]);
+    }
+  };
+  const take = (files: FileList): void => {
+    add([...files]).catch((error: unknown) => complain("Could not read the file", error));
+  };
+
+  return {
+    attachments,
+    over,
+    clear: () => setAttachments([]),
+    remove: (index: number) => setAttachments((before) => before.filter((_, other) => other !== index)),
+    choose: () => {
+      const input = document.createElement("input");
+      input.type = "file";
+      input.multiple = true;
+      input.onchange = () => input.files && take(input.files);
+      input.click();
+    },
+    paste: (event: ClipboardEvent) => {
+      if (event.clipboardData.files.length === 0) return;
+      event.preventDefault();
+      take(event.clipboardData.files);
+    },
+    drop: {
+      onDragOver: (event: DragEvent) => {
+        if (!event.dataTransfer.types.includes("Files")) return;
+        event.preventDefault();
+        setOver(true);
+      },
+      onDragLeave: () => setOver(false),
+      onDrop: (event: DragEvent) => {
+        setOver(false);
+        if (event.dataTransfer.files.length === 0) return;
+        event.preventDefault();
+        take(event.dataTransfer.files);
+      },
+    },
+  };
+}
+
+function base64(file: File): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const reader = new FileReader();
+    reader.onload = () => resolve(typeof reader.result === "string" ? reader.result.replace(/^[^,]*,/, "") : "");
+    reader.onerror = () => reject(reader.error ?? new Error("unreadable"));
+    reader.readAsDataURL(file);
+  });
+}
+
+export function AttachmentChips({ attachments, onDrop }: { attachments: readonly Attachment[]; onDrop?: (index: number) => void }) {
+  if (attachments.length === 0) return null;
+  return (
+    <ul className={styles.chips}>
+      {attachments.map((file, index) => (
+        <li key={`${file.name}-${index}`}>
+          <Icon name="clip" size={14} /> {file.name} <span>{bytes(Math.floor(file.data.length * 0.75))}</span>
+          {onDrop && (
+            <IconButton label={`Leave out ${file.name}`} small onClick={() => onDrop(index)}>
+              <Icon name="cross" size={12} />
+            </IconButton>
+          )}
+        </li>
+      ))}
+    </ul>
+  );
+}

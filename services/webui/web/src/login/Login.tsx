@@ -1,0 +1,46 @@
+import { type SyntheticEvent, useState } from "react";
+import { api, ApiError } from "../api/client";
+import { Button } from "../ui/Button";
+import styles from "./Login.module.css";
+
+/** Asks for the token that `fairlead up` printed. */
+export function Login({ onDone }: { onDone: () => void }) {
+  const [token, setToken] = useState("");
+  const [problem, setProblem] = useState<string | null>(null);
+  const [busy, setBusy] = useState(false);
+
+  const submit = async (event: SyntheticEvent): Promise<void> => {
+    event.preventDefault();
+    setBusy(true);
+    try {
+      await api.login(token.trim());
+      onDone();
+    } catch (error) {
+      const refused = error instanceof ApiError && (error.status === 401 || error.status === 403);
+      setProblem(refused ? "That is not the token of this Fairlead." : error instanceof Error ? error.message : String(error));
+      setBusy(false);
+    }
+  };
+
+  return (
+    <main className={styles.page}>
+      <form className={styles.card} onSubmit={(event) => void submit(event)}>
+        <img src="/favicon.svg" alt="" width="40" height="40" />
+        <h1>Sign in to Fairlead</h1>
+        <p>
+          Paste the token that was printed when Fairlead started. The link it printed beside it signs you in, too.
+        </p>
+        <label htmlFor="token" className="visually-hidden">
+          Token
+        </label>
+        <input id="token" type="password" autoComplete="current-password" placeholder="Token" autoFocus required value={token} onChange={(event) => setToken(event.target.value)} aria-invalid={problem !== null} aria-describedby="problem" />
+        <Button tone="primary" type="submit" disabled={busy || token.trim() === ""}>
+          {busy ? "Signing in…" : "Sign in"}
+        </Button>
+        <p id="problem" role="alert" className={styles.problem}>
+          {problem}
+        </p>
+      </form>
+    </main>
+  );
+}

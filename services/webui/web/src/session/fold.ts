@@ -1,0 +1,173 @@
+import type { ContentBlock, Entry, MessageEntry, StreamEvent } from "../api/types";
+import { foldDelta, startPartial } from "./partial";
+import { appendTail, EMPTY_TAIL } from "./tail";
+import { type Call, EMPTY_VIEW, type Item, NEW_CALL, type View } from "./view";
+
+/**
+ * The view after one more event. The log is the truth: an entry replaces the partial that carries its id,
+ * and an entry that was seen before changes nothing.
+ */
+export function fold(view: View, event: StreamEvent, now: number = Date.now()): View {
+  switch (event.type) {
+    case "entry":
+      return foldEntry(view, { ...event.entry, seq: event.seq } as Entry);
+    case "turn_start":
+      return { ...view, retry: null, run: view.run && { ...view.run, turn: event.turn } };
+    case "message_start":
+      return isSettled(view, event.message_id) ? view : { ...view, retry: null, partial: startPartial(event.message_id, event.model) };
+    case "message_update":
+      return isSettled(view, event.message_id)
+        ? view
+        : { ...view, retry: null, partial: foldDelta(view.partial, event.message_id, event.n, event.delta) };
+    case "tool_execution_start":
+      return withCall(view, event.call_id, (call) => (call.startedAt === null ? { ...call, startedAt: now } : call));
+    case "tool_execution_update":
+      return withCall(view, event.call_id, (call) => {
+        if (call.outcome) return call;
+        const output = appendTail(call.output ?? EMPTY_TAIL, event.text, event.offset ?? call.output?.end ?? 0);
+        return output === call.output ? call : { ...call, output, startedAt: call.startedAt ?? now };
+      });
+    case "retry":
+      return { ...view, retry: { attempt: event.attempt, delayS: event.delay_s, error: event.error, at: now } };
+    case "caught_up":
+      return view.caughtUp ? view : { ...view, caughtUp: true };
+    case "session_deleted":
+      return { ...view, deleted: true, run: null, partial: null };
+  }
+}
+
+/** The view after one more entry of the log. */
+export function foldEntry(view: View, entry: Entry): View {
+  if (entry.seq <= view.lastSeq) return view;
+  const next: View = { ...view, log: [...view.log, entry], lastSeq: entry.seq };
+  switch (entry.type) {
+    case "message":
+      return foldMessage(withOpenRun(next, entry), entry);
+    case "queued":
+      return {
+        ...next,
+        queue: [...next.queue, { id: entry.id, kind: entry.kind, text: textOf(entry.content), key: entry.key ?? null }],
+      };
+    case "dropped":
+      return { ...next, queue: next.queue.filter((item) => !entry.items?.includes(item.id)) };
+    case "run_start":
+      return { ...withOpenRun(next, entry), mode: entry.mode, model: entry.model, retry: null };
+    case "run_end": {
+      const parked = entry.outcome === "waiting_approval";
+      const closed: View = { ...next, run: null, partial: null, retry: null };
+      return parked ? closed : withItem(closed, { kind: "run_end", id: entry.id, ts: entry.ts ?? 0, end: entry });
+    }
+    case "approval_request":
+      return withCall({ ...next, approvals: [...next.approvals, entry] }, entry.call_id, (call) => ({
+        ...call,
+        asks: entry.id,
+      }));
+    case "approval": {
+      const approvals = next.approvals.filter((request) => request.id !== entry.approval_id);
+      return withCall({ ...next, approvals }, entry.call_id, (call) => ({
+        ...call,
+        asks: null,
+        decision: entry.decision,
+      }));
+    }
+    case "session_info":
+      return entry.title ? { ...next, title: entry.title } : next;
+    case "mode_change":
+      return withNote({ ...next, mode: entry.mode }, entry, `Mode is now ${entry.mode}`);
+    case "model_change":
+      return withNote({ ...next, model: entry.model }, entry, `Model is now ${entry.model}`);
+    case "epoch":
+      return foldEpoch(next, entry);
+    case "custom":
+      return next;
+    default:
+      return next; // a newer gateway may write entries that this version does not know
+  }
+}
+
+/** The view over a longer window: `older` entries come before those that were folded already. */
+export function prepend(view: View, older: readonly Entry[]): View {
+  const first = view.log[0]?.seq ?? Infinity;
+  const log = [...older.filter((entry) => entry.seq < first), ...view.log];
+  const whole = foldAll(log);
+  const calls: Record<string, Call> = { ...whole.calls };
+  for (const [id, call] of Object.entries(view.calls)) {
+    const known = calls[id] ?? NEW_CALL;
+    if (!known.outcome) calls[id] = { ...known, startedAt: call.startedAt, output: call.output };
+  }
+  return {
+    ...whole,
+    calls,
+    lastSeq: Math.max(view.lastSeq, whole.lastSeq),
+    partial: view.partial,
+    retry: view.retry,
+    run: view.run ?? whole.run,
+    caughtUp: view.caughtUp,
+    deleted: view.deleted,
+  };
+}
+
+/** The view over these entries alone. */
+export function foldAll(log: readonly Entry[]): View {
+  return log.reduce(foldEntry, EMPTY_VIEW);
+}
+
+function foldMessage(view: View, entry: MessageEntry): View {
+  const { message } = entry;
+  const ts = entry.ts ?? 0;
+  switch (message.role) {
+    case "user": {
+      const queue = view.queue.filter((item) => !entry.items?.includes(item.id));
+      const images = message.content.filter((block) => block.type === "image");
+      const source = message.source ?? "prompt";
+      return withItem({ ...view, queue }, { kind: "user", id: entry.id, ts, text: textOf(message.content), images, source });
+    }
+    case "assistant": {
+      const { input_tokens = 0, output_tokens = 0 } = message.usage ?? {};
+      const contextTokens = input_tokens > 0 ? input_tokens + output_tokens : view.contextTokens;
+      // Whatever was being written is settled or thrown away by now.
+      const settled: View = { ...view, partial: null, retry: null, contextTokens };
+      return withItem(settled, { kind: "assistant", id: entry.id, ts, message, live: false });
+    }
+    case "tool_result":
+      return withCall(view, message.call_id, (call) => ({ ...call, outcome: message.outcome, output: null, asks: null }));
+  }
+}
+
+function foldEpoch(view: View, entry: Entry & { type: "epoch" }): View {
+  // The first owner of a run is no news; a later one means that a worker was lost.
+  const takenOver = view.run !== null && view.run.id === entry.run_id && (entry.attempt ?? 1) > 1;
+  const next = { ...view, partial: null };
+  return takenOver ? withNote(next, entry, "Another worker took over and goes on from the log") : next;
+}
+
+function withOpenRun(view: View, entry: Entry): View {
+  if (!entry.run_id || view.run?.id === entry.run_id) return view;
+  return { ...view, run: { id: entry.run_id, since: entry.ts ?? 0, turn: 0 } };
+}
+
+function withItem(view: View, item: Item): View {
+  return { ...view, items: [...view.items, item] };
+}
+
+function withNote(view: View, entry: Entry, text: string): View {
+  return view.items.length === 0 ? view : withItem(view, { kind: "note", id: entry.id, ts: entry.ts ?? 0, text });
+}
+
+function withCall(view: View, id: string, change: (call: Call) => Call): View {
+  const before = view.calls[id] ?? NEW_CALL;
+  const after = change(before);
+  return after === before ? view : { ...view, calls: { ...view.calls, [id]: after } };
+}
+
+/** The entry with this id is in the log: live pieces of it come too late to matter. */
+function isSettled(view: View, id: string): boolean {
+  return view.items.findLastIndex((item) => item.id === id) >= 0;
+}
+
+function textOf(content: readonly ContentBlock[]): string {
+  return content
+    .filter((block) => block.type === "text")
+    .map((block) => block.text)
+    .join("\n");
+}

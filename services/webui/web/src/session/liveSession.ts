@@ -1,0 +1,168 @@
+import { api, ApiError, type Attachment } from "../api/client";
+import { follow } from "../api/events";
+import type { Entry, SendKind, Session, StreamEvent } from "../api/types";
+import { fold, prepend } from "./fold";
+import { keepOutbox, newKey, type Outgoing, persistently, restoreOutbox, settle } from "./outbox";
+import { createStore, nextFrame, type Store } from "./store";
+import { EMPTY_VIEW, type View } from "./view";
+
+const PAGE = 120;
+const NEWEST = Number.MAX_SAFE_INTEGER;
+
+export interface SessionState {
+  view: View;
+  /** What the session list knows: usage, limits. Null until it was asked. */
+  meta: Session | null;
+  outbox: readonly Outgoing[];
+  phase: "loading" | "ready" | "missing" | "failed";
+  problem: string | null;
+  older: "more" | "loading" | "none";
+}
+
+/** One session, kept up to date while somebody looks at it. */
+export class LiveSession {
+  readonly store: Store<SessionState>;
+  private unfollow: (() => void) | null = null;
+  private refreshing: ReturnType<typeof setTimeout> | null = null;
+
+  constructor(
+    readonly id: string,
+    private readonly onChanged: () => void,
+  ) {
+    const outbox = restoreOutbox(id);
+    this.store = createStore<SessionState>(
+      { view: EMPTY_VIEW, meta: null, outbox, phase: "loading", problem: null, older: "none" },
+      nextFrame,
+    );
+    for (const out of outbox) void this.deliver(out);
+  }
+
+  /** Loads the end of the log if that was not done yet, and follows what comes. */
+  open(): () => void {
+    let closed = false;
+    const start = async (): Promise<void> => {
+      if (this.store.get().phase !== "ready") await this.load();
+      if (!closed && this.store.get().phase === "ready") this.followFrom();
+    };
+    void start();
+    return () => {
+      closed = true;
+      this.unfollow?.();
+      this.unfollow = null;
+    };
+  }
+
+  async loadOlder(): Promise<void> {
+    const { view, older } = this.store.get();
+    const first = view.log[0]?.seq;
+    if (older !== "more" || first === undefined) return;
+    this.patch({ older: "loading" });
+    try {
+      const page = await api.entriesBefore(this.id, first, PAGE);
+      this.store.set((state) => ({
+        ...state,
+        view: prepend(state.view, page.entries),
+        older: page.entries.length < PAGE ? "none" : "more",
+      }));
+    } catch {
+      this.patch({ older: "more" });
+    }
+  }
+
+  /** Says something; it is in the outbox at once, and solid when the gateway has stored it. */
+  send(kind: SendKind, text: string, attachments: Attachment[] = []): void {
+    const out: Outgoing = { key: newKey(), kind, text, attachments, state: "sending", problem: null, at: Date.now() };
+    this.store.set((state) => ({ ...state, outbox: [...state.outbox, out] }));
+    void this.deliver(out);
+  }
+
+  /** Takes back what was refused, or sends it again. */
+  discard(key: string): void {
+    this.store.set((state) => ({ ...state, outbox: state.outbox.filter((out) => out.key !== key) }));
+    keepOutbox(this.id, this.store.get().outbox);
+  }
+
+  /** Asks for usage and limits again, soon. */
+  refresh(): void {
+    this.refreshing ??= setTimeout(() => {
+      this.refreshing = null;
+      void api.session(this.id).then(
+        (meta) => this.patch({ meta }),
+        () => undefined,
+      );
+    }, 400);
+  }
+
+  private async deliver(out: Outgoing): Promise<void> {
+    const change = (part: Partial<Outgoing>): void => {
+      this.store.set((state) => ({
+        ...state,
+        outbox: state.outbox.map((other) => (other.key === out.key ? { ...other, ...part } : other)),
+      }));
+      keepOutbox(this.id, this.store.get().outbox);
+    };
+    change({ state: "sending", problem: null });
+    const body = { text: out.text, key: out.key, ...(out.attachments.length > 0 ? { attachments: out.attachments } : {}) };
+    try {
+      await persistently(
+        () => api.send(this.id, out.kind, body),
+        (problem) => change({ problem }),
+      );
+      change({ state: "stored", problem: null });
+      this.onChanged();
+    } catch (error) {
+      change({ state: "refused", problem: error instanceof Error ? error.message : String(error) });
+    }
+  }
+
+  private async load(): Promise<void> {
+    this.patch({ phase: "loading", problem: null });
+    try {
+      const [meta, page] = await Promise.all([api.session(this.id), api.entriesBefore(this.id, NEWEST, PAGE)]);
+      this.store.set((state) => ({
+        ...state,
+        meta,
+        view: prepend(EMPTY_VIEW, page.entries),
+        outbox: page.entries.reduce(settle, state.outbox),
+        phase: "ready",
+        older: page.entries.length < PAGE ? "none" : "more",
+      }));
+    } catch (error) {
+      const missing = error instanceof ApiError && error.status === 404;
+      this.patch({ phase: missing ? "missing" : "failed", problem: error instanceof Error ? error.message : String(error) });
+    }
+  }
+
+  private followFrom(): void {
+    this.unfollow?.();
+    this.unfollow = follow({
+      url: () => `/api/sessions/${encodeURIComponent(this.id)}/events?after=${this.store.get().view.lastSeq}`,
+      onEvents: (events) => this.take(events),
+      onRefused: (status) => this.patch(status === 404 ? { phase: "missing" } : { phase: "failed", problem: `The gateway answered ${status}.` }),
+    });
+  }
+
+  private take(events: readonly StreamEvent[]): void {
+    const entries: Entry[] = [];
+    this.store.set((state) => {
+      let { view, outbox } = state;
+      for (const event of events) {
+        view = fold(view, event);
+        if (event.type !== "entry") continue;
+        entries.push(event.entry as Entry);
+        outbox = settle(outbox, event.entry as Entry);
+      }
+      return view === state.view && outbox === state.outbox ? state : { ...state, view, outbox };
+    });
+    if (entries.some(changesNumbers)) this.refresh();
+    if (entries.some(changesList)) this.onChanged();
+  }
+
+  private patch(part: Partial<SessionState>): void {
+    this.store.set((state) => ({ ...state, ...part }));
+  }
+}
+
+const changesList = (entry: Entry): boolean => entry.type !== "message" && entry.type !== "custom" && entry.type !== "queued";
+const changesNumbers = (entry: Entry): boolean =>
+  entry.type === "message" ? entry.message.role === "assistant" : changesList(entry);

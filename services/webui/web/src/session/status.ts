@@ -1,0 +1,10 @@
+import type { Status } from "../api/types";
+import type { SessionState } from "./liveSession";
+
+/** What the session is doing. The log says so once it is loaded; the list's word is only for before. */
+export function statusOf({ view, meta, phase, outbox }: SessionState): Status {
+  if (view.run) return "running";
+  if (view.approvals.length > 0) return "waiting_approval";
+  if (phase !== "ready") return meta?.status ?? "idle";
+  return outbox.some((out) => out.state === "stored" && out.kind === "prompt") ? "running" : "idle";
+}

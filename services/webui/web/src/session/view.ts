@@ -1,0 +1,93 @@
+import type {
+  ApprovalRequestEntry,
+  AssistantMessage,
+  Decision,
+  Entry,
+  ImageBlock,
+  RunEndEntry,
+  Source,
+  ToolOutcome,
+} from "../api/types";
+import type { Tail } from "./tail";
+
+/** One thing in the conversation, from top to bottom. */
+export type Item =
+  | { kind: "user"; id: string; ts: number; text: string; images: ImageBlock[]; source: Source }
+  | { kind: "assistant"; id: string; ts: number; message: AssistantMessage; live: boolean }
+  | { kind: "run_end"; id: string; ts: number; end: RunEndEntry }
+  | { kind: "note"; id: string; ts: number; text: string };
+
+/** What is known of a tool call beside what the model wrote. */
+export interface Call {
+  startedAt: number | null;
+  output: Tail | null;
+  outcome: ToolOutcome | null;
+  /** It waits for this request to be answered. */
+  asks: string | null;
+  decision: Decision | "expired" | null;
+}
+
+/** A steer or follow-up that was accepted and waits for its moment. */
+export interface Queued {
+  id: string;
+  kind: Source;
+  text: string;
+  key: string | null;
+}
+
+/** A reply that is being written. */
+export interface PartialReply {
+  messageId: string;
+  message: AssistantMessage;
+  /** Number of the last piece; -1 before the first. */
+  n: number;
+  /** Pieces are missing; the log entry will have them. */
+  gap: boolean;
+}
+
+export interface Run {
+  id: string;
+  since: number;
+  turn: number;
+}
+
+/** Everything a page about one session shows: a fold over its log and its live events. */
+export interface View {
+  /** The loaded window of the log, oldest first. */
+  log: readonly Entry[];
+  items: readonly Item[];
+  calls: Readonly<Record<string, Call>>;
+  partial: PartialReply | null;
+  queue: readonly Queued[];
+  approvals: readonly ApprovalRequestEntry[];
+  run: Run | null;
+  /** Why the model is asked again. */
+  retry: { attempt: number; delayS: number; error: string; at: number } | null;
+  mode: string | null;
+  model: string | null;
+  title: string | null;
+  contextTokens: number | null;
+  lastSeq: number;
+  caughtUp: boolean;
+  deleted: boolean;
+}
+
+export const NEW_CALL: Call = { startedAt: null, output: null, outcome: null, asks: null, decision: null };
+
+export const EMPTY_VIEW: View = {
+  log: [],
+  items: [],
+  calls: {},
+  partial: null,
+  queue: [],
+  approvals: [],
+  run: null,
+  retry: null,
+  mode: null,
+  model: null,
+  title: null,
+  contextTokens: null,
+  lastSeq: 0,
+  caughtUp: false,
+  deleted: false,
+};

@@ -1,0 +1,95 @@
+import { memo, useState } from "react";
+import type { Session } from "../api/types";
+import { Link, sessionPath } from "../routes";
+import { useStore } from "../session/store";
+import { Confirm } from "../ui/Confirm";
+import { ago } from "../ui/format";
+import { Icon } from "../ui/Icon";
+import { Menu } from "../ui/Menu";
+import { Spinner } from "../ui/Spinner";
+import { deleteSession, renameSession } from "./actions";
+import { nameOf } from "./names";
+import { isUnread, seen } from "./seen";
+import styles from "./SessionRow.module.css";
+
+/** One session of the list: its name and the one thing about it that matters now. */
+export const SessionRow = memo(function SessionRow({ session, current, now, onPick }: { session: Session; current: boolean; now: number; onPick: () => void }) {
+  const [renaming, setRenaming] = useState(false);
+  const [deleting, setDeleting] = useState(false);
+  const unread = useStore(seen, (state) => !current && isUnread(state, session));
+  const name = nameOf(session);
+
+  if (renaming) {
+    return (
+      <li>
+        <RenameBox
+          name={name}
+          onDone={(title) => {
+            setRenaming(false);
+            if (title && title !== name) renameSession(session.id, title);
+          }}
+        />
+      </li>
+    );
+  }
+  return (
+    <li className={current ? `${styles.row} ${styles.current}` : styles.row}>
+      <Link to={sessionPath(session.id)} className={unread ? `${styles.link} ${styles.unread}` : styles.link} aria-current={current ? "page" : undefined} title={name} onFollow={onPick}>
+        <span className={styles.name}>{name}</span>
+        <Badge session={session} unread={unread} now={now} />
+      </Link>
+      <Menu
+        label={`Actions for ${name}`}
+        className={styles.actions}
+        items={[
+          { label: "Rename", onPick: () => setRenaming(true) },
+          { label: "Delete", danger: true, onPick: () => setDeleting(true) },
+        ]}
+      >
+        <Icon name="dots" />
+      </Menu>
+      {deleting && (
+        <Confirm title="Delete this session?" text={`“${name}” and everything said in it will be gone. Files in its workspace stay.`} action="Delete" onYes={() => deleteSession(session.id)} onClose={() => setDeleting(false)} />
+      )}
+    </li>
+  );
+});
+
+function Badge({ session, unread, now }: { session: Session; unread: boolean; now: number }) {
+  if (session.status === "waiting_approval" || (session.approvals ?? 0) > 0) return <span className={styles.needs}>needs you</span>;
+  if (session.status === "running")
+    return (
+      <span title="Running">
+        <Spinner />
+        <span className="visually-hidden">running</span>
+      </span>
+    );
+  if (unread)
+    return (
+      <span className={styles.dot} title="Something new">
+        <span className="visually-hidden">unread</span>
+      </span>
+    );
+  return <span className={styles.time}>{ago(session.updated_at, now)}</span>;
+}
+
+function RenameBox({ name, onDone }: { name: string; onDone: (title: string | null) => void }) {
+  return (
+    <input
+      className={styles.rename}
+      aria-label="Name of the session"
+      defaultValue={name}
+      autoFocus
+      maxLength={200}
+      onFocus={(event) => event.target.select()}
+      onBlur={(event) => onDone(event.target.value.trim())}
+      onKeyDown={(event) => {
+        if (event.key === "Enter") event.currentTarget.blur();
+        if (event.key === "Escape") {
+          event.stopPropagation();
+          onDone(null);
+        }
+      }}
+    />
+  );
+}

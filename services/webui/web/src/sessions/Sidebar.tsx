@@ -1,0 +1,118 @@
+import { useEffect, useState } from "react";
+import { api } from "../api/client";
+import type { Me, Session } from "../api/types";
+import { overlay } from "../keys";
+import { Link, type Route } from "../routes";
+import { useStore } from "../session/store";
+import { IconButton } from "../ui/Button";
+import { Icon } from "../ui/Icon";
+import { nextTheme, theme } from "../ui/theme";
+import { complain } from "../ui/toast";
+import { useNow } from "../ui/useNow";
+import { loadMoreSessions, sessionList } from "./list";
+import { SessionRow } from "./SessionRow";
+import styles from "./Sidebar.module.css";
+
+/** All sessions, newest first; new chat, search, approvals, theme. */
+export function Sidebar({ me, route, onPick }: { me: Me; route: Route; onPick: () => void }) {
+  const [query, setQuery] = useState("");
+  const list = useStore(sessionList, (state) => state);
+  const found = useFound(query);
+  const now = useNow(true, 30_000);
+  const current = route.page === "session" ? route.id : null;
+  const waiting = list.sessions.reduce((sum, session) => sum + (session.approvals ?? 0), 0);
+  const shown = found ?? list.sessions;
+
+  return (
+    <nav className={styles.sidebar} aria-label="Sessions">
+      <header className={styles.head}>
+        <img src="/favicon.svg" alt="" width="22" height="22" />
+        <strong>Fairlead</strong>
+        <IconButton label="Find everything (Ctrl K)" onClick={() => overlay.set(() => "palette")}>
+          <Icon name="keyboard" />
+        </IconButton>
+      </header>
+      <Link to="/" className={styles.fresh} onFollow={onPick}>
+        <Icon name="plus" /> New chat
+      </Link>
+      <label className={styles.search}>
+        <Icon name="search" size={14} />
+        <span className="visually-hidden">Search sessions</span>
+        <input type="search" placeholder="Search" value={query} onChange={(event) => setQuery(event.target.value)} />
+      </label>
+      <Link to="/approvals" className={waiting > 0 ? `${styles.link} ${styles.waiting}` : styles.link} aria-current={route.page === "approvals" ? "page" : undefined} onFollow={onPick}>
+        <Icon name="shield" /> Approvals {waiting > 0 && <span className={styles.badge}>{waiting}</span>}
+      </Link>
+      <div className={styles.list}>
+        {groups(shown, now).map(([name, sessions]) => (
+          <section key={name} aria-label={name}>
+            <h2>{name}</h2>
+            <ul>
+              {sessions.map((session) => (
+                <SessionRow key={session.id} session={session} current={session.id === current} now={now} onPick={onPick} />
+              ))}
+            </ul>
+          </section>
+        ))}
+        {shown.length === 0 && list.loaded && <p className={styles.none}>{query ? "Nothing found." : "Sessions appear here."}</p>}
+        {!found && list.next && (
+          <button type="button" className={styles.more} onClick={() => void loadMoreSessions().catch((error: unknown) => complain("Could not load more", error))}>
+            Show older
+          </button>
+        )}
+      </div>
+      <footer className={styles.foot}>
+        <span title={me.scopes.join(", ")}>{me.user}</span>
+        <ThemeButton />
+        <IconButton label="Keys (?)" onClick={() => overlay.set(() => "keys")}>
+          <Icon name="question" />
+        </IconButton>
+        <IconButton label="Sign out" onClick={() => void api.logout().then(() => location.reload(), (error: unknown) => complain("Could not sign out", error))}>
+          <Icon name="exit" />
+        </IconButton>
+      </footer>
+    </nav>
+  );
+}
+
+function ThemeButton() {
+  const now = useStore(theme, (state) => state);
+  const icon = now === "auto" ? "auto" : now === "light" ? "sun" : "moon";
+  return (
+    <IconButton label={`Colours: ${now}`} onClick={nextTheme}>
+      <Icon name={icon} />
+    </IconButton>
+  );
+}
+
+/** What the gateway finds for `query`, or null while nothing is asked. */
+function useFound(query: string): readonly Session[] | null {
+  const [found, setFound] = useState<{ query: string; sessions: readonly Session[] } | null>(null);
+  const q = query.trim();
+  useEffect(() => {
+    if (!q) return;
+    const stop = new AbortController();
+    const timer = setTimeout(() => {
+      api.sessions({ q }, stop.signal).then(
+        (page) => setFound({ query: q, sessions: page.sessions }),
+        (error: unknown) => !stop.signal.aborted && complain("Could not search", error),
+      );
+    }, 150);
+    return () => {
+      clearTimeout(timer);
+      stop.abort();
+    };
+  }, [q]);
+  return q && found ? found.sessions : null;
+}
+
+function groups(sessions: readonly Session[], now: number): [string, Session[]][] {
+  const today = new Date(now).setHours(0, 0, 0, 0);
+  const named = new Map<string, Session[]>();
+  for (const session of sessions) {
+    const age = today - session.updated_at;
+    const name = age <= 0 ? "Today" : age <= 86_400_000 ? "Yesterday" : age <= 7 * 86_400_000 ? "Last 7 days" : "Earlier";
+    named.set(name, [...(named.get(name) ?? []), session]);
+  }
+  return [...named];
+}

@@ -1,0 +1,83 @@
+import { api } from "../api/client";
+import type { Session } from "../api/types";
+import { createStore } from "../session/store";
+
+const BUSY_MS = 2500;
+const CALM_MS = 6000;
+
+export interface SessionList {
+  sessions: readonly Session[];
+  loaded: boolean;
+  next: string | null;
+}
+
+export const sessionList = createStore<SessionList>({ sessions: [], loaded: false, next: null });
+
+let timer: ReturnType<typeof setTimeout> | undefined;
+let asking = false;
+let watching = false;
+
+/** Keeps the list fresh while the page is looked at: often while something runs. */
+export function watchSessions(): () => void {
+  watching = true;
+  void refreshSessions();
+  const seen = (): void => void (document.visibilityState === "visible" && refreshSessions());
+  document.addEventListener("visibilitychange", seen);
+  window.addEventListener("online", seen);
+  return () => {
+    watching = false;
+    clearTimeout(timer);
+    document.removeEventListener("visibilitychange", seen);
+    window.removeEventListener("online", seen);
+  };
+}
+
+/** Asks for the list now; several calls at once are one request. */
+export async function refreshSessions(): Promise<void> {
+  if (asking) return;
+  asking = true;
+  clearTimeout(timer);
+  try {
+    const page = await api.sessions({ limit: 100 });
+    sessionList.set((list) => {
+      const same = list.loaded && JSON.stringify(list.sessions.slice(0, page.sessions.length)) === JSON.stringify(page.sessions);
+      if (same) return list;
+      const oldest = page.sessions.at(-1);
+      const fresh = new Set(page.sessions.map((session) => session.id));
+      const further = page.next && oldest ? list.sessions.filter((s) => !fresh.has(s.id) && s.updated_at <= oldest.updated_at) : [];
+      return { sessions: [...page.sessions, ...further], loaded: true, next: further.length > 0 ? list.next : page.next };
+    });
+  } catch {
+    // The connection says so; the next round asks again.
+  } finally {
+    asking = false;
+    plan();
+  }
+}
+
+/** Older sessions, below those that are listed. */
+export async function loadMoreSessions(): Promise<void> {
+  const { next } = sessionList.get();
+  if (!next) return;
+  const page = await api.sessions({ limit: 100, before: next });
+  sessionList.set((list) => {
+    const known = new Set(list.sessions.map((session) => session.id));
+    return { ...list, sessions: [...list.sessions, ...page.sessions.filter((s) => !known.has(s.id))], next: page.next };
+  });
+}
+
+/** Changes what is listed until the gateway says the same. */
+export function patchSession(id: string, part: Partial<Session>): void {
+  sessionList.set((list) => ({ ...list, sessions: list.sessions.map((s) => (s.id === id ? { ...s, ...part } : s)) }));
+}
+
+export function forgetSession(id: string): void {
+  sessionList.set((list) => ({ ...list, sessions: list.sessions.filter((s) => s.id !== id) }));
+}
+
+function plan(): void {
+  clearTimeout(timer);
+  if (!watching || document.visibilityState !== "visible") return;
+  const busy = sessionList.get().sessions.some((session) => session.status !== "idle");
+  timer = setTimeout(() => void refreshSessions(), busy ? BUSY_MS : CALM_MS);
+}
