@@ -1,16 +1,61 @@
 """How this machine proves to its gateway that it may: the admin token, the login link, signed tokens."""
 
-import importlib.util
 import os
 from collections.abc import Callable
+from typing import Final
 
-from fairlead.home import Home
+from fairlead.client import Client
+from fairlead.errors import CONFIG, CommandError
+from fairlead.home import Home, home_from_environment, port_from_environment
+
+TOKEN_TTL_S: Final = 300.0
 
 
 def prepare_auth(home: Home) -> tuple[str | None, Callable[[], str]]:
-    """Make the key file if there is none; the generated admin token if one was, and how to get a login code."""
-    if importlib.util.find_spec("fairlead_common.credentials") is None:
-        return None, lambda: "none"
-    from fairlead_common import credentials  # type: ignore[attr-defined]
+    """Make the auth file if there is none; the admin token if one was made up, and a maker of login codes.
 
-    return credentials.ensure_auth_file(home.auth, os.environ.get("FAIRLEAD_TOKEN")), credentials.login_code
+    Raises:
+        CommandError: `FAIRLEAD_TOKEN` is too weak, or the file that exists must not be used.
+    """
+    from fairlead_common.credentials import ensure_auth_file
+    from fairlead_common.errors import InvalidInputError, WeakConfigurationError
+
+    try:
+        file, generated = ensure_auth_file(home.auth, os.environ.get("FAIRLEAD_TOKEN") or None)
+    except InvalidInputError as error:
+        raise CommandError(f"FAIRLEAD_TOKEN: {error.problem}", CONFIG) from error
+    except WeakConfigurationError as error:
+        raise CommandError(str(error), CONFIG) from error
+    return generated, file.login_code
+
+
+def server_url(url: str | None = None) -> str:
+    """`--url`, else `FAIRLEAD_URL`, else the gateway of this machine."""
+    return url or os.environ.get("FAIRLEAD_URL") or f"http://127.0.0.1:{port_from_environment()}"
+
+
+def open_client(url: str | None = None) -> Client:
+    """A client of the chosen server."""
+    return Client(server_url(url), bearer)
+
+
+def bearer() -> str:
+    """`FAIRLEAD_TOKEN`, else a token for the next five minutes, signed with the key of this home.
+
+    Raises:
+        CommandError: there is neither.
+    """
+    if token := os.environ.get("FAIRLEAD_TOKEN"):
+        return token
+    home = home_from_environment()
+    from fairlead_common.credentials import SCOPES, AuthFile
+    from fairlead_common.errors import WeakConfigurationError
+
+    try:
+        return AuthFile.read(home.auth).mint(list(SCOPES), TOKEN_TTL_S, user="cli")
+    except FileNotFoundError as error:
+        raise CommandError(
+            f"no token: set FAIRLEAD_TOKEN, or run this where `fairlead up` ran ({home.auth} is missing)"
+        ) from error
+    except WeakConfigurationError as error:
+        raise CommandError(str(error), CONFIG) from error

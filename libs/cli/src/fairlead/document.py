@@ -15,6 +15,7 @@ from fairlead_common.buckets import Bucket
 from fairlead_common.bus import Bus, JetStreamError, settings_from_environment
 from fairlead_common.config import Config, LiveConfig, parse_config
 from fairlead_common.errors import ConflictError, FairleadError, InvalidInputError
+from fairlead_common.logs import configure_logs
 
 _NO_STREAM = 10059
 
@@ -34,6 +35,7 @@ async def connection(access: NatsAccess, *, timeout_s: float = 5.0) -> AsyncIter
     Raises:
         CommandError: NATS does not answer.
     """
+    configure_logs("cli", level="error")  # what matters to a person is raised
     settings = settings_from_environment({**os.environ, **access.environment()})
     try:
         bus = await Bus.connect(settings, name="cli", timeout_s=timeout_s)

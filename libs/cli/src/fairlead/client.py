@@ -1,0 +1,196 @@
+"""The gateway over HTTP, with nothing but the standard library: requests, and a stream that resumes."""
+
+import contextlib
+import http.client
+import json
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Final, NamedTuple
+from urllib.parse import quote, urlsplit
+
+from fairlead.errors import FAILED, CommandError, UnreachableError
+
+REQUEST_TIMEOUT_S: Final = 20.0
+SILENCE_S: Final = 30.0  # the server sends a comment every 10 s; without any the connection is dead
+PATIENCE_S: Final = 60.0  # how long a server that went away is waited for
+_AWAY: Final = frozenset({502, 503, 504})
+
+
+class ApiError(CommandError):
+    """The server refused a request."""
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        hint = " (check FAIRLEAD_TOKEN)" if status in (401, 403) else ""
+        super().__init__(f"{message}{hint}", FAILED)
+        self.status = status
+        self.api_code = code
+
+
+class Event(NamedTuple):
+    """One server-sent event."""
+
+    id: str
+    type: str
+    data: dict[str, Any]
+
+
+class Client:
+    """One server.
+
+    Args:
+        token: gives the bearer token; asked again for each request, for short-lived ones.
+
+    Raises:
+        CommandError: `url` is no http or https address.
+    """
+
+    def __init__(self, url: str, token: Callable[[], str]) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise CommandError(f"the server's address must be http://... or https://..., got {url!r}")
+        self.url = url.rstrip("/")
+        self._parts = parts
+        self._token = token
+
+    # -- requests ----------------------------------------------------------
+
+    def request(self, method: str, path: str, body: object = None, *, key: str | None = None) -> Any:
+        """The decoded answer; None when it is empty.
+
+        Raises:
+            UnreachableError: nobody answers, or the connection broke: it may or may not have been done.
+            ApiError: the server refused.
+        """
+        headers = self._headers()
+        data = None
+        if body is not None:
+            data = json.dumps(body).encode()
+            headers["Content-Type"] = "application/json"
+        if key is not None:
+            headers["Idempotency-Key"] = key
+        connection = self._connect(REQUEST_TIMEOUT_S)
+        try:
+            connection.request(method, self._parts.path.rstrip("/") + path, data, headers)
+            response = connection.getresponse()
+            raw = response.read()
+        except (OSError, http.client.HTTPException) as error:
+            raise self._unreachable(error) from error
+        finally:
+            connection.close()
+        if response.status in _AWAY:
+            raise UnreachableError(f"{self.url} is not ready: {_problem(response.status, raw).args[0]}")
+        if response.status >= 400:
+            raise _problem(response.status, raw)
+        try:
+            return json.loads(raw) if raw else None
+        except ValueError as error:
+            raise CommandError(f"{self.url}{path} did not answer with JSON: is that Fairlead?") from error
+
+    def patiently(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        key: str | None = None,
+        patience_s: float = PATIENCE_S,
+    ) -> Any:
+        """As `request`, repeated while the server is away. Only for what may be done twice.
+
+        Raises:
+            UnreachableError: it was away for `patience_s`, or does not exist at the first try.
+            ApiError: the server refused.
+        """
+        deadline = time.monotonic() + patience_s
+        pause = 0.1
+        while True:
+            try:
+                return self.request(method, path, body, key=key)
+            except UnreachableError:
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(pause)
+            pause = min(pause * 1.5, 2.0)
+
+    # -- streams -----------------------------------------------------------
+
+    def follow(self, session: str, *, after: int) -> Iterator[Event]:
+        """The events of a session without gaps or repeats, for ever; a lost connection is resumed.
+
+        Raises:
+            UnreachableError: the server was away for a minute.
+            ApiError: it refused, for example because there is no such session.
+        """
+        last_id: str | None = None
+        lost_at: float | None = None
+        while True:
+            try:
+                for event in self._events(session, after, last_id):
+                    lost_at = None
+                    last_id = event.id or last_id
+                    yield event
+            except UnreachableError:
+                lost_at = lost_at or time.monotonic()
+                if time.monotonic() - lost_at > PATIENCE_S:
+                    raise
+            time.sleep(0.2)
+
+    def _events(self, session: str, after: int, last_id: str | None) -> Iterator[Event]:
+        headers = {**self._headers(), "Accept": "text/event-stream"}
+        if last_id is not None:
+            headers["Last-Event-ID"] = last_id
+        connection = self._connect(SILENCE_S)
+        try:
+            path = f"{self._parts.path.rstrip('/')}/api/sessions/{quote(session)}/events?after={after}"
+            connection.request("GET", path, headers=headers)
+            response = connection.getresponse()
+            if response.status in _AWAY:
+                raise UnreachableError(f"{self.url} is not ready")
+            if response.status >= 400:
+                raise _problem(response.status, response.read())
+            yield from parse_events(iter(response.readline, b""))
+        except (OSError, http.client.HTTPException) as error:
+            raise self._unreachable(error) from error
+        finally:
+            connection.close()
+
+    # -- inside ------------------------------------------------------------
+
+    def _headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self._token()}", "User-Agent": "fairlead-cli"}
+
+    def _connect(self, timeout_s: float) -> http.client.HTTPConnection:
+        host, port = self._parts.hostname or "", self._parts.port
+        if self._parts.scheme == "https":
+            return http.client.HTTPSConnection(host, port, timeout=timeout_s)
+        return http.client.HTTPConnection(host, port, timeout=timeout_s)
+
+    def _unreachable(self, error: Exception) -> UnreachableError:
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        return UnreachableError(f"no answer from {self.url}: {reason}. Is `fairlead up` running?")
+
+
+def parse_events(lines: Iterator[bytes]) -> Iterator[Event]:
+    """The events in a stream of lines. Comments and unfinished events are left out."""
+    fields: dict[str, str] = {}
+    for line in lines:
+        text = line.decode("utf-8", "replace").rstrip("\r\n")
+        if not text:
+            if "data" in fields:
+                with contextlib.suppress(ValueError):
+                    data = json.loads(fields["data"])
+                    kind = str(data.get("type") or fields.get("event", ""))
+                    yield Event(fields.get("id", ""), kind, data)
+            fields = {}
+        elif not text.startswith(":"):
+            name, _, value = text.partition(":")
+            value = value.removeprefix(" ")
+            fields[name] = f"{fields[name]}\n{value}" if name == "data" and name in fields else value
+
+
+def _problem(status: int, raw: bytes) -> ApiError:
+    with contextlib.suppress(ValueError, KeyError, TypeError):
+        error = json.loads(raw)["error"]
+        return ApiError(status, str(error.get("code", "")), str(error["message"]))
+    text = raw.decode("utf-8", "replace").strip()[:300]
+    return ApiError(status, "", f"HTTP {status}: {text or http.client.responses.get(status, 'refused')}")

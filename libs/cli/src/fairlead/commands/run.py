@@ -1,0 +1,81 @@
+"""`fairlead run` and `fairlead -p`."""
+
+import os
+import select
+import sys
+from typing import Any, Final
+
+import click
+
+from fairlead.errors import USAGE, CommandError
+
+_STDIN_PATIENCE_S: Final = 3.0  # beside a prompt: a pipe that nobody writes to must not hold it up
+
+
+@click.command()
+@click.argument("prompt", nargs=-1)
+@click.option("--session", metavar="ID", help="Go on with this session, or make it (default: a new one).")
+@click.option("--agent", help="Which agent (default: main).")
+@click.option("--model", help="demo, openai/<model> or litellm/<provider>/<model>.")
+@click.option("--mode", type=click.Choice(["safe", "ask", "allow-all"]), help="What needs approval.")
+@click.option(
+    "--output-format", "output_format", type=click.Choice(["text", "json", "stream-json"]), default="text"
+)
+@click.option("--timeout", "timeout_s", type=click.FloatRange(min=0.1), metavar="SECONDS", help="Then abort.")
+@click.option("--url", help="Another server (default: FAIRLEAD_URL, else this machine).")
+def run(prompt: tuple[str, ...], url: str | None, output_format: Any, **wishes: Any) -> None:
+    """Give an agent a prompt and print its answer.
+
+    What is piped in is joined to the prompt. The words go to standard output as they come, tool calls
+    to standard error. A gateway that restarts meanwhile does no harm.
+
+    On a terminal you are asked about approvals. Without one the run is aborted and ends with status 3.
+
+    \b
+    Exit status
+      0  completed            5  timed out (--timeout, or the agent's limit)
+      1  failed               6  turn limit or budget reached
+      2  bad usage            7  unknown: nobody can know whether a command took effect
+      3  approval needed, denied or expired
+      4  aborted             69  the server cannot be reached
+
+    \b
+    Output formats
+      json         one object at the end: {"type": "result", "outcome", "text", "session", "usage", ...}
+      stream-json  one event a line, and that object as the last line
+    """  # noqa: D301 - click wants the control character
+    text = _joined(" ".join(prompt))
+    if not text.strip():
+        raise CommandError("nothing to say: give a prompt, or pipe one in", USAGE)
+    from fairlead.access import open_client
+    from fairlead.conversation import Conversation, Wishes, ask_on_terminal
+    from fairlead_common.errors import InvalidInputError
+    from fairlead_common.ids import check_id
+
+    if wishes["session"]:
+        try:
+            check_id(wishes["session"], "--session")
+        except InvalidInputError as error:
+            raise CommandError(str(error), USAGE) from error
+    attended = sys.stdin.isatty() and sys.stderr.isatty() and output_format == "text"
+    conversation = Conversation(
+        open_client(url),
+        Wishes(format=output_format, **wishes),
+        ask=ask_on_terminal if attended else None,
+        out=sys.stdout,
+        err=sys.stderr,
+    )
+    raise SystemExit(conversation.run(text))
+
+
+def _joined(prompt: str) -> str:
+    """The prompt and what was piped in, an empty line between them."""
+    if sys.stdin is None or sys.stdin.isatty():
+        return prompt
+    if prompt and not select.select([sys.stdin], [], [], _STDIN_PATIENCE_S)[0]:
+        click.echo("nothing came on standard input: going on without (use </dev/null)", err=True)
+        # The reader would wait for it at exit.
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        return prompt
+    piped = sys.stdin.buffer.read().decode("utf-8", "replace").strip("\n")
+    return f"{prompt}\n\n{piped}" if prompt and piped else prompt or piped

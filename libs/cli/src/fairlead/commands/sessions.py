@@ -1,0 +1,124 @@
+"""`fairlead sessions`."""
+
+import json
+from datetime import datetime
+from typing import Any
+
+import click
+
+_URL = click.option("--url", help="Another server (default: FAIRLEAD_URL, else this machine).")
+_JSON = click.option("--json", "as_json", is_flag=True, help="As JSON.")
+
+
+@click.group()
+def sessions() -> None:
+    """List, show and delete sessions."""
+
+
+@sessions.command("ls")
+@click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="At most so many.")
+@click.option("--query", "-q", default="", help="Only those that hold these words.")
+@_JSON
+@_URL
+def ls(limit: int, query: str, as_json: bool, url: str | None) -> None:
+    """List sessions, newest first."""
+    from urllib.parse import urlencode
+
+    from fairlead.access import open_client
+
+    path = f"/api/sessions?{urlencode({'limit': limit, **({'q': query} if query else {})})}"
+    rows = open_client(url).patiently("GET", path, patience_s=3.0)["sessions"]
+    if as_json:
+        click.echo(json.dumps(rows))
+        return
+    for row in rows:
+        title = row.get("title") or row.get("preview") or ""
+        click.echo(
+            f"{row['id']:26}  {_when(row.get('updated_at'))}  {row.get('status', ''):16}  "
+            f"{row.get('agent', ''):8}  {_line(title, 60)}"
+        )
+
+
+@sessions.command("show")
+@click.argument("session")
+@_JSON
+@_URL
+def show(session: str, as_json: bool, url: str | None) -> None:
+    """Show what was said and done in a session."""
+    from urllib.parse import quote
+
+    from fairlead.access import open_client
+
+    client = open_client(url)
+    path = f"/api/sessions/{quote(session, safe='')}"
+    about = client.patiently("GET", path, patience_s=3.0)
+    entries: list[dict[str, Any]] = []
+    after: int | None = 0
+    while after is not None:
+        page = client.patiently("GET", f"{path}/entries?after={after}&limit=1000")
+        entries += page["entries"]
+        after = page["next"]
+    if as_json:
+        click.echo(json.dumps({"session": about, "entries": entries}))
+        return
+    usage = about.get("usage") or {}
+    click.echo(f"{about['id']}  {about.get('title', '')}".rstrip())
+    click.echo(
+        f"{about.get('status')}, agent {about.get('agent')}, model {about.get('model')}, "
+        f"mode {about.get('mode')}, {usage.get('input_tokens', 0)} + {usage.get('output_tokens', 0)} tokens"
+    )
+    for entry in entries:
+        for line in _told(entry):
+            click.echo(line)
+
+
+@sessions.command("rm")
+@click.argument("session", nargs=-1, required=True)
+@_URL
+def rm(session: tuple[str, ...], url: str | None) -> None:
+    """Delete sessions, with everything that was said in them."""
+    from urllib.parse import quote
+
+    from fairlead.access import open_client
+
+    client = open_client(url)
+    for one in session:
+        client.patiently("DELETE", f"/api/sessions/{quote(one, safe='')}", patience_s=3.0)
+        click.echo(f"deleted {one}", err=True)
+
+
+def _told(entry: dict[str, Any]) -> list[str]:
+    message = entry.get("message", {})
+    match entry["type"], message.get("role"):
+        case "message", "user":
+            return ["", f"> {_text(message['content'])}"]
+        case "message", "assistant":
+            calls = [block for block in message["content"] if block["type"] == "tool_call"]
+            words = _text(message["content"])
+            return ([words] if words else []) + [
+                f"  -> {call['name']} {_line(json.dumps(call.get('arguments'), ensure_ascii=False), 100)}"
+                for call in calls
+            ]
+        case "message", "tool_result":
+            outcome = message["outcome"]
+            return [f"  <- {message['name']} {outcome['status']} {_line(_text(outcome['content']), 100)}"]
+        case "run_end", _:
+            error = f": {entry['error']}" if entry.get("error") else ""
+            return [f"[{entry['outcome']}{error}]"]
+        case _:
+            return []
+
+
+def _text(content: list[dict[str, Any]]) -> str:
+    return "".join(block.get("text", "") for block in content if block["type"] == "text")
+
+
+def _line(text: str, width: int) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= width else f"{text[: width - 3]}..."
+
+
+def _when(ms: Any) -> str:
+    if not ms:
+        return " " * 16
+    return datetime.fromtimestamp(ms / 1000).astimezone().strftime("%Y-%m-%d %H:%M")

@@ -1,0 +1,39 @@
+"""`fairlead status`."""
+
+import json
+from typing import Any
+
+import click
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
+@click.option("--url", help="Another server (default: FAIRLEAD_URL, else this machine).")
+def status(as_json: bool, url: str | None) -> None:
+    """Show the services and executors, as NATS reports them."""
+    from fairlead.access import open_client
+
+    client = open_client(url)
+    found: dict[str, Any] = client.request("GET", "/api/status")
+    if as_json:
+        click.echo(json.dumps({"url": client.url, **found}))
+        return
+    click.echo(client.url)
+    for part, rows in found.items():
+        if not isinstance(rows, list):
+            click.echo(f"{part}: {rows if isinstance(rows, str | int | float | bool) else json.dumps(rows)}")
+            continue
+        click.echo(f"{part}:")
+        for row in rows:
+            click.echo(f"  {_row(row)}")
+
+
+def _row(row: Any) -> str:
+    if not isinstance(row, dict):
+        return str(row)
+    name = row.get("name") or row.get("id") or row.get("host") or "-"
+    rest = {key: value for key, value in row.items() if value not in (name, None, "", [], {})}
+    shown = " ".join(
+        f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in rest.items()
+    )
+    return f"{name:20} {shown}"

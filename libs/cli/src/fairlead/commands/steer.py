@@ -1,0 +1,35 @@
+"""`fairlead steer` and `fairlead abort`."""
+
+import click
+
+
+@click.command()
+@click.argument("session")
+@click.argument("text", nargs=-1, required=True)
+@click.option("--url", help="Another server (default: FAIRLEAD_URL, else this machine).")
+def steer(session: str, text: tuple[str, ...], url: str | None) -> None:
+    """Say something to a session while it works: it hears it after the tool call that runs."""
+    from urllib.parse import quote
+
+    from fairlead.access import open_client
+    from fairlead_common.ids import new_id
+
+    key = new_id()
+    body = {"text": " ".join(text), "key": key}
+    open_client(url).patiently("POST", f"/api/sessions/{quote(session)}/steer", body, key=key, patience_s=3.0)
+    click.echo("stored", err=True)
+
+
+@click.command()
+@click.argument("session")
+@click.option("--reason", default="", help="For the log.")
+@click.option("--url", help="Another server (default: FAIRLEAD_URL, else this machine).")
+def abort(session: str, reason: str, url: str | None) -> None:
+    """Stop the run of a session."""
+    from urllib.parse import quote
+
+    from fairlead.access import open_client
+
+    body = {"reason": reason} if reason else {}
+    open_client(url).patiently("POST", f"/api/sessions/{quote(session)}/abort", body, patience_s=3.0)
+    click.echo("stored", err=True)

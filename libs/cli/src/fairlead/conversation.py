@@ -1,0 +1,233 @@
+"""One prompt from the command line: sent once, followed to its end, printed as it comes."""
+
+import contextlib
+import json
+import queue
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Final, Literal, NamedTuple, TextIO
+
+from fairlead.client import ApiError, Client, Event
+from fairlead.errors import BY_OUTCOME, NOT_APPROVED, OK, TIMED_OUT, CommandError, UnreachableError
+from fairlead.transcript import Transcript
+from fairlead_common.ids import new_id
+
+Format = Literal["text", "json", "stream-json"]
+Ask = Callable[[dict[str, Any]], str]  # an approval request to `once`, `session` or `deny`
+
+FIRST_CONTACT_S: Final = 3.0  # a server that was never there is not waited for
+ABORT_WAIT_S: Final = 15.0
+_SHORT: Final = 120
+
+
+class Wishes(NamedTuple):
+    """What the command line asked for. None: the server's default."""
+
+    session: str | None
+    agent: str | None
+    model: str | None
+    mode: str | None
+    format: Format
+    timeout_s: float | None
+
+
+class Conversation:
+    """Runs one prompt.
+
+    Args:
+        ask: decides an approval on the spot; None: nobody is there, and the run is stopped instead.
+    """
+
+    def __init__(self, client: Client, wishes: Wishes, *, ask: Ask | None, out: TextIO, err: TextIO) -> None:
+        self._client = client
+        self._wishes = wishes
+        self._ask = ask
+        self._out = out
+        self._err = err
+        self._session = ""
+        self._events: queue.Queue[Event | CommandError] = queue.Queue()
+        self._stopped_for: int | None = None
+        self._give_up_at: float | None = None
+
+    def run(self, prompt: str) -> int:
+        """Send it, print what comes, and return the exit status."""
+        last_seq = self._open_session()
+        key = new_id()
+        path = f"/api/sessions/{self._session}/prompt"
+        stored = self._client.patiently("POST", path, {"text": prompt, "key": key}, key=key)
+        transcript = Transcript(int(stored["seq"]))
+        threading.Thread(target=self._listen, args=(last_seq,), daemon=True).start()
+        deadline = None if self._wishes.timeout_s is None else time.monotonic() + self._wishes.timeout_s
+        while not transcript.ended:
+            try:
+                self._step(transcript, deadline)
+            except KeyboardInterrupt:
+                self._on_interrupt()
+            if self._give_up_at is not None and time.monotonic() > self._give_up_at:
+                break
+        return self._finish(transcript)
+
+    # -- the session -------------------------------------------------------
+
+    def _open_session(self) -> int:
+        """Make or find the session; the sequence that its events are wanted from."""
+        wishes = self._wishes
+        self._session = wishes.session or new_id()
+        fields = {"id": self._session, "agent": wishes.agent, "mode": wishes.mode}
+        body = {name: value for name, value in fields.items() if value is not None}
+        try:
+            self._client.patiently("POST", "/api/sessions", body, patience_s=FIRST_CONTACT_S)
+            last_seq = 0
+        except ApiError as error:
+            if error.status != 409:  # it exists: named by --session, or made by an attempt that seemed lost
+                raise
+            last_seq = self._join()
+        if wishes.model:
+            self._client.patiently("PATCH", f"/api/sessions/{self._session}", {"model": wishes.model})
+        return last_seq
+
+    def _join(self) -> int:
+        wishes = self._wishes
+        session = self._client.patiently("GET", f"/api/sessions/{self._session}")
+        if wishes.agent and session.get("agent") and wishes.agent != session["agent"]:
+            raise CommandError(
+                f"session {self._session} belongs to agent {session['agent']!r}, not {wishes.agent!r}"
+            )
+        if wishes.mode and wishes.mode != session.get("mode"):
+            self._client.patiently("PATCH", f"/api/sessions/{self._session}", {"mode": wishes.mode})
+        return int(session.get("last_seq", 0))
+
+    def _listen(self, after: int) -> None:
+        try:
+            for event in self._client.follow(self._session, after=after):
+                self._events.put(event)
+        except CommandError as error:
+            self._events.put(error)
+
+    # -- events ------------------------------------------------------------
+
+    def _step(self, transcript: Transcript, deadline: float | None) -> None:
+        wait_s = 0.5 if deadline is None else max(0.0, min(0.5, deadline - time.monotonic()))
+        try:
+            event = self._events.get(timeout=wait_s)
+        except queue.Empty:
+            if deadline is not None and time.monotonic() >= deadline and self._stopped_for is None:
+                self._stop(TIMED_OUT, f"no end within {self._wishes.timeout_s:g} s")
+            return
+        if isinstance(event, CommandError):
+            raise event
+        words = transcript.take(event)
+        if transcript.mine and self._wishes.format == "stream-json":
+            self._line(event.data)
+        if self._wishes.format == "text":
+            self._out.write(words)
+            self._out.flush()
+            if transcript.mine:
+                self._note(event)
+        if event.type == "approval_request" and transcript.mine:
+            self._decide(event.data, transcript)
+        elif event.type == "caught_up" and not transcript.mine:
+            self._older_approvals(transcript)
+
+    def _note(self, event: Event) -> None:
+        """One short line on standard error for a tool call, a result, a retry."""
+        entry = event.data.get("entry", {})
+        message = entry.get("message", {})
+        if event.type == "retry":
+            self._say(f"the model is asked again in {event.data.get('delay_s')} s: {event.data.get('error')}")
+        for block in message.get("content", []) if message.get("role") == "assistant" else []:
+            if block["type"] == "tool_call":
+                self._say(f"-> {block['name']} {_brief(block.get('arguments'))}")
+        if message.get("role") == "tool_result":
+            outcome = message["outcome"]
+            first = next((part.get("text", "") for part in outcome.get("content", [])), "")
+            what = f" {_brief(first.strip())}" if outcome.get("is_error") else ""
+            self._say(f"<- {message['name']} {outcome['status']}{what}")
+
+    # -- approvals ---------------------------------------------------------
+
+    def _older_approvals(self, transcript: Transcript) -> None:
+        """What the session waits for already keeps our prompt waiting too."""
+        found = self._client.patiently("GET", f"/api/approvals?session={self._session}")["approvals"]
+        for approval in found:
+            request = {**approval, "approval_id": approval["id"]}
+            transcript.pending[str(approval["id"])] = request
+            self._decide(request, transcript)
+
+    def _decide(self, request: dict[str, Any], transcript: Transcript) -> None:
+        what = f"{request['tool']} {_brief(request.get('arguments'))}"
+        if self._ask is None:
+            self._stop(NOT_APPROVED, f"approval needed for {what} (approval {request['approval_id']})")
+            return
+        decision = self._ask(request)
+        with contextlib.suppress(ApiError):  # decided meanwhile by somebody else: the events will say
+            self._client.patiently("POST", f"/api/approvals/{request['approval_id']}", {"decision": decision})
+        transcript.pending.pop(str(request["approval_id"]), None)  # our own answer is no surprise at the end
+
+    # -- endings -----------------------------------------------------------
+
+    def _on_interrupt(self) -> None:
+        if self._stopped_for is not None:
+            raise KeyboardInterrupt
+        self._stop(None, "stopping the run; once more to leave at once")
+
+    def _stop(self, status: int | None, why: str) -> None:
+        """Abort the run; its end is waited for."""
+        self._say(why)
+        self._stopped_for = self._stopped_for or status or BY_OUTCOME["aborted"]
+        self._give_up_at = time.monotonic() + ABORT_WAIT_S
+        with contextlib.suppress(UnreachableError):
+            path = f"/api/sessions/{self._session}/abort"
+            self._client.patiently("POST", path, {"reason": why}, patience_s=ABORT_WAIT_S)
+
+    def _finish(self, transcript: Transcript) -> int:
+        result = transcript.result(self._session)
+        if self._wishes.format != "text":
+            self._line(result)
+        status = BY_OUTCOME.get(result["outcome"], 1)
+        if self._stopped_for is not None and result["outcome"] != "completed":
+            status = self._stopped_for
+        elif status == OK and transcript.refused:
+            status = NOT_APPROVED
+            self._say(f"{len(transcript.refused)} approval(s) were denied or expired")
+        if status != OK and self._wishes.format == "text":
+            reason = f": {result['error']}" if result.get("error") else ""
+            self._say(f"{result['outcome']}{reason} (session {self._session})")
+        return status
+
+    def _say(self, text: str) -> None:
+        self._err.write(f"{text}\n")
+        self._err.flush()
+
+    def _line(self, value: object) -> None:
+        self._out.write(json.dumps(value, ensure_ascii=False) + "\n")
+        self._out.flush()
+
+
+def ask_on_terminal(request: dict[str, Any]) -> str:
+    """`once`, `session` or `deny`, as the person at the terminal says."""
+    arguments = json.dumps(request.get("arguments"), ensure_ascii=False, indent=1)
+    sys.stderr.write(f"\n{request['tool']} wants to run in {request.get('workspace') or 'the workspace'}:\n")
+    sys.stderr.write(f"{printable(arguments)}\n({request.get('why', '')})\n")
+    while True:
+        sys.stderr.write("Allow it? [y] once, [s] for this session, [n] no: ")
+        sys.stderr.flush()
+        answer = sys.stdin.readline()
+        choice = {"y": "once", "s": "session", "n": "deny"}.get(answer.strip().lower()[:1])
+        if choice or not answer:  # the end of input is no consent
+            return choice or "deny"
+
+
+def printable(text: str) -> str:
+    """`text` without control characters: what is approved must look like what it is."""
+    return "".join(
+        letter if letter.isprintable() or letter in "\n\t" else f"\\x{ord(letter):02x}" for letter in text
+    )
+
+
+def _brief(value: object) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    text = printable(" ".join(text.split()))
+    return text if len(text) <= _SHORT else f"{text[:_SHORT]}..."
