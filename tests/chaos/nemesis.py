@@ -1,0 +1,175 @@
+"""Faults at random, reproducible by their seed, each with evidence that it landed."""
+
+import asyncio
+import random
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.chaos.evidence import Journal, read_lines
+from tests.chaos.stack import Stack, is_gone, is_stopped, send
+
+# How often each fault is drawn, relative to the others.
+WEIGHTS = {
+    "kill agent": 6,
+    "kill tools": 5,
+    "kill gateway": 3,
+    "kill scheduler": 1,
+    "kill webui": 1,
+    "kill nats": 3,
+    "kill all agents": 2,
+    "pause agent": 4,
+    "pause tools": 2,
+    "pause nats": 1,
+}
+PROXY_WEIGHTS = {"drop acknowledgements": 4, "cut": 2, "delay": 2, "silence": 2}
+RUNNER_WEIGHT = {"kill runner": 5}
+
+PAUSE_S = (1.0, 8.0)
+GAP_S = (0.5, 2.0)
+
+
+class Nemesis:
+    """Hurts one stack for a while, and heals it at the end."""
+
+    def __init__(
+        self, stack: Stack, folder: Path, seed: int, seconds: float, weights: dict[str, int] | None = None
+    ) -> None:
+        self._stack = stack
+        self._path = folder / "faults.jsonl"
+        self._journal = Journal(self._path)
+        self._random = random.Random(f"nemesis-{seed}")
+        self._seconds = seconds
+        self._weights = weights or {**WEIGHTS, **(PROXY_WEIGHTS if stack.proxy else {})}
+        self._healing: list[asyncio.Task[None]] = []
+        self._paused: set[int] = set()
+
+    async def run(self) -> None:
+        """Draw and do faults until the time is over, then wait for all that heals by itself."""
+        deadline = time.monotonic() + self._seconds
+        await asyncio.sleep(self._random.uniform(0.3, 1.0))
+        while time.monotonic() < deadline:
+            name = self._random.choices(list(self._weights), list(self._weights.values()))[0]
+            await self._do(name)
+            await asyncio.sleep(self._random.uniform(*GAP_S))
+        for task in self._healing:
+            await task
+
+    async def _do(self, name: str) -> None:
+        verb, _, target = name.partition(" ")
+        if name == "kill all agents":
+            await self._kill("agent", everyone=True)
+        elif name == "kill runner":
+            await self._kill_runner()
+        elif name == "kill nats":
+            await self._kill_nats()
+        elif verb == "kill":
+            await self._kill(target)
+        elif verb == "pause":
+            await self._pause(target)
+        else:
+            await self._network(verb)
+
+    def _note(self, kind: str, target: str, landed: bool, **evidence: Any) -> None:
+        self._journal.write({"kind": kind, "target": target, "landed": landed, **evidence})
+
+    def _running(self, target: str) -> list[int]:
+        """Process numbers of the replicas of a service that can be hurt now."""
+        pids = [
+            pid for name, pid in sorted(self._stack.services().items()) if name.partition("-")[0] == target
+        ]
+        return [pid for pid in pids if not is_gone(pid) and pid not in self._paused]
+
+    # -- kills -------------------------------------------------------------
+
+    async def _kill(self, target: str, *, everyone: bool = False) -> None:
+        pids = self._running(target)
+        if not pids:  # it is being started again
+            return
+        for pid in pids if everyone else [self._random.choice(pids)]:
+            sent = send(pid, signal.SIGKILL)
+            self._note("kill", target, sent and await _soon(lambda pid=pid: is_gone(pid)), pid=pid)
+
+    async def _kill_nats(self) -> None:
+        server = self._stack.nats
+        if server is None:
+            await self._kill("nats")
+            return
+        pid = server.process.pid if server.process else 0
+        await asyncio.to_thread(server.kill)
+        self._note("kill", "nats", is_gone(pid), pid=pid)
+        await asyncio.sleep(self._random.choice((0.0, 0.2, 3.0)))
+        await asyncio.to_thread(server.start)
+
+    async def _kill_runner(self) -> None:
+        await _soon(lambda: any(p.children() for p in self._stack.runners()), 1.5)
+        runners = self._stack.runners()
+        if not runners:
+            return
+        busy = len(runners[0].children())
+        sent = send(runners[0].pid, signal.SIGKILL)
+        gone = sent and await _soon(lambda: is_gone(runners[0].pid))
+        self._note("kill", "runner", gone, pid=runners[0].pid, children=busy)
+
+    # -- pauses and the network ----------------------------------------------
+
+    async def _pause(self, target: str) -> None:
+        pids = self._running(target)
+        if not pids:
+            return
+        pid = self._random.choice(pids)
+        seconds = self._random.uniform(*PAUSE_S) if target != "nats" else self._random.uniform(0.5, 3.0)
+        self._paused.add(pid)
+        sent = send(pid, signal.SIGSTOP)
+        self._note("pause", target, sent and await _soon(lambda: is_stopped(pid)), pid=pid, seconds=seconds)
+
+        async def resume() -> None:
+            await asyncio.sleep(seconds)
+            send(pid, signal.SIGCONT)
+            self._paused.discard(pid)
+
+        self._healing.append(asyncio.create_task(resume()))
+
+    async def _network(self, verb: str) -> None:
+        proxy = self._stack.proxy
+        assert proxy is not None
+        counter = {"drop": "dropped", "cut": "cut", "delay": "delayed", "silence": "silenced"}[verb]
+        before = proxy.tell("status").get(counter, 0)
+        command = {
+            "drop": f"drop {self._random.uniform(0.3, 1.5):.2f}",
+            "cut": "cut",
+            "delay": f"delay {self._random.uniform(0.5, 2):.2f} {self._random.choice((20, 100, 400))}",
+            "silence": f"silence {self._random.uniform(0.5, 4):.2f}",
+        }[verb]
+        for _ in range(5):  # nothing may have passed by meanwhile
+            after = proxy.tell(command).get(counter, 0)
+            hit = after > before or await _soon(lambda: proxy.tell("status").get(counter, 0) > before, 1.5)
+            if hit:
+                break
+        self._note("network", verb, hit, command=command, count=proxy.tell("status").get(counter, 0) - before)
+
+    # -- the end -----------------------------------------------------------
+
+    async def heal(self, timeout_s: float = 30.0) -> None:
+        """Let everything go on; wait until every service runs and the gateway is ready."""
+        for pid in list(self._paused):
+            send(pid, signal.SIGCONT)
+        up = self._stack.up
+        assert up is not None
+        await asyncio.to_thread(up.wait_ready, timeout_s)
+
+    @property
+    def faults(self) -> list[dict[str, Any]]:
+        """What was done so far."""
+        return read_lines(self._path)
+
+
+async def _soon(condition: Callable[[], bool], timeout_s: float = 2.0) -> bool:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        await asyncio.sleep(0.01)
+    return True

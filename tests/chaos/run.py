@@ -1,0 +1,264 @@
+"""Chaos runs from the command line; a seed is a run, and the same seed is the same faults.
+
+python -m tests.chaos.run --runs 10 --seed 1 --seconds 15
+python -m tests.chaos.run --seed 7 --mutant no_fence --until-caught 5
+"""
+
+import argparse
+import asyncio
+import json
+import random
+import shutil
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fairlead_common.mutants import NAMES
+from tests.chaos.api import Api
+from tests.chaos.driver import Driver, Load
+from tests.chaos.evidence import load
+from tests.chaos.measure import Numbers, measure, percentile, upper_bound
+from tests.chaos.nemesis import PROXY_WEIGHTS, RUNNER_WEIGHT, WEIGHTS, Nemesis
+from tests.chaos.oracle import Violation, judge
+from tests.chaos.stack import Shape, Stack
+
+EVIDENCE = Path("tests/_evidence/chaos")
+
+
+@dataclass
+class Run:
+    """What came of one seed.
+
+    Fields:
+        valid: every fault landed and something was done; only then does the run count.
+    """
+
+    seed: int
+    seconds: float
+    numbers: Numbers = field(default_factory=Numbers)
+    violations: list[Violation] = field(default_factory=list)
+    trouble: str = ""
+    folder: str = ""
+
+    @property
+    def valid(self) -> bool:
+        return not self.trouble and self.numbers.missed == 0 and self.numbers.ops > 0
+
+    @property
+    def verdict(self) -> str:
+        if self.violations:
+            return "BROKEN"
+        return "ok" if self.valid else "invalid"
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "seed": self.seed,
+            "verdict": self.verdict,
+            "seconds": round(self.seconds, 1),
+            "trouble": self.trouble,
+            "violations": [violation._asdict() for violation in self.violations],
+            **self.numbers.as_dict(),
+        }
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What is asked for on the command line."""
+
+    seconds: float = 15.0
+    sessions: int = 5
+    mutant: str = ""
+    proxy: bool | None = None
+    runner_kills: bool | None = None
+    weights: dict[str, int] | None = None
+    keep: bool = False
+
+
+def shape_of(seed: int, wish: Wish) -> tuple[Shape, dict[str, int]]:
+    """How the run of a seed is set up, and which faults it draws from."""
+    rng = random.Random(f"shape-{seed}")
+    proxy = rng.random() < 0.5 if wish.proxy is None else wish.proxy
+    runner_kills = seed % 4 == 3 if wish.runner_kills is None else wish.runner_kills
+    weights = wish.weights or {
+        **WEIGHTS,
+        **(PROXY_WEIGHTS if proxy else {}),
+        **(RUNNER_WEIGHT if runner_kills else {}),
+    }
+    return Shape(behind_proxy=proxy, mutant=wish.mutant), weights
+
+
+def run_seed(seed: int, wish: Wish, root: Path) -> Run:
+    """One run, judged. Its folder stays when something is wrong with it."""
+    began = time.monotonic()
+    folder = (root / f"seed-{seed}{'-' + wish.mutant if wish.mutant else ''}").absolute()
+    shutil.rmtree(folder, ignore_errors=True)
+    run = Run(seed, 0.0, folder=str(folder))
+    shape, weights = shape_of(seed, wish)
+    try:
+        with Stack(folder, shape) as stack:
+            asyncio.run(_hurt(stack, seed, wish, weights))
+    except (AssertionError, OSError) as error:
+        run.trouble = f"{type(error).__name__}: {str(error)[:2000]}"
+    if (folder / "world.json").exists():
+        evidence = load(folder)
+        run.numbers, run.violations = measure(evidence), judge(evidence)
+    run.seconds = time.monotonic() - began
+    if run.verdict == "ok" and not wish.keep:
+        shutil.rmtree(folder, ignore_errors=True)
+    else:
+        (folder / "result.json").write_text(json.dumps(run.as_dict(), indent=1))
+    return run
+
+
+async def _hurt(stack: Stack, seed: int, wish: Wish, weights: dict[str, int]) -> None:
+    assert stack.up is not None
+    folder = stack.folder
+    async with Api(stack.up.base_url, stack.up.token) as api:
+        driver = Driver(api, folder, seed, Load(sessions=wish.sessions, seconds=wish.seconds))
+        nemesis = Nemesis(stack, folder, seed, wish.seconds, weights)
+        await driver.open()
+        try:
+            await asyncio.gather(driver.talk(), nemesis.run())
+            await nemesis.heal()
+            await driver.quiesce()
+        finally:
+            world = await driver.world()
+    await asyncio.to_thread(stack.up.stop)
+    world["leftovers"] = await asyncio.to_thread(stack.leftovers)
+    ledger = stack.up.workspace / "ledger.log"
+    if ledger.exists():
+        shutil.copy(ledger, folder / "ledger.log")
+    (folder / "world.json").write_text(json.dumps(world))
+
+
+# -- telling -------------------------------------------------------------------
+
+_HEAD = (
+    "seed",
+    "verdict",
+    "faults",
+    "kills",
+    "prompts",
+    "ops",
+    "unknown",
+    "open",
+    "rec p50",
+    "rec p99",
+    "avail",
+    "s",
+)
+
+
+def row(run: Run) -> str:
+    """One line of the table."""
+    numbers = run.numbers
+    shown = numbers.as_dict()
+    cells = (
+        run.seed,
+        run.verdict,
+        f"{numbers.landed}/{numbers.landed + numbers.missed}",
+        numbers.kills,
+        f"{numbers.accepted}/{numbers.prompts}",
+        numbers.ops,
+        numbers.calls_unknown,
+        numbers.unanswered,
+        _ms(shown["recovery_ms_p50"]),
+        _ms(shown["recovery_ms_p99"]),
+        f"{100 * numbers.availability:.0f}%",
+        f"{run.seconds:.0f}",
+    )
+    return "  ".join(str(cell).rjust(8) for cell in cells)
+
+
+def _ms(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0f}ms"
+
+
+def header() -> str:
+    """The first line of the table."""
+    return "  ".join(cell.rjust(8) for cell in _HEAD)
+
+
+def summary(runs: list[Run]) -> dict[str, Any]:
+    """All counted runs together, with what the zeros prove."""
+    counted = [run for run in runs if run.valid or run.violations]
+    total = Numbers()
+    for run in counted:
+        total = total.plus(run.numbers)
+    kinds = Counter(violation.kind for run in counted for violation in run.violations)
+    broken = sum(1 for run in counted if run.violations)
+    return {
+        "runs": len(runs),
+        "counted": len(counted),
+        "broken": broken,
+        "violations": dict(kinds),
+        "upper_bound_95": {
+            "broken_runs": upper_bound(broken, len(counted)),
+            "duplicated_ops": upper_bound(kinds["DUP"], total.ops),
+            "lost_prompts": upper_bound(kinds["LOST"], total.accepted),
+            "broken_per_kill": upper_bound(broken, total.kills),
+        },
+        "recovery_ms_p50": percentile(total.recovery_ms, 50),
+        "recovery_ms_p99": percentile(total.recovery_ms, 99),
+        **total.as_dict(),
+    }
+
+
+def tell(run: Run) -> None:
+    """Print one run."""
+    print(row(run), flush=True)
+    for violation in run.violations[:8]:
+        print(f"          {violation.kind} {violation.session} {violation.detail}")
+    if len(run.violations) > 8:
+        print(f"          ... {len(run.violations)} in all")
+    if run.trouble:
+        print(f"          {run.trouble.splitlines()[0][:300]}")
+    if run.verdict != "ok":
+        print(f"          evidence: {run.folder}", flush=True)
+
+
+def main() -> int:
+    """Exit status 0 if every run kept every promise and counts."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--runs", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=1, help="of the first run; the next ones count up")
+    parser.add_argument("--seconds", type=float, default=15.0)
+    parser.add_argument("--sessions", type=int, default=5)
+    parser.add_argument("--mutant", default="", choices=["", *sorted(NAMES)])
+    parser.add_argument("--until-caught", action="store_true", help="stop at the first violation")
+    parser.add_argument("--proxy", action=argparse.BooleanOptionalAction, help="default: by seed")
+    parser.add_argument("--runner-kills", action=argparse.BooleanOptionalAction, help="default: by seed")
+    parser.add_argument("--only", action="append", help="draw only this fault (repeatable)")
+    parser.add_argument("--keep", action="store_true", help="keep the evidence of clean runs too")
+    parser.add_argument("--out", type=Path, help="write all results as JSON")
+    arguments = parser.parse_args()
+    wish = Wish(
+        seconds=arguments.seconds,
+        sessions=arguments.sessions,
+        mutant=arguments.mutant,
+        proxy=arguments.proxy,
+        runner_kills=arguments.runner_kills,
+        weights=dict.fromkeys(arguments.only, 1) if arguments.only else None,
+        keep=arguments.keep,
+    )
+    print(header(), flush=True)
+    runs: list[Run] = []
+    for seed in range(arguments.seed, arguments.seed + arguments.runs):
+        runs.append(run_seed(seed, wish, EVIDENCE))
+        tell(runs[-1])
+        if arguments.until_caught and runs[-1].violations:
+            break
+    total = summary(runs)
+    print(json.dumps(total, indent=1))
+    if arguments.out:
+        arguments.out.parent.mkdir(parents=True, exist_ok=True)
+        result = {"summary": total, "runs": [run.as_dict() for run in runs]}
+        arguments.out.write_text(json.dumps(result, indent=1))
+    return 0 if all(run.verdict == "ok" for run in runs) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

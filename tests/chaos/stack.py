@@ -1,0 +1,188 @@
+"""The system under test: `fairlead up` with its helpers, and a look at its processes from outside."""
+
+import os
+import shutil
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+import psutil
+
+from tests.chaos.proxy import ProxyProcess
+from tests.support.fairlead_up import FairleadUp
+from tests.support.nats_server import NatsServer
+from tests.support.scripted_model import ModelProcess
+
+LEDGER = Path(__file__).with_name("ledger.py")
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How a run is set up.
+
+    Fields:
+        behind_proxy: the services reach a NATS server of the test through the proxy; else `up` starts one.
+        workers: of `--workers`.
+        mutant: a deliberate fault in all services.
+    """
+
+    behind_proxy: bool = False
+    workers: str = "agent=2,tools=2"
+    mutant: str = ""
+    sets: tuple[str, ...] = ()
+
+
+class Stack:
+    """Everything of one run, in one folder; use as a context manager."""
+
+    def __init__(self, folder: Path, shape: Shape, *, fsync_model: bool = True) -> None:
+        self.folder = folder
+        self.shape = shape
+        self.model = ModelProcess(folder / "model.jsonl", fsync=fsync_model)
+        self.nats: NatsServer | None = None
+        self.proxy: ProxyProcess | None = None
+        self.up: FairleadUp | None = None
+
+    def __enter__(self) -> "Stack":
+        self.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            self._start()
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def _start(self) -> None:
+        self.model.__enter__()
+        arguments = []
+        if self.shape.behind_proxy:
+            self.nats = NatsServer(
+                self.folder / "nats", extra="feature_flags { js_ack_fc_v2: false }"
+            ).start()
+            self.proxy = ProxyProcess(self.nats.port).__enter__()
+            arguments = ["--nats", self.proxy.url]
+        environ = {
+            "OPENAI_BASE_URL": self.model.url,
+            "OPENAI_API_KEY": "scripted",
+            "FAIRLEAD_TEST": "1",
+            "FAIRLEAD_MUTANT": self.shape.mutant,
+        }
+        sets = ("models.default=openai/scripted", "models.retries=8", *self.shape.sets)
+        self.up = FairleadUp(
+            self.folder / "home", sets=sets, workers=self.shape.workers, environ=environ, arguments=arguments
+        )
+        self.up.workspace.mkdir(parents=True, exist_ok=True)
+        shutil.copy(LEDGER, self.up.workspace / "ledger.py")
+        self.up.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if self.up is not None:
+                self.up.__exit__()
+        finally:
+            if self.nats is not None:
+                self.nats.stop()
+            if self.proxy is not None:
+                self.proxy.__exit__(None, None, None)
+            self.model.__exit__(None, None, None)
+            for process in self._ours():
+                process.kill()
+
+    # -- processes ---------------------------------------------------------
+
+    def services(self) -> dict[str, int]:
+        """Process numbers by name, as `up` notes them; `nats` too, whoever started it."""
+        assert self.up is not None
+        found = self.up.pids()
+        if self.nats is not None and self.nats.process is not None:
+            found["nats"] = self.nats.process.pid
+        return found
+
+    def runners(self) -> list[psutil.Process]:
+        """The runners (not the children they forked), the ones with commands under way first."""
+        ours = {process.pid: process for process in self._ours() if _is_runner(process)}
+        heads = [process for process in ours.values() if _parent(process) not in ours]
+        return sorted(heads, key=lambda process: -len(_children(process)))
+
+    def leftovers(self) -> list[str]:
+        """Processes of this run that still live; call it after the stop."""
+        helpers = {self.model.process.pid} if self.model.process else set()
+        helpers |= {self.nats.process.pid} if self.nats and self.nats.process else set()
+        deadline = time.monotonic() + 5.0
+        while True:
+            left = [process for process in self._ours() if process.pid not in helpers]
+            if not left or time.monotonic() > deadline:
+                return [f"{process.pid} {' '.join(_words(process))[:160]}" for process in left]
+            time.sleep(0.1)
+
+    def _ours(self) -> list[psutil.Process]:
+        mark = str(self.folder)
+        me = os.getpid()
+        found = []
+        for process in psutil.process_iter():
+            if process.pid == me or "tests.support.scripted_model" in (words := _words(process)):
+                continue
+            if any(mark in word for word in words) or _cwd(process).startswith(mark):
+                found.append(process)
+        return found
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether the process is held by SIGSTOP."""
+    try:
+        return bool(psutil.Process(pid).status() == psutil.STATUS_STOPPED)
+    except psutil.Error:
+        return False
+
+
+def is_gone(pid: int) -> bool:
+    """Whether the process has ended, reaped or not."""
+    try:
+        return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+    except psutil.Error:
+        return True
+
+
+def send(pid: int, signum: signal.Signals) -> bool:
+    """Whether the signal could be sent."""
+    try:
+        os.kill(pid, signum)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _words(process: psutil.Process) -> list[str]:
+    try:
+        return list(process.cmdline())
+    except psutil.Error:
+        return []
+
+
+def _cwd(process: psutil.Process) -> str:
+    try:
+        return str(process.cwd())
+    except psutil.Error:
+        return ""
+
+
+def _children(process: psutil.Process) -> list[psutil.Process]:
+    try:
+        return list(process.children(recursive=True))
+    except psutil.Error:
+        return []
+
+
+def _parent(process: psutil.Process) -> int:
+    try:
+        return int(process.ppid())
+    except psutil.Error:
+        return 0
+
+
+def _is_runner(process: psutil.Process) -> bool:
+    return any("runner" in Path(word).name and word.endswith(".pyz") for word in _words(process))
