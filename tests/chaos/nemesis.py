@@ -5,6 +5,7 @@ import random
 import signal
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +91,7 @@ class Nemesis:
             return
         for pid in pids if everyone else [self._random.choice(pids)]:
             sent = send(pid, signal.SIGKILL)
-            self._note("kill", target, sent and await _soon(lambda pid=pid: is_gone(pid)), pid=pid)
+            self._note("kill", target, sent and await _soon(partial(is_gone, pid)), pid=pid)
 
     async def _kill_nats(self) -> None:
         server = self._stack.nats
@@ -143,6 +144,7 @@ class Nemesis:
             "delay": f"delay {self._random.uniform(0.5, 2):.2f} {self._random.choice((20, 100, 400))}",
             "silence": f"silence {self._random.uniform(0.5, 4):.2f}",
         }[verb]
+        hit = False
         for _ in range(5):  # nothing may have passed by meanwhile
             after = proxy.tell(command).get(counter, 0)
             hit = after > before or await _soon(lambda: proxy.tell("status").get(counter, 0) > before, 1.5)

@@ -34,7 +34,7 @@ def frames(buffer: bytearray) -> list[bytes]:
     found = []
     while (end := buffer.find(b"\r\n")) >= 0:
         size = end + 2
-        if buffer[:4].upper() in (b"MSG ", b"HMSG"):
+        if bytes(buffer[:4]).upper() in (b"MSG ", b"HMSG"):
             size += int(buffer[:end].rsplit(b" ", 1)[1]) + 2
         if len(buffer) < size:
             break

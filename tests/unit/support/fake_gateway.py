@@ -102,7 +102,7 @@ class FakeGateway:
                 granted = True
             if granted:
                 self._line("ledger.log", f"{op} 1 {time.monotonic_ns()}")
-            outcome = {"status": "ok" if granted else "denied", "content": []}
+            outcome: Json = {"status": "ok" if granted else "denied", "content": []}
             await self._say(session, "tool_result", call_id=block["call_id"], name="bash", outcome=outcome)
         await self._say(session, "assistant", content=[{"type": "text", "text": f"done {name}"}])
         await self._append(session, "run_end", run_id=run, outcome="completed", seqs=[seq], keys=[key])
