@@ -208,12 +208,11 @@ class LiveConfig:
         """A part of a service: take over every change of the document until `stop`."""
         subject = subjects.kv(subjects.BUCKET_CONFIG, self.DOCUMENT)
         source = Source(f"KV_{subjects.BUCKET_CONFIG}", subject, 1, chained=True)
-        async with Tail(self._bus, f"fairlead.kv.{subjects.BUCKET_CONFIG}.>", [source], lambda _: 0) as tail:
-            while not stop.is_set():
-                if not await tail.wait(1.0):
-                    continue
-                for _, record in await tail.take():
-                    self._apply(record.data)
+        async with Tail(self._bus, f"fairlead.kv.{subjects.BUCKET_CONFIG}.>", [source], self._route) as tail:
+            await tail.follow(stop, lambda _, record: self._apply(record.data))
+
+    def _route(self, live: str) -> int | None:
+        return 0 if live.endswith(f".{self.DOCUMENT}") else None
 
     def _apply(self, data: bytes) -> None:
         try:

@@ -74,12 +74,18 @@ class PullConsumer:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Pull until `stop`; what was requested but not delivered by then stays in the stream."""
+        async with asyncio.TaskGroup() as tasks:
+            pulling = tasks.create_task(self._pull())
+            await stop.wait()
+            pulling.cancel()
+
+    async def _pull(self) -> None:
         loop = asyncio.get_running_loop()
         inbox = self._bus.new_inbox()
         subscription = await self._bus.subscribe(f"{inbox}.*", self._on_message)
         forget = self._bus.on_reconnect(self._restart)
         try:
-            while not stop.is_set():
+            while True:
                 self._wake.clear()
                 silent_for = loop.time() - self._heard
                 if self._outstanding and silent_for > 2.5 * _HEARTBEAT_S:

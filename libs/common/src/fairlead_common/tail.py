@@ -10,7 +10,12 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
+import structlog
+
 from fairlead_common.bus import Bus, Delivery, Record, Subscription
+from fairlead_common.errors import RetryableError
+
+log = structlog.get_logger()
 
 POLL_S = 5.0
 
@@ -98,6 +103,27 @@ class Tail:
         news = list(self._ready)
         self._ready.clear()
         return news
+
+    async def follow(self, stop: asyncio.Event, handle: Callable[[int, Record], None]) -> None:
+        """Give `handle` every record until `stop`: a part of a service. While the bus is away it waits."""
+
+        async def wake_at_stop() -> None:
+            await stop.wait()
+            self._changed.set()
+
+        async with asyncio.TaskGroup() as tasks:
+            waking = tasks.create_task(wake_at_stop())
+            while not stop.is_set():
+                if not await self.wait(POLL_S):
+                    continue
+                try:
+                    news = await self.take()
+                except RetryableError as error:
+                    log.warning("tail_behind", live=self._live, error=str(error))
+                    continue
+                for index, record in news:
+                    handle(index, record)
+            waking.cancel()
 
     async def _catch_up(self) -> None:
         self._behind = False

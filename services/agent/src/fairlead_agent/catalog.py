@@ -76,11 +76,7 @@ class Catalog:
         bucket = subjects.BUCKET_EXECUTORS
         source = Source(f"KV_{bucket}", f"$KV.{bucket}.>", 1, lossy=True)
         async with Tail(self._bus, f"fairlead.kv.{bucket}.>", [source], lambda _: 0) as tail:
-            while not stop.is_set():
-                if not await tail.wait(1.0):
-                    continue
-                for _, record in await tail.take():
-                    self._note(record.data)
+            await tail.follow(stop, lambda _, record: self._note(record.data))
 
     def _note(self, data: bytes) -> None:
         try:
@@ -153,6 +149,15 @@ class Catalog:
         except TimeoutError as error:
             raise NotFoundError(f"no tool executor has been heard for {patience_s:.0f} s") from error
         return live
+
+    async def wait_for(self, host: str, *, patience_s: float = 15.0) -> None:
+        """Until an executor of `host` is heard, if none ever was; at most `patience_s`."""
+        try:
+            async with asyncio.timeout(patience_s):
+                while host not in self._heard:
+                    await self._changed.wait()
+        except TimeoutError:
+            return
 
     def _workspace(self, host: str, profile: AgentConfig) -> str:
         if profile.workspace:

@@ -8,7 +8,7 @@ import structlog
 from fairlead_agent.policy import grant_key
 from fairlead_common import subjects
 from fairlead_common.buckets import Bucket
-from fairlead_common.bus import Bus
+from fairlead_common.bus import Bus, Record
 from fairlead_common.entries import ApprovalRequestEntry
 from fairlead_common.tail import Source, Tail
 
@@ -39,14 +39,10 @@ class Grants:
         name = subjects.BUCKET_CONFIG
         source = Source(f"KV_{name}", f"$KV.{name}.grant.>", 1)
 
-        def route(live: str) -> int | None:
-            return 0 if live.startswith(f"fairlead.kv.{name}.") or ".grant." in live else None
+        async with Tail(self._bus, f"fairlead.kv.{name}.>", [source], lambda _: 0) as tail:
+            await tail.follow(stop, self._note)
 
-        async with Tail(self._bus, f"fairlead.kv.{name}.>", [source], route) as tail:
-            while not stop.is_set():
-                if not await tail.wait(1.0):
-                    continue
-                for _, record in await tail.take():
-                    tokens = record.subject.split(".")
-                    if len(tokens) == 5 and tokens[2] == "grant":
-                        self._granted.setdefault(tokens[3], set()).add(tokens[4])
+    def _note(self, _: int, record: Record) -> None:
+        tokens = record.subject.split(".")  # $KV.config.grant.<agent>.<key>
+        if len(tokens) == 5 and tokens[2] == "grant":
+            self._granted.setdefault(tokens[3], set()).add(tokens[4])

@@ -140,9 +140,7 @@ class AgentLoop:
     async def _tools(self, profile: AgentConfig) -> Tools:
         host = next((call.host for call in self._state.pending.values() if call.host), None)
         if host is not None and not self._catalog.executors(host):
-            await self._catalog.place(
-                self._state.agent, profile
-            )  # waits until one is heard, if none ever was
+            await self._catalog.wait_for(host)
         return self._catalog.tools(host, profile.tools) if host else Tools([], [])
 
     def _limit(self, profile: AgentConfig) -> tuple[Outcome, str] | None:

@@ -29,6 +29,7 @@ async def setup(bus: Bus) -> list[Part]:
     async def models(stop: asyncio.Event) -> None:
         await registry.warm_up()
         await stop.wait()
+        await registry.close()
 
     return [
         config.follow,

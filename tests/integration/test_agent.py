@@ -1,0 +1,436 @@
+"""The agent service: what becomes of a prompt, whatever arrives meanwhile."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from fairlead_common import subjects as s
+from fairlead_common.buckets import Bucket
+from fairlead_common.bus import Bus
+from fairlead_common.content import (
+    AssistantMessage,
+    ToolOutcome,
+    ToolResultMessage,
+    UserMessage,
+    text_outcome,
+)
+from fairlead_common.entries import (
+    ApprovalEntry,
+    ApprovalRequestEntry,
+    DroppedEntry,
+    MessageEntry,
+    QueuedEntry,
+    RunEndEntry,
+    RunStartEntry,
+)
+from fairlead_common.messages import Decision, ToolCall
+from fairlead_common.projections import SessionSummary
+from tests.support.agent_world import World, agent_service, world
+from tests.support.nats_server import NatsServer
+from tests.support.scripted_model import read_log
+
+
+@pytest.fixture
+async def w(bus: Bus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+    async with world(bus, tmp_path, monkeypatch) as made:
+        yield made
+
+
+async def test_prompt_is_answered_through_a_tool(
+    w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with agent_service(nats_server, monkeypatch):
+        key = await w.say("a", "op=P1 steps=2")
+        end = await w.run_end("a")
+    assert (end.outcome, end.keys, end.turns) == ("completed", [key], 3)
+    roles = [type(message).__name__ for message in await w.messages("a")]
+    assert roles == [
+        "UserMessage",
+        "AssistantMessage",
+        "ToolResultMessage",
+        "AssistantMessage",
+        "ToolResultMessage",
+        "AssistantMessage",
+    ]
+    assert [call.arguments["command"] for call in w.calls] == [
+        "python3 -IS ledger.py P1.S1 0",
+        "python3 -IS ledger.py P1.S2 0",
+    ]
+    assert (await w.messages("a"))[-1].text.strip() == "done P1"
+
+
+async def test_plain_text_with_a_reply_subject_gets_the_final_answer(
+    w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers: list[dict[str, object]] = []
+    await w.bus.subscribe("my.answers", lambda d: answers.append(msgspec.json.decode(d.data)))
+    async with agent_service(nats_server, monkeypatch):
+        await w.bus.emit("fairlead.prompt.main", b"op=P1", {s.H_REPLY_TO: "my.answers"})
+        await w.run_end("main")
+    assert [(answer["outcome"], str(answer["text"]).strip()) for answer in answers] == [
+        ("completed", "done P1")
+    ]
+
+
+async def test_reply_into_fairleads_own_subjects_is_not_sent(
+    w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = s.mail("victim", "approval", "x")
+    async with agent_service(nats_server, monkeypatch):
+        await w.bus.emit("fairlead.prompt.main", b"op=P1", {s.H_REPLY_TO: target})
+        await w.run_end("main")
+    assert await w.bus.last(s.SESSIONS, target) is None
+
+
+async def test_steer_while_a_tool_runs_skips_the_rest_and_all_steers_go_in_together(
+    w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running, finish = asyncio.Event(), asyncio.Event()
+
+    async def slow(call: ToolCall) -> ToolOutcome:
+        running.set()
+        await finish.wait()
+        return text_outcome("ok", "slow", is_error=False)
+
+    w.tool = slow
+    async with agent_service(nats_server, monkeypatch):
+        await w.say("a", "op=P1 steps=1 calls=3")
+        await asyncio.wait_for(running.wait(), 5)
+        await w.say("a", "steer=S1", "steer")
+        await w.say("a", "steer=S2", "steer")
+        await w.wait_for("a", lambda log: sum(isinstance(e, QueuedEntry) for e in log) == 2)
+        finish.set()
+        end = await w.run_end("a")
+    results = [m for m in await w.messages("a") if isinstance(m, ToolResultMessage)]
+    assert [result.outcome.status for result in results] == ["ok", "skipped", "skipped"]
+    users = [m for m in await w.messages("a") if isinstance(m, UserMessage)]
+    assert [len(user.content) for user in users] == [1, 2]
+    assert users[1].source == "steer"
+    assert len(w.calls) == 1
+    assert end.outcome == "completed"
+    assert len(end.seqs) == 3
+
+
+async def test_prompt_during_a_run_becomes_a_follow_up_of_the_same_run(
+    w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with agent_service(nats_server, monkeypatch):
+        first = await w.say("a", "op=P1 stall=0.3")
+        await w.wait_for("a", lambda log: any(isinstance(e, MessageEntry) for e in log))
+        second = await w.say("a", "op=P2")
+        end = await w.run_end("a")
+    assert end.keys == [first, second]
+    said = [m.text.strip() for m in await w.messages("a") if isinstance(m, AssistantMessage)]
+    assert said == ["done P1", "done P2"]
+
+
+async def test_abort_in_the_middle_of_the_reply_keeps_what_was_said(
+    w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with agent_service(nats_server, monkeypatch):
+        await w.say("a", "say 500 tokens rate=50")
+        await w.wait_for("a", lambda log: any(isinstance(e, MessageEntry) for e in log))
+        await w.say("a", "later", "followup")
+        await asyncio.sleep(0.5)
+        await w.abort("a", reason="enough")
+        end = await w.run_end("a")
+        assert (end.outcome, len(end.seqs)) == ("aborted", 2)
+        message = (await w.messages("a"))[-1]
+        assert message.stop_reason == "aborted"
+        assert 0 < len(message.text.split()) < 400
+        await w.say("a", "op=P9")
+        assert (await w.run_end("a", 2)).outcome == "completed"
+
+
+async def test_abort_cancels_a_running_call_and_starts_no_other(
+    w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def until_cancelled(call: ToolCall) -> ToolOutcome:
+        while not any(call.call_id in subject for subject in w.cancelled):
+            await asyncio.sleep(0.01)
+        return text_outcome("cancelled", "stopped", is_error=True)
+
+    w.tool = until_cancelled
+    async with agent_service(nats_server, monkeypatch):
+        await w.say("a", "op=P1 steps=1 calls=2")
+        async with asyncio.timeout(5):
+            while not w.calls:
+                await asyncio.sleep(0.01)
+        await w.abort("a")
+        end = await w.run_end("a")
+    assert end.outcome == "aborted"
+    results = [m.outcome.status for m in await w.messages("a") if isinstance(m, ToolResultMessage)]
+    assert results == ["cancelled", "cancelled"]
+    assert len(w.calls) == 1
+
+
+async def approval(w: World, session: str) -> ApprovalRequestEntry:
+    log = await w.wait_for(session, lambda log: any(isinstance(e, RunEndEntry) for e in log))
+    return next(entry for entry in log if isinstance(entry, ApprovalRequestEntry))
+
+
+async def decide(w: World, session: str, request: ApprovalRequestEntry, decision: str, **fields: str) -> None:
+    body = {
+        "approval_id": request.id,
+        "decision": decision,
+        "shown_hash": request.shown_hash,
+        **fields,
+    }
+    await w.bus.create(s.SESSIONS, s.mail(session, "approval", request.id), msgspec.json.encode(body))
+    msgspec.json.decode(msgspec.json.encode(body), type=Decision)
+
+
+async def test_approval_parks_the_session_and_outlives_the_worker(
+    w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask = {"agents.main.mode": "ask"}
+    async with agent_service(nats_server, monkeypatch, **ask):
+        key = await w.say("a", "op=P1 steps=1")
+        request = await approval(w, "a")
+    assert w.calls == []
+    async with agent_service(nats_server, monkeypatch, name="agent-2", **ask):
+        await decide(w, "a", request, "once")
+        end = await w.run_end("a", 2)
+    assert (end.outcome, end.keys) == ("completed", [key])
+    assert len(w.calls) == 1
+    starts = [entry for entry in await w.log("a") if isinstance(entry, RunStartEntry)]
+    assert starts[1].resumes == starts[0].run_id
+
+
+async def test_denied_call_is_a_result_the_model_can_read(
+    w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with agent_service(nats_server, monkeypatch, **{"agents.main.mode": "ask"}):
+        await w.say("a", "op=P1 steps=1")
+        await decide(w, "a", await approval(w, "a"), "deny", reason="not today")
+        assert (await w.run_end("a", 2)).outcome == "completed"
+    result = next(m for m in await w.messages("a") if isinstance(m, ToolResultMessage))
+    assert result.outcome.status == "denied"
+    assert "not today" in str(result.outcome.content)
+    assert w.calls == []
+
+
+async def test_decision_about_something_else_than_was_shown_is_refused(
+    w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with agent_service(nats_server, monkeypatch, **{"agents.main.mode": "ask"}):
+        await w.say("a", "op=P1 steps=1")
+        request = await approval(w, "a")
+        await decide(w, "a", msgspec.structs.replace(request, shown_hash="0" * 64), "once")
+        log = await w.wait_for("a", lambda log: any(isinstance(e, DroppedEntry) for e in log))
+    assert not any(isinstance(entry, ApprovalEntry) for entry in log)
+    assert w.calls == []
+
+
+async def test_unanswered_approval_expires_denied(
+    w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    overrides = {"agents.main.mode": "ask", "agents.main.approval_timeout_s": 1.0}
+    async with agent_service(nats_server, monkeypatch, **overrides):
+        await w.say("a", "op=P1 steps=1")
+        assert (await w.run_end("a", 2)).outcome == "completed"
+    decision = next(entry for entry in await w.log("a") if isinstance(entry, ApprovalEntry))
+    assert decision.decision == "expired"
+    assert w.calls == []
+
+
+async def test_session_grant_is_not_asked_again_for_the_same_command(
+    w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with agent_service(nats_server, monkeypatch, **{"agents.main.mode": "ask"}):
+        await w.say("a", 'op=P1 steps=1 run="make test"')
+        await decide(w, "a", await approval(w, "a"), "session")
+        await w.run_end("a", 2)
+        await w.say("a", 'op=P2 steps=1 run="make test"')
+        assert (await w.run_end("a", 3)).outcome == "completed"
+        await w.say("a", 'op=P3 steps=1 run="make clean"')
+        assert (await w.run_end("a", 4)).outcome == "waiting_approval"
+    assert len(w.calls) == 2
+
+
+async def test_safe_mode_denies_what_changes_things_and_allows_reading(
+    w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with agent_service(nats_server, monkeypatch, **{"agents.main.mode": "safe"}):
+        await w.say("a", "op=P1 steps=1")
+        await w.run_end("a")
+        await w.say("a", "op=P2 steps=1 tool=read path=a.txt")
+        await w.run_end("a", 2)
+    statuses = [m.outcome.status for m in await w.messages("a") if isinstance(m, ToolResultMessage)]
+    assert statuses == ["denied", "ok"]
+
+
+async def test_result_with_a_forged_token_does_not_count(
+    w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def forge_first(call: ToolCall) -> ToolOutcome:
+        await w.answer(call, text_outcome("ok", "forged", is_error=False), token="forged")
+        return text_outcome("ok", "too late", is_error=False)
+
+    w.tool = forge_first
+    async with agent_service(nats_server, monkeypatch):
+        await w.say("a", "op=P1 steps=1")
+        log = await w.wait_for("a", lambda log: any(isinstance(e, DroppedEntry) for e in log))
+    assert "wrong token" in next(entry.reason for entry in log if isinstance(entry, DroppedEntry))
+    assert not any(isinstance(m, ToolResultMessage) for m in await w.messages("a"))
+
+
+@pytest.mark.parametrize(
+    ("directive", "status", "text"),
+    [
+        ("op=P1 malformed=1", "error", "not a JSON object"),
+        ("op=P1 steps=1 tool=nosuch path=x", "error", "There is no tool 'nosuch'. Available: bash, read"),
+    ],
+)
+async def test_call_that_makes_no_sense_is_an_error_the_model_can_read(
+    w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch, directive: str, status: str, text: str
+) -> None:
+    async with agent_service(nats_server, monkeypatch):
+        await w.say("a", directive)
+        await w.run_end("a")
+    result = next(m for m in await w.messages("a") if isinstance(m, ToolResultMessage))
+    assert result.outcome.status == status
+    assert text in str(result.outcome.content)
+
+
+async def test_provider_errors_that_may_pass_are_retried(
+    w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with agent_service(nats_server, monkeypatch):
+        await w.say("a", "op=P1 fail=503x2 cut=1")
+        assert (await w.run_end("a")).outcome == "completed"
+
+
+async def test_dead_provider_ends_the_run_failed_and_the_next_prompt_is_answered(
+    w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with agent_service(nats_server, monkeypatch, **{"models.retries": 1}):
+        port = int(w.model.url.split(":")[2].split("/")[0])
+        await w.model.stop()
+        await w.say("a", "op=P1")
+        end = await w.run_end("a")
+        assert end.outcome == "failed"
+        assert "Cannot connect to host 127.0.0.1" in (end.error or "")
+        await w.model.start(port)
+        await w.say("a", "op=P2")
+        assert (await w.run_end("a", 2)).outcome == "completed"
+
+
+async def test_run_that_never_stops_asking_for_tools_ends_with_turn_limit(
+    w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with agent_service(nats_server, monkeypatch, **{"agents.main.max_turns": 3}):
+        await w.say("a", "op=P1 steps=10")
+        end = await w.run_end("a")
+    assert (end.outcome, end.turns) == ("turn_limit", 3)
+    assert end.error == "max_turns: at most 3 turns in a run, this one had 3"
+
+
+async def test_run_that_takes_too_long_is_timed_out_in_the_middle_of_a_reply(
+    w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with agent_service(nats_server, monkeypatch, **{"agents.main.max_run_s": 1.0}):
+        await w.say("a", "say 500 tokens rate=20")
+        end = await w.run_end("a")
+    assert end.outcome == "timed_out"
+
+
+async def test_conversation_over_the_window_fails_with_a_clear_text(
+    w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with agent_service(nats_server, monkeypatch, **{"agents.main.context_window": 6000}):
+        await w.say("a", "op=P1 " + "x" * 20_000)
+        end = await w.run_end("a")
+    assert end.outcome == "failed"
+    assert "at most 1904 of its window of 6000" in (end.error or "")
+
+
+async def test_mail_that_cannot_be_read_goes_to_the_dead_letters_and_does_not_stop_the_session(
+    w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with agent_service(nats_server, monkeypatch):
+        await w.bus.publish(s.mail("a", "prompt"), b'{"text": 5}')
+        await w.bus.publish(s.mail("a", "approval", "x"), b"\xff\xfe")
+        await w.bus.publish("fairlead.session.a.in.nonsense", b"hello")
+        await w.say("a", "op=P1")
+        assert (await w.run_end("a")).outcome == "completed"
+    letters = [record async for record in w.bus.read(s.DEAD, "fairlead.dead.>")]
+    assert len(letters) == 3
+    assert b"Expected `str`, got `int`" in letters[0].data
+
+
+async def test_unknown_agent_profile_ends_the_run_failed(
+    w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with agent_service(nats_server, monkeypatch):
+        await w.say("a", "hello", agent="nobody")
+        end = await w.run_end("a")
+    assert (end.outcome, end.error) == ("failed", "agent: 'nobody' is not configured")
+
+
+async def test_drain_hands_an_open_run_over_to_another_worker(
+    w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running, finish = asyncio.Event(), asyncio.Event()
+
+    async def slow(call: ToolCall) -> ToolOutcome:
+        running.set()
+        await finish.wait()
+        return text_outcome("ok", "slow", is_error=False)
+
+    w.tool = slow
+    async with agent_service(nats_server, monkeypatch, "agent-1") as stop:
+        await w.say("a", "op=P1 steps=1")
+        await asyncio.wait_for(running.wait(), 5)
+        async with agent_service(nats_server, monkeypatch, "agent-2"):
+            stop.set()
+            finish.set()
+            end = await w.run_end("a")
+    assert end.outcome == "completed"
+    assert len(w.calls) == 1
+
+
+async def test_two_workers_answer_many_sessions_once_each(
+    w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async with (
+        agent_service(nats_server, monkeypatch, "agent-1"),
+        agent_service(nats_server, monkeypatch, "agent-2"),
+    ):
+        for number in range(20):
+            await w.say(f"s{number}", f"op=P{number} steps=1")
+        for number in range(20):
+            assert (await w.run_end(f"s{number}")).outcome == "completed"
+    asked = [line for line in read_log(tmp_path / "model.jsonl") if "request" in str(line)]
+    assert asked
+    assert len(w.calls) == 20
+
+
+async def test_deleted_session_leaves_nothing_behind(
+    w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with agent_service(nats_server, monkeypatch):
+        await w.say("a", "op=P1")
+        await w.run_end("a")
+        await w.bus.create(s.SESSIONS, s.mail("a", "notice", "delete"), b"null")
+        async with asyncio.timeout(5):
+            while await w.bus.last(s.SESSIONS, s.session_all("a")) is not None:
+                await asyncio.sleep(0.02)
+            while await Bucket(w.bus, s.BUCKET_SESSIONS).get("session.a") is not None:
+                await asyncio.sleep(0.02)
+
+
+async def test_lists_show_the_session_as_it_is(
+    w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with agent_service(nats_server, monkeypatch, **{"agents.main.mode": "ask"}):
+        await w.say("a", "op=P1 steps=1")
+        await approval(w, "a")
+        await asyncio.sleep(0.2)
+        record = await Bucket(w.bus, s.BUCKET_SESSIONS).get("session.a")
+        assert record is not None
+        summary = msgspec.json.decode(record.data, type=SessionSummary)
+    assert (summary.status, summary.approvals, summary.title) == ("waiting_approval", 1, "op=P1 steps=1")

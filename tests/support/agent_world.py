@@ -1,0 +1,175 @@
+"""An agent service inside the test's own loop, a scripted model on the wire, and executors made of Python.
+
+For tests of the loop: the streams are real, the model speaks HTTP, only the tools are functions.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from fairlead_agent import main as agent_main
+from fairlead_common import subjects as s
+from fairlead_common.buckets import Bucket
+from fairlead_common.bus import Bus, BusSettings
+from fairlead_common.content import ToolOutcome, text_outcome
+from fairlead_common.entries import Entry, MessageEntry, RunEndEntry, decode_entry
+from fairlead_common.errors import ConflictError
+from fairlead_common.ids import new_id
+from fairlead_common.messages import Abort, ExecutorInfo, ToolCall, ToolClaim, ToolResult, ToolSpec, UserInput
+from fairlead_common.pull import Job, PullConsumer
+from fairlead_common.streams import ensure_consumer
+from tests.support.nats_server import NatsServer
+from tests.support.scripted_model import ScriptedModel
+
+HOST = "host1"
+_COMMAND = {"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]}
+_PATH = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
+SPECS = [
+    ToolSpec(name="bash", description="Run a command.", parameters=_COMMAND, shows="command"),
+    ToolSpec(
+        name="read",
+        description="Read a file.",
+        parameters=_PATH,
+        read_only=True,
+        idempotent=True,
+        parallel=True,
+        shows="path",
+    ),
+]
+
+Tool = Callable[[ToolCall], Awaitable[ToolOutcome]]
+
+
+async def say_hi(call: ToolCall) -> ToolOutcome:
+    return text_outcome("ok", f"ran {call.arguments}", is_error=False)
+
+
+class World:
+    """The pieces, and what a client of the bus would do with them."""
+
+    def __init__(self, bus: Bus, model: ScriptedModel) -> None:
+        self.bus = bus
+        self.model = model
+        self.calls: list[ToolCall] = []
+        self.tool: Tool = say_hi
+        self.cancelled: list[str] = []
+
+    async def say(self, session: str, text: str, kind: str = "prompt", **fields: Any) -> str:
+        key = new_id()
+        body = msgspec.json.encode(UserInput(text=text, **fields))
+        await self.bus.create(s.SESSIONS, s.mail(session, kind, key), body)
+        return key
+
+    async def abort(self, session: str, **fields: Any) -> None:
+        subject = s.mail(session, "abort", new_id())
+        await self.bus.create(s.SESSIONS, subject, msgspec.json.encode(Abort(**fields)))
+
+    async def log(self, session: str) -> list[Entry]:
+        return [
+            decode_entry(record.data) async for record in self.bus.read(s.SESSIONS, s.session_log(session))
+        ]
+
+    async def wait_for(
+        self, session: str, condition: Callable[[list[Entry]], object], timeout_s: float = 15.0
+    ) -> list[Entry]:
+        """The log, as soon as `condition` holds for it."""
+        log: list[Entry] = []
+        try:
+            async with asyncio.timeout(timeout_s):
+                while True:
+                    log = await self.log(session)
+                    if condition(log):
+                        return log
+                    await asyncio.sleep(0.02)
+        except TimeoutError:
+            pytest.fail("never happened; the log is:\n" + "\n".join(map(str, log)))
+
+    async def run_end(self, session: str, count: int = 1) -> RunEndEntry:
+        """The `count`-th end of a run."""
+        log = await self.wait_for(
+            session, lambda log: sum(isinstance(entry, RunEndEntry) for entry in log) >= count
+        )
+        return [entry for entry in log if isinstance(entry, RunEndEntry)][count - 1]
+
+    async def messages(self, session: str) -> list[Any]:
+        return [entry.message for entry in await self.log(session) if isinstance(entry, MessageEntry)]
+
+    async def heartbeat(self) -> None:
+        info = ExecutorInfo(executor="e1", host=HOST, tools=SPECS, default_workspace="/workspace")
+        await Bucket(self.bus, s.BUCKET_EXECUTORS).put(f"{HOST}.e1", msgspec.json.encode(info), ttl_s=60)
+
+    async def execute(self, stop: asyncio.Event) -> None:
+        """An executor: claims, runs `self.tool`, writes the result."""
+        queue: asyncio.Queue[Job] = asyncio.Queue()
+        await self.bus.subscribe("fairlead.cancel.*", lambda d: self.cancelled.append(d.subject))
+        pull = PullConsumer(self.bus, s.TOOLS, s.tools_consumer(HOST), queue.put_nowait, lambda: 10)
+        async with asyncio.TaskGroup() as tasks:
+
+            async def work() -> None:
+                while True:
+                    tasks.create_task(self._one(await queue.get()))
+
+            working = tasks.create_task(work())
+            await pull.run(stop)
+            working.cancel()
+
+    async def _one(self, job: Job) -> None:
+        call = msgspec.json.decode(job.data, type=ToolCall)
+        claim = msgspec.json.encode(ToolClaim(by="executor", holder="e1"))
+        try:
+            await self.bus.create(s.TOOLS, s.tool_claim(HOST, call.call_id), claim)
+        except ConflictError:
+            await job.ack()
+            return
+        self.calls.append(call)
+        outcome = await self.tool(call)
+        await self.answer(call, outcome)
+        await job.ack()
+
+    async def answer(self, call: ToolCall, outcome: ToolOutcome, *, token: str | None = None) -> None:
+        result = ToolResult(call_id=call.call_id, token=token or call.token, outcome=outcome)
+        with contextlib.suppress(ConflictError):
+            subject = s.mail(call.session, "result", call.call_id)
+            await self.bus.create(s.SESSIONS, subject, msgspec.json.encode(result))
+
+
+@contextlib.asynccontextmanager
+async def agent_service(
+    nats: NatsServer, monkeypatch: pytest.MonkeyPatch, name: str = "agent-1", **overrides: object
+) -> AsyncIterator[asyncio.Event]:
+    """An agent service on a connection of its own; setting the event drains it."""
+    monkeypatch.setenv("FAIRLEAD_WORKER", name)
+    defaults = {"agents.main.mode": "allow-all", "models.default": "openai/scripted"}
+    monkeypatch.setenv("FAIRLEAD_OVERRIDES", msgspec.json.encode({**defaults, **overrides}).decode())
+    bus = await Bus.connect(BusSettings(url=nats.url), name=name)
+    stop = asyncio.Event()
+    parts = await agent_main.setup(bus)
+    async with asyncio.TaskGroup() as tasks:
+        running = [tasks.create_task(part(stop)) for part in parts]
+        yield stop
+        stop.set()
+        await asyncio.wait(running, timeout=10)
+    await bus.close()
+
+
+@contextlib.asynccontextmanager
+async def world(bus: Bus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+    """Model and executor; start agents with `agent_service`."""
+    model = await ScriptedModel(tmp_path / "model.jsonl").start()
+    monkeypatch.setenv("OPENAI_BASE_URL", f"{model.url}")
+    monkeypatch.setenv("OPENAI_API_KEY", "test")
+    await ensure_consumer(bus, s.TOOLS, s.tools_consumer(HOST), s.tool_requests(HOST))
+    made = World(bus, model)
+    await made.heartbeat()
+    stop = asyncio.Event()
+    async with asyncio.TaskGroup() as tasks:
+        executing = tasks.create_task(made.execute(stop))
+        yield made
+        stop.set()
+        await executing
+    await model.stop()
