@@ -12,6 +12,7 @@ from fairlead.errors import ABORTED, CommandError
 # name: module in fairlead.commands, and what --help says of it without loading it
 _COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "up": ("up", "Start everything on this machine and keep it running."),
+    "down": ("down", "Stop what `up` started."),
     "run": ("run", "Give an agent a prompt and print its answer."),
     "sessions": ("sessions", "List, show and delete sessions."),
     "approve": ("approve", "List what waits for a decision, or decide it."),

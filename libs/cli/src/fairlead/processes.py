@@ -54,6 +54,17 @@ class UpLock:
         self._file = open(home.lock, "a+", encoding="utf-8")  # noqa: SIM115 - held while the process lives
         os.chmod(home.lock, 0o600)
 
+    def holder(self) -> int | None:
+        """The process that holds the lock; None if nobody does. Not for the holder itself."""
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            self._file.seek(0)
+            text = self._file.read().strip()
+            return int(text) if text.isdecimal() else 0
+        fcntl.flock(self._file, fcntl.LOCK_UN)
+        return None
+
     def acquire(self) -> None:
         """Take the lock.
 

@@ -1,0 +1,70 @@
+# `make run` starts Fairlead, `make test` tests it. Both need only python3: uv comes by itself.
+
+.DEFAULT_GOAL := help
+SHELL := /bin/sh
+export UV_PYTHON_DOWNLOADS := never
+
+UV = $$(tools/find-uv)
+RUN = $(UV) run --no-sync
+T ?=
+
+.PHONY: help
+help:  ## This list
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+.PHONY: setup
+setup:  ## Install everything for development, and build the page
+	@$(UV) sync --locked --inexact
+	@tools/build-web "$(UV)"
+
+.PHONY: run up
+run:  ## Start Fairlead on this machine (settings come from the environment)
+	@$(UV) sync -q --locked --inexact --no-dev
+	@tools/build-web "$(UV)"
+	@exec .venv/bin/fairlead up $(ARGS)
+
+up: run  ## The same as `make run`
+
+.PHONY: test check
+test: setup  ## Run style checks, types and tests; `make test T=tests/unit` runs only those
+	@if [ -n "$(T)" ]; then $(RUN) pytest $(T); else tools/test "$(UV)"; fi
+
+check: test  ## What CI runs
+
+.PHONY: fmt lint types
+fmt:  ## Format the sources and mend what can be mended
+	@$(RUN) ruff check -q --fix . ; $(RUN) ruff format .
+
+lint:  ## Check style and format
+	@$(RUN) ruff check . && $(RUN) ruff format --check .
+
+types:  ## Check types
+	@$(RUN) mypy libs services tests
+
+.PHONY: unit integration chaos e2e bench
+unit:  ## Tests without other processes
+	@$(RUN) pytest -q tests/unit
+
+integration:  ## Tests against a real nats-server and real services
+	@$(RUN) pytest -q tests/integration
+
+chaos:  ## Kill processes for minutes and check every promise
+	@$(RUN) pytest tests/chaos
+
+e2e:  ## The web application in a real browser
+	@$(RUN) pytest -q tests/e2e
+
+bench:  ## Measure; results go to bench/
+	@$(RUN) python -m bench
+
+.PHONY: web down clean
+web:  ## Build the web application
+	@$(RUN) python services/webui/build.py
+
+down:  ## Stop the Fairlead of this user that `make run` started
+	@.venv/bin/fairlead down
+
+clean:  ## Remove what was built and installed; no state of Fairlead
+	@rm -rf .venv .tools .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf services/webui/src/fairlead_webui/dist services/webui/web/node_modules
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

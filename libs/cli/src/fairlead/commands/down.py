@@ -1,0 +1,35 @@
+"""`fairlead down`."""
+
+import os
+import signal
+import time
+from typing import Final
+
+import click
+
+from fairlead.errors import FAILED, CommandError
+from fairlead.home import home_from_environment
+from fairlead.processes import UpLock
+
+_PATIENCE_S: Final = 40.0
+
+
+@click.command()
+def down() -> None:
+    """Stop the Fairlead of this home in order: the same as Ctrl-C in its terminal."""
+    home = home_from_environment()
+    lock = UpLock(home) if home.lock.exists() else None
+    supervisor = lock.holder() if lock else None
+    if lock is None or supervisor is None:
+        click.echo(f"nothing runs in {home.path}", err=True)
+        return
+    if supervisor == 0:
+        raise CommandError(f"{home.lock} is held, but does not say by which process", FAILED)
+    os.kill(supervisor, signal.SIGTERM)
+    deadline = time.monotonic() + _PATIENCE_S
+    while time.monotonic() < deadline:
+        if lock.holder() is None:
+            click.echo("stopped", err=True)
+            return
+        time.sleep(0.05)
+    raise CommandError(f"process {supervisor} did not stop within {_PATIENCE_S:.0f} s", FAILED)

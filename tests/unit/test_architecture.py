@@ -1,0 +1,86 @@
+"""Who may import what. The rules are in docs/architecture.md; this test reads the import statements."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SERVICES = {"agent", "gateway", "scheduler", "tools", "webui"}
+
+# An outside package and the only places (folder or file prefixes under the source roots) that import it.
+OWNERS = {
+    "nats": ["fairlead_common/"],
+    "litellm": ["fairlead_agent/models/litellm_backend.py"],
+    "docker": ["fairlead_tools/"],
+    "fastapi": ["fairlead_gateway/"],
+    "starlette": ["fairlead_gateway/"],
+    "uvicorn": ["fairlead_gateway/"],
+    "apscheduler": ["fairlead_scheduler/"],
+    "jsonschema": ["fairlead_agent/", "fairlead_tools/"],
+    "click": ["fairlead/"],
+}
+
+
+def imported(source: str) -> Iterator[tuple[int, str]]:
+    """Line and top-level package of every import, also of those inside functions."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name.partition(".")[0]
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.lineno, node.module.partition(".")[0]
+
+
+def problems(place: str, source: str) -> list[str]:
+    """What this source, at `<package>/<file>`, imports against the rules."""
+    own = place.partition("/")[0]
+    found = []
+    for line, package in imported(source):
+        service = package.removeprefix("fairlead_")
+        if service in SERVICES and package.startswith("fairlead_") and package != own:
+            found.append(f"{place}:{line}: {own} imports the service {package}; services talk over NATS")
+        if package == "fairlead" and own != "fairlead":
+            found.append(f"{place}:{line}: only the command line imports {package}")
+        if package in OWNERS and not any(place.startswith(owner) for owner in OWNERS[package]):
+            found.append(f"{place}:{line}: imports {package}, which belongs to {', '.join(OWNERS[package])}")
+    return found
+
+
+def sources() -> list[tuple[str, Path]]:
+    roots = [*ROOT.glob("libs/*/src"), *ROOT.glob("services/*/src")]
+    return [
+        (path.relative_to(root).as_posix(), path) for root in roots for path in sorted(root.rglob("*.py"))
+    ]
+
+
+def test_every_import_keeps_the_rules() -> None:
+    files = sources()
+    assert {place.partition("/")[0] for place, _ in files} >= {f"fairlead_{name}" for name in SERVICES}
+    assert [line for place, path in files for line in problems(place, path.read_text())] == []
+
+
+@pytest.mark.parametrize(
+    ("place", "source"),
+    [
+        ("fairlead_gateway/app.py", "import fairlead_agent.loop"),
+        ("fairlead_agent/loop.py", "def late():\n    from nats.aio.client import Client"),
+        ("fairlead_agent/loop.py", "import litellm"),
+        ("fairlead_common/bus.py", "import fairlead_tools"),
+        ("fairlead/run.py", "from fairlead_gateway import app"),
+        ("fairlead_tools/main.py", "import fairlead"),
+        ("fairlead_common/config.py", "import click"),
+    ],
+)
+def test_a_forbidden_import_is_found(place: str, source: str) -> None:
+    assert len(problems(place, source)) == 1
+
+
+def test_main_only_wires() -> None:
+    """A `main.py` of a service holds no classes and is short."""
+    for place, path in sources():
+        if path.name == "main.py" and place.partition("/")[0] != "fairlead":
+            tree = ast.parse(path.read_text())
+            assert not [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)], place
+            assert len(path.read_text().splitlines()) <= 150, place
