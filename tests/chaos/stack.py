@@ -89,7 +89,7 @@ class Stack:
             if self.proxy is not None:
                 self.proxy.__exit__(None, None, None)
             self.model.__exit__(None, None, None)
-            for process in self._ours():
+            for process in self.ours():
                 process.kill()
 
     # -- processes ---------------------------------------------------------
@@ -104,7 +104,7 @@ class Stack:
 
     def runners(self) -> list[psutil.Process]:
         """The runners (not the children they forked), the ones with commands under way first."""
-        ours = {process.pid: process for process in self._ours() if _is_runner(process)}
+        ours = {process.pid: process for process in self.ours() if _is_runner(process)}
         heads = [process for process in ours.values() if _parent(process) not in ours]
         return sorted(heads, key=lambda process: -len(_children(process)))
 
@@ -114,19 +114,21 @@ class Stack:
         helpers |= {self.nats.process.pid} if self.nats and self.nats.process else set()
         deadline = time.monotonic() + 5.0
         while True:
-            left = [process for process in self._ours() if process.pid not in helpers]
+            left = [process for process in self.ours() if process.pid not in helpers]
             if not left or time.monotonic() > deadline:
                 return [f"{process.pid} {' '.join(_words(process))[:160]}" for process in left]
             time.sleep(0.1)
 
-    def _ours(self) -> list[psutil.Process]:
+    def ours(self) -> list[psutil.Process]:
+        """All processes of this run but its helpers that are modules of the tests."""
         mark = str(self.folder)
         me = os.getpid()
         found = []
         for process in psutil.process_iter():
             if process.pid == me or "tests.support.scripted_model" in (words := _words(process)):
                 continue
-            if any(mark in word for word in words) or _cwd(process).startswith(mark):
+            places = (*words, _cwd(process), _home(process))
+            if any(mark in place for place in places):
                 found.append(process)
         return found
 
@@ -166,6 +168,13 @@ def _words(process: psutil.Process) -> list[str]:
 def _cwd(process: psutil.Process) -> str:
     try:
         return str(process.cwd())
+    except psutil.Error:
+        return ""
+
+
+def _home(process: psutil.Process) -> str:
+    try:
+        return str(process.environ().get("FAIRLEAD_HOME", ""))
     except psutil.Error:
         return ""
 
