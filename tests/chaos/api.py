@@ -16,6 +16,11 @@ _AGAIN = frozenset({408, 425, 429})
 Json = dict[str, Any]
 
 
+def _first(pairs: list[tuple[str, Any]]) -> Json:
+    """An object whose first value counts when a key comes twice."""
+    return dict(reversed(pairs))
+
+
 class Answer(NamedTuple):
     """What came of one request in the end; `status` 0: nobody ever answered."""
 
@@ -63,7 +68,7 @@ class Api:
                     data = await response.read()
                     status = response.status
                 if status < 500 and status not in _AGAIN:
-                    return Answer(status, json.loads(data) if data else None)
+                    return Answer(status, json.loads(data, object_pairs_hook=_first) if data else None)
             except (aiohttp.ClientError, OSError, TimeoutError, ValueError):
                 pass
             if time.monotonic() > deadline:
