@@ -3,6 +3,7 @@
 import contextlib
 import http.client
 import json
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
@@ -114,8 +115,8 @@ class Client:
 
     # -- streams -----------------------------------------------------------
 
-    def follow(self, session: str, *, after: int) -> Iterator[Event]:
-        """The events of a session without gaps or repeats, for ever; a lost connection is resumed.
+    def follow(self, session: str, *, after: int, done: threading.Event) -> Iterator[Event]:
+        """The events of a session without gaps or repeats; a lost connection is resumed until `done`.
 
         Raises:
             UnreachableError: the server was away for a minute.
@@ -123,7 +124,7 @@ class Client:
         """
         last_id: str | None = None
         lost_at: float | None = None
-        while True:
+        while not done.is_set():
             try:
                 for event in self._events(session, after, last_id):
                     lost_at = None
@@ -133,7 +134,7 @@ class Client:
                 lost_at = lost_at or time.monotonic()
                 if time.monotonic() - lost_at > PATIENCE_S:
                     raise
-            time.sleep(0.2)
+            done.wait(0.2)
 
     def _events(self, session: str, after: int, last_id: str | None) -> Iterator[Event]:
         headers = {**self._headers(), "Accept": "text/event-stream"}

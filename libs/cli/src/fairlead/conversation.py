@@ -48,6 +48,7 @@ class Conversation:
         self._err = err
         self._session = ""
         self._events: queue.Queue[Event | CommandError] = queue.Queue()
+        self._done = threading.Event()
         self._stopped_for: int | None = None
         self._give_up_at: float | None = None
 
@@ -60,14 +61,18 @@ class Conversation:
         transcript = Transcript(int(stored["seq"]))
         threading.Thread(target=self._listen, args=(last_seq,), daemon=True).start()
         deadline = None if self._wishes.timeout_s is None else time.monotonic() + self._wishes.timeout_s
-        while not transcript.ended:
-            try:
-                self._step(transcript, deadline)
-            except KeyboardInterrupt:
-                self._on_interrupt()
-            if self._give_up_at is not None and time.monotonic() > self._give_up_at:
-                break
+        try:
+            while not transcript.ended and not self._given_up():
+                try:
+                    self._step(transcript, deadline)
+                except KeyboardInterrupt:
+                    self._on_interrupt()
+        finally:
+            self._done.set()
         return self._finish(transcript)
+
+    def _given_up(self) -> bool:
+        return self._give_up_at is not None and time.monotonic() > self._give_up_at
 
     # -- the session -------------------------------------------------------
 
@@ -101,7 +106,7 @@ class Conversation:
 
     def _listen(self, after: int) -> None:
         try:
-            for event in self._client.follow(self._session, after=after):
+            for event in self._client.follow(self._session, after=after, done=self._done):
                 self._events.put(event)
         except CommandError as error:
             self._events.put(error)

@@ -1,0 +1,221 @@
+"""`fairlead run` against a gateway that says what the test wrote down."""
+
+import io
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from fairlead.client import Client
+from fairlead.conversation import Ask, Conversation, Wishes
+from fairlead.errors import UnreachableError
+from tests.unit.cli.fake_gateway import FakeGateway, fake_gateway
+
+Json = dict[str, Any]
+SEQ = 7
+
+
+@pytest.fixture
+def gateway() -> Iterator[FakeGateway]:
+    with fake_gateway() as found:
+        found.answers = {
+            "POST /api/sessions": [(201, {"id": "s1"})],
+            "POST /api/sessions/s1/prompt": [(202, {"seq": SEQ, "key": "k"})],
+            "POST /api/sessions/s1/abort": [(202, {"seq": 9})],
+            "GET /api/approvals": [(200, {"approvals": []})],
+        }
+        yield found
+
+
+class Outcome:
+    def __init__(self, status: int, out: str, err: str) -> None:
+        self.status, self.out, self.err = status, out, err
+
+    @property
+    def lines(self) -> list[Json]:
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+def run(gateway: FakeGateway, *, ask: Ask | None = None, **wishes: Any) -> Outcome:
+    chosen: dict[str, Any] = {
+        "session": "s1", "agent": None, "model": None, "mode": None, "format": "text", "timeout_s": 20.0,
+        **wishes,
+    }  # fmt: skip
+    out, err = io.StringIO(), io.StringIO()
+    client = Client(gateway.url, lambda: "token")
+    status = Conversation(client, Wishes(**chosen), ask=ask, out=out, err=err).run("hello")
+    return Outcome(status, out.getvalue(), err.getvalue())
+
+
+def entry(**fields: Any) -> Json:
+    return {"type": "entry", "seq": 1, "entry": fields}
+
+
+def user(seq: int = SEQ) -> Json:
+    return entry(type="message", id="u1", message={"role": "user", "content": [], "seqs": [seq]})
+
+
+def said(text: str, entry_id: str = "a1") -> Json:
+    block = {"type": "text", "text": text}
+    return entry(
+        type="message", id=entry_id, message={"role": "assistant", "content": [block], "model": "demo"}
+    )
+
+
+def delta(text: str, n: int, message: str = "a1") -> Json:
+    piece = {"type": "text_delta", "index": 0, "text": text}
+    return {"type": "message_update", "message_id": message, "n": n, "delta": piece}
+
+
+def end(outcome: str = "completed", **fields: Any) -> Json:
+    usage = {"input_tokens": 3, "output_tokens": 2}
+    return entry(type="run_end", id="e1", outcome=outcome, seqs=[SEQ], usage=usage, turns=1, **fields)
+
+
+APPROVAL: Json = {
+    "type": "approval_request",
+    "approval_id": "ap1",
+    "tool": "bash",
+    "arguments": {"command": "rm x"},
+}
+
+
+def test_words_are_printed_once_as_they_come(gateway: FakeGateway) -> None:
+    gateway.streams = [[user(), delta("Hel", 0), delta("lo", 1), said("Hello"), end()]]
+    assert run(gateway).out == "Hello\n"
+
+
+def test_words_of_an_earlier_run_are_left_out(gateway: FakeGateway) -> None:
+    other = entry(type="run_end", id="e0", outcome="failed", seqs=[3])
+    gateway.streams = [[said("old", "a0"), other, user(), said("new"), end()]]
+    found = run(gateway)
+    assert (found.out, found.status) == ("new\n", 0)
+
+
+def test_a_missed_delta_is_filled_in_from_the_entry(gateway: FakeGateway) -> None:
+    gateway.streams = [[user(), delta("Hel", 0), delta("wor", 2), said("Hello world"), end()]]
+    assert run(gateway).out == "Hello world\n"
+
+
+def test_a_lost_stream_is_resumed_where_it_broke(gateway: FakeGateway) -> None:
+    gateway.streams = [[user(), delta("Hel", 0)], [delta("lo", 1), said("Hello"), end()]]
+    assert run(gateway).out == "Hello\n"
+    resumed = [
+        headers.get("Last-Event-ID") for _, path, _, headers in gateway.seen if path.endswith("/events")
+    ]
+    assert resumed == [None, "2"]
+
+
+def test_a_prompt_is_repeated_with_its_key_when_the_answer_is_lost(gateway: FakeGateway) -> None:
+    gateway.answers["POST /api/sessions/s1/prompt"] = [
+        (0, None),
+        (503, None),
+        (202, {"seq": SEQ, "key": "k"}),
+    ]
+    gateway.streams = [[user(), said("hi"), end()]]
+    assert run(gateway).status == 0
+    bodies = gateway.bodies("POST", "/api/sessions/s1/prompt")
+    assert len(bodies) == 3
+    assert len({body["key"] for body in bodies}) == 1
+
+
+@pytest.mark.parametrize(
+    ("outcome", "status"),
+    [
+        ("completed", 0),
+        ("failed", 1),
+        ("aborted", 4),
+        ("timed_out", 5),
+        ("turn_limit", 6),
+        ("budget", 6),
+        ("unknown", 7),
+    ],
+)
+def test_every_outcome_has_its_exit_status(gateway: FakeGateway, outcome: str, status: int) -> None:
+    gateway.streams = [[user(), end(outcome)]]
+    assert run(gateway).status == status
+
+
+def test_json_is_one_object_with_everything(gateway: FakeGateway) -> None:
+    waiting = entry(type="run_end", id="e0", outcome="waiting_approval", usage={"input_tokens": 10}, turns=1)
+    gateway.streams = [[user(), waiting, said("done"), end()]]
+    found = run(gateway, format="json")
+    [result] = found.lines
+    assert result == {
+        "type": "result", "outcome": "completed", "text": "done", "session": "s1", "model": "demo",
+        "usage": {"input_tokens": 13, "output_tokens": 2}, "turns": 2, "duration_ms": 0,
+    }  # fmt: skip
+
+
+def test_stream_json_ends_with_the_result(gateway: FakeGateway) -> None:
+    gateway.streams = [[user(), delta("hi", 0), said("hi"), end()]]
+    lines = run(gateway, format="stream-json").lines
+    assert [line["type"] for line in lines] == ["entry", "message_update", "entry", "entry", "result"]
+
+
+def test_unattended_approval_aborts_the_run_and_says_which(gateway: FakeGateway) -> None:
+    gateway.streams = [[user(), APPROVAL, end("aborted")]]
+    found = run(gateway)
+    assert found.status == 3
+    assert "approval needed for bash" in found.err
+    assert len(gateway.bodies("POST", "/api/sessions/s1/abort")) == 1
+
+
+def test_attended_approval_is_asked_and_sent(gateway: FakeGateway) -> None:
+    gateway.answers["POST /api/approvals/ap1"] = [(202, {"seq": 8})]
+    gateway.streams = [[user(), APPROVAL, said("done"), end()]]
+    asked: list[Json] = []
+
+    def ask(request: Json) -> str:
+        asked.append(request)
+        return "once"
+
+    assert run(gateway, ask=ask).status == 0
+    assert asked[0]["arguments"] == {"command": "rm x"}
+    assert gateway.bodies("POST", "/api/approvals/ap1") == [{"decision": "once"}]
+
+
+def test_a_denied_approval_is_no_success(gateway: FakeGateway) -> None:
+    decided = {"type": "approval_decision", "approval_id": "ap1", "decision": "expired"}
+    gateway.answers["POST /api/approvals/ap1"] = [
+        (409, {"error": {"code": "decided", "message": "too late"}})
+    ]
+    gateway.streams = [[user(), APPROVAL, decided, said("I could not"), end()]]
+    found = run(gateway, format="json")
+    assert found.status == 3
+    assert found.lines[0]["approvals"][0]["decision"] == "expired"
+
+
+def test_timeout_aborts_and_ends_with_its_own_status(gateway: FakeGateway) -> None:
+    gateway.streams = [[user()], [], []]
+    gateway.answers["POST /api/sessions/s1/abort"] = [(202, {"seq": 9})]
+    original = gateway.answer
+
+    def answer(method: str, path: str) -> tuple[int, Any]:
+        if path.endswith("/abort"):
+            gateway.streams += [[] for _ in range(gateway._streamed - len(gateway.streams))]
+            gateway.streams.append([end("aborted")])
+        return original(method, path)
+
+    gateway.answer = answer  # type: ignore[method-assign]
+    found = run(gateway, timeout_s=0.3)
+    assert found.status == 5
+
+
+def test_an_existing_session_is_joined_from_its_end(gateway: FakeGateway) -> None:
+    gateway.answers["POST /api/sessions"] = [(409, {"error": {"code": "conflict", "message": "exists"}})]
+    gateway.answers["GET /api/sessions/s1"] = [
+        (200, {"id": "s1", "agent": "main", "mode": "ask", "last_seq": 5})
+    ]
+    gateway.answers["PATCH /api/sessions/s1"] = [(202, {"seq": 6})]
+    gateway.streams = [[user(), said("hi"), end()]]
+    assert run(gateway, mode="safe", agent="main").status == 0
+    assert gateway.bodies("PATCH", "/api/sessions/s1") == [{"mode": "safe"}]
+
+
+def test_no_server_is_said_within_seconds() -> None:
+    with fake_gateway() as gone:
+        pass
+    with pytest.raises(UnreachableError, match="Is `fairlead up` running"):
+        run(gone)

@@ -1,0 +1,89 @@
+"""What services are told at start."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fairlead.environment import Plan, default_model, parse_sets, parse_workers, service_environment
+from fairlead.errors import CommandError
+from fairlead.home import Home
+from fairlead.nats_server import NatsAccess
+
+HOME = Home(Path("/home/somebody/fairlead"))
+PLAN = Plan(HOME, 8420, Path("/work space"), {"models.default": "demo"})
+NATS = NatsAccess("nats://127.0.0.1:1", "fairlead", "/home/somebody/fairlead/nats/password")
+THEIRS = {
+    "PATH": "/bin",
+    "OPENAI_API_KEY": "sk-1",
+    "ANTHROPIC_API_KEY": "sk-2",
+    "AWS_SECRET_ACCESS_KEY": "sk-3",
+    "GITHUB_TOKEN": "sk-4",
+    "FAIRLEAD_TOKEN": "secret",
+    "FAIRLEAD_LOG_LEVEL": "debug",
+    "DOCKER_HOST": "unix:///x",
+    "LC_ALL": "C",
+}
+
+
+@pytest.mark.parametrize("service", ["gateway", "tools", "scheduler", "webui"])
+def test_only_the_agent_gets_the_keys_of_providers(service: str) -> None:
+    environ = service_environment(service, f"{service}-1", PLAN, NATS, THEIRS)
+    assert not [key for key, value in environ.items() if value.startswith("sk-")]
+    assert environ["FAIRLEAD_LOG_LEVEL"] == "debug"
+    assert environ["LC_ALL"] == "C"
+    agent = service_environment("agent", "agent-1", PLAN, NATS, THEIRS)
+    assert (agent["OPENAI_API_KEY"], agent["AWS_SECRET_ACCESS_KEY"]) == ("sk-1", "sk-3")
+
+
+@pytest.mark.parametrize("service", ["gateway", "agent", "tools", "scheduler", "webui"])
+def test_no_service_gets_the_admin_token_or_the_nats_password(service: str) -> None:
+    environ = service_environment(service, f"{service}-1", PLAN, NATS, THEIRS)
+    assert "FAIRLEAD_TOKEN" not in environ
+    assert environ["FAIRLEAD_NATS_PASSWORD_FILE"] == NATS.password_file
+    assert json.loads(environ["FAIRLEAD_OVERRIDES"]) == {"models.default": "demo"}
+    assert environ["FAIRLEAD_WORKER"] == f"{service}-1"
+
+
+def test_only_the_tools_may_reach_docker() -> None:
+    assert "DOCKER_HOST" in service_environment("tools", "tools-1", PLAN, NATS, THEIRS)
+    assert "DOCKER_HOST" not in service_environment("gateway", "gateway-1", PLAN, NATS, THEIRS)
+
+
+@pytest.mark.parametrize(
+    ("environ", "name"),
+    [
+        ({}, "demo"),
+        ({"FAIRLEAD_MODEL": "litellm/x/y", "OPENAI_API_KEY": "k"}, "litellm/x/y"),
+        ({"OPENAI_API_KEY": "k"}, "openai/auto"),
+        ({"OPENAI_BASE_URL": "http://h/v1", "OPENAI_MODEL": "llama3"}, "openai/llama3"),
+        ({"OPENAI_API_KEY": "k", "ANTHROPIC_API_KEY": "k"}, "openai/auto"),
+        ({"ANTHROPIC_API_KEY": "k"}, "litellm/anthropic/claude-sonnet-4-5"),
+        ({"OPENAI_API_KEY": "", "FAIRLEAD_MODEL": ""}, "demo"),
+    ],
+)
+def test_the_default_model_follows_the_environment(environ: dict[str, str], name: str) -> None:
+    assert default_model(environ).name == name
+
+
+def test_workers_are_one_of_each_unless_named() -> None:
+    assert parse_workers("agent=2, tools=4") == {
+        "gateway": 1,
+        "agent": 2,
+        "tools": 4,
+        "scheduler": 1,
+        "webui": 1,
+    }
+
+
+@pytest.mark.parametrize("text", ["agents=2", "agent=two", "agent", "gateway=2", "agent=65", "agent=-1"])
+def test_bad_workers_are_bad_usage(text: str) -> None:
+    with pytest.raises(CommandError) as caught:
+        parse_workers(text)
+    assert caught.value.code == 2
+
+
+def test_sets_keep_everything_after_the_first_equals_sign() -> None:
+    assert parse_sets(("a.b=c=d", "e=")) == {"a.b": "c=d", "e": ""}
+    with pytest.raises(CommandError, match="key=value"):
+        parse_sets(("a.b",))

@@ -1,0 +1,95 @@
+"""The home folder, the lock, and the processes that belong to it."""
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fairlead.errors import CommandError
+from fairlead.home import Home, home_from_environment, port_from_environment, write_private
+from fairlead.processes import ProcessFile, UpLock, end_stale, recorded
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    made = Home(tmp_path / "home")
+    made.prepare()
+    return made
+
+
+@pytest.fixture
+def sleeper() -> Iterator["subprocess.Popen[bytes]"]:
+    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    yield process
+    process.kill()
+    process.wait(timeout=10)
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_home_comes_from_the_environment_or_the_data_folder() -> None:
+    assert home_from_environment({"FAIRLEAD_HOME": "/x/y"}).path == Path("/x/y")
+    assert home_from_environment({"XDG_DATA_HOME": "/data"}).path == Path("/data/fairlead")
+    assert home_from_environment({}).path == Path.home() / ".local/share/fairlead"
+
+
+@pytest.mark.parametrize("text", ["0", "65536", "eighty", "-1"])
+def test_a_port_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(CommandError, match="from 1 to 65535"):
+        port_from_environment({"FAIRLEAD_PORT": text})
+
+
+def test_folders_are_for_their_owner_only(home: Home) -> None:
+    assert [mode(path) for path in (home.path, home.nats, home.logs)] == [0o700] * 3
+    write_private(home.nats_password, "secret")
+    assert mode(home.nats_password) == 0o600
+
+
+def test_an_open_folder_with_other_things_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "letters").mkdir()
+    tmp_path.chmod(0o755)
+    with pytest.raises(CommandError, match="holds other things"):
+        Home(tmp_path).prepare()
+    assert mode(tmp_path) == 0o755
+
+
+def test_an_open_home_of_ours_is_closed(home: Home) -> None:
+    home.path.chmod(0o755)
+    home.prepare()
+    assert mode(home.path) == 0o700
+
+
+def test_the_lock_is_held_by_one_and_names_it(home: Home) -> None:
+    first, second = UpLock(home), UpLock(home)
+    assert second.holder() is None
+    first.acquire()
+    assert second.holder() == os.getpid()
+    with pytest.raises(CommandError, match=f"process {os.getpid()}"):
+        second.acquire()
+    first.release()
+    second.acquire()
+    second.release()
+
+
+def test_what_a_killed_start_left_is_ended(home: Home, sleeper: "subprocess.Popen[bytes]") -> None:
+    ProcessFile(home).add("agent", sleeper.pid)
+    assert [process.pid for process in recorded(home)] == [sleeper.pid]
+    assert [process.name for process in end_stale(home)] == ["agent"]
+    assert sleeper.wait(timeout=10) == -15
+    assert end_stale(home) == []
+
+
+def test_a_number_that_went_to_another_process_is_not_touched(
+    home: Home, sleeper: "subprocess.Popen[bytes]"
+) -> None:
+    rows = [{"name": "agent", "pid": sleeper.pid, "started": "1"}]
+    write_private(home.processes, json.dumps({"processes": rows}))
+    assert end_stale(home) == []
+    assert sleeper.poll() is None

@@ -1,0 +1,79 @@
+"""The command as it is started."""
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from fairlead.main import _COMMANDS
+
+FAIRLEAD = [sys.executable, "-m", "fairlead.main"]
+
+
+def call(*words: str, **environ: str) -> "subprocess.CompletedProcess[str]":
+    env = {key: value for key, value in os.environ.items() if not key.startswith("FAIRLEAD_")}
+    return subprocess.run(
+        [*FAIRLEAD, *words],
+        env={**env, "FAIRLEAD_HOME": "/nonexistent/home", **environ},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("name", list(_COMMANDS))
+def test_every_command_has_a_help(name: str) -> None:
+    done = call(name, "--help")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"Usage: fairlead {name}")
+
+
+def test_help_loads_nothing_heavy() -> None:
+    code = (
+        "import sys\ntry:\n import fairlead.main; fairlead.main.main(['--help'])\nexcept SystemExit: pass\n"
+        "heavy = {'nats', 'fastapi', 'litellm', 'asyncio', 'structlog', 'http'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_help_is_there_at_once() -> None:
+    took = []
+    for _ in range(5):
+        began = time.monotonic()
+        call("--help")
+        took.append(time.monotonic() - began)
+    assert min(took) < 0.15
+
+
+def test_a_typo_is_bad_usage() -> None:
+    for words in (
+        ["statsu"],
+        ["run"],
+        ["run", "--mode", "yolo", "x"],
+        ["up", "--workers", "agent=x"],
+        ["-p"],
+    ):
+        done = call(*words)
+        assert done.returncode == 2, (words, done)
+        assert done.stderr
+
+
+def test_without_a_server_the_status_is_69() -> None:
+    done = call("-p", "hello", FAIRLEAD_URL="http://127.0.0.1:9", FAIRLEAD_TOKEN="a-token-of-some-length")
+    assert done.returncode == 69
+    assert "Is `fairlead up` running?" in done.stderr
+    assert call("config", "get").returncode == 69
+
+
+def test_without_a_token_it_says_where_one_comes_from() -> None:
+    done = call("sessions", "ls")
+    assert done.returncode == 1
+    assert "FAIRLEAD_TOKEN" in done.stderr
