@@ -1,0 +1,158 @@
+"""The commands against a running Fairlead with the demo model."""
+
+import json
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.support.fairlead_up import FAIRLEAD, FairleadUp
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FairleadUp]:
+    with FairleadUp(tmp_path_factory.mktemp("cli") / "home", environ={"FAIRLEAD_MODEL": "demo"}) as running:
+        yield running
+
+
+def result(text: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(text.splitlines()[-1])
+    assert found["type"] == "result"
+    return found
+
+
+def test_a_prompt_is_answered_on_standard_output(up: FairleadUp) -> None:
+    done = up.cli("-p", "hello there")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
+
+
+def test_what_is_piped_in_is_joined_to_the_prompt(up: FairleadUp) -> None:
+    done = up.cli("run", "--output-format", "json", "say this", input_text="piped words\n")
+    session = result(done.stdout)["session"]
+    said = [entry for entry in up.entries(session) if entry.get("message", {}).get("role") == "user"]
+    assert said[0]["message"]["content"][0]["text"] == "say this\n\npiped words"
+
+
+def test_a_session_goes_on(up: FairleadUp) -> None:
+    first = result(up.cli("run", "--session", "cli-1", "--output-format", "json", "one").stdout)
+    second = result(up.cli("run", "--session", "cli-1", "--output-format", "json", "two").stdout)
+    assert (first["session"], second["session"]) == ("cli-1", "cli-1")
+    assert first["outcome"] == second["outcome"] == "completed"
+    shown = up.cli("sessions", "show", "cli-1")
+    assert "> one" in shown.stdout
+    assert "> two" in shown.stdout
+
+
+def test_stream_json_is_one_event_a_line(up: FairleadUp) -> None:
+    done = up.cli("-p", "hello", "--output-format", "stream-json")
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert lines[-1]["type"] == "result"
+    assert {"entry", "message_update"} <= {line["type"] for line in lines}
+
+
+def test_a_gateway_that_is_killed_meanwhile_does_no_harm(up: FairleadUp) -> None:
+    process = subprocess.Popen(
+        [*FAIRLEAD, "run", "--session", "killed-gateway", "--output-format", "json", "tell me a long story"],
+        env=up.environ,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    time.sleep(0.4)
+    up.kill("gateway")
+    out, _ = process.communicate(timeout=50)
+    assert process.returncode == 0
+    assert result(out)["outcome"] == "completed"
+    prompts = [
+        entry for entry in up.entries("killed-gateway") if entry.get("message", {}).get("role") == "user"
+    ]
+    assert len(prompts) == 1
+
+
+def test_sessions_are_listed_and_deleted(up: FairleadUp) -> None:
+    up.cli("run", "--session", "to-delete", "hello")
+    rows = json.loads(up.cli("sessions", "ls", "--json").stdout)
+    assert "to-delete" in {row["id"] for row in rows}
+    assert up.cli("sessions", "rm", "to-delete").returncode == 0
+    deadline = time.monotonic() + 10
+    while up.call("GET", "/api/sessions/to-delete")[0] != 404:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_the_configuration_is_changed_with_history(up: FairleadUp) -> None:
+    assert up.cli("config", "set", "agents.main.max_turns", "7").returncode == 0
+    assert up.cli("config", "get", "agents.main.max_turns").stdout == "7\n"
+    assert json.loads(up.cli("config", "export").stdout) == {"agents": {"main": {"max_turns": 7}}}
+    refused = up.cli("config", "set", "agents.main.max_turn", "7")
+    assert refused.returncode == 2
+    assert "max_turn" in refused.stderr
+    assert up.cli("config", "set", "agents.main.description", "mine").returncode == 0
+    history = json.loads(up.cli("config", "history", "--json").stdout)
+    assert up.cli("config", "rollback", str(history[0]["revision"])).returncode == 0
+    assert json.loads(up.cli("config", "export").stdout) == {"agents": {"main": {"max_turns": 7}}}
+    stale = up.cli("config", "apply", "-", "--base", str(history[0]["revision"]), input_text="{}")
+    assert stale.returncode == 1
+    assert "somebody else changed" in stale.stderr
+
+
+def test_doctor_finds_nothing_that_fails(up: FairleadUp) -> None:
+    done = up.cli("doctor", "--json")
+    report = json.loads(done.stdout)
+    assert report["ok"], report
+    assert {row["name"]: row["state"] for row in report["checks"]}["gateway"] == "ok"
+
+
+def test_status_names_the_services(up: FairleadUp) -> None:
+    done = up.cli("status", "--json")
+    assert done.returncode == 0, done.stderr
+    for name in ("gateway", "agent", "tools", "scheduler"):
+        assert f"fairlead-{name}" in done.stdout
+
+
+def test_logs_are_shown(up: FairleadUp) -> None:
+    done = up.cli("logs", "scheduler")
+    assert "service_ready" in done.stdout
+    assert up.cli("logs", "nobody").returncode == 1
+
+
+def test_a_token_is_minted_on_the_machine_itself(up: FairleadUp) -> None:
+    assert up.cli("sessions", "ls", environ={"FAIRLEAD_TOKEN": ""}).returncode == 0
+
+
+def test_nats_credentials_reach_a_shell(up: FairleadUp) -> None:
+    done = subprocess.run(
+        ["sh", "-c", f'eval "$({" ".join(FAIRLEAD)} nats --env)"; echo "$NATS_URL $NATS_USER"'],
+        env=up.environ,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.startswith("nats://127.0.0.1:")
+    assert done.stdout.endswith(" fairlead\n")
+
+
+def test_followed_logs_show_what_comes(up: FairleadUp) -> None:
+    process = subprocess.Popen(
+        [*FAIRLEAD, "logs", "-f", "-n", "0"], env=up.environ, stdout=subprocess.PIPE, text=True
+    )
+    seen: list[str] = []
+    assert process.stdout
+    reader = threading.Thread(target=lambda out: seen.extend(out), args=(process.stdout,))
+    reader.start()
+    try:
+        up.kill("scheduler")
+        up.wait_restarted("scheduler")
+        deadline = time.monotonic() + 20
+        while not any("service_ready" in line for line in seen):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    finally:
+        process.terminate()
+        process.wait(timeout=10)
+        reader.join(timeout=10)
+        process.stdout.close()

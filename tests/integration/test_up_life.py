@@ -1,0 +1,190 @@
+"""`fairlead up` as a whole: it starts, refuses what it must, brings back what dies, and stops in order."""
+
+import os
+import signal
+import stat
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.fairlead_up import FairleadUp
+from tests.support.nats_server import NatsServer
+
+SERVICES = {"nats", "gateway", "agent", "tools", "scheduler", "webui"}
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FairleadUp]:
+    secret = {"OPENAI_API_KEY": "sk-very-secret-key", "FAIRLEAD_MODEL": "demo"}
+    with FairleadUp(tmp_path_factory.mktemp("up") / "home", environ=secret) as running:
+        yield running
+
+
+def test_all_services_run(up: FairleadUp) -> None:
+    assert set(up.pids()) == SERVICES
+    assert "ready after" in up.tail(400)
+    assert f"http://127.0.0.1:{up.port}/login?code=" in up.tail(400)
+
+
+def test_a_second_up_is_refused_and_names_the_first(up: FairleadUp) -> None:
+    done = up.cli("up")
+    assert done.returncode == 1
+    assert up.process
+    assert f"process {up.process.pid}" in done.stderr
+    assert up.call("GET", "/readyz")[0] == 200
+
+
+def test_the_home_is_closed_to_others(up: FairleadUp) -> None:
+    def mode(path: Path) -> int:
+        return stat.S_IMODE(path.stat().st_mode)
+
+    assert mode(up.home) == 0o700
+    secret = [
+        up.home / "auth.json",
+        *(up.home / "nats" / name for name in ("password", "context.json", "server.conf")),
+    ]
+    assert {str(path): mode(path) for path in secret} == {str(path): 0o600 for path in secret}
+    assert up.token not in (up.home / "auth.json").read_text()
+
+
+def test_no_secret_is_on_a_command_line_or_in_the_wrong_environment(up: FairleadUp) -> None:
+    password = (up.home / "nats" / "password").read_text().strip()
+    shown = subprocess.run(["ps", "axww", "-o", "args"], capture_output=True, text=True, check=True).stdout
+    assert "fairlead_agent" in shown
+    for secret in (password, up.token, "sk-very-secret-key"):
+        assert secret not in shown
+    for name, pid in up.pids().items():
+        environ = Path(f"/proc/{pid}/environ").read_text()
+        assert password not in environ
+        assert up.token not in environ
+        assert ("sk-very-secret-key" in environ) == (name == "agent"), name
+
+
+def test_a_killed_service_comes_back(up: FairleadUp) -> None:
+    for name in ("scheduler", "agent", "gateway"):
+        old = up.kill(name)
+        assert up.wait_restarted(name) != old
+    up.wait_ready()
+    assert "scheduler was ended by SIGKILL; it starts again in 0.2 s" in up.tail(400)
+
+
+def test_pauses_between_restarts_grow(up: FairleadUp) -> None:
+    for pause in ("0.2", "0.4", "0.8"):
+        up.kill("webui")
+        up.wait_restarted("webui")
+        assert f"webui was ended by SIGKILL; it starts again in {pause} s" in up.tail(400)
+
+
+def test_a_killed_nats_server_comes_back_on_its_port(up: FairleadUp) -> None:
+    before = (up.home / "nats" / "context.json").read_text()
+    up.kill("nats")
+    up.wait_restarted("nats")
+    up.wait_ready()
+    assert (up.home / "nats" / "context.json").read_text() == before
+
+
+def test_a_stop_drains_and_ends_with_zero(tmp_path: Path) -> None:
+    up = FairleadUp(tmp_path / "home")
+    try:
+        up.start()
+        pids = up.pids()
+        assert up.process
+        up.process.send_signal(signal.SIGINT)
+        assert up.process.wait(timeout=20) == 0
+        assert up.tail(1) == "fairlead  | stopped"
+        assert not [name for name, pid in pids.items() if Path(f"/proc/{pid}").exists()]
+        began = time.monotonic()
+        up.start()
+        assert time.monotonic() - began < 8  # alone and idle it is a quarter of that
+        assert up.stop() == 0
+    finally:
+        up.__exit__()
+
+
+def test_what_a_killed_supervisor_left_is_replaced(tmp_path: Path) -> None:
+    up = FairleadUp(tmp_path / "home")
+    try:
+        up.start()
+        session = up.session()
+        assert up.process
+        up.process.kill()
+        up.process.wait(timeout=10)
+        up.start()
+        assert up.api("GET", f"/api/sessions/{session}")["id"] == session
+        assert up.stop() == 0
+    finally:
+        up.__exit__()
+
+
+def test_a_process_that_would_not_die_with_its_supervisor_is_ended_by_the_next_start(tmp_path: Path) -> None:
+    up = FairleadUp(tmp_path / "home")
+    try:
+        up.start()
+        assert up.process
+        agent = up.pids()["agent"]
+        os.kill(agent, signal.SIGSTOP)  # it cannot hear that its parent died
+        up.process.kill()
+        up.process.wait(timeout=10)
+        up.start()
+        assert not Path(f"/proc/{agent}").exists()
+        assert "ended agent" in up.tail(400)
+    finally:
+        up.__exit__()
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["--set", "agents.main.mod=ask"], "unknown field `mod`"),
+        (["--set", "agents.main.mode=yolo"], "Invalid enum value 'yolo'"),
+        (["--set", "agents.main.mode"], "key=value"),
+        (["--workers", "agnet=2"], "no service 'agnet'"),
+    ],
+)
+def test_a_typo_is_refused_at_once(tmp_path: Path, words: list[str], text: str) -> None:
+    up = FairleadUp(tmp_path / "home")
+    done = up.cli("up", *words, timeout_s=15)
+    assert done.returncode == 2
+    assert text in done.stderr
+    assert not up.home.exists()
+
+
+def test_a_taken_port_is_said(tmp_path: Path, up: FairleadUp) -> None:
+    other = FairleadUp(tmp_path / "home")
+    done = other.cli("up", environ={"FAIRLEAD_PORT": str(up.port)}, timeout_s=15)
+    assert done.returncode == 1
+    assert f"port {up.port} is taken" in done.stderr
+
+
+def test_a_refused_configuration_stops_everything_with_78(tmp_path: Path) -> None:
+    up = FairleadUp(tmp_path / "home")
+    try:
+        up.start()
+        assert up.stop() == 0
+        (up.home / "auth.json").chmod(0o644)
+        done = up.cli("up", timeout_s=30)
+        assert done.returncode == 78
+        assert "mode must be 0600" in done.stderr
+    finally:
+        up.__exit__()
+
+
+def test_several_workers_of_one_service(tmp_path: Path) -> None:
+    with FairleadUp(tmp_path / "home", workers="agent=2,scheduler=0") as up:
+        assert set(up.pids()) == SERVICES - {"agent", "scheduler"} | {"agent-1", "agent-2"}
+        assert sorted(path.name for path in (up.home / "logs").glob("agent*")) == [
+            "agent-1.log",
+            "agent-2.log",
+        ]
+
+
+def test_another_nats_server_is_used_and_left_alone(tmp_path: Path, nats_server: NatsServer) -> None:
+    with FairleadUp(tmp_path / "home", arguments=["--nats", nats_server.url]) as up:
+        assert set(up.pids()) == SERVICES - {"nats"}
+        assert up.ask("hello")["outcome"] == "completed"
+        assert up.stop() == 0
+        assert nats_server.process
+        assert nats_server.process.poll() is None
