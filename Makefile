@@ -4,7 +4,7 @@
 SHELL := /bin/sh
 export UV_PYTHON_DOWNLOADS := never
 
-UV = $$(tools/find-uv)
+UV = uv=$$(tools/find-uv) && "$$uv"
 RUN = $(UV) run --no-sync
 T ?=
 
@@ -14,20 +14,18 @@ help:  ## This list
 
 .PHONY: setup
 setup:  ## Install everything for development, and build the page
-	@$(UV) sync --locked --inexact
-	@tools/build-web "$(UV)"
+	@$(UV) sync --locked --inexact && tools/build-web "$$uv"
 
 .PHONY: run up
 run:  ## Start Fairlead on this machine (settings come from the environment)
-	@$(UV) sync -q --locked --inexact --no-dev
-	@tools/build-web "$(UV)"
+	@$(UV) sync -q --locked --inexact --no-dev && tools/build-web "$$uv"
 	@exec .venv/bin/fairlead up $(ARGS)
 
 up: run  ## The same as `make run`
 
 .PHONY: test check
 test: setup  ## Run style checks, types and tests; `make test T=tests/unit` runs only those
-	@if [ -n "$(T)" ]; then $(RUN) pytest $(T); else tools/test "$(UV)"; fi
+	@uv=$$(tools/find-uv) && if [ -n "$(T)" ]; then "$$uv" run --no-sync pytest $(T); else tools/test "$$uv"; fi
 
 check: test  ## What CI runs
 

@@ -11,6 +11,7 @@ MAX_LOG_BYTES: Final = 10 * 1024 * 1024
 OLD_LOGS: Final = 2  # beside the one that is written: three files of a service in all
 _COLOURS: Final = (36, 32, 33, 35, 34, 96, 92, 93, 95)
 _LEVELS: Final = {"warning": 33, "error": 31, "critical": 31}
+_NO_NEWS: Final = ("stream_created ",)  # fifteen of them at the first start; the log files have them
 _HIDDEN: Final = frozenset({"event", "level", "timestamp", "service"})
 
 
@@ -80,6 +81,8 @@ def teller(console: Console, name: str) -> Callable[[str], None]:
 
     def tell(line: str) -> None:
         text, level = readable(line)
+        if any(event in text for event in _NO_NEWS):
+            return
         console.line(name, text, tint=_LEVELS.get(level))
 
     return tell
