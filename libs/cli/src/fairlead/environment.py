@@ -15,6 +15,7 @@ from fairlead.home import Home
 from fairlead.nats_server import NatsAccess
 
 SERVICES: Final = ("gateway", "agent", "tools", "scheduler", "webui")
+DEMO: Final = "demo"
 _SINGLE: Final = frozenset({"gateway"})  # one port, one listener
 
 _COMMON: Final = frozenset(
@@ -52,7 +53,7 @@ def default_model(environ: Mapping[str, str]) -> Model:
         return Model(f"openai/{environ.get('OPENAI_MODEL') or 'auto'}", f"{source} is set", binding=False)
     if environ.get("ANTHROPIC_API_KEY"):
         return Model("litellm/anthropic/claude-sonnet-4-5", "ANTHROPIC_API_KEY is set", binding=False)
-    return Model("demo", "no model and no provider key is set", binding=False)
+    return Model(DEMO, "no model and no provider key is set", binding=False)
 
 
 def parse_sets(pairs: tuple[str, ...]) -> dict[str, str]:

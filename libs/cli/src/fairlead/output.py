@@ -1,5 +1,6 @@
 """What `fairlead up` prints: one line per line, with the name of who says it."""
 
+import contextlib
 import json
 import sys
 from collections.abc import Callable
@@ -21,14 +22,14 @@ class LogFile:
     def __init__(self, folder: Path, name: str) -> None:
         self._path = folder / f"{name}.log"
         self._path.touch(mode=0o600)
-        self._file = self._path.open("ab")
+        self._file = self._path.open("ab", buffering=0)
 
     def write(self, line: bytes) -> None:
-        """Add one line."""
-        if self._file.tell() + len(line) > MAX_LOG_BYTES:
-            self._rotate()
-        self._file.write(line + b"\n")
-        self._file.flush()
+        """Add one line; it is dropped when the disk is full, for a service must not wait for its log."""
+        with contextlib.suppress(OSError):
+            if self._file.tell() + len(line) > MAX_LOG_BYTES:
+                self._rotate()
+            self._file.write(line + b"\n")
 
     def close(self) -> None:
         """Write no more."""
@@ -42,7 +43,7 @@ class LogFile:
             if newer.exists():
                 newer.replace(older)
         self._path.touch(mode=0o600)
-        self._file = self._path.open("ab")
+        self._file = self._path.open("ab", buffering=0)
 
 
 class Console:
@@ -69,7 +70,7 @@ class Console:
         try:
             self._stream.write(f"{label} {text}\n")
             self._stream.flush()
-        except (BrokenPipeError, ValueError):  # nobody reads any more: the log files are still written
+        except (OSError, ValueError):  # nobody reads any more: the log files are still written
             return
 
     def _tint(self, name: str) -> int:

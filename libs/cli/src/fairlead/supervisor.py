@@ -12,7 +12,7 @@ from typing import Final
 
 from fairlead import nats_server
 from fairlead.child import Child, Command, RefusedError, environment_of_server
-from fairlead.environment import Plan, service_environment
+from fairlead.environment import DEMO, Model, Plan, service_environment
 from fairlead.errors import CONFIG, FAILED, OK, CommandError
 from fairlead.nats_server import NatsAccess
 from fairlead.output import Console, LogFile, teller
@@ -43,7 +43,7 @@ class Supervisor:
         external: NatsAccess | None,
         console: Console,
         announce: Callable[[float], None],
-        suggested_model: str | None = None,
+        suggested_model: Model | None = None,
     ) -> None:
         self._plan = plan
         self._suggested_model = suggested_model
@@ -114,20 +114,28 @@ class Supervisor:
         return None
 
     async def _choose_model(self, access: NatsAccess) -> None:
-        if self._suggested_model is None:
+        model = self._suggested_model
+        if model is None:
             return
+        stored = None if model.name == DEMO else await self._stored_model(access)
+        if stored:
+            self._console.say(f"default model: {stored} (as configured)")
+            return
+        hint = ", unless the configuration names one" if model.name == DEMO else ""
+        self._console.say(f"default model: {model.name} ({model.why}){hint}")
+        if model.name != DEMO:  # which is the default anyway
+            overrides = {"models.default": model.name, **self._plan.overrides}
+            self._plan = self._plan._replace(overrides=overrides)
+
+    async def _stored_model(self, access: NatsAccess) -> str:
         from fairlead.document import stored_document  # loads the bus, which takes half a second
 
         try:
             models = (await stored_document(access)).content.get("models")
         except CommandError as error:
             self._console.say(f"the stored configuration cannot be read: {error}")
-            return
-        if isinstance(models, dict) and models.get("default"):
-            self._console.say(f"default model: {models['default']} (as configured)")
-        else:
-            overrides = {"models.default": self._suggested_model, **self._plan.overrides}
-            self._plan = self._plan._replace(overrides=overrides)
+            return ""
+        return str(models.get("default") or "") if isinstance(models, dict) else ""
 
     def _make_services(self, access: NatsAccess) -> list[Child]:
         children = []

@@ -61,10 +61,7 @@ def up(sets: tuple[str, ...], workers: str, nats_url: str | None) -> None:
         external_url = nats_url or os.environ.get("FAIRLEAD_NATS_URL")
         if external_url and external_url.startswith("nats://") and not is_answering(external_url, 3.0):
             raise CommandError(f"no NATS server answers at {external_url.rpartition('@')[2]}", UNREACHABLE)
-        if "models.default" not in overrides:
-            console.say(f"default model: {model.name} ({model.why})")
         plan = Plan(home, port, _workspace(home), overrides)
-        suggestion = None if model.name == "demo" or "models.default" in overrides else model.name
         status = asyncio.run(
             Supervisor(
                 plan,
@@ -72,7 +69,7 @@ def up(sets: tuple[str, ...], workers: str, nats_url: str | None) -> None:
                 external=remember_external(home, external_url) if external_url else None,
                 console=console,
                 announce=_announcer(home, port, console),
-                suggested_model=suggestion,
+                suggested_model=None if "models.default" in overrides else model,
             ).run()
         )
     finally:
