@@ -44,12 +44,12 @@ class QueuedEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag=
     """A steer or follow-up that was accepted and waits for its moment.
 
     Fields:
-        seq: stream sequence of its mail.
+        mail_seq: stream sequence of its mail.
     """
 
     kind: Source
     content: list[ContentBlock]
-    seq: int
+    mail_seq: int
     key: str | None = None
     sender: str | None = None
     reply_to: str | None = None

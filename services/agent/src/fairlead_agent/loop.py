@@ -174,7 +174,7 @@ class AgentLoop:
                 message=UserMessage(
                     content=[block for item in queued for block in item.content],
                     source=queued[0].kind,
-                    seqs=[item.seq for item in queued],
+                    seqs=[item.mail_seq for item in queued],
                     keys=[item.key for item in queued if item.key],
                     sender=queued[0].sender,
                     reply_to=next((item.reply_to for item in queued if item.reply_to), None),
@@ -213,7 +213,7 @@ class AgentLoop:
         log.info("run_ended", session=self._owner.session, run=run.run_id, outcome=outcome, turns=run.turns)
 
     def _ended(self) -> list[tuple[int, str]]:
-        waiting = {item.seq for item in self._state.queue.values()}
+        waiting = {item.mail_seq for item in self._state.queue.values()}
         return [pair for pair in self._state.unended if pair[0] not in waiting]
 
     async def _answer(self, outcome: Outcome = "completed", error: str | None = None) -> None:

@@ -93,7 +93,7 @@ class Mailbox:
                 cursor=record.seq,
                 kind=self._queue_kind(kind),
                 content=content,
-                seq=record.seq,
+                mail_seq=record.seq,
                 key=key or None,
                 sender=mail.sender,
                 reply_to=reply_to,
@@ -159,7 +159,7 @@ class Mailbox:
                 cursor=seq,
                 reason="taken back" if queued else f"nothing is queued as {mail.item}",
                 items=[mail.item] if queued else [],
-                seqs=[queued.seq] if queued else [],
+                seqs=[queued.mail_seq] if queued else [],
                 keys=[queued.key] if queued and queued.key else [],
             )
             return

@@ -145,7 +145,7 @@ class SessionState:
                 self._message(entry)
             case QueuedEntry():
                 self.queue[entry.id] = entry
-                self.unended.append((entry.seq, entry.key or ""))
+                self.unended.append((entry.mail_seq, entry.key or ""))
             case DroppedEntry():
                 self._drop(entry)
             case RunStartEntry():
@@ -201,7 +201,7 @@ class SessionState:
         for item in entry.items:
             dropped = self.queue.pop(item, None)
             if dropped is not None and not (self.run and self.run.aborting):
-                self.unended = [pair for pair in self.unended if pair[0] != dropped.seq]
+                self.unended = [pair for pair in self.unended if pair[0] != dropped.mail_seq]
 
     def _end(self, entry: RunEndEntry) -> None:
         self.last_run_id = entry.run_id
