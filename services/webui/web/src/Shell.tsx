@@ -32,7 +32,14 @@ export function Shell({ me }: { me: Me }) {
       <div className={drawer ? `${styles.side} ${styles.shown}` : styles.side}>
         <Sidebar me={me} route={route} onPick={() => setDrawer(false)} />
       </div>
-      {drawer && <button type="button" className={styles.veil} aria-label="Close the list of sessions" onClick={() => setDrawer(false)} />}
+      {drawer && (
+        <button
+          type="button"
+          className={styles.veil}
+          aria-label="Close the list of sessions"
+          onClick={() => setDrawer(false)}
+        />
+      )}
       <main id="page" className={styles.page} tabIndex={-1}>
         <Suspense>
           {route.page === "new" && <NewChat onMenu={() => setDrawer(true)} />}

@@ -27,7 +27,19 @@ export function useRoute(): Route {
 export const sessionPath = (id: string): string => `/s/${id}`;
 
 /** A link within the application; with a modifier key it does what links do. */
-export function Link({ to, children, onFollow, ...rest }: { to: string; children: ReactNode; className?: string | undefined; onFollow?: () => void; "aria-current"?: "page" | undefined; title?: string }) {
+export function Link({
+  to,
+  children,
+  onFollow,
+  ...rest
+}: {
+  to: string;
+  children: ReactNode;
+  className?: string | undefined;
+  onFollow?: () => void;
+  "aria-current"?: "page" | undefined;
+  title?: string;
+}) {
   const follow = (event: MouseEvent): void => {
     if (event.metaKey || event.ctrlKey || event.shiftKey || event.button !== 0) return;
     event.preventDefault();

@@ -90,14 +90,21 @@ export const api = {
     const search = new URLSearchParams({ limit: String(query.limit ?? 100) });
     if (query.q) search.set("q", query.q);
     if (query.before) search.set("before", query.before);
-    return json<{ sessions: Session[]; next: string | null }>("GET", `/api/sessions?${search.toString()}`, undefined, signal);
+    return json<{ sessions: Session[]; next: string | null }>(
+      "GET",
+      `/api/sessions?${search.toString()}`,
+      undefined,
+      signal,
+    );
   },
   session: (id: string) => json<Session>("GET", one(id)),
   createSession: (body: { id: string; agent?: string; mode?: string }) => json<Session>("POST", "/api/sessions", body),
-  updateSession: (id: string, body: { title?: string; mode?: string; model?: string }) => request("PATCH", one(id), body),
+  updateSession: (id: string, body: { title?: string; mode?: string; model?: string }) =>
+    request("PATCH", one(id), body),
   deleteSession: (id: string) => request("DELETE", one(id)),
 
-  send: (id: string, kind: SendKind, body: SendBody) => json<{ seq: number; key: string }>("POST", `${one(id)}/${kind}`, body),
+  send: (id: string, kind: SendKind, body: SendBody) =>
+    json<{ seq: number; key: string }>("POST", `${one(id)}/${kind}`, body),
   abort: (id: string) => request("POST", `${one(id)}/abort`, { reason: "stopped in the web application" }),
   drop: (id: string, item: string) => request("DELETE", `${one(id)}/queue/${encodeURIComponent(item)}`),
   /** The last entries before `before`, oldest first. */

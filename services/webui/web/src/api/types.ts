@@ -6,14 +6,7 @@ export type Decision = "once" | "session" | "always" | "deny";
 export type SendKind = "prompt" | "steer" | "followup";
 export type Source = SendKind | "system";
 export type RunOutcome =
-  | "completed"
-  | "aborted"
-  | "failed"
-  | "timed_out"
-  | "turn_limit"
-  | "budget"
-  | "waiting_approval"
-  | "unknown";
+  "completed" | "aborted" | "failed" | "timed_out" | "turn_limit" | "budget" | "waiting_approval" | "unknown";
 export type ToolStatus = "ok" | "error" | "cancelled" | "timed_out" | "skipped" | "denied" | "unknown";
 export type Json = Record<string, unknown>;
 
@@ -166,7 +159,13 @@ export type Entry =
   | ApprovalRequestEntry
   | (EntryBase & { type: "dropped"; reason: string; items?: string[]; keys?: string[] })
   | (EntryBase & { type: "run_start"; agent: string; model: string; mode: string; resumes?: string | null })
-  | (EntryBase & { type: "approval"; approval_id: string; call_id: string; decision: Decision | "expired"; reason?: string })
+  | (EntryBase & {
+      type: "approval";
+      approval_id: string;
+      call_id: string;
+      decision: Decision | "expired";
+      reason?: string;
+    })
   | (EntryBase & { type: "session_info"; title?: string | null; agent?: string | null })
   | (EntryBase & { type: "mode_change"; mode: string })
   | (EntryBase & { type: "model_change"; model: string })

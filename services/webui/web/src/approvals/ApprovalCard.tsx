@@ -18,7 +18,15 @@ const BY_KEY: Record<string, Decision> = { a: "once", s: "session", d: "deny" };
 type Shown = Pick<Approval, "id" | "tool" | "arguments" | "workspace" | "host" | "why" | "expires_at">;
 
 /** Asks whether a tool may run, and shows all of what would run. */
-export function ApprovalCard({ approval, active, onDecided }: { approval: Shown; active: boolean; onDecided?: () => void }) {
+export function ApprovalCard({
+  approval,
+  active,
+  onDecided,
+}: {
+  approval: Shown;
+  active: boolean;
+  onDecided?: () => void;
+}) {
   const [sent, setSent] = useState<Decision | null>(null);
   const [problem, setProblem] = useState<string | null>(null);
   const [reason, setReason] = useState("");
@@ -50,7 +58,9 @@ export function ApprovalCard({ approval, active, onDecided }: { approval: Shown;
         <h3>
           Allow <code>{approval.tool}</code>?
         </h3>
-        <span className={styles.expiry}>{expired ? "expired: it counts as denied" : `expires in ${elapsed(left)}`}</span>
+        <span className={styles.expiry}>
+          {expired ? "expired: it counts as denied" : `expires in ${elapsed(left)}`}
+        </span>
       </header>
       <dl className={styles.facts}>
         <dt>Why it asks</dt>
@@ -71,25 +81,58 @@ export function ApprovalCard({ approval, active, onDecided }: { approval: Shown;
       <Arguments given={approval.arguments} raw="" />
       <label className={styles.reason}>
         <span className="visually-hidden">Reason, which the agent is told</span>
-        <input placeholder="Tell the agent why (optional)" value={reason} disabled={sent !== null || expired} onChange={(event) => setReason(event.target.value)} />
+        <input
+          placeholder="Tell the agent why (optional)"
+          value={reason}
+          disabled={sent !== null || expired}
+          onChange={(event) => setReason(event.target.value)}
+        />
       </label>
       <div className={styles.answers}>
-        <Button tone="primary" kbd={active ? "a" : ""} disabled={sent !== null || expired} title="This call, and nothing else" onClick={() => decide("once")}>
+        <Button
+          tone="primary"
+          kbd={active ? "a" : ""}
+          disabled={sent !== null || expired}
+          title="This call, and nothing else"
+          onClick={() => decide("once")}
+        >
           Allow once
         </Button>
-        <Button kbd={active ? "s" : ""} disabled={sent !== null || expired} title="Calls like this one, until the session ends" onClick={() => decide("session")}>
+        <Button
+          kbd={active ? "s" : ""}
+          disabled={sent !== null || expired}
+          title="Calls like this one, until the session ends"
+          onClick={() => decide("session")}
+        >
           Allow for this session
         </Button>
-        <Button tone="quiet" disabled={sent !== null || expired} title="Calls like this one, in every session of this agent" onClick={() => decide("always")}>
+        <Button
+          tone="quiet"
+          disabled={sent !== null || expired}
+          title="Calls like this one, in every session of this agent"
+          onClick={() => decide("always")}
+        >
           Always
         </Button>
         <span className={styles.space} />
-        <Button tone="danger" kbd={active ? "d" : ""} disabled={sent !== null || expired} title="It does not run; the agent is told" onClick={() => decide("deny")}>
+        <Button
+          tone="danger"
+          kbd={active ? "d" : ""}
+          disabled={sent !== null || expired}
+          title="It does not run; the agent is told"
+          onClick={() => decide("deny")}
+        >
           Deny
         </Button>
       </div>
       <p className={styles.status} role="status">
-        {problem ? <span className={styles.problem}>{problem}</span> : sent ? "Answer sent." : "Once: this call only. Session: calls like it, here. Always: calls like it, everywhere. Deny: it does not run."}
+        {problem ? (
+          <span className={styles.problem}>{problem}</span>
+        ) : sent ? (
+          "Answer sent."
+        ) : (
+          "Once: this call only. Session: calls like it, here. Always: calls like it, everywhere. Deny: it does not run."
+        )}
       </p>
     </section>
   );

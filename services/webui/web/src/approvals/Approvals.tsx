@@ -22,7 +22,8 @@ export function Approvals({ onMenu }: { onMenu: () => void }) {
   }, []);
   useEffect(load, [load, waiting]);
 
-  const decided = (id: string): void => setApprovals((before) => before?.filter((approval) => approval.id !== id) ?? null);
+  const decided = (id: string): void =>
+    setApprovals((before) => before?.filter((approval) => approval.id !== id) ?? null);
   return (
     <>
       <PageHead title="Approvals" onMenu={onMenu}>
@@ -33,7 +34,10 @@ export function Approvals({ onMenu }: { onMenu: () => void }) {
           {approvals?.length === 0 && (
             <div className={styles.none}>
               <h2>Nothing waits for you</h2>
-              <p>When an agent in mode “ask” wants to run or change something, it asks here and in its session. The number beside “Approvals” and in the tab’s title says so.</p>
+              <p>
+                When an agent in mode “ask” wants to run or change something, it asks here and in its session. The
+                number beside “Approvals” and in the tab’s title says so.
+              </p>
             </div>
           )}
           {approvals?.map((approval, index) => {

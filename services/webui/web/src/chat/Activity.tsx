@@ -12,13 +12,14 @@ export function Activity({ session }: { session: LiveSession }) {
   const retry = useStore(session.store, (state) => state.view.retry);
   const since = useStore(session.store, (state) => state.view.run?.since ?? state.outbox[0]?.at ?? 0);
   const waiting = useStore(session.store, (state) => state.view.run === null);
-  const now = useNow(quiet);
+  const now = useNow(quiet || retry !== null);
 
   if (retry) {
     const left = Math.max(0, Math.ceil((retry.at + retry.delayS * 1000 - now) / 1000));
     return (
       <p className={`${styles.line} ${styles.retry}`}>
-        <Spinner /> The model did not answer: {retry.error}. Asking again{left > 0 ? ` in ${left} s` : ""} (attempt {retry.attempt}).
+        <Spinner /> The model did not answer: {retry.error}. Asking again{left > 0 ? ` in ${left} s` : ""} (attempt{" "}
+        {retry.attempt}).
       </p>
     );
   }

@@ -7,7 +7,17 @@ import { Thinking } from "./Thinking";
 import { ToolCall } from "./ToolCall";
 
 /** One reply of the model: thoughts, words and tool calls in their order. */
-export const AssistantMessage = memo(function AssistantMessage({ message, session, live = false, gap = false }: { message: Message; session: LiveSession; live?: boolean; gap?: boolean }) {
+export const AssistantMessage = memo(function AssistantMessage({
+  message,
+  session,
+  live = false,
+  gap = false,
+}: {
+  message: Message;
+  session: LiveSession;
+  live?: boolean;
+  gap?: boolean;
+}) {
   const last = message.content.length - 1;
   return (
     <article className={styles.message} aria-label="Assistant" aria-busy={live}>
@@ -26,7 +36,9 @@ export const AssistantMessage = memo(function AssistantMessage({ message, sessio
             return <ToolCall key={index} block={block} session={session} writing={live && index === last} />;
         }
       })}
-      {message.stop_reason === "length" && <p className={styles.gap}>The reply reached its length limit and ends here.</p>}
+      {message.stop_reason === "length" && (
+        <p className={styles.gap}>The reply reached its length limit and ends here.</p>
+      )}
       {message.error && <p className={styles.error}>{message.error}</p>}
     </article>
   );

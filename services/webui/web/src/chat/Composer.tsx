@@ -21,7 +21,15 @@ interface Props {
 }
 
 /** Where one writes. It is drawn again when the run begins or ends, never for what the run says. */
-export const Composer = memo(function Composer({ place, busy, stopping = "no", onSend, onStop, recall, children }: Props) {
+export const Composer = memo(function Composer({
+  place,
+  busy,
+  stopping = "no",
+  onSend,
+  onStop,
+  recall,
+  children,
+}: Props) {
   const [text, setText] = useState(() => draftOf(place));
   const box = useRef<HTMLTextAreaElement>(null);
   const files = useAttachments();
@@ -99,11 +107,24 @@ export const Composer = memo(function Composer({ place, busy, stopping = "no", o
           )}
         </span>
         {busy && text.trim() === "" ? (
-          <button type="button" className={styles.stop} aria-label="Stop the run" title="Stop the run (Esc Esc)" disabled={stopping === "stopping"} onClick={onStop}>
+          <button
+            type="button"
+            className={styles.stop}
+            aria-label="Stop the run"
+            title="Stop the run (Esc Esc)"
+            disabled={stopping === "stopping"}
+            onClick={onStop}
+          >
             <Icon name="stop" />
           </button>
         ) : (
-          <button type="submit" className={styles.send} aria-label={busy ? "Steer" : "Send"} title={busy ? "Steer (Enter)" : "Send (Enter)"} disabled={text.trim() === ""}>
+          <button
+            type="submit"
+            className={styles.send}
+            aria-label={busy ? "Steer" : "Send"}
+            title={busy ? "Steer (Enter)" : "Send (Enter)"}
+            disabled={text.trim() === ""}
+          >
             <Icon name="send" />
           </button>
         )}

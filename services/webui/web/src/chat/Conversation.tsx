@@ -21,7 +21,12 @@ export function Conversation({ session }: { session: LiveSession }) {
   const phase = useStore(session.store, (state) => state.phase);
   const problem = useStore(session.store, (state) => state.problem);
   const older = useStore(session.store, (state) => state.older);
-  const { scroller, content, atEnd, toEnd } = useFollow(session.id, phase === "ready", items[0]?.id ?? "", () => void session.loadOlder());
+  const { scroller, content, atEnd, toEnd } = useFollow(
+    session.id,
+    phase === "ready",
+    items[0]?.id ?? "",
+    () => void session.loadOlder(),
+  );
 
   return (
     <div className={styles.frame}>
@@ -47,10 +52,21 @@ export function Conversation({ session }: { session: LiveSession }) {
             </p>
           )}
           {items.map((item, index) => (
-            <ItemView key={item.id} item={item} session={session} words={item.kind === "run_end" ? wordsBefore(items, index) : ""} />
+            <ItemView
+              key={item.id}
+              item={item}
+              session={session}
+              words={item.kind === "run_end" ? wordsBefore(items, index) : ""}
+            />
           ))}
           {partial && (
-            <AssistantMessage key={partial.messageId} message={partial.message} live gap={partial.gap} session={session} />
+            <AssistantMessage
+              key={partial.messageId}
+              message={partial.message}
+              live
+              gap={partial.gap}
+              session={session}
+            />
           )}
           <Outbox session={session} />
           <Pending session={session} />
@@ -85,7 +101,9 @@ function Pending({ session }: { session: LiveSession }) {
   useEffect(() => {
     if (approvals.length > 0) document.querySelector("[data-approval]")?.scrollIntoView({ block: "nearest" });
   }, [approvals.length]);
-  return approvals.map((approval, index) => <ApprovalCard key={approval.id} approval={approval} active={index === 0} />);
+  return approvals.map((approval, index) => (
+    <ApprovalCard key={approval.id} approval={approval} active={index === 0} />
+  ));
 }
 
 /** What the assistant said last before a run ended, to be copied. */

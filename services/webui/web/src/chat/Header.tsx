@@ -14,6 +14,7 @@ import { Meter } from "../ui/Meter";
 import { Spinner } from "../ui/Spinner";
 import styles from "./Header.module.css";
 import { MODES } from "./modes";
+import { NameModel } from "./NameModel";
 import { PageHead } from "./PageHead";
 
 /** Name of the session and the numbers people care about. */
@@ -25,7 +26,10 @@ export function Header({ session, onMenu }: { session: LiveSession; onMenu: () =
   const context = useStore(session.store, (state) => state.view.contextTokens) ?? meta?.context_tokens ?? 0;
   const listed = useStore(sessionList, (list) => list.sessions.find((other) => other.id === session.id));
   const title = useStore(session.store, (state) => state.view.title);
-  const name = nameOf({ title: listed?.title ?? title ?? meta?.title ?? null, preview: listed?.preview ?? meta?.preview ?? null });
+  const name = nameOf({
+    title: listed?.title ?? title ?? meta?.title ?? null,
+    preview: listed?.preview ?? meta?.preview ?? null,
+  });
   const window = meta?.context_window ?? 0;
   const usage = meta?.usage ?? {};
   const cost = usage.cost_usd ?? 0;
@@ -36,13 +40,23 @@ export function Header({ session, onMenu }: { session: LiveSession; onMenu: () =
       <Menu
         label={`Mode: ${mode}`}
         className={styles.choice}
-        items={MODES.map((choice) => ({ label: choice.name, hint: choice.means, checked: choice.name === mode, onPick: () => changeMode(session.id, choice.name) }))}
+        items={MODES.map((choice) => ({
+          label: choice.name,
+          hint: choice.means,
+          checked: choice.name === mode,
+          onPick: () => changeMode(session.id, choice.name),
+        }))}
       >
         <Icon name="shield" size={14} /> {mode} <Icon name="down" size={12} />
       </Menu>
       {model && <ModelMenu id={session.id} model={model} />}
-      {window > 0 && (
-        <Meter value={context} max={window} label={count(context)} title={`Context: ${context.toLocaleString()} of ${window.toLocaleString()} tokens`} />
+      {window > 0 && context > 0 && (
+        <Meter
+          value={context}
+          max={window}
+          label={`${count(context)} / ${count(window)}`}
+          title={`Context: ${context.toLocaleString()} of ${window.toLocaleString()} tokens`}
+        />
       )}
       <span
         className={styles.cost}
@@ -70,25 +84,31 @@ function State({ status }: { status: Status }) {
 
 function ModelMenu({ id, model }: { id: string; model: string }) {
   const [agents, setAgents] = useState<readonly Agent[]>([]);
+  const [naming, setNaming] = useState(false);
   useEffect(() => {
     api.agents().then(setAgents, () => undefined); // the current model can be shown without
   }, []);
   const models = [...new Set([model, ...agents.flatMap((agent) => (agent.model ? [agent.model] : []))])];
-  const other = (): void => {
-    const named = prompt("Model, as the provider names it", model)?.trim();
-    if (named && named !== model) changeModel(id, named);
-  };
   return (
-    <Menu
-      label={`Model: ${model}`}
-      className={`${styles.choice} ${styles.model}`}
-      items={[
-        ...models.map((choice) => ({ label: choice, checked: choice === model, onPick: () => choice !== model && changeModel(id, choice) })),
-        { label: "Another model…", onPick: other },
-      ]}
-    >
-      <span>{model}</span> <Icon name="down" size={12} />
-    </Menu>
+    <>
+      <Menu
+        label={`Model: ${model}`}
+        className={`${styles.choice} ${styles.model}`}
+        items={[
+          ...models.map((choice) => ({
+            label: choice,
+            checked: choice === model,
+            onPick: () => choice !== model && changeModel(id, choice),
+          })),
+          { label: "Another model…", onPick: () => setNaming(true) },
+        ]}
+      >
+        <span>{model}</span> <Icon name="down" size={12} />
+      </Menu>
+      {naming && (
+        <NameModel model={model} onName={(named) => changeModel(id, named)} onClose={() => setNaming(false)} />
+      )}
+    </>
   );
 }
 
@@ -96,7 +116,12 @@ function Title({ id, name }: { id: string; name: string }) {
   const [editing, setEditing] = useState(false);
   if (!editing) {
     return (
-      <button type="button" className={styles.title} title={`${name} (click to rename)`} onClick={() => setEditing(true)}>
+      <button
+        type="button"
+        className={styles.title}
+        title={`${name} (click to rename)`}
+        onClick={() => setEditing(true)}
+      >
         {name}
       </button>
     );

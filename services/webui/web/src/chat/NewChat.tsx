@@ -16,8 +16,14 @@ import { PageHead } from "./PageHead";
 const TRY: readonly { title: string; text: string }[] = [
   { title: "See what is in the workspace", text: "run: ls -la" },
   { title: "Watch a command as it works", text: "run: for i in 1 2 3 4 5; do echo step $i of 5; sleep 1; done" },
-  { title: "Get to know the tools", text: "What can you do here? Name your tools, and one thing each is good for." },
-  { title: "Make something", text: "Write a Python script that prints the first 20 primes, run it, and show me what it printed." },
+  {
+    title: "Write a script and run it",
+    text: "write: primes.py: print([n for n in range(2, 72) if all(n % d for d in range(2, n))])\nrun: python3 primes.py",
+  },
+  {
+    title: "Ask what can be done here",
+    text: "What can you do here? Name your tools, and one thing each is good for.",
+  },
 ];
 
 /** Where a conversation begins. The session exists as soon as something is said in it. */
@@ -51,7 +57,10 @@ export function NewChat({ onMenu }: { onMenu: () => void }) {
     },
     [agent, mode],
   );
-  const send = useCallback((_: SendKind, text: string, attachments: Attachment[]) => void begin(text, attachments), [begin]);
+  const send = useCallback(
+    (_: SendKind, text: string, attachments: Attachment[]) => void begin(text, attachments),
+    [begin],
+  );
 
   return (
     <>
@@ -61,11 +70,29 @@ export function NewChat({ onMenu }: { onMenu: () => void }) {
           <h2>What should be done?</h2>
           <Composer place="new" busy={false} onSend={send}>
             {agents.length > 1 && chosen && (
-              <Menu label={`Agent: ${chosen.name}`} className={styles.choice} items={agents.map((one) => ({ label: one.name, ...(one.description ? { hint: one.description } : {}), checked: one === chosen, onPick: () => setAgent(one.name) }))}>
+              <Menu
+                label={`Agent: ${chosen.name}`}
+                className={styles.choice}
+                items={agents.map((one) => ({
+                  label: one.name,
+                  ...(one.description ? { hint: one.description } : {}),
+                  checked: one === chosen,
+                  onPick: () => setAgent(one.name),
+                }))}
+              >
                 {chosen.name} <Icon name="down" size={12} />
               </Menu>
             )}
-            <Menu label={`Mode: ${shownMode}`} className={styles.choice} items={MODES.map((choice) => ({ label: choice.name, hint: choice.means, checked: choice.name === shownMode, onPick: () => setMode(choice.name) }))}>
+            <Menu
+              label={`Mode: ${shownMode}`}
+              className={styles.choice}
+              items={MODES.map((choice) => ({
+                label: choice.name,
+                hint: choice.means,
+                checked: choice.name === shownMode,
+                onPick: () => setMode(choice.name),
+              }))}
+            >
               <Icon name="shield" size={14} /> {shownMode} <Icon name="down" size={12} />
             </Menu>
           </Composer>
@@ -74,7 +101,7 @@ export function NewChat({ onMenu }: { onMenu: () => void }) {
               <li key={one.title}>
                 <button type="button" disabled={starting} onClick={() => void begin(one.text, [])}>
                   <span>{one.title}</span>
-                  <small>{one.text}</small>
+                  <small>{one.text.replace("\n", " ⏎ ")}</small>
                 </button>
               </li>
             ))}

@@ -15,12 +15,19 @@ export function Outbox({ session }: { session: LiveSession }) {
 }
 
 function Said({ out, session }: { out: Outgoing; session: LiveSession }) {
-  const look = out.state === "sending" ? `${styles.message} ${styles.pending}` : out.state === "refused" ? `${styles.message} ${styles.refused}` : styles.message;
+  const look =
+    out.state === "sending"
+      ? `${styles.message} ${styles.pending}`
+      : out.state === "refused"
+        ? `${styles.message} ${styles.refused}`
+        : styles.message;
   return (
     <article className={look} aria-label="You" aria-busy={out.state === "sending"}>
       <div className={styles.text}>{out.text}</div>
       <AttachmentChips attachments={out.attachments} />
-      {out.state === "sending" && out.problem && <p className={styles.state}>Not sent yet: {out.problem} It is sent as soon as that is possible.</p>}
+      {out.state === "sending" && out.problem && (
+        <p className={styles.state}>Not sent yet: {out.problem} It is sent as soon as that is possible.</p>
+      )}
       {out.state === "refused" && (
         <div className={styles.state}>
           <span>Not sent: {out.problem}</span>

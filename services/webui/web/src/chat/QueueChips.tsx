@@ -26,11 +26,20 @@ export function QueueChips({ session, onEdit }: { session: LiveSession; onEdit: 
     when: WHEN[item.kind] ?? item.kind,
     text: item.text,
     stored: true,
-    onDrop: () => void api.drop(session.id, item.id).catch((error: unknown) => complain("Could not take it out of the queue", error)),
+    onDrop: () =>
+      void api
+        .drop(session.id, item.id)
+        .catch((error: unknown) => complain("Could not take it out of the queue", error)),
   }));
   for (const out of outbox) {
     if (out.kind === "prompt" || out.state === "refused") continue;
-    chips.push({ id: out.key, when: WHEN[out.kind] ?? out.kind, text: out.text, stored: out.state === "stored", onDrop: null });
+    chips.push({
+      id: out.key,
+      when: WHEN[out.kind] ?? out.kind,
+      text: out.text,
+      stored: out.state === "stored",
+      onDrop: null,
+    });
   }
   if (chips.length === 0) return null;
 

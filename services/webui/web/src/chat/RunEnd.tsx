@@ -7,11 +7,17 @@ import styles from "./RunEnd.module.css";
 const WHAT: Record<Exclude<RunOutcome, "completed">, { title: string; next: string }> = {
   aborted: { title: "Stopped.", next: "" },
   failed: { title: "The run failed.", next: "Everything above is kept. Send a message to go on from here." },
-  timed_out: { title: "The run took too long and was ended.", next: "Everything above is kept. Send a message to go on from here." },
+  timed_out: {
+    title: "The run took too long and was ended.",
+    next: "Everything above is kept. Send a message to go on from here.",
+  },
   turn_limit: { title: "The run reached its limit of turns.", next: "Send “go on” to give it as many again." },
   budget: { title: "The run reached its budget.", next: "Raise the limit, or go on in another session." },
   waiting_approval: { title: "Waiting for an approval.", next: "" },
-  unknown: { title: "Nobody can know whether the last command took effect.", next: "Look at what it may have changed before you repeat it." },
+  unknown: {
+    title: "Nobody can know whether the last command took effect.",
+    next: "Look at what it may have changed before you repeat it.",
+  },
 };
 
 /** How a run ended, and what it cost; loud only if something went wrong. */

@@ -30,7 +30,10 @@ export function SessionPage({ id, onMenu }: { id: string; onMenu: () => void }) 
 
   const busy = status === "running";
   const stop = useStop(id, busy);
-  const send = useCallback((kind: SendKind, text: string, attachments: Attachment[]) => session.send(kind, text, attachments), [session]);
+  const send = useCallback(
+    (kind: SendKind, text: string, attachments: Attachment[]) => session.send(kind, text, attachments),
+    [session],
+  );
 
   /** The text to edit again: what is queued last is taken out of the queue, else what was said last. */
   const recall = useCallback((): string | null => {
@@ -68,7 +71,15 @@ export function SessionPage({ id, onMenu }: { id: string; onMenu: () => void }) 
       <Conversation session={session} />
       <div className={styles.dock}>
         <QueueChips session={session} onEdit={(text) => restoreText(id, text)} />
-        <Composer key={id} place={id} busy={busy} stopping={stop.state} onSend={send} onStop={stop.now} recall={recall} />
+        <Composer
+          key={id}
+          place={id}
+          busy={busy}
+          stopping={stop.state}
+          onSend={send}
+          onStop={stop.now}
+          recall={recall}
+        />
       </div>
     </>
   );

@@ -11,10 +11,19 @@ export const Thinking = memo(function Thinking({ block, live }: { block: Thinkin
   const [since] = useState(() => Date.now());
   const now = useNow(live);
   if (!live && !block.text.trim()) return null;
-  const label = live ? `Thinking ${elapsed(now - since)}` : block.duration_ms ? `Thought for ${duration(block.duration_ms)}` : "Thought";
+  const label = live
+    ? `Thinking ${elapsed(now - since)}`
+    : block.duration_ms
+      ? `Thought for ${duration(block.duration_ms)}`
+      : "Thought";
   return (
     <section className={styles.thinking}>
-      <button type="button" aria-expanded={open} onClick={() => setOpen(!open)} className={live ? `${styles.line} ${styles.live}` : styles.line}>
+      <button
+        type="button"
+        aria-expanded={open}
+        onClick={() => setOpen(!open)}
+        className={live ? `${styles.line} ${styles.live}` : styles.line}
+      >
         <span className={open ? `${styles.arrow} ${styles.open}` : styles.arrow}>
           <Icon name="chevron" size={12} />
         </span>

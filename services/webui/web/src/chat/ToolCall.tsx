@@ -14,7 +14,15 @@ import styles from "./ToolCall.module.css";
 import { ToolDetails } from "./ToolDetails";
 
 /** A tool call: one line that says what, how long and how it went; opened, everything. */
-export const ToolCall = memo(function ToolCall({ block, session, writing }: { block: ToolCallBlock; session: LiveSession; writing: boolean }) {
+export const ToolCall = memo(function ToolCall({
+  block,
+  session,
+  writing,
+}: {
+  block: ToolCallBlock;
+  session: LiveSession;
+  writing: boolean;
+}) {
   const [open, setOpen] = useState(false);
   const call = useStore(session.store, (state) => state.view.calls[block.call_id] ?? NEW_CALL);
   const runs = useStore(session.store, (state) => state.view.run !== null);
@@ -41,7 +49,18 @@ export const ToolCall = memo(function ToolCall({ block, session, writing }: { bl
   );
 });
 
-type State = "writing" | "asked" | "waiting" | "running" | "ok" | "error" | "cancelled" | "timed_out" | "skipped" | "denied" | "unknown";
+type State =
+  | "writing"
+  | "asked"
+  | "waiting"
+  | "running"
+  | "ok"
+  | "error"
+  | "cancelled"
+  | "timed_out"
+  | "skipped"
+  | "denied"
+  | "unknown";
 
 const LOOK = {
   writing: { icon: "clock", tone: "calm", says: "being written" },
@@ -67,7 +86,14 @@ function stateOf(call: Call, writing: boolean, runs: boolean): State {
 function Exit({ call, state }: { call: Call; state: State }) {
   const code = call.outcome?.exit_code;
   if (typeof code === "number" && code !== 0) return <span className={styles.exit}>exit {code}</span>;
-  if (state === "denied" || state === "timed_out" || state === "unknown" || state === "skipped" || state === "cancelled") return <span className={styles.exit}>{state.replace("_", " ")}</span>;
+  if (
+    state === "denied" ||
+    state === "timed_out" ||
+    state === "unknown" ||
+    state === "skipped" ||
+    state === "cancelled"
+  )
+    return <span className={styles.exit}>{state.replace("_", " ")}</span>;
   return null;
 }
 
@@ -84,5 +110,7 @@ function Clock({ call, ticking }: { call: Call; ticking: boolean }) {
   const now = useNow(ticking);
   const ms = call.outcome?.duration_ms;
   if (ms !== undefined) return <span className={styles.clock}>{duration(ms)}</span>;
-  return ticking && call.startedAt !== null ? <span className={styles.clock}>{elapsed(now - call.startedAt)}</span> : null;
+  return ticking && call.startedAt !== null ? (
+    <span className={styles.clock}>{elapsed(now - call.startedAt)}</span>
+  ) : null;
 }

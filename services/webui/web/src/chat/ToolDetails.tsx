@@ -19,21 +19,45 @@ export function ToolDetails({ block, call }: { block: ToolCallBlock; call: Call 
   const object = outcome?.output_object;
   return (
     <div className={styles.details}>
-      <Arguments given={block.arguments ?? null} raw={block.raw_arguments ?? ""} />
-      {diff && <Diff diff={diff} />}
+      {diff ? (
+        <>
+          <Diff diff={diff} />
+          <details>
+            <summary>Arguments</summary>
+            <Arguments given={block.arguments ?? null} raw={block.raw_arguments ?? ""} />
+          </details>
+        </>
+      ) : (
+        <Arguments given={block.arguments ?? null} raw={block.raw_arguments ?? ""} />
+      )}
       {(output || !diff) && (
         <div>
           <div className={styles.label}>
             <span>{outcome ? "Output" : "Output so far"}</span>
             {output && <CopyButton text={() => readable(output)} label="Copy the output" />}
           </div>
-          {output ? <Output text={output} live={!outcome} cut={call.output?.cut ?? false} /> : <p className={styles.nothing}>{outcome ? "It printed nothing." : "Nothing yet."}</p>}
+          {output ? (
+            <Output text={output} live={!outcome} cut={call.output?.cut ?? false} />
+          ) : (
+            <p className={styles.nothing}>{outcome ? "It printed nothing." : "Nothing yet."}</p>
+          )}
         </div>
       )}
-      {outcome?.content.map((piece) => (piece.type === "image" ? <img key={piece.object} className={styles.image} src={objectUrl(piece.object)} alt={piece.name ?? "picture from the tool"} loading="lazy" /> : null))}
+      {outcome?.content.map((piece) =>
+        piece.type === "image" ? (
+          <img
+            key={piece.object}
+            className={styles.image}
+            src={objectUrl(piece.object)}
+            alt={piece.name ?? "picture from the tool"}
+            loading="lazy"
+          />
+        ) : null,
+      )}
       {object && (
         <a className={styles.full} href={objectUrl(object)} download>
-          <Icon name="download" size={14} /> Full output{outcome.output_bytes ? ` (${bytes(outcome.output_bytes)})` : ""}
+          <Icon name="download" size={14} /> Full output
+          {outcome.output_bytes ? ` (${bytes(outcome.output_bytes)})` : ""}
         </a>
       )}
     </div>

@@ -20,7 +20,12 @@ export const UserMessage = memo(function UserMessage({ item }: { item: Item & { 
       {item.images.length > 0 && (
         <div className={styles.images}>
           {item.images.map((image) => (
-            <img key={image.object} src={objectUrl(image.object)} alt={image.name ?? "attached picture"} loading="lazy" />
+            <img
+              key={image.object}
+              src={objectUrl(image.object)}
+              alt={image.name ?? "attached picture"}
+              loading="lazy"
+            />
           ))}
         </div>
       )}

@@ -1,12 +1,14 @@
 import type { ToolCallBlock } from "../api/types";
 
 // In this order: which argument says most about a call.
-const TELLING = ["command", "cmd", "path", "file_path", "pattern", "query", "url", "name", "text", "prompt"];
+const TELLING = ["command", "cmd", "pattern", "query", "url", "path", "file_path", "name", "text", "prompt"];
 
 /** The argument that matters, on one line; also of a call that is still being written. */
 export function mainArgument(block: ToolCallBlock): string {
   const given = block.arguments ?? readSoFar(block.raw_arguments ?? "");
-  const key = TELLING.find((name) => typeof given[name] === "string") ?? Object.keys(given).find((name) => typeof given[name] === "string");
+  const key =
+    TELLING.find((name) => typeof given[name] === "string") ??
+    Object.keys(given).find((name) => typeof given[name] === "string");
   if (key) return oneLine(String(given[key]));
   return Object.keys(given).length > 0 ? oneLine(JSON.stringify(given)) : "";
 }

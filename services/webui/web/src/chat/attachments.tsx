@@ -20,7 +20,10 @@ export function useAttachments() {
         continue;
       }
       const data = await base64(file);
-      setAttachments((before) => [...before, { name: file.name, media_type: file.type || "application/octet-stream", data }]);
+      setAttachments((before) => [
+        ...before,
+        { name: file.name, media_type: file.type || "application/octet-stream", data },
+      ]);
     }
   };
   const take = (files: FileList): void => {
@@ -70,7 +73,13 @@ function base64(file: File): Promise<string> {
   });
 }
 
-export function AttachmentChips({ attachments, onDrop }: { attachments: readonly Attachment[]; onDrop?: (index: number) => void }) {
+export function AttachmentChips({
+  attachments,
+  onDrop,
+}: {
+  attachments: readonly Attachment[];
+  onDrop?: (index: number) => void;
+}) {
   if (attachments.length === 0) return null;
   return (
     <ul className={styles.chips}>

@@ -15,7 +15,10 @@ export function diffOf(outcome: ToolOutcome): string | null {
 
 export function diffCounts(diff: string): { added: number; removed: number } {
   const lines = readDiff(diff);
-  return { added: lines.filter((line) => line.kind === "added").length, removed: lines.filter((line) => line.kind === "removed").length };
+  return {
+    added: lines.filter((line) => line.kind === "added").length,
+    removed: lines.filter((line) => line.kind === "removed").length,
+  };
 }
 
 /** A unified diff, line by line, with the numbers of the lines before and after. */

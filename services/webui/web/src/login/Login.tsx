@@ -17,7 +17,9 @@ export function Login({ onDone }: { onDone: () => void }) {
       onDone();
     } catch (error) {
       const refused = error instanceof ApiError && (error.status === 401 || error.status === 403);
-      setProblem(refused ? "That is not the token of this Fairlead." : error instanceof Error ? error.message : String(error));
+      setProblem(
+        refused ? "That is not the token of this Fairlead." : error instanceof Error ? error.message : String(error),
+      );
       setBusy(false);
     }
   };
@@ -27,13 +29,22 @@ export function Login({ onDone }: { onDone: () => void }) {
       <form className={styles.card} onSubmit={(event) => void submit(event)}>
         <img src="/favicon.svg" alt="" width="40" height="40" />
         <h1>Sign in to Fairlead</h1>
-        <p>
-          Paste the token that was printed when Fairlead started. The link it printed beside it signs you in, too.
-        </p>
+        <p>Paste the token that was printed when Fairlead started. The link it printed beside it signs you in, too.</p>
         <label htmlFor="token" className="visually-hidden">
           Token
         </label>
-        <input id="token" type="password" autoComplete="current-password" placeholder="Token" autoFocus required value={token} onChange={(event) => setToken(event.target.value)} aria-invalid={problem !== null} aria-describedby="problem" />
+        <input
+          id="token"
+          type="password"
+          autoComplete="current-password"
+          placeholder="Token"
+          autoFocus
+          required
+          value={token}
+          onChange={(event) => setToken(event.target.value)}
+          aria-invalid={problem !== null}
+          aria-describedby="problem"
+        />
         <Button tone="primary" type="submit" disabled={busy || token.trim() === ""}>
           {busy ? "Signing in…" : "Sign in"}
         </Button>

@@ -32,7 +32,12 @@ export function Palette({ route, onClose }: { route: Route; onClose: () => void 
     const actions = actionsFor(route).filter((action) => matches(query, action.label));
     const sessions = [...listed.filter((session) => matches(query, nameOf(session))), ...found];
     const unique = [...new Map(sessions.map((session) => [session.id, session])).values()].slice(0, 30);
-    const asChoices = unique.map((session) => ({ id: session.id, label: nameOf(session), hint: ago(session.updated_at, opened), act: () => navigate(sessionPath(session.id)) }));
+    const asChoices = unique.map((session) => ({
+      id: session.id,
+      label: nameOf(session),
+      hint: ago(session.updated_at, opened),
+      act: () => navigate(sessionPath(session.id)),
+    }));
     return query ? [...asChoices, ...actions] : [...actions, ...asChoices];
   }, [route, query, listed, found, opened]);
   const chosen = Math.min(at, choices.length - 1);
@@ -77,7 +82,15 @@ export function Palette({ route, onClose }: { route: Route; onClose: () => void 
       />
       <ul ref={list} id="palette" role="listbox" className={styles.choices}>
         {choices.map((choice, index) => (
-          <li key={choice.id} id={`choice-${index}`} role="option" aria-selected={index === chosen} className={index === chosen ? `${styles.choice} ${styles.chosen}` : styles.choice} onPointerMove={() => setAt(index)} onClick={() => pick(choice)}>
+          <li
+            key={choice.id}
+            id={`choice-${index}`}
+            role="option"
+            aria-selected={index === chosen}
+            className={index === chosen ? `${styles.choice} ${styles.chosen}` : styles.choice}
+            onPointerMove={() => setAt(index)}
+            onClick={() => pick(choice)}
+          >
             <span>{choice.label}</span>
             <small>{choice.hint}</small>
           </li>
@@ -96,7 +109,13 @@ function actionsFor(route: Route): Choice[] {
   if (route.page === "session") {
     const { id } = route;
     actions.push({ id: "stop", label: "Stop the run", hint: "Esc Esc", act: () => stopRun(id) });
-    for (const mode of MODES) actions.push({ id: `mode-${mode.name}`, label: `Mode: ${mode.name}`, hint: mode.means, act: () => changeMode(id, mode.name) });
+    for (const mode of MODES)
+      actions.push({
+        id: `mode-${mode.name}`,
+        label: `Mode: ${mode.name}`,
+        hint: mode.means,
+        act: () => changeMode(id, mode.name),
+      });
   }
   actions.push({ id: "theme", label: "Change colours: auto, light, dark", hint: "", act: nextTheme });
   actions.push({ id: "keys", label: "Keys", hint: "?", act: () => overlay.set(() => "keys") });
@@ -106,7 +125,10 @@ function actionsFor(route: Route): Choice[] {
 /** Whether the words of `query` all occur in `text`. */
 function matches(query: string, text: string): boolean {
   const lower = text.toLowerCase();
-  return query.toLowerCase().split(/\s+/).every((word) => lower.includes(word));
+  return query
+    .toLowerCase()
+    .split(/\s+/)
+    .every((word) => lower.includes(word));
 }
 
 /** Sessions that only the gateway can find: older ones, and by what was said in them. */

@@ -3,6 +3,8 @@ import { foldDelta, startPartial } from "./partial";
 import { appendTail, EMPTY_TAIL } from "./tail";
 import { type Call, EMPTY_VIEW, type Item, NEW_CALL, type View } from "./view";
 
+const TAKEN_BACK = "taken back"; // by the person, who knows
+
 /**
  * The view after one more event. The log is the truth: an entry replaces the partial that carries its id,
  * and an entry that was seen before changes nothing.
@@ -14,7 +16,9 @@ export function fold(view: View, event: StreamEvent, now: number = Date.now()): 
     case "turn_start":
       return { ...view, retry: null, run: view.run && { ...view.run, turn: event.turn } };
     case "message_start":
-      return isSettled(view, event.message_id) ? view : { ...view, retry: null, partial: startPartial(event.message_id, event.model) };
+      return isSettled(view, event.message_id)
+        ? view
+        : { ...view, retry: null, partial: startPartial(event.message_id, event.model) };
     case "message_update":
       return isSettled(view, event.message_id)
         ? view
@@ -48,8 +52,13 @@ export function foldEntry(view: View, entry: Entry): View {
         ...next,
         queue: [...next.queue, { id: entry.id, kind: entry.kind, text: textOf(entry.content), key: entry.key ?? null }],
       };
-    case "dropped":
-      return { ...next, queue: next.queue.filter((item) => !entry.items?.includes(item.id)) };
+    case "dropped": {
+      const dropped = next.queue.filter((item) => entry.items?.includes(item.id));
+      if (dropped.length === 0) return next;
+      const left = { ...next, queue: next.queue.filter((item) => !dropped.includes(item)) };
+      const said = dropped.map((item) => `“${item.text}”`).join(", ");
+      return entry.reason === TAKEN_BACK ? left : withNote(left, entry, `Not said: ${said} (${entry.reason})`);
+    }
     case "run_start":
       return { ...withOpenRun(next, entry), mode: entry.mode, model: entry.model, retry: null };
     case "run_end": {
@@ -120,7 +129,10 @@ function foldMessage(view: View, entry: MessageEntry): View {
       const queue = view.queue.filter((item) => !entry.items?.includes(item.id));
       const images = message.content.filter((block) => block.type === "image");
       const source = message.source ?? "prompt";
-      return withItem({ ...view, queue }, { kind: "user", id: entry.id, ts, text: textOf(message.content), images, source });
+      return withItem(
+        { ...view, queue },
+        { kind: "user", id: entry.id, ts, text: textOf(message.content), images, source },
+      );
     }
     case "assistant": {
       const { input_tokens = 0, output_tokens = 0 } = message.usage ?? {};
@@ -130,7 +142,12 @@ function foldMessage(view: View, entry: MessageEntry): View {
       return withItem(settled, { kind: "assistant", id: entry.id, ts, message, live: false });
     }
     case "tool_result":
-      return withCall(view, message.call_id, (call) => ({ ...call, outcome: message.outcome, output: null, asks: null }));
+      return withCall(view, message.call_id, (call) => ({
+        ...call,
+        outcome: message.outcome,
+        output: null,
+        asks: null,
+      }));
   }
 }
 

@@ -102,7 +102,11 @@ export class LiveSession {
       keepOutbox(this.id, this.store.get().outbox);
     };
     change({ state: "sending", problem: null });
-    const body = { text: out.text, key: out.key, ...(out.attachments.length > 0 ? { attachments: out.attachments } : {}) };
+    const body = {
+      text: out.text,
+      key: out.key,
+      ...(out.attachments.length > 0 ? { attachments: out.attachments } : {}),
+    };
     try {
       await persistently(
         () => api.send(this.id, out.kind, body),
@@ -129,7 +133,10 @@ export class LiveSession {
       }));
     } catch (error) {
       const missing = error instanceof ApiError && error.status === 404;
-      this.patch({ phase: missing ? "missing" : "failed", problem: error instanceof Error ? error.message : String(error) });
+      this.patch({
+        phase: missing ? "missing" : "failed",
+        problem: error instanceof Error ? error.message : String(error),
+      });
     }
   }
 
@@ -138,7 +145,10 @@ export class LiveSession {
     this.unfollow = follow({
       url: () => `/api/sessions/${encodeURIComponent(this.id)}/events?after=${this.store.get().view.lastSeq}`,
       onEvents: (events) => this.take(events),
-      onRefused: (status) => this.patch(status === 404 ? { phase: "missing" } : { phase: "failed", problem: `The gateway answered ${status}.` }),
+      onRefused: (status) =>
+        this.patch(
+          status === 404 ? { phase: "missing" } : { phase: "failed", problem: `The gateway answered ${status}.` },
+        ),
     });
   }
 
@@ -163,6 +173,7 @@ export class LiveSession {
   }
 }
 
-const changesList = (entry: Entry): boolean => entry.type !== "message" && entry.type !== "custom" && entry.type !== "queued";
+const changesList = (entry: Entry): boolean =>
+  entry.type !== "message" && entry.type !== "custom" && entry.type !== "queued";
 const changesNumbers = (entry: Entry): boolean =>
   entry.type === "message" ? entry.message.role === "assistant" : changesList(entry);

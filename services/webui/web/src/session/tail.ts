@@ -19,7 +19,12 @@ export function appendTail(tail: Tail, piece: string, offset: number): Tail {
     if (tail.end === 0) cut = true;
     else text += `\n[${offset - tail.end} characters were missed]\n`;
   }
-  text += offset < tail.end ? Array.from(piece).slice(tail.end - offset).join("") : piece;
+  text +=
+    offset < tail.end
+      ? Array.from(piece)
+          .slice(tail.end - offset)
+          .join("")
+      : piece;
   if (text.length > 2 * KEPT) {
     text = text.slice(text.indexOf("\n", text.length - KEPT) + 1);
     cut = true;

@@ -13,7 +13,17 @@ import { isUnread, seen } from "./seen";
 import styles from "./SessionRow.module.css";
 
 /** One session of the list: its name and the one thing about it that matters now. */
-export const SessionRow = memo(function SessionRow({ session, current, now, onPick }: { session: Session; current: boolean; now: number; onPick: () => void }) {
+export const SessionRow = memo(function SessionRow({
+  session,
+  current,
+  now,
+  onPick,
+}: {
+  session: Session;
+  current: boolean;
+  now: number;
+  onPick: () => void;
+}) {
   const [renaming, setRenaming] = useState(false);
   const [deleting, setDeleting] = useState(false);
   const unread = useStore(seen, (state) => !current && isUnread(state, session));
@@ -34,7 +44,13 @@ export const SessionRow = memo(function SessionRow({ session, current, now, onPi
   }
   return (
     <li className={current ? `${styles.row} ${styles.current}` : styles.row}>
-      <Link to={sessionPath(session.id)} className={unread ? `${styles.link} ${styles.unread}` : styles.link} aria-current={current ? "page" : undefined} title={name} onFollow={onPick}>
+      <Link
+        to={sessionPath(session.id)}
+        className={unread ? `${styles.link} ${styles.unread}` : styles.link}
+        aria-current={current ? "page" : undefined}
+        title={name}
+        onFollow={onPick}
+      >
         <span className={styles.name}>{name}</span>
         <Badge session={session} unread={unread} now={now} />
       </Link>
@@ -49,17 +65,24 @@ export const SessionRow = memo(function SessionRow({ session, current, now, onPi
         <Icon name="dots" />
       </Menu>
       {deleting && (
-        <Confirm title="Delete this session?" text={`“${name}” and everything said in it will be gone. Files in its workspace stay.`} action="Delete" onYes={() => deleteSession(session.id)} onClose={() => setDeleting(false)} />
+        <Confirm
+          title="Delete this session?"
+          text={`“${name}” and everything said in it will be gone. Files in its workspace stay.`}
+          action="Delete"
+          onYes={() => deleteSession(session.id)}
+          onClose={() => setDeleting(false)}
+        />
       )}
     </li>
   );
 });
 
 function Badge({ session, unread, now }: { session: Session; unread: boolean; now: number }) {
-  if (session.status === "waiting_approval" || (session.approvals ?? 0) > 0) return <span className={styles.needs}>needs you</span>;
+  if (session.status === "waiting_approval" || (session.approvals ?? 0) > 0)
+    return <span className={styles.needs}>needs you</span>;
   if (session.status === "running")
     return (
-      <span title="Running">
+      <span className={styles.running} title="Running">
         <Spinner />
         <span className="visually-hidden">running</span>
       </span>

@@ -13,6 +13,8 @@ import { loadMoreSessions, sessionList } from "./list";
 import { SessionRow } from "./SessionRow";
 import styles from "./Sidebar.module.css";
 
+const COMMAND = /Mac|iPhone|iPad/.test(navigator.userAgent) ? "⌘" : "Ctrl";
+
 /** All sessions, newest first; new chat, search, approvals, theme. */
 export function Sidebar({ me, route, onPick }: { me: Me; route: Route; onPick: () => void }) {
   const [query, setQuery] = useState("");
@@ -28,9 +30,15 @@ export function Sidebar({ me, route, onPick }: { me: Me; route: Route; onPick: (
       <header className={styles.head}>
         <img src="/favicon.svg" alt="" width="22" height="22" />
         <strong>Fairlead</strong>
-        <IconButton label="Find everything (Ctrl K)" onClick={() => overlay.set(() => "palette")}>
-          <Icon name="keyboard" />
-        </IconButton>
+        <button
+          type="button"
+          className={styles.palette}
+          title="Find sessions and actions"
+          aria-label="Find sessions and actions"
+          onClick={() => overlay.set(() => "palette")}
+        >
+          <kbd>{COMMAND} K</kbd>
+        </button>
       </header>
       <Link to="/" className={styles.fresh} onFollow={onPick}>
         <Icon name="plus" /> New chat
@@ -40,7 +48,12 @@ export function Sidebar({ me, route, onPick }: { me: Me; route: Route; onPick: (
         <span className="visually-hidden">Search sessions</span>
         <input type="search" placeholder="Search" value={query} onChange={(event) => setQuery(event.target.value)} />
       </label>
-      <Link to="/approvals" className={waiting > 0 ? `${styles.link} ${styles.waiting}` : styles.link} aria-current={route.page === "approvals" ? "page" : undefined} onFollow={onPick}>
+      <Link
+        to="/approvals"
+        className={waiting > 0 ? `${styles.link} ${styles.waiting}` : styles.link}
+        aria-current={route.page === "approvals" ? "page" : undefined}
+        onFollow={onPick}
+      >
         <Icon name="shield" /> Approvals {waiting > 0 && <span className={styles.badge}>{waiting}</span>}
       </Link>
       <div className={styles.list}>
@@ -49,14 +62,26 @@ export function Sidebar({ me, route, onPick }: { me: Me; route: Route; onPick: (
             <h2>{name}</h2>
             <ul>
               {sessions.map((session) => (
-                <SessionRow key={session.id} session={session} current={session.id === current} now={now} onPick={onPick} />
+                <SessionRow
+                  key={session.id}
+                  session={session}
+                  current={session.id === current}
+                  now={now}
+                  onPick={onPick}
+                />
               ))}
             </ul>
           </section>
         ))}
-        {shown.length === 0 && list.loaded && <p className={styles.none}>{query ? "Nothing found." : "Sessions appear here."}</p>}
+        {shown.length === 0 && list.loaded && (
+          <p className={styles.none}>{query ? "Nothing found." : "Sessions appear here."}</p>
+        )}
         {!found && list.next && (
-          <button type="button" className={styles.more} onClick={() => void loadMoreSessions().catch((error: unknown) => complain("Could not load more", error))}>
+          <button
+            type="button"
+            className={styles.more}
+            onClick={() => void loadMoreSessions().catch((error: unknown) => complain("Could not load more", error))}
+          >
             Show older
           </button>
         )}
@@ -67,7 +92,15 @@ export function Sidebar({ me, route, onPick }: { me: Me; route: Route; onPick: (
         <IconButton label="Keys (?)" onClick={() => overlay.set(() => "keys")}>
           <Icon name="question" />
         </IconButton>
-        <IconButton label="Sign out" onClick={() => void api.logout().then(() => location.reload(), (error: unknown) => complain("Could not sign out", error))}>
+        <IconButton
+          label="Sign out"
+          onClick={() =>
+            void api.logout().then(
+              () => location.reload(),
+              (error: unknown) => complain("Could not sign out", error),
+            )
+          }
+        >
           <Icon name="exit" />
         </IconButton>
       </footer>
@@ -111,7 +144,8 @@ function groups(sessions: readonly Session[], now: number): [string, Session[]][
   const named = new Map<string, Session[]>();
   for (const session of sessions) {
     const age = today - session.updated_at;
-    const name = age <= 0 ? "Today" : age <= 86_400_000 ? "Yesterday" : age <= 7 * 86_400_000 ? "Last 7 days" : "Earlier";
+    const name =
+      age <= 0 ? "Today" : age <= 86_400_000 ? "Yesterday" : age <= 7 * 86_400_000 ? "Last 7 days" : "Earlier";
     named.set(name, [...(named.get(name) ?? []), session]);
   }
   return [...named];

@@ -40,12 +40,18 @@ export async function refreshSessions(): Promise<void> {
   try {
     const page = await api.sessions({ limit: 100 });
     sessionList.set((list) => {
-      const same = list.loaded && JSON.stringify(list.sessions.slice(0, page.sessions.length)) === JSON.stringify(page.sessions);
+      const same =
+        list.loaded && JSON.stringify(list.sessions.slice(0, page.sessions.length)) === JSON.stringify(page.sessions);
       if (same) return list;
       const oldest = page.sessions.at(-1);
       const fresh = new Set(page.sessions.map((session) => session.id));
-      const further = page.next && oldest ? list.sessions.filter((s) => !fresh.has(s.id) && s.updated_at <= oldest.updated_at) : [];
-      return { sessions: [...page.sessions, ...further], loaded: true, next: further.length > 0 ? list.next : page.next };
+      const further =
+        page.next && oldest ? list.sessions.filter((s) => !fresh.has(s.id) && s.updated_at <= oldest.updated_at) : [];
+      return {
+        sessions: [...page.sessions, ...further],
+        loaded: true,
+        next: further.length > 0 ? list.next : page.next,
+      };
     });
   } catch {
     // The connection says so; the next round asks again.

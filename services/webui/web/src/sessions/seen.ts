@@ -17,7 +17,9 @@ export const seen = createStore<Record<string, number>>(stored());
 export function markSeen(id: string, seq: number): void {
   if ((seen.get()[id] ?? 0) >= seq) return;
   seen.set((before) => ({ ...before, [id]: seq }));
-  const newest = Object.entries(seen.get()).sort((a, b) => b[1] - a[1]).slice(0, 500);
+  const newest = Object.entries(seen.get())
+    .sort((a, b) => b[1] - a[1])
+    .slice(0, 500);
   localStorage.setItem(PLACE, JSON.stringify(Object.fromEntries(newest)));
 }
 

@@ -6,7 +6,9 @@ import { nameOf } from "./names";
 
 /** Keeps the title of the browser's tab: how many approvals wait, and where one is. */
 export function useTitle(route: Route): void {
-  const waiting = useStore(sessionList, (list) => list.sessions.reduce((sum, session) => sum + (session.approvals ?? 0), 0));
+  const waiting = useStore(sessionList, (list) =>
+    list.sessions.reduce((sum, session) => sum + (session.approvals ?? 0), 0),
+  );
   const name = useStore(sessionList, (list) => {
     if (route.page === "approvals") return "Approvals";
     const session = route.page === "session" ? list.sessions.find((s) => s.id === route.id) : undefined;

@@ -3,7 +3,19 @@ import { Dialog } from "./Dialog";
 import styles from "./Confirm.module.css";
 
 /** Asks before something that cannot be undone. */
-export function Confirm({ title, text, action, onYes, onClose }: { title: string; text: string; action: string; onYes: () => void; onClose: () => void }) {
+export function Confirm({
+  title,
+  text,
+  action,
+  onYes,
+  onClose,
+}: {
+  title: string;
+  text: string;
+  action: string;
+  onYes: () => void;
+  onClose: () => void;
+}) {
   return (
     <Dialog title={title} onClose={onClose}>
       <p>{text}</p>

@@ -2,7 +2,19 @@ import { type ReactNode, useEffect, useRef } from "react";
 import styles from "./Dialog.module.css";
 
 /** A dialog over the page. Esc and a click beside it close it. */
-export function Dialog({ title, onClose, children, placement = "middle", plain = false }: { title: string; onClose: () => void; children: ReactNode; placement?: "middle" | "top"; plain?: boolean }) {
+export function Dialog({
+  title,
+  onClose,
+  children,
+  placement = "middle",
+  plain = false,
+}: {
+  title: string;
+  onClose: () => void;
+  children: ReactNode;
+  placement?: "middle" | "top";
+  plain?: boolean;
+}) {
   const ref = useRef<HTMLDialogElement>(null);
   useEffect(() => {
     const dialog = ref.current;

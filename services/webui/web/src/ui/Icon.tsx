@@ -15,7 +15,8 @@ const PATHS = {
   shield: "M8 2 3 4v4c0 3 2.200 5 5 6 2.800-1 5-3 5-6V4z",
   clock: "M8 14A6 6 0 1 1 8 2a6 6 0 0 1 0 12zM8 5v3l2 1.500",
   slash: "M8 14A6 6 0 1 1 8 2a6 6 0 0 1 0 12zM4 4l8 8",
-  question: "M8 14A6 6 0 1 1 8 2a6 6 0 0 1 0 12zM6.300 6.400a1.700 1.700 0 1 1 2.500 1.500c-.500.300-.800.600-.800 1.200M8 11.200v.010",
+  question:
+    "M8 14A6 6 0 1 1 8 2a6 6 0 0 1 0 12zM6.300 6.400a1.700 1.700 0 1 1 2.500 1.500c-.500.300-.800.600-.800 1.200M8 11.200v.010",
   skip: "m4 4 5 4-5 4zM12 4v8",
   sun: "M8 11a3 3 0 1 1 0-6 3 3 0 0 1 0 6zM8 1.500V3M8 13v1.500M1.500 8H3M13 8h1.500M3.400 3.400l1 1M11.600 11.600l1 1M12.600 3.400l-1 1M4.400 11.600l-1 1",
   moon: "M13 9.500A5.500 5.500 0 0 1 6.500 3 5.500 5.500 0 1 0 13 9.500z",
@@ -24,9 +25,7 @@ const PATHS = {
   download: "M8 2.500v7M5 7l3 3 3-3M3 13h10",
   pencil: "m3 13 .700-2.800L10.800 3l2.200 2.200-7.200 7.100z",
   trash: "M3 4.500h10M6.500 4.500v-2h3v2M4.500 4.500l.500 9h6l.500-9",
-  key: "M10.500 8.500a3 3 0 1 1 0-5.900 3 3 0 0 1 0 5.900zM8.300 7.700 2.500 13.500H5v-2h2v-1.500",
   exit: "M6.500 3h-3v10h3M7 8h7M11 5l3 3-3 3",
-  keyboard: "M1.500 4.500h13v7h-13zM4 7h.010M6.500 7h.010M9 7h.010M11.500 7h.010M5 9.500h6",
 } as const;
 
 export type IconName = keyof typeof PATHS;
@@ -34,7 +33,17 @@ export type IconName = keyof typeof PATHS;
 /** A small picture; what it means must be said beside it. */
 export function Icon({ name, size = 16 }: { name: IconName; size?: number }) {
   return (
-    <svg width={size} height={size} viewBox="0 0 16 16" fill="none" stroke="currentColor" strokeWidth={name === "dots" ? 2.2 : 1.4} strokeLinecap="round" strokeLinejoin="round" aria-hidden>
+    <svg
+      width={size}
+      height={size}
+      viewBox="0 0 16 16"
+      fill="none"
+      stroke="currentColor"
+      strokeWidth={name === "dots" ? 2.2 : 1.4}
+      strokeLinecap="round"
+      strokeLinejoin="round"
+      aria-hidden
+    >
       <path d={PATHS[name]} />
     </svg>
   );

@@ -11,7 +11,19 @@ export interface MenuItem {
 }
 
 /** A button that opens a list of choices, in the top layer, where nothing can cut it off. */
-export function Menu({ label, children, items, className, up = false }: { label: string; children: ReactNode; items: readonly MenuItem[]; className?: string | undefined; up?: boolean }) {
+export function Menu({
+  label,
+  children,
+  items,
+  className,
+  up = false,
+}: {
+  label: string;
+  children: ReactNode;
+  items: readonly MenuItem[];
+  className?: string | undefined;
+  up?: boolean;
+}) {
   const id = useId();
   const button = useRef<HTMLButtonElement>(null);
   const list = useRef<HTMLDivElement>(null);
@@ -40,10 +52,27 @@ export function Menu({ label, children, items, className, up = false }: { label:
 
   return (
     <>
-      <button ref={button} type="button" className={className} popoverTarget={id} aria-label={label} aria-haspopup="menu" title={label}>
+      <button
+        ref={button}
+        type="button"
+        className={className}
+        popoverTarget={id}
+        aria-label={label}
+        aria-haspopup="menu"
+        title={label}
+      >
         {children}
       </button>
-      <div ref={list} id={id} popover="auto" role="menu" aria-label={label} className={styles.menu} onKeyDown={move} onToggle={(event) => place(event.newState === "open")}>
+      <div
+        ref={list}
+        id={id}
+        popover="auto"
+        role="menu"
+        aria-label={label}
+        className={styles.menu}
+        onKeyDown={move}
+        onToggle={(event) => place(event.newState === "open")}
+      >
         {items.map((item) => (
           <button
             key={item.label}

@@ -5,10 +5,25 @@ export function Meter({ value, max, label, title }: { value: number; max: number
   const part = max > 0 ? Math.min(1, value / max) : 0;
   const around = 2 * Math.PI * 6;
   return (
-    <span className={part > 0.85 ? `${styles.meter} ${styles.high}` : styles.meter} role="meter" aria-valuenow={Math.round(part * 100)} aria-valuemin={0} aria-valuemax={100} aria-label={title} title={title}>
+    <span
+      className={part > 0.85 ? `${styles.meter} ${styles.high}` : styles.meter}
+      role="meter"
+      aria-valuenow={Math.round(part * 100)}
+      aria-valuemin={0}
+      aria-valuemax={100}
+      aria-label={title}
+      title={title}
+    >
       <svg width="16" height="16" viewBox="0 0 16 16" aria-hidden>
         <circle cx="8" cy="8" r="6" className={styles.track} />
-        <circle cx="8" cy="8" r="6" className={styles.used} strokeDasharray={`${part * around} ${around}`} transform="rotate(-90 8 8)" />
+        <circle
+          cx="8"
+          cy="8"
+          r="6"
+          className={styles.used}
+          strokeDasharray={`${part * around} ${around}`}
+          transform="rotate(-90 8 8)"
+        />
       </svg>
       {label}
     </span>

@@ -2,7 +2,8 @@ import createDOMPurify from "dompurify";
 import { Lexer, Marked, type Token, type Tokens } from "marked";
 
 /** A top-level block of a Markdown text. `raw` tells whether it changed. */
-export type Block = { kind: "code"; raw: string; text: string; lang: string; closed: boolean } | { kind: "html"; raw: string };
+export type Block =
+  { kind: "code"; raw: string; text: string; lang: string; closed: boolean } | { kind: "html"; raw: string };
 
 export interface Parsed {
   text: string;
@@ -47,8 +48,10 @@ const marked = new Marked({
   breaks: false,
   renderer: {
     // A picture from elsewhere would tell that site who reads this: only its address is shown.
-    image: ({ href, text }) => `<span class="md-image" title="${escape(href)}">image: ${escape(text || href)} <code>${escape(href)}</code></span>`,
-    code: ({ text, lang }) => `<pre><code class="language-${escape((lang ?? "").split(/\s/, 1)[0] ?? "")}">${escape(text)}</code></pre>\n`,
+    image: ({ href, text }) =>
+      `<span class="md-image" title="${escape(href)}">image: ${escape(text || href)} <code>${escape(href)}</code></span>`,
+    code: ({ text, lang }) =>
+      `<pre><code class="language-${escape((lang ?? "").split(/\s/, 1)[0] ?? "")}">${escape(text)}</code></pre>\n`,
     checkbox: ({ checked }) => `<span class="md-check">${checked ? "☑" : "☐"}</span> `,
   },
 });
@@ -71,11 +74,53 @@ purify.addHook("afterSanitizeAttributes", (node) => {
 const RULES = {
   RETURN_TRUSTED_TYPE: true,
   ALLOWED_TAGS: [
-    "a", "b", "blockquote", "br", "code", "dd", "del", "details", "dl", "dt", "em", "h1", "h2", "h3", "h4", "h5", "h6",
-    "hr", "i", "ins", "kbd", "li", "mark", "ol", "p", "pre", "q", "s", "samp", "small", "span", "strong", "sub", "summary",
-    "sup", "table", "tbody", "td", "th", "thead", "tr", "u", "ul", "var",
+    "a",
+    "b",
+    "blockquote",
+    "br",
+    "code",
+    "dd",
+    "del",
+    "details",
+    "dl",
+    "dt",
+    "em",
+    "h1",
+    "h2",
+    "h3",
+    "h4",
+    "h5",
+    "h6",
+    "hr",
+    "i",
+    "ins",
+    "kbd",
+    "li",
+    "mark",
+    "ol",
+    "p",
+    "pre",
+    "q",
+    "s",
+    "samp",
+    "small",
+    "span",
+    "strong",
+    "sub",
+    "summary",
+    "sup",
+    "table",
+    "tbody",
+    "td",
+    "th",
+    "thead",
+    "tr",
+    "u",
+    "ul",
+    "var",
   ],
   ALLOWED_ATTR: ["href", "title", "class", "start", "align", "colspan", "rowspan", "open"],
+  ADD_URI_SAFE_ATTR: ["align", "start", "colspan", "rowspan", "open"],
   ALLOW_DATA_ATTR: false,
   ALLOW_ARIA_ATTR: false,
   ALLOWED_URI_REGEXP: LINK,
@@ -93,5 +138,8 @@ export function trust(html: string): TrustedHTML {
 
 /** Pictures written as HTML are shown by their address too. */
 function imagesToText(html: string): string {
-  return html.replace(/<img\b[^>]*?\bsrc\s*=\s*["']?([^"'\s>]+)[^>]*>/gi, (_, src: string) => `<span class="md-image">image: <code>${escape(src)}</code></span>`);
+  return html.replace(
+    /<img\b[^>]*?\bsrc\s*=\s*["']?([^"'\s>]+)[^>]*>/gi,
+    (_, src: string) => `<span class="md-image">image: <code>${escape(src)}</code></span>`,
+  );
 }

@@ -1,0 +1,20 @@
+"""Wires the service that hands out the files of the web application."""
+
+from fairlead_common.bus import Bus
+from fairlead_common.service import Part, run_service
+from fairlead_webui.files import load
+from fairlead_webui.server import FileServer
+
+
+async def setup(bus: Bus) -> list[Part]:
+    """The parts of this service."""
+    return [FileServer(bus, load()).run]
+
+
+def main() -> None:
+    """Run the service."""
+    run_service("webui", setup)
+
+
+if __name__ == "__main__":
+    main()

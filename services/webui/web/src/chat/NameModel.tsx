@@ -1,0 +1,42 @@
+import { useState } from "react";
+import { Button } from "../ui/Button";
+import { Dialog } from "../ui/Dialog";
+
+/** Asks for a model that no agent has yet. */
+export function NameModel({
+  model,
+  onName,
+  onClose,
+}: {
+  model: string;
+  onName: (model: string) => void;
+  onClose: () => void;
+}) {
+  const [name, setName] = useState(model);
+  const named = name.trim();
+  return (
+    <Dialog title="Another model" onClose={onClose}>
+      <p>As Fairlead names it: the provider, a slash, and the provider’s name for it. It counts from the next turn.</p>
+      <form
+        onSubmit={(event) => {
+          event.preventDefault();
+          if (named !== model) onName(named);
+          onClose();
+        }}
+      >
+        <input
+          aria-label="Model"
+          autoFocus
+          value={name}
+          onFocus={(event) => event.target.select()}
+          onChange={(event) => setName(event.target.value)}
+        />
+        <p>
+          <Button tone="primary" type="submit" disabled={named === ""}>
+            Use it
+          </Button>
+        </p>
+      </form>
+    </Dialog>
+  );
+}

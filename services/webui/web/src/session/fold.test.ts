@@ -1,0 +1,259 @@
+import { describe, expect, it } from "vitest";
+import type { AssistantBlock, Delta, Entry, StreamEvent } from "../api/types";
+import { fold, foldAll, prepend } from "./fold";
+import { EMPTY_VIEW, type View } from "./view";
+
+const said = (seq: number, text: string, more: object = {}): Entry => ({
+  type: "message",
+  id: `u${seq}`,
+  seq,
+  message: { role: "user", content: [{ type: "text", text }] },
+  ...more,
+});
+
+const replied = (seq: number, id: string, content: AssistantBlock[]): Entry => ({
+  type: "message",
+  id,
+  seq,
+  run_id: "r1",
+  message: { role: "assistant", content, model: "m", usage: { input_tokens: 900, output_tokens: 100 } },
+});
+
+const calls = (seq: number, id: string, ...ids: string[]): Entry =>
+  replied(
+    seq,
+    id,
+    ids.map((call_id) => ({ type: "tool_call", call_id, name: "bash", arguments: { command: "ls" } })),
+  );
+
+const result = (seq: number, call_id: string, text: string): Entry => ({
+  type: "message",
+  id: `t${seq}`,
+  seq,
+  run_id: "r1",
+  message: {
+    role: "tool_result",
+    call_id,
+    name: "bash",
+    outcome: { status: "ok", content: [{ type: "text", text }], exit_code: 0, duration_ms: 5 },
+  },
+});
+
+const runStart = (seq: number): Entry => ({
+  type: "run_start",
+  id: `s${seq}`,
+  seq,
+  run_id: "r1",
+  ts: 1000,
+  agent: "main",
+  model: "m",
+  mode: "ask",
+});
+const runEnd = (seq: number, outcome: "completed" | "waiting_approval" | "aborted" = "completed"): Entry => ({
+  type: "run_end",
+  id: `e${seq}`,
+  seq,
+  run_id: "r1",
+  outcome,
+});
+const logged = (entry: Entry): StreamEvent => ({ type: "entry", seq: entry.seq, entry });
+const delta = (n: number, part: Delta, message_id = "a1"): StreamEvent => ({
+  type: "message_update",
+  message_id,
+  n,
+  delta: part,
+});
+const words = (n: number, text: string, message_id = "a1"): StreamEvent =>
+  delta(n, { type: "text_delta", index: 0, text }, message_id);
+const all = (...events: StreamEvent[]): View => events.reduce((view, event) => fold(view, event, 5000), EMPTY_VIEW);
+
+describe("a reply that is being written", () => {
+  it("grows piece by piece, block by block", () => {
+    const view = all(
+      { type: "message_start", message_id: "a1", model: "m" },
+      delta(0, { type: "thinking_delta", index: 0, text: "let me " }),
+      delta(1, { type: "thinking_delta", index: 0, text: "see" }),
+      delta(2, { type: "text_delta", index: 1, text: "Hel" }),
+      delta(3, { type: "text_delta", index: 1, text: "lo" }),
+      delta(4, { type: "tool_call_delta", index: 2, name: "bash", call_id: "c1" }),
+      delta(5, { type: "tool_call_delta", index: 2, text: '{"comm' }),
+    );
+    expect(view.partial?.message.content).toEqual([
+      { type: "thinking", text: "let me see" },
+      { type: "text", text: "Hello" },
+      { type: "tool_call", call_id: "c1", name: "bash", raw_arguments: '{"comm' },
+    ]);
+    expect(view.partial?.gap).toBe(false);
+  });
+
+  it("is replaced by the log entry with its id, and pieces that come later change nothing", () => {
+    const before = all({ type: "message_start", message_id: "a1", model: "m" }, words(0, "Hel"));
+    const after = fold(before, logged(replied(1, "a1", [{ type: "text", text: "Hello" }])));
+    expect(after.partial).toBeNull();
+    expect(after.items.map((item) => item.id)).toEqual(["a1"]);
+    expect(fold(after, words(1, "lo"))).toBe(after);
+    expect(fold(after, { type: "message_start", message_id: "a1", model: "m" })).toBe(after);
+  });
+
+  it("takes each piece once, and says so when one is missing", () => {
+    const once = all(words(0, "a"), words(1, "b"));
+    const again = fold(once, words(1, "b"));
+    expect(again.partial?.message.content).toEqual([{ type: "text", text: "ab" }]);
+    expect(again.partial?.gap).toBe(false);
+    expect(fold(again, words(3, "d")).partial?.gap).toBe(true);
+  });
+
+  it("is thrown away when another worker begins another one", () => {
+    const view = all(
+      words(0, "first try"),
+      { type: "message_start", message_id: "a2", model: "m" },
+      words(0, "second", "a2"),
+    );
+    expect(view.partial?.messageId).toBe("a2");
+    expect(view.partial?.message.content).toEqual([{ type: "text", text: "second" }]);
+  });
+
+  it("is gone when the run ends without it", () => {
+    expect(all(logged(runStart(1)), words(0, "half"), logged(runEnd(2, "aborted"))).partial).toBeNull();
+  });
+});
+
+describe("the log", () => {
+  it("is folded once, however often an entry is sent", () => {
+    const view = all(logged(said(1, "hi")));
+    expect(fold(view, logged(said(1, "hi")))).toBe(view);
+  });
+
+  it("opens a run and closes it", () => {
+    const open = all(logged(runStart(1)));
+    expect(open.run).toEqual({ id: "r1", since: 1000, turn: 0 });
+    const closed = fold(open, logged(runEnd(2)));
+    expect(closed.run).toBeNull();
+    expect(closed.items.at(-1)?.kind).toBe("run_end");
+  });
+
+  it("knows from a window without its beginning that a run is open", () => {
+    expect(foldAll([replied(7, "a1", [{ type: "text", text: "x" }])]).run?.id).toBe("r1");
+  });
+
+  it("says how much context the last reply used", () => {
+    expect(foldAll([replied(1, "a1", [])]).contextTokens).toBe(1000);
+  });
+
+  it("ignores what a newer gateway may write", () => {
+    const strange = { type: "compaction", id: "x", seq: 3 } as unknown as Entry;
+    expect(foldAll([said(1, "a"), strange, said(4, "b")]).items.map((item) => item.id)).toEqual(["u1", "u4"]);
+  });
+});
+
+describe("tool calls", () => {
+  it("show their output while they run, and their outcome afterwards", () => {
+    const running = all(
+      logged(runStart(1)),
+      logged(calls(2, "a1", "c1")),
+      { type: "tool_execution_start", call_id: "c1", name: "bash" },
+      { type: "tool_execution_update", call_id: "c1", text: "one\n", offset: 0 },
+      { type: "tool_execution_update", call_id: "c1", text: "one\n", offset: 0 },
+      { type: "tool_execution_update", call_id: "c1", text: "two\n", offset: 4 },
+    );
+    expect(running.calls["c1"]).toMatchObject({
+      startedAt: 5000,
+      outcome: null,
+      output: { text: "one\ntwo\n", end: 8 },
+    });
+    const done = fold(running, logged(result(3, "c1", "one\ntwo\n")));
+    expect(done.calls["c1"]).toMatchObject({ output: null, outcome: { status: "ok" } });
+    const late = fold(done, { type: "tool_execution_update", call_id: "c1", text: "late", offset: 8 });
+    expect(late.calls["c1"]?.output).toBeNull();
+  });
+});
+
+describe("approvals", () => {
+  const request: Entry = {
+    type: "approval_request",
+    id: "p1",
+    seq: 3,
+    call_id: "c1",
+    tool: "bash",
+    arguments: { command: "rm x" },
+    workspace: "w",
+    host: "h",
+    why: "mode ask",
+    shown_hash: "0",
+    expires_at: 9,
+  };
+
+  it("wait until they are decided, also over the end of the run", () => {
+    const asked = foldAll([runStart(1), calls(2, "a1", "c1"), request, runEnd(4, "waiting_approval")]);
+    expect(asked.approvals.map((one) => one.id)).toEqual(["p1"]);
+    expect(asked.calls["c1"]?.asks).toBe("p1");
+    expect(asked.items.some((item) => item.kind === "run_end")).toBe(false);
+    const decided = fold(
+      asked,
+      logged({ type: "approval", id: "d1", seq: 5, approval_id: "p1", call_id: "c1", decision: "deny" }),
+    );
+    expect(decided.approvals).toEqual([]);
+    expect(decided.calls["c1"]).toMatchObject({ asks: null, decision: "deny" });
+  });
+});
+
+describe("the queue", () => {
+  const queued = (seq: number, text: string): Entry => ({
+    type: "queued",
+    id: `q${seq}`,
+    seq,
+    kind: "steer",
+    key: `k${seq}`,
+    content: [{ type: "text", text }],
+  });
+
+  it("holds what waits, until a message names it", () => {
+    const waiting = foldAll([runStart(1), queued(2, "left"), queued(3, "right")]);
+    expect(waiting.queue.map((item) => item.text)).toEqual(["left", "right"]);
+    const taken = fold(waiting, logged(said(4, "left\nright", { items: ["q2", "q3"] })));
+    expect(taken.queue).toEqual([]);
+  });
+
+  it("lets go of what was taken back without a word, and says what else was not said", () => {
+    const waiting = foldAll([runStart(1), said(2, "go"), queued(3, "left"), queued(4, "right")]);
+    const back = fold(waiting, logged({ type: "dropped", id: "d5", seq: 5, items: ["q3"], reason: "taken back" }));
+    expect(back.queue.map((item) => item.id)).toEqual(["q4"]);
+    expect(back.items.some((item) => item.kind === "note")).toBe(false);
+    const dropped = fold(
+      back,
+      logged({ type: "dropped", id: "d6", seq: 6, items: ["q4"], reason: "the run was stopped" }),
+    );
+    expect(dropped.items.at(-1)).toMatchObject({ kind: "note", text: "Not said: “right” (the run was stopped)" });
+  });
+});
+
+describe("older entries", () => {
+  const log: Entry[] = [
+    said(1, "a"),
+    calls(2, "a1", "c1"),
+    result(3, "c1", "out"),
+    said(4, "b"),
+    runEnd(5),
+    said(6, "c"),
+  ];
+
+  it("put on top give the same view as the whole log", () => {
+    for (let cut = 1; cut < log.length; cut += 1) {
+      const window = prepend(EMPTY_VIEW, log.slice(cut));
+      const whole = prepend(window, log.slice(0, cut));
+      expect(whole.items).toEqual(foldAll(log).items);
+      expect(whole.calls).toEqual(foldAll(log).calls);
+      expect(whole.lastSeq).toBe(6);
+    }
+  });
+
+  it("leave alone what is being written and printed", () => {
+    let view = prepend(EMPTY_VIEW, [calls(10, "a9", "c9")]);
+    view = fold(view, { type: "tool_execution_update", call_id: "c9", text: "busy", offset: 0 });
+    view = fold(view, words(0, "half", "a10"));
+    const whole = prepend(view, log);
+    expect(whole.calls["c9"]?.output?.text).toBe("busy");
+    expect(whole.partial?.messageId).toBe("a10");
+    expect(whole.run?.id).toBe("r1");
+  });
+});
