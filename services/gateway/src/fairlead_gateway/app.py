@@ -1,0 +1,62 @@
+"""The application: the routes behind the front door."""
+
+from fastapi import FastAPI
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp
+
+from fairlead_common.errors import FairleadError
+from fairlead_common.service import VERSION
+from fairlead_gateway import account, pages
+from fairlead_gateway.gateway import Gateway
+from fairlead_gateway.health import Readiness
+from fairlead_gateway.middleware import FrontDoor
+from fairlead_gateway.openapi import openapi_document
+from fairlead_gateway.problems import Problem, json_response, on_failure, on_problem
+from fairlead_gateway.routes import OPERATIONS
+
+
+def create_app(gateway: Gateway) -> ASGIApp:
+    """The ASGI application of one gateway."""
+    app = FastAPI(
+        title="Fairlead",
+        version=VERSION,
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        exception_handlers={
+            Problem: on_problem,
+            FairleadError: on_failure,
+            TimeoutError: on_failure,
+            HTTPException: _on_http_exception,
+            Exception: _on_bug,
+        },
+    )
+    document = openapi_document()
+    app.openapi = lambda: document  # type: ignore[method-assign]
+    app.state.gateway = gateway
+    app.state.files = pages.Files(gateway.bus)
+    app.state.readiness = Readiness(gateway.bus)
+
+    async def openapi(_: Request) -> Response:
+        return json_response(document)
+
+    for operation in OPERATIONS:
+        app.add_route(operation.path, operation.endpoint, methods=[operation.method])
+    app.add_route("/openapi.json", openapi, methods=["GET"])
+    app.add_route("/login", account.login_page, methods=["GET"])
+    app.add_route("/{path:path}", pages.page, methods=["GET"])
+    return FrontDoor(app, gateway.auth, gateway.config)
+
+
+async def _on_http_exception(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)  # noqa: S101 - registered for it only
+    if error.status_code == 405:
+        return pages.wrong_address(request).response(request.url.path)
+    return Problem(error.status_code, str(error.detail)).response(request.url.path)
+
+
+async def _on_bug(request: Request, _: Exception) -> Response:
+    return Problem(500, "something went wrong; the log of the gateway says what").response(request.url.path)

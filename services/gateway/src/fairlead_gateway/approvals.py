@@ -1,0 +1,73 @@
+"""Approvals that wait for a person, and what the person says."""
+
+import time
+from typing import Annotated
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from fairlead_common import subjects
+from fairlead_common.errors import ConflictError
+from fairlead_common.ids import check_id
+from fairlead_common.messages import Decision, DecisionKind
+from fairlead_common.projections import ApprovalSummary
+from fairlead_gateway.bodies import check_parameters, decode, one
+from fairlead_gateway.gateway import answering, gateway_of, principal_of
+from fairlead_gateway.problems import Problem, json_response
+
+
+class DecisionBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Body of `POST /api/approvals/{id}`."""
+
+    decision: DecisionKind
+    reason: Annotated[str, msgspec.Meta(max_length=2000)] = ""
+
+
+async def listing(request: Request) -> Response:
+    """Pending approvals, oldest first."""
+    check_parameters(request, "session")
+    session = one(request, "session")
+    if session is not None:
+        check_id(session, "session")
+    found = gateway_of(request).index.approvals(session)
+    return json_response({"approvals": [_shown(approval) for approval in found]})
+
+
+async def decide(request: Request) -> Response:
+    """202 once the decision is stored. The first one counts."""
+    check_parameters(request)
+    gateway = gateway_of(request)
+    name = check_id(request.path_params["approval"], "approval")
+    body = await decode(request, DecisionBody)
+    approval = gateway.index.approval(name)
+    if approval is None:
+        if gateway.index.was_settled(name):
+            raise Problem(409, f"approval {name} is decided or expired already")
+        raise Problem(404, f"approval {name} does not exist")
+    if approval.expires_at and approval.expires_at <= time.time() * 1000:
+        raise Problem(409, f"approval {name} has expired")
+    decision = Decision(
+        approval_id=name,
+        decision=body.decision,
+        shown_hash=approval.shown_hash,
+        reason=body.reason,
+        sender=principal_of(request).user,
+    )
+    async with answering():
+        await gateway.must_exist(approval.session)
+        try:
+            seq = await gateway.bus.create(
+                subjects.SESSIONS,
+                subjects.mail(approval.session, "approval", name),
+                msgspec.json.encode(decision),
+            )
+        except ConflictError:
+            raise Problem(409, f"approval {name} is decided already") from None
+    return json_response({"seq": seq}, 202)
+
+
+def _shown(approval: ApprovalSummary) -> dict[str, object]:
+    fields = msgspec.structs.asdict(approval)
+    del fields["deleted"]
+    return fields

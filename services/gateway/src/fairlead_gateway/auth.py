@@ -1,0 +1,261 @@
+"""Who is asking: the token, signed tokens and the login cookie, and a stop for those who guess."""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, Literal, NamedTuple
+
+import structlog
+
+from fairlead_common import subjects
+from fairlead_common.buckets import Bucket
+from fairlead_common.bus import Bus
+from fairlead_common.credentials import (
+    COOKIE_TTL_S,
+    LOGIN_CODE_TTL_S,
+    AuthFile,
+    Claims,
+    Scope,
+    is_signed,
+)
+from fairlead_common.errors import ConflictError, WeakConfigurationError
+from fairlead_common.ids import new_id
+from fairlead_gateway.problems import Problem
+
+log = structlog.get_logger()
+
+MAX_FAILURES: Final = 10
+FAILURE_WINDOW_S: Final = 60.0
+PAUSE_S: Final = 60.0
+RELOAD_S: Final = 2.0
+
+COOKIE: Final = "fairlead"
+SECURE_COOKIE: Final = "__Host-fairlead"
+REVOKED: Final = "revoked."  # keys of the bucket `sessions`: logins that were ended before their time
+
+
+class Principal(NamedTuple):
+    """Who asks.
+
+    Fields:
+        expires_at: seconds since 1970; None for the admin token.
+        token_id: of a signed token.
+    """
+
+    user: str
+    scopes: frozenset[Scope]
+    via: Literal["token", "signed", "cookie"]
+    expires_at: int | None = None
+    token_id: str = ""
+
+    def may(self, scope: Scope) -> bool:
+        """Whether they have this right."""
+        return scope in self.scopes or "admin" in self.scopes
+
+
+class Throttle:
+    """Counts failures by address."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._failures: dict[str, deque[float]] = {}
+        self._paused: dict[str, float] = {}
+
+    def check(self, address: str) -> None:
+        """Nothing, or a `Problem` while the address has to wait."""
+        until = self._paused.get(address)
+        if until is None:
+            return
+        left = until - self._clock()
+        if left <= 0:
+            del self._paused[address]
+            return
+        raise Problem(
+            429,
+            f"at most {MAX_FAILURES} failed logins within {FAILURE_WINDOW_S:.0f} s: wait {left:.0f} s",
+            headers={"Retry-After": str(int(left) + 1)},
+        )
+
+    def fail(self, address: str) -> None:
+        """Note a failure."""
+        now = self._clock()
+        if len(self._failures) >= 10_000:
+            self._forget(now)
+        times = self._failures.setdefault(address, deque(maxlen=MAX_FAILURES))
+        times.append(now)
+        if len(times) == MAX_FAILURES and now - times[0] <= FAILURE_WINDOW_S:
+            self._paused[address] = now + PAUSE_S
+            del self._failures[address]
+            log.warning("login_paused", address=address)
+
+    def _forget(self, now: float) -> None:
+        self._failures = {a: t for a, t in self._failures.items() if now - t[-1] <= FAILURE_WINDOW_S}
+        self._paused = {a: until for a, until in self._paused.items() if until > now}
+        if len(self._failures) >= 10_000:  # more addresses than one person has: start over
+            self._failures.clear()
+
+
+class Auth:
+    """Tells who is asking, from the headers of a request."""
+
+    def __init__(self, file: AuthFile, bus: Bus) -> None:
+        self._file = file
+        self._stamp = _stamp(file.path)
+        self._bus = bus
+        self._revoked: dict[str, float] = {}
+        self.throttle = Throttle()
+
+    def identify(self, authorization: str | None, cookies: list[str], address: str) -> Principal:
+        """Who sends these credentials.
+
+        Raises:
+            Problem: 401 without good ones, 429 after too many bad ones.
+        """
+        if authorization is not None:
+            return self._bearer(authorization, address)
+        for value in cookies:
+            claims = self._file.verify_signed(value)
+            if claims is not None and not self._is_revoked(claims.id):
+                return _principal(claims, "cookie")
+        raise _unauthorized("log in, or send `Authorization: Bearer <token>`")
+
+    def _bearer(self, authorization: str, address: str) -> Principal:
+        scheme, _, token = authorization.partition(" ")
+        token = token.strip()
+        if scheme.lower() != "bearer" or not token:
+            raise _unauthorized("the Authorization header must be `Bearer <token>`")
+        return self.accept_token(token, address)
+
+    def accept_token(self, token: str, address: str) -> Principal:
+        """Who has this token: the admin token or a signed one.
+
+        Raises:
+            Problem: 401 if it is wrong, 429 after too many wrong ones.
+        """
+        if is_signed(token):
+            claims = self._file.verify_signed(token)
+            if claims is not None and not self._is_revoked(claims.id):
+                return _principal(claims, "signed")
+            if self._file.read_signed(token) is not None:  # once ours: no guess, only too late
+                raise _unauthorized("the token has expired or was revoked")
+        self.throttle.check(address)
+        if not is_signed(token) and self._file.verify_token(token):
+            return Principal("admin", frozenset(("admin",)), "token")
+        self.throttle.fail(address)
+        raise _unauthorized("the token is wrong")
+
+    def still_good(self, principal: Principal) -> bool:
+        """Whether credentials that were good once are so now: streams ask while they run."""
+        if principal.expires_at is not None and principal.expires_at <= time.time():
+            return False
+        return not self._is_revoked(principal.token_id)
+
+    # -- logging in and out --------------------------------------------------
+
+    async def redeem(self, code: str, address: str) -> Principal:
+        """Who may log in with this code. It opens one login, whichever gateway it is shown to.
+
+        Raises:
+            Problem: 401 for a code that is wrong, expired or used up; 429 after too many of them.
+        """
+        self.throttle.check(address)
+        claims = self._file.verify_signed(code, use="login")
+        if claims is None:
+            self.throttle.fail(address)
+            raise _unauthorized(
+                "the login code is wrong or has expired; ask for a new one with `fairlead login`"
+            )
+        try:
+            await self._bus.create(
+                f"KV_{subjects.BUCKET_LEASES}",
+                subjects.kv(subjects.BUCKET_LEASES, f"login.{claims.id}"),
+                new_id().encode(),  # different each time, so that a repetition is a conflict
+                {"Nats-TTL": f"{LOGIN_CODE_TTL_S + 60}s"},
+            )
+        except ConflictError:
+            self.throttle.fail(address)
+            raise _unauthorized(
+                "the login code was used already; ask for a new one with `fairlead login`"
+            ) from None
+        return _principal(claims, "signed")
+
+    def cookie_for(self, principal: Principal, *, secure: bool) -> str:
+        """The `Set-Cookie` value of a fresh login, never good for longer than what it was made from."""
+        ttl_s = float(COOKIE_TTL_S)
+        if principal.via == "signed" and principal.expires_at is not None and "admin" not in principal.scopes:
+            ttl_s = min(ttl_s, principal.expires_at - time.time())
+        value = self._file.mint(sorted(principal.scopes), ttl_s, user=principal.user)
+        return _cookie(value, int(ttl_s), secure=secure)
+
+    async def revoke(self, principal: Principal) -> None:
+        """End a login before its time, in every gateway."""
+        if not principal.token_id or principal.expires_at is None:
+            return
+        left = principal.expires_at - time.time()
+        if left > 0:
+            self.note_revoked(principal.token_id, principal.expires_at)
+            await Bucket(self._bus, subjects.BUCKET_SESSIONS).put(
+                f"{REVOKED}{principal.token_id}", str(principal.expires_at).encode(), ttl_s=left + 1
+            )
+
+    def note_revoked(self, token_id: str, expires_at: float) -> None:
+        """Another gateway, or this one, ended a login."""
+        now = time.time()
+        if len(self._revoked) > 10_000:
+            self._revoked = {key: until for key, until in self._revoked.items() if until > now}
+        if expires_at > now:
+            self._revoked[token_id] = expires_at
+
+    def _is_revoked(self, token_id: str) -> bool:
+        return token_id in self._revoked
+
+    # -- the file ------------------------------------------------------------
+
+    async def watch(self, stop: asyncio.Event) -> None:
+        """A part of the service: take over a new token or key as soon as the file is replaced."""
+        while not stop.is_set():
+            try:
+                async with asyncio.timeout(RELOAD_S):
+                    await stop.wait()
+            except TimeoutError:
+                self._reload()
+
+    def _reload(self) -> None:
+        stamp = _stamp(self._file.path)
+        if stamp == self._stamp:
+            return
+        self._stamp = stamp
+        try:
+            self._file = AuthFile.read(self._file.path)
+        except (WeakConfigurationError, FileNotFoundError) as error:
+            log.error("auth_file_ignored", error=str(error))
+            return
+        log.info("auth_file_changed")
+
+
+def clear_cookie(*, secure: bool) -> str:
+    """The `Set-Cookie` value that takes the login away."""
+    return _cookie("", 0, secure=secure)
+
+
+def _cookie(value: str, max_age_s: int, *, secure: bool) -> str:
+    name, more = (SECURE_COOKIE, "; Secure") if secure else (COOKIE, "")
+    return f"{name}={value}; Path=/; Max-Age={max_age_s}; HttpOnly; SameSite=Strict{more}"
+
+
+def _principal(claims: Claims, via: Literal["signed", "cookie"]) -> Principal:
+    return Principal(claims.user, frozenset(claims.scopes), via, claims.expires_at, claims.id)
+
+
+def _unauthorized(message: str) -> Problem:
+    return Problem(401, message, headers={"WWW-Authenticate": "Bearer"})
+
+
+def _stamp(path: Path) -> tuple[int, int, int]:
+    try:
+        info = path.lstat()
+    except OSError:
+        return (0, 0, 0)
+    return (info.st_ino, info.st_mtime_ns, info.st_mode)

@@ -1,0 +1,141 @@
+"""Bodies and parameters of requests: decoded, or refused with the field, the limit and the actual value."""
+
+import re
+from typing import Any, Final, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+import msgspec
+from starlette.requests import Request
+
+from fairlead_common.errors import InvalidInputError
+
+T = TypeVar("T")
+
+MAX_SEQ: Final = (1 << 63) - 1
+
+_AT: Final = re.compile(r" - at `\$(?P<path>.*?)`$", re.DOTALL)
+_STEP: Final = re.compile(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]")
+_FIELD: Final = re.compile(r"field `(?P<name>.*?)`", re.DOTALL)
+_SHOWN_CHARS: Final = 80
+
+
+async def decode(request: Request, model: type[T], *, default: T | None = None) -> T:
+    """The body of a request as `model`; an empty body is `default` where there is one.
+
+    Raises:
+        InvalidInputError: it does not fit.
+    """
+    body = await request.body()
+    if not body.strip() and default is not None:
+        return default
+    return parse(body, model)
+
+
+def parse(body: bytes, model: type[T]) -> T:
+    """`body` as `model`.
+
+    Raises:
+        InvalidInputError: it does not fit; the text names field, limit and actual value.
+    """
+    try:
+        return msgspec.json.decode(body, type=model)
+    except msgspec.ValidationError as error:
+        raise _explain(error, body, model) from error
+    except msgspec.DecodeError as error:
+        raise InvalidInputError("body", f"must be JSON, got {_shown(body)}: {error}") from error
+    except UnicodeDecodeError as error:
+        raise InvalidInputError("body", f"must be UTF-8: {error.reason} at byte {error.start}") from error
+    except RecursionError as error:
+        raise InvalidInputError("body", "must not be nested this deep") from error
+
+
+def _explain(error: msgspec.ValidationError, body: bytes, model: type) -> InvalidInputError:
+    text = str(error)
+    found = _AT.search(text)
+    path = found["path"] if found else ""
+    problem = text[: found.start()] if found else text
+    problem = problem[:1].lower() + problem[1:]
+    if (named := _FIELD.search(problem)) and ("unknown" in problem or "missing" in problem):
+        inside = f"{path.lstrip('.')}." if path else ""
+        known = ", ".join(_names(model)) if not path else ""
+        hint = f"; there are {known}" if known and "unknown" in problem else ""
+        return InvalidInputError(inside + _cut(named["name"]), _cut(problem, 200) + hint)
+    if "enum value" in problem and (allowed := _allowed(model, path)):
+        problem = f"must be one of {', '.join(allowed)}"
+    actual = _actual(body, path)
+    return InvalidInputError(_cut(path.lstrip(".")) or "body", f"{_cut(problem, 200)}; got {actual}")
+
+
+def _names(model: type) -> tuple[str, ...]:
+    return tuple(getattr(model, "__struct_fields__", ()))
+
+
+def _allowed(model: type, path: str) -> list[str]:
+    hint: Any = get_type_hints(model).get(path.lstrip("."))
+    kinds = [hint, *get_args(hint)]
+    return [str(value) for kind in kinds if get_origin(kind) is Literal for value in get_args(kind)]
+
+
+def _actual(body: bytes, path: str) -> str:
+    """The value at `path`, short; long ones by their size."""
+    try:
+        value: Any = msgspec.json.decode(body)
+        for name, index in _STEP.findall(path):
+            value = value[name] if name else value[int(index)]
+    except (msgspec.DecodeError, UnicodeDecodeError, LookupError, TypeError, ValueError, RecursionError):
+        return "something else"
+    if isinstance(value, str) and len(value) > _SHOWN_CHARS:
+        return f"{len(value)} characters"
+    if isinstance(value, list | dict):
+        return f"{'array' if isinstance(value, list) else 'object'} of length {len(value)}"
+    return _cut(msgspec.json.encode(value).decode())
+
+
+def _shown(body: bytes) -> str:
+    if not body:
+        return "nothing"
+    if len(body) > _SHOWN_CHARS:
+        return f"{len(body)} bytes"
+    return repr(body.decode("utf-8", "replace"))
+
+
+def _cut(text: str, chars: int = _SHOWN_CHARS) -> str:
+    return text if len(text) <= chars else f"{text[:chars]}... ({len(text)} characters)"
+
+
+def whole_number(request: Request, name: str, default: int, *, least: int, most: int) -> int:
+    """The query parameter `name`.
+
+    Raises:
+        InvalidInputError: it is no number between `least` and `most`.
+    """
+    text = one(request, name)
+    if text is None:
+        return default
+    if not re.fullmatch(r"-?[0-9]{1,20}", text) or not least <= int(text) <= most:
+        raise InvalidInputError(name, f"must be a whole number from {least} to {most}, got {_cut(text)!r}")
+    return int(text)
+
+
+def one(request: Request, name: str) -> str | None:
+    """The query parameter `name`, or None.
+
+    Raises:
+        InvalidInputError: it is there more than once.
+    """
+    values = request.query_params.getlist(name)
+    if len(values) > 1:
+        raise InvalidInputError(name, f"must be there once, is there {len(values)} times")
+    return values[0] if values else None
+
+
+def check_parameters(request: Request, *known: str) -> None:
+    """Refuse what is misspelt, rather than ignore it.
+
+    Raises:
+        InvalidInputError: a query parameter is not one of `known`.
+    """
+    for name in request.query_params:
+        if name not in known:
+            raise InvalidInputError(
+                _cut(name), f"unknown query parameter; there are {', '.join(known) or 'none'}"
+            )

@@ -1,0 +1,280 @@
+"""The answer of a chat completion: followed in the session, sent whole or as it comes."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Final, NamedTuple
+
+import msgspec
+import structlog
+from starlette.types import Receive, Scope, Send
+
+from fairlead_common import subjects
+from fairlead_common.bus import Record
+from fairlead_common.content import Usage
+from fairlead_common.entries import decode_entry
+from fairlead_common.errors import BadMessageError, BusUnavailableError, FairleadError
+from fairlead_common.events import decode_event
+from fairlead_common.messages import Abort
+from fairlead_common.tail import Source, Tail
+from fairlead_gateway.chat_answer import Answer, Piece
+from fairlead_gateway.event_stream import HEADERS, KEEP_ALIVE_S, SEND_WITHIN_S, TAKE_WITHIN_S
+from fairlead_gateway.gateway import Gateway, answering
+from fairlead_gateway.problems import Problem, json_response
+from fairlead_gateway.sessions import ask_to_delete, send_abort
+from fairlead_gateway.transcript import payload
+
+log = structlog.get_logger()
+
+_LOG, _EVENT = 0, 1
+_ENCODE: Final = msgspec.json.Encoder().encode
+
+
+class Call(NamedTuple):
+    """One accepted chat completion.
+
+    Fields:
+        seq: of the stored prompt. event_seq: last live event before it.
+        own: the session was made for this call, and nobody else knows it.
+        detached: the run goes on when the client leaves.
+        task: the session is thrown away afterwards.
+    """
+
+    gateway: Gateway
+    session: str
+    model: str
+    key: str
+    sender: str
+    seq: int
+    event_seq: int
+    stream: bool
+    usage_wanted: bool
+    own: bool
+    detached: bool
+    task: bool
+
+
+class Completion:
+    """The answer to the client: an ASGI application."""
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self._answer = Answer(call.seq)
+        self._created = int(time.time())
+        self._pieces: list[Piece] = []  # read, and not yet written
+        self._kept: list[Piece] = []  # for an answer that is sent whole
+        self._abort: Callable[[], None] = lambda: None
+        self._sent_at = 0.0
+        tail = b',"usage":null}' if call.usage_wanted else b"}"
+        self._before = (
+            b'data: {"id":%s,"object":"chat.completion.chunk","created":%d,"model":%s,"choices":['
+            % (
+                _ENCODE(self._id),
+                self._created,
+                _ENCODE(call.model),
+            )
+        )
+        self._after = b',"finish_reason":null}]' + tail + b"\n\n"
+
+    @property
+    def _id(self) -> str:
+        return f"chatcmpl-{self._call.key}"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI."""
+        call = self._call
+        self._abort = scope.get("fairlead.abort", self._abort)
+        try:
+            if call.stream:
+                done = await self._stream(receive, send)
+            else:
+                done = await call.gateway.streams.run(self._follow(self._keep), receive)
+                if done or call.gateway.streams.draining:
+                    await self._whole(done, scope, receive, send)
+            if not done and not call.gateway.streams.draining:
+                await self._left_alone()
+        finally:
+            if call.task:
+                await self._throw_away()
+
+    # -- following the session ---------------------------------------------------
+
+    async def _follow(self, write: Callable[[list[Piece]], Awaitable[None]]) -> None:
+        """Read until the answer is complete; `write` gets what is new, or nothing after some silence."""
+        call = self._call
+        sources = [
+            Source(subjects.SESSIONS, subjects.session_log(call.session), call.seq + 1, chained=True),
+            Source(
+                subjects.EVENTS, subjects.event(call.session), call.event_seq + 1, chained=True, lossy=True
+            ),
+        ]
+        live = f"fairlead.live.{call.session}"
+        routes = {f"{live}.log": _LOG, f"{live}.event": _EVENT}
+        loop = asyncio.get_running_loop()
+        looked_at = loop.time()
+        async with Tail(call.gateway.bus, f"{live}.>", sources, routes.get) as tail:
+            while not self._answer.done:
+                for source, record in await self._take(tail):
+                    self._pieces += await self._read(source, record)
+                if self._pieces or loop.time() - self._sent_at >= KEEP_ALIVE_S:
+                    pieces, self._pieces = self._pieces, []
+                    await write(pieces)
+                    self._sent_at = loop.time()
+                if loop.time() - looked_at >= KEEP_ALIVE_S:
+                    looked_at = loop.time()
+                    await self._check_session()
+                if not self._answer.done and not tail.has_news:
+                    await tail.wait(max(0.01, self._sent_at + KEEP_ALIVE_S - loop.time()))
+
+    async def _take(self, tail: Tail) -> list[tuple[int, Record]]:
+        try:
+            async with asyncio.timeout(TAKE_WITHIN_S):
+                return await tail.take()
+        except (BusUnavailableError, TimeoutError):
+            await asyncio.sleep(0.1)
+            return []
+
+    async def _read(self, source: int, record: Record) -> list[Piece]:
+        try:
+            if source == _EVENT:
+                return list(self._answer.live(decode_event(record.data)))
+            entry = decode_entry(await payload(self._call.gateway.objects, record))
+            return list(self._answer.entry(record.seq, entry))
+        except BadMessageError as error:
+            log.warning("record_ignored", session=self._call.session, error=str(error))
+            return []
+
+    async def _check_session(self) -> None:
+        try:
+            async with asyncio.timeout(TAKE_WITHIN_S):
+                gone = not await self._call.gateway.exists(self._call.session)
+        except (BusUnavailableError, TimeoutError):
+            return
+        if gone:
+            self._answer.problem = Problem(
+                404, "the session was deleted", headers={"x-should-retry": "false"}
+            )
+
+    # -- answering whole -----------------------------------------------------------
+
+    async def _keep(self, pieces: list[Piece]) -> None:
+        self._kept += pieces
+
+    async def _whole(self, done: bool, scope: Scope, receive: Receive, send: Send) -> None:
+        call, answer = self._call, self._answer
+        problem = answer.problem if done else _draining(call)
+        if problem is not None:
+            problem.headers["X-Fairlead-Session"] = call.session
+            await problem.response(scope["path"])(scope, receive, send)
+            return
+        kept = self._kept
+        message: dict[str, object] = {"role": "assistant", "content": _joined(kept, "content")}
+        if thoughts := _joined(kept, "reasoning_content"):
+            message["reasoning_content"] = thoughts
+        body = {
+            "id": self._id,
+            "object": "chat.completion",
+            "created": self._created,
+            "model": call.model,
+            "choices": [{"index": 0, "message": message, "finish_reason": answer.finish, "logprobs": None}],
+            "usage": _usage(answer.usage),
+        }
+        await json_response(body, headers={"X-Fairlead-Session": call.session})(scope, receive, send)
+
+    # -- answering as it comes -------------------------------------------------------
+
+    async def _stream(self, receive: Receive, send: Send) -> bool:
+        headers = [*HEADERS, (b"x-fairlead-session", self._call.session.encode())]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+
+        async def write(chunk: bytes) -> None:
+            async with asyncio.timeout(SEND_WITHIN_S):
+                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+
+        async def write_pieces(pieces: list[Piece]) -> None:
+            await write(b"".join(map(self._chunk, pieces)) or b": alive\n\n")
+
+        async def work() -> None:
+            try:
+                await write(self._delta(b'{"role":"assistant","content":""}'))
+                self._sent_at = asyncio.get_running_loop().time()
+                await self._follow(write_pieces)
+                await write(self._last_chunks())
+            except TimeoutError:
+                log.info("client_too_slow", session=self._call.session)
+                self._abort()
+                raise asyncio.CancelledError from None  # the client is as good as gone
+
+        done = await self._call.gateway.streams.run(work(), receive)
+        if not done and self._call.gateway.streams.draining:
+            await write(self._error(_draining(self._call)))
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+        return done
+
+    def _chunk(self, piece: Piece) -> bytes:
+        return self._delta(b'{"%s":%s}' % (piece.kind.encode(), _ENCODE(piece.text)))
+
+    def _delta(self, delta: bytes) -> bytes:
+        return self._before + b'{"index":0,"delta":' + delta + self._after
+
+    def _last_chunks(self) -> bytes:
+        answer = self._answer
+        if answer.problem is not None:
+            return self._error(answer.problem)
+        chunk = b'%s{"index":0,"delta":{},"finish_reason":%s}]%s\n\n' % (
+            self._before,
+            _ENCODE(answer.finish),
+            b',"usage":null}' if self._call.usage_wanted else b"}",
+        )
+        if self._call.usage_wanted:
+            chunk += b'%s],"usage":%s}\n\n' % (self._before, _ENCODE(_usage(answer.usage)))
+        return chunk + b"data: [DONE]\n\n"
+
+    def _error(self, problem: Problem) -> bytes:
+        return b"data: %s\n\ndata: [DONE]\n\n" % _ENCODE(problem.envelope("/v1/"))
+
+    # -- when nobody reads any more ----------------------------------------------------
+
+    async def _left_alone(self) -> None:
+        """The client left: stop its run, unless it said that it would, or somebody else's would be hit."""
+        call = self._call
+        if call.detached and not call.own:
+            return
+        item = self._answer.item
+        if not (call.own or self._answer.begun or item is not None):
+            return  # it waits unseen behind another run
+        wish = Abort(reason="the client closed the connection", item=item, sender=call.sender)
+        try:
+            async with answering():
+                await send_abort(call.gateway, call.session, wish)
+        except (FairleadError, TimeoutError) as error:
+            log.warning("abort_failed", session=call.session, error=str(error))
+
+    async def _throw_away(self) -> None:
+        try:
+            async with answering():
+                await ask_to_delete(self._call.gateway, self._call.session, self._call.sender)
+        except (FairleadError, TimeoutError) as error:
+            log.warning("task_session_kept", session=self._call.session, error=str(error))
+
+
+def _draining(call: Call) -> Problem:
+    return Problem(
+        503,
+        f"this gateway is shutting down; the run goes on in session {call.session}",
+        code="shutting_down",
+        headers={"Retry-After": "2", "x-should-retry": "false"},
+    )
+
+
+def _joined(pieces: list[Piece], kind: str) -> str:
+    return "".join(piece.text for piece in pieces if piece.kind == kind)
+
+
+def _usage(usage: Usage) -> dict[str, object]:
+    return {
+        "prompt_tokens": usage.input_tokens,
+        "completion_tokens": usage.output_tokens,
+        "total_tokens": usage.input_tokens + usage.output_tokens,
+        "prompt_tokens_details": {"cached_tokens": usage.cache_read_tokens},
+    }

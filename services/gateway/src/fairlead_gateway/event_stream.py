@@ -1,0 +1,300 @@
+"""Server-sent events of one session: first its log, then what happens, without gaps or repeats.
+
+Each event has the id `<log>-<event>`: the last sequences of the log and of the live events that the
+client has seen. A log entry stands for several events; all but the last carry `<log>-<event>-<n>`:
+the client has the first n events of the entry `<log>`, and not yet the rest.
+"""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable
+from typing import Final, NamedTuple
+
+import msgspec
+import structlog
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from fairlead_common import subjects
+from fairlead_common.bus import Record
+from fairlead_common.entries import decode_entry
+from fairlead_common.errors import (
+    BadMessageError,
+    BusUnavailableError,
+    InvalidInputError,
+    NotFoundError,
+    RetryableError,
+)
+from fairlead_common.events import derived
+from fairlead_common.ids import check_id
+from fairlead_common.tail import Source, Tail
+from fairlead_gateway.auth import Principal
+from fairlead_gateway.bodies import MAX_SEQ, check_parameters, one, whole_number
+from fairlead_gateway.gateway import Gateway, answering, gateway_of, principal_of
+from fairlead_gateway.settled import Settled, sniff
+from fairlead_gateway.transcript import payload, read_before
+
+log = structlog.get_logger()
+
+KEEP_ALIVE_S: Final = 10.0
+SEND_WITHIN_S: Final = 20.0  # a client that reads nothing for so long is cut off, and may resume
+TAKE_WITHIN_S: Final = 5.0
+CHUNK_BYTES: Final = 64 * 1024
+
+HEADERS: Final = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),
+]
+
+_CONTEXT_ENTRIES: Final = 256
+_REPLAY_BATCH: Final = 256
+_ID: Final = re.compile(r"(\d{1,19})-(\d{1,19})(?:-(\d{1,3}))?")
+
+_LOG, _EVENT = 0, 1
+
+
+class Position(NamedTuple):
+    """What a client has seen.
+
+    Fields:
+        parts: how many events of the entry after `log` it has seen too.
+    """
+
+    log: int
+    event: int
+    parts: int = 0
+
+
+def parse_position(text: str) -> Position:
+    """The position that an event id stands for.
+
+    Raises:
+        InvalidInputError: it is no event id.
+    """
+    match = _ID.fullmatch(text)
+    if match is None or max(int(match[1]), int(match[2])) > MAX_SEQ:
+        raise InvalidInputError("Last-Event-ID", f"must be the id of an event, got {text[:80]!r}")
+    if match[3] is None:
+        return Position(int(match[1]), int(match[2]))
+    return Position(max(0, int(match[1]) - 1), int(match[2]), int(match[3]))
+
+
+async def events(request: Request) -> "Response | EventStream":
+    """The stream of one session."""
+    check_parameters(request, "after", "last_event_id")
+    gateway = gateway_of(request)
+    session = check_id(request.path_params["session"], "session")
+    resume = request.headers.get("last-event-id") or one(request, "last_event_id")
+    after = whole_number(request, "after", 0, least=-1, most=MAX_SEQ)
+    position = parse_position(resume) if resume else None
+    async with answering():
+        await gateway.must_exist(session)
+        if position is None:
+            position = await _now(gateway, session) if after == -1 else Position(after, 0)
+    if request.method == "HEAD":
+        return Response(headers={name.decode(): value.decode() for name, value in HEADERS})
+    return EventStream(gateway, session, position, principal_of(request))
+
+
+async def _now(gateway: Gateway, session: str) -> Position:
+    event = await gateway.bus.last(subjects.EVENTS, subjects.event(session))
+    entry = await gateway.bus.last(subjects.SESSIONS, subjects.session_log(session))
+    return Position(entry.seq if entry else 0, event.seq if event else 0)
+
+
+class Frames:
+    """Turns records into the bytes of events, and knows how far it got."""
+
+    def __init__(self, position: Position) -> None:
+        self.log = position.log
+        self.event = position.event
+        self.settled = Settled()
+        self._skip = position.parts
+
+    def entry(self, seq: int, data: bytes) -> list[bytes]:
+        """The events of one log entry."""
+        skip, self._skip = self._skip, 0
+        self.log = seq
+        parts = [(b"entry", b'{"type":"entry","seq":%d,"entry":%s}' % (seq, data))]
+        try:
+            entry = decode_entry(data)
+        except BadMessageError as error:
+            log.warning("entry_unknown", seq=seq, error=str(error))
+            if not _is_json(data):
+                return []
+        else:
+            self.settled.fold(seq, entry)
+            parts += [(str(event["type"]).encode(), msgspec.json.encode(event)) for event in derived(entry)]
+        if b"\n" in data or b"\r" in data:
+            parts[0] = (b"entry", msgspec.json.format(parts[0][1], indent=-1))
+        last = len(parts) - 1
+        return [
+            b"event: %s\nid: %s\ndata: %s\n\n" % (kind, self._id(0 if n == last else n + 1), body)
+            for n, (kind, body) in enumerate(parts)
+            if n >= skip
+        ]
+
+    def live(self, record: Record) -> bytes | None:
+        """A live event as it is; None for one that the log has overtaken."""
+        self.event = record.seq
+        event = sniff(record.data)
+        if event is None or self.settled.is_stale(event):
+            return None
+        return b"event: %s\nid: %d-%d\ndata: %s\n\n" % (event.kind, self.log, record.seq, event.data)
+
+    def caught_up(self) -> bytes:
+        """The event that ends the replay."""
+        return b'event: caught_up\nid: %s\ndata: {"type":"caught_up","seq":%d}\n\n' % (self._id(0), self.log)
+
+    def _id(self, parts: int) -> bytes:
+        if parts:
+            return b"%d-%d-%d" % (self.log, self.event, parts)
+        return b"%d-%d" % (self.log, self.event)
+
+
+def _is_json(data: bytes) -> bool:
+    try:
+        msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return True
+
+
+class EventStream:
+    """The answer to a viewer: an ASGI application."""
+
+    def __init__(self, gateway: Gateway, session: str, position: Position, principal: Principal) -> None:
+        self._gateway = gateway
+        self._session = session
+        self._principal = principal
+        self._frames = Frames(position)
+        self._deleting = False
+        self._abort: Callable[[], None] = lambda: None
+        self._wake: Callable[[], None] = lambda: None
+        self._sent_at = 0.0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI."""
+        self._abort = scope.get("fairlead.abort", self._abort)
+        await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
+
+        async def write(chunk: bytes) -> None:
+            async with asyncio.timeout(SEND_WITHIN_S):
+                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+            self._sent_at = asyncio.get_running_loop().time()
+
+        await self._gateway.streams.run(self._pump(write), receive)
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _pump(self, write: Callable[[bytes], Awaitable[None]]) -> None:
+        try:
+            await write(b": welcome\n\n")
+            await self._replay(write)
+            await self._follow(write)
+        except TimeoutError:
+            log.info("viewer_too_slow", session=self._session)
+            self._abort()
+        except (RetryableError, NotFoundError) as error:  # the client comes back, and resumes
+            log.warning("stream_interrupted", session=self._session, error=str(error))
+
+    async def _replay(self, write: Callable[[bytes], Awaitable[None]]) -> None:
+        """The stored log, in batches that wait for the client: a long one is never in memory whole."""
+        frames, bus = self._frames, self._gateway.bus
+        await self._look_back()
+        chunk: list[bytes] = []
+        subject = subjects.session_log(self._session)
+        async for record in bus.read(subjects.SESSIONS, subject, start=frames.log + 1, batch=_REPLAY_BATCH):
+            chunk += frames.entry(record.seq, await payload(self._gateway.objects, record))
+            if len(chunk) >= _REPLAY_BATCH or sum(map(len, chunk[-4:])) > CHUNK_BYTES:
+                await write(b"".join(chunk))
+                chunk.clear()
+        if chunk:
+            await write(b"".join(chunk))
+
+    async def _look_back(self) -> None:
+        """Learn what the entries that the client has already have settled, if that can matter."""
+        frames, bus = self._frames, self._gateway.bus
+        last = await bus.last(subjects.EVENTS, subjects.event(self._session))
+        if frames.log == 0 or last is None or last.seq <= frames.event:
+            return
+        for record in await read_before(bus, self._session, frames.log + 1, _CONTEXT_ENTRIES):
+            try:
+                entry = decode_entry(await payload(self._gateway.objects, record))
+            except BadMessageError:
+                continue
+            frames.settled.fold(record.seq, entry)
+
+    async def _follow(self, write: Callable[[bytes], Awaitable[None]]) -> None:
+        frames, session = self._frames, self._session
+        sources = [
+            Source(subjects.SESSIONS, subjects.session_log(session), frames.log + 1, chained=True),
+            Source(subjects.EVENTS, subjects.event(session), frames.event + 1, chained=True, lossy=True),
+        ]
+        tail = Tail(self._gateway.bus, subjects.live(session), sources, self._router())
+        self._wake = tail.catch_up_soon
+        loop = asyncio.get_running_loop()
+        caught_up, looked_at = False, loop.time()
+        async with tail:
+            while self._gateway.auth.still_good(self._principal):
+                news = await self._take(tail)
+                chunk = await self._encode(news) if news else []
+                if not caught_up and news is not None:
+                    chunk.append(frames.caught_up())
+                    caught_up = True
+                if chunk:
+                    await write(b"".join(chunk))
+                    frames.settled.trim()
+                elif loop.time() - self._sent_at >= KEEP_ALIVE_S:
+                    await write(b": alive\n\n")
+                if loop.time() - looked_at >= (0.2 if self._deleting else KEEP_ALIVE_S):
+                    looked_at = loop.time()
+                    if await self._is_gone():
+                        await write(b'event: session_deleted\ndata: {"type":"session_deleted"}\n\n')
+                        return
+                if not tail.has_news:
+                    pause = min(looked_at, self._sent_at) + KEEP_ALIVE_S - loop.time()
+                    await tail.wait(0.2 if self._deleting else max(0.01, pause))
+
+    def _router(self) -> Callable[[str], int | None]:
+        live = f"fairlead.live.{self._session}"
+        routes = {f"{live}.log": _LOG, f"{live}.event": _EVENT}
+        deletion = f"{live}.in.notice.delete"
+
+        def route(subject: str) -> int | None:
+            index = routes.get(subject)
+            if index is None and subject == deletion:
+                self._deleting = True
+                self._wake()
+            return index
+
+        return route
+
+    async def _take(self, tail: Tail) -> list[tuple[int, Record]] | None:
+        """What is new; None if NATS did not say."""
+        try:
+            async with asyncio.timeout(TAKE_WITHIN_S):
+                return await tail.take()
+        except (BusUnavailableError, TimeoutError):
+            await asyncio.sleep(0.1)
+            return None
+
+    async def _encode(self, news: list[tuple[int, Record]]) -> list[bytes]:
+        frames = self._frames
+        chunk: list[bytes] = []
+        for source, record in news:
+            if source == _EVENT:
+                frame = frames.live(record)
+                if frame is not None:
+                    chunk.append(frame)
+            else:
+                chunk += frames.entry(record.seq, await payload(self._gateway.objects, record))
+        return chunk
+
+    async def _is_gone(self) -> bool:
+        try:
+            async with asyncio.timeout(TAKE_WITHIN_S):
+                return not await self._gateway.exists(self._session)
+        except (BusUnavailableError, TimeoutError):
+            return False

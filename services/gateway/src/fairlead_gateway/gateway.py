@@ -1,0 +1,107 @@
+"""What the routes share."""
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.types import Receive
+
+from fairlead_common import subjects
+from fairlead_common.bus import Bus
+from fairlead_common.config import LiveConfig
+from fairlead_common.ids import check_id
+from fairlead_common.objects import Objects
+from fairlead_gateway.auth import Auth, Principal
+from fairlead_gateway.index import Index
+from fairlead_gateway.problems import Problem
+
+ANSWER_WITHIN_S: Final = 12.0  # of a request that waits for NATS; a restart of the server fits in
+
+
+class Streams:
+    """The open streams (SSE, chat completions) of this process, so that a drain can end them."""
+
+    def __init__(self) -> None:
+        self._open: set[asyncio.Task[None]] = set()
+        self.draining = False
+
+    async def run(self, work: Coroutine[Any, Any, None], receive: Receive) -> bool:
+        """Do `work` until it is done, the client is gone, or the process drains; whether it was done."""
+        async with asyncio.TaskGroup() as tasks:
+            task = tasks.create_task(work, name="stream")
+            self._add(task)
+            watch = tasks.create_task(_until_gone(receive, task), name="stream-watch")
+            task.add_done_callback(lambda _: watch.cancel())
+        return not task.cancelled()
+
+    def _add(self, task: asyncio.Task[None]) -> None:
+        self._open.add(task)
+        task.add_done_callback(self._open.discard)
+        if self.draining:
+            task.cancel()
+
+    def drain(self) -> None:
+        """End all; their clients resume elsewhere."""
+        self.draining = True
+        for task in list(self._open):
+            task.cancel()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+
+async def _until_gone(receive: Receive, task: asyncio.Task[None]) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    task.cancel()
+
+
+class Gateway:
+    """The parts of one gateway process."""
+
+    def __init__(self, bus: Bus, config: LiveConfig, auth: Auth, index: Index) -> None:
+        self.bus = bus
+        self.config = config
+        self.auth = auth
+        self.index = index
+        self.objects = Objects(bus)
+        self.streams = Streams()
+
+    async def exists(self, session: str) -> bool:
+        """Whether anything is stored of a session."""
+        return await self.bus.last(subjects.SESSIONS, subjects.session_all(session)) is not None
+
+    async def must_exist(self, session: str) -> None:
+        """Nothing.
+
+        Raises:
+            Problem: 404, nothing is stored of this session.
+            InvalidInputError: it is no id.
+        """
+        if not await self.exists(check_id(session, "session")):
+            raise Problem(404, f"session {session} does not exist")
+
+
+def gateway_of(request: Request) -> Gateway:
+    """The gateway that serves this request."""
+    gateway: Gateway = request.app.state.gateway
+    return gateway
+
+
+def principal_of(request: Request) -> Principal:
+    """Who asks. Only for routes that nobody enters without credentials."""
+    principal: Principal = request.state.principal
+    return principal
+
+
+@asynccontextmanager
+async def answering(within_s: float | None = None) -> AsyncIterator[None]:
+    """A limit on how long a request waits for NATS.
+
+    Raises:
+        TimeoutError: it took longer. What was being stored may have been stored.
+    """
+    async with asyncio.timeout(ANSWER_WITHIN_S if within_s is None else within_s):
+        yield

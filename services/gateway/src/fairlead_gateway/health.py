@@ -1,0 +1,176 @@
+"""Whether it lives, whether a prompt can be served, and what is out there."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import msgspec
+import structlog
+from starlette.requests import Request
+from starlette.responses import Response
+
+from fairlead_common import subjects
+from fairlead_common.bus import Bus, JetStreamError
+from fairlead_common.errors import FairleadError, NotFoundError
+from fairlead_gateway.bodies import check_parameters
+from fairlead_gateway.gateway import Gateway, gateway_of
+from fairlead_gateway.problems import json_response
+
+log = structlog.get_logger()
+
+CHECK_WITHIN_S: Final = 1.5
+CACHE_S: Final = 0.5
+STATUS_WAIT_S: Final = 0.5
+
+_EXECUTORS: Final = f"KV_{subjects.BUCKET_EXECUTORS}"
+
+
+async def alive(request: Request) -> Response:  # noqa: ARG001
+    """200 while the process lives."""
+    return json_response({"status": "ok"}, headers={"Cache-Control": "no-store"})
+
+
+class Readiness:
+    """What a prompt needs, looked at once in half a second however many ask."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._checked_at = float("-inf")
+        self._missing: dict[str, str] = {}
+        self._lock = asyncio.Lock()
+
+    async def missing(self) -> dict[str, str]:
+        """What is missing, and why; empty when a prompt can be served."""
+        async with self._lock:
+            loop = asyncio.get_running_loop()
+            if loop.time() - self._checked_at > CACHE_S:
+                self._missing = await self._check()
+                self._checked_at = loop.time()
+            return self._missing
+
+    async def _check(self) -> dict[str, str]:
+        if not self._bus.connected:
+            return {"bus": "not connected to NATS"}
+        checks: dict[str, Callable[[], Awaitable[str]]] = {
+            "streams": self._streams,
+            "agent": self._agent,
+            "tools": self._executors,
+        }
+        results = await asyncio.gather(*(_checked(check) for check in checks.values()))
+        return {name: problem for name, problem in zip(checks, results, strict=True) if problem}
+
+    async def _streams(self) -> str:
+        await self._bus.api(f"STREAM.INFO.{subjects.SESSIONS}", timeout_s=CHECK_WITHIN_S)
+        return ""
+
+    async def _agent(self) -> str:
+        try:
+            await self._bus.request("$SRV.PING.fairlead-agent", b"", timeout_s=CHECK_WITHIN_S)
+        except NotFoundError:
+            return "no agent service answers"
+        return ""
+
+    async def _executors(self) -> str:
+        return "" if await executors(self._bus) else "no executor has a fresh heartbeat"
+
+
+async def _checked(check: Callable[[], Awaitable[str]]) -> str:
+    try:
+        async with asyncio.timeout(CHECK_WITHIN_S):
+            return await check()
+    except TimeoutError:
+        return f"no answer within {CHECK_WITHIN_S:g} s"
+    except FairleadError as error:
+        log.warning("readiness_failed", error=str(error))
+        return "cannot be read"
+
+
+async def executors(bus: Bus) -> list[object]:
+    """The heartbeats that have not expired."""
+    try:
+        records = await bus.last_of_each(_EXECUTORS, f"$KV.{subjects.BUCKET_EXECUTORS}.>")
+    except JetStreamError as error:
+        if error.code != 413:  # more than 1,024 of them: enough
+            raise
+        records = [r async for r in bus.read(_EXECUTORS, f"$KV.{subjects.BUCKET_EXECUTORS}.>", limit=1024)]
+    found = []
+    for record in records:
+        if "KV-Operation" not in record.headers and record.data:
+            try:
+                found.append(msgspec.json.decode(record.data))
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                log.warning("heartbeat_ignored", subject=record.subject)
+    return found
+
+
+async def ready(request: Request) -> Response:
+    """200 when a prompt can be served, else 503 with what is missing."""
+    gateway = gateway_of(request)
+    readiness: Readiness = request.app.state.readiness
+    missing = await readiness.missing()
+    if gateway.streams.draining:
+        missing = {"gateway": "is shutting down", **missing}
+    body = {"status": "unready" if missing else "ready", "missing": missing}
+    return json_response(body, 503 if missing else 200, {"Cache-Control": "no-store"})
+
+
+async def status(request: Request) -> Response:
+    """Services and executors as NATS reports them."""
+    check_parameters(request)
+    gateway = gateway_of(request)
+    async with asyncio.TaskGroup() as tasks:
+        stats = tasks.create_task(_services(gateway, "STATS"))
+        info = tasks.create_task(_services(gateway, "INFO"))
+        found = tasks.create_task(_executors_or_nothing(gateway))
+    metadata = {service.get("id"): service.get("metadata") for service in info.result()}
+    services = [{**service, "metadata": metadata.get(service.get("id")) or {}} for service in stats.result()]
+    services.sort(key=lambda service: (str(service.get("name")), str(service.get("id"))))
+    return json_response(
+        {
+            "services": services,
+            "executors": found.result(),
+            "gateway": {"streams": len(gateway.streams), "sessions": len(gateway.index)},
+        }
+    )
+
+
+async def _services(gateway: Gateway, verb: str) -> list[dict[str, object]]:
+    found = []
+    try:
+        async with asyncio.timeout(4 * STATUS_WAIT_S):
+            async for reply in gateway.bus.request_many(f"$SRV.{verb}", b"", timeout_s=STATUS_WAIT_S):
+                service = msgspec.json.decode(reply.data, type=dict[str, object])
+                if str(service.get("name", "")).startswith("fairlead-"):
+                    found.append(service)
+    except (FairleadError, TimeoutError, msgspec.DecodeError) as error:
+        log.warning("status_incomplete", error=str(error))
+    return found
+
+
+async def _executors_or_nothing(gateway: Gateway) -> list[object]:
+    try:
+        async with asyncio.timeout(CHECK_WITHIN_S):
+            return await executors(gateway.bus)
+    except (FairleadError, TimeoutError) as error:
+        log.warning("status_incomplete", error=str(error))
+        return []
+
+
+async def agents(request: Request) -> Response:
+    """The profiles that sessions can have."""
+    check_parameters(request)
+    config = gateway_of(request).config.current
+    found = []
+    for name in config.agents:
+        profile = config.agent(name)
+        if profile is not None:
+            found.append(
+                {
+                    "name": name,
+                    "description": profile.description,
+                    "model": profile.model,
+                    "mode": profile.mode,
+                    "tools": profile.tools,
+                }
+            )
+    return json_response({"agents": found})

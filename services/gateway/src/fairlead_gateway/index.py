@@ -1,0 +1,153 @@
+"""The list of sessions and of pending approvals, in memory, kept up to date from the bucket `sessions`."""
+
+import asyncio
+import bisect
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+import msgspec
+import structlog
+
+from fairlead_common import subjects
+from fairlead_common.bus import Bus, Record
+from fairlead_common.errors import BadMessageError, BusUnavailableError
+from fairlead_common.projections import (
+    ApprovalSummary,
+    SessionSummary,
+    decode_projection,
+)
+from fairlead_common.tail import Source, Tail
+
+log = structlog.get_logger()
+
+_STREAM: Final = f"KV_{subjects.BUCKET_SESSIONS}"
+_PREFIX: Final = f"$KV.{subjects.BUCKET_SESSIONS}."
+_SETTLED_KEPT: Final = 10_000
+
+_decoder = msgspec.json.Decoder(SessionSummary)
+
+
+class Page(NamedTuple):
+    """A part of the list, newest first; `cursor` is where the next part begins."""
+
+    sessions: list[SessionSummary]
+    cursor: str | None
+
+
+class Index:
+    """What the agent service says of sessions and approvals. A cache: it decides nothing.
+
+    Args:
+        other: called with the key and value of every other record of the bucket.
+    """
+
+    def __init__(self, bus: Bus, other: Callable[[str, bytes], None] = lambda _key, _value: None) -> None:
+        self._bus = bus
+        self._other = other
+        self._sessions: dict[str, bytes] = {}  # as stored: an object each would need five times the memory
+        self._order: list[tuple[int, str]] = []  # (updated_at, id), oldest first
+        self._updated: dict[str, int] = {}
+        self._approvals: dict[str, ApprovalSummary] = {}
+        self._settled: OrderedDict[str, None] = OrderedDict()
+        self.loaded = asyncio.Event()
+
+    async def follow(self, stop: asyncio.Event) -> None:
+        """A part of the service: take over every change until `stop`."""
+        source = Source(_STREAM, f"{_PREFIX}>", 1)
+        async with Tail(
+            self._bus, f"fairlead.kv.{subjects.BUCKET_SESSIONS}.>", [source], lambda _: 0
+        ) as tail:
+            done = 0
+            while not stop.is_set():
+                if not await tail.wait(1.0):
+                    continue
+                try:
+                    news = await tail.take()
+                except BusUnavailableError:
+                    continue
+                for _, record in news:
+                    if record.previous is not None and record.seq > done + 1:
+                        # Sequences of this stream have no holes on the live tail: something was not heard.
+                        tail.seen[0] = done
+                        tail.catch_up_soon()
+                        break
+                    done = max(done, record.seq)
+                    self.apply(record)
+                else:
+                    self.loaded.set()
+
+    def apply(self, record: Record) -> None:
+        """Take over one record of the bucket."""
+        key = record.subject.removeprefix(_PREFIX)
+        try:
+            found = decode_projection(key, record.data)
+        except BadMessageError as error:
+            log.warning("projection_ignored", error=str(error))
+            return
+        match found:
+            case (name, SessionSummary() as summary):
+                self._drop(name)
+                if not summary.deleted:
+                    self._sessions[name] = record.data
+                    self._updated[name] = summary.updated_at
+                    bisect.insort(self._order, (summary.updated_at, name))
+            case (name, ApprovalSummary() as approval):
+                if approval.deleted:
+                    self._settle(name)
+                else:
+                    self._approvals[name] = approval
+            case _:
+                self._other(key, record.data)
+
+    def _drop(self, name: str) -> None:
+        if self._sessions.pop(name, None) is not None:
+            del self._order[bisect.bisect_left(self._order, (self._updated.pop(name), name))]
+
+    def _settle(self, name: str) -> None:
+        self._approvals.pop(name, None)
+        self._settled[name] = None
+        if len(self._settled) > _SETTLED_KEPT:
+            self._settled.popitem(last=False)
+
+    # -- reading ---------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def session(self, name: str) -> SessionSummary | None:
+        """A session, if it is listed."""
+        data = self._sessions.get(name)
+        return None if data is None else _decoder.decode(data)
+
+    def page(self, limit: int, before: tuple[int, str] | None, query: str) -> Page:
+        """At most `limit` sessions, newest first, that were last changed before `before`."""
+        place = len(self._order) if before is None else bisect.bisect_left(self._order, before)
+        wanted = query.casefold()
+        found: list[SessionSummary] = []
+        while place > 0:
+            if len(found) == limit:
+                updated_at, name = self._order[place]
+                return Page(found, f"{updated_at}.{name}")
+            place -= 1
+            summary = _decoder.decode(self._sessions[self._order[place][1]])
+            if not wanted or wanted in _searched(summary):
+                found.append(summary)
+        return Page(found, None)
+
+    def approvals(self, session: str | None) -> list[ApprovalSummary]:
+        """Pending approvals, of one session or of all, oldest first."""
+        found = (a for a in self._approvals.values() if session is None or a.session == session)
+        return sorted(found, key=lambda approval: (approval.requested_at, approval.id))
+
+    def approval(self, name: str) -> ApprovalSummary | None:
+        """A pending approval."""
+        return self._approvals.get(name)
+
+    def was_settled(self, name: str) -> bool:
+        """Whether this approval was pending, and is not any more."""
+        return name in self._settled
+
+
+def _searched(summary: SessionSummary) -> str:
+    return f"{summary.title}\n{summary.preview}\n{summary.id}\n{summary.agent}".casefold()

@@ -1,0 +1,73 @@
+"""Wires the gateway."""
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+import structlog
+
+from fairlead_common.bus import Bus
+from fairlead_common.config import LiveConfig, overrides_from_environment
+from fairlead_common.credentials import AuthFile, ensure_auth_file
+from fairlead_common.errors import InvalidInputError, WeakConfigurationError
+from fairlead_common.service import Part, run_service
+from fairlead_gateway.app import create_app
+from fairlead_gateway.auth import REVOKED, Auth
+from fairlead_gateway.gateway import Gateway
+from fairlead_gateway.index import Index
+from fairlead_gateway.server import HttpServer, address_from_environment
+
+log = structlog.get_logger()
+
+
+async def setup(bus: Bus) -> list[Part]:
+    """The parts of this service."""
+    try:
+        config = LiveConfig(bus, overrides_from_environment())
+        host, port = address_from_environment()
+        file = auth_file()
+    except InvalidInputError as error:
+        raise WeakConfigurationError(str(error)) from error
+    try:
+        await config.load()
+    except InvalidInputError as error:  # somebody stored nonsense: serve with what this start was given
+        log.warning("config_ignored", error=str(error))
+    auth = Auth(file, bus)
+    index = Index(bus, lambda key, value: note_revoked(auth, key, value))
+    gateway = Gateway(bus, config, auth, index)
+    server = HttpServer(create_app(gateway), gateway.streams, host, port)
+
+    async def serve(stop: asyncio.Event) -> None:
+        async with asyncio.timeout(30):
+            await index.loaded.wait()
+        await server.serve(stop)
+
+    return [config.follow, index.follow, auth.watch, serve]
+
+
+def auth_file() -> AuthFile:
+    """The auth file of this home; made, and its token shown once, if there is none."""
+    home = Path(os.environ.get("FAIRLEAD_HOME") or "~/.fairlead").expanduser()
+    path = Path(os.environ.get("FAIRLEAD_AUTH_FILE") or home / "auth.json")
+    given = os.environ.get("FAIRLEAD_TOKEN")
+    file, token = ensure_auth_file(path, given)
+    if token is not None:
+        sys.stdout.write(f"Fairlead token (shown once, keep it): {token}\n")
+        sys.stdout.flush()
+    return file
+
+
+def note_revoked(auth: Auth, key: str, value: bytes) -> None:
+    """Take over what the bucket `sessions` says of a login that was ended."""
+    if key.startswith(REVOKED) and value.isdigit():
+        auth.note_revoked(key.removeprefix(REVOKED), int(value))
+
+
+def main() -> None:
+    """Run the service."""
+    run_service("gateway", setup)
+
+
+if __name__ == "__main__":
+    main()

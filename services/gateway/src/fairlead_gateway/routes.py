@@ -1,0 +1,321 @@
+"""Every address of the gateway, and what its OpenAPI document says of it."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from starlette.requests import Request
+
+from fairlead_common.projections import SessionUsage
+from fairlead_gateway import (
+    account,
+    approvals,
+    event_stream,
+    health,
+    objects,
+    openai,
+    sessions,
+    transcript,
+)
+from fairlead_gateway.bodies import MAX_SEQ
+
+Endpoint = Callable[[Request], Awaitable[Any]]
+Schema = dict[str, Any]
+
+ID_PATTERN: Final = "^[A-Za-z0-9_-]{1,64}$"
+_SEQ: Final[Schema] = {"type": "integer", "minimum": 0}
+_ANYTHING: Final[Schema] = {"type": "object", "additionalProperties": True}
+
+
+def _object(**properties: Schema) -> Schema:
+    return {"type": "object", "properties": properties, "required": list(properties)}
+
+
+def _list(items: Schema) -> Schema:
+    return {"type": "array", "items": items}
+
+
+_STORED: Final = _object(seq=_SEQ)
+_SESSION: Final[Schema] = {"$ref": "#/components/schemas/Session"}
+_APPROVAL: Final[Schema] = {"$ref": "#/components/schemas/Approval"}
+
+
+class Parameter(NamedTuple):
+    """A query parameter or a header."""
+
+    name: str
+    schema: Schema
+    text: str
+    place: str = "query"
+
+
+class Operation(NamedTuple):
+    """One method of one address.
+
+    Fields:
+        answers: status to schema of the JSON body; None for no body.
+        body: Struct that the request body is decoded as.
+        problems: statuses beside those that every address may answer with.
+        kind: media type of the successful answer.
+    """
+
+    method: str
+    path: str
+    endpoint: Endpoint
+    text: str
+    answers: dict[int, Schema | None]
+    body: type | None = None
+    body_required: bool = True
+    parameters: tuple[Parameter, ...] = ()
+    problems: tuple[int, ...] = ()
+    public: bool = False
+    kind: str = "application/json"
+
+
+class Session(msgspec.Struct):
+    """One session, as lists show it. Times are milliseconds since 1970."""
+
+    id: str
+    agent: str
+    title: str
+    mode: str
+    model: str
+    status: str
+    created_at: int
+    updated_at: int
+    last_outcome: str | None
+    preview: str
+    usage: SessionUsage
+    context_tokens: int
+    context_window: int
+    queued: int
+    approvals: int
+    last_seq: int
+
+
+class Approval(msgspec.Struct):
+    """One tool call that waits for a person."""
+
+    id: str
+    session: str
+    call_id: str
+    tool: str
+    arguments: dict[str, Any]
+    workspace: str
+    host: str
+    why: str
+    shown_hash: str
+    expires_at: int
+    requested_at: int
+
+
+_KEY: Final = Parameter(
+    "Idempotency-Key",
+    {"type": "string", "pattern": ID_PATTERN},
+    "the same key and words again are the same prompt, however often they are sent",
+    "header",
+)
+_LAST_EVENT: Final = {"type": "string", "pattern": r"^[0-9]{1,18}-[0-9]{1,18}(-[0-9]{1,3})?$"}
+
+
+def _number(name: str, text: str, least: int, most: int | None = None) -> Parameter:
+    schema: Schema = {"type": "integer", "minimum": least, "maximum": MAX_SEQ}
+    if most is not None:
+        schema["maximum"] = most
+    return Parameter(name, schema, text)
+
+
+def _say(kind: str, text: str) -> Operation:
+    async def endpoint(request: Request) -> object:
+        return await sessions.say(request, kind)
+
+    return Operation(
+        "POST",
+        f"/api/sessions/{{session}}/{kind}",
+        endpoint,
+        text,
+        {202: _object(seq=_SEQ, key={"type": "string"})},
+        body=sessions.Words,
+        parameters=(_KEY,),
+        problems=(404, 409, 507),
+    )
+
+
+OPERATIONS: Final[tuple[Operation, ...]] = (
+    Operation("GET", "/healthz", health.alive, "200 while the process lives", {200: _ANYTHING}, public=True),
+    Operation(
+        "GET",
+        "/readyz",
+        health.ready,
+        "200 when a prompt can be served, else 503 with what is missing",
+        {200: _ANYTHING, 503: _ANYTHING},
+        public=True,
+    ),
+    Operation(
+        "POST",
+        "/api/login",
+        account.login,
+        "the login cookie, for the token",
+        {204: None},
+        body=account.TokenBody,
+        problems=(401, 429),
+        public=True,
+    ),
+    Operation("POST", "/api/logout", account.logout, "the cookie is cleared and revoked", {204: None}),
+    Operation(
+        "GET",
+        "/api/me",
+        account.me,
+        "who asks, and what they may",
+        {200: _object(user={"type": "string"}, scopes=_list({"type": "string"}))},
+    ),
+    Operation(
+        "POST",
+        "/api/sessions",
+        sessions.create,
+        "a new session",
+        {201: _SESSION},
+        body=sessions.NewSession,
+        body_required=False,
+        problems=(409, 507),
+    ),
+    Operation(
+        "GET",
+        "/api/sessions",
+        sessions.listing,
+        "sessions, newest first",
+        {200: _object(sessions=_list(_SESSION), next={"type": ["string", "null"]})},
+        parameters=(
+            _number("limit", "how many at most", 1, 1000),
+            Parameter(
+                "before",
+                {"type": "string", "pattern": r"^[0-9]{1,18}\.[A-Za-z0-9_-]{1,64}$"},
+                "`next` of the part before",
+            ),
+            Parameter("q", {"type": "string", "maxLength": 200}, "words of the title, the preview or the id"),
+        ),
+    ),
+    Operation(
+        "GET", "/api/sessions/{session}", sessions.get, "one session", {200: _SESSION}, problems=(404,)
+    ),
+    Operation(
+        "PATCH",
+        "/api/sessions/{session}",
+        sessions.change,
+        "another title, mode or model",
+        {202: _STORED},
+        body=sessions.SessionChange,
+        problems=(404, 507),
+    ),
+    Operation(
+        "DELETE",
+        "/api/sessions/{session}",
+        sessions.delete,
+        "204 when nothing is stored of it any more, 202 while that is still going on",
+        {204: None, 202: _ANYTHING},
+        problems=(404, 507),
+    ),
+    _say("prompt", "start a run, or continue the session"),
+    _say("steer", "say something to the run that goes on"),
+    _say("followup", "say something after the run"),
+    Operation(
+        "POST",
+        "/api/sessions/{session}/abort",
+        sessions.abort,
+        "stop the open run",
+        {202: _STORED},
+        body=sessions.AbortBody,
+        body_required=False,
+        problems=(404, 507),
+    ),
+    Operation(
+        "DELETE",
+        "/api/sessions/{session}/queue/{item}",
+        sessions.drop,
+        "drop one queued item",
+        {202: _STORED},
+        problems=(404, 507),
+    ),
+    Operation(
+        "GET",
+        "/api/sessions/{session}/entries",
+        transcript.entries,
+        "entries of the log, oldest first",
+        {200: _object(entries=_list(_ANYTHING), next={"type": ["integer", "null"]})},
+        parameters=(
+            _number("after", "sequence after which to begin", 0),
+            _number("before", "sequence before which to end; not together with `after`", 0),
+            _number("limit", "how many at most", 1, transcript.MAX_ENTRIES),
+        ),
+        problems=(404,),
+    ),
+    Operation(
+        "GET",
+        "/api/sessions/{session}/events",
+        event_stream.events,
+        "server-sent events: the log, then what happens",
+        {200: {"type": "string"}},
+        parameters=(
+            _number("after", "sequence after which to begin; -1: only what comes", -1),
+            Parameter("last_event_id", _LAST_EVENT, "as the header Last-Event-ID"),
+            Parameter("Last-Event-ID", _LAST_EVENT, "id of the last event that was seen", "header"),
+        ),
+        problems=(404,),
+        kind="text/event-stream",
+    ),
+    Operation(
+        "GET",
+        "/api/approvals",
+        approvals.listing,
+        "approvals that wait for a person",
+        {200: _object(approvals=_list(_APPROVAL))},
+        parameters=(Parameter("session", {"type": "string", "pattern": ID_PATTERN}, "only of this session"),),
+    ),
+    Operation(
+        "POST",
+        "/api/approvals/{approval}",
+        approvals.decide,
+        "allow or deny; the first decision counts",
+        {202: _STORED},
+        body=approvals.DecisionBody,
+        problems=(404, 409, 507),
+    ),
+    Operation(
+        "GET",
+        "/api/objects/{object}",
+        objects.download,
+        "a stored object, as a download",
+        {200: {"type": "string", "format": "binary"}},
+        problems=(404,),
+        kind="application/octet-stream",
+    ),
+    Operation("GET", "/api/agents", health.agents, "the profiles", {200: _object(agents=_list(_ANYTHING))}),
+    Operation(
+        "GET",
+        "/api/status",
+        health.status,
+        "services and executors as NATS reports them",
+        {200: _object(services=_list(_ANYTHING), executors=_list(_ANYTHING), gateway=_ANYTHING)},
+    ),
+    Operation(
+        "GET",
+        "/v1/models",
+        openai.models,
+        "the agents, as OpenAI lists models",
+        {200: _object(object={"const": "list"}, data=_list(_ANYTHING))},
+    ),
+    Operation(
+        "POST",
+        "/v1/chat/completions",
+        openai.completions,
+        "a prompt to an agent and its answer; with `stream` as server-sent events",
+        {200: _ANYTHING},
+        body=openai.ChatRequest,
+        parameters=(
+            Parameter(
+                "X-Fairlead-Session", {"type": "string", "pattern": ID_PATTERN}, "the session", "header"
+            ),
+        ),
+        problems=(404, 409, 422, 429, 502, 504, 507),
+    ),
+)

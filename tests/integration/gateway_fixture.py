@@ -1,0 +1,183 @@
+"""A gateway on a real socket, and a scripted agent that writes logs and events straight to the streams."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import msgspec
+
+from fairlead_common import subjects
+from fairlead_common.bus import Bus, BusSettings
+from fairlead_common.config import LiveConfig
+from fairlead_common.content import AssistantBlock, AssistantMessage, TextBlock, ToolCallBlock, UserMessage
+from fairlead_common.credentials import AuthFile, ensure_auth_file
+from fairlead_common.entries import Entry, MessageEntry, RunEndEntry, RunStartEntry, encode_entry
+from fairlead_common.events import Delta, LiveEvent, MessageStart, MessageUpdate
+from fairlead_common.ids import new_id
+from fairlead_common.projections import TOMBSTONE, SessionSummary, session_key
+from fairlead_gateway.app import create_app
+from fairlead_gateway.auth import Auth
+from fairlead_gateway.gateway import Gateway
+from fairlead_gateway.index import Index
+from fairlead_gateway.main import note_revoked
+from fairlead_gateway.server import HttpServer
+
+TOKEN = "a-token-for-tests-only"
+Json = dict[str, Any]
+
+
+class RunningGateway:
+    """One gateway that answers on `url`."""
+
+    def __init__(
+        self, gateway: Gateway, server: HttpServer, auth_file: AuthFile, stop: asyncio.Event
+    ) -> None:
+        self.gateway = gateway
+        self.bus = gateway.bus
+        self.port = server.port
+        self.auth_file = auth_file
+        self.url = f"http://127.0.0.1:{server.port}"
+        self.stop = stop
+        self.http = httpx.AsyncClient(
+            base_url=self.url, headers={"Authorization": f"Bearer {TOKEN}"}, timeout=45.0
+        )
+
+    async def call(self, method: str, path: str, body: object = None, **more: Any) -> tuple[int, Any]:
+        """Status and decoded body."""
+        if body is not None:
+            more["content"] = body if isinstance(body, bytes) else json.dumps(body)
+        response = await self.http.request(method, path, **more)
+        return response.status_code, response.json() if response.content else None
+
+    async def session(self, **fields: object) -> str:
+        status, body = await self.call("POST", "/api/sessions", fields)
+        assert status == 201, body
+        return str(body["id"])
+
+
+@asynccontextmanager
+async def running_gateway(
+    url: str, folder: Path, overrides: dict[str, object] | None = None
+) -> AsyncIterator[RunningGateway]:
+    """A gateway with a connection of its own."""
+    bus = await Bus.connect(BusSettings(url=url), name="gateway")
+    file, _ = ensure_auth_file(folder / "auth.json", TOKEN)
+    config = LiveConfig(bus, overrides or {})
+    auth = Auth(file, bus)
+    index = Index(bus, lambda key, value: note_revoked(auth, key, value))
+    gateway = Gateway(bus, config, auth, index)
+    server = HttpServer(create_app(gateway), gateway.streams, "127.0.0.1", 0)
+    stop = asyncio.Event()
+    running = RunningGateway(gateway, server, file, stop)
+    async with asyncio.TaskGroup() as tasks:
+        for part in (config.follow, index.follow, auth.watch, server.serve):
+            tasks.create_task(part(stop))
+        async with asyncio.timeout(10):
+            await index.loaded.wait()
+        try:
+            yield running
+        finally:
+            stop.set()
+            await running.http.aclose()
+    await bus.close()
+
+
+class FakeAgent:
+    """Writes what an agent would, as told."""
+
+    def __init__(self, bus: Bus, session: str) -> None:
+        self.bus = bus
+        self.session = session
+        self.last = 0
+        self.run_id = new_id()
+
+    async def append(self, entry: Entry) -> int:
+        subject = subjects.session_log(self.session)
+        self.last = await self.bus.append(
+            subjects.SESSIONS, subject, encode_entry(entry), record_id=entry.id, expected=self.last
+        )
+        return self.last
+
+    async def emit(self, event: LiveEvent) -> None:
+        await self.bus.emit(subjects.event(self.session), msgspec.json.encode(event))
+
+    async def mail(self, kind: str = "prompt", timeout_s: float = 10.0) -> tuple[int, bytes]:
+        """The first mail of a kind, as soon as it is there: its sequence and payload."""
+        async with asyncio.timeout(timeout_s):
+            while True:
+                filters = f"fairlead.session.{self.session}.in.{kind}.>"
+                async for record in self.bus.read(subjects.SESSIONS, filters, limit=1):
+                    return record.seq, record.data
+                await asyncio.sleep(0.01)
+
+    async def begin(self, seqs: list[int], text: str = "hello") -> int:
+        await self.append(
+            RunStartEntry(id=new_id(), run_id=self.run_id, agent="main", model="demo", mode="ask")
+        )
+        return await self.append(
+            MessageEntry(
+                id=new_id(),
+                run_id=self.run_id,
+                message=UserMessage(content=[TextBlock(text=text)], seqs=seqs),
+            )
+        )
+
+    async def stream(self, message_id: str, pieces: list[str], kind: str = "text_delta") -> None:
+        await self.emit(
+            MessageStart(run_id=self.run_id, log_seq=self.last, message_id=message_id, model="demo")
+        )
+        for n, text in enumerate(pieces):
+            delta = Delta(type=kind, index=0, text=text)  # type: ignore[arg-type]
+            await self.emit(
+                MessageUpdate(run_id=self.run_id, log_seq=self.last, message_id=message_id, n=n, delta=delta)
+            )
+
+    async def reply(self, message_id: str, text: str, *calls: ToolCallBlock, **more: Any) -> int:
+        blocks: list[AssistantBlock] = [TextBlock(text=text), *calls]
+        message = AssistantMessage(
+            content=blocks, model="demo", stop_reason="tool_use" if calls else "stop", **more
+        )
+        return await self.append(MessageEntry(id=message_id, run_id=self.run_id, message=message))
+
+    async def end(self, outcome: str = "completed", **more: Any) -> int:
+        return await self.append(
+            RunEndEntry(id=new_id(), run_id=self.run_id, outcome=outcome, **more)  # type: ignore[arg-type]
+        )
+
+    async def list_as(self, **fields: Any) -> None:
+        summary = SessionSummary(id=self.session, **fields)
+        await self._put(session_key(self.session), msgspec.json.encode(summary))
+
+    async def purge(self) -> None:
+        await self.bus.purge(subjects.SESSIONS, subjects.session_all(self.session))
+        await self._put(session_key(self.session), TOMBSTONE)
+        await self.bus.purge("KV_sessions", subjects.kv("sessions", session_key(self.session)))
+
+    async def _put(self, key: str, value: bytes) -> None:
+        await self.bus.publish(subjects.kv("sessions", key), value)
+
+
+class Event(dict[str, Any]):
+    """One server-sent event: its data, and `id` and `kind` of the frame."""
+
+    id: str
+    kind: str
+
+
+async def sse(response: httpx.Response) -> AsyncIterator[Event]:
+    """The events of a response, comments left out."""
+    fields: dict[str, str] = {}
+    async for line in response.aiter_lines():
+        if line == "":
+            if "data" in fields:
+                event = Event(json.loads(fields["data"]))
+                event.id, event.kind = fields.get("id", ""), fields.get("event", "")
+                yield event
+            fields = {}
+        elif not line.startswith(":"):
+            name, _, value = line.partition(": ")
+            fields[name] = value
