@@ -246,7 +246,7 @@ def _host() -> str:
 async def _get_ready(port: int) -> tuple[int, str]:
     """Status of `/readyz` and what it says; 0 when nobody answers."""
     try:
-        async with asyncio.timeout(2.0):
+        async with asyncio.timeout(5.0):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             try:
                 writer.write(b"GET /readyz HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")

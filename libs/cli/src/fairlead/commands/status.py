@@ -1,9 +1,11 @@
 """`fairlead status`."""
 
 import json
-from typing import Any
+from typing import Any, Final
 
 import click
+
+_DULL: Final = frozenset({"type", "id", "metadata"})
 
 
 @click.command()
@@ -32,7 +34,12 @@ def _row(row: Any) -> str:
     if not isinstance(row, dict):
         return str(row)
     name = row.get("name") or row.get("id") or row.get("host") or "-"
-    rest = {key: value for key, value in row.items() if value not in (name, None, "", [], {})}
+    flat = {**row, **(row.get("metadata") or {})}
+    rest = {
+        key: value
+        for key, value in flat.items()
+        if key not in _DULL and value not in (name, None, "", [], {})
+    }
     shown = " ".join(
         f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in rest.items()
     )
