@@ -9,10 +9,12 @@ import { ToolCall } from "./ToolCall";
 /** One reply of the model: thoughts, words and tool calls in their order. */
 export const AssistantMessage = memo(function AssistantMessage({
   message,
+  id,
   session,
   live = false,
   gap = false,
 }: {
+  id: string;
   message: Message;
   session: LiveSession;
   live?: boolean;
@@ -20,7 +22,7 @@ export const AssistantMessage = memo(function AssistantMessage({
 }) {
   const last = message.content.length - 1;
   return (
-    <article className={styles.message} aria-label="Assistant" aria-busy={live}>
+    <article className={styles.message} id={`m-${id}`} aria-label="Assistant" aria-busy={live}>
       {gap && <p className={styles.gap}>Some words are missing here; they come when the reply is complete.</p>}
       {message.content.map((block, index) => {
         switch (block.type) {

@@ -1,7 +1,7 @@
 import { memo, useEffect } from "react";
 import type { LiveSession } from "../session/liveSession";
 import { useStore } from "../session/store";
-import type { Item } from "../session/view";
+import type { Item, PartialReply } from "../session/view";
 import { Button } from "../ui/Button";
 import { Icon } from "../ui/Icon";
 import { Spinner } from "../ui/Spinner";
@@ -16,8 +16,10 @@ import { UserMessage } from "./UserMessage";
 
 /** The whole conversation, which keeps to its end while one reads there. */
 export function Conversation({ session }: { session: LiveSession }) {
-  const items = useStore(session.store, (state) => state.view.items);
+  const settled = useStore(session.store, (state) => state.view.items);
   const partial = useStore(session.store, (state) => state.view.partial);
+  // One list: the entry that replaces a partial takes its place on the page, with what was opened in it.
+  const items = partial ? [...settled, asItem(partial)] : settled;
   const phase = useStore(session.store, (state) => state.phase);
   const problem = useStore(session.store, (state) => state.problem);
   const older = useStore(session.store, (state) => state.older);
@@ -57,17 +59,10 @@ export function Conversation({ session }: { session: LiveSession }) {
               item={item}
               session={session}
               words={item.kind === "run_end" ? wordsBefore(items, index) : ""}
+              live={index === settled.length}
+              gap={index === settled.length && partial?.gap === true}
             />
           ))}
-          {partial && (
-            <AssistantMessage
-              key={partial.messageId}
-              message={partial.message}
-              live
-              gap={partial.gap}
-              session={session}
-            />
-          )}
           <Outbox session={session} />
           <Pending session={session} />
           <Activity session={session} />
@@ -82,12 +77,21 @@ export function Conversation({ session }: { session: LiveSession }) {
   );
 }
 
-const ItemView = memo(function ItemView({ item, session, words }: { item: Item; session: LiveSession; words: string }) {
+interface ItemProps {
+  item: Item;
+  session: LiveSession;
+  /** What a run that ended here said last. */
+  words: string;
+  live: boolean;
+  gap: boolean;
+}
+
+const ItemView = memo(function ItemView({ item, session, words, live, gap }: ItemProps) {
   switch (item.kind) {
     case "user":
       return <UserMessage item={item} />;
     case "assistant":
-      return <AssistantMessage message={item.message} session={session} />;
+      return <AssistantMessage id={item.id} message={item.message} session={session} live={live} gap={gap} />;
     case "run_end":
       return <RunEnd end={item.end} words={words} />;
     case "note":
@@ -104,6 +108,10 @@ function Pending({ session }: { session: LiveSession }) {
   return approvals.map((approval, index) => (
     <ApprovalCard key={approval.id} approval={approval} active={index === 0} />
   ));
+}
+
+function asItem(partial: PartialReply): Item {
+  return { kind: "assistant", id: partial.messageId, ts: 0, message: partial.message };
 }
 
 /** What the assistant said last before a run ended, to be copied. */

@@ -7,7 +7,7 @@ import { useStore } from "../session/store";
 import { changeMode, changeModel, renameSession } from "../sessions/actions";
 import { sessionList } from "../sessions/list";
 import { nameOf } from "../sessions/names";
-import { count, money } from "../ui/format";
+import { money } from "../ui/format";
 import { Icon } from "../ui/Icon";
 import { Menu } from "../ui/Menu";
 import { Meter } from "../ui/Meter";
@@ -54,7 +54,6 @@ export function Header({ session, onMenu }: { session: LiveSession; onMenu: () =
         <Meter
           value={context}
           max={window}
-          label={`${count(context)} / ${count(window)}`}
           title={`Context: ${context.toLocaleString()} of ${window.toLocaleString()} tokens`}
         />
       )}

@@ -3,9 +3,11 @@ import { type RefObject, useCallback, useEffect, useLayoutEffect, useRef, useSta
 const NEAR_PX = 48;
 const EARLY_PX = 800;
 
+/** Where one reads: at the end, or at a message, `offset` pixels below the upper edge. */
 interface Place {
   atEnd: boolean;
-  top: number;
+  anchor: string | null;
+  offset: number;
 }
 
 const places = new Map<string, Place>();
@@ -46,9 +48,17 @@ export function useFollow(name: string, ready: boolean, first: string, onNearTop
     const box = scroller.current;
     if (!box || !ready) return;
     const place = places.get(name);
-    if (place && !place.atEnd) {
+    const anchor = place && !place.atEnd && place.anchor ? document.getElementById(place.anchor) : null;
+    if (place && anchor) {
       following.current = false;
-      box.scrollTop = place.top;
+      // Heights of what was not drawn yet are estimates: some frames later they are exact.
+      const goBack = (frames: number): void => {
+        box.scrollTop += Math.trunc(
+          anchor.getBoundingClientRect().top - box.getBoundingClientRect().top - place.offset,
+        );
+        if (frames > 0) requestAnimationFrame(() => goBack(frames - 1));
+      };
+      goBack(4);
     } else box.scrollTop = box.scrollHeight;
   }, [name, ready]);
 
@@ -69,7 +79,7 @@ export function useFollow(name: string, ready: boolean, first: string, onNearTop
       const end = fromEnd - box.clientHeight < NEAR_PX;
       following.current = end;
       height.current.fromEnd = fromEnd;
-      places.set(name, { atEnd: end, top: box.scrollTop });
+      places.set(name, { atEnd: end, ...messageAt(box) });
       setAtEnd(end);
       if (box.scrollTop < EARLY_PX && box.scrollHeight > box.clientHeight) nearTop.current();
     };
@@ -87,4 +97,13 @@ export function useFollow(name: string, ready: boolean, first: string, onNearTop
   }, [name]);
 
   return { scroller, content, atEnd, toEnd };
+}
+
+/** The message at the upper edge of the view. */
+function messageAt(box: HTMLElement): { anchor: string | null; offset: number } {
+  const { left, top, width } = box.getBoundingClientRect();
+  const message = document.elementFromPoint(left + width / 2, top + 24)?.closest("article[id]");
+  return message
+    ? { anchor: message.id, offset: message.getBoundingClientRect().top - top }
+    : { anchor: null, offset: 0 };
 }

@@ -139,7 +139,7 @@ function foldMessage(view: View, entry: MessageEntry): View {
       const contextTokens = input_tokens > 0 ? input_tokens + output_tokens : view.contextTokens;
       // Whatever was being written is settled or thrown away by now.
       const settled: View = { ...view, partial: null, retry: null, contextTokens };
-      return withItem(settled, { kind: "assistant", id: entry.id, ts, message, live: false });
+      return withItem(settled, { kind: "assistant", id: entry.id, ts, message });
     }
     case "tool_result":
       return withCall(view, message.call_id, (call) => ({

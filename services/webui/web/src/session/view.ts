@@ -13,7 +13,7 @@ import type { Tail } from "./tail";
 /** One thing in the conversation, from top to bottom. */
 export type Item =
   | { kind: "user"; id: string; ts: number; text: string; images: ImageBlock[]; source: Source }
-  | { kind: "assistant"; id: string; ts: number; message: AssistantMessage; live: boolean }
+  | { kind: "assistant"; id: string; ts: number; message: AssistantMessage }
   | { kind: "run_end"; id: string; ts: number; end: RunEndEntry }
   | { kind: "note"; id: string; ts: number; text: string };
 

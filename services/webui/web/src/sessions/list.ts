@@ -24,11 +24,13 @@ export function watchSessions(): () => void {
   const seen = (): void => void (document.visibilityState === "visible" && refreshSessions());
   document.addEventListener("visibilitychange", seen);
   window.addEventListener("online", seen);
+  window.addEventListener("offline", seen); // no network may still mean a gateway on this machine: ask
   return () => {
     watching = false;
     clearTimeout(timer);
     document.removeEventListener("visibilitychange", seen);
     window.removeEventListener("online", seen);
+    window.removeEventListener("offline", seen);
   };
 }
 

@@ -1,7 +1,8 @@
+import { count } from "./format";
 import styles from "./Meter.module.css";
 
 /** How much of a limit is used, as a ring and in words. */
-export function Meter({ value, max, label, title }: { value: number; max: number; label: string; title: string }) {
+export function Meter({ value, max, title }: { value: number; max: number; title: string }) {
   const part = max > 0 ? Math.min(1, value / max) : 0;
   const around = 2 * Math.PI * 6;
   return (
@@ -25,7 +26,7 @@ export function Meter({ value, max, label, title }: { value: number; max: number
           transform="rotate(-90 8 8)"
         />
       </svg>
-      {label}
+      {count(value)} <span className={styles.max}>/ {count(max)}</span>
     </span>
   );
 }
