@@ -1,0 +1,127 @@
+"""The sandbox `local`: a runner as a plain process of this machine, confined by its own file tools only."""
+
+import asyncio
+import hashlib
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import structlog
+
+from fairlead_tools.channel import Channel, ChannelLostError
+from fairlead_tools.pack import pack_runner
+from fairlead_tools.runner import protocol
+
+log = structlog.get_logger()
+
+START_TIMEOUT_S = 35.0
+IDLE_S = 900.0
+_WORKSPACE_FILE = "workspace"
+
+
+class LocalSandbox:
+    """Runners of one host: a state folder each, named by the hash of its workspace's path."""
+
+    name = "local"
+
+    def __init__(self, state: Path, tasks: asyncio.TaskGroup) -> None:
+        self._state = state / "runners"
+        self._state.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._archive = pack_runner(state)
+        self._tasks = tasks
+        self._channels: dict[Path, Channel] = {}
+        self._locks: dict[Path, asyncio.Lock] = {}
+
+    async def channel(self, workspace: Path) -> Channel:
+        """See `Sandbox.channel`."""
+        async with self._locks.setdefault(workspace, asyncio.Lock()):
+            channel = self._channels.get(workspace)
+            if channel is None or channel.lost:
+                channel = await self._open(workspace)
+                self._channels[workspace] = channel
+            return channel
+
+    def close(self) -> None:
+        """Part with all runners; what they run goes on."""
+        for channel in self._channels.values():
+            channel.close()
+
+    def journaled(self) -> list[tuple[Path, str]]:
+        """See `Sandbox.journaled`."""
+        found = []
+        for folder in self._state.iterdir():
+            try:
+                workspace = Path((folder / _WORKSPACE_FILE).read_text("utf-8"))
+                calls = os.listdir(folder / "calls")
+            except OSError:
+                continue
+            found += [(workspace, call_id) for call_id in calls]
+        return found
+
+    async def _open(self, workspace: Path) -> Channel:
+        folder = self._state / hashlib.sha256(os.fsencode(workspace)).hexdigest()[:16]
+        try:
+            return await self._connect(folder)
+        except (OSError, ChannelLostError):
+            await self._launch(folder, workspace)
+        try:
+            return await self._connect(folder)
+        except OSError as error:
+            raise ChannelLostError(f"the runner does not listen: {error}") from error
+
+    async def _connect(self, folder: Path) -> Channel:
+        # Socket paths are limited to 108 bytes, so it is addressed through an open folder.
+        directory = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        try:
+            await asyncio.get_running_loop().sock_connect(sock, f"/proc/self/fd/{directory}/sock")
+            reader, writer = await asyncio.open_unix_connection(sock=sock, limit=protocol.MAX_FRAME_BYTES)
+        except BaseException:
+            sock.close()
+            raise
+        finally:
+            os.close(directory)
+        return await Channel(reader, writer).open(self._tasks)
+
+    async def _launch(self, folder: Path, workspace: Path) -> None:
+        _prepare(folder, workspace)
+        environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
+        # Not asyncio's: uvloop lets a copy of the pipe through to the child, and the runner would hold it open.
+        command = [
+            sys.executable,
+            "-I",
+            "-S",
+            str(self._archive),
+            "serve",
+            str(folder),
+            str(workspace),
+            f"{IDLE_S}",
+        ]
+        try:
+            done = await asyncio.to_thread(
+                subprocess.run,
+                command,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                timeout=START_TIMEOUT_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise ChannelLostError(f"the runner did not start within {START_TIMEOUT_S:g} s") from error
+        if done.returncode:
+            reason = done.stderr.decode("utf-8", "replace").strip()[-500:]
+            raise ChannelLostError(f"the runner did not start: {reason}")
+
+
+def _prepare(folder: Path, workspace: Path) -> None:
+    folder.mkdir(mode=0o700, exist_ok=True)
+    (folder / _WORKSPACE_FILE).write_text(str(workspace), "utf-8")
+
+
+# What the runner itself may know; what commands see is narrower still (runner/environment.py). The
+# switches for tests are read by mutants of the runner and mean nothing without FAIRLEAD_TEST.
+_KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "FAIRLEAD_TEST", "FAIRLEAD_MUTANT")

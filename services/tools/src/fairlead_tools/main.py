@@ -1,0 +1,50 @@
+"""The tools service: wires one executor and runs it."""
+
+import asyncio
+
+from fairlead_common import subjects
+from fairlead_common.bus import Bus
+from fairlead_common.errors import WeakConfigurationError
+from fairlead_common.service import Part, run_service
+from fairlead_common.streams import ensure_consumer
+from fairlead_tools.config import config_from_environment
+from fairlead_tools.executor import Executor
+from fairlead_tools.heartbeat import Heartbeat
+from fairlead_tools.liveness import Liveness
+from fairlead_tools.local import LocalSandbox
+from fairlead_tools.workspaces import Workspaces
+
+
+async def setup(bus: Bus) -> list[Part]:
+    """The parts of the tools service."""
+    config = config_from_environment()
+    config.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    liveness = Liveness(config.state, config.executor)
+    if not liveness.begin():
+        raise WeakConfigurationError(f"an executor {config.executor} lives already on host {config.host}")
+    await ensure_consumer(
+        bus, subjects.TOOLS, subjects.tools_consumer(config.host), subjects.tool_requests(config.host)
+    )
+    workspaces = Workspaces(config.workspace, config.workspaces)
+    workspaces.folder("")
+    made: list[Executor] = []
+
+    async def execute(stop: asyncio.Event) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            sandbox = LocalSandbox(config.state, tasks)
+            executor = Executor(bus, config, sandbox, workspaces, liveness, tasks)
+            made.append(executor)
+            await executor.run(stop)
+            sandbox.close()
+
+    heartbeat = Heartbeat(bus, config, workspaces, lambda: made[0].running if made else 0)
+    return [execute, heartbeat.run]
+
+
+def main() -> None:
+    """Run until SIGTERM."""
+    run_service("tools", setup)
+
+
+if __name__ == "__main__":
+    main()

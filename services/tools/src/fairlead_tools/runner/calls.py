@@ -1,0 +1,231 @@
+"""The calls of one workspace: which may start, which run, what is known of the others."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import os
+import time
+
+from fairlead_tools.runner import guard, journal, linux, protocol
+from fairlead_tools.runner.confine import Root, ToolError
+from fairlead_tools.runner.connection import Connection
+from fairlead_tools.runner.jobs import Job
+from fairlead_tools.runner.journal import AlreadyStartedError, Journal
+from fairlead_tools.runner.outcome import Outcome, failed, unknown
+from fairlead_tools.runner.output import Output, summary
+from fairlead_tools.runner.plan import Plan, make_plan, run_file_tool
+from fairlead_tools.runner.protocol import Frame, FrameError
+from fairlead_tools.runner.recovery import kill_leftovers
+
+MAX_JOBS = 64
+MAX_FETCH_BYTES = 1024 * 1024
+
+_DIED = "The runner that ran this call died."
+
+
+class Calls:
+    """Answers what executors ask about calls. The journal decides; memory only knows what runs."""
+
+    def __init__(self, root: Root, calls_journal: Journal) -> None:
+        self._root = root
+        self._journal = calls_journal
+        self._jobs: dict[str, Job] = {}
+        self._unsaved: dict[str, Outcome] = {}
+        self._boot = linux.boot_id()
+        self._spare: dict[bool, guard.Child] = {}  # waiting children; True: for commands
+        self._used: set[bool] = set()
+        self.is_closing = False
+
+    def running(self) -> list[Job]:
+        """What runs now."""
+        return list(self._jobs.values())
+
+    def children(self) -> set[int]:
+        """The process ids of all children that are meant to be there."""
+        return {each.child.pid for each in self._jobs.values()} | {each.pid for each in self._spare.values()}
+
+    def prepare(self, dead: set[int]) -> None:
+        """Have a child of each kind that was used waiting for the next call; forking is half of its time."""
+        for is_command, spare in list(self._spare.items()):
+            if spare.pid in dead:
+                del self._spare[is_command]
+                spare.abandon()
+        for is_command in self._used - self._spare.keys():
+            # Without memory for a spare the next call will say so.
+            with contextlib.suppress(OSError):
+                self._spare[is_command] = self._fork(is_command)
+        self._used.clear()
+
+    def _fork(self, is_command: bool) -> guard.Child:
+        if is_command:
+            return guard.fork_command(self._root.fd)
+        return guard.fork_worker(self._work, self._root.fd)
+
+    def _take_spare(self, is_command: bool) -> guard.Child | None:
+        spare = self._spare.pop(is_command, None)
+        if spare is not None and os.waitpid(spare.pid, os.WNOHANG) != (0, 0):
+            spare.abandon()  # it was killed a moment ago
+            return None
+        return spare
+
+    def _work(self, order: guard.Order) -> Outcome:
+        return run_file_tool(order, self._root)
+
+    def recover(self) -> list[str]:
+        """Calls whose runner died: what is left of them is killed, and their outcome is `unknown`."""
+        self._journal.sweep()
+        found = self._journal.unfinished()
+        for call_id in found:
+            try:
+                call = self._journal.reserve(call_id)
+            except AlreadyStartedError:
+                continue
+            try:
+                kill_leftovers(call_id, self._journal.record(call_id), self._boot)
+                call.finish(unknown(_DIED, summary(self._journal.path(call_id, "output"))))
+            finally:
+                call.close()
+        return found
+
+    def call(self, connection: Connection, frame: Frame) -> Job | None:
+        """The job that was started for this frame; None when there was none to start."""
+        call_id = protocol.call_id_of(frame)
+        if self._tell_known(connection, call_id):
+            return None
+        if self.is_closing or len(self._jobs) >= MAX_JOBS:
+            text = (
+                "the runner is stopping" if self.is_closing else f"at most {MAX_JOBS} calls may run at once"
+            )
+            connection.send({"type": "error", "call_id": call_id, "code": "busy", "message": text})
+            return None
+        try:
+            job = self._start(make_plan(call_id, frame))
+        except ToolError as error:
+            _send_result(connection, call_id, failed(str(error)))
+        except AlreadyStartedError:
+            if not self._tell_known(connection, call_id):
+                text = "another process holds the lock of this call"
+                connection.send({"type": "error", "call_id": call_id, "code": "busy", "message": text})
+        except OSError as error:
+            _send_result(
+                connection, call_id, failed(f"The call was not started: {os.strerror(error.errno or 5)}")
+            )
+        else:
+            job.followers.append(connection)
+            connection.send({"type": "started", "call_id": call_id})
+            return job
+        return None
+
+    def attach(self, connection: Connection, frame: Frame) -> None:
+        """Follow a call to its end, or say what is known of it."""
+        call_id = protocol.call_id_of(frame)
+        if not self._tell_known(connection, call_id):
+            connection.send({"type": "state", "call_id": call_id, "state": journal.NEW})
+
+    def cancel(self, connection: Connection, frame: Frame) -> None:
+        """Stop a call; the result follows once nothing of it runs any more."""
+        call_id = protocol.call_id_of(frame)
+        job = self._jobs.get(call_id)
+        if job is not None:
+            job.stop("cancelled")
+        state = "stopping" if job is not None else self._journal.state(call_id)
+        connection.send({"type": "state", "call_id": call_id, "state": state})
+
+    def forget(self, connection: Connection, frame: Frame) -> None:
+        """Keep only the tombstone of a call whose outcome was delivered."""
+        call_id = protocol.call_id_of(frame)
+        if call_id in self._jobs:
+            raise FrameError("call_id: still runs, so it cannot be forgotten")
+        self._journal.forget(call_id)
+        self._unsaved.pop(call_id, None)
+        connection.send({"type": "forgotten", "call_id": call_id})
+
+    def fetch(self, connection: Connection, frame: Frame) -> None:
+        """A piece of the full output."""
+        call_id = protocol.call_id_of(frame)
+        offset = int(protocol.number_of(frame, "offset", 0, 0, 1 << 50))
+        limit = int(protocol.number_of(frame, "limit", MAX_FETCH_BYTES, 1, MAX_FETCH_BYTES))
+        try:
+            with open(self._journal.path(call_id, "output"), "rb") as file:
+                file.seek(offset)
+                data = file.read(limit)
+        except OSError:
+            data = b""
+        answer = {
+            "type": "data",
+            "call_id": call_id,
+            "offset": offset,
+            "data": base64.b64encode(data).decode(),
+        }
+        connection.send(answer)
+
+    def finish(self, job: Job, orphans_killed: int) -> None:
+        """Write down what came of a job, then tell its followers."""
+        job.tell()
+        result = job.conclude(orphans_killed)
+        del self._jobs[job.call_id]
+        self._used.add(job.output is not None)
+        if job.call is not None:
+            try:
+                job.call.finish(result)
+            except OSError:
+                # A full disk: whoever asks gets it from memory, and after a crash the journal says unknown.
+                self._unsaved[job.call_id] = result
+        if job.output is not None:
+            job.output.close()
+        for each in job.followers:
+            _send_result(each, job.call_id, result)
+        if job.call is not None:
+            # A disk that fails now costs the outcome only if the power goes too.
+            with contextlib.suppress(OSError):
+                job.call.close()
+
+    def _tell_known(self, connection: Connection, call_id: str) -> bool:
+        """Answer from what runs or is written down; False for a call that nobody ever started."""
+        job = self._jobs.get(call_id)
+        if job is not None:
+            if connection not in job.followers:
+                job.followers.append(connection)
+            connection.send({"type": "state", "call_id": call_id, "state": "running"})
+            return True
+        state = self._journal.state(call_id)
+        if state == journal.FORGOTTEN:
+            connection.send({"type": "state", "call_id": call_id, "state": state})
+        elif state in (journal.FINISHED, journal.STARTED):
+            known = self._journal.outcome(call_id) or self._unsaved.get(call_id)
+            _send_result(connection, call_id, known or unknown(_DIED))
+        return state != journal.NEW
+
+    def _start(self, plan: Plan) -> Job:
+        """Pass the gate of the journal, and only then give a child its order.
+
+        Raises:
+            AlreadyStartedError: the gate was passed before.
+            OSError: nothing was started.
+        """
+        call = self._journal.reserve(plan.call_id) if plan.once else None
+        child: guard.Child | None = None
+        output = None
+        try:
+            child = self._take_spare(plan.is_command) or self._fork(plan.is_command)
+            if call is not None:
+                call.start({"call_id": plan.call_id, "tool": plan.tool, "at": time.time()})
+                call.name_process(
+                    {"pid": child.pid, "start": child.start, "boot": self._boot, "runner": os.getpid()}
+                )
+                output = Output(call.open_output()) if plan.is_command else None
+            child.go(plan.order)
+        except BaseException:
+            if child is not None:
+                child.abandon()
+            if call is not None:
+                call.close()
+            raise
+        job = Job(plan.call_id, child, plan.timeout_s, call, output)
+        self._jobs[plan.call_id] = job
+        return job
+
+
+def _send_result(connection: Connection, call_id: str, result: Outcome) -> None:
+    connection.send({"type": "result", "call_id": call_id, "outcome": result})

@@ -1,0 +1,294 @@
+"""The workspace as the only part of the file system that file tools can reach."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+import sys
+from typing import NamedTuple
+
+from fairlead_tools.runner import linux
+
+MAX_LINKS = 40
+MAX_PATH_BYTES = 4096
+MAX_PARTS = 256
+TEMPORARY_PREFIX = ".fairlead-"
+
+_O_PATH = getattr(os, "O_PATH", os.O_RDONLY)
+_DIRECTORY = _O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+_OUTSIDE = (errno.EXDEV, errno.ELOOP)
+
+
+class ToolError(Exception):
+    """The tool cannot do what it was asked; the text is for the model and holds no host paths."""
+
+
+class Place(NamedTuple):
+    """A name in an open directory: what is done there cannot be led elsewhere by links."""
+
+    dir_fd: int
+    name: str
+
+    def close(self) -> None:
+        """Give the directory back."""
+        os.close(self.dir_fd)
+
+
+class Root:
+    """An open workspace. All paths are relative to it, and end beneath it or are refused."""
+
+    def __init__(self, path: str, *, openat2: bool | None = None) -> None:
+        self._prefixes = sorted({os.path.abspath(path), os.path.realpath(path)})
+        self.fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self.openat2 = self._kernel_can() if openat2 is None else openat2
+
+    def _kernel_can(self) -> bool:
+        if not sys.platform.startswith("linux"):
+            return False
+        try:
+            os.close(linux.openat2_beneath(self.fd, b".", _DIRECTORY, 0))
+        except OSError:
+            return False
+        return True
+
+    def close(self) -> None:
+        """Give the directory back."""
+        os.close(self.fd)
+
+    def relative(self, path: str) -> str:
+        """`path` as seen from the root. An absolute one must spell the root itself in front.
+
+        Raises:
+            ToolError: it is absolute and elsewhere, or no path at all.
+        """
+        if "\0" in path:
+            raise ToolError("path: must not hold a NUL character")
+        try:
+            size = len(os.fsencode(path))
+        except UnicodeEncodeError:
+            raise ToolError("path: is not valid text") from None
+        if size > MAX_PATH_BYTES or path.count("/") > MAX_PARTS:
+            raise ToolError(
+                f"path: at most {MAX_PATH_BYTES} bytes and {MAX_PARTS} parts, "
+                f"got {size} bytes and {path.count('/') + 1} parts"
+            )
+        if path.startswith("/"):
+            for prefix in self._prefixes:
+                if path == prefix or path.startswith(prefix.rstrip("/") + "/"):
+                    return path[len(prefix) :].lstrip("/") or "."
+            raise ToolError(f"path: must be relative to the workspace, got {path!r}")
+        return path or "."
+
+    def open(self, path: str, flags: int, mode: int = 0) -> int:
+        """A file descriptor of what `path` leads to, links within the workspace followed.
+
+        Raises:
+            ToolError: it leads out of the workspace, or cannot be opened.
+        """
+        relative = self.relative(path)
+        try:
+            return self._open(relative, flags | os.O_CLOEXEC, mode)
+        except OSError as error:
+            raise refusal(path, error) from None
+
+    def _open(self, relative: str, flags: int, mode: int) -> int:
+        if self.openat2:
+            return linux.openat2_beneath(self.fd, os.fsencode(relative), flags, mode)
+        return self._walk(relative, flags, mode)
+
+    def _walk(self, relative: str, flags: int, mode: int) -> int:
+        """What openat2 does, step by step: ".." only goes back to directories we came through."""
+        way: list[int] = [os.dup(self.fd)]
+        todo = _parts(relative)
+        links = 0
+        try:
+            while todo:
+                part = todo.pop()
+                last = not todo
+                if part == "..":
+                    if len(way) == 1:
+                        raise OSError(errno.EXDEV, "leaves the workspace")
+                    os.close(way.pop())
+                    continue
+                target = _link(way[-1], part)
+                if target is not None:
+                    links += 1
+                    if links > MAX_LINKS:
+                        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+                    if target.startswith("/"):
+                        raise OSError(errno.EXDEV, "leaves the workspace")
+                    todo.extend(_parts(target))
+                    continue
+                if last and not relative.endswith("/"):
+                    return os.open(part, flags | os.O_NOFOLLOW, mode, dir_fd=way[-1])
+                way.append(os.open(part, _DIRECTORY | os.O_NOFOLLOW, dir_fd=way[-1]))
+            return os.open(".", flags, mode, dir_fd=way[-1])
+        finally:
+            for fd in way:
+                os.close(fd)
+
+    def place(self, path: str, *, create_parents: bool = False) -> Place:
+        """Directory and name that `path` stands for, the last link followed too; it need not exist.
+
+        Raises:
+            ToolError: it leads out of the workspace, or its directory cannot be opened.
+        """
+        relative = self.relative(path)
+        try:
+            for _ in range(MAX_LINKS):
+                parent, name = _split(relative)
+                if name in ("", ".", ".."):
+                    raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
+                dir_fd = self._directory(parent, create=create_parents)
+                target = _link(dir_fd, name)
+                if target is None:
+                    return Place(dir_fd, name)
+                os.close(dir_fd)
+                if target.startswith("/"):
+                    raise OSError(errno.EXDEV, "leaves the workspace")
+                relative = f"{parent}/{target}"
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+        except OSError as error:
+            raise refusal(path, error) from None
+
+    def _directory(self, relative: str, *, create: bool) -> int:
+        try:
+            return self._open(relative, _DIRECTORY, 0)
+        except FileNotFoundError:
+            if not create:
+                raise
+        parent, name = _split(relative)
+        if name in ("", ".", ".."):
+            raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
+        above = self._directory(parent, create=True)
+        try:
+            if _link(above, name) is not None:
+                raise OSError(errno.ENOENT, "a link that leads nowhere")
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(name, 0o777, dir_fd=above)
+            return os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=above)
+        finally:
+            os.close(above)
+
+    def open_file(self, path: str) -> int:
+        """A regular file, open for reading. Pipes, sockets and devices are refused without waiting.
+
+        Raises:
+            ToolError: it is something else, or leads out of the workspace.
+        """
+        fd = self.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+        problem = not_regular(os.fstat(fd).st_mode)
+        if problem:
+            os.close(fd)
+            raise ToolError(f"{path}: {problem}")
+        return fd
+
+    def replace_file(self, path: str, content: bytes) -> bool:
+        """Write `content` as the whole of a file: afterwards it holds the old or the new, never half.
+
+        A new file takes its name, so other names of the same file (hard links) keep the old content.
+        Parents are created; an existing file keeps its mode. Returns whether the file is new.
+
+        Raises:
+            ToolError: it is no regular file, or leads out of the workspace.
+        """
+        place = self.place(path, create_parents=True)
+        try:
+            old = _stat(place)
+            problem = not_regular(old.st_mode) if old else ""
+            if problem:
+                raise ToolError(f"{path}: {problem}")
+            _replace(place, content, old)
+        except OSError as error:
+            raise refusal(path, error) from None
+        finally:
+            place.close()
+        return old is None
+
+
+def _replace(place: Place, content: bytes, old: os.stat_result | None) -> None:
+    temporary = f"{TEMPORARY_PREFIX}{os.urandom(8).hex()}"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    fd = os.open(temporary, flags, 0o600, dir_fd=place.dir_fd)
+    try:
+        try:
+            _take_over(fd, old)
+            view = memoryview(content)
+            while view:
+                view = view[os.write(fd, view) :]
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        os.rename(temporary, place.name, src_dir_fd=place.dir_fd, dst_dir_fd=place.dir_fd)
+    except BaseException:
+        os.unlink(temporary, dir_fd=place.dir_fd)
+        raise
+
+
+def _take_over(fd: int, old: os.stat_result | None) -> None:
+    """Owner and mode of the file that is replaced, or what a new file gets."""
+    if old is None:
+        mask = os.umask(0o022)
+        os.umask(mask)
+        os.fchmod(fd, 0o666 & ~mask)
+        return
+    own = os.fstat(fd)
+    if (own.st_uid, own.st_gid) != (old.st_uid, old.st_gid):
+        # Only root may give files away; the content is what was asked for.
+        with contextlib.suppress(PermissionError):
+            os.fchown(fd, old.st_uid, old.st_gid)
+    os.fchmod(fd, stat.S_IMODE(old.st_mode) & 0o777)
+
+
+def not_regular(mode: int) -> str:
+    """Why a file of this mode is no plain file; empty when it is one."""
+    if stat.S_ISREG(mode):
+        return ""
+    if stat.S_ISDIR(mode):
+        return "is a directory"
+    kinds: tuple[tuple[int, str], ...] = (
+        (stat.S_IFIFO, "a named pipe"),
+        (stat.S_IFSOCK, "a socket"),
+        (stat.S_IFCHR, "a device"),
+        (stat.S_IFBLK, "a device"),
+    )
+    kind = next((name for bits, name in kinds if stat.S_IFMT(mode) == bits), "no plain file")
+    return f"is {kind}, not a regular file"
+
+
+def refusal(path: str, error: OSError) -> ToolError:
+    """What the model reads about a path that could not be opened: its own words and the reason."""
+    if error.errno in _OUTSIDE:
+        return ToolError(f"{path}: leads out of the workspace, or its links go in circles")
+    if error.errno == errno.ENXIO:
+        return ToolError(f"{path}: is a socket or a device, not a regular file")
+    return ToolError(f"{path}: {os.strerror(error.errno or errno.EIO)}")
+
+
+def _parts(path: str) -> list[str]:
+    """The components, last one first."""
+    return [part for part in reversed(path.split("/")) if part not in ("", ".")]
+
+
+def _split(relative: str) -> tuple[str, str]:
+    parent, _, name = relative.rstrip("/").rpartition("/")
+    return parent or ".", name
+
+
+def _link(dir_fd: int, name: str) -> str | None:
+    """Where a symbolic link points; None when the name is something else or nothing."""
+    try:
+        return os.readlink(name, dir_fd=dir_fd)
+    except OSError as error:
+        if error.errno in (errno.EINVAL, errno.ENOENT):
+            return None
+        raise
+
+
+def _stat(place: Place) -> os.stat_result | None:
+    try:
+        return os.stat(place.name, dir_fd=place.dir_fd, follow_symlinks=False)
+    except FileNotFoundError:
+        return None

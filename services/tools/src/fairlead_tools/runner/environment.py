@@ -1,0 +1,48 @@
+"""The environment of commands: built from an allow-list, never inherited."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+
+CALL_VARIABLE = "FAIRLEAD_CALL_ID"
+ALLOWED = frozenset({"PATH", "HOME", "LANG", "LANGUAGE", "TERM", "TZ"})
+_DEFAULTS = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "TERM": "dumb"}
+
+
+def is_allowed(name: str) -> bool:
+    """Whether commands may see a variable of this name."""
+    return name in ALLOWED or re.fullmatch("LC_[A-Z]+", name) is not None
+
+
+def allowed(variables: Mapping[str, str]) -> dict[str, str]:
+    """Those of the variables that commands may see."""
+    return {name: value for name, value in variables.items() if is_allowed(name)}
+
+
+def find_program(name: str) -> str | None:
+    """Where a program lies on the PATH; None when it does not."""
+    for directory in os.environ.get("PATH", _DEFAULTS["PATH"]).split(os.pathsep):
+        path = os.path.join(directory or ".", name)
+        if directory.startswith("/") and os.access(path, os.X_OK) and not os.path.isdir(path):
+            return path
+    return None
+
+
+SHELL = find_program("bash") or "/bin/sh"
+
+
+def build(own: Mapping[str, str], asked: Mapping[str, object], call_id: str) -> dict[str, str]:
+    """The whole environment of one command.
+
+    Raises:
+        ValueError: `asked` names something that is not on the list (LD_PRELOAD, BASH_ENV, ...).
+    """
+    made = {**_DEFAULTS, **allowed(own)}
+    for name, value in asked.items():
+        if not is_allowed(name) or not isinstance(value, str) or "\0" in value:
+            raise ValueError(f"env.{name}: may not be set")
+        made[name] = value
+    made[CALL_VARIABLE] = call_id
+    return made

@@ -1,0 +1,299 @@
+"""Child processes of the runner: a guard with the command below it, or a worker that runs a file tool.
+
+    runner ── guard (one per command) ── command ── whatever it starts
+          └── worker (one per file tool)
+
+The guard is a child subreaper: whatever the command starts, also what leaves its process group or
+daemonises, stays below the guard and dies with the call. When the runner dies the guard kills
+everything; when the guard dies its orphans come to the runner, which kills them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import signal
+import time
+from typing import Any, Callable, NamedTuple, NoReturn
+
+from fairlead_tools.runner import linux
+
+GRACE_S = 2.0
+STUCK_S = 10.0
+
+_SIGNALS = frozenset({signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP})
+_GATE_BYTES = 1024 * 1024
+_READ_BYTES = 65_536
+
+Order = dict[str, Any]
+
+
+class Child(NamedTuple):
+    """A child that waits at its gate for an order. When the gate is closed without one, it leaves.
+
+    Fields:
+        start: when it was started, in clock ticks since boot; tells it from a later process of this number.
+    """
+
+    pid: int
+    start: int
+    gate: int
+    output: int
+    report: int
+
+    def go(self, order: Order) -> None:
+        """Let it do what the order says."""
+        view = memoryview(json.dumps(order).encode("ascii"))
+        while view:
+            view = view[os.write(self.gate, view) :]
+        os.close(self.gate)
+
+    def abandon(self) -> None:
+        """Close the gate for good: the child leaves without having done anything."""
+        for fd in (self.gate, self.output, self.report):
+            if fd >= 0:
+                os.close(fd)
+
+
+class Report(NamedTuple):
+    """What a guard says at the end.
+
+    Fields:
+        status: of the command, as waitpid gives it; None when it could not be killed.
+        stopped: it ended after it was told to stop.
+        killed: processes that the command had left behind.
+    """
+
+    status: int | None
+    stopped: bool
+    killed: int
+
+
+def fork_command(cwd_fd: int) -> Child:
+    """A guard, and below it a command that waits for its order: `argv`, `env`.
+
+    `output` carries what the command prints.
+    """
+    gate_r, gate_w = _gate()
+    output_r, output_w = os.pipe()
+    report_r, report_w = os.pipe()
+    pid = _fork(lambda parent: _guard(parent, cwd_fd, gate_r, output_w, report_w))
+    for fd in (gate_r, output_w, report_w):
+        os.close(fd)
+    return Child(pid, _start_of(pid), gate_w, output_r, report_r)
+
+
+def fork_worker(work: Callable[[Order], Order], root_fd: int) -> Child:
+    """A process that waits for its order, does `work`, and writes the outcome to `report`."""
+    gate_r, gate_w = _gate()
+    report_r, report_w = os.pipe()
+    pid = _fork(lambda parent: _worker(work, parent, gate_r, report_w, root_fd))
+    os.close(gate_r)
+    os.close(report_w)
+    return Child(pid, _start_of(pid), gate_w, -1, report_r)
+
+
+def _start_of(pid: int) -> int:
+    found = linux.process(pid)
+    return found.start if found else 0
+
+
+def _gate() -> tuple[int, int]:
+    gate_r, gate_w = os.pipe()
+    # Room for a whole order, so that writing one does not wait for the reader.
+    with contextlib.suppress(OSError):
+        fcntl.fcntl(gate_w, linux.F_SETPIPE_SZ, _GATE_BYTES)
+    return gate_r, gate_w
+
+
+def read_report(data: bytes) -> Report | None:
+    """What a guard wrote before it left; None when it was killed."""
+    try:
+        return Report(**json.loads(data))
+    except (ValueError, TypeError):
+        return None
+
+
+def kill_orphans(known: set[int], patience_s: float = STUCK_S) -> int:
+    """How many children of this process that it did not start were killed, with all below them."""
+    own = os.getpid()
+    end = time.monotonic() + patience_s
+    killed: set[int] = set()
+    while time.monotonic() < end:
+        alive = list(linux.processes())
+        orphans = [each for each in alive if each.parent == own and each.pid not in known]
+        if not orphans:
+            break
+        for each in orphans + linux.descendants({each.pid for each in orphans}, alive):
+            linux.kill(each)
+            killed.add(each.pid)
+        time.sleep(0.005)
+        for each in orphans:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(each.pid, os.WNOHANG)
+    return len(killed)
+
+
+def _fork(body: Callable[[int], None]) -> int:
+    # Blocked before the fork, so that no signal falls between fork and the guard's first wait.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    parent = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            signal.set_wakeup_fd(-1)
+            body(parent)
+        except BaseException:  # noqa: BLE001 - a forked child must never return into the runner's loop
+            import traceback
+
+            traceback.print_exc()
+        finally:
+            os._exit(70)
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return pid
+
+
+def _close_all_but(keep: set[int]) -> None:
+    """The runner's sockets must not live on in children: their peers would never see its end."""
+    try:
+        top = max(int(name) for name in os.listdir("/proc/self/fd"))
+    except OSError:
+        top = 4096
+    low = 3
+    for fd in sorted(keep):
+        os.closerange(low, fd)
+        low = fd + 1
+    os.closerange(low, top + 1)
+
+
+def _wait_at(gate: int) -> Order:
+    """The order, once it is complete; the process leaves when there is none."""
+    order = b"".join(iter(lambda: os.read(gate, _READ_BYTES), b""))
+    if not order:
+        os._exit(0)
+    os.close(gate)
+    made: Order = json.loads(order)
+    return made
+
+
+def _guard(parent: int, cwd_fd: int, gate_r: int, output_w: int, report_w: int) -> NoReturn:
+    os.setsid()
+    linux.prctl(linux.PR_SET_CHILD_SUBREAPER, 1)
+    linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGHUP)
+    _close_all_but({gate_r, output_w, report_w, cwd_fd})
+    if os.getppid() != parent:
+        os._exit(0)
+    pid = os.fork()
+    if pid == 0:
+        _command(cwd_fd, gate_r, output_w)
+    for fd in (gate_r, output_w, cwd_fd):
+        os.close(fd)
+    with contextlib.suppress(OSError):  # it did so itself, or is gone
+        os.setpgid(pid, pid)
+    report = _watch(pid)
+    with contextlib.suppress(BrokenPipeError):  # the runner died: what it started is gone, and nobody asks
+        os.write(report_w, json.dumps(report._asdict()).encode("ascii") + b"\n")
+    os._exit(0)
+
+
+def _command(cwd_fd: int, gate_r: int, output_w: int) -> NoReturn:
+    try:
+        os.setpgid(0, 0)
+        linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
+        os.fchdir(cwd_fd)
+        null = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(null, 0)
+        os.dup2(output_w, 1)
+        os.dup2(output_w, 2)
+        for number in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ):
+            signal.signal(number, signal.SIG_DFL)  # what is ignored stays so through exec
+        order = _wait_at(gate_r)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        argv = [os.fsencode(each) for each in order["argv"]]
+        os.execve(argv[0], argv, order["env"])  # noqa: S606
+    except OSError as error:
+        os.write(2, f"could not start the shell: {error.strerror}\n".encode())
+    finally:
+        os._exit(127)
+
+
+def _watch(pid: int) -> Report:
+    """Waits for the command, stops it when told to, and leaves nothing of it running."""
+    status: int | None = None
+    stopped = False
+    kill_at: float | None = None
+    while True:
+        status = _reap(pid)
+        if status is not None:
+            break
+        now = time.monotonic()
+        if kill_at is not None and now >= kill_at:
+            break
+        got = signal.sigtimedwait(_SIGNALS, 3600.0 if kill_at is None else kill_at - now)
+        if got is None or got.si_signo == signal.SIGCHLD:
+            continue
+        stopped = True
+        if got.si_signo == signal.SIGTERM:
+            _signal_group(pid, signal.SIGTERM)
+            kill_at = kill_at or now + GRACE_S
+        else:
+            kill_at = now  # the runner died: nobody reads what the command would still say
+    return _kill_rest(pid, status, stopped)
+
+
+def _kill_rest(pid: int, status: int | None, stopped: bool) -> Report:
+    killed: set[int] = set()
+    end = time.monotonic() + STUCK_S
+    while time.monotonic() < end:
+        try:
+            reaped, its_status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            break  # no child means no descendant: as subreaper, all of them end up here
+        if reaped == pid:
+            status = its_status
+        if reaped:
+            continue
+        for each in linux.descendants({os.getpid()}, list(linux.processes())):
+            linux.kill(each)
+            killed.add(each.pid)
+        signal.sigtimedwait({signal.SIGCHLD}, 0.02)
+    return Report(status, stopped, len(killed - {pid}))
+
+
+def _reap(pid: int) -> int | None:
+    """The command's status once it ended; orphans that ended are reaped on the way."""
+    while True:
+        try:
+            reaped, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return None
+        if reaped == pid:
+            return status
+        if reaped == 0:
+            return None
+
+
+def _signal_group(pid: int, number: int) -> None:
+    try:
+        os.killpg(pid, number)
+    except ProcessLookupError:
+        return
+
+
+def _worker(
+    work: Callable[[Order], Order], parent: int, gate_r: int, report_w: int, root_fd: int
+) -> NoReturn:
+    os.setsid()
+    linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
+    for number in (signal.SIGCHLD, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    _close_all_but({gate_r, report_w, root_fd})
+    if os.getppid() != parent:
+        os._exit(0)
+    view = memoryview(json.dumps(work(_wait_at(gate_r))).encode("ascii") + b"\n")
+    while view:
+        view = view[os.write(report_w, view) :]
+    os._exit(0)

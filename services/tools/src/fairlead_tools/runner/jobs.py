@@ -1,0 +1,184 @@
+"""A running call: its child process, what it says, when it has to stop, and what came of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from typing import Any
+
+from fairlead_tools.runner import guard, journal
+from fairlead_tools.runner.connection import Connection
+from fairlead_tools.runner.guard import Child
+from fairlead_tools.runner.outcome import Outcome, failed, outcome, unknown
+from fairlead_tools.runner.output import Output
+
+LIVE_INTERVAL_S = 0.05
+MAX_REPORT_BYTES = 24 * 1024 * 1024
+
+_READ_BYTES = 256 * 1024
+_STOPPING_S = guard.GRACE_S + guard.STUCK_S + 3.0
+
+
+class Job:
+    """One call that runs now. `call` is its place in the journal; tools that may repeat have none."""
+
+    def __init__(
+        self,
+        call_id: str,
+        child: Child,
+        timeout_s: float,
+        call: journal.Call | None,
+        output: Output | None,
+    ) -> None:
+        self.call_id = call_id
+        self.child = child
+        self.call = call
+        self.output = output
+        self.followers: list[Connection] = []
+        self._timeout_s = timeout_s
+        self._began = time.monotonic()
+        self._stop_reason = ""
+        self._stop_at = self._began + timeout_s
+        self._live_at = 0.0
+        self._report = bytearray()
+        self._ended: set[int] = set()
+
+    @property
+    def has_report(self) -> bool:
+        """Whether the child said, to the end, what came of it; a child that was killed could not."""
+        return self._report.endswith(b"\n")
+
+    def ended(self, fd: int) -> bool:
+        """Whether nothing more can come from this pipe."""
+        return fd in self._ended
+
+    @property
+    def fds(self) -> list[int]:
+        """Pipes to read from."""
+        return [fd for fd in (self.child.output, self.child.report) if fd >= 0]
+
+    def read(self, fd: int) -> bool:
+        """Take in what a pipe holds; False once it has ended or is empty for now."""
+        try:
+            data = os.read(fd, _READ_BYTES)
+        except BlockingIOError:
+            return False
+        if fd == self.child.output and self.output is not None:
+            self.output.feed(data)
+        elif len(self._report) <= MAX_REPORT_BYTES:
+            self._report += data
+        if not data:
+            self._ended.add(fd)
+        return bool(data)
+
+    def drain(self, fd: int) -> None:
+        """Take in what is left in a pipe whose writers are gone; bounded, should one not be."""
+        for _ in range(1024):
+            if fd < 0 or not self.read(fd):
+                return
+
+    def stop(self, reason: str) -> None:
+        """Ask the child to end (`cancelled`, `timed_out`); it is killed if it does not."""
+        if self._stop_reason:
+            return
+        self._stop_reason = reason
+        self._stop_at = time.monotonic() + _STOPPING_S
+        self._signal(signal.SIGTERM if self.output is not None else signal.SIGKILL)
+
+    def _signal(self, number: int) -> None:
+        try:
+            if self.output is not None:
+                os.kill(self.child.pid, number)
+                os.kill(self.child.pid, signal.SIGCONT)  # the command may have stopped its guard
+            else:
+                os.killpg(self.child.pid, number)  # a worker may have ripgrep beside it
+        except ProcessLookupError:
+            return
+
+    def tick(self, now: float) -> None:
+        """Do what is due: tell followers, stop at the limit, kill a guard that does not stop."""
+        if self.output is not None and self.output.has_live and now >= self._live_at:
+            self.tell()
+            self._live_at = now + LIVE_INTERVAL_S
+        if now >= self._stop_at:
+            if self._stop_reason:
+                self._stop_at = now + 1.0
+                self._signal(signal.SIGKILL)
+            else:
+                self.stop("timed_out")
+
+    def next_tick(self) -> float:
+        """When `tick` is due."""
+        if self.output is not None and self.output.has_live:
+            return min(self._stop_at, self._live_at)
+        return self._stop_at
+
+    def tell(self) -> None:
+        """Send followers the output they have not seen."""
+        if self.output is None or not self.output.has_live:
+            return
+        offset, text = self.output.take_live()
+        for each in self.followers:
+            each.send_live({"type": "output", "call_id": self.call_id, "offset": offset, "text": text})
+
+    def conclude(self, orphans_killed: int) -> Outcome:
+        """The outcome, once the child has been reaped and its pipes are drained."""
+        result = self._of_worker() if self.output is None else self._of_command(self.output, orphans_killed)
+        result["duration_ms"] = int((time.monotonic() - self._began) * 1000)
+        return result
+
+    def _of_worker(self) -> Outcome:
+        try:
+            result: dict[str, Any] = json.loads(self._report)
+        except ValueError:
+            result = {}
+        if result:
+            return result
+        if self._stop_reason == "timed_out":
+            status, text = "timed_out", f"Stopped after {self._timeout_s:g} s."
+        elif self._stop_reason:
+            status, text = "cancelled", "Cancelled."
+        elif self.call is not None:
+            return unknown("The tool ended without a result.")
+        else:
+            return failed("The tool ended without a result.")
+        if self.call is not None:
+            text += " The file holds either its old or its new content."
+        return outcome(status, text, is_error=True)
+
+    def _of_command(self, output: Output, orphans_killed: int) -> Outcome:
+        report = guard.read_report(bytes(self._report))
+        text, cut = output.text()
+        if report is None:
+            result = unknown("The process that watched over this command was killed.", text)
+        elif report.status is None:
+            result = unknown("The command could not be killed.", text)
+        else:
+            result = self._of_end(report, report.status, text)
+        details: dict[str, Any] = result.setdefault("details", {})
+        killed = orphans_killed + (report.killed if report else 0)
+        if killed:
+            details["killed_processes"] = killed
+        if output.stored_bytes < output.total_bytes:
+            details["output_kept_bytes"] = output.stored_bytes
+        result["output_bytes"] = output.total_bytes
+        result["output_cut"] = cut
+        return result
+
+    def _of_end(self, report: guard.Report, status: int, text: str) -> Outcome:
+        code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)
+        words = text if text.endswith("\n") or not text else text + "\n"
+        if report.stopped and self._stop_reason:
+            if self._stop_reason == "timed_out":
+                note = f"[stopped after {self._timeout_s:g} s]"
+            else:
+                note = "[cancelled]"
+            return outcome(self._stop_reason, words + note, is_error=True, exit_code=code)
+        if code == 0:
+            return outcome("ok", text or "(no output)", exit_code=0)
+        note = f"[exit code {code}]"
+        if os.WIFSIGNALED(status):
+            note = f"[ended by signal {signal.Signals(os.WTERMSIG(status)).name}]"
+        return outcome("ok", words + note, is_error=True, exit_code=code)

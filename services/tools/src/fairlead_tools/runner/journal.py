@@ -1,0 +1,193 @@
+"""The journal: which calls were started, what came of them, and that none can start again.
+
+calls/<call_id>/lock      held by the runner while the call lives
+calls/<call_id>/started   made once (O_EXCL) and synced before the command runs
+    calls/<call_id>/process   who watches over it; means nothing after a boot, so it is not synced
+calls/<call_id>/output    what the command printed
+calls/<call_id>/exit      the complete outcome, by rename
+gone/<call_id>            the tombstone of a call whose outcome was delivered
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+from typing import Any
+
+Record = dict[str, Any]
+
+NEW, STARTED, FINISHED, FORGOTTEN = "new", "started", "finished", "forgotten"
+
+
+class AlreadyStartedError(Exception):
+    """This call passed the gate before, or another process is about to."""
+
+
+class Call:
+    """One call that was reserved: its lock is ours until `close`."""
+
+    def __init__(self, path: str, lock_fd: int) -> None:
+        self.path = path
+        self._lock_fd = lock_fd
+        self._exit_fd = -1
+
+    def start(self, record: Record) -> None:
+        """Pass the gate: after this, and not before, the command may run.
+
+        Raises:
+            AlreadyStartedError: somebody passed it before.
+            OSError: the disk did not take it; the call must not run.
+        """
+        try:
+            fd = os.open(os.path.join(self.path, "started"), _NEW_FILE, 0o600)
+        except FileExistsError:
+            raise AlreadyStartedError(self.path) from None
+        try:
+            os.write(fd, json.dumps(record).encode("ascii"))
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        _sync_directory(self.path)
+        _sync_directory(os.path.dirname(self.path))
+
+    def name_process(self, record: Record) -> None:
+        """Say which process runs the call, for whoever has to kill what is left of it."""
+        fd = os.open(os.path.join(self.path, "process"), _NEW_FILE, 0o600)
+        try:
+            os.write(fd, json.dumps(record).encode("ascii"))
+        finally:
+            os.close(fd)
+
+    def open_output(self) -> int:
+        """The file that keeps all output."""
+        return os.open(os.path.join(self.path, "output"), _NEW_FILE | os.O_APPEND, 0o600)
+
+    def finish(self, outcome: Record) -> None:
+        """Keep the outcome, whole or not at all. It survives a crash at once, a power cut after `close`.
+
+        Nobody has to wait for the disk here: an outcome that a power cut takes away is `unknown`, and
+        one that was delivered before stays what it was.
+        """
+        temporary = os.path.join(self.path, "exit.new")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+        self._exit_fd = os.open(temporary, flags, 0o600)
+        view = memoryview(json.dumps(outcome).encode("ascii"))
+        while view:
+            view = view[os.write(self._exit_fd, view) :]
+        os.rename(temporary, os.path.join(self.path, "exit"))
+
+    def close(self) -> None:
+        """Bring the outcome to the disk, and let go of the lock."""
+        try:
+            if self._exit_fd >= 0:
+                os.fsync(self._exit_fd)
+                os.close(self._exit_fd)
+                _sync_directory(self.path)
+        finally:
+            os.close(self._lock_fd)
+
+
+class Journal:
+    """The calls of one runner, below a private directory."""
+
+    def __init__(self, directory: str) -> None:
+        self._calls = os.path.join(directory, "calls")
+        self._gone = os.path.join(directory, "gone")
+        for path in (self._calls, self._gone):
+            os.makedirs(path, mode=0o700, exist_ok=True)
+        _sync_directory(directory)
+
+    def path(self, call_id: str, name: str = "") -> str:
+        """Where the files of a call lie."""
+        return os.path.join(self._calls, call_id, name) if name else os.path.join(self._calls, call_id)
+
+    def state(self, call_id: str) -> str:
+        """How far this call came, as the disk tells it."""
+        if os.path.exists(os.path.join(self._gone, call_id)):
+            return FORGOTTEN
+        if os.path.exists(self.path(call_id, "exit")):
+            return FINISHED
+        if os.path.exists(self.path(call_id, "started")):
+            return STARTED
+        return NEW
+
+    def reserve(self, call_id: str) -> Call:
+        """Take the lock of a call.
+
+        Raises:
+            AlreadyStartedError: another process holds it.
+        """
+        path = self.path(call_id)
+        os.makedirs(path, mode=0o700, exist_ok=True)
+        fd = os.open(os.path.join(path, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(fd)
+            if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+                raise AlreadyStartedError(path) from None
+            raise
+        return Call(path, fd)
+
+    def record(self, call_id: str) -> Record:
+        """What `started` and `process` hold; empty where a power cut left them torn."""
+        return {
+            **(_read(self.path(call_id, "started")) or {}),
+            **(_read(self.path(call_id, "process")) or {}),
+        }
+
+    def outcome(self, call_id: str) -> Record | None:
+        """What `exit` holds; None when there is none that can be read."""
+        return _read(self.path(call_id, "exit"))
+
+    def unfinished(self) -> list[str]:
+        """Calls that were started, and whose end nobody wrote down."""
+        return [call_id for call_id in self._listed() if self.state(call_id) == STARTED]
+
+    def sweep(self) -> None:
+        """Remove what reservations without a start, and deliveries cut short, left behind."""
+        for call_id in self._listed():
+            if self.state(call_id) in (NEW, FORGOTTEN):
+                self._remove(call_id)
+
+    def forget(self, call_id: str) -> None:
+        """Keep only the tombstone. Safe to repeat, also for a call that never was."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        fd = os.open(os.path.join(self._gone, call_id), flags, 0o600)
+        os.close(fd)
+        _sync_directory(self._gone)
+        self._remove(call_id)
+
+    def _listed(self) -> list[str]:
+        return os.listdir(self._calls)
+
+    def _remove(self, call_id: str) -> None:
+        path = self.path(call_id)
+        try:
+            for name in os.listdir(path):
+                os.unlink(os.path.join(path, name))
+            os.rmdir(path)
+        except FileNotFoundError:
+            return
+
+
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+
+
+def _read(path: str) -> Record | None:
+    try:
+        with open(path, "rb") as file:
+            found = json.load(file)
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _sync_directory(path: str) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,130 @@
+"""What the standard library leaves out of Linux: prctl, openat2, and who is whose child in /proc."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from typing import NamedTuple
+
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+F_SETPIPE_SZ = 1031
+SYS_OPENAT2 = 437  # the same number on every architecture
+RESOLVE_NO_MAGICLINKS = 0x02
+RESOLVE_BENEATH = 0x08
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class _OpenHow(ctypes.Structure):
+    _fields_ = [("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64)]
+
+
+def prctl(option: int, value: int) -> bool:
+    """Whether the kernel took it; False where there is no prctl."""
+    if not sys.platform.startswith("linux"):
+        return False
+    return bool(_libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0) == 0)
+
+
+def openat2_beneath(dir_fd: int, path: bytes, flags: int, mode: int) -> int:
+    """A file descriptor of `path`, which cannot lie outside `dir_fd` whatever links say.
+
+    Raises:
+        OSError: ENOSYS where the kernel (or a seccomp filter) has no openat2; EXDEV for a path
+            that leaves; otherwise as open().
+    """
+    how = _OpenHow(flags | os.O_CLOEXEC, mode, RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS)
+    for _ in range(32):
+        fd = _libc.syscall(SYS_OPENAT2, dir_fd, path, ctypes.byref(how), ctypes.sizeof(how))
+        if fd >= 0:
+            return int(fd)
+        code = ctypes.get_errno()
+        # EAGAIN: something was renamed meanwhile and the kernel cannot tell that ".." stayed beneath.
+        if code not in (errno.EAGAIN, errno.EINTR):
+            raise OSError(code, os.strerror(code))
+    raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+
+def boot_id() -> str:
+    """Changes with every boot: process ids of another boot mean nothing."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+class Process(NamedTuple):
+    """One line of /proc. `start` is in clock ticks since boot: with it, a pid is never mistaken."""
+
+    pid: int
+    parent: int
+    group: int
+    session: int
+    state: str
+    start: int
+
+
+def process(pid: int) -> Process | None:
+    """What /proc says of a process; None when it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            stat = file.read()
+    except OSError:
+        return None
+    # The name in parentheses may hold anything, also spaces and parentheses.
+    fields = stat[stat.rindex(b")") + 2 :].split()
+    return Process(
+        pid, int(fields[1]), int(fields[2]), int(fields[3]), fields[0].decode("ascii"), int(fields[19])
+    )
+
+
+def processes() -> Iterator[Process]:
+    """All processes that can be seen and are not dead yet."""
+    try:
+        names = os.listdir("/proc")
+    except OSError:
+        return
+    for name in names:
+        if name.isdigit():
+            found = process(int(name))
+            if found is not None and found.state not in ("Z", "X"):
+                yield found
+
+
+def has_variable(pid: int, variable: bytes) -> bool:
+    """Whether a process was started with `NAME=value` in its environment."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return variable in file.read().split(b"\0")
+    except OSError:
+        return False
+
+
+def descendants(roots: set[int], alive: list[Process]) -> list[Process]:
+    """All of `alive` that stem from one of `roots`, the roots not included."""
+    children: dict[int, list[Process]] = {}
+    for each in alive:
+        children.setdefault(each.parent, []).append(each)
+    found: list[Process] = []
+    queue = list(roots)
+    while queue:
+        for child in children.get(queue.pop(), []):
+            found.append(child)
+            queue.append(child.pid)
+    return found
+
+
+def kill(target: Process, number: int = signal.SIGKILL) -> None:
+    """Signals exactly this process, never one that got its number later."""
+    current = process(target.pid)
+    if current is not None and current.start == target.start:
+        try:
+            os.kill(target.pid, number)
+        except (ProcessLookupError, PermissionError):
+            return

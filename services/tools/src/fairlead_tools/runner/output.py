@@ -1,0 +1,140 @@
+"""Output of a command as it arrives: whole in a file, head and tail in memory, pieces for who watches."""
+
+from __future__ import annotations
+
+import codecs
+import os
+
+MAX_TEXT_BYTES = 50_000
+MAX_TEXT_LINES = 2_000
+MAX_FILE_BYTES = 256 * 1024 * 1024
+LIVE_PIECE_BYTES = 16_384
+
+_HEAD_BYTES = 20_000
+_HEAD_LINES = 800
+
+
+class Output:
+    """Takes any amount of bytes and never holds more than a few hundred kilobytes of them."""
+
+    def __init__(self, file_fd: int, file_limit: int = MAX_FILE_BYTES) -> None:
+        self._fd = file_fd
+        self._room = file_limit
+        self._head = b""
+        self._tail = bytearray()
+        self._lines = 0
+        self.total_bytes = 0
+        self.stored_bytes = 0
+        self._live = bytearray()
+        self._live_offset = 0
+        self._live_skipped = 0
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def feed(self, data: bytes) -> None:
+        """The next bytes that the command wrote."""
+        self.total_bytes += len(data)
+        self._lines += data.count(b"\n")
+        self._store(data)
+        missing = MAX_TEXT_BYTES - len(self._head)
+        if missing > 0:
+            self._head += data[:missing]
+        self._tail += data[-MAX_TEXT_BYTES:]
+        if len(self._tail) > 2 * MAX_TEXT_BYTES:
+            del self._tail[:-MAX_TEXT_BYTES]
+        self._live += data[-LIVE_PIECE_BYTES:]
+        skipped = max(0, len(data) - LIVE_PIECE_BYTES) + max(0, len(self._live) - LIVE_PIECE_BYTES)
+        self._live_skipped += skipped
+        del self._live[:-LIVE_PIECE_BYTES]
+
+    def _store(self, data: bytes) -> None:
+        view = memoryview(data)[: self._room]
+        try:
+            while view:
+                written = os.write(self._fd, view)
+                view = view[written:]
+                self._room -= written
+                self.stored_bytes += written
+        except OSError:
+            self._room = 0  # a full disk costs the rest of the file, not the command
+
+    def close(self) -> None:
+        """Let go of the file."""
+        os.close(self._fd)
+
+    @property
+    def has_live(self) -> bool:
+        """Whether there is something that nobody was told yet."""
+        return bool(self._live)
+
+    def take_live(self) -> tuple[int, str]:
+        """Position and text of what came since the last time; a flood is told by its end alone.
+
+        The position counts characters; after a flood it is an upper bound (bytes), since counting the
+        characters of what nobody sees would cost more than it tells.
+        """
+        if self._live_skipped:
+            self._live_offset += self._live_skipped
+            self._live_skipped = 0
+            self._decoder.reset()
+            self._live = self._live[_continuation(self._live) :]
+        text = self._decoder.decode(bytes(self._live))
+        self._live.clear()
+        offset = self._live_offset
+        self._live_offset += len(text)
+        return offset, text
+
+    def text(self) -> tuple[str, bool]:
+        """What the model gets, and whether something was left out of it."""
+        lines = self._lines + (self.total_bytes > 0 and not self._tail.endswith(b"\n"))
+        if self.total_bytes <= MAX_TEXT_BYTES and lines <= MAX_TEXT_LINES:
+            return self._head.decode("utf-8", "replace"), False
+        head = _first_lines(self._head[:_HEAD_BYTES])
+        tail = _last_lines(bytes(self._tail[-(MAX_TEXT_BYTES - _HEAD_BYTES) :]))
+        left_bytes = self.total_bytes - len(head) - len(tail)
+        left_lines = lines - head.count(b"\n") - tail.count(b"\n") - (not tail.endswith(b"\n"))
+        marker = f"\n[... {max(left_lines, 0)} lines, {left_bytes} bytes left out here ...]\n"
+        return head.decode("utf-8", "replace") + marker + tail.decode("utf-8", "replace"), True
+
+
+def _first_lines(data: bytes) -> bytes:
+    """At most the first lines that are whole; one endless line is cut between two characters."""
+    lines = data.split(b"\n", _HEAD_LINES)
+    if len(lines) > _HEAD_LINES:
+        return b"\n".join(lines[:_HEAD_LINES]) + b"\n"
+    end = data.rfind(b"\n")
+    if end >= 0:
+        return data[: end + 1]
+    end = len(data)
+    while end > 0 and len(data) - end < 4 and data[end - 1] & 0xC0 == 0x80:
+        end -= 1
+    return data[: end - 1] if end and data[end - 1] >= 0xC0 else data
+
+
+def _last_lines(data: bytes) -> bytes:
+    lines = data.rsplit(b"\n", MAX_TEXT_LINES - _HEAD_LINES)
+    if len(lines) > MAX_TEXT_LINES - _HEAD_LINES:
+        return b"\n".join(lines[1:])
+    start = data.find(b"\n")
+    if 0 <= start < len(data) - 1:
+        return data[start + 1 :]
+    return data[_continuation(data) :]
+
+
+def _continuation(data: bytes | bytearray) -> int:
+    """How many bytes at the start belong to a character that was cut off."""
+    for index in range(min(3, len(data))):
+        if data[index] & 0xC0 != 0x80:
+            return index
+    return 0
+
+
+def summary(path: str, limit: int = 4_000) -> str | None:
+    """The end of an output file; None when there is none."""
+    try:
+        with open(path, "rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - limit))
+            data = file.read(limit)
+    except OSError:
+        return None
+    return data[_continuation(data) if size > limit else 0 :].decode("utf-8", "replace")

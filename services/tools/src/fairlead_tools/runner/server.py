@@ -1,0 +1,225 @@
+"""The runner's one loop: connections, running calls, and the ends of child processes."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import socket
+import sys
+import time
+from typing import Callable
+
+from fairlead_tools.runner import guard, protocol
+from fairlead_tools.runner.calls import Calls
+from fairlead_tools.runner.connection import Connection
+from fairlead_tools.runner.jobs import Job
+from fairlead_tools.runner.protocol import Frame, FrameError
+
+MAX_CONNECTIONS = 64
+
+
+class Server:
+    """Serves one workspace until it is idle for `idle_s`, or told to stop."""
+
+    def __init__(self, calls: Calls, listener: socket.socket, build: str, idle_s: float) -> None:
+        self._calls = calls
+        self._listener = listener
+        self._build = build
+        self._idle_s = idle_s
+        self._selector = selectors.DefaultSelector()
+        self._connections: set[Connection] = set()
+        self._stopping = False
+        self._has_dead = False
+        self._active_at = time.monotonic()
+
+    def run(self) -> None:
+        """Serve. At the end nothing runs any more, and every outcome is in the journal."""
+        wake_r, wake_w = socket.socketpair()
+        wake_r.setblocking(False)
+        wake_w.setblocking(False)
+        signal.set_wakeup_fd(wake_w.fileno(), warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGTERM, self._on_term)
+        self._listener.setblocking(False)
+        self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
+        self._selector.register(wake_r, selectors.EVENT_READ, lambda: self._woken(wake_r))
+        while not self._is_over():
+            for key, _ in self._selector.select(self._patience()):
+                key.data()
+            # After all of them: it closes pipes that may be among those that were ready.
+            self._bury()
+            now = time.monotonic()
+            for job in self._calls.running():
+                job.tick(now)
+            self._settle()
+        self._listener.close()
+        for each in list(self._connections):
+            each.sock.close()
+
+    def _on_term(self, *_: object) -> None:
+        self._stopping = True
+
+    def _is_over(self) -> bool:
+        if self._stopping:
+            self._calls.is_closing = True
+            for job in self._calls.running():
+                job.stop("cancelled")
+        if self._calls.running():
+            return False
+        return self._stopping or time.monotonic() - self._active_at >= self._idle_s
+
+    def _patience(self) -> float:
+        due = [job.next_tick() for job in self._calls.running()] or [self._active_at + self._idle_s]
+        return max(0.0, min(due) - time.monotonic())
+
+    def _woken(self, wake: socket.socket) -> None:
+        while True:
+            try:
+                if len(wake.recv(4096)) < 4096:
+                    break
+            except BlockingIOError:
+                break
+        self._has_dead = True
+
+    def _bury(self) -> None:
+        """Finish calls whose child has reported or died. A report comes when nothing is left of the call."""
+        dead: set[int] = set()
+        if self._has_dead:
+            self._has_dead = False
+            dead = self._reap()
+        for job in self._calls.running():
+            if job.has_report or job.child.pid in dead:
+                self._finish(job)
+        self._calls.prepare(dead)
+
+    def _reap(self) -> set[int]:
+        dead: set[int] = set()
+        while True:
+            try:
+                pid, _ = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return dead
+            if pid == 0:
+                return dead
+            dead.add(pid)
+
+    def _finish(self, job: Job) -> None:
+        """The child is gone: read what is left, write the outcome down, then tell who follows."""
+        job.drain(job.child.report)
+        orphans = 0
+        if job.output is not None and not job.has_report:
+            orphans = guard.kill_orphans(self._calls.children())
+        job.drain(job.child.output)
+        for fd in job.fds:
+            self._forget_fd(fd)
+            os.close(fd)
+        self._calls.finish(job, orphans)
+        self._active_at = time.monotonic()
+
+    def _forget_fd(self, fd: int) -> None:
+        try:
+            self._selector.unregister(fd)
+        except KeyError:
+            return  # it ended before
+
+    def _accept(self) -> None:
+        try:
+            sock, _ = self._listener.accept()
+        except OSError:
+            return
+        if len(self._connections) >= MAX_CONNECTIONS:
+            sock.close()
+            return
+        connection = Connection(sock)
+        self._connections.add(connection)
+        self._selector.register(sock, selectors.EVENT_READ, lambda: self._serve(connection))
+
+    def _serve(self, connection: Connection) -> None:
+        """What a connection has for us, or takes from us."""
+        connection.flush()
+        try:
+            for line in connection.receive():
+                self._active_at = time.monotonic()
+                self._answer(connection, line)
+        except FrameError as error:
+            connection.send({"type": "error", "code": "frame", "message": str(error)})
+            connection.closed = True
+
+    def _settle(self) -> None:
+        """Watch for room where something is queued, and part with connections that have ended."""
+        for each in list(self._connections):
+            if each.closed:
+                self._connections.discard(each)
+                self._selector.unregister(each.sock)
+                each.sock.close()
+                for job in self._calls.running():
+                    if each in job.followers:
+                        job.followers.remove(each)
+                continue
+            wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if each.has_queue else 0)
+            key = self._selector.get_key(each.sock)
+            if key.events != wanted:
+                self._selector.modify(each.sock, wanted, key.data)
+
+    def _answer(self, connection: Connection, line: bytes) -> None:
+        frame: Frame = {}
+        try:
+            frame = protocol.decode(line)
+            op = frame.get("op")
+            if op == "hello":
+                self._hello(connection, frame)
+            elif not connection.greeted:
+                raise FrameError("op: the first frame must be hello")
+            elif op in self._operations:
+                self._operations[op](connection, frame)
+            else:
+                raise FrameError(f"op: unknown: {op!r}")
+        except FrameError as error:
+            if error.fatal:
+                raise
+            answer = {"type": "error", "code": "frame", "message": str(error)}
+            if isinstance(frame.get("call_id"), str):
+                answer["call_id"] = frame["call_id"]
+            connection.send(answer)
+
+    def _hello(self, connection: Connection, frame: Frame) -> None:
+        if frame.get("version") != protocol.VERSION:
+            text = f"version: this runner speaks {protocol.VERSION}, got {frame.get('version')!r}"
+            connection.send({"type": "error", "code": "version", "message": text})
+            connection.closed = True
+            return
+        connection.greeted = True
+        connection.send(
+            {"type": "hello", "version": protocol.VERSION, "build": self._build, "pid": os.getpid()}
+        )
+
+    @property
+    def _operations(self) -> dict[object, Callable[[Connection, Frame], None]]:
+        return {
+            "call": self._call,
+            "attach": self._calls.attach,
+            "cancel": self._calls.cancel,
+            "forget": self._calls.forget,
+            "fetch": self._calls.fetch,
+        }
+
+    def _call(self, connection: Connection, frame: Frame) -> None:
+        job = self._calls.call(connection, frame)
+        if job is not None:
+            for fd in job.fds:
+                os.set_blocking(fd, False)
+                self._selector.register(fd, selectors.EVENT_READ, self._reader_of(job, fd))
+
+    def _reader_of(self, job: Job, fd: int) -> Callable[[], None]:
+        def read() -> None:
+            if not job.read(fd) and job.ended(fd):
+                self._forget_fd(fd)
+
+        return read
+
+
+def log(text: str) -> None:
+    """One line for whoever looks into the runner's log file."""
+    sys.stderr.write(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {text}\n")
+    sys.stderr.flush()
