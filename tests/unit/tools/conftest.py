@@ -1,0 +1,153 @@
+"""Real runner processes in temporary directories."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fairlead_tools.pack import pack_runner
+
+WAIT_S = 20.0
+
+
+def eventually(condition: Callable[[], object], what: str, within_s: float = WAIT_S) -> None:
+    end = time.monotonic() + within_s
+    while not condition():
+        if time.monotonic() > end:
+            raise AssertionError(f"not within {within_s} s: {what}")
+        time.sleep(0.01)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return False
+    return stat[stat.rindex(b")") + 2 : stat.rindex(b")") + 3] not in (b"Z", b"X")
+
+
+class Client:
+    """Speaks the protocol, blocking, with every wait bounded."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def send(self, **frame: object) -> None:
+        self._stream.write(json.dumps(frame).encode() + b"\n")
+        self._stream.flush()
+
+    def receive(self) -> dict[str, Any]:
+        line = self._stream.readline()
+        if not line:
+            raise EOFError("the runner closed the connection")
+        frame = json.loads(line)
+        assert isinstance(frame, dict)
+        return frame
+
+    def until(self, kind: str) -> dict[str, Any]:
+        while True:
+            frame = self.receive()
+            if frame["type"] == kind:
+                return frame
+            if frame["type"] == "error":
+                raise AssertionError(f"waiting for {kind}: {frame}")
+
+    def begin(self, call_id: str, tool: str, timeout_s: float = 60.0, **arguments: object) -> None:
+        self.send(op="call", call_id=call_id, tool=tool, arguments=arguments, timeout_s=timeout_s)
+
+    def call(self, call_id: str, tool: str, timeout_s: float = 60.0, **arguments: object) -> dict[str, Any]:
+        self.begin(call_id, tool, timeout_s, **arguments)
+        return self.outcome()
+
+    def outcome(self) -> dict[str, Any]:
+        outcome = self.until("result")["outcome"]
+        assert isinstance(outcome, dict)
+        return outcome
+
+
+class Runner:
+    """One state directory, its workspace, and whichever runner serves it."""
+
+    def __init__(self, directory: Path, archive: Path) -> None:
+        self.archive = archive
+        self.state = directory / "state"
+        self.workspace = directory / "workspace"
+        self.workspace.mkdir()
+        self.sockets: list[socket.socket] = []
+        self.env = {"PATH": os.environ["PATH"], "HOME": str(directory), "SECRET": "do-not-tell"}
+
+    def command(self, mode: str, idle_s: float = 60.0) -> list[str]:
+        python = [sys.executable, "-I", "-S", str(self.archive)]
+        return [*python, mode, str(self.state), str(self.workspace), str(idle_s)]
+
+    def serve(self, idle_s: float = 60.0) -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(
+            self.command("serve", idle_s), env=self.env, capture_output=True, timeout=WAIT_S, check=False
+        )
+
+    def connect(self) -> Client:
+        sock = socket.socket(socket.AF_UNIX)
+        self.sockets.append(sock)
+        sock.settimeout(WAIT_S)
+        directory = os.open(self.state, os.O_PATH)
+        sock.connect(f"/proc/self/fd/{directory}/sock")
+        os.close(directory)
+        client = Client(sock.makefile("rwb"))
+        client.send(op="hello", version=1)
+        assert client.receive()["type"] == "hello"
+        return client
+
+    def start(self, idle_s: float = 60.0) -> Client:
+        done = self.serve(idle_s)
+        assert done.returncode == 0, done.stderr
+        return self.connect()
+
+    @property
+    def pid(self) -> int:
+        return int((self.state / "lock").read_text())
+
+    def kill(self, number: int = signal.SIGKILL) -> None:
+        pid = self.pid
+        os.kill(pid, number)
+        eventually(lambda: not is_alive(pid), "the runner is dead")
+
+    def log(self) -> str:
+        return (self.state / "log").read_text()
+
+    def wait_for(self, name: str) -> str:
+        """The content of a file in the workspace, once somebody wrote it."""
+        path = self.workspace / name
+        eventually(lambda: path.exists() and path.read_text(), f"{name} is written")
+        return path.read_text()
+
+    def close(self) -> None:
+        for sock in self.sockets:
+            sock.close()
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError, ValueError):
+            os.kill(self.pid, signal.SIGKILL)
+
+
+@pytest.fixture(scope="session")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return pack_runner(tmp_path_factory.mktemp("archive"))
+
+
+@pytest.fixture
+def runner(tmp_path: Path, archive: Path) -> Iterator[Runner]:
+    made = Runner(tmp_path, archive)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def client(runner: Runner) -> Client:
+    return runner.start()

@@ -1,0 +1,63 @@
+"""The runner's archive: one file, for any Python from 3.9, with nothing but the standard library."""
+
+import ast
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import fairlead_tools.runner
+from fairlead_tools.pack import pack_runner
+
+SOURCES = sorted(Path(fairlead_tools.runner.__file__).parent.glob("*.py"))
+
+
+def test_same_sources_are_packed_once(tmp_path: Path) -> None:
+    first = pack_runner(tmp_path)
+    changed = first.stat().st_mtime_ns
+    assert pack_runner(tmp_path) == first
+    assert first.stat().st_mtime_ns == changed
+    assert [path.name for path in tmp_path.iterdir()] == [first.name]
+
+
+def test_archive_runs_without_site_packages(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", str(pack_runner(tmp_path))], capture_output=True, timeout=20, check=False
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith(b"usage: runner")
+
+
+def test_archive_runs_from_its_sources_alone(tmp_path: Path) -> None:
+    """As another Python sees it, to which the bytecode says nothing."""
+    packed = pack_runner(tmp_path)
+    plain = tmp_path / "plain.pyz"
+    with zipfile.ZipFile(packed) as source, zipfile.ZipFile(plain, "w") as target:
+        for name in source.namelist():
+            if not name.endswith(".pyc"):
+                target.writestr(name, source.read(name))
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", str(plain)], capture_output=True, timeout=20, check=False
+    )
+    assert done.returncode == 2
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.name)
+def test_runner_is_written_for_python_3_9(source: Path) -> None:
+    ast.parse(source.read_text(), feature_version=(3, 9))
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.name)
+def test_runner_imports_only_the_standard_library_and_itself(source: Path) -> None:
+    for node in ast.walk(ast.parse(source.read_text())):
+        names = []
+        if isinstance(node, ast.Import):
+            names = [each.name for each in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [node.module or ""]
+        for name in names:
+            assert (
+                name.startswith("fairlead_tools.runner") or name.split(".")[0] in sys.stdlib_module_names
+            ), name
