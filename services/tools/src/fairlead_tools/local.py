@@ -88,7 +88,7 @@ class LocalSandbox:
     async def _launch(self, folder: Path, workspace: Path) -> None:
         _prepare(folder, workspace)
         environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
-        # Not asyncio's: uvloop lets a copy of the pipe through to the child, and the runner would hold it open.
+        # Not asyncio's: uvloop leaks a copy of the pipe to the child, and the runner would hold it open.
         command = [
             sys.executable,
             "-I",
