@@ -25,8 +25,8 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FairleadUp]:
 
 def test_all_services_run(up: FairleadUp) -> None:
     assert set(up.pids()) == SERVICES
-    assert "ready after" in up.tail(400)
-    assert f"http://127.0.0.1:{up.port}/login?code=" in up.tail(400)
+    up.wait_printed("ready after")
+    up.wait_printed(f"http://127.0.0.1:{up.port}/login?code=")
 
 
 def test_a_second_up_is_refused_and_names_the_first(up: FairleadUp) -> None:
@@ -68,14 +68,14 @@ def test_a_killed_service_comes_back(up: FairleadUp) -> None:
         old = up.kill(name)
         assert up.wait_restarted(name) != old
     up.wait_ready()
-    assert "scheduler was ended by SIGKILL; it starts again in 0.2 s" in up.tail(400)
+    up.wait_printed("scheduler was ended by SIGKILL; it starts again in 0.2 s")
 
 
 def test_pauses_between_restarts_grow(up: FairleadUp) -> None:
     for pause in ("0.2", "0.4", "0.8"):
         up.kill("webui")
         up.wait_restarted("webui")
-        assert f"webui was ended by SIGKILL; it starts again in {pause} s" in up.tail(400)
+        up.wait_printed(f"webui was ended by SIGKILL; it starts again in {pause} s")
 
 
 def test_a_killed_nats_server_comes_back_on_its_port(up: FairleadUp) -> None:
@@ -130,7 +130,7 @@ def test_a_process_that_would_not_die_with_its_supervisor_is_ended_by_the_next_s
         up.process.wait(timeout=10)
         up.start()
         assert not Path(f"/proc/{agent}").exists()
-        assert "ended agent" in up.tail(400)
+        up.wait_printed("ended agent")
     finally:
         up.__exit__()
 

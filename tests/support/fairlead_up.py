@@ -164,6 +164,15 @@ class FairleadUp:
             return ""
         return "\n".join(self.printed.read_text(errors="replace").splitlines()[-lines:])
 
+    def wait_printed(self, text: str, timeout_s: float = 10.0) -> None:
+        """Wait until `text` was printed."""
+        deadline = time.monotonic() + timeout_s
+        while text not in self.printed.read_text(errors="replace"):
+            assert time.monotonic() < deadline, (
+                f"{text!r} was not printed within {timeout_s:g} s\n{self.tail()}"
+            )
+            time.sleep(0.02)
+
     # -- processes ---------------------------------------------------------
 
     def pids(self) -> dict[str, int]:

@@ -40,7 +40,12 @@ def _row(row: Any) -> str:
         for key, value in flat.items()
         if key not in _DULL and value not in (name, None, "", [], {})
     }
-    shown = " ".join(
-        f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in rest.items()
-    )
-    return f"{name:20} {shown}"
+    return f"{name:20} {' '.join(f'{key}={_shown(value)}' for key, value in rest.items())}"
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list):
+        return ",".join(
+            str(item.get("name", item)) if isinstance(item, dict) else str(item) for item in value
+        )
+    return value if isinstance(value, str) else json.dumps(value)
