@@ -114,6 +114,12 @@ class FakeAgent:
                     return record.seq, record.data
                 await asyncio.sleep(0.01)
 
+    async def mail_on(self, subject: str, timeout_s: float = 10.0) -> None:
+        """Wait until something is stored on `subject`."""
+        async with asyncio.timeout(timeout_s):
+            while await self.bus.last(subjects.SESSIONS, subject) is None:
+                await asyncio.sleep(0.01)
+
     async def begin(self, seqs: list[int], text: str = "hello") -> int:
         await self.append(
             RunStartEntry(id=new_id(), run_id=self.run_id, agent="main", model="demo", mode="ask")

@@ -62,7 +62,8 @@ def _explain(error: msgspec.ValidationError, body: bytes, model: type) -> Invali
     if "enum value" in problem and (allowed := _allowed(model, path)):
         problem = f"must be one of {', '.join(allowed)}"
     actual = _actual(body, path)
-    return InvalidInputError(_cut(path.lstrip(".")) or "body", f"{_cut(problem, 200)}; got {actual}")
+    problem = _cut(problem, 200) + (f"; got {actual}" if actual else "")
+    return InvalidInputError(_cut(path.lstrip(".")) or "body", problem)
 
 
 def _names(model: type) -> tuple[str, ...]:
@@ -76,13 +77,13 @@ def _allowed(model: type, path: str) -> list[str]:
 
 
 def _actual(body: bytes, path: str) -> str:
-    """The value at `path`, short; long ones by their size."""
+    """The value at `path`, short; a long one by its size; nothing if the body is broken further on."""
     try:
         value: Any = msgspec.json.decode(body)
         for name, index in _STEP.findall(path):
             value = value[name] if name else value[int(index)]
     except (msgspec.DecodeError, UnicodeDecodeError, LookupError, TypeError, ValueError, RecursionError):
-        return "something else"
+        return ""
     if isinstance(value, str) and len(value) > _SHOWN_CHARS:
         return f"{len(value)} characters"
     if isinstance(value, list | dict):

@@ -50,7 +50,7 @@ HEADERS: Final = [
 
 _CONTEXT_ENTRIES: Final = 256
 _REPLAY_BATCH: Final = 256
-_ID: Final = re.compile(r"(\d{1,19})-(\d{1,19})(?:-(\d{1,3}))?")
+_ID: Final = re.compile(r"([0-9]{1,19})-([0-9]{1,19})(?:-([0-9]{1,3}))?")
 
 _LOG, _EVENT = 0, 1
 

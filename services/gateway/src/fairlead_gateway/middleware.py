@@ -17,12 +17,16 @@ from fairlead_gateway.problems import Problem
 log = structlog.get_logger()
 
 BODY_TIMEOUT_S: Final = 30.0
+DISCARDED_BYTES: Final = 32 << 20  # of a body that is too large
+DISCARD_S: Final = 1.0
 
 LOOPBACK_HOSTS: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 PUBLIC_API: Final = frozenset({"/api/login"})
 
-_HOST: Final = re.compile(r"(?P<name>\[[0-9a-fA-F:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(?::(?P<port>\d{1,5}))?")
+_HOST: Final = re.compile(
+    r"(?P<name>\[[0-9a-fA-F:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(?::(?P<port>[0-9]{1,5}))?"
+)
 _SINGLE: Final = frozenset({b"host", b"origin", b"authorization", b"content-length", b"sec-fetch-site"})
 _FORBIDDEN_PARAMETERS: Final = re.compile(
     rb"(?:^|&)(?:token|access_token|api_key|apikey|authorization)=", re.I
@@ -94,6 +98,8 @@ class FrontDoor:
             receive = self._limited(asked, receive)
         except Problem as problem:
             headers = _with_headers(send, api=True, secure=secure)
+            if problem.status == 413:
+                await _discard(receive)
             await problem.response(path)(scope, receive, headers)
             return
         scope.setdefault("state", {}).update(principal=principal, secure=secure, address=asked.address)
@@ -144,7 +150,7 @@ class FrontDoor:
         """`receive` with a limit on the size of the body and on the time that it takes."""
         limit = self._config.current.gateway.max_body_bytes
         length = asked.get(b"content-length")
-        if length is not None and length.isdigit() and int(length) > limit:
+        if length is not None and length.isascii() and length.isdigit() and int(length) > limit:
             raise _too_large(limit, int(length))
         loop = asyncio.get_running_loop()
         size, deadline, complete = 0, 0.0, False
@@ -163,6 +169,7 @@ class FrontDoor:
                 ) from None
             size += len(message.get("body", b""))
             if size > limit:
+                await _discard(receive)
                 raise _too_large(limit, size)
             complete = not message.get("more_body", False)
             return message
@@ -226,6 +233,20 @@ def _too_large(limit: int, actual: int) -> Problem:
         field="body",
         headers={"Connection": "close"},
     )
+
+
+async def _discard(receive: Receive) -> None:
+    """Read on for a moment: closed on while it still sends, a client would never see the answer."""
+    left = DISCARDED_BYTES
+    try:
+        async with asyncio.timeout(DISCARD_S):
+            while left > 0:
+                message = await receive()
+                left -= len(message.get("body", b""))
+                if not message.get("more_body", False):
+                    return
+    except TimeoutError:
+        return
 
 
 def _with_headers(send: Send, *, api: bool, secure: bool) -> Send:

@@ -1,0 +1,444 @@
+"""The front door: credentials, Host, Origin, limits, and headers on every answer."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from itertools import product
+from pathlib import Path
+
+import httpx
+import pytest
+
+from fairlead_common.bus import Bus
+from fairlead_common.credentials import ensure_auth_file, rotate_auth_file
+from fairlead_gateway import auth as auth_module
+from fairlead_gateway.routes import OPERATIONS
+from tests.integration.gateway_fixture import TOKEN, FakeAgent, RunningGateway, running_gateway, sse
+from tests.support.nats_server import NatsServer
+
+LISTED: dict[str, object] = {"gateway.hosts": ["fairlead.example.net"]}
+
+
+@pytest.fixture
+async def gateway(bus: Bus, nats_server: NatsServer, tmp_path: Path) -> AsyncIterator[RunningGateway]:
+    async with running_gateway(nats_server.url, tmp_path, LISTED) as running:
+        yield running
+
+
+@pytest.fixture
+async def stranger(gateway: RunningGateway) -> AsyncIterator[httpx.AsyncClient]:
+    """A client without credentials."""
+    async with httpx.AsyncClient(base_url=gateway.url, timeout=20) as client:
+        yield client
+
+
+async def raw(port: int, request: bytes) -> bytes:
+    """The whole answer to a request as it is written."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(request)
+    try:
+        async with asyncio.timeout(15):
+            answer = await reader.read(65_536)
+    except ConnectionError:
+        answer = b""
+    writer.transport.abort()
+    return answer
+
+
+def status_of(answer: bytes) -> int:
+    return int(answer.split(b" ", 2)[1]) if answer else 0
+
+
+def address(path: str) -> str:
+    return (
+        path.replace("{session}", "s")
+        .replace("{item}", "i")
+        .replace("{approval}", "a")
+        .replace("{object}", "o")
+    )
+
+
+async def test_nothing_but_the_listed_routes_is_open(stranger: httpx.AsyncClient) -> None:
+    for operation in OPERATIONS:
+        response = await stranger.request(operation.method, address(operation.path), content=b"{}")
+        if operation.public:
+            assert response.status_code != 401 or operation.path == "/api/login", operation.path
+        else:
+            assert response.status_code == 401, operation.path
+            assert response.headers["www-authenticate"] == "Bearer"
+    for path in ("/openapi.json", "/api", "/api/", "/api/x", "/api/me/x.css", "/v1/x", "/v1"):
+        assert (await stranger.get(path)).status_code == 401, path
+    for path in ("/docs", "/redoc", "/metrics", "/debug"):
+        response = await stranger.get(path)  # no such routes: pages, and nobody serves them here
+        assert response.status_code == 503, path
+
+
+async def test_wrong_credentials_are_401(gateway: RunningGateway, stranger: httpx.AsyncClient) -> None:
+    other, _ = ensure_auth_file(gateway.auth_file.path.with_name("other.json"), "another-token-of-mine")
+    for value in (
+        "Bearer",
+        f"Basic {TOKEN}",
+        TOKEN,
+        f"Bearer {TOKEN}x",
+        f"Bearer {gateway.auth_file.login_code()}",
+        f"Bearer {other.mint(['admin'], 60)}",
+        f"Bearer {gateway.auth_file.mint(['admin'], -1)}",
+    ):
+        response = await stranger.get("/api/me", headers={"Authorization": value})
+        assert response.status_code == 401, value
+    two = await raw(
+        gateway.port,
+        f"GET /api/me HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n"
+        "Authorization: Bearer x\r\n\r\n".encode(),
+    )
+    assert status_of(two) == 400
+
+
+async def test_token_in_the_address_is_refused(gateway: RunningGateway, stranger: httpx.AsyncClient) -> None:
+    for path in (
+        f"/api/me?token={TOKEN}",
+        f"/?access_token={TOKEN}",
+        f"/api/sessions?limit=1&api_key={TOKEN}",
+    ):
+        response = await gateway.http.get(path)
+        assert response.status_code == 400, path
+        assert TOKEN not in response.text
+        assert (await stranger.get(path)).status_code == 400
+
+
+async def test_signed_token_has_only_its_rights(
+    gateway: RunningGateway, bus: Bus, stranger: httpx.AsyncClient
+) -> None:
+    session = await gateway.session()
+
+    async def ask(scope: str, method: str, path: str, body: object = None) -> int:
+        token = gateway.auth_file.mint([scope], 60, user="ann")  # type: ignore[list-item]
+        response = await stranger.request(
+            method,
+            path,
+            headers={"Authorization": f"Bearer {token}"},
+            json=body if body is not None else None,
+        )
+        return response.status_code
+
+    prompt = f"/api/sessions/{session}/prompt"
+    assert await ask("read", "GET", f"/api/sessions/{session}") == 200
+    assert await ask("read", "POST", prompt, {"text": "x"}) == 403
+    assert await ask("read", "POST", "/api/approvals/a", {"decision": "once"}) == 403
+    assert await ask("write", "POST", prompt, {"text": "x"}) == 202
+    assert await ask("write", "GET", f"/api/sessions/{session}") == 403
+    assert await ask("write", "POST", "/api/approvals/a", {"decision": "once"}) == 403
+    assert await ask("approve", "POST", "/api/approvals/a", {"decision": "once"}) == 404
+    assert await ask("admin", "POST", prompt, {"text": "x"}) == 202
+    record = await bus.last("SESSIONS", f"fairlead.session.{session}.in.prompt.>")
+    assert record is not None
+    assert json.loads(record.data)["sender"] == "ann"
+
+
+async def test_ten_wrong_tokens_pause_the_address(
+    gateway: RunningGateway, stranger: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    signed = gateway.auth_file.mint(["read"], 60)
+    for _ in range(10):
+        answer = await stranger.get("/api/me", headers={"Authorization": "Bearer wrong-wrong-wrong"})
+        assert answer.status_code == 401
+    for token in ("wrong-wrong-wrong", TOKEN):
+        answer = await stranger.get("/api/me", headers={"Authorization": f"Bearer {token}"})
+        assert answer.status_code == 429, token
+        assert int(answer.headers["retry-after"]) > 0
+    assert (await stranger.post("/api/login", json={"token": TOKEN})).status_code == 429
+    assert (await stranger.get("/login?code=fl1.x.y")).status_code == 429
+    # What cannot be guessed goes on working: nobody is locked out of an open page.
+    assert (await stranger.get("/api/me", headers={"Authorization": f"Bearer {signed}"})).status_code == 200
+    later = time.monotonic() + auth_module.PAUSE_S + 1
+    monkeypatch.setattr(gateway.gateway.auth.throttle, "_clock", lambda: later)
+    assert (await gateway.http.get("/api/me")).status_code == 200
+
+
+async def test_login_with_the_token_sets_a_cookie(
+    gateway: RunningGateway, stranger: httpx.AsyncClient
+) -> None:
+    assert (await stranger.post("/api/login", json={"token": "wrong"})).status_code == 401
+    response = await stranger.post("/api/login", json={"token": TOKEN})
+    assert response.status_code == 204
+    cookie = response.headers["set-cookie"]
+    assert cookie.startswith("fairlead=fl1.")
+    for attribute in ("Path=/", "HttpOnly", "SameSite=Strict", "Max-Age=604800"):
+        assert f"; {attribute}" in cookie
+    assert "Secure" not in cookie
+    assert TOKEN not in cookie
+    assert (await stranger.get("/api/me")).json() == {"user": "admin", "scopes": ["admin"]}
+
+
+async def test_behind_tls_the_cookie_is_a_host_cookie(stranger: httpx.AsyncClient) -> None:
+    headers = {"X-Forwarded-Proto": "https", "Host": "fairlead.example.net"}
+    response = await stranger.post("/api/login", json={"token": TOKEN}, headers=headers)
+    cookie = response.headers["set-cookie"]
+    assert cookie.startswith("__Host-fairlead=fl1.")
+    assert "; Secure" in cookie
+    assert "strict-transport-security" in response.headers
+    value = cookie.partition(";")[0]
+    assert (await stranger.get("/api/me", headers={**headers, "Cookie": value})).status_code == 200
+    change = {**headers, "Cookie": value, "Origin": "https://fairlead.example.net"}
+    assert (await stranger.post("/api/sessions", headers=change)).status_code == 201
+    change["Origin"] = "http://fairlead.example.net"
+    assert (await stranger.post("/api/sessions", headers=change)).status_code == 403
+
+
+async def test_login_code_opens_one_login(
+    gateway: RunningGateway, nats_server: NatsServer, stranger: httpx.AsyncClient, tmp_path: Path
+) -> None:
+    code = gateway.auth_file.login_code()
+    async with running_gateway(nats_server.url, tmp_path) as second:
+        answers = await asyncio.gather(
+            *(stranger.get(f"{g.url}/login", params={"code": code}) for g in (gateway, second) * 3)
+        )
+    assert sorted(answer.status_code for answer in answers) == [303] + [401] * 5
+    first = next(answer for answer in answers if answer.status_code == 303)
+    assert first.headers["location"] == "/"
+    assert first.headers["cache-control"] == "no-store"
+    stranger.cookies.clear()
+    value = first.headers["set-cookie"].partition(";")[0]
+    assert (await stranger.get("/api/me", headers={"Cookie": value})).status_code == 200
+    for wrong in ("", "x", "fl1.a.b", gateway.auth_file.mint(["admin"], 60)):
+        assert (await stranger.get("/login", params={"code": wrong})).status_code == 401
+
+
+async def test_logout_ends_the_login_everywhere(
+    gateway: RunningGateway, bus: Bus, nats_server: NatsServer, stranger: httpx.AsyncClient, tmp_path: Path
+) -> None:
+    await stranger.post("/api/login", json={"token": TOKEN})
+    cookie = {"Cookie": f"fairlead={stranger.cookies['fairlead']}"}
+    stranger.cookies.clear()
+    session = await gateway.session()
+    await FakeAgent(bus, session).begin([1])
+    left_at = 0.0
+    async with running_gateway(nats_server.url, tmp_path) as second:
+        assert (await stranger.get(f"{second.url}/api/me", headers=cookie)).status_code == 200
+        events = f"{second.url}/api/sessions/{session}/events"
+        async with asyncio.timeout(15), stranger.stream("GET", events, headers=cookie) as stream:
+            async for event in sse(stream):
+                if event.kind == "caught_up":
+                    out = await stranger.post("/api/logout", headers={**cookie, "Origin": gateway.url})
+                    assert out.status_code == 204
+                    assert out.headers["set-cookie"].startswith("fairlead=; ")
+                    left_at = time.monotonic()
+            assert time.monotonic() - left_at < 6  # the stream ended by itself
+        assert (await stranger.get(f"{second.url}/api/me", headers=cookie)).status_code == 401
+    assert (await stranger.get("/api/me", headers=cookie)).status_code == 401
+
+
+async def test_new_auth_file_ends_all_logins(
+    gateway: RunningGateway, stranger: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(auth_module, "RELOAD_S", 0.05)
+    await stranger.post("/api/login", json={"token": TOKEN})
+    assert (await stranger.get("/api/me")).status_code == 200
+    _, token = rotate_auth_file(gateway.auth_file.path)
+    async with asyncio.timeout(10):
+        while (await stranger.get("/api/me")).status_code == 200:
+            await asyncio.sleep(0.05)
+    stranger.cookies.clear()
+    assert (await stranger.get("/api/me", headers={"Authorization": f"Bearer {token}"})).status_code == 200
+    assert (await gateway.http.get("/api/me")).status_code == 401
+
+
+HOSTS = [
+    ("localhost", 200),
+    ("LOCALHOST:9", 200),
+    ("127.0.0.1", 200),
+    ("[::1]:8420", 200),
+    ("fairlead.example.net", 200),
+    ("Fairlead.Example.Net:443", 200),
+    ("evil.com", 421),
+    ("localhost.evil.com", 421),
+    ("127.0.0.1.nip.io", 421),
+    ("localhost.", 421),
+    ("127.0.0.2", 421),
+    ("0.0.0.0", 421),
+    ("[::]", 421),
+    ("x.fairlead.example.net", 421),
+    ("x@127.0.0.1", 400),
+    ("127.0.0.1, evil.com", 400),
+    ("localhost:abc", 400),
+    ("localhost:999999", 400),
+    ("local host", 400),
+    ("", 400),
+]
+
+
+async def test_host_is_checked_before_anything_else(gateway: RunningGateway) -> None:
+    for (host, status), path in product(HOSTS, ("/api/me", "/healthz")):
+        answer = await raw(
+            gateway.port,
+            f"GET {path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode(),
+        )
+        assert status_of(answer) == status, answer
+
+
+async def test_two_hosts_or_none_are_refused(gateway: RunningGateway) -> None:
+    both = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n"
+    assert status_of(await raw(gateway.port, both)) == 400
+    assert status_of(await raw(gateway.port, b"GET /healthz HTTP/1.0\r\n\r\n")) == 400
+    forwarded = b"GET /healthz HTTP/1.1\r\nHost: evil.com\r\nX-Forwarded-Host: localhost\r\n\r\n"
+    assert status_of(await raw(gateway.port, forwarded)) == 421
+
+
+ORIGINS = [
+    "null",
+    "http://evil.com",
+    "http://localhost:1",
+    "http://127.0.0.1.evil.com",
+    "file://",
+    "http://",
+    "x",
+    "",
+]
+
+
+async def test_foreign_origin_is_403_whatever_else_is_right(
+    gateway: RunningGateway, stranger: httpx.AsyncClient
+) -> None:
+    await stranger.post("/api/login", json={"token": TOKEN})
+    session = await gateway.session()
+    for client, origin in product((gateway.http, stranger), ORIGINS):
+        for method, path in (
+            ("GET", "/api/me"),
+            ("POST", "/api/sessions"),
+            ("GET", f"/api/sessions/{session}/events"),
+            ("OPTIONS", "/api/sessions"),
+            ("POST", "/api/login"),
+        ):
+            response = await client.request(method, path, headers={"Origin": origin})
+            assert response.status_code == 403, (method, path)
+            assert "access-control-allow-origin" not in response.headers
+
+
+async def test_change_with_the_cookie_needs_a_page_of_ours(
+    gateway: RunningGateway, stranger: httpx.AsyncClient
+) -> None:
+    await stranger.post("/api/login", json={"token": TOKEN})
+
+    async def change(**headers: str) -> int:
+        names = {name.replace("_", "-"): value for name, value in headers.items()}
+        return (await stranger.post("/api/sessions", headers=names, content=b"{}")).status_code
+
+    json_type = {"Content_Type": "application/json"}
+    assert await change(**json_type) == 403
+    assert await change(Origin=gateway.url, **json_type) == 201
+    assert await change(Sec_Fetch_Site="same-origin", **json_type) == 201
+    for site in ("cross-site", "same-site", "none", "x"):
+        assert await change(Sec_Fetch_Site=site, **json_type) == 403, site
+    assert await change(Origin=gateway.url, Sec_Fetch_Site="same-site", **json_type) == 403
+    for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"):
+        assert await change(Origin=gateway.url, Content_Type=kind) == 415, kind
+    assert (await stranger.get("/api/me", headers={"Sec-Fetch-Site": "cross-site"})).status_code == 403
+    assert (await stranger.get("/api/me", headers={"Sec-Fetch-Site": "same-origin"})).status_code == 200
+
+
+async def test_headers_are_on_every_answer(gateway: RunningGateway, stranger: httpx.AsyncClient) -> None:
+    await stranger.get("/x")
+    answers = [
+        await gateway.http.get("/api/me"),
+        await stranger.get("/api/me"),
+        await stranger.get("/"),
+        await stranger.get("/healthz"),
+        await gateway.http.get("/api/nothing"),
+        await gateway.http.post("/api/sessions", content=b"{"),
+        await stranger.get("/healthz", headers={"Host": "evil.com"}),
+    ]
+    for answer in answers:
+        policy = answer.headers["content-security-policy"]
+        assert "script-src 'self'" in policy
+        assert "unsafe" not in policy
+        assert "frame-ancestors 'none'" in policy
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["referrer-policy"] == "no-referrer"
+        assert answer.headers["cross-origin-opener-policy"] == "same-origin"
+        assert answer.headers["cache-control"] == "no-store"
+        assert "server" not in answer.headers
+
+
+async def test_methods_and_addresses_that_do_not_exist(gateway: RunningGateway) -> None:
+    for method, path, status in (
+        ("DELETE", "/api/me", 405),
+        ("PUT", "/api/sessions/x", 405),
+        ("TRACE", "/api/me", 405),
+        ("OPTIONS", "/api/sessions", 405),
+        ("GET", "/api/login", 405),
+        ("POST", "/", 405),
+        ("FOO", "/api/me", 400),
+        ("GET", "/api/nothing", 404),
+        ("GET", "/api/me/x.css", 404),
+        ("GET", "/api/sessions/a%2Fb", 404),
+        ("GET", "/..%2f..%2fetc/passwd", 404),
+        ("GET", "/%00", 404),
+        ("GET", "/%c0%ae%c0%ae/x", 404),
+        ("GET", "/%252e%252e/x", 404),
+        ("GET", "//evil.com/%2e%2e", 404),
+        ("GET", "/a\\b", 404),
+    ):
+        answer = await raw(
+            gateway.port,
+            f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n"
+            "X-HTTP-Method-Override: DELETE\r\n\r\n".encode(),
+        )
+        assert status_of(answer) == status, (method, path, answer[:200])
+        if status == 405:
+            assert b"\r\nallow: " in answer.lower()
+
+
+SMUGGLING = [
+    b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /x",
+    b"Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello!",
+    b"Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
+    b"Content-Length: +5\r\n\r\nhello",
+    b"Content-Length: \xb2\r\n\r\nhello",
+    b"X: a\r\n folded: b\r\n\r\n",
+    b"X\x00: a\r\n\r\n",
+    b"Content-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{}",
+]
+
+
+async def test_requests_that_can_be_read_in_two_ways_are_refused(gateway: RunningGateway) -> None:
+    head = f"POST /api/sessions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n".encode()
+    for rest in SMUGGLING:
+        assert status_of(await raw(gateway.port, head + rest)) in (400, 415, 0), rest
+
+
+async def test_slow_and_endless_heads_are_cut_off(
+    gateway: RunningGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fairlead_gateway.server.HEADERS_WITHIN_S", 0.3)
+    assert await raw(gateway.port, b"") == b""
+    assert await raw(gateway.port, b"GET /healthz HTTP/1.1\r\nHost: loc") == b""
+    many = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n" + b"X-A: " + b"a" * 40_000 + b"\r\n\r\n"
+    assert status_of(await raw(gateway.port, many)) in (400, 0)
+    long = b"GET /" + b"a" * 40_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    assert status_of(await raw(gateway.port, long)) in (400, 0)
+    assert (await gateway.http.get("/healthz")).status_code == 200
+
+
+async def test_slow_body_is_408(gateway: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fairlead_gateway.middleware.BODY_TIMEOUT_S", 0.3)
+    head = f"POST /api/sessions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n"
+    answer = await raw(gateway.port, f"{head}Content-Length: 10\r\n\r\n{{".encode())
+    assert status_of(answer) == 408
+    huge = await raw(gateway.port, f"{head}Content-Length: {10**10}\r\n\r\n{{".encode())
+    assert status_of(huge) == 413
+
+
+async def test_errors_tell_nothing_of_the_inside(
+    gateway: RunningGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("secret detail of /etc/somewhere")
+
+    monkeypatch.setattr(gateway.gateway.index, "page", broken)
+    response = await gateway.http.get("/api/sessions")
+    assert response.status_code == 500
+    assert response.json()["error"]["code"] == "internal"
+    assert "secret" not in response.text
+    assert "Traceback" not in response.text
+    assert (await gateway.http.get("/api/me")).status_code == 200

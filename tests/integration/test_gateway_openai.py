@@ -1,0 +1,502 @@
+"""Chat completions, asked for with OpenAI's own client and answered by a scripted agent."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import openai
+import pytest
+
+from fairlead_common import subjects
+from fairlead_common.bus import Bus
+from fairlead_common.content import ToolCallBlock, ToolResultMessage, Usage, UserMessage, text_outcome
+from fairlead_common.entries import (
+    ApprovalRequestEntry,
+    DroppedEntry,
+    MessageEntry,
+    QueuedEntry,
+)
+from fairlead_common.ids import new_id
+from fairlead_common.messages import Abort, UserInput
+from tests.integration.gateway_fixture import TOKEN, FakeAgent, Json, RunningGateway, running_gateway
+from tests.support.nats_server import NatsServer
+
+Script = Callable[[FakeAgent, int], Awaitable[None]]
+
+
+@pytest.fixture
+async def gateway(bus: Bus, nats_server: NatsServer, tmp_path: Path) -> AsyncIterator[RunningGateway]:
+    async with running_gateway(nats_server.url, tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+async def client(gateway: RunningGateway) -> AsyncIterator[openai.AsyncOpenAI]:
+    async with openai.AsyncOpenAI(base_url=f"{gateway.url}/v1", api_key=TOKEN, timeout=20) as client:
+        yield client
+
+
+async def play(bus: Bus, session: str, script: Script) -> tuple[FakeAgent, bytes]:
+    """Wait for the prompt of a session and act on it; the agent, and what it was told."""
+    agent = FakeAgent(bus, session)
+    seq, data = await agent.mail()
+    await script(agent, seq)
+    return agent, data
+
+
+async def answer(agent: FakeAgent, seq: int) -> None:
+    """Two turns: thought, words and a call; then the final words."""
+    await agent.begin([seq])
+    await agent.stream("m1", ["hm ", "well"], "thinking_delta")
+    await agent.stream("m1x", ["I "])
+    usage = Usage(input_tokens=10, output_tokens=5)
+    call = ToolCallBlock(call_id="m1x_1", name="ls", arguments={})
+    await agent.reply("m1x", "I look", call, usage=usage)
+    outcome = text_outcome("ok", "files", is_error=False)
+    await agent.append(
+        MessageEntry(id=new_id(), message=ToolResultMessage(call_id="m1x_1", name="ls", outcome=outcome))
+    )
+    await agent.stream("m2", ["It ", "is "])
+    await agent.reply("m2", "It is done", usage=Usage(input_tokens=20, output_tokens=7, cache_read_tokens=4))
+    await agent.end(usage=Usage(input_tokens=30, output_tokens=12))
+
+
+async def test_models_are_the_agents(client: openai.AsyncOpenAI) -> None:
+    assert [model.id async for model in client.models.list()] == ["main"]
+
+
+async def test_whole_answer_with_usage(client: openai.AsyncOpenAI, bus: Bus) -> None:
+    playing = asyncio.create_task(play(bus, "s1", answer))
+    response = await client.chat.completions.create(
+        model="main",
+        messages=[{"role": "user", "content": "go"}],
+        extra_headers={"X-Fairlead-Session": "s1"},
+        temperature=0.1,
+        tools=[{"type": "function", "function": {"name": "f", "parameters": {}}}],
+        extra_body={"unknown": {"deep": [1]}},
+    )
+    _, told = await playing
+    assert json.loads(told) == {"text": "go", "sender": "admin"}
+    choice = response.choices[0]
+    assert choice.message.content == "I look\n\nIt is done"
+    assert choice.finish_reason == "stop"
+    assert response.usage is not None
+    assert (response.usage.prompt_tokens, response.usage.completion_tokens) == (30, 12)
+    assert response.usage.total_tokens == 42
+
+
+@pytest.mark.parametrize("usage_wanted", [True, False])
+async def test_streamed_answer(client: openai.AsyncOpenAI, bus: Bus, usage_wanted: bool) -> None:
+    playing = asyncio.create_task(play(bus, "s1", answer))
+    stream = await client.chat.completions.create(
+        model="main",
+        messages=[{"role": "user", "content": "go"}],
+        stream=True,
+        stream_options={"include_usage": usage_wanted},
+        extra_headers={"X-Fairlead-Session": "s1"},
+    )
+    assert stream.response.headers["x-fairlead-session"] == "s1"
+    assert stream.response.headers["content-type"].startswith("text/event-stream")
+    chunks = [chunk async for chunk in stream]
+    await playing
+    deltas = [chunk.choices[0].delta for chunk in chunks if chunk.choices]
+    assert deltas[0].role == "assistant"
+    assert "".join(delta.content or "" for delta in deltas) == "I look\n\nIt is done"
+    thoughts = "".join(str((delta.model_extra or {}).get("reasoning_content", "")) for delta in deltas)
+    assert thoughts == "hm well"
+    reasons = [chunk.choices[0].finish_reason for chunk in chunks if chunk.choices]
+    assert reasons == [None] * (len(reasons) - 1) + ["stop"]
+    usages = [chunk.usage for chunk in chunks if chunk.usage]
+    assert len(usages) == usage_wanted
+    if usage_wanted:
+        assert not chunks[-1].choices
+        assert usages[0].prompt_tokens == 30
+        assert usages[0].prompt_tokens_details is not None
+        assert usages[0].prompt_tokens_details.cached_tokens == 4
+
+
+async def test_first_words_arrive_while_the_model_still_writes(client: openai.AsyncOpenAI, bus: Bus) -> None:
+    seen = asyncio.Event()
+
+    async def script(agent: FakeAgent, seq: int) -> None:
+        await agent.begin([seq])
+        await agent.stream("m1", ["first "])
+        await asyncio.wait_for(seen.wait(), 5)
+        await agent.reply("m1", "first last")
+
+    playing = asyncio.create_task(play(bus, "s1", script))
+    text = ""
+    async for chunk in await client.chat.completions.create(
+        model="main",
+        messages=[{"role": "user", "content": "go"}],
+        stream=True,
+        extra_headers={"X-Fairlead-Session": "s1"},
+    ):
+        text += chunk.choices[0].delta.content or ""
+        if text:
+            seen.set()
+    await playing
+    assert text == "first last"
+
+
+async def test_answer_that_another_worker_began_again_is_whole(client: openai.AsyncOpenAI, bus: Bus) -> None:
+    async def script(agent: FakeAgent, seq: int) -> None:
+        await agent.begin([seq])
+        await agent.stream("lost", ["half a"])
+        await asyncio.sleep(0.2)
+        await agent.stream("m2", ["whole "])
+        await agent.reply("m2", "whole answer")
+
+    playing = asyncio.create_task(play(bus, "s1", script))
+    stream = await client.chat.completions.create(
+        model="main",
+        messages=[{"role": "user", "content": "go"}],
+        stream=True,
+        extra_headers={"X-Fairlead-Session": "s1"},
+    )
+    text = "".join([chunk.choices[0].delta.content or "" async for chunk in stream])
+    await playing
+    assert text == "half a\n\nwhole answer"
+
+
+FAILURES: list[tuple[str, int]] = [
+    ("failed", 502),
+    ("aborted", 409),
+    ("timed_out", 504),
+    ("turn_limit", 422),
+    ("budget", 429),
+    ("unknown", 502),
+]
+
+
+async def test_run_without_an_answer_is_an_error_and_is_not_tried_again(
+    client: openai.AsyncOpenAI, bus: Bus
+) -> None:
+    def ending(outcome: str) -> Script:
+        async def script(agent: FakeAgent, seq: int) -> None:
+            await agent.begin([seq])
+            await agent.stream("m1", ["so far"])
+            await agent.end(outcome, error="no luck", seqs=[seq])
+
+        return script
+
+    for outcome, status in FAILURES:
+        session = f"s-{outcome}"
+        playing = asyncio.create_task(play(bus, session, ending(outcome)))
+        with pytest.raises(openai.APIStatusError) as refused:
+            await client.chat.completions.create(
+                model="main",
+                messages=[{"role": "user", "content": "go"}],
+                extra_headers={"X-Fairlead-Session": session},
+            )
+        await playing
+        assert refused.value.status_code == status, outcome
+        body: Any = refused.value.body
+        assert "no luck" in body["message"]
+        assert body["type"] in ("server_error", "invalid_request_error", "rate_limit_error")
+        filters = f"fairlead.session.{session}.in.prompt.>"
+        assert len([r async for r in bus.read(subjects.SESSIONS, filters)]) == 1
+
+    playing = asyncio.create_task(play(bus, "s-stream", ending("failed")))
+    stream = await client.chat.completions.create(
+        model="main",
+        messages=[{"role": "user", "content": "go"}],
+        stream=True,
+        extra_headers={"X-Fairlead-Session": "s-stream"},
+    )
+    text: list[str] = []
+    with pytest.raises(openai.APIError, match="no luck"):
+        await _collect(stream, text)
+    await playing
+    assert "".join(text) == "so far"
+
+
+async def _collect(stream: openai.AsyncStream[Any], text: list[str]) -> None:
+    async for chunk in stream:
+        text += [chunk.choices[0].delta.content or ""]  # what came before a failure stays
+
+
+async def test_waiting_approval_says_so(client: openai.AsyncOpenAI, bus: Bus) -> None:
+    async def script(agent: FakeAgent, seq: int) -> None:
+        await agent.begin([seq])
+        call = ToolCallBlock(call_id="m1_1", name="bash", arguments={"command": "rm -r x"})
+        await agent.reply("m1", "I remove it", call)
+        await agent.append(
+            ApprovalRequestEntry(
+                id="ap1",
+                call_id="m1_1",
+                tool="bash",
+                arguments={"command": "rm -r x"},
+                workspace="/w",
+                host="h",
+                shown_hash="0",
+                expires_at=0,
+                why="ask",
+            )
+        )
+        await agent.end("waiting_approval", seqs=[seq])
+
+    playing = asyncio.create_task(play(bus, "s1", script))
+    response = await client.chat.completions.create(
+        model="main",
+        messages=[{"role": "user", "content": "go"}],
+        extra_headers={"X-Fairlead-Session": "s1"},
+    )
+    await playing
+    content = response.choices[0].message.content or ""
+    assert content.startswith("I remove it\n\n")
+    assert "ap1" in content
+    assert "rm -r x" in content
+    assert response.choices[0].finish_reason == "stop"
+
+
+async def test_queued_prompt_is_answered_in_its_turn(
+    client: openai.AsyncOpenAI, gateway: RunningGateway, bus: Bus
+) -> None:
+    await gateway.session(id="s1")
+
+    async def script(agent: FakeAgent, seq: int) -> None:
+        agent.last = before
+        await agent.append(
+            QueuedEntry(id="q1", kind="followup", content=[], mail_seq=seq, run_id=agent.run_id)
+        )
+        await agent.stream("m1", ["other ", "answer"])
+        await agent.reply("m1", "other answer")
+        message = UserMessage(content=[], seqs=[seq], source="followup")
+        await agent.append(MessageEntry(id=new_id(), message=message, items=["q1"], run_id=agent.run_id))
+        await agent.stream("m2", ["my ", "answer"])
+        await agent.reply("m2", "my answer")
+        await agent.end()
+
+    first = FakeAgent(bus, "s1")
+    before = await first.begin([1])
+    playing = asyncio.create_task(play(bus, "s1", script))
+    response = await client.chat.completions.create(
+        model="main",
+        messages=[{"role": "user", "content": "go"}],
+        extra_headers={"X-Fairlead-Session": "s1"},
+    )
+    await playing
+    assert response.choices[0].message.content == "my answer"
+
+
+async def test_dropped_prompt_is_a_conflict(client: openai.AsyncOpenAI, bus: Bus) -> None:
+    async def script(agent: FakeAgent, seq: int) -> None:
+        await agent.append(DroppedEntry(id=new_id(), reason="dropped by its sender", seqs=[seq]))
+
+    playing = asyncio.create_task(play(bus, "s1", script))
+    with pytest.raises(openai.ConflictError, match="dropped by its sender"):
+        await client.chat.completions.create(
+            model="main",
+            messages=[{"role": "user", "content": "go"}],
+            extra_headers={"X-Fairlead-Session": "s1"},
+        )
+    await playing
+
+
+async def sessions(bus: Bus) -> dict[str, Json]:
+    """What each session was created with."""
+    found = bus.read(subjects.SESSIONS, "fairlead.session.*.in.notice.create")
+    return {record.subject.split(".")[2]: json.loads(record.data) async for record in found}
+
+
+async def prompt_of(bus: Bus, session: str) -> UserInput:
+    record = await bus.last(subjects.SESSIONS, f"fairlead.session.{session}.in.prompt.>")
+    assert record is not None
+    return msgspec.json.decode(record.data, type=UserInput)
+
+
+async def ask(
+    gateway: RunningGateway, bus: Bus, messages: list[Json], **headers: str
+) -> tuple[str, UserInput]:
+    """Ask without waiting for the answer; the session that was used, and the prompt in it."""
+    names = {name.replace("_", "-"): value for name, value in headers.items()}
+    body = json.dumps({"model": "main", "messages": messages, "stream": True})
+    async with gateway.http.stream("POST", "/v1/chat/completions", content=body, headers=names) as response:
+        assert response.status_code == 200, await response.aread()
+        session = response.headers["x-fairlead-session"]
+    return session, await prompt_of(bus, session)
+
+
+TALK: list[Json] = [
+    {"role": "system", "content": "Be brief."},
+    {"role": "user", "content": "My name is Ann."},
+    {"role": "assistant", "content": "Hello Ann."},
+    {"role": "user", "content": [{"type": "text", "text": "What is my name?"}]},
+]
+
+
+async def test_new_session_gets_the_conversation_and_a_known_one_the_last_message(
+    gateway: RunningGateway, bus: Bus
+) -> None:
+    session, prompt = await ask(gateway, bus, TALK, X_OpenWebUI_Chat_Id="chat-7")
+    assert session == "chat-7"
+    for words in ("Be brief.", "My name is Ann.", "Hello Ann.", "What is my name?"):
+        assert words in prompt.text
+    session, prompt = await ask(gateway, bus, TALK, X_OpenWebUI_Chat_Id="chat-7")
+    assert (session, prompt.text) == ("chat-7", "What is my name?")
+    session, _ = await ask(gateway, bus, TALK, X_Conversation_Id="local:a b/*")
+    assert session.startswith("x-")
+    session, _ = await ask(gateway, bus, TALK, X_Fairlead_Session="mine", X_OpenWebUI_Chat_Id="other")
+    assert session == "mine"
+    first, _ = await ask(gateway, bus, TALK)
+    second, _ = await ask(gateway, bus, TALK)
+    assert first != second
+    assert "Hello Ann." in (await prompt_of(bus, second)).text
+
+
+async def test_side_tasks_of_open_webui_run_safely_and_leave_nothing(
+    gateway: RunningGateway, bus: Bus
+) -> None:
+    session, _ = await ask(gateway, bus, TALK, X_OpenWebUI_Task="title_generation", X_OpenWebUI_Chat_Id="c")
+    assert session.startswith("task-")
+    assert (await sessions(bus))[session] == {"agent": "main", "mode": "safe", "sender": "admin"}
+    await FakeAgent(bus, session).mail_on(subjects.mail(session, "notice", "delete"))
+    assert "c" not in await sessions(bus)
+
+
+async def test_same_key_is_one_prompt_and_the_same_answer(
+    client: openai.AsyncOpenAI, gateway: RunningGateway, bus: Bus
+) -> None:
+    async def create(**headers: str) -> str:
+        response = await client.chat.completions.create(
+            model="main",
+            messages=TALK,  # type: ignore[arg-type]
+            extra_headers={"Idempotency-Key": "stainless-retry-1", **headers},
+        )
+        return response.choices[0].message.content or ""
+
+    for headers in ({}, {"X-Fairlead-Session": "s1"}):
+        first = asyncio.create_task(create(**headers))
+        async with asyncio.timeout(5):
+            while not (made := [name for name in await sessions(bus) if name == "s1" or not headers]):
+                await asyncio.sleep(0.01)
+        await play(bus, made[0], answer)
+        assert await first == await create(**headers) == "I look\n\nIt is done"
+        filters = f"fairlead.session.{made[0]}.in.prompt.>"
+        assert len([r async for r in bus.read(subjects.SESSIONS, filters)]) == 1
+
+
+async def test_picture_becomes_an_attachment(gateway: RunningGateway, bus: Bus) -> None:
+    url = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGVsbG8="}}
+    _, prompt = await ask(gateway, bus, [{"role": "user", "content": [{"type": "text", "text": "see"}, url]}])
+    assert prompt.text == "see"
+    assert [(a.name, a.media_type, a.size_bytes) for a in prompt.attachments] == [
+        ("image.png", "image/png", 5)
+    ]
+
+
+BAD: list[tuple[bytes, int]] = [
+    (b"", 400),
+    (b"{}", 400),
+    (b"[" * 50_000, 400),
+    (b'{"model":"main","messages":[],"x":' + b"[" * 50_000, 400),
+    (b'{"model":"main","messages":[]}', 400),
+    (b'{"model":"main","messages":[{"role":"system","content":"x"}]}', 400),
+    (b'{"model":"main","messages":[{"role":"user","content":"  "}]}', 400),
+    (b'{"model":"main","messages":[{"role":"user"}]}', 400),
+    (b'{"model":"main","messages":[{"role":"user","content":7}]}', 400),
+    (b'{"model":"main","messages":[{"role":"user","content":[{"type":"input_audio"}]}]}', 400),
+    (
+        b'{"model":"main","messages":[{"role":"user","content":'
+        b'[{"type":"image_url","image_url":{"url":"http://169.254.169.254/"}}]}]}',
+        400,
+    ),
+    (
+        b'{"model":"main","messages":[{"role":"user","content":'
+        b'[{"type":"image_url","image_url":{"url":"data:image/png;base64,%"}}]}]}',
+        400,
+    ),
+    (b'{"model":"gpt-4","messages":[{"role":"user","content":"x"}]}', 404),
+    (b'{"model":"","messages":[{"role":"user","content":"x"}]}', 400),
+]
+
+
+async def test_bad_requests_have_openai_errors(gateway: RunningGateway, bus: Bus) -> None:
+    for body, status in BAD:
+        response = await gateway.http.post("/v1/chat/completions", content=body)
+        assert response.status_code == status, (body[:100], response.text)
+        error = response.json()["error"]
+        assert set(error) == {"message", "type", "param", "code"}
+        assert error["type"] == "invalid_request_error"
+    wrong = {"X-Fairlead-Session": "a.b"}
+    good = {"model": "main", "messages": [{"role": "user", "content": "x"}]}
+    assert (await gateway.call("POST", "/v1/chat/completions", good, headers=wrong))[0] == 400
+    assert await sessions(bus) == {}
+
+
+async def aborts(bus: Bus, session: str) -> list[Abort]:
+    found = bus.read(subjects.SESSIONS, f"fairlead.session.{session}.in.abort.>")
+    return [msgspec.json.decode(record.data, type=Abort) async for record in found]
+
+
+async def leave(gateway: RunningGateway, bus: Bus, script: Script | None, **headers: str) -> list[Abort]:
+    """Ask, let the script play, close the connection; the aborts that follow within a moment."""
+    names = {name.replace("_", "-"): value for name, value in headers.items()}
+    body = json.dumps({"model": "main", "messages": [{"role": "user", "content": "x"}], "stream": True})
+    async with gateway.http.stream("POST", "/v1/chat/completions", content=body, headers=names) as response:
+        session = response.headers["x-fairlead-session"]
+        if script is not None:
+            await play(bus, session, script)
+            await asyncio.sleep(0.3)
+    async with asyncio.timeout(5):
+        while len(gateway.gateway.streams):
+            await asyncio.sleep(0.01)
+    await asyncio.sleep(0.2)
+    return await aborts(bus, session)
+
+
+async def test_client_that_leaves_stops_its_own_run_only(gateway: RunningGateway, bus: Bus) -> None:
+    async def begun(agent: FakeAgent, seq: int) -> None:
+        await agent.begin([seq])
+        await agent.stream("m1", ["a"])
+
+    async def queued(agent: FakeAgent, seq: int) -> None:
+        await agent.append(QueuedEntry(id="q7", kind="followup", content=[], mail_seq=seq))
+
+    assert [a.item for a in await leave(gateway, bus, begun)] == [None]
+    assert [a.item for a in await leave(gateway, bus, None)] == [None]
+    assert [a.item for a in await leave(gateway, bus, begun, X_Fairlead_Detach="1")] == [None]
+    assert [a.item for a in await leave(gateway, bus, begun, X_Fairlead_Session="s1")] == [None]
+    assert await leave(gateway, bus, begun, X_Fairlead_Session="s2", X_Fairlead_Detach="1") == []
+    assert [a.item for a in await leave(gateway, bus, queued, X_Fairlead_Session="s3")] == ["q7"]
+    assert await leave(gateway, bus, None, X_Fairlead_Session="s4") == []
+
+
+async def test_client_of_a_whole_answer_that_leaves_stops_its_run(gateway: RunningGateway, bus: Bus) -> None:
+    body = {"model": "main", "messages": [{"role": "user", "content": "x"}]}
+    asking = asyncio.create_task(
+        gateway.call("POST", "/v1/chat/completions", body, headers={"X-Fairlead-Session": "s1"})
+    )
+    agent = FakeAgent(bus, "s1")
+    seq, _ = await agent.mail()
+    await agent.begin([seq])
+    await asyncio.sleep(0.3)
+    asking.cancel()
+    async with asyncio.timeout(5):
+        while not await aborts(bus, "s1"):
+            await asyncio.sleep(0.02)
+
+
+async def test_draining_gateway_ends_the_stream_and_not_the_run(
+    bus: Bus, nats_server: NatsServer, tmp_path: Path
+) -> None:
+    text = ""
+    async with running_gateway(nats_server.url, tmp_path) as gateway:
+        body = json.dumps({"model": "main", "messages": [{"role": "user", "content": "x"}], "stream": True})
+        headers = {"X-Fairlead-Session": "s1"}
+        async with gateway.http.stream(
+            "POST", "/v1/chat/completions", content=body, headers=headers
+        ) as response:
+            agent = FakeAgent(bus, "s1")
+            seq, _ = await agent.mail()
+            await agent.begin([seq])
+            gateway.stop.set()
+            async for piece in response.aiter_text():
+                text += piece
+    assert "shutting_down" in text
+    assert text.endswith("data: [DONE]\n\n")
+    assert await aborts(bus, "s1") == []

@@ -1,0 +1,322 @@
+"""Approvals, readiness, status, agents, pages, and the process itself."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+
+from fairlead_common import subjects
+from fairlead_common.bus import Bus, Delivery
+from fairlead_common.credentials import AuthFile
+from fairlead_common.messages import Decision, ExecutorInfo
+from fairlead_common.projections import TOMBSTONE, ApprovalSummary, approval_key
+from fairlead_common.service import register
+from tests.integration.gateway_fixture import TOKEN, FakeAgent, Json, RunningGateway, running_gateway
+from tests.support.nats_server import NatsServer, free_port
+
+
+@pytest.fixture
+async def gateway(bus: Bus, nats_server: NatsServer, tmp_path: Path) -> AsyncIterator[RunningGateway]:
+    async with running_gateway(nats_server.url, tmp_path) as running:
+        yield running
+
+
+async def put(bus: Bus, bucket: str, key: str, value: object) -> None:
+    data = value if isinstance(value, bytes) else msgspec.json.encode(value)
+    await bus.publish(subjects.kv(bucket, key), data)
+
+
+def approval(name: str, session: str, **fields: Any) -> ApprovalSummary:
+    given = {"expires_at": int(time.time() * 1000) + 60_000, "shown_hash": f"hash-{name}", **fields}
+    return ApprovalSummary(id=name, session=session, call_id="c1", tool="bash", **given)
+
+
+async def pending(gateway: RunningGateway, count: int, query: str = "") -> list[Json]:
+    """The pending approvals, as soon as there are so many."""
+    async with asyncio.timeout(5):
+        while True:
+            found: list[Json] = (await gateway.call("GET", f"/api/approvals{query}"))[1]["approvals"]
+            if len(found) == count:
+                return found
+            await asyncio.sleep(0.01)
+
+
+async def test_approval_is_answered_once_with_the_hash_that_was_shown(
+    gateway: RunningGateway, bus: Bus
+) -> None:
+    session = await gateway.session()
+    await put(bus, "sessions", approval_key("a1"), approval("a1", session, requested_at=2))
+    await put(bus, "sessions", approval_key("a2"), approval("a2", "other", requested_at=1))
+    found = await pending(gateway, 2)
+    assert [a["id"] for a in found] == ["a2", "a1"]
+    assert "deleted" not in found[0]
+    assert [a["id"] for a in await pending(gateway, 1, f"?session={session}")] == ["a1"]
+    answers = await asyncio.gather(
+        *(
+            gateway.call("POST", "/api/approvals/a1", {"decision": decision, "reason": "r"})
+            for decision in ("once", "deny", "always", "session")
+        )
+    )
+    assert sorted(status for status, _ in answers) == [202, 409, 409, 409]
+    record = await bus.last(subjects.SESSIONS, subjects.mail(session, "approval", "a1"))
+    assert record is not None
+    decision = msgspec.json.decode(record.data, type=Decision)
+    assert (decision.approval_id, decision.shown_hash, decision.sender) == ("a1", "hash-a1", "admin")
+
+    await put(bus, "sessions", approval_key("a1"), TOMBSTONE)
+    await pending(gateway, 1)
+    assert (await gateway.call("POST", "/api/approvals/a1", {"decision": "once"}))[0] == 409
+    assert (await gateway.call("POST", "/api/approvals/nobody", {"decision": "once"}))[0] == 404
+    assert (await gateway.call("POST", "/api/approvals/a2", {"decision": "once"}))[0] == 404
+    status, answer = await gateway.call("POST", "/api/approvals/a2", {"decision": "yes"})
+    assert (status, answer["error"]["field"]) == (400, "decision")
+    assert "once, session, always, deny" in answer["error"]["message"]
+
+
+async def test_expired_approval_is_409(gateway: RunningGateway, bus: Bus) -> None:
+    session = await gateway.session()
+    await put(bus, "sessions", approval_key("a1"), approval("a1", session, expires_at=1000))
+    await pending(gateway, 1)
+    assert (await gateway.call("POST", "/api/approvals/a1", {"decision": "once"}))[0] == 409
+    assert await bus.last(subjects.SESSIONS, subjects.mail(session, "approval", "a1")) is None
+
+
+async def test_index_survives_a_restart_of_nats(
+    gateway: RunningGateway, bus: Bus, nats_server: NatsServer
+) -> None:
+    await put(bus, "sessions", approval_key("a0"), approval("a0", "s"))
+    await pending(gateway, 1)
+    for n in range(1, 6):
+        nats_server.kill()
+        nats_server.start()
+        async with asyncio.timeout(10):
+            while not bus.connected:
+                await asyncio.sleep(0.001)
+        await bus.create(
+            "KV_sessions",
+            f"$KV.sessions.{approval_key(f'a{n}')}",
+            msgspec.json.encode(approval(f"a{n}", "s")),
+        )
+    await pending(gateway, 6)
+
+
+async def test_readiness_names_what_is_missing(gateway: RunningGateway, bus: Bus) -> None:
+    async def missing() -> tuple[int, set[str]]:
+        await asyncio.sleep(0.55)
+        status, body = await gateway.call("GET", "/readyz", headers={"Authorization": ""})
+        return status, set(body["missing"])
+
+    assert await missing() == (503, {"agent", "tools"})
+    micro = await register(bus, "agent", {})
+    assert await missing() == (503, {"tools"})
+    info = ExecutorInfo(executor="e1", host="h1")
+    await bus.publish(
+        subjects.kv("executors", "h1.e1"), msgspec.json.encode(info), {"Nats-TTL": "2s", "Nats-Rollup": "sub"}
+    )
+    assert await missing() == (200, set())
+    status, body = await gateway.call("GET", "/api/status")
+    assert status == 200
+    assert [service["name"] for service in body["services"]] == ["fairlead-agent"]
+    assert body["services"][0]["metadata"]["pid"] == str(os.getpid())
+    assert [executor["executor"] for executor in body["executors"]] == ["e1"]
+    async with asyncio.timeout(10):  # its heartbeat runs out
+        while await missing() != (503, {"tools"}):
+            pass
+    await micro.stop()
+    assert await missing() == (503, {"agent", "tools"})
+
+
+async def test_agents_come_from_the_live_configuration(gateway: RunningGateway, bus: Bus) -> None:
+    _, body = await gateway.call("GET", "/api/agents")
+    assert body["agents"] == [
+        {"name": "main", "description": "", "model": "demo", "mode": "ask", "tools": []}
+    ]
+    document = {"agents": {"main": {}, "coder": {"description": "Codes", "mode": "allow-all"}}}
+    await put(bus, "config", "document", document)
+    async with asyncio.timeout(5):
+        while len((await gateway.call("GET", "/api/agents"))[1]["agents"]) < 2:
+            await asyncio.sleep(0.02)
+    assert (await gateway.call("POST", "/api/sessions", {"agent": "coder"}))[1]["mode"] == "allow-all"
+
+
+class FakeWebui:
+    """Answers for the files of the web application."""
+
+    def __init__(self, bus: Bus) -> None:
+        self.bus = bus
+        self.asked: list[Json] = []
+        self.tasks: set[asyncio.Task[None]] = set()
+        self.answer: tuple[dict[str, str], bytes] = ({"status": "200", "content-type": "text/html"}, b"")
+        self.subscription: Any = None
+
+    async def start(self) -> None:
+        self.subscription = await self.bus.subscribe(subjects.WEBUI_FILE, self.on_request)
+
+    def on_request(self, delivery: Delivery) -> None:
+        self.asked.append(json.loads(delivery.data))
+        headers, body = self.answer
+        if self.asked[-1]["etag"] and self.asked[-1]["etag"] == headers.get("etag"):
+            headers, body = {**headers, "status": "304"}, b""
+        task = asyncio.ensure_future(self.bus.emit(delivery.reply, body, headers))
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+
+async def test_pages_come_from_the_webui_and_outlive_it(
+    gateway: RunningGateway, bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fairlead_gateway.pages.FRESH_S", 0.0)
+    webui = FakeWebui(bus)
+    webui.answer = (
+        {
+            "status": "200",
+            "content-type": "text/html; charset=utf-8",
+            "etag": '"1"',
+            "cache-control": "no-cache",
+        },
+        b"<html>",
+    )
+    await webui.start()
+    async with httpx.AsyncClient(base_url=gateway.url) as stranger:
+        first = await stranger.get("/sessions/abc")
+        assert (first.status_code, first.content) == (200, b"<html>")
+        assert first.headers["etag"] == '"1"'
+        assert first.headers["content-type"] == "text/html; charset=utf-8"
+        assert webui.asked[-1] == {"path": "/sessions/abc", "etag": None, "gzip": True}
+        assert (await stranger.get("/sessions/abc")).content == b"<html>"
+        assert webui.asked[-1]["etag"] == '"1"'
+        again = await stranger.get("/sessions/abc", headers={"If-None-Match": '"1"'})
+        assert (again.status_code, again.content) == (304, b"")
+        assert (await stranger.head("/sessions/abc")).status_code == 200
+        await webui.subscription.unsubscribe()
+        await bus.client.flush()
+        assert (await stranger.get("/sessions/abc")).content == b"<html>"
+        other = await stranger.get("/other")
+        assert other.status_code == 503
+        assert "not running" in other.text
+        assert (await stranger.get("/login")).status_code == 503
+
+
+def environment(nats_server: NatsServer, home: Path, port: int) -> dict[str, str]:
+    return {
+        **os.environ,
+        "FAIRLEAD_NATS_URL": nats_server.url,
+        "FAIRLEAD_HOME": str(home),
+        "FAIRLEAD_PORT": str(port),
+        "FAIRLEAD_HOST_BIND": "127.0.0.1",
+        "FAIRLEAD_TOKEN": TOKEN,
+    }
+
+
+def launch(environ: dict[str, str]) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(
+        [sys.executable, "-m", "fairlead_gateway.main"],
+        env=environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+async def healthy(port: int) -> None:
+    async with asyncio.timeout(20), httpx.AsyncClient() as client:
+        while True:
+            try:
+                if (await client.get(f"http://127.0.0.1:{port}/healthz")).status_code == 200:
+                    return
+            except httpx.HTTPError:
+                pass
+            await asyncio.sleep(0.05)
+
+
+async def test_two_processes_share_a_port_and_one_drains_within_two_seconds(
+    bus: Bus, nats_server: NatsServer, tmp_path: Path
+) -> None:
+    port = free_port()
+    environ = environment(nats_server, tmp_path / "home", port)
+    processes = [launch(environ) for _ in range(2)]
+    try:
+        await healthy(port)
+        async with asyncio.timeout(20):
+            while b"LISTENING 2" not in await asyncio.to_thread(listeners, port):
+                await asyncio.sleep(0.1)
+        headers = {"Authorization": f"Bearer {TOKEN}"}
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", headers=headers) as client:
+            response = await client.post("/api/sessions", json={"id": "s1"})
+            assert response.status_code == 201
+            await FakeAgent(bus, "s1").begin([1])
+            ended = [asyncio.create_task(_read_to_end(port)) for _ in range(10)]
+            await asyncio.sleep(1)
+            started = time.monotonic()
+            processes[0].send_signal(signal.SIGTERM)
+            assert await asyncio.to_thread(processes[0].wait, 10) == 0
+            assert time.monotonic() - started < 2
+            assert (await client.get("/api/me")).status_code == 200
+            processes[1].send_signal(signal.SIGTERM)
+            assert await asyncio.to_thread(processes[1].wait, 10) == 0
+            assert all("caught_up" in text for text in await asyncio.gather(*ended))
+        for process in processes:
+            assert process.stderr is not None
+            printed = process.stderr.read().decode()
+            assert TOKEN not in printed
+            for line in printed.splitlines():
+                assert json.loads(line)["service"] == "gateway"
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
+
+
+def listeners(port: int) -> bytes:
+    """`LISTENING <n>`: how many sockets listen on a port of the loopback interface."""
+    wanted = f"0100007F:{port:04X}"
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return f"LISTENING {sum(row[1] == wanted and row[3] == '0A' for row in rows)}".encode()
+
+
+async def _read_to_end(port: int) -> str:
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=30) as client:
+        return (await client.get("/api/sessions/s1/events")).text
+
+
+@pytest.mark.parametrize(
+    ("break_it", "says"),
+    [
+        (lambda path: path.chmod(0o644), "0600"),
+        (lambda path: path.write_text("{}"), "token_sha256"),
+        (lambda path: (path.rename(path.with_name("x")), path.symlink_to(path.with_name("x"))), "auth file"),
+    ],
+)
+async def test_unsafe_auth_file_stops_the_start_with_78(
+    bus: Bus, nats_server: NatsServer, tmp_path: Path, break_it: Any, says: str
+) -> None:
+    home = tmp_path / "home"
+    environ = environment(nats_server, home, free_port())
+    process = launch({**environ, "FAIRLEAD_TOKEN": "short"})
+    _, printed = await asyncio.to_thread(process.communicate, timeout=20)
+    assert process.returncode == 78
+    assert b"at least 16 characters" in printed
+    del environ["FAIRLEAD_TOKEN"]
+    process = launch(environ)
+    await healthy(int(environ["FAIRLEAD_PORT"]))
+    process.send_signal(signal.SIGTERM)
+    shown, _ = await asyncio.to_thread(process.communicate, timeout=20)
+    token = shown.decode().split()[-1]
+    path = home / "auth.json"
+    assert AuthFile.read(path).verify_token(token)
+    break_it(path)
+    process = launch(environ)
+    shown, printed = await asyncio.to_thread(process.communicate, timeout=20)
+    assert process.returncode == 78, printed
+    assert says in printed.decode()
+    assert shown == b""
