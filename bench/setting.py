@@ -63,7 +63,9 @@ class Setting:
 @asynccontextmanager
 async def setting(name: str, options: Options) -> AsyncIterator[Setting]:
     """A fresh stack for one scenario."""
-    shape = Shape(workers=options.workers, sets=options.sets)
+    # The scripted model has no window: long histories are part of what is measured.
+    window = "agents.main.context_window=1000000000"
+    shape = Shape(workers=options.workers, sets=(window, *options.sets))
     stack = Stack(options.work / name, shape, fsync_model=False)
     await asyncio.to_thread(stack.__enter__)
     try:

@@ -1,0 +1,56 @@
+"""The configuration document: defaults, overrides, and errors that name the key."""
+
+import pytest
+
+from fairlead_common.config import overrides_from_environment, parse_config
+from fairlead_common.errors import InvalidInputError
+
+
+def test_defaults_have_one_agent_that_asks_and_the_demo_model() -> None:
+    config = parse_config({}, {})
+    profile = config.agent("main")
+    assert profile is not None
+    assert (profile.mode, profile.model) == ("ask", "demo")
+    assert config.agent("nobody") is None
+
+
+def test_overrides_win_over_the_document_and_strings_become_what_is_wanted() -> None:
+    document = {"agents": {"main": {"mode": "safe", "max_turns": 3}}}
+    overrides = {"agents.main.mode": "allow-all", "agents.main.max_run_s": "1.5", "agents.main.allow": '["write"]'}
+    profile = parse_config(document, overrides).agent("main")
+    assert profile is not None
+    assert (profile.mode, profile.max_turns, profile.max_run_s) == ("allow-all", 3, 1.5)
+    assert profile.allow == ["write"]
+
+
+def test_override_may_add_an_agent() -> None:
+    profile = parse_config({}, {"agents.helper.model": "openai/x"}).agent("helper")
+    assert profile is not None
+    assert profile.model == "openai/x"
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "problem"),
+    [
+        ("agents.main.mod", "ask", "unknown field `mod`"),
+        ("agents.main.mode", "yolo", r"Invalid enum value 'yolo'.*mode"),
+        ("agents.main.max_turns", "0", r">= 1.*max_turns"),
+        ("agents.main.max_turns", "many", r"Expected `int`.*max_turns"),
+        ("models.retries", "99", r"<= 20.*retries"),
+        ("agents.a b.model", "demo", r"agents.a b: must match"),
+        ("agents.main.allow", "[1", "agents.main.allow: not JSON"),
+        ("agents.main.mode.deeper", "x", None),
+    ],
+)
+def test_bad_setting_is_refused_by_name(key: str, value: str, problem: str | None) -> None:
+    with pytest.raises(InvalidInputError, match=problem):
+        parse_config({"agents": {"main": {"mode": "ask"}}}, {key: value})
+
+
+def test_overrides_in_the_environment_must_be_a_json_object() -> None:
+    assert overrides_from_environment({}) == {}
+    assert overrides_from_environment({"FAIRLEAD_OVERRIDES": '{"models.default": "demo"}'}) == {
+        "models.default": "demo"
+    }
+    with pytest.raises(InvalidInputError, match="FAIRLEAD_OVERRIDES"):
+        overrides_from_environment({"FAIRLEAD_OVERRIDES": "[1]"})

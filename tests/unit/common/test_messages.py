@@ -1,0 +1,260 @@
+"""What travels: golden files of every message decode for ever, and nonsense is refused with its place."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from fairlead_common.content import (
+    AssistantMessage,
+    ImageBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+    ToolOutcome,
+    ToolResultMessage,
+    Usage,
+    UserMessage,
+)
+from fairlead_common.entries import (
+    ApprovalEntry,
+    ApprovalRequestEntry,
+    CustomEntry,
+    DroppedEntry,
+    Entry,
+    EpochEntry,
+    MessageEntry,
+    ModeChangeEntry,
+    ModelChangeEntry,
+    QueuedEntry,
+    RunEndEntry,
+    RunStartEntry,
+    SessionInfoEntry,
+    decode_entry,
+    encode_entry,
+)
+from fairlead_common.errors import BadMessageError
+from fairlead_common.events import (
+    Delta,
+    LiveEvent,
+    MessageStart,
+    MessageUpdate,
+    Retry,
+    ToolExecutionStart,
+    ToolExecutionUpdate,
+    TurnStart,
+    decode_event,
+    derived,
+)
+from fairlead_common.messages import (
+    Abort,
+    Attachment,
+    CreateSession,
+    Decision,
+    ExecutorInfo,
+    ToolCall,
+    ToolClaim,
+    ToolResult,
+    ToolSpec,
+    UpdateSession,
+    UserInput,
+    decode_mail,
+)
+
+GOLDEN = Path(__file__).parent / "golden"
+
+_ABOUT = {"id": "e1", "parent_id": "e0", "ts": 1, "epoch": 2, "cursor": 3, "run_id": "r1"}
+_OUTCOME = ToolOutcome(
+    status="ok",
+    content=[TextBlock(text="out"), ImageBlock(object="ab", media_type="image/png", name="a.png")],
+    is_error=False,
+    exit_code=0,
+    duration_ms=5,
+    output_object="cd",
+    output_bytes=9,
+    details={"diff": "-a"},
+)
+_CALL = ToolCallBlock(
+    call_id="e1_0", name="bash", arguments={"command": "ls"}, raw_arguments="{", provider_id="p", host="h"
+)
+ENTRIES: dict[str, Entry] = {
+    "message-user": MessageEntry(
+        **_ABOUT,
+        items=["q1"],
+        message=UserMessage(
+            content=[TextBlock(text="hi")], source="steer", seqs=[7], keys=["k"], sender="s", reply_to="a.b"
+        ),
+    ),
+    "message-assistant": MessageEntry(
+        **_ABOUT,
+        message=AssistantMessage(
+            content=[ThinkingBlock(text="hm", signature="s", duration_ms=1), TextBlock(text="yes"), _CALL],
+            model="demo",
+            stop_reason="tool_use",
+            usage=Usage(
+                input_tokens=1, output_tokens=2, cache_read_tokens=3, cache_write_tokens=4, cost_usd=0.5
+            ),
+            error="e",
+            duration_ms=6,
+            first_token_ms=2,
+        ),
+    ),
+    "message-tool-result": MessageEntry(
+        **_ABOUT,
+        message=ToolResultMessage(call_id="e1_0", name="bash", outcome=_OUTCOME, provider_id="p"),
+    ),
+    "queued": QueuedEntry(
+        **_ABOUT,
+        kind="followup",
+        content=[TextBlock(text="x")],
+        mail_seq=9,
+        key="k",
+        sender="s",
+        reply_to="a",
+    ),
+    "dropped": DroppedEntry(**_ABOUT, reason="why", items=["q"], seqs=[1], keys=["k"]),
+    "run_start": RunStartEntry(**_ABOUT, agent="main", model="demo", mode="ask", resumes="r0"),
+    "run_end": RunEndEntry(
+        **_ABOUT,
+        outcome="completed",
+        error="e",
+        turns=2,
+        usage=Usage(input_tokens=1),
+        duration_ms=3,
+        seqs=[4],
+        keys=["k"],
+    ),
+    "approval_request": ApprovalRequestEntry(
+        **_ABOUT,
+        call_id="c",
+        tool="bash",
+        arguments={"command": "ls"},
+        workspace="/w",
+        host="h",
+        shown_hash="00",
+        expires_at=5,
+        why="ask",
+    ),
+    "approval": ApprovalEntry(
+        **_ABOUT, approval_id="a", call_id="c", decision="deny", reason="no", sender="s"
+    ),
+    "epoch": EpochEntry(**_ABOUT, worker="w", attempt=2),
+    "session_info": SessionInfoEntry(**_ABOUT, agent="main", title="t"),
+    "mode_change": ModeChangeEntry(**_ABOUT, mode="safe"),
+    "model_change": ModelChangeEntry(**_ABOUT, model="demo"),
+    "custom": CustomEntry(**_ABOUT, name="abort", data={"reason": "r"}),
+}
+EVENTS: dict[str, LiveEvent] = {
+    "turn_start": TurnStart(run_id="r", log_seq=1, turn=2),
+    "message_start": MessageStart(run_id="r", log_seq=1, message_id="m", model="demo"),
+    "message_update": MessageUpdate(
+        run_id="r",
+        log_seq=1,
+        message_id="m",
+        n=3,
+        delta=Delta(type="tool_call_delta", index=1, text="{", name="bash", call_id="c"),
+    ),
+    "tool_execution_start": ToolExecutionStart(run_id="r", log_seq=1, call_id="c", name="bash"),
+    "tool_execution_update": ToolExecutionUpdate(run_id="r", log_seq=1, call_id="c", text="x", offset=4),
+    "retry": Retry(run_id="r", log_seq=1, attempt=1, delay_s=0.5, error="e"),
+}
+COMMANDS: dict[str, msgspec.Struct] = {
+    "user_input": UserInput(
+        text="hi",
+        attachments=[Attachment(object="o", name="n", media_type="text/plain", size_bytes=1)],
+        agent="main",
+        reply_to="a",
+        sender="s",
+    ),
+    "abort": Abort(reason="r", item="q", sender="s"),
+    "decision": Decision(approval_id="a", decision="once", shown_hash="00", reason="r", sender="s"),
+    "create_session": CreateSession(agent="main", mode="ask", title="t", sender="s"),
+    "update_session": UpdateSession(mode="ask", title="t", model="demo", sender="s"),
+    "tool_call": ToolCall(
+        call_id="c", session="s", name="bash", arguments={"command": "ls"}, workspace="/w", token="t"
+    ),
+    "tool_claim": ToolClaim(by="executor", holder="e"),
+    "tool_result": ToolResult(call_id="c", token="t", outcome=_OUTCOME, executor="e"),
+    "executor_info": ExecutorInfo(
+        executor="e",
+        host="h",
+        tools=[ToolSpec(name="bash", description="d", parameters={"type": "object"}, shows="command")],
+        default_workspace="/w",
+    ),
+}
+
+
+def golden(kind: str, name: str, value: object) -> bytes:
+    """The stored file; written when it is missing, never changed."""
+    path = GOLDEN / "v1" / f"{kind}-{name}.json"
+    if not path.exists():
+        path.parent.mkdir(exist_ok=True, parents=True)
+        path.write_bytes(msgspec.json.format(msgspec.json.encode(value)) + b"\n")
+        pytest.fail(f"{path.name} was missing and has been written: look at it, and commit it")
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_entry_of_the_first_version_still_means_the_same(name: str) -> None:
+    assert decode_entry(golden("entry", name, ENTRIES[name])) == ENTRIES[name]
+
+
+@pytest.mark.parametrize("name", EVENTS)
+def test_event_of_the_first_version_still_means_the_same(name: str) -> None:
+    assert decode_event(golden("event", name, EVENTS[name])) == EVENTS[name]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_command_of_the_first_version_still_means_the_same(name: str) -> None:
+    value = COMMANDS[name]
+    assert msgspec.json.decode(golden("command", name, value), type=type(value)) == value
+
+
+def test_every_kind_of_entry_and_event_has_a_golden_file() -> None:
+    kinds = {type(entry) for entry in ENTRIES.values()} | {type(event) for event in EVENTS.values()}
+    assert set(Entry.__args__) | set(LiveEvent.__args__) == kinds  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_entry_survives_its_encoding(name: str) -> None:
+    assert decode_entry(encode_entry(ENTRIES[name])) == ENTRIES[name]
+
+
+def test_unknown_fields_of_a_later_version_are_ignored() -> None:
+    assert decode_entry(b'{"type":"mode_change","id":"a","mode":"ask","new":1}') == ModeChangeEntry(
+        id="a", mode="ask"
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "payload", "problem"),
+    [
+        ("prompt", b"", "text: must not be empty"),
+        ("prompt", b"  \n", "text: must not be empty"),
+        ("prompt", b"\xff\xfe", "utf-8"),
+        ("prompt", b'{"text": ""}', r"length >= 1.*text"),
+        ("prompt", b'{"text": 5}', r"Expected `str`, got `int`.*text"),
+        ("prompt", b'{"nothing": 1}', "missing required field `text`"),
+        ("prompt", b'{"text": "a', "truncated"),
+        ("steer", b"[1]" * 2_000_000, "at most 4000000 characters, got 6000000"),
+        ("approval", b"yes", "approval"),
+        ("approval", b'{"approval_id":"a","decision":"maybe","shown_hash":""}', "maybe"),
+        ("result", b"{}", "missing required field"),
+        ("nonsense", b"x", "unknown kind of mail: 'nonsense'"),
+    ],
+)
+def test_mail_that_makes_no_sense_is_refused_with_its_place(kind: str, payload: bytes, problem: str) -> None:
+    with pytest.raises(BadMessageError, match=problem):
+        decode_mail(kind, "key", payload)
+
+
+def test_plain_text_and_json_are_both_prompts() -> None:
+    assert decode_mail("prompt", "", b"hello") == UserInput(text="hello")
+    assert decode_mail("prompt", "", b' {"text": "hello"}') == UserInput(text="hello")
+    assert decode_mail("abort", "", b"") == Abort()
+
+
+def test_the_end_of_a_run_is_the_last_event_that_stands_for_it() -> None:
+    events = list(derived(ENTRIES["run_end"]))
+    assert [event["type"] for event in events] == ["agent_end"]
+    assert events[0]["outcome"] == "completed"
