@@ -1,0 +1,151 @@
+"""The fold: what a log says of its session."""
+
+from typing import Any
+
+from fairlead_agent.state import ABORT, SessionState
+from fairlead_common.content import (
+    AssistantMessage,
+    TextBlock,
+    ToolCallBlock,
+    ToolResultMessage,
+    Usage,
+    UserMessage,
+    text_outcome,
+)
+from fairlead_common.entries import (
+    ApprovalEntry,
+    ApprovalRequestEntry,
+    CustomEntry,
+    DroppedEntry,
+    Entry,
+    EpochEntry,
+    MessageEntry,
+    QueuedEntry,
+    RunEndEntry,
+    RunStartEntry,
+)
+
+
+class Log:
+    """Folds entries as they would be stored."""
+
+    def __init__(self) -> None:
+        self.state = SessionState("s")
+        self._seq = 0
+
+    def add(self, kind: type[Any], /, **fields: Any) -> Any:
+        self._seq += 1
+        entry: Entry = kind(id=fields.pop("id", f"e{self._seq}"), epoch=1, run_id="r1", **fields)
+        self.state.apply(entry, self._seq)
+        return entry
+
+    def start(self) -> None:
+        self.add(RunStartEntry, agent="main", model="demo", mode="ask")
+
+    def user(self, text: str, seq: int, **fields: Any) -> None:
+        message = UserMessage(content=[TextBlock(text=text)], seqs=[seq], keys=[f"k{seq}"])
+        self.add(MessageEntry, cursor=seq, message=message, **fields)
+
+    def assistant(self, *calls: str, text: str = "") -> None:
+        blocks: list[Any] = [TextBlock(text=text)] if text else []
+        blocks += [ToolCallBlock(call_id=call, name="bash", arguments={}, host="h") for call in calls]
+        usage = Usage(input_tokens=10, output_tokens=5)
+        self.add(MessageEntry, message=AssistantMessage(content=blocks, model="demo", usage=usage))
+
+    def result(self, call: str) -> None:
+        outcome = text_outcome("ok", "out", is_error=False)
+        self.add(MessageEntry, message=ToolResultMessage(call_id=call, name="bash", outcome=outcome))
+
+
+def test_session_waits_for_the_model_after_a_user_and_after_the_last_result() -> None:
+    log = Log()
+    log.start()
+    log.user("hi", 1)
+    assert log.state.needs_reply
+    log.assistant("c1", "c2")
+    assert not log.state.needs_reply
+    assert list(log.state.pending) == ["c1", "c2"]
+    log.result("c1")
+    assert not log.state.needs_reply
+    log.result("c2")
+    assert log.state.needs_reply
+    log.assistant(text="done")
+    assert not log.state.needs_reply
+    assert log.state.run is not None
+    assert (log.state.run.turns, log.state.run.usage.input_tokens) == (2, 20)
+
+
+def test_prompts_are_unended_until_a_run_end_names_them() -> None:
+    log = Log()
+    log.start()
+    log.user("one", 1)
+    log.add(
+        QueuedEntry, id="q1", kind="followup", content=[TextBlock(text="two")], mail_seq=2, key="k2", cursor=2
+    )
+    assert log.state.unended == [(1, "k1"), (2, "k2")]
+    log.add(RunEndEntry, outcome="failed", seqs=[1])
+    assert log.state.unended == [(2, "k2")]
+    assert list(log.state.queue) == ["q1"]
+    log.start()
+    log.user("two", 2, items=["q1"])
+    assert log.state.queue == {}
+    assert log.state.unended == [(2, "k2")]
+    log.add(RunEndEntry, outcome="completed", seqs=[2])
+    assert log.state.unended == []
+
+
+def test_queued_item_that_is_taken_back_ends_with_its_entry() -> None:
+    log = Log()
+    log.start()
+    log.add(QueuedEntry, id="q1", kind="steer", content=[], mail_seq=2)
+    log.add(DroppedEntry, reason="taken back", items=["q1"], seqs=[2])
+    assert (log.state.queue, log.state.unended) == ({}, [])
+
+
+def test_queue_dropped_by_an_abort_is_ended_by_the_run() -> None:
+    log = Log()
+    log.start()
+    log.add(QueuedEntry, id="q1", kind="followup", content=[], mail_seq=2)
+    log.add(CustomEntry, name=ABORT, data={"reason": "enough"})
+    assert log.state.run is not None
+    assert (log.state.run.aborting, log.state.run.abort_reason) == (True, "enough")
+    log.add(DroppedEntry, reason="the run was aborted", items=["q1"])
+    assert log.state.unended == [(2, "")]
+
+
+def test_parked_session_keeps_its_call_and_its_request_until_the_decision() -> None:
+    log = Log()
+    log.start()
+    log.user("hi", 1)
+    log.assistant("c1")
+    request = log.add(
+        ApprovalRequestEntry,
+        call_id="c1",
+        tool="bash",
+        arguments={},
+        workspace="",
+        host="h",
+        shown_hash="0",
+        expires_at=1,
+        why="w",
+    )
+    log.add(RunEndEntry, outcome="waiting_approval")
+    assert (log.state.phase, list(log.state.pending)) == ("parked", ["c1"])
+    assert log.state.unended == [(1, "k1")]
+    log.add(RunStartEntry, agent="main", model="demo", mode="ask", resumes="r1")
+    log.add(ApprovalEntry, approval_id=request.id, call_id="c1", decision="session")
+    assert log.state.phase == "open"
+    assert log.state.approvals == {}
+    assert log.state.granted == [request]
+    assert log.state.decisions["c1"].decision == "session"
+
+
+def test_attempts_grow_with_takeovers_and_are_forgotten_with_progress() -> None:
+    log = Log()
+    log.start()
+    log.user("hi", 1)
+    log.add(EpochEntry, worker="a", attempt=1)
+    log.add(EpochEntry, worker="b", attempt=2)
+    assert log.state.attempts == 2
+    log.assistant(text="x")
+    assert log.state.attempts == 0
