@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from tests.chaos.evidence import INPUTS, Evidence, Record, of_type
@@ -49,7 +49,7 @@ class Numbers:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON, with percentiles in place of lists."""
-        shown = asdict(self)
+        shown: dict[str, Any] = {**vars(self), "outcomes": dict(self.outcomes)}
         for name in ("recovery_ms", "takeover_ms"):
             values = shown.pop(name)
             shown |= {f"{name}_p50": percentile(values, 50), f"{name}_p99": percentile(values, 99)}

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.chaos.evidence import Journal, read_lines
-from tests.chaos.stack import Stack, is_gone, is_stopped, send
+from tests.chaos.stack import Stack, commands, is_gone, is_stopped, send
 
 # How often each fault is drawn, relative to the others.
 WEIGHTS = {
@@ -105,14 +105,14 @@ class Nemesis:
         await asyncio.to_thread(server.start)
 
     async def _kill_runner(self) -> None:
-        await _soon(lambda: any(p.children() for p in self._stack.runners()), 1.5)
+        await _soon(lambda: any(commands(each) for each in self._stack.runners()), 1.5)
         runners = self._stack.runners()
         if not runners:
             return
-        busy = len(runners[0].children())
+        busy = len(commands(runners[0]))
         sent = send(runners[0].pid, signal.SIGKILL)
         gone = sent and await _soon(lambda: is_gone(runners[0].pid))
-        self._note("kill", "runner", gone, pid=runners[0].pid, children=busy)
+        self._note("kill", "runner", gone, pid=runners[0].pid, commands=busy)
 
     # -- pauses and the network ----------------------------------------------
 

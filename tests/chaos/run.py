@@ -11,6 +11,7 @@ import random
 import shutil
 import sys
 import time
+import traceback
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -102,6 +103,7 @@ def run_seed(seed: int, wish: Wish, root: Path) -> Run:
             asyncio.run(_hurt(stack, seed, wish, weights))
     except (AssertionError, OSError) as error:
         run.trouble = f"{type(error).__name__}: {str(error)[:2000]}"
+        (folder / "trouble.txt").write_text("".join(traceback.format_exception(error)))
     if (folder / "world.json").exists():
         evidence = load(folder)
         run.numbers, run.violations = measure(evidence), judge(evidence)

@@ -1,6 +1,8 @@
 """The system under test: `fairlead up` with its helpers, and a look at its processes from outside."""
 
+import contextlib
 import os
+import re
 import shutil
 import signal
 import time
@@ -90,7 +92,8 @@ class Stack:
                 self.proxy.__exit__(None, None, None)
             self.model.__exit__(None, None, None)
             for process in self.ours():
-                process.kill()
+                with contextlib.suppress(psutil.Error):
+                    process.kill()
 
     # -- processes ---------------------------------------------------------
 
@@ -106,29 +109,37 @@ class Stack:
         """The runners (not the children they forked), the ones with commands under way first."""
         ours = {process.pid: process for process in self.ours() if _is_runner(process)}
         heads = [process for process in ours.values() if _parent(process) not in ours]
-        return sorted(heads, key=lambda process: -len(_children(process)))
+        return sorted(heads, key=lambda process: -len(commands(process)))
 
     def leftovers(self) -> list[str]:
-        """Processes of this run that still live; call it after the stop."""
+        """Processes of this run that still live and should not; call it after the stop.
+
+        One runner may: it outlives its executor on purpose, together with the children it keeps waiting.
+        """
         helpers = {self.model.process.pid} if self.model.process else set()
         helpers |= {self.nats.process.pid} if self.nats and self.nats.process else set()
         deadline = time.monotonic() + 5.0
         while True:
-            left = [process for process in self.ours() if process.pid not in helpers]
+            left = [
+                process
+                for process in self.ours()
+                if process.pid not in helpers and not _is_runner(process) and not is_gone(process.pid)
+            ]
+            left += self.runners()[1:]
             if not left or time.monotonic() > deadline:
                 return [f"{process.pid} {' '.join(_words(process))[:160]}" for process in left]
             time.sleep(0.1)
 
     def ours(self) -> list[psutil.Process]:
         """All processes of this run but its helpers that are modules of the tests."""
-        mark = str(self.folder)
+        mark = re.compile(re.escape(str(self.folder)) + r"(?![\w.-])")
         me = os.getpid()
         found = []
         for process in psutil.process_iter():
             if process.pid == me or "tests.support.scripted_model" in (words := _words(process)):
                 continue
             places = (*words, _cwd(process), _home(process))
-            if any(mark in place for place in places):
+            if any(mark.search(place) for place in places):
                 found.append(process)
         return found
 
@@ -179,9 +190,10 @@ def _home(process: psutil.Process) -> str:
         return ""
 
 
-def _children(process: psutil.Process) -> list[psutil.Process]:
+def commands(runner: psutil.Process) -> list[psutil.Process]:
+    """The processes of the commands that a runner has under way, without its own forks."""
     try:
-        return list(process.children(recursive=True))
+        return [each for each in runner.children(recursive=True) if not _is_runner(each)]
     except psutil.Error:
         return []
 
