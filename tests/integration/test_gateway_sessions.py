@@ -251,7 +251,7 @@ async def test_limits_are_named_with_the_actual_value(gateway: RunningGateway) -
     assert "5000" in answer["error"]["message"]
     status, answer = await gateway.call("POST", "/api/sessions", {"agent": "nobody"})
     assert (status, answer["error"]["field"]) == (400, "agent")
-    for query in ("limit=x", "limit=1&limit=2", "bofore=1", "after=-1", "after=1&before=2", "after=1e3"):
+    for query in ("limit=x", "limit=1&limit=2", "bofore=1", "after=-1", "before=-1", "after=1e3"):
         status, answer = await gateway.call("GET", f"/api/sessions/{session}/entries?{query}")
         assert status == 400, query
 
@@ -396,4 +396,6 @@ async def test_entries_forwards_and_backwards_cover_the_log(gateway: RunningGate
         backwards = page["entries"] + backwards
         cursor = page["next"]
     assert backwards == entries
+    between = f"after={entries[3]['seq']}&before={entries[9]['seq']}"
+    assert (await gateway.call("GET", f"/api/sessions/b/entries?{between}"))[1]["entries"] == entries[4:9]
     assert (await gateway.call("GET", "/api/sessions/b/entries?before=0"))[1] == {"entries": [], "next": None}

@@ -34,14 +34,13 @@ def create_app(gateway: Gateway) -> ASGIApp:
             Exception: _on_bug,
         },
     )
-    document = openapi_document()
-    app.openapi = lambda: document  # type: ignore[method-assign]
+    app.openapi = lambda: openapi_document(list(gateway.config.current.agents))  # type: ignore[method-assign]
     app.state.gateway = gateway
     app.state.files = pages.Files(gateway.bus)
     app.state.readiness = Readiness(gateway.bus)
 
     async def openapi(_: Request) -> Response:
-        return json_response(document)
+        return json_response(app.openapi())
 
     for operation in OPERATIONS:
         app.add_route(operation.path, operation.endpoint, methods=[operation.method])

@@ -26,6 +26,7 @@ _PROBLEM_TEXTS: Final = {
     504: "the run took too long",
     507: "the store is full; nothing was accepted",
 }
+_BASE64: Final = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
 _ALWAYS: Final = (400, 403, 408, 413, 415, 421, 503)
 
 _ERROR: Final = {
@@ -45,8 +46,8 @@ _ERROR: Final = {
 }
 
 
-def openapi_document() -> dict[str, Any]:
-    """The whole document."""
+def openapi_document(agents: list[str]) -> dict[str, Any]:
+    """The whole document, where there are these agents."""
     paths: dict[str, Any] = {}
     for operation in OPERATIONS:
         paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation)
@@ -54,6 +55,8 @@ def openapi_document() -> dict[str, Any]:
     _, schemas = msgspec.json.schema_components(
         [*dict.fromkeys(bodies), Session, Approval], ref_template="#/components/schemas/{name}"
     )
+    schemas["NewSession"]["properties"]["agent"]["anyOf"] = [{"enum": agents}, {"type": "null"}]
+    schemas["Upload"]["properties"]["data"]["pattern"] = _BASE64
     return {
         "openapi": "3.1.0",
         "info": {"title": "Fairlead", "version": VERSION},
@@ -97,6 +100,8 @@ def _operation(operation: Operation) -> dict[str, Any]:
                 "application/json": {"schema": {"$ref": f"#/components/schemas/{operation.body.__name__}"}}
             },
         }
+    if operation.details:
+        found["description"] = operation.details
     if operation.public:
         found["security"] = []
     return found

@@ -70,6 +70,7 @@ class Operation(NamedTuple):
     problems: tuple[int, ...] = ()
     public: bool = False
     kind: str = "application/json"
+    details: str = ""
 
 
 class Session(msgspec.Struct):
@@ -109,11 +110,9 @@ class Approval(msgspec.Struct):
     requested_at: int
 
 
-_KEY: Final = Parameter(
-    "Idempotency-Key",
-    {"type": "string", "pattern": ID_PATTERN},
-    "the same key and words again are the same prompt, however often they are sent",
-    "header",
+_KEY_TEXT: Final = (
+    "The same key and words again are the same prompt, however often they are sent. The key may also come as "
+    "the header Idempotency-Key; if it comes twice, both must be the same."
 )
 _LAST_EVENT: Final = {"type": "string", "pattern": r"^[0-9]{1,18}-[0-9]{1,18}(-[0-9]{1,3})?$"}
 
@@ -136,8 +135,8 @@ def _say(kind: str, text: str) -> Operation:
         text,
         {202: _object(seq=_SEQ, key={"type": "string"})},
         body=sessions.Words,
-        parameters=(_KEY,),
         problems=(404, 409, 507),
+        details=_KEY_TEXT,
     )
 
 
@@ -244,7 +243,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         {200: _object(entries=_list(_ANYTHING), next={"type": ["integer", "null"]})},
         parameters=(
             _number("after", "sequence after which to begin", 0),
-            _number("before", "sequence before which to end; not together with `after`", 0),
+            _number("before", "sequence before which to end: the last entries before it", 0),
             _number("limit", "how many at most", 1, transcript.MAX_ENTRIES),
         ),
         problems=(404,),

@@ -8,7 +8,6 @@ from starlette.responses import Response
 
 from fairlead_common import subjects
 from fairlead_common.bus import Bus, Record
-from fairlead_common.errors import InvalidInputError
 from fairlead_common.ids import check_id
 from fairlead_common.objects import Objects
 from fairlead_gateway.bodies import MAX_SEQ, check_parameters, one, whole_number
@@ -26,18 +25,16 @@ async def entries(request: Request) -> Response:
     gateway = gateway_of(request)
     session = check_id(request.path_params["session"], "session")
     backwards = one(request, "before") is not None
-    if backwards and one(request, "after") is not None:
-        raise InvalidInputError("before", "must not be given together with after")
     limit = whole_number(request, "limit", 200 if backwards else MAX_ENTRIES, least=1, most=MAX_ENTRIES)
     async with answering(READ_WITHIN_S):
         await gateway.must_exist(session)
+        after = whole_number(request, "after", 0, least=0, most=MAX_SEQ)
         if backwards:
             before = whole_number(request, "before", 0, least=0, most=MAX_SEQ)
-            found = await read_before(gateway.bus, session, before, limit + 1)
+            found = await read_before(gateway.bus, session, before, limit + 1, after=after)
             more, found = len(found) > limit, found[-limit:]
             cursor = found[0].seq if more else None
         else:
-            after = whole_number(request, "after", 0, least=0, most=MAX_SEQ)
             found = await read_after(gateway.bus, session, after, limit + 1)
             more, found = len(found) > limit, found[:limit]
             cursor = found[-1].seq if more else None
@@ -65,25 +62,27 @@ async def read_after(bus: Bus, session: str, after: int, limit: int) -> list[Rec
     return [record async for record in bus.read(subjects.SESSIONS, log, start=after + 1, limit=limit)]
 
 
-async def read_before(bus: Bus, session: str, before: int, limit: int) -> list[Record]:
-    """The last records of the log before `before`, oldest first.
+async def read_before(bus: Bus, session: str, before: int, limit: int, *, after: int = 0) -> list[Record]:
+    """The last records of the log before `before` and after `after`, oldest first.
 
     Records know no predecessor, and sequences are shared by all sessions: a window of sequences is read
-    backwards and doubled until enough was found or the beginning of the log is reached.
+    backwards and widened until enough was found or the beginning of the log is reached.
     """
     log = subjects.session_log(session)
     last = await bus.last(subjects.SESSIONS, log)
     if last is None:
         return []
     end = min(before, last.seq + 1)
-    first = [record async for record in bus.read(subjects.SESSIONS, log, start=1, batch=1, limit=1)]
-    begin = first[0].seq if first else end
+    begin = end
+    if after + 1 < end:
+        async for record in bus.read(subjects.SESSIONS, log, start=after + 1, batch=1, limit=1):
+            begin = record.seq
     found: list[Record] = []
     window = _FIRST_WINDOW
     while len(found) < limit and end > begin:
         start = max(begin, end - window)
         found = [record async for record in _between(bus, log, start, end)] + found
-        end, window = start, window * 2
+        end, window = start, window * 4
     return found[-limit:]
 
 
