@@ -16,6 +16,9 @@ GREETING_TIMEOUT_S = 10.0
 
 Frame = dict[str, Any]
 
+# All that can end a stream: the peer, or what it sends.
+_ENDINGS = (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, protocol.FrameError)
+
 
 class ChannelLostError(RetryableError):
     """The runner went away, or does not speak our protocol."""
@@ -42,7 +45,7 @@ class Channel:
                 self._writer.write(protocol.encode({"op": "hello", "version": protocol.VERSION}))
                 await self._writer.drain()
                 answer = protocol.decode(await self._reader.readuntil(b"\n"))
-        except (OSError, TimeoutError, asyncio.IncompleteReadError, protocol.FrameError) as error:
+        except (*_ENDINGS, TimeoutError) as error:
             self.close()
             raise ChannelLostError(f"the runner did not greet: {error}") from error
         if answer.get("type") != "hello":
@@ -53,10 +56,9 @@ class Channel:
 
     def close(self) -> None:
         """Part with the runner; what it runs goes on."""
-        self.lost = True
-        self._writer.close()
         if self._reading is not None:
             self._reading.cancel()
+        self._lose()
 
     def follow(self, call_id: str) -> "Followed":
         """The frames about one call, as a context manager."""
@@ -78,7 +80,7 @@ class Channel:
             raise ChannelLostError(f"the runner is gone: {error}") from error
 
     async def _read(self) -> None:
-        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+        with contextlib.suppress(*_ENDINGS):
             while True:
                 frame = protocol.decode(await self._reader.readuntil(b"\n"))
                 queue = self._waiting.get(str(frame.get("call_id")))
@@ -90,6 +92,7 @@ class Channel:
 
     def _lose(self) -> None:
         self.lost = True
+        self._writer.close()
         for queue in self._waiting.values():
             queue.put_nowait(None)
 

@@ -6,7 +6,9 @@ or this one after a restart, asks these three and goes on.
 """
 
 import asyncio
-from typing import Any
+import contextlib
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import msgspec
 import structlog
@@ -16,12 +18,15 @@ from fairlead_common.bus import Bus, Delivery
 from fairlead_common.content import ToolOutcome, text_outcome
 from fairlead_common.errors import BadMessageError, ConflictError, FairleadError, InvalidInputError
 from fairlead_common.events import ToolExecutionUpdate
-from fairlead_common.messages import ToolCall, ToolClaim, ToolResult
+from fairlead_common.ids import check_id
+from fairlead_common.messages import ToolCall, ToolResult
 from fairlead_common.objects import Objects
 from fairlead_common.pull import Job, PullConsumer
 from fairlead_tools.channel import Channel, ChannelLostError, Followed
+from fairlead_tools.claims import Claims
 from fairlead_tools.config import ExecutorConfig
 from fairlead_tools.liveness import Liveness
+from fairlead_tools.records import Records
 from fairlead_tools.results import finished
 from fairlead_tools.sandbox import Sandbox
 from fairlead_tools.specs import BY_NAME
@@ -30,12 +35,27 @@ from fairlead_tools.workspaces import Workspaces
 log = structlog.get_logger()
 
 PROGRESS_S = 10.0  # how often a delivery is told that work goes on; it comes again after 30 s of silence
-OTHER_ALIVE_S = 2.0
-RUNNER_ATTEMPTS = 3
+ADOPT_S = 3.0  # how often it looks for calls of executors that died
+OTHER_ALIVE_S = 5.0
+RUNNER_ATTEMPTS = 4
+RUNNER_PAUSE_S = 0.2
+OVERTIME_S = 60.0  # beyond the call's own limit, after which its runner does not answer any more
+MAX_TIMEOUT_S = 3600.0  # that a command may ask for itself
 
 _call = msgspec.json.Decoder(ToolCall)
-_claim = msgspec.json.Decoder(ToolClaim)
 _encode = msgspec.json.Encoder().encode
+
+_LOST = (
+    "The executor that took this call is gone, and with it all that could tell what became of it. It may "
+    "have run, wholly, in part or not at all: look before you repeat it."
+)
+
+
+class Serving(NamedTuple):
+    """A call in this executor's hands. `job` has no reply subject when it was adopted from a note."""
+
+    task: asyncio.Task[None]
+    job: Job
 
 
 class Executor:
@@ -47,6 +67,7 @@ class Executor:
         config: ExecutorConfig,
         sandbox: Sandbox,
         workspaces: Workspaces,
+        records: Records,
         liveness: Liveness,
         tasks: asyncio.TaskGroup,
     ) -> None:
@@ -55,41 +76,54 @@ class Executor:
         self._config = config
         self._sandbox = sandbox
         self._workspaces = workspaces
+        self._records = records
         self._liveness = liveness
+        self._claims = Claims(bus, config, records, liveness)
         self._tasks = tasks
-        self._running: dict[str, asyncio.Task[None]] = {}
+        self._serving: dict[str, Serving] = {}
         self._followed: dict[str, Followed] = {}
+        self._draining = False
+        self._pull = PullConsumer(
+            bus,
+            subjects.TOOLS,
+            subjects.tools_consumer(config.host),
+            self._on_job,
+            lambda: config.capacity - len(self._serving),
+        )
 
     @property
     def running(self) -> int:
         """How many calls are in its hands."""
-        return len(self._running)
+        return len(self._serving)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop`; commands that run then go on in their runners, for the next executor."""
-        pull = PullConsumer(
-            self._bus,
-            subjects.TOOLS,
-            subjects.tools_consumer(self._config.host),
-            self._on_job,
-            lambda: self._config.capacity - len(self._running),
-        )
-        self._pull = pull
         cancels = await self._bus.subscribe("fairlead.cancel.*", self._on_cancel)
-        await self._adopt()
-        await pull.run(stop)
+        async with asyncio.TaskGroup() as tasks:
+            parts = [tasks.create_task(self._adopt_for_ever()), tasks.create_task(self._keep_for_ever())]
+            await self._pull.run(stop)
+            for part in parts:
+                part.cancel()
         await cancels.unsubscribe()
-        for task in list(self._running.values()):
-            task.cancel()
+        self._draining = True
+        left = list(self._serving.values())
+        for each in left:
+            each.task.cancel()
+        await asyncio.gather(*(each.task for each in left), return_exceptions=True)
 
     # -- what arrives --------------------------------------------------------
 
     def _on_job(self, job: Job) -> None:
-        call_id = subjects.parse_tool(job.subject).call
-        if call_id not in self._running:
-            self._running[call_id] = self._tasks.create_task(
-                self._serve(call_id, job), name=f"call-{call_id}"
-            )
+        try:
+            call_id = subjects.parse_tool(job.subject).call
+        except BadMessageError:
+            return  # not ours to settle: the consumer filters by subject
+        before = self._serving.get(call_id)
+        if before is None:
+            task = self._tasks.create_task(self._serve(call_id, job), name=f"call-{call_id}")
+            self._serving[call_id] = Serving(task, job)
+        elif job.reply:  # delivered again while we are at it: settle the newest delivery
+            self._serving[call_id] = Serving(before.task, job)
 
     def _on_cancel(self, delivery: Delivery) -> None:
         followed = self._followed.get(delivery.subject.rpartition(".")[2])
@@ -97,98 +131,132 @@ class Executor:
             self._tasks.create_task(self._cancel(followed), name="cancel")
 
     async def _cancel(self, followed: Followed) -> None:
-        try:
+        # Whoever follows the call notices too when the runner is gone.
+        with contextlib.suppress(ChannelLostError):
             await followed.send("cancel")
-        except ChannelLostError:
-            return  # whoever follows the call notices too
+
+    async def _adopt_for_ever(self) -> None:
+        while True:
+            try:
+                await self._adopt()
+            except FairleadError as error:
+                log.warning("adoption_failed", error=str(error))
+            await asyncio.sleep(ADOPT_S)
 
     async def _adopt(self) -> None:
-        """Take up what executors of this host left behind, without waiting for redelivery."""
-        for _, call_id in self._sandbox.journaled():
+        """Take up what dead executors of this host left behind, without waiting for redelivery."""
+        for call_id, note in self._records.open_calls():
+            if call_id in self._serving or self._liveness.alive(note.executor):
+                continue
             subject = subjects.tool_request(self._config.host, call_id)
             record = await self._bus.last(subjects.TOOLS, subject)
-            if record is None or call_id in self._running:
+            if record is None:  # too old to be asked for again
+                self._records.finish(call_id)
                 continue
-            log.info("call_adopted", call=call_id)
-            job = Job(self._bus, subject, record.seq, 1, record.data, record.headers, reply="")
-            self._on_job(job)
+            log.info("call_adopted", call=call_id, before=note.executor)
+            self._on_job(Job(self._bus, subject, record.seq, 1, record.data, record.headers, reply=""))
+
+    async def _keep_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(PROGRESS_S)
+            for each in list(self._serving.values()):
+                if each.job.reply:
+                    await each.job.in_progress()
 
     # -- one call ------------------------------------------------------------
 
     async def _serve(self, call_id: str, job: Job) -> None:
         """From a delivery to its acknowledgement, or back into the stream."""
+        delay_s: float | None = 5.0
         try:
-            async with asyncio.TaskGroup() as tasks:
-                progress = tasks.create_task(self._keep(job))
-                await self._settle(job)
-                progress.cancel()
-        except* BadMessageError as group:
-            log.error("request_refused", call=call_id, error=str(group.exceptions[0]))
-            await job.term("not a tool call")
-        except* FairleadError as group:
-            log.warning("call_delayed", call=call_id, error=str(group.exceptions[0]))
-            await job.nak(1.0)
-        except* Exception as group:  # noqa: BLE001 - one call must not end the others; it comes again
-            log.error("call_failed", call=call_id, error=repr(group.exceptions[0]))
-            await job.nak(5.0)
-        except* asyncio.CancelledError:
-            await job.nak(0.2)  # draining: another executor may have it at once
-            raise
-        finally:
-            self._running.pop(call_id, None)
-            self._pull.nudge()
+            delay_s = await self._settle(call_id, job)
+        except BadMessageError as error:
+            delay_s = None if await self._bury(job, str(error)) else 5.0
+        except FairleadError as error:
+            delay_s = min(30.0, 0.5 * 2 ** min(job.delivered, 6))
+            log.warning("call_delayed", call=call_id, error=str(error))
+        except Exception as error:
+            log.exception("call_failed", call=call_id, error=repr(error))
+        except asyncio.CancelledError:
+            if not self._draining:
+                raise
+            delay_s = 0.2  # another executor may have it at once
+        serving = self._serving.pop(call_id)
+        if serving.job.reply:
+            await (serving.job.ack() if delay_s is None else serving.job.nak(delay_s))
+        self._pull.nudge()
 
-    async def _keep(self, job: Job) -> None:
-        while job.reply:
-            await asyncio.sleep(PROGRESS_S)
-            await job.in_progress()
-
-    async def _settle(self, job: Job) -> None:
+    async def _bury(self, job: Job, reason: str) -> bool:
+        """Whether the message, which can never be handled, is among the dead letters."""
+        log.error("request_refused", subject=job.subject, error=reason)
+        payload = job.data[:65_536].decode("utf-8", "replace")
+        letter = {"subject": job.subject, "seq": job.seq, "reason": reason, "payload": payload}
         try:
-            call = _call.decode(await self._objects.unpack(job.data, job.headers))
-        except msgspec.DecodeError as error:
-            raise BadMessageError(f"{job.subject}: {error}") from error
-        holder = await self._claim(call)
-        if holder is None:  # the agent took it back before it started
-            await job.ack()
-            return
-        if self._liveness.alive(holder):
-            await job.nak(OTHER_ALIVE_S)
-            return
-        outcome = await self._outcome(call)
+            await self._bus.publish(subjects.dead("tools"), _encode(letter))
+        except FairleadError as error:
+            log.warning("dead_letter_failed", error=str(error))
+            return False
+        return True
+
+    async def _settle(self, call_id: str, job: Job) -> float | None:
+        """None once the call needs no further delivery, else the seconds until it may come again."""
+        call = await self._decode(call_id, job)
+        spec = BY_NAME.get(call.name)
+        problem, workspace = self._place(call)
+        repeatable = spec is None or spec.idempotent
+        verdict = await self._claims.take(call, workspace, repeatable=repeatable)
+        match verdict.action:
+            case "leave":
+                self._records.finish(call_id)
+                return None
+            case "wait":
+                return OTHER_ALIVE_S
+            case "unknown":
+                log.error("call_lost", call=call_id)
+                await self._answer(call, text_outcome("unknown", _LOST, is_error=True))
+                self._records.finish(call_id)
+                return None
+            case "run":
+                pass
+        if problem and verdict.workspace == workspace:
+            await self._answer(call, text_outcome("error", problem, is_error=True))
+            self._records.finish(call_id)
+            return None
+        outcome = await self._outcome(call, verdict.workspace)
         if outcome is not None:
             await self._answer(call, outcome)
-            await self._forget(call)
-        await job.ack()
+        if repeatable:
+            self._records.finish(call_id, keep=False)
+        else:
+            await self._forget(call_id, verdict.workspace)
+        return None
 
-    async def _claim(self, call: ToolCall) -> str | None:
-        """The executor that holds the right to start the call; None if nobody may any more."""
-        claim = ToolClaim(by="executor", holder=self._config.executor)
-        subject = subjects.tool_claim(self._config.host, call.call_id)
-        if mutants.active("claim_with_ttl"):
-            return self._config.executor
+    async def _decode(self, call_id: str, job: Job) -> ToolCall:
         try:
-            await self._bus.create(subjects.TOOLS, subject, _encode(claim))
-        except ConflictError as error:
-            there = _claim.decode(error.args[1].data)
-            return there.holder if there.by == "executor" else None
-        return claim.holder
+            call = _call.decode(await self._objects.unpack(job.data, job.headers))
+            check_id(call.session, "session")
+        except (msgspec.DecodeError, UnicodeDecodeError, InvalidInputError) as error:
+            raise BadMessageError(f"{job.subject}: {error}") from error
+        if call.call_id != call_id:
+            raise BadMessageError(f"{job.subject}: call_id is {call.call_id[:80]!r}")
+        return call
 
-    async def _outcome(self, call: ToolCall) -> ToolOutcome | None:
-        """What came of it, now or before; None if it was delivered already."""
+    def _place(self, call: ToolCall) -> tuple[str, Path]:
+        """Why the call cannot be run here (empty: it can), and its workspace."""
         if call.name not in BY_NAME:
-            known = ", ".join(BY_NAME)
-            return text_outcome(
-                "error", f"There is no tool {call.name!r}. Available: {known}.", is_error=True
-            )
+            return f"There is no tool {call.name!r}. Available: {', '.join(BY_NAME)}.", Path()
         if call.sandbox != self._sandbox.name:
-            text = f"Sandbox {call.sandbox!r} is not available on host {self._config.host}."
-            return text_outcome("error", text, is_error=True)
+            return f"Sandbox {call.sandbox!r} is not available on host {self._config.host}.", Path()
         try:
-            workspace = self._workspaces.folder(call.workspace)
-        except (InvalidInputError, OSError) as error:
-            return text_outcome("error", f"The workspace cannot be used: {error}", is_error=True)
-        for attempt in range(RUNNER_ATTEMPTS):
+            return "", self._workspaces.folder(call.workspace)
+        except InvalidInputError as error:
+            return f"The workspace cannot be used: {error.problem}.", Path()
+
+    async def _outcome(self, call: ToolCall, workspace: Path) -> ToolOutcome | None:
+        """What came of it, now or before; None if it was delivered already."""
+        attempt = 0
+        while True:
+            attempt += 1
             try:
                 channel = await self._sandbox.channel(workspace)
                 with channel.follow(call.call_id) as followed:
@@ -196,17 +264,22 @@ class Executor:
                     return await self._follow(call, channel, followed)
             except ChannelLostError as error:
                 # A runner that starts anew knows from its journal what the dead one had begun.
-                if attempt + 1 == RUNNER_ATTEMPTS:
+                if attempt == RUNNER_ATTEMPTS:
                     raise
                 log.warning("runner_lost", call=call.call_id, error=str(error))
+                await asyncio.sleep(RUNNER_PAUSE_S * attempt)
             finally:
                 self._followed.pop(call.call_id, None)
-        return None
 
     async def _follow(self, call: ToolCall, channel: Channel, followed: Followed) -> ToolOutcome | None:
         await followed.send("call", tool=call.name, arguments=call.arguments, timeout_s=call.timeout_s)
+        patience_s = max(call.timeout_s, MAX_TIMEOUT_S) + OVERTIME_S
         while True:
-            frame = await followed.next()
+            try:
+                frame = await followed.next(patience_s)
+            except TimeoutError:
+                channel.close()
+                raise ChannelLostError(f"the runner said nothing for {patience_s:g} s") from None
             match frame.get("type"):
                 case "output":
                     await self._show(call, frame)
@@ -219,9 +292,9 @@ class Executor:
                     return outcome
                 case "state" if frame.get("state") == "forgotten":
                     return None
+                case "error" if frame.get("code") == "busy":
+                    raise ChannelLostError(str(frame.get("message")))
                 case "error":
-                    if frame.get("code") == "busy":
-                        raise ChannelLostError(str(frame.get("message")))
                     text = f"The runner refused the call: {frame.get('message')}"
                     return text_outcome("error", text, is_error=True)
                 case _:
@@ -232,6 +305,7 @@ class Executor:
         await self._bus.emit(subjects.event(call.session), _encode(update))
 
     async def _answer(self, call: ToolCall, outcome: ToolOutcome) -> None:
+        """Write the result, unless there is one already (the agent gave up, or we died before the end)."""
         result = ToolResult(
             call_id=call.call_id, token=call.token, outcome=outcome, executor=self._config.executor
         )
@@ -246,12 +320,15 @@ class Executor:
         except ConflictError:
             log.info("result_was_there", call=call.call_id)
 
-    async def _forget(self, call: ToolCall) -> None:
-        """Let the runner keep only the tombstone. If that fails, the next start of an executor does it."""
-        if BY_NAME.get(call.name) is None or BY_NAME[call.name].idempotent:
-            return
+    async def _forget(self, call_id: str, workspace: Path) -> None:
+        """Let the runner keep only the tombstone. What is not forgotten stays open, and is adopted again."""
         try:
-            channel = await self._sandbox.channel(self._workspaces.folder(call.workspace))
-            await channel.send({"op": "forget", "call_id": call.call_id})
-        except (ChannelLostError, InvalidInputError):
+            channel = await self._sandbox.channel(workspace)
+            with channel.follow(call_id) as followed:
+                await followed.send("forget")
+                frame = await followed.next(10.0)
+        except (ChannelLostError, TimeoutError) as error:
+            log.warning("forget_failed", call=call_id, error=str(error))
             return
+        if frame.get("type") == "forgotten":
+            self._records.finish(call_id)

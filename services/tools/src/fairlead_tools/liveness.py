@@ -1,8 +1,11 @@
 """Which executors of this host live: each holds a lock that the kernel lets go of when it dies."""
 
+import asyncio
 import fcntl
 import os
 from pathlib import Path
+
+from fairlead_common.errors import WeakConfigurationError
 
 
 class Liveness:
@@ -14,10 +17,18 @@ class Liveness:
         self._executor = executor
         self._fd = -1
 
-    def begin(self) -> bool:
-        """Whether this executor now counts as alive; False if one of its name lives already."""
-        self._fd = self._try(self._executor, os.O_RDWR | os.O_CREAT)
-        return self._fd >= 0
+    async def begin(self, patience_s: float = 10.0) -> None:
+        """From here on this executor counts as alive.
+
+        Raises:
+            WeakConfigurationError: one of its name lives, and did not end within `patience_s`.
+        """
+        end = asyncio.get_running_loop().time() + patience_s
+        while (fd := self._try(self._executor, os.O_RDWR | os.O_CREAT)) < 0:
+            if asyncio.get_running_loop().time() > end:
+                raise WeakConfigurationError(f"an executor {self._executor} lives already on this host")
+            await asyncio.sleep(0.1)
+        self._fd = fd
 
     def alive(self, executor: str) -> bool:
         """Whether that executor of this host lives. This one does not count as another."""

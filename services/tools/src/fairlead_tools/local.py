@@ -1,6 +1,7 @@
 """The sandbox `local`: a runner as a plain process of this machine, confined by its own file tools only."""
 
 import asyncio
+import contextlib
 import hashlib
 import os
 import socket
@@ -22,7 +23,10 @@ _WORKSPACE_FILE = "workspace"
 
 
 class LocalSandbox:
-    """Runners of one host: a state folder each, named by the hash of its workspace's path."""
+    """Runners of one host: a state folder each, named by the hash of its workspace's path.
+
+    The file `workspace` in it tells people which one it is.
+    """
 
     name = "local"
 
@@ -47,18 +51,6 @@ class LocalSandbox:
         """Part with all runners; what they run goes on."""
         for channel in self._channels.values():
             channel.close()
-
-    def journaled(self) -> list[tuple[Path, str]]:
-        """See `Sandbox.journaled`."""
-        found = []
-        for folder in self._state.iterdir():
-            try:
-                workspace = Path((folder / _WORKSPACE_FILE).read_text("utf-8"))
-                calls = os.listdir(folder / "calls")
-            except OSError:
-                continue
-            found += [(workspace, call_id) for call_id in calls]
-        return found
 
     async def _open(self, workspace: Path) -> Channel:
         folder = self._state / hashlib.sha256(os.fsencode(workspace)).hexdigest()[:16]
@@ -120,6 +112,9 @@ class LocalSandbox:
 def _prepare(folder: Path, workspace: Path) -> None:
     folder.mkdir(mode=0o700, exist_ok=True)
     (folder / _WORKSPACE_FILE).write_text(str(workspace), "utf-8")
+    # One that was removed is made again: without it, nobody could ask the journal of its calls.
+    with contextlib.suppress(OSError):
+        workspace.mkdir(exist_ok=True)
 
 
 # What the runner itself may know; what commands see is narrower still (runner/environment.py). The

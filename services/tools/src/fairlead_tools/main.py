@@ -4,7 +4,6 @@ import asyncio
 
 from fairlead_common import subjects
 from fairlead_common.bus import Bus
-from fairlead_common.errors import WeakConfigurationError
 from fairlead_common.service import Part, run_service
 from fairlead_common.streams import ensure_consumer
 from fairlead_tools.config import config_from_environment
@@ -12,6 +11,7 @@ from fairlead_tools.executor import Executor
 from fairlead_tools.heartbeat import Heartbeat
 from fairlead_tools.liveness import Liveness
 from fairlead_tools.local import LocalSandbox
+from fairlead_tools.records import Records
 from fairlead_tools.workspaces import Workspaces
 
 
@@ -20,19 +20,20 @@ async def setup(bus: Bus) -> list[Part]:
     config = config_from_environment()
     config.state.mkdir(parents=True, exist_ok=True, mode=0o700)
     liveness = Liveness(config.state, config.executor)
-    if not liveness.begin():
-        raise WeakConfigurationError(f"an executor {config.executor} lives already on host {config.host}")
+    await liveness.begin()
+    records = Records(config.state)
+    records.prune()
     await ensure_consumer(
         bus, subjects.TOOLS, subjects.tools_consumer(config.host), subjects.tool_requests(config.host)
     )
-    workspaces = Workspaces(config.workspace, config.workspaces)
+    workspaces = Workspaces(config.workspace, config.workspaces, config.state)
     workspaces.folder("")
     made: list[Executor] = []
 
     async def execute(stop: asyncio.Event) -> None:
         async with asyncio.TaskGroup() as tasks:
             sandbox = LocalSandbox(config.state, tasks)
-            executor = Executor(bus, config, sandbox, workspaces, liveness, tasks)
+            executor = Executor(bus, config, sandbox, workspaces, records, liveness, tasks)
             made.append(executor)
             await executor.run(stop)
             sandbox.close()

@@ -17,6 +17,3 @@ class Sandbox(Protocol):
         Raises:
             ChannelLostError: none can be reached; the text says why.
         """
-
-    def journaled(self) -> list[tuple[Path, str]]:
-        """(workspace, call id) of all calls whose outcome was not delivered yet, as far as is known."""

@@ -1,6 +1,7 @@
 """Where a workspace lies on this host."""
 
 import asyncio
+import os
 import re
 from pathlib import Path
 
@@ -17,34 +18,40 @@ class Workspaces:
 
     Args:
         default: used when a call names none. root: folder of those that are only named.
+        private: folder of journals, which no workspace may lie in.
     """
 
-    def __init__(self, default: Path, root: Path) -> None:
+    def __init__(self, default: Path, root: Path, private: Path) -> None:
         self.default = default
         self.root = root
+        self._private = Path(os.path.realpath(private))
 
     def folder(self, workspace: str) -> Path:
-        """The folder of a workspace, made if it is a named one or the default.
+        """The folder of a workspace, without links, made if it is missing.
 
         Raises:
-            InvalidInputError: it is no folder, or its name is none.
+            InvalidInputError: it is no folder and cannot be made one, or its name is none.
         """
         if workspace in ("", str(self.default)):
             path = self.default
-            path.mkdir(parents=True, exist_ok=True)
-        elif workspace.startswith("/"):
+        elif workspace.startswith("/") and "\0" not in workspace:
             path = Path(workspace)
         elif _NAME.match(workspace):
             path = self.root / workspace
-            path.mkdir(parents=True, exist_ok=True)
         else:
             raise InvalidInputError(
                 "workspace",
-                f"must be an absolute path or a name of letters, digits, . _ -, got {workspace!r}",
+                f"must be an absolute path or a name of letters, digits, . _ -, got {workspace[:80]!r}",
             )
-        if not path.is_dir():
-            raise InvalidInputError("workspace", f"{workspace} is not a folder on this host")
-        return path
+        try:
+            # Parents are made for our own folders only: another path may have a typing error in it.
+            path.mkdir(parents=not workspace.startswith("/") or path == self.default, exist_ok=True)
+        except OSError as error:
+            raise InvalidInputError("workspace", f"{workspace} is no folder: {error.strerror}") from None
+        real = Path(os.path.realpath(path))
+        if real.is_relative_to(self._private):
+            raise InvalidInputError("workspace", f"{workspace} belongs to Fairlead itself")
+        return real
 
     async def instructions(self, workspace: str) -> str:
         """The AGENTS.md (else CLAUDE.md) of a workspace, at most 32 KiB; empty when there is none."""

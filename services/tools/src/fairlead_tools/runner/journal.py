@@ -150,7 +150,7 @@ class Journal:
         """Remove what reservations without a start, and deliveries cut short, left behind."""
         for call_id in self._listed():
             if self.state(call_id) in (NEW, FORGOTTEN):
-                self._remove(call_id)
+                self.remove(call_id)
 
     def forget(self, call_id: str) -> None:
         """Keep only the tombstone. Safe to repeat, also for a call that never was."""
@@ -158,12 +158,13 @@ class Journal:
         fd = os.open(os.path.join(self._gone, call_id), flags, 0o600)
         os.close(fd)
         _sync_directory(self._gone)
-        self._remove(call_id)
+        self.remove(call_id)
 
     def _listed(self) -> list[str]:
         return os.listdir(self._calls)
 
-    def _remove(self, call_id: str) -> None:
+    def remove(self, call_id: str) -> None:
+        """Take away all that is known of a call, the tombstone excepted."""
         path = self.path(call_id)
         try:
             for name in os.listdir(path):

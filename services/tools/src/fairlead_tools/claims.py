@@ -1,0 +1,109 @@
+"""Who may start a call: the create-only claim, and what to make of one that was there before.
+
+A call is started only by who wrote the claim a moment ago, or by who finds the note and the journal
+of the one that did. Everybody else has to say `unknown`.
+"""
+
+import secrets
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from fairlead_common import mutants, subjects
+from fairlead_common.buckets import Bucket
+from fairlead_common.bus import Bus
+from fairlead_common.errors import ConflictError
+from fairlead_common.messages import ToolCall, ToolClaim
+from fairlead_tools.config import ExecutorConfig
+from fairlead_tools.liveness import Liveness
+from fairlead_tools.records import Note, Records
+
+
+class Claim(ToolClaim, frozen=True, kw_only=True, omit_defaults=True):
+    """A claim with what an adopter needs.
+
+    Fields:
+        journal: state folder under which it was made.
+        attempt: random; names the note, and tells this claim from an earlier one of the same holder.
+    """
+
+    journal: str = ""
+    attempt: str = ""
+
+
+Action = Literal["run", "leave", "wait", "unknown"]
+
+
+class Verdict(NamedTuple):
+    """What may be done with a call.
+
+    Fields:
+        action: `run` it in `workspace` (start it, or take up what the journal knows); `leave` it for
+            ever (it was cancelled before it started); `wait` (another executor has it); `unknown`
+            (it may have been started, where nobody can look any more).
+    """
+
+    action: Action
+    workspace: Path = Path()
+
+
+_decoder = msgspec.json.Decoder(Claim)
+
+
+class Claims:
+    """Claims of one executor."""
+
+    def __init__(self, bus: Bus, config: ExecutorConfig, records: Records, liveness: Liveness) -> None:
+        self._bus = bus
+        self._config = config
+        self._records = records
+        self._liveness = liveness
+
+    async def take(self, call: ToolCall, workspace: Path, *, repeatable: bool) -> Verdict:
+        """Claim the call, or see who did.
+
+        Args:
+            workspace: where it would run if it was claimed now.
+            repeatable: running it again does no harm, so nobody has to look for its journal.
+
+        Raises:
+            BusUnavailableError, StreamFullError: nothing is known; deliver it again.
+        """
+        attempt = secrets.token_hex(8)
+        claim = Claim(
+            by="executor", holder=self._config.executor, journal=self._records.identity, attempt=attempt
+        )
+        note = Note(executor=self._config.executor, workspace=str(workspace))
+        self._records.begin(call.call_id, attempt, note)
+        there = claim if mutants.active("claim_with_ttl") else await self._write(call, claim)
+        if there.attempt == attempt:
+            return Verdict("run", workspace)
+        self._records.drop(call.call_id, attempt)
+        if there.by == "agent":
+            return Verdict("leave")
+        if await self._lives(there):
+            return Verdict("wait")
+        if repeatable:
+            return Verdict("run", workspace)
+        noted = self._records.find(call.call_id, there.attempt)
+        if there.journal != self._records.identity or noted is None:
+            return Verdict("unknown")
+        return Verdict("run", Path(noted.workspace))
+
+    async def _write(self, call: ToolCall, claim: Claim) -> Claim:
+        subject = subjects.tool_claim(self._config.host, call.call_id)
+        try:
+            await self._bus.create(subjects.TOOLS, subject, msgspec.json.encode(claim))
+        except ConflictError as error:
+            return _decoder.decode(error.args[1].data)
+        return claim
+
+    async def _lives(self, there: Claim) -> bool:
+        """Whether another executor holds the claim and is at it. Under this folder its lock tells."""
+        if there.journal == self._records.identity:
+            return self._liveness.alive(there.holder)
+        if there.holder == self._config.executor:
+            return False
+        bucket = Bucket(self._bus, subjects.BUCKET_EXECUTORS)
+        return await bucket.get(f"{self._config.host}.{there.holder}") is not None

@@ -1,0 +1,112 @@
+"""What executors of one host note before they claim a call, so that the next one finds its journal.
+
+    identity                        names this state folder; a claim made under another cannot be adopted
+    calls/<call_id>.<attempt>       a claim was attempted; says by whom, and in which workspace
+    done/<call_id>.<attempt>        its result was delivered
+
+The journal that keeps a command from starting twice belongs to a runner, and a runner to a
+workspace. Settings change; the note does not, and so the same journal is asked for ever.
+"""
+
+import contextlib
+import os
+import secrets
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+KEEP_S = 30 * 86_400.0  # longer than the stream keeps requests, so no call comes back without its note
+
+
+class Note(msgspec.Struct, frozen=True, kw_only=True):
+    """Who attempted to claim the call, and where it runs."""
+
+    executor: str
+    workspace: str
+
+
+class Open(NamedTuple):
+    """A call whose result was not delivered yet, as far as is known."""
+
+    call_id: str
+    note: Note
+
+
+_decoder = msgspec.json.Decoder(Note)
+
+
+class Records:
+    """The notes in one state folder. All executors of the host share it."""
+
+    def __init__(self, state: Path) -> None:
+        self._calls = state / "calls"
+        self._done = state / "done"
+        for folder in (self._calls, self._done):
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.identity = _identity(state / "identity")
+
+    def begin(self, call_id: str, attempt: str, note: Note) -> None:
+        """Note an attempt. Not synced: without the note an adopted call is `unknown`, never started."""
+        path = self._calls / f"{call_id}.{attempt}"
+        temporary = self._calls / f".{call_id}.{attempt}"
+        temporary.write_bytes(msgspec.json.encode(note))
+        temporary.rename(path)
+
+    def drop(self, call_id: str, attempt: str) -> None:
+        """The attempt did not win the claim."""
+        (self._calls / f"{call_id}.{attempt}").unlink(missing_ok=True)
+
+    def find(self, call_id: str, attempt: str) -> Note | None:
+        """What was noted before this attempt claimed the call; None if nothing readable is left of it."""
+        for folder in (self._calls, self._done):
+            note = _read(folder / f"{call_id}.{attempt}")
+            if note is not None:
+                return note
+        return None
+
+    def finish(self, call_id: str, *, keep: bool = True) -> None:
+        """The result is delivered. Safe to repeat. `keep` what tells where its journal is."""
+        for path in self._calls.glob(f"{call_id}.*"):
+            with contextlib.suppress(FileNotFoundError):
+                path.rename(self._done / path.name) if keep else path.unlink()
+
+    def open_calls(self) -> list[Open]:
+        """Calls that somebody attempted and whose result was not delivered."""
+        found = []
+        for path in self._calls.iterdir():
+            note = None if path.name.startswith(".") else _read(path)
+            if note is not None:
+                found.append(Open(path.name.partition(".")[0], note))
+        return found
+
+    def prune(self) -> None:
+        """Remove notes that nobody can ask for any more."""
+        oldest = time.time() - KEEP_S
+        for path in [*self._done.iterdir(), *self._calls.glob(".*")]:
+            with contextlib.suppress(FileNotFoundError):
+                if path.stat().st_mtime < oldest:
+                    path.unlink()
+
+
+def _read(path: Path) -> Note | None:
+    try:
+        return _decoder.decode(path.read_bytes())
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def _identity(path: Path) -> str:
+    """The name of the folder, made once, whoever comes first."""
+    temporary = path.with_name(f".identity.{secrets.token_hex(4)}")
+    with temporary.open("w", encoding="ascii") as file:
+        file.write(secrets.token_hex(16))
+        file.flush()
+        os.fsync(file.fileno())
+    try:
+        with contextlib.suppress(FileExistsError):
+            os.link(temporary, path)
+    finally:
+        temporary.unlink()
+    return path.read_text("ascii")
