@@ -14,7 +14,7 @@ help:  ## This list
 
 .PHONY: setup
 setup:  ## Install everything for development, and build the page
-	@$(UV) sync --locked --inexact && tools/build-web "$$uv"
+	@$(UV) sync -q --locked --inexact && tools/build-web "$$uv"
 
 .PHONY: run up
 run:  ## Start Fairlead on this machine (settings come from the environment)
