@@ -16,7 +16,11 @@ def test_defaults_have_one_agent_that_asks_and_the_demo_model() -> None:
 
 def test_overrides_win_over_the_document_and_strings_become_what_is_wanted() -> None:
     document = {"agents": {"main": {"mode": "safe", "max_turns": 3}}}
-    overrides = {"agents.main.mode": "allow-all", "agents.main.max_run_s": "1.5", "agents.main.allow": '["write"]'}
+    overrides = {
+        "agents.main.mode": "allow-all",
+        "agents.main.max_run_s": "1.5",
+        "agents.main.allow": '["write"]',
+    }
     profile = parse_config(document, overrides).agent("main")
     assert profile is not None
     assert (profile.mode, profile.max_turns, profile.max_run_s) == ("allow-all", 3, 1.5)

@@ -27,6 +27,9 @@ from fairlead_common.errors import FairleadError
 
 FetchObject = Callable[[str], Coroutine[object, object, bytes]]
 
+BYTES_PER_TOKEN = 4
+TOKENS_PER_IMAGE = 1500
+
 _encode = msgspec.json.encode
 
 _PROMPT = """\
@@ -66,14 +69,30 @@ async def conversation(items: list[Item], fetch: FetchObject) -> list[bytes]:
     for item in items:
         if item.wire is None:
             item.wire = await _wire(item.message, fetch)
+            item.tokens = _estimate(item.message, item.wire)
         if item.wire:
             wires.append(item.wire)
     return wires
 
 
-def estimate_tokens(wires: list[bytes], tools: bytes = b"") -> int:
-    """About how many tokens a request has: four bytes each."""
-    return (sum(map(len, wires)) + len(tools)) // 4
+def estimate_tokens(items: list[Item], *others: bytes) -> int:
+    """About how many tokens a request of these messages and other encoded parts has."""
+    return sum(item.tokens for item in items) + sum(map(len, others)) // BYTES_PER_TOKEN
+
+
+def _estimate(message: Message, wire: bytes) -> int:
+    match message:
+        case UserMessage(content=content):
+            blocks = content
+        case ToolResultMessage(outcome=outcome):
+            blocks = outcome.content
+        case _:
+            blocks = []
+    images = sum(isinstance(block, ImageBlock) for block in blocks)
+    if not images:
+        return len(wire) // BYTES_PER_TOKEN
+    words = sum(len(block.text) for block in blocks if isinstance(block, TextBlock))
+    return words // BYTES_PER_TOKEN + images * TOKENS_PER_IMAGE
 
 
 async def _wire(message: Message, fetch: FetchObject) -> bytes:

@@ -20,6 +20,7 @@ from fairlead_common.config import AgentConfig, LiveConfig
 from fairlead_common.content import UserMessage
 from fairlead_common.entries import DroppedEntry, EpochEntry, MessageEntry, Outcome, QueuedEntry
 from fairlead_common.errors import InvalidInputError
+from fairlead_common.trace import trace_id
 
 log = structlog.get_logger()
 
@@ -210,7 +211,13 @@ class AgentLoop:
                 await self._mailbox.drain()
                 if outcome in ("completed", "waiting_approval"):
                     return
-        log.info("run_ended", session=self._owner.session, run=run.run_id, outcome=outcome, turns=run.turns)
+        log.info(
+            "run_ended",
+            run=run.run_id,
+            outcome=outcome,
+            turns=run.turns,
+            trace=trace_id(self._owner.trace),
+        )
 
     def _ended(self) -> list[tuple[int, str]]:
         waiting = {item.mail_seq for item in self._state.queue.values()}

@@ -24,7 +24,7 @@ from fairlead_common.entries import (
     RunStartEntry,
     SessionInfoEntry,
 )
-from fairlead_common.errors import BadMessageError, FairleadError
+from fairlead_common.errors import BadMessageError, NotFoundError
 from fairlead_common.ids import new_id
 from fairlead_common.messages import (
     Abort,
@@ -67,7 +67,7 @@ class Mailbox:
         try:
             data = await self._owner.objects.unpack(record.data, record.headers)
             mail = decode_mail(subject.kind, subject.key, data)
-        except FairleadError as error:
+        except (BadMessageError, NotFoundError) as error:
             await self._dead_letter(record, str(error))
             return
         match mail:
@@ -86,6 +86,7 @@ class Mailbox:
 
     async def _input(self, kind: str, key: str, mail: UserInput, record: Record) -> None:
         content = await self._content(mail)
+        self._owner.trace = record.headers.get(subjects.H_TRACE) or self._owner.trace
         reply_to = _reply_subject(mail.reply_to or record.headers.get(subjects.H_REPLY_TO))
         if self._state.run is not None or self._state.parked:
             await self._owner.append_locked(
@@ -146,10 +147,15 @@ class Mailbox:
                 f"[attached file {attachment.name}, {attachment.media_type}, {attachment.size_bytes} bytes]"
             )
             if attachment.media_type.startswith("text/") and attachment.size_bytes <= INLINE_TEXT_BYTES:
-                data = await self._owner.objects.get(attachment.object)
-                text = f"{text}\n{data.decode('utf-8', 'replace')}"
+                text = f"{text}\n{await self._attached_text(attachment.object)}"
             content.append(TextBlock(text=text))
         return content
+
+    async def _attached_text(self, name: str) -> str:
+        try:
+            return (await self._owner.objects.get(name)).decode("utf-8", "replace")
+        except NotFoundError as error:
+            return f"[it is gone: {error}]"
 
     async def _abort(self, mail: Abort, seq: int) -> None:
         if mail.item is not None:

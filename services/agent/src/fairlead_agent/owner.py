@@ -20,6 +20,7 @@ from fairlead_common.events import EventBase
 from fairlead_common.ids import new_id
 from fairlead_common.objects import Objects
 from fairlead_common.tail import Source, Tail
+from fairlead_common.trace import trace_headers
 
 log = structlog.get_logger()
 
@@ -40,6 +41,7 @@ class Owner:
         self.stopping = asyncio.Event()
         self.deleting = False
         self.out_of_time = False
+        self.trace: str | None = None  # of the prompt that is being worked on
         self._mail: list[Record] = []
         self._epoch = 0
         self._log_subject = subjects.session_log(state.session)
@@ -79,7 +81,11 @@ class Owner:
 
     async def _fold(self, record: Record) -> None:
         data = await self.objects.unpack(record.data, record.headers)
-        self.state.apply(decode_entry(data), record.seq, len(data))
+        entry = decode_entry(data)
+        if entry.parent_id != self.state.leaf and not mutants.active("no_fence"):
+            # Cached from a session of this name that was deleted since. The next owner reads it anew.
+            raise LostOwnershipError(f"{self.session}: entry {record.seq} does not follow what is known")
+        self.state.apply(entry, record.seq, len(data))
 
     @property
     def tail(self) -> Tail:
@@ -173,7 +179,12 @@ class Owner:
             phase = "parked" if entry.outcome == "waiting_approval" else "closed"
         data = encode_entry(entry)
         payload, headers = await self.objects.pack(data)
-        headers = {**headers, subjects.H_CURSOR: str(entry.cursor), subjects.H_STATE: phase}
+        headers = {
+            **headers,
+            **trace_headers(self.trace),
+            subjects.H_CURSOR: str(entry.cursor),
+            subjects.H_STATE: phase,
+        }
         if blind or mutants.active("no_fence"):
             seq = await self.bus.publish(self._log_subject, payload, headers)
         else:

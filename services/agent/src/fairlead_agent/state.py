@@ -38,6 +38,7 @@ class Item:
     entry_id: str
     message: Message
     wire: bytes | None = None
+    tokens: int = 0  # about; known once there is a wire
 
 
 @dataclass(slots=True)

@@ -58,6 +58,7 @@ class Sweeper:
         self._position = Position()
         self._just_settled: dict[str, int] = {}
         self._saved_at = 0.0
+        self._behind = True
 
     async def run(self, stop: asyncio.Event) -> None:
         """Sweep until `stop`, whenever this worker holds the lease."""
@@ -87,6 +88,9 @@ class Sweeper:
             return False
         stored = await self._bucket.get(_POSITION)
         self._position = msgspec.json.decode(stored.data, type=Position) if stored else Position()
+        for state in self._position.unsettled.values():
+            state.hinted_at = 0.0  # another process's clock
+        self._behind = True
         return True
 
     async def _sweep(self) -> None:
@@ -100,8 +104,11 @@ class Sweeper:
             position.seq = record.seq
         now = asyncio.get_running_loop().time()
         for session, state in list(position.unsettled.items()):
+            if not state.hinted_at and not self._behind:
+                state.hinted_at = now  # it has only just come up: whoever was woken may have a moment
             if now - state.hinted_at >= PERIOD_S and not await self._leases.held(session):
                 await self._hint(session, state, now)
+        self._behind = False
         for session, log_seq in settled.items():
             if (shown := await self._projections.last_seq(session)) is None or shown < log_seq:
                 await self._bus.emit(subjects.WAKE, session.encode())  # its owner died before it was listed

@@ -33,6 +33,7 @@ from fairlead_common.errors import ConflictError
 from fairlead_common.events import ToolExecutionStart
 from fairlead_common.ids import new_id
 from fairlead_common.messages import ToolCall, ToolClaim, ToolResult, ToolSpec
+from fairlead_common.trace import trace_headers
 
 log = structlog.get_logger()
 
@@ -197,7 +198,9 @@ class ToolCalls:
         subject = subjects.tool_request(call.host or "", call.call_id)
         self._sent[call.call_id] = (request, _now())
         try:
-            await self._bus.create(subjects.TOOLS, subject, payload, headers)
+            await self._bus.create(
+                subjects.TOOLS, subject, payload, {**headers, **trace_headers(self._owner.trace)}
+            )
         except ConflictError:  # an owner before this one published it; its token counts
             self._recalled = False
             self._sent.pop(call.call_id)

@@ -216,11 +216,9 @@ class Turn:
         tools = self._catalog.tools(host, profile.tools) if host else Tools([], [])
         instructions = await self._catalog.instructions(host, workspace) if host else ""
         _, _, name = model_name.partition("/")
-        wires = [
-            context.system_prompt(agent, profile, workspace, tools, instructions),
-            *await context.conversation(self._state.items, self._owner.objects.get),
-        ]
-        needed = context.estimate_tokens(wires, tools.wire)
+        system = context.system_prompt(agent, profile, workspace, tools, instructions)
+        wires = [system, *await context.conversation(self._state.items, self._owner.objects.get)]
+        needed = context.estimate_tokens(self._state.items, system, tools.wire)
         if needed > profile.context_window - RESERVE_TOKENS:
             raise ModelError(
                 "overflow",

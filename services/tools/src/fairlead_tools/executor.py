@@ -22,6 +22,7 @@ from fairlead_common.ids import check_id
 from fairlead_common.messages import ToolCall, ToolResult
 from fairlead_common.objects import Objects
 from fairlead_common.pull import Job, PullConsumer
+from fairlead_common.trace import trace_headers, trace_id
 from fairlead_tools.channel import Channel, ChannelLostError, Followed
 from fairlead_tools.claims import Claims
 from fairlead_tools.config import ExecutorConfig
@@ -202,6 +203,7 @@ class Executor:
         """None once the call needs no further delivery, else the seconds until it may come again."""
         call = await self._decode(call_id, job)
         spec = BY_NAME.get(call.name)
+        trace = job.headers.get(subjects.H_TRACE)
         problem, workspace = self._place(call)
         repeatable = spec is None or spec.idempotent
         verdict = await self._claims.take(call, workspace, repeatable=repeatable)
@@ -213,18 +215,18 @@ class Executor:
                 return OTHER_ALIVE_S
             case "unknown":
                 log.error("call_lost", call=call_id)
-                await self._answer(call, text_outcome("unknown", _LOST, is_error=True))
+                await self._answer(call, text_outcome("unknown", _LOST, is_error=True), trace)
                 self._records.finish(call_id)
                 return None
             case "run":
                 pass
         if problem and verdict.workspace == workspace:
-            await self._answer(call, text_outcome("error", problem, is_error=True))
+            await self._answer(call, text_outcome("error", problem, is_error=True), trace)
             self._records.finish(call_id)
             return None
         outcome = await self._outcome(call, verdict.workspace)
         if outcome is not None:
-            await self._answer(call, outcome)
+            await self._answer(call, outcome, trace)
         if repeatable:
             self._records.finish(call_id, keep=False)
         else:
@@ -304,14 +306,22 @@ class Executor:
         update = ToolExecutionUpdate(call_id=call.call_id, text=frame["text"], offset=frame["offset"])
         await self._bus.emit(subjects.event(call.session), _encode(update))
 
-    async def _answer(self, call: ToolCall, outcome: ToolOutcome) -> None:
+    async def _answer(self, call: ToolCall, outcome: ToolOutcome, trace: str | None) -> None:
         """Write the result, unless there is one already (the agent gave up, or we died before the end)."""
         result = ToolResult(
             call_id=call.call_id, token=call.token, outcome=outcome, executor=self._config.executor
         )
         payload, headers = await self._objects.pack(_encode(result))
+        headers |= trace_headers(trace)
         subject = subjects.mail(call.session, "result", call.call_id)
-        log.info("tool_finished", call=call.call_id, tool=call.name, status=outcome.status)
+        log.info(
+            "tool_finished",
+            call=call.call_id,
+            tool=call.name,
+            status=outcome.status,
+            duration_ms=outcome.duration_ms,
+            trace=trace_id(trace),
+        )
         if mutants.active("result_overwrite"):
             await self._bus.publish(subject, payload, headers)
             return
