@@ -53,7 +53,7 @@ e2e:  ## The web application in a real browser
 	@$(RUN) pytest -q tests/e2e
 
 bench:  ## Measure; results go to bench/
-	@$(RUN) python -m bench
+	@$(RUN) python -m bench.run $(ARGS)
 
 .PHONY: web down clean
 web:  ## Build the web application
