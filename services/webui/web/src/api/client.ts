@@ -105,7 +105,7 @@ export const api = {
 
   send: (id: string, kind: SendKind, body: SendBody) =>
     json<{ seq: number; key: string }>("POST", `${one(id)}/${kind}`, body),
-  abort: (id: string) => request("POST", `${one(id)}/abort`, { reason: "stopped in the web application" }),
+  abort: (id: string) => request("POST", `${one(id)}/abort`),
   drop: (id: string, item: string) => request("DELETE", `${one(id)}/queue/${encodeURIComponent(item)}`),
   /** The last entries before `before`, oldest first. */
   entriesBefore: (id: string, before: number, limit: number) =>

@@ -130,6 +130,8 @@ interface EntryBase {
   ts?: number;
   run_id?: string | null;
   seq: number;
+  /** Sequence of the last mail that was consumed when this was written. */
+  cursor?: number;
 }
 export type MessageEntry = EntryBase & {
   type: "message";

@@ -2,7 +2,7 @@ import { useEffect, useRef, useState } from "react";
 import { api } from "../api/client";
 import type { Approval, Decision } from "../api/types";
 import { isCovered, isTyping } from "../keys";
-import { refreshSessions } from "../sessions/list";
+import { refreshSoon } from "../sessions/list";
 import { Button } from "../ui/Button";
 import { Escaped } from "../ui/Escaped";
 import { elapsed } from "../ui/format";
@@ -34,6 +34,10 @@ export function ApprovalCard({
   const left = approval.expires_at - now;
   const expired = left <= 0;
 
+  // What the longer answers grant: the same command again, or any call of a tool that has none.
+  const what =
+    typeof approval.arguments["command"] === "string" ? "this same command" : `every call of ${approval.tool}`;
+
   const decide = (decision: Decision): void => {
     if (sent || expired) return;
     setSent(decision);
@@ -41,7 +45,7 @@ export function ApprovalCard({
     api.decide(approval.id, decision, reason.trim()).then(
       () => {
         onDecided?.();
-        void refreshSessions();
+        refreshSoon();
       },
       (error: unknown) => {
         setSent(null);
@@ -101,7 +105,7 @@ export function ApprovalCard({
         <Button
           kbd={active ? "s" : ""}
           disabled={sent !== null || expired}
-          title="Calls like this one, until the session ends"
+          title={`${what}, in this session`}
           onClick={() => decide("session")}
         >
           Allow for this session
@@ -109,7 +113,7 @@ export function ApprovalCard({
         <Button
           tone="quiet"
           disabled={sent !== null || expired}
-          title="Calls like this one, in every session of this agent"
+          title={`${what}, in every session of this agent`}
           onClick={() => decide("always")}
         >
           Always
@@ -131,7 +135,7 @@ export function ApprovalCard({
         ) : sent ? (
           "Answer sent."
         ) : (
-          "Once: this call only. Session: calls like it, here. Always: calls like it, everywhere. Deny: it does not run."
+          `Once: this call only. Session: ${what}, here. Always: ${what}, in every session of this agent. Deny: it does not run.`
         )}
       </p>
     </section>

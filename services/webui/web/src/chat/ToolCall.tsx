@@ -83,18 +83,19 @@ function stateOf(call: Call, writing: boolean, runs: boolean): State {
   return call.startedAt !== null && runs ? "running" : "asked";
 }
 
+const ENDED: Partial<Record<State, string>> = {
+  denied: "denied",
+  timed_out: "timed out",
+  unknown: "unknown",
+  skipped: "skipped",
+  cancelled: "stopped",
+};
+
 function Exit({ call, state }: { call: Call; state: State }) {
   const code = call.outcome?.exit_code;
-  if (typeof code === "number" && code !== 0) return <span className={styles.exit}>exit {code}</span>;
-  if (
-    state === "denied" ||
-    state === "timed_out" ||
-    state === "unknown" ||
-    state === "skipped" ||
-    state === "cancelled"
-  )
-    return <span className={styles.exit}>{state.replace("_", " ")}</span>;
-  return null;
+  const calm = LOOK[state].tone === "calm" ? `${styles.exit} ${styles.calm}` : styles.exit;
+  if (ENDED[state]) return <span className={calm}>{ENDED[state]}</span>;
+  return typeof code === "number" && code !== 0 ? <span className={styles.exit}>exit {code}</span> : null;
 }
 
 function DiffCounts({ diff }: { diff: string }) {

@@ -30,6 +30,7 @@ export function Login({ onDone }: { onDone: () => void }) {
         <img src="/favicon.svg" alt="" width="40" height="40" />
         <h1>Sign in to Fairlead</h1>
         <p>Paste the token that was printed when Fairlead started. The link it printed beside it signs you in, too.</p>
+        <input type="text" autoComplete="username" value="fairlead" readOnly hidden />
         <label htmlFor="token" className="visually-hidden">
           Token
         </label>

@@ -146,6 +146,23 @@ describe("the log", () => {
   });
 });
 
+describe("a worker that is lost", () => {
+  it("is named where the next one took over, and what it was writing is gone", () => {
+    const view = all(
+      logged(runStart(1)),
+      logged(said(2, "go", { run_id: "r1" })),
+      words(0, "half a rep"),
+      logged({ type: "epoch", id: "o3", seq: 3, run_id: "r1", worker: "agent-2" }),
+    );
+    expect(view.partial).toBeNull();
+    expect(view.items.at(-1)).toMatchObject({
+      kind: "note",
+      text: "Another worker took over and goes on from the log",
+    });
+    expect(view.run?.id).toBe("r1");
+  });
+});
+
 describe("tool calls", () => {
   it("show their output while they run, and their outcome afterwards", () => {
     const running = all(

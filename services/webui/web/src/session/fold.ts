@@ -152,8 +152,7 @@ function foldMessage(view: View, entry: MessageEntry): View {
 }
 
 function foldEpoch(view: View, entry: Entry & { type: "epoch" }): View {
-  // The first owner of a run is no news; a later one means that a worker was lost.
-  const takenOver = view.run !== null && view.run.id === entry.run_id && (entry.attempt ?? 1) > 1;
+  const takenOver = view.run !== null && view.run.id === entry.run_id;
   const next = { ...view, partial: null };
   return takenOver ? withNote(next, entry, "Another worker took over and goes on from the log") : next;
 }

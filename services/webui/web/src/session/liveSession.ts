@@ -71,7 +71,16 @@ export class LiveSession {
 
   /** Says something; it is in the outbox at once, and solid when the gateway has stored it. */
   send(kind: SendKind, text: string, attachments: Attachment[] = []): void {
-    const out: Outgoing = { key: newKey(), kind, text, attachments, state: "sending", problem: null, at: Date.now() };
+    const out: Outgoing = {
+      key: newKey(),
+      kind,
+      text,
+      attachments,
+      state: "sending",
+      problem: null,
+      seq: null,
+      at: Date.now(),
+    };
     this.store.set((state) => ({ ...state, outbox: [...state.outbox, out] }));
     void this.deliver(out);
   }
@@ -108,11 +117,13 @@ export class LiveSession {
       ...(out.attachments.length > 0 ? { attachments: out.attachments } : {}),
     };
     try {
-      await persistently(
+      const { seq } = await persistently(
         () => api.send(this.id, out.kind, body),
         (problem) => change({ problem }),
       );
-      change({ state: "stored", problem: null });
+      change({ state: "stored", problem: null, seq });
+      const last = this.store.get().view.log.at(-1); // the log may have been faster than the answer
+      if (last) this.store.set((state) => ({ ...state, outbox: settle(state.outbox, last) }));
       this.onChanged();
     } catch (error) {
       change({ state: "refused", problem: error instanceof Error ? error.message : String(error) });

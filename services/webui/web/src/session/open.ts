@@ -1,4 +1,4 @@
-import { refreshSessions } from "../sessions/list";
+import { refreshSoon } from "../sessions/list";
 import { LiveSession } from "./liveSession";
 
 const KEPT = 6;
@@ -6,7 +6,7 @@ const sessions = new Map<string, LiveSession>();
 
 /** The session with this id; the last few stay in memory, so that going back to one is instant. */
 export function liveSession(id: string): LiveSession {
-  const session = sessions.get(id) ?? new LiveSession(id, () => void refreshSessions());
+  const session = sessions.get(id) ?? new LiveSession(id, refreshSoon);
   sessions.delete(id);
   sessions.set(id, session);
   for (const [oldest, other] of sessions) {

@@ -10,6 +10,7 @@ const out = (key: string): Outgoing => ({
   attachments: [],
   state: "stored",
   problem: null,
+  seq: null,
   at: 0,
 });
 
@@ -22,6 +23,12 @@ it("lets go of what the log shows, in whichever way it came to be there", () => 
   ];
   for (const entry of shown) expect(settle(outbox, entry).map((one) => one.key)).toEqual(["b"]);
   expect(settle(outbox, { type: "mode_change", id: "x", seq: 2, mode: "ask" })).toBe(outbox);
+});
+
+it("lets go of what was consumed by an entry that does not name it", () => {
+  const entry: Entry = { type: "mode_change", id: "x", seq: 9, mode: "ask", cursor: 7 };
+  const outbox = [{ ...out("a"), seq: 7 }, { ...out("b"), seq: 8 }, out("c")];
+  expect(settle(outbox, entry).map((one) => one.key)).toEqual(["b", "c"]);
 });
 
 it("sends again after what may pass, and not after what will not", async () => {

@@ -10,6 +10,8 @@ export interface Outgoing {
   /** stored: the gateway has its acknowledgement; refused: it will not be sent again by itself. */
   state: "sending" | "stored" | "refused";
   problem: string | null;
+  /** Where the gateway stored it. */
+  seq: number | null;
   at: number;
 }
 
@@ -23,7 +25,9 @@ export function newKey(): string {
 export function settle(outbox: readonly Outgoing[], entry: Entry): readonly Outgoing[] {
   if (outbox.length === 0) return outbox;
   const keys = keysOf(entry);
-  return keys.length === 0 ? outbox : outbox.filter((out) => !keys.includes(out.key));
+  const consumed = entry.cursor ?? 0;
+  const left = outbox.filter((out) => !keys.includes(out.key) && !(out.seq !== null && out.seq <= consumed));
+  return left.length === outbox.length ? outbox : left;
 }
 
 function keysOf(entry: Entry): readonly string[] {

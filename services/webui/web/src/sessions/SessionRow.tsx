@@ -1,6 +1,8 @@
 import { memo, useState } from "react";
 import type { Session } from "../api/types";
 import { Link, sessionPath } from "../routes";
+import { liveSession } from "../session/open";
+import { statusOf } from "../session/status";
 import { useStore } from "../session/store";
 import { Confirm } from "../ui/Confirm";
 import { ago } from "../ui/format";
@@ -52,7 +54,7 @@ export const SessionRow = memo(function SessionRow({
         onFollow={onPick}
       >
         <span className={styles.name}>{name}</span>
-        <Badge session={session} unread={unread} now={now} />
+        {current ? <LiveBadge session={session} now={now} /> : <Badge session={session} unread={unread} now={now} />}
       </Link>
       <Menu
         label={`Actions for ${name}`}
@@ -76,6 +78,14 @@ export const SessionRow = memo(function SessionRow({
     </li>
   );
 });
+
+/** Of the session one looks at, the page knows before the list does. */
+function LiveBadge({ session, now }: { session: Session; now: number }) {
+  const { store } = liveSession(session.id);
+  const status = useStore(store, (state) => (state.phase === "ready" ? statusOf(state) : session.status));
+  const approvals = status === "waiting_approval" ? 1 : 0;
+  return <Badge session={{ ...session, status, approvals }} unread={false} now={now} />;
+}
 
 function Badge({ session, unread, now }: { session: Session; unread: boolean; now: number }) {
   if (session.status === "waiting_approval" || (session.approvals ?? 0) > 0)

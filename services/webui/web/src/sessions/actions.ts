@@ -2,7 +2,7 @@ import { api } from "../api/client";
 import { navigate } from "../routes";
 import { forgetLiveSession } from "../session/open";
 import { complain } from "../ui/toast";
-import { forgetSession, patchSession, refreshSessions } from "./list";
+import { forgetSession, patchSession, refreshSessions, rememberSession } from "./list";
 
 export function renameSession(id: string, title: string): void {
   patchSession(id, { title });
@@ -19,7 +19,7 @@ export function deleteSession(id: string): void {
     () => forgetLiveSession(id),
     (error: unknown) => {
       complain("Could not delete", error);
-      void refreshSessions();
+      rememberSession(id);
     },
   );
 }

@@ -4,6 +4,7 @@ import { createStore } from "../session/store";
 
 const BUSY_MS = 2500;
 const CALM_MS = 6000;
+const SOON_MS = 400;
 
 export interface SessionList {
   sessions: readonly Session[];
@@ -14,6 +15,7 @@ export interface SessionList {
 export const sessionList = createStore<SessionList>({ sessions: [], loaded: false, next: null });
 
 let timer: ReturnType<typeof setTimeout> | undefined;
+const deleted = new Set<string>();
 let asking = false;
 let watching = false;
 
@@ -34,13 +36,19 @@ export function watchSessions(): () => void {
   };
 }
 
+/** Asks for the list in a moment, when the gateway's index knows what has just happened. */
+export function refreshSoon(): void {
+  clearTimeout(timer);
+  timer = setTimeout(() => void refreshSessions(), SOON_MS);
+}
+
 /** Asks for the list now; several calls at once are one request. */
 export async function refreshSessions(): Promise<void> {
   if (asking) return;
   asking = true;
   clearTimeout(timer);
   try {
-    const page = await api.sessions({ limit: 100 });
+    const page = without(await api.sessions({ limit: 100 }));
     sessionList.set((list) => {
       const same =
         list.loaded && JSON.stringify(list.sessions.slice(0, page.sessions.length)) === JSON.stringify(page.sessions);
@@ -67,7 +75,7 @@ export async function refreshSessions(): Promise<void> {
 export async function loadMoreSessions(): Promise<void> {
   const { next } = sessionList.get();
   if (!next) return;
-  const page = await api.sessions({ limit: 100, before: next });
+  const page = without(await api.sessions({ limit: 100, before: next }));
   sessionList.set((list) => {
     const known = new Set(list.sessions.map((session) => session.id));
     return { ...list, sessions: [...list.sessions, ...page.sessions.filter((s) => !known.has(s.id))], next: page.next };
@@ -79,8 +87,20 @@ export function patchSession(id: string, part: Partial<Session>): void {
   sessionList.set((list) => ({ ...list, sessions: list.sessions.map((s) => (s.id === id ? { ...s, ...part } : s)) }));
 }
 
+/** Lists it no more; the gateway may still do so for some seconds. */
 export function forgetSession(id: string): void {
+  deleted.add(id);
   sessionList.set((list) => ({ ...list, sessions: list.sessions.filter((s) => s.id !== id) }));
+}
+
+/** Takes a session that could not be deleted back into the list. */
+export function rememberSession(id: string): void {
+  deleted.delete(id);
+  void refreshSessions();
+}
+
+function without<P extends { sessions: Session[] }>(page: P): P {
+  return { ...page, sessions: page.sessions.filter((session) => !deleted.has(session.id)) };
 }
 
 function plan(): void {
