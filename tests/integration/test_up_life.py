@@ -95,10 +95,14 @@ def test_a_stop_drains_and_ends_with_zero(tmp_path: Path) -> None:
         up.process.send_signal(signal.SIGINT)
         assert up.process.wait(timeout=20) == 0
         assert up.tail(1) == "fairlead  | stopped"
+        for name in SERVICES - {"nats"}:
+            assert '"service_stopped"' in (up.home / "logs" / f"{name}.log").read_text(), name
+        context = (up.home / "nats" / "context.json").read_text()
         assert not [name for name, pid in pids.items() if Path(f"/proc/{pid}").exists()]
         began = time.monotonic()
         up.start()
-        assert time.monotonic() - began < 8  # alone and idle it is a quarter of that
+        assert time.monotonic() - began < 8  # alone and idle it is a third of that
+        assert (up.home / "nats" / "context.json").read_text() == context
         assert up.stop() == 0
     finally:
         up.__exit__()
