@@ -202,3 +202,49 @@ async def test_payloads_over_the_inline_limit_travel_by_reference(bus: Bus) -> N
     assert payload == b""
     assert await objects.unpack(payload, headers) == data
     assert await objects.pack(b"small") == (b"small", {})
+
+
+async def test_what_is_heard_during_a_catch_up_waits_behind_what_was_stored_before(bus: Bus) -> None:
+    """A record that arrives live in the middle of the read must not make the rest of the read look old."""
+    for number in range(20):
+        await bus.create(s.SESSIONS, s.mail("a", "prompt", f"k{number}"), b"x")
+    source = Source(s.SESSIONS, s.session_all("a"), 1)
+    async with Tail(bus, s.live("a"), [source], lambda _: 0) as tail:
+        read = bus.read
+
+        async def read_slowly(*arguments: object, **options: object):
+            async for record in read(*arguments, **options):  # type: ignore[arg-type]
+                yield record
+                if record.seq == 5:
+                    await bus.create(s.SESSIONS, s.mail("a", "steer", "live"), b"y")
+                    await asyncio.sleep(0.1)
+
+        bus.read = read_slowly  # type: ignore[method-assign]
+        news = await tail.take()
+        bus.read = read  # type: ignore[method-assign]
+    assert [record.seq for _, record in news] == list(range(1, 22))
+
+
+async def test_tail_over_two_streams_loses_nothing_of_the_first_while_it_reads_the_second(bus: Bus) -> None:
+    last = await append(bus, "a", 0)
+    for _ in range(10):
+        await bus.publish(s.event("a"), b"{}")
+    sources = [
+        Source(s.SESSIONS, s.session_log("a"), 1, chained=True),
+        Source(s.EVENTS, s.event("a"), 1, chained=True, lossy=True),
+    ]
+    async with Tail(bus, s.live("a"), sources, lambda live: 1 if live.endswith(".event") else 0) as tail:
+        read = bus.read
+
+        async def read_slowly(stream: str, *arguments: object, **options: object):
+            async for record in read(stream, *arguments, **options):  # type: ignore[arg-type]
+                yield record
+                if stream == s.EVENTS and record.seq == 3:
+                    await append(bus, "a", last)
+                    await asyncio.sleep(0.1)
+
+        bus.read = read_slowly  # type: ignore[method-assign]
+        news = await tail.take()
+        bus.read = read  # type: ignore[method-assign]
+    assert [record.seq for index, record in news if index == 0] == [1, 2]
+    assert [record.seq for index, record in news if index == 1] == list(range(1, 11))

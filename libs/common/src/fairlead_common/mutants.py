@@ -18,6 +18,9 @@ NAMES: Final = frozenset(
         "no_journal_gate",  # runner: a command is started although its journal says `started`
         "retry_unknown",  # tools: a command of unknown outcome is run again
         "result_overwrite",  # tools: a result is written without create-only
+        "cancel_without_claim",  # agent: a call counts as taken back though its claim was not won
+        "no_approval",  # agent: what a person should decide is allowed at once
+        "prompt_again",  # gateway: a prompt is written without create-only
     }
 )
 

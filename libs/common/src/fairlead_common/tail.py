@@ -54,6 +54,7 @@ class Tail:
         self._ready: deque[tuple[int, Record]] = deque()
         self._heard: list[dict[int, Record]] = [{} for _ in sources]
         self._behind = True
+        self._catching_up = False  # what is heard meanwhile waits for its turn
         self._changed = asyncio.Event()
         self._polled_at = 0.0
         self._subscription: Subscription | None = None
@@ -126,7 +127,14 @@ class Tail:
             waking.cancel()
 
     async def _catch_up(self) -> None:
-        self._behind = False
+        self._catching_up = True
+        try:
+            await self._read_and_join()
+        finally:
+            self._catching_up = False
+
+    async def _read_and_join(self) -> None:
+        self._behind = False  # set again by whatever goes wrong from here on
         self._polled_at = asyncio.get_running_loop().time()
         for index, source in enumerate(self._sources):
             try:
@@ -138,10 +146,14 @@ class Tail:
             except BaseException:
                 self._behind = True
                 raise
+        # No await from here on: nothing can be heard between the last look and the switch to live.
+        for index, source in enumerate(self._sources):
             heard = self._heard[index]
             for seq in sorted(heard):
-                self._hand_over(index, heard[seq])
-            heard.clear()
+                if source.chained and (heard[seq].previous or 0) > self.seen[index]:
+                    self._behind = True
+                    break
+                self._hand_over(index, heard.pop(seq))
 
     def _hand_over(self, index: int, record: Record) -> None:
         if record.seq > self.seen[index]:
@@ -160,9 +172,9 @@ class Tail:
             headers=headers,
             previous=int(headers.get("Nats-Last-Sequence", "0")),
         )
-        seen = self.seen[index]
-        gap = self._sources[index].chained and (record.previous or 0) > seen
-        if self._behind or gap:
+        if self._behind or self._catching_up:
+            self._heard[index][record.seq] = record
+        elif self._sources[index].chained and (record.previous or 0) > self.seen[index]:
             self._behind = True
             self._heard[index][record.seq] = record
         else:
