@@ -186,12 +186,12 @@ async def decide(w: World, session: str, request: ApprovalRequestEntry, decision
 async def test_approval_parks_the_session_and_outlives_the_worker(
     w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ask = {"agents.main.mode": "ask"}
-    async with agent_service(nats_server, monkeypatch, **ask):
+    ask: dict[str, object] = {"agents.main.mode": "ask"}
+    async with agent_service(nats_server, monkeypatch, settings=ask):
         key = await w.say("a", "op=P1 steps=1")
         request = await approval(w, "a")
     assert w.calls == []
-    async with agent_service(nats_server, monkeypatch, name="agent-2", **ask):
+    async with agent_service(nats_server, monkeypatch, name="agent-2", settings=ask):
         await decide(w, "a", request, "once")
         end = await w.run_end("a", 2)
     assert (end.outcome, end.keys) == ("completed", [key])
@@ -203,7 +203,7 @@ async def test_approval_parks_the_session_and_outlives_the_worker(
 async def test_denied_call_is_a_result_the_model_can_read(
     w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with agent_service(nats_server, monkeypatch, **{"agents.main.mode": "ask"}):
+    async with agent_service(nats_server, monkeypatch, settings={"agents.main.mode": "ask"}):
         await w.say("a", "op=P1 steps=1")
         await decide(w, "a", await approval(w, "a"), "deny", reason="not today")
         assert (await w.run_end("a", 2)).outcome == "completed"
@@ -216,7 +216,7 @@ async def test_denied_call_is_a_result_the_model_can_read(
 async def test_decision_about_something_else_than_was_shown_is_refused(
     w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with agent_service(nats_server, monkeypatch, **{"agents.main.mode": "ask"}):
+    async with agent_service(nats_server, monkeypatch, settings={"agents.main.mode": "ask"}):
         await w.say("a", "op=P1 steps=1")
         request = await approval(w, "a")
         await decide(w, "a", msgspec.structs.replace(request, shown_hash="0" * 64), "once")
@@ -228,8 +228,8 @@ async def test_decision_about_something_else_than_was_shown_is_refused(
 async def test_unanswered_approval_expires_denied(
     w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    overrides = {"agents.main.mode": "ask", "agents.main.approval_timeout_s": 1.0}
-    async with agent_service(nats_server, monkeypatch, **overrides):
+    overrides: dict[str, object] = {"agents.main.mode": "ask", "agents.main.approval_timeout_s": 1.0}
+    async with agent_service(nats_server, monkeypatch, settings=overrides):
         await w.say("a", "op=P1 steps=1")
         assert (await w.run_end("a", 2)).outcome == "completed"
     decision = next(entry for entry in await w.log("a") if isinstance(entry, ApprovalEntry))
@@ -240,7 +240,7 @@ async def test_unanswered_approval_expires_denied(
 async def test_session_grant_is_not_asked_again_for_the_same_command(
     w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with agent_service(nats_server, monkeypatch, **{"agents.main.mode": "ask"}):
+    async with agent_service(nats_server, monkeypatch, settings={"agents.main.mode": "ask"}):
         await w.say("a", 'op=P1 steps=1 run="make test"')
         await decide(w, "a", await approval(w, "a"), "session")
         await w.run_end("a", 2)
@@ -254,7 +254,7 @@ async def test_session_grant_is_not_asked_again_for_the_same_command(
 async def test_safe_mode_denies_what_changes_things_and_allows_reading(
     w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with agent_service(nats_server, monkeypatch, **{"agents.main.mode": "safe"}):
+    async with agent_service(nats_server, monkeypatch, settings={"agents.main.mode": "safe"}):
         await w.say("a", "op=P1 steps=1")
         await w.run_end("a")
         await w.say("a", "op=P2 steps=1 tool=read path=a.txt")
@@ -307,7 +307,7 @@ async def test_provider_errors_that_may_pass_are_retried(
 async def test_dead_provider_ends_the_run_failed_and_the_next_prompt_is_answered(
     w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with agent_service(nats_server, monkeypatch, **{"models.retries": 1}):
+    async with agent_service(nats_server, monkeypatch, settings={"models.retries": 1}):
         port = int(w.model.url.split(":")[2].split("/")[0])
         await w.model.stop()
         await w.say("a", "op=P1")
@@ -322,7 +322,7 @@ async def test_dead_provider_ends_the_run_failed_and_the_next_prompt_is_answered
 async def test_run_that_never_stops_asking_for_tools_ends_with_turn_limit(
     w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with agent_service(nats_server, monkeypatch, **{"agents.main.max_turns": 3}):
+    async with agent_service(nats_server, monkeypatch, settings={"agents.main.max_turns": 3}):
         await w.say("a", "op=P1 steps=10")
         end = await w.run_end("a")
     assert (end.outcome, end.turns) == ("turn_limit", 3)
@@ -332,7 +332,7 @@ async def test_run_that_never_stops_asking_for_tools_ends_with_turn_limit(
 async def test_run_that_takes_too_long_is_timed_out_in_the_middle_of_a_reply(
     w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with agent_service(nats_server, monkeypatch, **{"agents.main.max_run_s": 1.0}):
+    async with agent_service(nats_server, monkeypatch, settings={"agents.main.max_run_s": 1.0}):
         await w.say("a", "say 500 tokens rate=20")
         end = await w.run_end("a")
     assert end.outcome == "timed_out"
@@ -341,7 +341,7 @@ async def test_run_that_takes_too_long_is_timed_out_in_the_middle_of_a_reply(
 async def test_conversation_over_the_window_fails_with_a_clear_text(
     w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with agent_service(nats_server, monkeypatch, **{"agents.main.context_window": 6000}):
+    async with agent_service(nats_server, monkeypatch, settings={"agents.main.context_window": 6000}):
         await w.say("a", "op=P1 " + "x" * 20_000)
         end = await w.run_end("a")
     assert end.outcome == "failed"
@@ -426,7 +426,7 @@ async def test_deleted_session_leaves_nothing_behind(
 async def test_lists_show_the_session_as_it_is(
     w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with agent_service(nats_server, monkeypatch, **{"agents.main.mode": "ask"}):
+    async with agent_service(nats_server, monkeypatch, settings={"agents.main.mode": "ask"}):
         await w.say("a", "op=P1 steps=1")
         await approval(w, "a")
         await asyncio.sleep(0.2)

@@ -1,13 +1,14 @@
 """The guarantees of the bus, against a real nats-server that is killed where it hurts."""
 
 import asyncio
+from collections.abc import AsyncIterator, Callable
 
 import msgspec
 import pytest
 
 from fairlead_common import subjects as s
 from fairlead_common.buckets import Bucket, LeaseHolder, Leases
-from fairlead_common.bus import Bus, BusSettings, WrongSequenceError
+from fairlead_common.bus import Bus, BusSettings, Record, WrongSequenceError
 from fairlead_common.errors import ConflictError, StreamFullError, WeakConfigurationError
 from fairlead_common.ids import new_id
 from fairlead_common.objects import Objects
@@ -23,7 +24,7 @@ async def append(bus: Bus, session: str, expected: int, record_id: str | None = 
     )
 
 
-async def until(condition, timeout_s: float = 10.0) -> None:
+async def until(condition: Callable[[], object], timeout_s: float = 10.0) -> None:
     async with asyncio.timeout(timeout_s):
         while not condition():
             await asyncio.sleep(0.01)
@@ -212,7 +213,7 @@ async def test_what_is_heard_during_a_catch_up_waits_behind_what_was_stored_befo
     async with Tail(bus, s.live("a"), [source], lambda _: 0) as tail:
         read = bus.read
 
-        async def read_slowly(*arguments: object, **options: object):
+        async def read_slowly(*arguments: object, **options: object) -> AsyncIterator[Record]:
             async for record in read(*arguments, **options):  # type: ignore[arg-type]
                 yield record
                 if record.seq == 5:
@@ -236,7 +237,7 @@ async def test_tail_over_two_streams_loses_nothing_of_the_first_while_it_reads_t
     async with Tail(bus, s.live("a"), sources, lambda live: 1 if live.endswith(".event") else 0) as tail:
         read = bus.read
 
-        async def read_slowly(stream: str, *arguments: object, **options: object):
+        async def read_slowly(stream: str, *arguments: object, **options: object) -> AsyncIterator[Record]:
             async for record in read(stream, *arguments, **options):  # type: ignore[arg-type]
                 yield record
                 if stream == s.EVENTS and record.seq == 3:

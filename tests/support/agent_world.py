@@ -27,8 +27,16 @@ from tests.support.nats_server import NatsServer
 from tests.support.scripted_model import ScriptedModel
 
 HOST = "host1"
-_COMMAND = {"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]}
-_PATH = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
+_COMMAND: dict[str, object] = {
+    "type": "object",
+    "properties": {"command": {"type": "string"}},
+    "required": ["command"],
+}
+_PATH: dict[str, object] = {
+    "type": "object",
+    "properties": {"path": {"type": "string"}},
+    "required": ["path"],
+}
 SPECS = [
     ToolSpec(name="bash", description="Run a command.", parameters=_COMMAND, shows="command"),
     ToolSpec(
@@ -140,12 +148,15 @@ class World:
 
 @contextlib.asynccontextmanager
 async def agent_service(
-    nats: NatsServer, monkeypatch: pytest.MonkeyPatch, name: str = "agent-1", **overrides: object
+    nats: NatsServer,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str = "agent-1",
+    settings: dict[str, object] | None = None,
 ) -> AsyncIterator[asyncio.Event]:
     """An agent service on a connection of its own; setting the event drains it."""
     monkeypatch.setenv("FAIRLEAD_WORKER", name)
     defaults = {"agents.main.mode": "allow-all", "models.default": "openai/scripted"}
-    monkeypatch.setenv("FAIRLEAD_OVERRIDES", msgspec.json.encode({**defaults, **overrides}).decode())
+    monkeypatch.setenv("FAIRLEAD_OVERRIDES", msgspec.json.encode({**defaults, **(settings or {})}).decode())
     bus = await Bus.connect(BusSettings(url=nats.url), name=name)
     stop = asyncio.Event()
     parts = await agent_main.setup(bus)

@@ -101,7 +101,11 @@ def test_system_prompt_names_tools_and_carries_the_workspaces_instructions() -> 
 def test_arguments_are_checked_with_words_that_name_the_place(
     arguments: dict[str, object], problem: str | None
 ) -> None:
-    schema = {"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]}
+    schema: dict[str, object] = {
+        "type": "object",
+        "properties": {"command": {"type": "string"}},
+        "required": ["command"],
+    }
     tools = Tools([ToolSpec(name="bash", description="", parameters=schema)], [])
     assert tools.problem("bash", arguments) == problem
 

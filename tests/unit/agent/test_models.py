@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -26,7 +27,7 @@ from fairlead_common.messages import ToolSpec
 TOOLS = [ToolSpec(name=name, description="", parameters={}) for name in ("bash", "read", "write", "glob")]
 
 
-def request(*messages: dict[str, object]) -> ModelRequest:
+def request(*messages: dict[str, Any]) -> ModelRequest:
     wires = [json.dumps(message).encode() for message in messages]
     return ModelRequest(model="m", messages=wires, tools=TOOLS, tools_wire=b"[]")
 
@@ -35,7 +36,7 @@ async def pieces(stream: AsyncIterator[list[Piece]]) -> list[Piece]:
     return [piece async for batch in stream for piece in batch]
 
 
-async def demo(*messages: dict[str, object]) -> list[Piece]:
+async def demo(*messages: dict[str, Any]) -> list[Piece]:
     return await pieces(DemoModel(lambda: 0.0).stream(request(*messages)))
 
 

@@ -1,6 +1,7 @@
 """What travels: golden files of every message decode for ever, and nonsense is refused with its place."""
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -63,7 +64,7 @@ from fairlead_common.messages import (
 
 GOLDEN = Path(__file__).parent / "golden"
 
-_ABOUT = {"id": "e1", "parent_id": "e0", "ts": 1, "epoch": 2, "cursor": 3, "run_id": "r1"}
+_ABOUT: dict[str, Any] = {"id": "e1", "parent_id": "e0", "ts": 1, "epoch": 2, "cursor": 3, "run_id": "r1"}
 _OUTCOME = ToolOutcome(
     status="ok",
     content=[TextBlock(text="out"), ImageBlock(object="ab", media_type="image/png", name="a.png")],
@@ -212,7 +213,7 @@ def test_command_of_the_first_version_still_means_the_same(name: str) -> None:
 
 def test_every_kind_of_entry_and_event_has_a_golden_file() -> None:
     kinds = {type(entry) for entry in ENTRIES.values()} | {type(event) for event in EVENTS.values()}
-    assert set(Entry.__args__) | set(LiveEvent.__args__) == kinds  # type: ignore[attr-defined]
+    assert set(Entry.__args__) | set(LiveEvent.__args__) == kinds
 
 
 @pytest.mark.parametrize("name", ENTRIES)

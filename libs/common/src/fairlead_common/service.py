@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 
 import nats.micro
 import structlog
@@ -22,7 +22,7 @@ log = structlog.get_logger()
 VERSION = "0.1.0"
 EXIT_CONFIG = 78  # EX_CONFIG: starting again will not help
 
-Part = Callable[[asyncio.Event], Awaitable[None]]
+Part = Callable[[asyncio.Event], Coroutine[object, object, None]]
 Setup = Callable[[Bus], Awaitable[list[Part]]]
 
 
