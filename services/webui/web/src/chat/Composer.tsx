@@ -13,6 +13,8 @@ interface Props {
   place: string;
   busy: boolean;
   stopping?: Stopping;
+  /** Said beside the button while nothing else is. */
+  note?: string;
   onSend: (kind: SendKind, text: string, attachments: Attachment[]) => void;
   onStop?: () => void;
   recall?: () => string | null;
@@ -25,6 +27,7 @@ export const Composer = memo(function Composer({
   place,
   busy,
   stopping = "no",
+  note = "",
   onSend,
   onStop,
   recall,
@@ -100,6 +103,7 @@ export const Composer = memo(function Composer({
         <span className={styles.hint} role="status">
           {stopping === "asking" && <strong>Press Esc again to stop the run</strong>}
           {stopping === "stopping" && "Stopping…"}
+          {!busy && <span className={styles.keys}>{note}</span>}
           {stopping === "no" && busy && text.trim() !== "" && (
             <span className={styles.keys}>
               <kbd>Enter</kbd> steer <kbd>Alt Enter</kbd> queue

@@ -76,6 +76,7 @@ export function SessionPage({ id, onMenu }: { id: string; onMenu: () => void }) 
           place={id}
           busy={busy}
           stopping={stop.state}
+          note={status === "waiting_approval" ? "Esc, then a, s or d answers" : ""}
           onSend={send}
           onStop={stop.now}
           recall={recall}
