@@ -25,6 +25,7 @@ class Load:
         model_trouble: chance that a prompt makes the model fail on its way.
         follow_up, steer, abort: chances after a prompt that is still running.
         again: chance that an accepted request is sent once more.
+        stall_s: how long the model thinks before each answer, at most.
     """
 
     sessions: int = 5
@@ -36,6 +37,7 @@ class Load:
     abort: float = 0.08
     again: float = 0.2
     pause_s: float = 0.3
+    stall_s: float = 0.0
     longest_s: float = 0.4
 
 
@@ -160,6 +162,8 @@ class Driver:
         words.append(f"sleep={rng.random() * self._load.longest_s:.2f}")
         if rng.random() < 0.25:
             words.append("calls=2")
+        if self._load.stall_s:
+            words.append(f"stall={rng.random() * self._load.stall_s:.2f}")
         if rng.random() < self._load.model_trouble:
             words.append(rng.choice(("fail=429x1", "fail=500x1", "cut=1", "malformed=1", "stall=0.5")))
         return " ".join(words)

@@ -97,6 +97,11 @@ class Evidence:
                 said.state = record["event"]
         return list(found.values())
 
+    def wall_ms(self, t: int) -> float:
+        """What the wall clock showed at a monotonic time, by the client's records around it."""
+        nearest = min(self.client, key=lambda record: abs(record["t"] - t))
+        return float(nearest["wall_ms"] + (t - nearest["t"]) / 1e6)
+
     def ops(self) -> dict[str, int]:
         """How often each op is in the ledger."""
         counts: dict[str, int] = defaultdict(int)

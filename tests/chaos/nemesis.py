@@ -12,7 +12,7 @@ from typing import Any
 from tests.chaos.evidence import Journal, read_lines
 from tests.chaos.stack import Stack, commands, is_gone, is_stopped, send
 
-# How often each fault is drawn, relative to the others.
+# How often each fault is drawn, relative to the others. `all` hurts every replica at once.
 WEIGHTS = {
     "kill agent": 6,
     "kill tools": 5,
@@ -20,7 +20,8 @@ WEIGHTS = {
     "kill scheduler": 1,
     "kill webui": 1,
     "kill nats": 3,
-    "kill all agents": 2,
+    "kill all agent": 2,
+    "kill all tools": 1,
     "pause agent": 4,
     "pause tools": 2,
     "pause nats": 1,
@@ -36,13 +37,21 @@ class Nemesis:
     """Hurts one stack for a while, and heals it at the end."""
 
     def __init__(
-        self, stack: Stack, folder: Path, seed: int, seconds: float, weights: dict[str, int] | None = None
+        self,
+        stack: Stack,
+        folder: Path,
+        seed: int,
+        seconds: float,
+        weights: dict[str, int] | None = None,
+        *,
+        pause_s: tuple[float, float] = PAUSE_S,
     ) -> None:
         self._stack = stack
         self._path = folder / "faults.jsonl"
         self._journal = Journal(self._path)
         self._random = random.Random(f"nemesis-{seed}")
         self._seconds = seconds
+        self._pause_s = pause_s
         self._weights = weights or {**WEIGHTS, **(PROXY_WEIGHTS if stack.proxy else {})}
         self._healing: list[asyncio.Task[None]] = []
         self._paused: set[int] = set()
@@ -60,16 +69,16 @@ class Nemesis:
 
     async def _do(self, name: str) -> None:
         verb, _, target = name.partition(" ")
-        if name == "kill all agents":
-            await self._kill("agent", everyone=True)
-        elif name == "kill runner":
+        everyone = target.startswith("all ")
+        target = target.removeprefix("all ")
+        if name == "kill runner":
             await self._kill_runner()
         elif name == "kill nats":
             await self._kill_nats()
         elif verb == "kill":
-            await self._kill(target)
+            await self._kill(target, everyone=everyone)
         elif verb == "pause":
-            await self._pause(target)
+            await self._pause(target, everyone=everyone)
         else:
             await self._network(verb)
 
@@ -116,12 +125,15 @@ class Nemesis:
 
     # -- pauses and the network ----------------------------------------------
 
-    async def _pause(self, target: str) -> None:
+    async def _pause(self, target: str, *, everyone: bool = False) -> None:
         pids = self._running(target)
         if not pids:
             return
-        pid = self._random.choice(pids)
-        seconds = self._random.uniform(*PAUSE_S) if target != "nats" else self._random.uniform(0.5, 3.0)
+        seconds = self._random.uniform(*(self._pause_s if target != "nats" else (0.5, 3.0)))
+        for pid in pids if everyone else [self._random.choice(pids)]:
+            await self._pause_one(target, pid, seconds)
+
+    async def _pause_one(self, target: str, pid: int, seconds: float) -> None:
         self._paused.add(pid)
         sent = send(pid, signal.SIGSTOP)
         self._note("pause", target, sent and await _soon(lambda: is_stopped(pid)), pid=pid, seconds=seconds)

@@ -6,7 +6,7 @@ DUP              an op in the ledger, or an input in the log, more than once
 DOUBLE_TERMINAL  a run, or an input, that ended twice
 DOUBLE_RESULT    a tool call with two results
 NO_RESULT        a tool call of an idle session without any
-LIE              a result that the ledger contradicts
+LIE              a result that the ledger contradicts: it did not run, it ran, or it ran afterwards
 STUCK            a session that is not idle long after the last fault
 MALFORMED        a request that a strict model provider would refuse
 STEER            an accepted steer that is not in the model's inputs, or said other than once
@@ -23,6 +23,8 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from tests.chaos.evidence import ALLOWING, Evidence, Input, Record, calls, ended, of_role, of_type, results
+
+SLACK_MS = 20  # both clocks are of one machine; the wall clock may be adjusted
 
 
 class Violation(NamedTuple):
@@ -49,6 +51,7 @@ def judge(evidence: Evidence) -> list[Violation]:
         found += _ghosts(session, entries, evidence)
         found += _runs(session, entries)
         found += _results(session, entries, ops)
+        found += _afterwards(session, entries, evidence)
         found += _epochs(session, entries)
         if evidence.modes.get(session) == "ask":
             found += _approvals(session, entries, evidence)
@@ -147,6 +150,18 @@ def _results(session: str, entries: list[Record], ops: dict[str, int]) -> Iterat
             yield Violation("LIE", session, f"{what} is reported as {status} and ran")
     for call in outcomes.keys() - asked.keys():
         yield Violation("GHOST", session, f"a result of call {call}, which nobody asked for")
+
+
+def _afterwards(session: str, entries: list[Record], evidence: Evidence) -> Iterator[Violation]:
+    """Ops that took effect after the log had said how their call ended."""
+    told = {e["message"]["call_id"]: e for e in reversed(of_role(entries, "tool_result"))}
+    for call, op, _ in calls(entries):
+        if call not in told or told[call]["message"]["outcome"]["status"] == "unknown":
+            continue
+        for name, _, t in evidence.ledger:
+            late_ms = evidence.wall_ms(t) - told[call]["ts"]
+            if name == op and late_ms > SLACK_MS:
+                yield Violation("LIE", session, f"op {op} ran {late_ms:.0f} ms after call {call} had ended")
 
 
 def _epochs(session: str, entries: list[Record]) -> Iterator[Violation]:

@@ -1,7 +1,7 @@
 """Chaos runs from the command line; a seed is a run, and the same seed is the same faults.
 
 python -m tests.chaos.run --runs 10 --seed 1 --seconds 15
-python -m tests.chaos.run --seed 7 --mutant no_fence --until-caught 5
+python -m tests.chaos.run --runs 5 --mutant no_fence --until-caught
 """
 
 import argparse
@@ -13,17 +13,18 @@ import sys
 import time
 import traceback
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from fairlead_common.mutants import NAMES
 from tests.chaos.api import Api
-from tests.chaos.driver import Driver, Load
+from tests.chaos.driver import Driver
 from tests.chaos.evidence import load
 from tests.chaos.measure import Numbers, measure, percentile, upper_bound
 from tests.chaos.nemesis import PROXY_WEIGHTS, RUNNER_WEIGHT, WEIGHTS, Nemesis
 from tests.chaos.oracle import Violation, judge
+from tests.chaos.plans import MUTANTS, Wish
 from tests.chaos.stack import Shape, Stack
 
 EVIDENCE = Path("tests/_evidence/chaos")
@@ -63,19 +64,6 @@ class Run:
             "violations": [violation._asdict() for violation in self.violations],
             **self.numbers.as_dict(),
         }
-
-
-@dataclass(frozen=True)
-class Wish:
-    """What is asked for on the command line."""
-
-    seconds: float = 15.0
-    sessions: int = 5
-    mutant: str = ""
-    proxy: bool | None = None
-    runner_kills: bool | None = None
-    weights: dict[str, int] | None = None
-    keep: bool = False
 
 
 def shape_of(seed: int, wish: Wish) -> tuple[Shape, dict[str, int]]:
@@ -119,13 +107,13 @@ async def _hurt(stack: Stack, seed: int, wish: Wish, weights: dict[str, int]) ->
     assert stack.up is not None
     folder = stack.folder
     async with Api(stack.up.base_url, stack.up.token) as api:
-        driver = Driver(api, folder, seed, Load(sessions=wish.sessions, seconds=wish.seconds))
-        nemesis = Nemesis(stack, folder, seed, wish.seconds, weights)
+        driver = Driver(api, folder, seed, replace(wish.load, seconds=wish.seconds))
+        nemesis = Nemesis(stack, folder, seed, wish.seconds, weights, pause_s=wish.pause_s)
         await driver.open()
         try:
             await asyncio.gather(driver.talk(), nemesis.run())
             await nemesis.heal()
-            await driver.quiesce()
+            await driver.quiesce(wish.patience_s)
         finally:
             world = await driver.world()
     await asyncio.to_thread(stack.up.stop)
@@ -222,14 +210,22 @@ def tell(run: Run) -> None:
         print(f"          evidence: {run.folder}", flush=True)
 
 
+def write(runs: list[Run], path: Path) -> None:
+    """All results so far, as JSON."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    result = {"summary": summary(runs), "runs": [run.as_dict() for run in runs]}
+    path.write_text(json.dumps(result, indent=1) + "\n")
+
+
 def main() -> int:
     """Exit status 0 if every run kept every promise and counts."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--seed", type=int, default=1, help="of the first run; the next ones count up")
-    parser.add_argument("--seconds", type=float, default=15.0)
+    parser.add_argument("--seconds", type=float, help="of faults; default: 15, or the mutant's")
     parser.add_argument("--sessions", type=int, default=5)
     parser.add_argument("--mutant", default="", choices=["", *sorted(NAMES)])
+    parser.add_argument("--control", action="store_true", help="the plan of --mutant without the mutant")
     parser.add_argument("--until-caught", action="store_true", help="stop at the first violation")
     parser.add_argument("--proxy", action=argparse.BooleanOptionalAction, help="default: by seed")
     parser.add_argument("--runner-kills", action=argparse.BooleanOptionalAction, help="default: by seed")
@@ -237,28 +233,28 @@ def main() -> int:
     parser.add_argument("--keep", action="store_true", help="keep the evidence of clean runs too")
     parser.add_argument("--out", type=Path, help="write all results as JSON")
     arguments = parser.parse_args()
-    wish = Wish(
-        seconds=arguments.seconds,
-        sessions=arguments.sessions,
-        mutant=arguments.mutant,
-        proxy=arguments.proxy,
-        runner_kills=arguments.runner_kills,
-        weights=dict.fromkeys(arguments.only, 1) if arguments.only else None,
+    wish = MUTANTS.get(arguments.mutant, Wish(seconds=15.0, mutant=arguments.mutant))
+    wish = replace(
+        wish,
+        load=replace(wish.load, sessions=arguments.sessions),
+        seconds=arguments.seconds or wish.seconds,
+        proxy=wish.proxy if arguments.proxy is None else arguments.proxy,
+        runner_kills=wish.runner_kills if arguments.runner_kills is None else arguments.runner_kills,
+        weights=dict.fromkeys(arguments.only, 1) if arguments.only else wish.weights,
         keep=arguments.keep,
     )
+    if arguments.control:
+        wish = wish.without_mutant()
     print(header(), flush=True)
     runs: list[Run] = []
     for seed in range(arguments.seed, arguments.seed + arguments.runs):
         runs.append(run_seed(seed, wish, EVIDENCE))
         tell(runs[-1])
+        if arguments.out:
+            write(runs, arguments.out)
         if arguments.until_caught and runs[-1].violations:
             break
-    total = summary(runs)
-    print(json.dumps(total, indent=1))
-    if arguments.out:
-        arguments.out.parent.mkdir(parents=True, exist_ok=True)
-        result = {"summary": total, "runs": [run.as_dict() for run in runs]}
-        arguments.out.write_text(json.dumps(result, indent=1))
+    print(json.dumps(summary(runs), indent=1))
     return 0 if all(run.verdict == "ok" for run in runs) else 1
 
 

@@ -1,6 +1,7 @@
 """The short tier of the chaos runs, and the proof that the oracle would see a broken promise.
 
-A seed that failed is run again by `python -m tests.chaos.run --seed <seed>`.
+A seed that failed is run again by `python -m tests.chaos.run --seed <seed>`, a mutant by `--mutant <name>`.
+`FAIRLEAD_CHAOS_LONG=1` also runs the plan of each mutant without its mutant: nothing may be found then.
 """
 
 import os
@@ -8,32 +9,43 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.run import EVIDENCE, Wish, row, run_seed
+from tests.chaos.plans import MUTANTS, Wish
+from tests.chaos.run import EVIDENCE, row, run_seed
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(900)]
 
 FIRST = int(os.environ.get("FAIRLEAD_CHAOS_SEED", "1"))
-SEEDS = range(FIRST, FIRST + int(os.environ.get("FAIRLEAD_CHAOS_RUNS", "4")))
+SEEDS = range(FIRST, FIRST + int(os.environ.get("FAIRLEAD_CHAOS_RUNS", "6")))
+LONG = os.environ.get("FAIRLEAD_CHAOS_LONG") == "1"
 
-# For each mutant, the faults that bring it to light.
-MUTANTS: dict[str, Wish] = {}
+# What a run gets to show a mutant, or to let all its faults land on a busy machine.
+TRIES = 5
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_every_promise_is_kept_under_faults(seed: int) -> None:
-    run = run_seed(seed, Wish(seconds=12.0), EVIDENCE)
-    print(row(run))
-    assert run.violations == [], run.folder
-    assert run.valid, run.trouble or f"faults that did not land, see {run.folder}"
+    for attempt in range(3):
+        run = run_seed(seed + 1000 * attempt, Wish(seconds=12.0), EVIDENCE)
+        print(row(run), run.trouble)
+        assert run.violations == [], run.folder
+        if run.valid:
+            return
+    pytest.fail("not one of three runs counts: not all faults landed, or the harness had trouble")
 
 
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_mutant_is_caught(mutant: str, tmp_path: Path) -> None:
-    caught = None
-    for seed in range(FIRST, FIRST + 4):
+    for seed in range(FIRST, FIRST + TRIES):
         run = run_seed(seed, MUTANTS[mutant], tmp_path)
-        print(mutant, row(run), {violation.kind for violation in run.violations})
+        print(mutant, row(run), sorted({violation.kind for violation in run.violations}))
         if run.violations:
-            caught = run
-            break
-    assert caught, f"nobody noticed {mutant}"
+            return
+    pytest.fail(f"nobody noticed {mutant} in {TRIES} runs")
+
+
+@pytest.mark.skipif(not LONG, reason="FAIRLEAD_CHAOS_LONG=1 runs it")
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_plan_of_a_mutant_finds_nothing_without_it(mutant: str) -> None:
+    run = run_seed(FIRST, MUTANTS[mutant].without_mutant(), EVIDENCE)
+    print(mutant, row(run))
+    assert run.violations == [], run.folder

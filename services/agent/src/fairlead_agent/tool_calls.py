@@ -18,7 +18,7 @@ from fairlead_agent.grants import Grants
 from fairlead_agent.owner import Owner
 from fairlead_agent.policy import Verdict, grant_keys, judge, shown_hash
 from fairlead_agent.state import GRANTING
-from fairlead_common import subjects
+from fairlead_common import mutants, subjects
 from fairlead_common.bus import Bus
 from fairlead_common.config import AgentConfig, LiveConfig
 from fairlead_common.content import (
@@ -140,6 +140,8 @@ class ToolCalls:
     def _verdict(self, call: ToolCallBlock, spec: ToolSpec, profile: AgentConfig) -> Verdict:
         state = self._state
         arguments = call.arguments or {}
+        if mutants.active("no_approval"):
+            return Verdict("allow", "nobody is asked")
         decision = state.decisions.get(call.call_id)
         if decision is not None:
             if decision.decision in GRANTING and spec.name not in profile.deny:
@@ -295,6 +297,8 @@ class ToolCalls:
 
     async def _win_claim(self, call: ToolCallBlock) -> bool:
         """Whether the call can never start any more, now."""
+        if mutants.active("cancel_without_claim"):
+            return True
         claim = msgspec.json.encode(ToolClaim(by="agent", holder=self._worker))
         subject = subjects.tool_claim(call.host or "", call.call_id)
         try:

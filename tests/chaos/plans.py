@@ -1,0 +1,57 @@
+"""What a run is asked to be, and for each mutant the plan that brings it to light."""
+
+from dataclasses import dataclass, field, replace
+
+from tests.chaos.driver import T_STUCK_S, Load
+from tests.chaos.nemesis import PAUSE_S
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What is asked for.
+
+    Fields:
+        weights: draw from these faults; all of them if None.
+        load: how much is said; its seconds are those of the wish.
+        patience_s: how long after the last fault everything must be idle.
+    """
+
+    seconds: float = 15.0
+    load: Load = field(default_factory=Load)
+    pause_s: tuple[float, float] = PAUSE_S
+    patience_s: float = T_STUCK_S
+    mutant: str = ""
+    proxy: bool | None = None
+    runner_kills: bool | None = None
+    weights: dict[str, int] | None = None
+    keep: bool = False
+
+    def without_mutant(self) -> "Wish":
+        """The same plan against the sound system."""
+        return replace(self, mutant="")
+
+
+_INTERRUPTING = Load(steer=0.9, abort=0.1, follow_up=0.1, model_trouble=0.0, asking_sessions=0)
+_STOPPING = Load(steer=0.0, abort=0.9, model_trouble=0.0, longest_s=1.5, asking_sessions=0)
+_SLOW_MODEL = Load(steer=0.2, abort=0.0, stall_s=0.7, model_trouble=0.0, asking_sessions=0)
+_SLOW_TOOLS = Load(steer=0.0, abort=0.0, model_trouble=0.0, longest_s=1.0, asking_sessions=0)
+
+# Each one breaks a guarantee on purpose (fairlead_common/mutants.py); a run by its plan must be BROKEN.
+MUTANTS: dict[str, Wish] = {
+    # Nobody looks for the sessions of a worker that died.
+    "ack_before_work": Wish(10, weights={"kill all agent": 1}, patience_s=20.0),
+    # An owner that was stopped for longer than its lease goes on as if nothing had happened.
+    "no_fence": Wish(12, _SLOW_MODEL, pause_s=(5.0, 6.5), weights={"pause agent": 1}),
+    "wrong_sequence_is_loss": Wish(12, _SLOW_MODEL, pause_s=(5.0, 6.5), weights={"pause agent": 1}),
+    # The agent takes back a call that executors, stopped for a while, find afterwards.
+    "claim_with_ttl": Wish(10, _INTERRUPTING, pause_s=(2.0, 3.0), weights={"pause all tools": 1}),
+    # A person stops a command before it took effect, and is told that it never started.
+    "cancel_without_claim": Wish(8, _STOPPING, weights={"kill webui": 1}),
+    # A command ends while its executor is away, and the next executor asks for it again.
+    "no_journal_gate": Wish(10, _SLOW_TOOLS, weights={"kill tools": 1}),
+    "retry_unknown": Wish(10, _SLOW_TOOLS, weights={"kill runner": 1}, runner_kills=True),
+    "no_approval": Wish(5, Load(asking_sessions=3), weights={"kill webui": 1}),
+    "prompt_again": Wish(5, Load(again=0.5), weights={"kill webui": 1}),
+}
+for _name, _wish in list(MUTANTS.items()):
+    MUTANTS[_name] = replace(_wish, mutant=_name, proxy=False)
