@@ -7,7 +7,7 @@ import contextlib
 import os
 import time
 
-from fairlead_tools.runner import environment, guard, journal, linux, protocol
+from fairlead_tools.runner import guard, journal, linux, protocol
 from fairlead_tools.runner.confine import Root, ToolError
 from fairlead_tools.runner.connection import Connection
 from fairlead_tools.runner.jobs import Job
@@ -77,9 +77,6 @@ class Calls:
         self._journal.sweep()
         found = self._journal.unfinished()
         for call_id in found:
-            if environment.NO_JOURNAL_GATE:
-                self._journal.remove(call_id)
-                continue
             try:
                 call = self._journal.reserve(call_id)
             except AlreadyStartedError:

@@ -6,12 +6,6 @@ import os
 import re
 from collections.abc import Mapping
 
-# A deliberate fault for the chaos tests, as in fairlead_common.mutants: the journal of a runner that died
-# is thrown away, so that a command may start twice.
-NO_JOURNAL_GATE = os.environ.get("FAIRLEAD_TEST") == "1" and "no_journal_gate" in os.environ.get(
-    "FAIRLEAD_MUTANT", ""
-).split(",")
-
 CALL_VARIABLE = "FAIRLEAD_CALL_ID"
 ALLOWED = frozenset({"PATH", "HOME", "LANG", "LANGUAGE", "TERM", "TZ"})
 _DEFAULTS = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "TERM": "dumb"}

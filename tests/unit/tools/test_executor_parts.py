@@ -1,0 +1,126 @@
+"""Settings, workspaces, notes and specifications of an executor."""
+
+import os
+import time
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from fairlead_common.errors import InvalidInputError, WeakConfigurationError
+from fairlead_tools.config import config_from_environment
+from fairlead_tools.liveness import Liveness
+from fairlead_tools.records import KEEP_S, Note, Records
+from fairlead_tools.runner.plan import COMMAND_TOOL, FILE_TOOLS
+from fairlead_tools.specs import BUILT_IN, BY_NAME
+from fairlead_tools.workspaces import Workspaces
+
+NOTE = Note(executor="e1", workspace="/w")
+
+
+def test_settings_come_from_the_environment() -> None:
+    config = config_from_environment(
+        {"FAIRLEAD_HOME": "/h", "FAIRLEAD_HOST": "big", "FAIRLEAD_EXECUTOR": "e1", "FAIRLEAD_WORKSPACE": "/w"}
+    )
+    assert (config.host, config.executor, config.capacity) == ("big", "e1", 8)
+    assert (config.state, config.workspace) == (Path("/h/tools/big"), Path("/w"))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("FAIRLEAD_HOST", "a.b"),
+        ("FAIRLEAD_HOST", "*"),
+        ("FAIRLEAD_EXECUTOR", "x" * 65),
+        ("FAIRLEAD_TOOLS_CAPACITY", "0"),
+        ("FAIRLEAD_TOOLS_CAPACITY", "many"),
+    ],
+)
+def test_setting_that_does_not_fit_is_refused(name: str, value: str) -> None:
+    with pytest.raises(WeakConfigurationError):
+        config_from_environment({"FAIRLEAD_HOME": "/h", name: value})
+
+
+@pytest.fixture
+def workspaces(tmp_path: Path) -> Workspaces:
+    return Workspaces(tmp_path / "default", tmp_path / "named", tmp_path / "state")
+
+
+def test_workspaces_are_made_and_links_resolved(workspaces: Workspaces, tmp_path: Path) -> None:
+    assert workspaces.folder("") == tmp_path / "default"
+    assert workspaces.folder("a.b-c") == tmp_path / "named" / "a.b-c"
+    assert workspaces.folder(f"{tmp_path}/new") == tmp_path / "new"
+    (tmp_path / "link").symlink_to(tmp_path / "default")
+    assert workspaces.folder(f"{tmp_path}/link") == tmp_path / "default"
+
+
+@pytest.mark.parametrize("name", ["..", ".", "a/b", "../x", "a\0b", "~", "x" * 65, "-\n", "/no/such/parent"])
+def test_workspace_that_is_none_is_refused(workspaces: Workspaces, name: str) -> None:
+    with pytest.raises(InvalidInputError):
+        workspaces.folder(name)
+
+
+def test_journals_are_no_workspace(workspaces: Workspaces, tmp_path: Path) -> None:
+    (tmp_path / "state" / "runners").mkdir(parents=True)
+    (tmp_path / "sly").symlink_to(tmp_path / "state" / "runners")
+    for path in ("state", "state/runners", "sly", "default/../state"):
+        with pytest.raises(InvalidInputError):
+            workspaces.folder(f"{tmp_path}/{path}")
+
+
+def test_note_is_found_by_its_attempt_alone(tmp_path: Path) -> None:
+    records = Records(tmp_path)
+    records.begin("call", "one", NOTE)
+    assert records.find("call", "one") == NOTE
+    assert records.find("call", "two") is None
+    assert [each.call_id for each in records.open_calls()] == ["call"]
+    records.finish("call")
+    assert records.open_calls() == []
+    assert Records(tmp_path).find("call", "one") == NOTE
+
+
+def test_torn_note_is_no_note(tmp_path: Path) -> None:
+    records = Records(tmp_path)
+    (tmp_path / "calls" / "call.one").write_bytes(b'{"exec')
+    assert records.find("call", "one") is None
+    assert records.open_calls() == []
+
+
+def test_state_folder_keeps_its_name_and_another_has_another(tmp_path: Path) -> None:
+    first = Records(tmp_path / "a").identity
+    assert Records(tmp_path / "a").identity == first
+    assert Records(tmp_path / "b").identity != first
+
+
+def test_old_notes_go_and_young_ones_stay(tmp_path: Path) -> None:
+    records = Records(tmp_path)
+    for name in ("old", "young"):
+        records.begin(name, "1", NOTE)
+        records.finish(name)
+    past = time.time() - KEEP_S - 1
+    os.utime(tmp_path / "done" / "old.1", (past, past))
+    records.prune()
+    assert records.find("old", "1") is None
+    assert records.find("young", "1") == NOTE
+
+
+async def test_executor_lives_as_long_as_its_lock(tmp_path: Path) -> None:
+    first, second = Liveness(tmp_path, "e1"), Liveness(tmp_path, "e2")
+    await first.begin()
+    assert second.alive("e1")
+    assert not first.alive("e1")
+    assert not second.alive("e3")
+    with pytest.raises(WeakConfigurationError):
+        await Liveness(tmp_path, "e1").begin(patience_s=0.0)
+    os.close(first._fd)
+    assert not second.alive("e1")
+
+
+def test_tools_are_those_of_the_runner() -> None:
+    assert set(BY_NAME) == {*FILE_TOOLS, COMMAND_TOOL}
+    for spec in BUILT_IN:
+        jsonschema.Draft202012Validator.check_schema(spec.parameters)
+        once = spec.name == COMMAND_TOOL or FILE_TOOLS[spec.name].once
+        assert spec.idempotent is not once
+        assert spec.read_only is spec.idempotent
+        assert spec.shows in dict(spec.parameters["properties"])  # type: ignore[call-overload]
