@@ -235,10 +235,16 @@ async def test_new_auth_file_ends_all_logins(
     monkeypatch.setattr(auth_module, "RELOAD_S", 0.05)
     await stranger.post("/api/login", json={"token": TOKEN})
     assert (await stranger.get("/api/me")).status_code == 200
+    session = await gateway.session()
+    watching = asyncio.create_task(gateway.http.get(f"/api/sessions/{session}/events"))
+    async with asyncio.timeout(5):
+        while not len(gateway.gateway.streams):
+            await asyncio.sleep(0.01)
     _, token = rotate_auth_file(gateway.auth_file.path)
     async with asyncio.timeout(10):
         while (await stranger.get("/api/me")).status_code == 200:
             await asyncio.sleep(0.05)
+        assert "caught_up" in (await watching).text  # and then it ended
     stranger.cookies.clear()
     assert (await stranger.get("/api/me", headers={"Authorization": f"Bearer {token}"})).status_code == 200
     assert (await gateway.http.get("/api/me")).status_code == 401

@@ -48,6 +48,12 @@ async def test_session_exists_once(gateway: RunningGateway, bus: Bus) -> None:
     assert status == 200
     assert found == {**made, "created_at": found["created_at"], "updated_at": found["updated_at"]}
     assert abs(found["created_at"] - made["created_at"]) < 5000
+    _, page = await gateway.call("GET", "/api/sessions")
+    assert [session["id"] for session in page["sessions"]] == ["one"]
+    await FakeAgent(bus, "one").list_as(title="Better", updated_at=7)
+    async with asyncio.timeout(5):
+        while (await gateway.call("GET", "/api/sessions/one"))[1]["title"] != "Better":
+            await asyncio.sleep(0.01)
 
 
 async def test_id_of_a_session_that_only_got_a_prompt_is_taken(gateway: RunningGateway, bus: Bus) -> None:

@@ -42,6 +42,7 @@ class Principal(NamedTuple):
     Fields:
         expires_at: seconds since 1970; None for the admin token.
         token_id: of a signed token.
+        generation: of the auth file that said so.
     """
 
     user: str
@@ -49,6 +50,7 @@ class Principal(NamedTuple):
     via: Literal["token", "signed", "cookie"]
     expires_at: int | None = None
     token_id: str = ""
+    generation: int = 0
 
     def may(self, scope: Scope) -> bool:
         """Whether they have this right."""
@@ -105,6 +107,7 @@ class Auth:
         self._stamp = _stamp(file.path)
         self._bus = bus
         self._revoked: dict[str, float] = {}
+        self._generation = 0
         self.throttle = Throttle()
 
     def identify(self, authorization: str | None, cookies: list[str], address: str) -> Principal:
@@ -118,7 +121,7 @@ class Auth:
         for value in cookies:
             claims = self._file.verify_signed(value)
             if claims is not None and not self._is_revoked(claims.id):
-                return _principal(claims, "cookie")
+                return self._principal(claims, "cookie")
         raise _unauthorized("log in, or send `Authorization: Bearer <token>`")
 
     def _bearer(self, authorization: str, address: str) -> Principal:
@@ -137,12 +140,12 @@ class Auth:
         if is_signed(token):
             claims = self._file.verify_signed(token)
             if claims is not None and not self._is_revoked(claims.id):
-                return _principal(claims, "signed")
+                return self._principal(claims, "signed")
             if self._file.read_signed(token) is not None:  # once ours: no guess, only too late
                 raise _unauthorized("the token has expired or was revoked")
         self.throttle.check(address)
         if not is_signed(token) and self._file.verify_token(token):
-            return Principal("admin", frozenset(("admin",)), "token")
+            return Principal("admin", frozenset(("admin",)), "token", generation=self._generation)
         self.throttle.fail(address)
         raise _unauthorized("the token is wrong")
 
@@ -150,7 +153,7 @@ class Auth:
         """Whether credentials that were good once are so now: streams ask while they run."""
         if principal.expires_at is not None and principal.expires_at <= time.time():
             return False
-        return not self._is_revoked(principal.token_id)
+        return principal.generation == self._generation and not self._is_revoked(principal.token_id)
 
     # -- logging in and out --------------------------------------------------
 
@@ -179,7 +182,7 @@ class Auth:
             raise _unauthorized(
                 "the login code was used already; ask for a new one with `fairlead login`"
             ) from None
-        return _principal(claims, "signed")
+        return self._principal(claims, "signed")
 
     def cookie_for(self, principal: Principal, *, secure: bool) -> str:
         """The `Set-Cookie` value of a fresh login, never good for longer than what it was made from."""
@@ -208,6 +211,10 @@ class Auth:
         if expires_at > now:
             self._revoked[token_id] = expires_at
 
+    def _principal(self, claims: Claims, via: Literal["signed", "cookie"]) -> Principal:
+        scopes = frozenset(claims.scopes)
+        return Principal(claims.user, scopes, via, claims.expires_at, claims.id, self._generation)
+
     def _is_revoked(self, token_id: str) -> bool:
         return token_id in self._revoked
 
@@ -232,6 +239,7 @@ class Auth:
         except (WeakConfigurationError, FileNotFoundError) as error:
             log.error("auth_file_ignored", error=str(error))
             return
+        self._generation += 1
         log.info("auth_file_changed")
 
 
@@ -243,10 +251,6 @@ def clear_cookie(*, secure: bool) -> str:
 def _cookie(value: str, max_age_s: int, *, secure: bool) -> str:
     name, more = (SECURE_COOKIE, "; Secure") if secure else (COOKIE, "")
     return f"{name}={value}; Path=/; Max-Age={max_age_s}; HttpOnly; SameSite=Strict{more}"
-
-
-def _principal(claims: Claims, via: Literal["signed", "cookie"]) -> Principal:
-    return Principal(claims.user, frozenset(claims.scopes), via, claims.expires_at, claims.id)
 
 
 def _unauthorized(message: str) -> Problem:

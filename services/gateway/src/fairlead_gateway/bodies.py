@@ -58,7 +58,7 @@ def _explain(error: msgspec.ValidationError, body: bytes, model: type) -> Invali
         inside = f"{path.lstrip('.')}." if path else ""
         known = ", ".join(_names(model)) if not path else ""
         hint = f"; there are {known}" if known and "unknown" in problem else ""
-        return InvalidInputError(inside + _cut(named["name"]), _cut(problem, 200) + hint)
+        return InvalidInputError(inside + _cut(named["name"]) or "body", _cut(problem, 200) + hint)
     if "enum value" in problem and (allowed := _allowed(model, path)):
         problem = f"must be one of {', '.join(allowed)}"
     actual = _actual(body, path)

@@ -87,7 +87,7 @@ class Index:
             return
         match found:
             case (name, SessionSummary() as summary):
-                self._drop(name)
+                self.forget(name)
                 if not summary.deleted:
                     self._sessions[name] = record.data
                     self._updated[name] = summary.updated_at
@@ -100,7 +100,15 @@ class Index:
             case _:
                 self._other(key, record.data)
 
-    def _drop(self, name: str) -> None:
+    def expect(self, summary: SessionSummary) -> None:
+        """List a session that this gateway made, until the agent service says more of it."""
+        if summary.id not in self._sessions:
+            self._sessions[summary.id] = msgspec.json.encode(summary)
+            self._updated[summary.id] = summary.updated_at
+            bisect.insort(self._order, (summary.updated_at, summary.id))
+
+    def forget(self, name: str) -> None:
+        """Take a session off the list."""
         if self._sessions.pop(name, None) is not None:
             del self._order[bisect.bisect_left(self._order, (self._updated.pop(name), name))]
 

@@ -4,6 +4,8 @@ import base64
 import binascii
 import hashlib
 import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Annotated, Final, NamedTuple
 
 import msgspec
@@ -11,13 +13,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from fairlead_common import subjects
-from fairlead_common.errors import InvalidInputError
+from fairlead_common.errors import InvalidInputError, RetryableError
 from fairlead_common.ids import check_id, new_id
 from fairlead_common.messages import MAX_TEXT_CHARS, Attachment, CreateSession, UserInput
 from fairlead_gateway.bodies import decode
 from fairlead_gateway.chat_stream import Call, Completion
 from fairlead_gateway.gateway import Gateway, answering, gateway_of, principal_of
-from fairlead_gateway.problems import Problem, json_response
+from fairlead_gateway.problems import Problem, json_response, problem_of
 from fairlead_gateway.sessions import create_session, store_words
 
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
@@ -90,7 +92,7 @@ async def completions(request: Request) -> Completion:
     given_key = request.headers.get("idempotency-key")
     key = _token(given_key) if given_key else new_id()
     target = _target(request, given_key, sender)
-    async with answering():
+    async with _once(retry_is_safe=given_key is not None), answering():
         known = await gateway.exists(target.session)
         event = await gateway.bus.last(subjects.EVENTS, subjects.event(target.session))
         prompts = [await _prompt(gateway, body.messages, sender, whole=target.own or not known)]
@@ -116,6 +118,18 @@ async def completions(request: Request) -> Completion:
             task=target.task,
         )
     )
+
+
+@asynccontextmanager
+async def _once(*, retry_is_safe: bool) -> AsyncIterator[None]:
+    """Keeps clients that repeat failed requests by themselves from saying things twice."""
+    try:
+        yield
+    except (RetryableError, TimeoutError) as error:
+        problem = problem_of(error)
+        if not retry_is_safe:
+            problem.headers["x-should-retry"] = "false"
+        raise problem from error
 
 
 def _target(request: Request, key: str | None, sender: str) -> Target:

@@ -126,7 +126,7 @@ def wrong_address(request: Request) -> Problem:
     methods: set[str] = set()
     for route in request.app.routes:
         match, _ = route.matches(request.scope)
-        if match is Match.PARTIAL and route.endpoint is not page:
+        if match is Match.PARTIAL and not (route.endpoint is page and is_api(request.scope["path"])):
             methods |= route.methods or set()
     if methods:
         return Problem(

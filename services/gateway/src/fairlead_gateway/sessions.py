@@ -9,7 +9,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from fairlead_common import subjects
+from fairlead_common import mutants, subjects
 from fairlead_common.bus import WrongSequenceError
 from fairlead_common.config import Mode
 from fairlead_common.errors import ConflictError, InvalidInputError
@@ -88,6 +88,7 @@ async def create(request: Request) -> Response:
     async with answering():
         seq = await create_session(gateway, session, notice)
     summary = fresh_summary(gateway, session, notice, created_at=int(time.time() * 1000), seq=seq)
+    gateway.index.expect(summary)
     return json_response(shown(summary), 201, {"Location": f"/api/sessions/{session}"})
 
 
@@ -233,6 +234,7 @@ async def delete(request: Request) -> Response:
                 pause_s = min(0.25, pause_s * 1.5)
     except TimeoutError:
         return json_response({"status": "deleting"}, 202)
+    gateway.index.forget(session)
     return Response(status_code=204)
 
 
@@ -292,7 +294,10 @@ async def store_words(gateway: Gateway, session: str, kind: str, key: str, words
     if headers:
         packed = headers[subjects.H_OBJECT].encode()  # the payload too tells large words apart
     try:
-        return await gateway.bus.create(subjects.SESSIONS, subjects.mail(session, kind, key), packed, headers)
+        subject = subjects.mail(session, kind, key)
+        if mutants.active("prompt_again"):
+            return await gateway.bus.publish(subject, packed, headers)
+        return await gateway.bus.create(subjects.SESSIONS, subject, packed, headers)
     except ConflictError:
         raise Problem(409, f"the key {key} was used for something else", field="key") from None
 

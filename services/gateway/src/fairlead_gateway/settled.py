@@ -78,13 +78,13 @@ class Settled:
     def fold(self, seq: int, entry: Entry) -> None:
         """Take the next entry of the log into account."""
         match entry:
-            case MessageEntry(message=ToolResultMessage() as message):
-                self._ids[message.call_id.encode()] = None
             case MessageEntry(message=message):
+                self._replies_closed_at = seq
                 if isinstance(message, AssistantMessage):
                     self._ids[entry.id.encode()] = None
                     self._calls_closed_at = seq
-                self._replies_closed_at = seq
+                elif isinstance(message, ToolResultMessage):
+                    self._ids[message.call_id.encode()] = None
             case RunStartEntry() | RunEndEntry():
                 self._replies_closed_at = self._calls_closed_at = seq
             case EpochEntry():

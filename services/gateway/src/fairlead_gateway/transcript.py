@@ -15,6 +15,7 @@ from fairlead_gateway.gateway import answering, gateway_of
 from fairlead_gateway.problems import JSON
 
 MAX_ENTRIES: Final = 1000
+MAX_BYTES: Final = 16 << 20  # of one answer, about
 READ_WITHIN_S: Final = 25.0
 _FIRST_WINDOW: Final = 512
 
@@ -35,8 +36,7 @@ async def entries(request: Request) -> Response:
             more, found = len(found) > limit, found[-limit:]
             cursor = found[0].seq if more else None
         else:
-            found = await read_after(gateway.bus, session, after, limit + 1)
-            more, found = len(found) > limit, found[:limit]
+            found, more = await read_after(gateway.bus, session, after, limit)
             cursor = found[-1].seq if more else None
         shown = [await with_seq(gateway.objects, record) for record in found]
     body = b'{"entries":[%s],"next":%s}' % (b",".join(shown), b"null" if cursor is None else b"%d" % cursor)
@@ -54,12 +54,18 @@ async def with_seq(objects: Objects, record: Record) -> bytes:
     return b'{"seq":%d,%s' % (record.seq, data[1:]) if data[:1] == b"{" else b'{"seq":%d}' % record.seq
 
 
-async def read_after(bus: Bus, session: str, after: int, limit: int) -> list[Record]:
-    """The first records of the log after `after`."""
-    if after >= MAX_SEQ:
-        return []
-    log = subjects.session_log(session)
-    return [record async for record in bus.read(subjects.SESSIONS, log, start=after + 1, limit=limit)]
+async def read_after(bus: Bus, session: str, after: int, limit: int) -> tuple[list[Record], bool]:
+    """The first records of the log after `after`, and whether there are more."""
+    found: list[Record] = []
+    size = 0
+    if after < MAX_SEQ:
+        log = subjects.session_log(session)
+        async for record in bus.read(subjects.SESSIONS, log, start=after + 1, batch=256, limit=limit + 1):
+            if len(found) == limit or size > MAX_BYTES:
+                return found, True
+            found.append(record)
+            size += len(record.data)
+    return found, False
 
 
 async def read_before(bus: Bus, session: str, before: int, limit: int, *, after: int = 0) -> list[Record]:
