@@ -12,12 +12,12 @@ import msgspec
 
 from fairlead_common import subjects
 from fairlead_common.bus import Bus, BusSettings
-from fairlead_common.config import LiveConfig
 from fairlead_common.content import AssistantBlock, AssistantMessage, TextBlock, ToolCallBlock, UserMessage
 from fairlead_common.credentials import AuthFile, ensure_auth_file
 from fairlead_common.entries import Entry, MessageEntry, RunEndEntry, RunStartEntry, encode_entry
 from fairlead_common.events import Delta, LiveEvent, MessageStart, MessageUpdate
 from fairlead_common.ids import new_id
+from fairlead_common.live_config import LiveConfig
 from fairlead_common.projections import TOMBSTONE, SessionSummary, session_key
 from fairlead_gateway.app import create_app
 from fairlead_gateway.auth import Auth

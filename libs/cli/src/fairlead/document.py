@@ -13,8 +13,9 @@ from fairlead.nats_server import NatsAccess, known_access
 from fairlead_common import subjects
 from fairlead_common.buckets import Bucket
 from fairlead_common.bus import Bus, JetStreamError, settings_from_environment
-from fairlead_common.config import Config, LiveConfig, parse_config
+from fairlead_common.config import Config, parse_config
 from fairlead_common.errors import ConflictError, FairleadError, InvalidInputError
+from fairlead_common.live_config import LiveConfig
 from fairlead_common.logs import configure_logs
 
 _NO_STREAM = 10059

@@ -1,26 +1,20 @@
 """Configuration: bootstrap from the environment, everything else in one validated document.
 
+Pure: `live_config.py` follows the stored document.
+
 The effective document is: defaults, then the bucket `config` (key `document`), then the overrides
 that this start was given (`fairlead up --set agents.main.mode=allow-all`), which reach a service as
 JSON in `FAIRLEAD_OVERRIDES`.
 """
 
-import asyncio
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 import msgspec
-import structlog
 
-from fairlead_common import subjects
-from fairlead_common.buckets import Bucket
-from fairlead_common.bus import Bus
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.ids import check_id
-from fairlead_common.tail import Source, Tail
-
-log = structlog.get_logger()
 
 Mode = Literal["safe", "ask", "allow-all"]
 QueueMode = Literal["steer", "followup"]
@@ -176,52 +170,3 @@ def overrides_from_environment(environ: Mapping[str, str] | None = None) -> dict
         return msgspec.json.decode(text, type=dict[str, object])
     except msgspec.DecodeError as error:
         raise InvalidInputError("FAIRLEAD_OVERRIDES", str(error)) from error
-
-
-class LiveConfig:
-    """The effective configuration, kept up to date. Read `current` each time it is needed."""
-
-    DOCUMENT = "document"
-
-    def __init__(self, bus: Bus, overrides: Mapping[str, object]) -> None:
-        self._bus = bus
-        self._overrides = overrides
-        self._listeners: list[Callable[[Config], None]] = []
-        self.current = parse_config({}, overrides)
-
-    async def load(self) -> Config:
-        """Read the stored document once.
-
-        Raises:
-            InvalidInputError: the stored document does not fit.
-        """
-        record = await Bucket(self._bus, subjects.BUCKET_CONFIG).get(self.DOCUMENT)
-        if record is not None:
-            self.current = parse_config(msgspec.json.decode(record.data), self._overrides)
-        return self.current
-
-    def on_change(self, listener: Callable[[Config], None]) -> None:
-        """Call `listener` with every new configuration."""
-        self._listeners.append(listener)
-
-    async def follow(self, stop: asyncio.Event) -> None:
-        """A part of a service: take over every change of the document until `stop`."""
-        subject = subjects.kv(subjects.BUCKET_CONFIG, self.DOCUMENT)
-        source = Source(f"KV_{subjects.BUCKET_CONFIG}", subject, 1, chained=True)
-        async with Tail(self._bus, f"fairlead.kv.{subjects.BUCKET_CONFIG}.>", [source], self._route) as tail:
-            await tail.follow(stop, lambda _, record: self._apply(record.data))
-
-    def _route(self, live: str) -> int | None:
-        return 0 if live.endswith(f".{self.DOCUMENT}") else None
-
-    def _apply(self, data: bytes) -> None:
-        try:
-            fresh = parse_config(msgspec.json.decode(data), self._overrides)
-        except (InvalidInputError, msgspec.DecodeError) as error:
-            log.warning("config_ignored", error=str(error))
-            return
-        if fresh != self.current:
-            self.current = fresh
-            log.info("config_changed")
-            for listener in self._listeners:
-                listener(fresh)

@@ -1,1 +1,5 @@
 """Sessions and the agent loop: context, models, permissions, tool calls."""
+
+from fairlead_common.lean import import_lean
+
+import_lean()

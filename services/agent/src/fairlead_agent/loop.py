@@ -16,10 +16,11 @@ from fairlead_agent.models.interface import ModelError
 from fairlead_agent.owner import Owner
 from fairlead_agent.tool_calls import HandOverError, ToolCalls
 from fairlead_agent.turn import Turn
-from fairlead_common.config import AgentConfig, LiveConfig
+from fairlead_common.config import AgentConfig
 from fairlead_common.content import UserMessage
 from fairlead_common.entries import DroppedEntry, EpochEntry, MessageEntry, Outcome, QueuedEntry
 from fairlead_common.errors import InvalidInputError
+from fairlead_common.live_config import LiveConfig
 from fairlead_common.trace import trace_id
 
 log = structlog.get_logger()

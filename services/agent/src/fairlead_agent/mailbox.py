@@ -11,7 +11,6 @@ from fairlead_agent.state import ABORT
 from fairlead_agent.tool_calls import ToolCalls
 from fairlead_common import subjects
 from fairlead_common.bus import Record
-from fairlead_common.config import LiveConfig
 from fairlead_common.content import ContentBlock, ImageBlock, TextBlock, ToolResultMessage, UserMessage
 from fairlead_common.entries import (
     ApprovalEntry,
@@ -26,6 +25,7 @@ from fairlead_common.entries import (
 )
 from fairlead_common.errors import BadMessageError, NotFoundError
 from fairlead_common.ids import new_id
+from fairlead_common.live_config import LiveConfig
 from fairlead_common.messages import (
     Abort,
     CreateSession,

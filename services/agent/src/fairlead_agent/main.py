@@ -11,7 +11,8 @@ from fairlead_agent.sweeper import Sweeper
 from fairlead_agent.timers import Timers
 from fairlead_agent.worker import Worker
 from fairlead_common.bus import Bus
-from fairlead_common.config import LiveConfig, overrides_from_environment
+from fairlead_common.config import overrides_from_environment
+from fairlead_common.live_config import LiveConfig
 from fairlead_common.service import Part, run_service
 
 

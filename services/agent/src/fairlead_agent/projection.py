@@ -9,8 +9,8 @@ from fairlead_agent.state import SessionState
 from fairlead_common import subjects
 from fairlead_common.buckets import Bucket
 from fairlead_common.bus import Bus
-from fairlead_common.config import LiveConfig
 from fairlead_common.errors import FairleadError
+from fairlead_common.live_config import LiveConfig
 from fairlead_common.projections import (
     TOMBSTONE,
     ApprovalSummary,

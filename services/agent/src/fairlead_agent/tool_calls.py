@@ -20,7 +20,7 @@ from fairlead_agent.policy import Verdict, grant_keys, judge, shown_hash
 from fairlead_agent.state import GRANTING
 from fairlead_common import mutants, subjects
 from fairlead_common.bus import Bus
-from fairlead_common.config import AgentConfig, LiveConfig
+from fairlead_common.config import AgentConfig
 from fairlead_common.content import (
     ToolCallBlock,
     ToolOutcome,
@@ -32,6 +32,7 @@ from fairlead_common.entries import ApprovalRequestEntry, MessageEntry
 from fairlead_common.errors import ConflictError
 from fairlead_common.events import ToolExecutionStart
 from fairlead_common.ids import new_id
+from fairlead_common.live_config import LiveConfig
 from fairlead_common.messages import ToolCall, ToolClaim, ToolResult, ToolSpec
 from fairlead_common.trace import trace_headers
 

@@ -21,7 +21,7 @@ from fairlead_agent.models.interface import (
 )
 from fairlead_agent.models.registry import Registry
 from fairlead_agent.owner import Owner
-from fairlead_common.config import AgentConfig, LiveConfig
+from fairlead_common.config import AgentConfig
 from fairlead_common.content import (
     AssistantBlock,
     AssistantMessage,
@@ -34,6 +34,7 @@ from fairlead_common.entries import MessageEntry
 from fairlead_common.errors import NotFoundError
 from fairlead_common.events import Delta, MessageStart, MessageUpdate, Retry, TurnStart
 from fairlead_common.ids import new_id
+from fairlead_common.live_config import LiveConfig
 
 log = structlog.get_logger()
 

@@ -23,9 +23,9 @@ from fairlead_agent.turn import Turn
 from fairlead_common import mutants, subjects
 from fairlead_common.buckets import Lease, LeaseHolder, Leases
 from fairlead_common.bus import Bus, Delivery
-from fairlead_common.config import LiveConfig
 from fairlead_common.errors import BadMessageError, FairleadError, LostOwnershipError
 from fairlead_common.ids import new_id
+from fairlead_common.live_config import LiveConfig
 from fairlead_common.objects import Objects
 from fairlead_common.pull import Job, PullConsumer
 

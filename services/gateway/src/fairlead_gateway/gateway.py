@@ -10,8 +10,8 @@ from starlette.types import Receive
 
 from fairlead_common import subjects
 from fairlead_common.bus import Bus
-from fairlead_common.config import LiveConfig
 from fairlead_common.ids import check_id
+from fairlead_common.live_config import LiveConfig
 from fairlead_common.objects import Objects
 from fairlead_gateway.auth import Auth, Principal
 from fairlead_gateway.index import Index

@@ -7,8 +7,8 @@ from fairlead_agent.models.demo import DemoModel
 from fairlead_agent.models.interface import Model
 from fairlead_agent.models.litellm_backend import LiteLLM
 from fairlead_agent.models.openai_compatible import OpenAICompatible
-from fairlead_common.config import LiveConfig
 from fairlead_common.errors import InvalidInputError
+from fairlead_common.live_config import LiveConfig
 
 OPENAI_URL = "https://api.openai.com/v1"
 
