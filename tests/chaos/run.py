@@ -9,6 +9,7 @@ import asyncio
 import json
 import random
 import shutil
+import signal
 import sys
 import time
 import traceback
@@ -28,6 +29,7 @@ from tests.chaos.plans import MUTANTS, Wish
 from tests.chaos.stack import Shape, Stack
 
 EVIDENCE = Path("tests/_evidence/chaos")
+SLOW_MS = 15_000.0  # what took longer to go on is kept, to be looked at
 
 
 @dataclass
@@ -76,7 +78,8 @@ def shape_of(seed: int, wish: Wish) -> tuple[Shape, dict[str, int]]:
         **(PROXY_WEIGHTS if proxy else {}),
         **(RUNNER_WEIGHT if runner_kills else {}),
     }
-    return Shape(behind_proxy=proxy, mutant=wish.mutant), weights
+    mutants = ",".join(name for name in (wish.mutant, wish.beside) if name)
+    return Shape(behind_proxy=proxy, mutant=mutants), weights
 
 
 def run_seed(seed: int, wish: Wish, root: Path) -> Run:
@@ -96,7 +99,8 @@ def run_seed(seed: int, wish: Wish, root: Path) -> Run:
         evidence = load(folder)
         run.numbers, run.violations = measure(evidence), judge(evidence)
     run.seconds = time.monotonic() - began
-    if run.verdict == "ok" and not wish.keep:
+    slow = max(run.numbers.recovery_ms, default=0.0) > SLOW_MS
+    if run.verdict == "ok" and not (wish.keep or slow):
         shutil.rmtree(folder, ignore_errors=True)
     else:
         (folder / "result.json").write_text(json.dumps(run.as_dict(), indent=1))
@@ -245,6 +249,7 @@ def main() -> int:
     )
     if arguments.control:
         wish = wish.without_mutant()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # not without ending what was started
     print(header(), flush=True)
     runs: list[Run] = []
     for seed in range(arguments.seed, arguments.seed + arguments.runs):

@@ -13,6 +13,7 @@ NAMES: Final = frozenset(
         "ack_before_work",  # agent: a wake-up is acknowledged and forgotten before the work; no sweeper
         "claim_with_ttl",  # tools: a call is started although somebody else claimed it
         "wrong_sequence_is_loss",  # bus: a refused append is written again under a new id
+        "no_lease",  # bus: everybody gets every lease; alone it must break nothing
         "no_fence",  # bus: log entries are appended without an expectation
         "close_without_fence",  # agent: a run ends although new mail arrived
         "no_journal_gate",  # runner: a command is started although its journal says `started`
