@@ -18,6 +18,9 @@ from fairlead_tools.pack import pack_runner
 
 WAIT_S = 20.0
 
+# Seconds to sleep for, as no other test run at the same time does: its processes can be told by it.
+LONG = f"300.{os.getpid()}"
+
 
 def eventually(condition: Callable[[], object], what: str, within_s: float = WAIT_S) -> None:
     end = time.monotonic() + within_s
@@ -62,6 +65,9 @@ class Client:
                 raise AssertionError(f"waiting for {kind}: {frame}")
 
     def begin(self, call_id: str, tool: str, timeout_s: float = 60.0, **arguments: object) -> None:
+        """Send a call; `LONG` in a command stands for a number of seconds that tells it from all others."""
+        if isinstance(command := arguments.get("command"), str):
+            arguments["command"] = command.replace("LONG", LONG)
         self.send(op="call", call_id=call_id, tool=tool, arguments=arguments, timeout_s=timeout_s)
 
     def call(self, call_id: str, tool: str, timeout_s: float = 60.0, **arguments: object) -> dict[str, Any]:

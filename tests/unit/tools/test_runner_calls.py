@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.tools.conftest import Client, Runner, eventually, is_alive
+from tests.unit.tools.conftest import LONG, Client, Runner, eventually, is_alive
 
 
 def text_of(outcome: dict[str, Any]) -> str:
@@ -39,7 +39,8 @@ def test_command_runs_in_the_workspace_with_allowed_variables_only(client: Clien
     outcome = client.call("a", "bash", command="pwd; env | cut -d= -f1 | sort | tr '\\n' ' '")
     where, names = text_of(outcome).splitlines()[:2]
     assert where == str(runner.workspace)
-    assert set(names.split()) <= {"PATH", "HOME", "TERM", "FAIRLEAD_CALL_ID", "PWD", "SHLVL", "_", "LC_CTYPE"}
+    ours = {"FAIRLEAD_CALL_ID", "FAIRLEAD_RUNNER"}
+    assert set(names.split()) <= {"PATH", "HOME", "TERM", "PWD", "SHLVL", "_", "LC_CTYPE"} | ours
     assert "do-not-tell" not in text_of(client.call("b", "bash", command="env"))
 
 
@@ -108,7 +109,7 @@ def test_command_may_clean_up_when_it_is_stopped(client: Client, runner: Runner)
 
 
 def test_cancelled_means_nothing_of_it_runs_any_more(client: Client, runner: Runner) -> None:
-    client.begin("a", "bash", command="sleep 301 & echo $! > pid; wait")
+    client.begin("a", "bash", command="sleep LONG & echo $! > pid; wait")
     pid = int(runner.wait_for("pid"))
     client.send(op="cancel", call_id="a")
     assert client.until("state")["state"] == "stopping"
@@ -125,11 +126,11 @@ def test_result_of_a_command_that_ended_before_the_cancel_stays(client: Client) 
 
 
 ESCAPES = {
-    "background": "sleep 302 & echo $! > pid",
-    "setsid": "setsid sleep 303 & echo $! > pid; sleep 0.2",
-    "daemon": "(setsid bash -c 'echo $$ > pid; exec sleep 304' </dev/null >/dev/null 2>&1 &) ; sleep 0.2",
-    "without the environment": "(env -i setsid bash -c 'echo $$ > pid; exec sleep 305' &) ; sleep 0.2",
-    "nohup": "nohup bash -c 'trap \"\" HUP TERM; echo $$ > pid; sleep 306; sleep 306' & sleep 0.2",
+    "background": "sleep LONG & echo $! > pid",
+    "setsid": "setsid sleep LONG & echo $! > pid; sleep 0.2",
+    "daemon": "(setsid bash -c 'echo $$ > pid; exec sleep LONG' </dev/null >/dev/null 2>&1 &) ; sleep 0.2",
+    "without the environment": "(env -i setsid bash -c 'echo $$ > pid; exec sleep LONG' &) ; sleep 0.2",
+    "nohup": "nohup bash -c 'trap \"\" HUP TERM; echo $$ > pid; sleep LONG; sleep LONG' & sleep 0.2",
 }
 
 
@@ -143,9 +144,9 @@ def test_what_a_command_leaves_running_dies_with_it(client: Client, runner: Runn
 
 
 def test_escapees_of_one_call_die_without_touching_the_other(client: Client, runner: Runner) -> None:
-    client.begin("long", "bash", command="setsid sleep 307 & echo $! > other; sleep 1; echo finished")
+    client.begin("long", "bash", command="setsid sleep LONG & echo $! > other; sleep 1; echo finished")
     runner.wait_for("other")
-    with_escape = runner.connect().call("short", "bash", command="(env -i setsid sleep 308 &); sleep 0.1")
+    with_escape = runner.connect().call("short", "bash", command="(env -i setsid sleep LONG &); sleep 0.1")
     assert with_escape["details"]["killed_processes"] == 1
     assert is_alive(int(runner.wait_for("other")))
     assert text_of(client.outcome()) == "finished\n"
@@ -156,10 +157,10 @@ def test_fork_tree_is_killed_whole(client: Client) -> None:
         "a",
         "bash",
         timeout_s=0.5,
-        command="f() { sleep 309 & sleep 309 & f; }; for i in 1 2 3; do (f &) ; done; sleep 30",
+        command="f() { sleep LONG & sleep LONG & f; }; for i in 1 2 3; do (f &) ; done; sleep 30",
     )
     assert client.outcome()["status"] == "timed_out"
-    assert not [pid for pid in pids_of("sleep", "309") if is_alive(pid)]
+    assert not [pid for pid in pids_of("sleep", LONG) if is_alive(pid)]
 
 
 def pids_of(*words: str) -> list[int]:

@@ -13,7 +13,7 @@ import pytest
 
 from fairlead_tools.runner import linux
 from fairlead_tools.runner.journal import AlreadyStartedError, Journal
-from tests.unit.tools.conftest import Client, Runner, eventually, is_alive
+from tests.unit.tools.conftest import LONG, Client, Runner, eventually, is_alive
 from tests.unit.tools.test_runner_calls import pids_of, text_of
 
 
@@ -48,14 +48,13 @@ def test_client_process_that_is_killed_does_not_take_the_command_along(runner: R
 
 
 def test_killed_runner_gives_unknown_and_leaves_nothing_running(client: Client, runner: Runner) -> None:
-    command = (
-        "echo x >> ran; echo said; setsid sleep 311 & (env -i setsid sleep 311 &) ; echo $$ > pid; sleep 311"
-    )
+    command = "echo x >> ran; echo said; setsid sleep LONG & (env -i setsid sleep LONG &) ; "
+    command += "echo $$ > pid; sleep LONG"
     client.begin("a", "bash", command=command)
     pid = int(runner.wait_for("pid"))
     client.until("output")
     runner.kill()
-    eventually(lambda: not is_alive(pid) and not pids_of("sleep", "311"), "no process is left", 5)
+    eventually(lambda: not is_alive(pid) and not pids_of("sleep", LONG), "no process is left", 5)
     again = runner.start()
     again.begin("a", "bash", command="echo x >> ran")
     outcome = again.outcome()
@@ -66,7 +65,7 @@ def test_killed_runner_gives_unknown_and_leaves_nothing_running(client: Client, 
 
 
 def test_unknown_stays_unknown(client: Client, runner: Runner) -> None:
-    client.begin("a", "bash", command="echo up > up; sleep 312")
+    client.begin("a", "bash", command="echo up > up; sleep LONG")
     runner.wait_for("up")
     runner.kill()
     first = runner.start()
@@ -81,27 +80,27 @@ def test_unknown_stays_unknown(client: Client, runner: Runner) -> None:
 def test_runner_and_guards_killed_at_once_leave_nothing_after_recovery(
     client: Client, runner: Runner
 ) -> None:
-    client.begin("a", "bash", command="setsid sleep 313 & echo up > up; sleep 313")
+    client.begin("a", "bash", command="setsid sleep LONG & echo up > up; sleep LONG")
     runner.wait_for("up")
     for pid in pids_of(str(runner.state)):
         os.kill(pid, signal.SIGKILL)
     again = runner.start()
-    assert not pids_of("sleep", "313")
+    assert not pids_of("sleep", LONG)
     again.send(op="attach", call_id="a")
     assert again.outcome()["status"] == "unknown"
 
 
 def test_command_that_kills_its_guard_is_unknown_and_gone(client: Client, runner: Runner) -> None:
-    client.begin("a", "bash", command="(env -i setsid sleep 314 &); sleep 0.1; kill -9 $PPID; sleep 314")
+    client.begin("a", "bash", command="(env -i setsid sleep LONG &); sleep 0.1; kill -9 $PPID; sleep LONG")
     assert client.outcome()["status"] == "unknown"
-    assert not pids_of("sleep", "314")
+    assert not pids_of("sleep", LONG)
     assert client.call("b", "bash", command="echo on")["status"] == "ok"
 
 
 def test_guard_that_was_stopped_still_stops_its_command(client: Client) -> None:
-    outcome = client.call("a", "bash", timeout_s=0.3, command="kill -STOP $PPID; sleep 315")
+    outcome = client.call("a", "bash", timeout_s=0.3, command="kill -STOP $PPID; sleep LONG")
     assert outcome["status"] == "timed_out"
-    assert not pids_of("sleep", "315")
+    assert not pids_of("sleep", LONG)
 
 
 def children_of(runner: Runner, count: int) -> list[int]:
@@ -125,7 +124,7 @@ def test_killed_spare_children_are_replaced(client: Client, runner: Runner) -> N
 
 
 def test_stopped_runner_cancels_what_runs_and_writes_it_down(client: Client, runner: Runner) -> None:
-    client.begin("a", "bash", command="echo up > up; sleep 316")
+    client.begin("a", "bash", command="echo up > up; sleep LONG")
     runner.wait_for("up")
     runner.kill(signal.SIGTERM)
     again = runner.start()
@@ -134,7 +133,7 @@ def test_stopped_runner_cancels_what_runs_and_writes_it_down(client: Client, run
 
 
 def test_number_that_went_to_another_process_is_never_killed(runner: Runner) -> None:
-    innocent = subprocess.Popen(["sleep", "317"], start_new_session=True)
+    innocent = subprocess.Popen(["sleep", LONG], start_new_session=True)
     try:
         own = linux.process(innocent.pid)
         assert own is not None
@@ -154,6 +153,26 @@ def test_number_that_went_to_another_process_is_never_killed(runner: Runner) -> 
     finally:
         innocent.kill()
         innocent.wait()
+
+
+def test_same_call_of_another_fairlead_is_left_alone(
+    client: Client, runner: Runner, tmp_path: Path, archive: Path
+) -> None:
+    client.begin("a", "bash", command="echo up > up; until [ -e go ]; do sleep 0.02; done; echo end")
+    runner.wait_for("up")
+    (tmp_path / "other").mkdir()
+    other = Runner(tmp_path / "other", archive)
+    (other.state / "calls" / "a").mkdir(parents=True)
+    other.state.chmod(0o700)
+    (other.state / "calls" / "a" / "started").write_text("{}")
+    try:
+        told = other.start()
+        told.send(op="attach", call_id="a")
+        assert told.outcome()["status"] == "unknown"
+    finally:
+        other.close()
+    (runner.workspace / "go").touch()
+    assert text_of(client.outcome()) == "end\n"
 
 
 def test_start_torn_by_a_power_cut_still_counts_as_started(runner: Runner) -> None:

@@ -6,7 +6,9 @@ import os
 import re
 from collections.abc import Mapping
 
+# What is left of a call after a crash is known by these two; the second keeps neighbouring Fairleads apart.
 CALL_VARIABLE = "FAIRLEAD_CALL_ID"
+RUNNER_VARIABLE = "FAIRLEAD_RUNNER"
 ALLOWED = frozenset({"PATH", "HOME", "LANG", "LANGUAGE", "TERM", "TZ"})
 _DEFAULTS = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "TERM": "dumb"}
 
@@ -33,6 +35,12 @@ def find_program(name: str) -> str | None:
 SHELL = find_program("bash") or "/bin/sh"
 
 
+def marks(call_id: str) -> dict[str, str]:
+    """The variables by which the processes of a call are known. The runner works in its state directory."""
+    state = os.stat(".")
+    return {CALL_VARIABLE: call_id, RUNNER_VARIABLE: f"{state.st_dev}-{state.st_ino}"}
+
+
 def build(own: Mapping[str, str], asked: Mapping[str, object], call_id: str) -> dict[str, str]:
     """The whole environment of one command.
 
@@ -44,5 +52,4 @@ def build(own: Mapping[str, str], asked: Mapping[str, object], call_id: str) -> 
         if not is_allowed(name) or not isinstance(value, str) or "\0" in value:
             raise ValueError(f"env.{name}: may not be set")
         made[name] = value
-    made[CALL_VARIABLE] = call_id
-    return made
+    return {**made, **marks(call_id)}

@@ -207,7 +207,7 @@ def _command(cwd_fd: int, gate_r: int, output_w: int) -> NoReturn:
         os.dup2(null, 0)
         os.dup2(output_w, 1)
         os.dup2(output_w, 2)
-        for number in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ):
+        for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
             signal.signal(number, signal.SIG_DFL)  # what is ignored stays so through exec
         order = _wait_at(gate_r)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())

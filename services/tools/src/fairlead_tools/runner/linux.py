@@ -97,11 +97,11 @@ def processes() -> Iterator[Process]:
                 yield found
 
 
-def has_variable(pid: int, variable: bytes) -> bool:
-    """Whether a process was started with `NAME=value` in its environment."""
+def has_variables(pid: int, variables: set[bytes]) -> bool:
+    """Whether a process was started with each `NAME=value` in its environment."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
-            return variable in file.read().split(b"\0")
+            return variables <= set(file.read().split(b"\0"))
     except OSError:
         return False
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from fairlead_tools.runner import linux
-from fairlead_tools.runner.environment import CALL_VARIABLE
+from fairlead_tools.runner import environment, linux
 from fairlead_tools.runner.linux import Process
 
 PATIENCE_S = 5.0
@@ -30,15 +29,15 @@ def kill_leftovers(call_id: str, record: dict[str, Any], boot: str) -> int:
 
 
 def _leftovers(call_id: str, record: dict[str, Any]) -> list[Process]:
-    """Three signs: it stems from the guard, it carries the call's id, or it shares a session with such.
+    """Three signs: it stems from the guard, it carries the call's marks, or it shares a session with such.
 
     A session's number is not given away while a process is in it, so one member that is surely
     ours proves the others. The guard itself is known by pid and start time.
     """
     alive = list(linux.processes())
-    variable = f"{CALL_VARIABLE}={call_id}".encode("ascii")
+    variables = {f"{name}={value}".encode("ascii") for name, value in environment.marks(call_id).items()}
     guard = {each.pid for each in alive if (each.pid, each.start) == (record.get("pid"), record.get("start"))}
-    sure = guard | {each.pid for each in alive if linux.has_variable(each.pid, variable)}
+    sure = guard | {each.pid for each in alive if linux.has_variables(each.pid, variables)}
     sessions = {each.session for each in alive if each.pid in sure}
     roots = {each.pid for each in alive if each.session in sessions} | sure
     below = {each.pid for each in linux.descendants(roots, alive)}
