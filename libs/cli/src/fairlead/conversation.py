@@ -18,6 +18,7 @@ Format = Literal["text", "json", "stream-json"]
 Ask = Callable[[dict[str, Any]], str]  # an approval request to `once`, `session` or `deny`
 
 FIRST_CONTACT_S: Final = 3.0  # a server that was never there is not waited for
+LIST_LAG_S: Final = 10.0
 ABORT_WAIT_S: Final = 15.0
 _SHORT: Final = 120
 
@@ -167,9 +168,23 @@ class Conversation:
             self._stop(NOT_APPROVED, f"approval needed for {what} (approval {request['approval_id']})")
             return
         decision = self._ask(request)
-        with contextlib.suppress(ApiError):  # decided meanwhile by somebody else: the events will say
-            self._client.patiently("POST", f"/api/approvals/{request['approval_id']}", {"decision": decision})
-        transcript.pending.pop(str(request["approval_id"]), None)  # our own answer is no surprise at the end
+        if self._decided(str(request["approval_id"]), decision):
+            transcript.pending.pop(str(request["approval_id"]), None)  # no surprise at the end
+
+    def _decided(self, approval: str, decision: str) -> bool:
+        """Whether our answer was taken; False when somebody else was first, which the events will say."""
+        deadline = time.monotonic() + LIST_LAG_S
+        while True:
+            try:
+                self._client.patiently("POST", f"/api/approvals/{approval}", {"decision": decision})
+                return True
+            except ApiError as error:
+                if error.status == 409:
+                    return False
+                # The list of approvals follows the log: whoever answers at once may be ahead of it.
+                if error.status != 404 or time.monotonic() > deadline:
+                    raise
+            time.sleep(0.1)
 
     # -- endings -----------------------------------------------------------
 
@@ -198,7 +213,8 @@ class Conversation:
             status = NOT_APPROVED
             self._say(f"{len(transcript.refused)} approval(s) were denied or expired")
         if status != OK and self._wishes.format == "text":
-            reason = f": {result['error']}" if result.get("error") else ""
+            known = self._stopped_for is not None or not result.get("error")
+            reason = "" if known else f": {result['error']}"
             self._say(f"{result['outcome']}{reason} (session {self._session})")
         return status
 

@@ -41,15 +41,23 @@ class Tail:
 
     Args:
         route: index of the source that a live subject belongs to, or None if it is not wanted.
+        poll_s: at least so often what is stored is read again, whatever was heard.
     """
 
     def __init__(
-        self, bus: Bus, live: str, sources: list[Source], route: Callable[[str], int | None]
+        self,
+        bus: Bus,
+        live: str,
+        sources: list[Source],
+        route: Callable[[str], int | None],
+        *,
+        poll_s: float = POLL_S,
     ) -> None:
         self._bus = bus
         self._live = live
         self._sources = sources
         self._route = route
+        self._poll_s = poll_s
         self.seen = [source.start - 1 for source in sources]
         self._ready: deque[tuple[int, Record]] = deque()
         self._heard: list[dict[int, Record]] = [{} for _ in sources]
@@ -85,12 +93,12 @@ class Tail:
         loop = asyncio.get_running_loop()
         if not self.has_news:
             self._changed.clear()
-            pause = min(timeout_s, max(0.0, self._polled_at + POLL_S - loop.time()))
+            pause = min(timeout_s, max(0.0, self._polled_at + self._poll_s - loop.time()))
             try:
                 async with asyncio.timeout(pause):
                     await self._changed.wait()
             except TimeoutError:
-                self._behind = self._behind or loop.time() >= self._polled_at + POLL_S
+                self._behind = self._behind or loop.time() >= self._polled_at + self._poll_s
         return self.has_news
 
     async def take(self) -> list[tuple[int, Record]]:
@@ -115,7 +123,7 @@ class Tail:
         async with asyncio.TaskGroup() as tasks:
             waking = tasks.create_task(wake_at_stop())
             while not stop.is_set():
-                if not await self.wait(POLL_S):
+                if not await self.wait(self._poll_s):
                     continue
                 try:
                     news = await self.take()

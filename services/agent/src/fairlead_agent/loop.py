@@ -75,7 +75,10 @@ class AgentLoop:
             await project()
             await self._run()
             await self._mailbox.drain()
-        await project()
+        if self._owner.deleting:
+            await self._calls.cancel_all()
+        else:
+            await project()
 
     async def _take_over(self) -> None:
         attempt = self._state.attempts + 1

@@ -61,6 +61,8 @@ class Mailbox:
         async with self._owner.lock:
             for record in await self._owner.receive():
                 await self._consume(record)
+                if self._owner.deleting:
+                    return  # what follows goes with the session
 
     async def _consume(self, record: Record) -> None:
         subject = subjects.parse_session(record.subject)
@@ -235,8 +237,7 @@ class Mailbox:
             if mail.name == "create":
                 await self._create(msgspec.json.decode(mail.body, type=CreateSession), seq)
             elif mail.name == "delete":
-                self._owner.deleting = True
-                await self._ignore("the session is being deleted", seq)
+                self._owner.deleting = True  # not consumed: whoever comes after a crash finds it again
             elif mail.name.startswith("update"):
                 await self._update(msgspec.json.decode(mail.body, type=UpdateSession), seq)
             elif mail.name.startswith("approval-"):

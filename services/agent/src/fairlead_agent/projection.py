@@ -31,6 +31,7 @@ class Projections:
         self._config = config
         self._waiting: dict[str, bytes | None] = {}  # key: value, or None to remove it
         self._wake = asyncio.Event()
+        self._writing = asyncio.Lock()
 
     def show(self, state: SessionState) -> None:
         """Bring the lists up to `state`, soon."""
@@ -56,10 +57,13 @@ class Projections:
         state.settled_approvals.clear()
         self._wake.set()
 
-    def forget(self, session: str) -> None:
-        """Take a deleted session off the lists."""
-        self._waiting[session_key(session)] = None
-        self._wake.set()
+    async def remove(self, state: SessionState) -> None:
+        """Take a session that is being deleted off the lists, now."""
+        approvals = [*state.approvals, *state.settled_approvals]
+        async with self._writing:
+            for key in [session_key(state.session), *map(approval_key, approvals)]:
+                self._waiting.pop(key, None)
+                await self._write(key, None)
 
     def _summary(self, state: SessionState) -> SessionSummary:
         profile = self._config.current.agent(state.agent)
@@ -93,18 +97,25 @@ class Projections:
                         await self._wake.wait()
                 except TimeoutError:
                     continue
+            if not await self._write_next():
+                if stop.is_set():
+                    return
+                await asyncio.sleep(0.5)
+
+    async def _write_next(self) -> bool:
+        """Whether the next one that waits is written."""
+        async with self._writing:
             key, value = next(iter(self._waiting.items()), (None, None))
             if key is None:
-                continue
+                return True
             del self._waiting[key]
             try:
                 await self._write(key, value)
             except FairleadError as error:
                 log.warning("projection_failed", key=key, error=str(error))
                 self._waiting.setdefault(key, value)
-                if stop.is_set():
-                    return
-                await asyncio.sleep(0.5)
+                return False
+            return True
 
     async def _write(self, key: str, value: bytes | None) -> None:
         if value is not None:

@@ -230,13 +230,9 @@ class Worker:
 
     async def _delete(self, owner: Owner) -> None:
         session = owner.session
+        await self._projections.remove(owner.state)
         await self._bus.purge(subjects.TIMERS, f"fairlead.timer.{session}.>")
         await self._bus.purge(subjects.SESSIONS, subjects.session_all(session))
-        for approval in (*owner.state.approvals, *owner.state.settled_approvals):
-            owner.state.settled_approvals.add(approval)
-        owner.state.approvals.clear()
-        self._projections.show(owner.state)
-        self._projections.forget(session)
         log.info("session_deleted")
 
     def _remember(self, state: SessionState) -> None:

@@ -40,6 +40,7 @@ log = structlog.get_logger()
 KEEP_ALIVE_S: Final = 10.0
 SEND_WITHIN_S: Final = 20.0  # a client that reads nothing for so long is cut off, and may resume
 TAKE_WITHIN_S: Final = 5.0
+VIEWER_POLL_S: Final = 30.0  # everything that is missed is noticed; this is behind it all
 CHUNK_BYTES: Final = 64 * 1024
 
 HEADERS: Final = [
@@ -232,7 +233,8 @@ class EventStream:
             Source(subjects.SESSIONS, subjects.session_log(session), frames.log + 1, chained=True),
             Source(subjects.EVENTS, subjects.event(session), frames.event + 1, chained=True, lossy=True),
         ]
-        tail = Tail(self._gateway.bus, subjects.live(session), sources, self._router())
+        router = self._router()
+        tail = Tail(self._gateway.bus, subjects.live(session), sources, router, poll_s=VIEWER_POLL_S)
         self._wake = tail.catch_up_soon
         loop = asyncio.get_running_loop()
         caught_up, looked_at = False, loop.time()

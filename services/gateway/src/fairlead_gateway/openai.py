@@ -100,7 +100,8 @@ async def completions(request: Request) -> Completion:
             prompts.append(await _prompt(gateway, body.messages, sender, whole=not target.own))
         if not known:
             await _make(gateway, target, body.model, sender)
-        seq = await _store(gateway, target.session, key, prompts)
+        trace = request.headers.get(subjects.H_TRACE)
+        seq = await _store(gateway, target.session, key, prompts, trace)
     options = body.stream_options
     return Completion(
         Call(
@@ -159,14 +160,16 @@ async def _make(gateway: Gateway, target: Target, agent: str, sender: str) -> No
             raise
 
 
-async def _store(gateway: Gateway, session: str, key: str, prompts: list[UserInput]) -> int:
+async def _store(
+    gateway: Gateway, session: str, key: str, prompts: list[UserInput], trace: str | None
+) -> int:
     for prompt in prompts[:-1]:
         try:
-            return await store_words(gateway, session, "prompt", key, prompt)
+            return await store_words(gateway, session, "prompt", key, prompt, trace)
         except Problem as problem:
             if problem.status != 409:
                 raise
-    return await store_words(gateway, session, "prompt", key, prompts[-1])
+    return await store_words(gateway, session, "prompt", key, prompts[-1], trace)
 
 
 # -- the conversation ------------------------------------------------------------

@@ -23,6 +23,7 @@ from fairlead_common.messages import (
     UserInput,
 )
 from fairlead_common.projections import SessionSummary
+from fairlead_common.trace import child
 from fairlead_gateway.bodies import check_parameters, decode, one, whole_number
 from fairlead_gateway.gateway import Gateway, answering, gateway_of, principal_of
 from fairlead_gateway.problems import Problem, json_response
@@ -258,7 +259,8 @@ async def say(request: Request, kind: str) -> Response:
         await gateway.must_exist(session)
         attachments = [await _store(gateway, upload) for upload in body.attachments]
         words = UserInput(text=body.text, attachments=attachments, sender=principal_of(request).user)
-        seq = await store_words(gateway, session, kind, key, words)
+        trace = request.headers.get(subjects.H_TRACE)
+        seq = await store_words(gateway, session, kind, key, words, trace)
     return json_response({"seq": seq, "key": key}, 202)
 
 
@@ -283,8 +285,13 @@ async def _store(gateway: Gateway, upload: Upload) -> Attachment:
     )
 
 
-async def store_words(gateway: Gateway, session: str, kind: str, key: str, words: UserInput) -> int:
+async def store_words(
+    gateway: Gateway, session: str, kind: str, key: str, words: UserInput, trace: str | None
+) -> int:
     """The sequence under which the words are stored. Harmless to repeat.
+
+    Args:
+        trace: `traceparent` of the request; without one a new trace begins.
 
     Raises:
         Problem: 409, the key was used for other words.
@@ -292,7 +299,9 @@ async def store_words(gateway: Gateway, session: str, kind: str, key: str, words
     data = msgspec.json.encode(words)  # the same words are the same bytes: no time, no random part
     packed, headers = await gateway.objects.pack(data)
     if headers:
-        packed = headers[subjects.H_OBJECT].encode()  # the payload too tells large words apart
+        # Headers do not count when a repeat is told from something else; the payload does.
+        packed = headers[subjects.H_OBJECT].encode()
+    headers = {**headers, subjects.H_TRACE: child(trace)}
     try:
         subject = subjects.mail(session, kind, key)
         if mutants.active("prompt_again"):
