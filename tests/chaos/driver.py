@@ -72,6 +72,7 @@ class Driver:
         self._decided: set[str] = set()
         self._background: list[asyncio.Task[None]] = []
         self._over = asyncio.Event()
+        self._silent = False
 
     # -- life ------------------------------------------------------------------
 
@@ -98,6 +99,10 @@ class Driver:
         deadline = time.monotonic() + self._load.seconds
         await asyncio.gather(*(self._converse(session, deadline) for session in self.modes))
         self._check_background()
+
+    def hush(self) -> None:
+        """Say nothing more: `talk` ends soon."""
+        self._silent = True
 
     async def quiesce(self, timeout_s: float = T_STUCK_S) -> None:
         """Wait until every session is idle and all that was accepted has ended, or the time is over."""
@@ -141,7 +146,7 @@ class Driver:
 
     async def _converse(self, session: str, deadline: float) -> None:
         rng = random.Random(f"{self._seed}-{session}")
-        while time.monotonic() < deadline:
+        while time.monotonic() < deadline and not self._silent:
             key = await self._say(session, "prompt", self._prompt_text(rng), rng)
             await asyncio.sleep(rng.random() * self._load.pause_s)
             if rng.random() < self._load.follow_up:

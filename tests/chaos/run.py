@@ -120,12 +120,18 @@ async def _hurt(stack: Stack, seed: int, wish: Wish, weights: dict[str, int]) ->
             await driver.quiesce(wish.patience_s)
         finally:
             world = await driver.world()
+    await keep(stack, world)
+
+
+async def keep(stack: Stack, world: dict[str, Any]) -> None:
+    """Stop the stack, and write down what only shows from outside, for `evidence.load`."""
+    assert stack.up is not None
     await asyncio.to_thread(stack.up.stop)
     world["leftovers"] = await asyncio.to_thread(stack.leftovers)
     ledger = stack.up.workspace / "ledger.log"
     if ledger.exists():
-        shutil.copy(ledger, folder / "ledger.log")
-    (folder / "world.json").write_text(json.dumps(world))
+        shutil.copy(ledger, stack.folder / "ledger.log")
+    (stack.folder / "world.json").write_text(json.dumps(world))
 
 
 # -- telling -------------------------------------------------------------------
