@@ -1,6 +1,8 @@
 """The commands against a running Fairlead with the demo model."""
 
 import json
+import os
+import select
 import subprocess
 import threading
 import time
@@ -156,3 +158,73 @@ def test_followed_logs_show_what_comes(up: FairleadUp) -> None:
         process.wait(timeout=10)
         reader.join(timeout=10)
         process.stdout.close()
+
+
+def on_a_terminal(up: FairleadUp, *words: str, keys: bytes) -> tuple[int, str]:
+    """Exit status and output of a command on a terminal, where `keys` are typed at the question."""
+    ours, theirs = os.openpty()
+    process = subprocess.Popen(
+        [*FAIRLEAD, *words],
+        env=up.environ,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+    )
+    os.close(theirs)
+    shown = b""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        if not select.select([ours], [], [], 0.2)[0]:
+            continue
+        try:
+            shown += os.read(ours, 4096)
+        except OSError:  # the other end is closed
+            break
+        if keys and b"[n] no: " in shown:
+            os.write(ours, keys)
+            keys = b""
+    os.close(ours)
+    process.terminate()
+    return process.wait(timeout=10), shown.decode()
+
+
+def test_an_approval_is_asked_on_a_terminal(up: FairleadUp) -> None:
+    status, shown = on_a_terminal(up, "-p", "run: touch allowed", keys=b"y\n")
+    assert status == 0, shown
+    assert '"command": "touch allowed"' in shown
+    assert (up.workspace / "allowed").exists()
+    status, shown = on_a_terminal(up, "-p", "run: touch refused", keys=b"n\n")
+    assert status == 0, shown
+    assert not (up.workspace / "refused").exists()
+
+
+def test_an_unattended_approval_aborts_with_3_and_can_be_given_elsewhere(up: FairleadUp) -> None:
+    done = up.cli("-p", "run: touch unattended")
+    assert done.returncode == 3
+    assert "approval needed for bash" in done.stderr
+    session = up.session()
+    up.prompt(session, "run: touch elsewhere")
+    approval = up.wait_approval(session)
+    assert approval["id"] in up.cli("approve").stdout
+    assert up.cli("approve", approval["id"]).returncode == 0
+    assert up.wait_idle(session)[-1]["outcome"] == "completed"
+    assert (up.workspace / "elsewhere").exists()
+    assert not (up.workspace / "unattended").exists()
+
+
+def test_a_timeout_aborts_with_5(up: FairleadUp) -> None:
+    done = up.cli("-p", "run: sleep 30", "--mode", "allow-all", "--timeout", "1.5", timeout_s=30)
+    assert done.returncode == 5, done.stderr
+
+
+def test_a_session_is_steered_and_aborted(up: FairleadUp) -> None:
+    session = up.session(mode="allow-all")
+    up.prompt(session, "run: sleep 30")
+    deadline = time.monotonic() + 20
+    while up.api("GET", f"/api/sessions/{session}")["status"] != "running":
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert up.cli("steer", session, "never", "mind").returncode == 0
+    assert up.cli("abort", session, "--reason", "enough").returncode == 0
+    assert up.wait_idle(session)[-1]["outcome"] == "aborted"

@@ -176,6 +176,14 @@ def test_attended_approval_is_asked_and_sent(gateway: FakeGateway) -> None:
     assert gateway.bodies("POST", "/api/approvals/ap1") == [{"decision": "once"}]
 
 
+def test_an_answer_that_is_ahead_of_the_list_is_repeated(gateway: FakeGateway) -> None:
+    unknown = (404, {"error": {"code": "not_found", "message": "no such approval"}})
+    gateway.answers["POST /api/approvals/ap1"] = [unknown, unknown, (202, {"seq": 8})]
+    gateway.streams = [[user(), APPROVAL, said("done"), end()]]
+    assert run(gateway, ask=lambda _: "once").status == 0
+    assert gateway.bodies("POST", "/api/approvals/ap1") == [{"decision": "once"}] * 3
+
+
 def test_a_denied_approval_is_no_success(gateway: FakeGateway) -> None:
     decided = {"type": "approval_decision", "approval_id": "ap1", "decision": "expired"}
     gateway.answers["POST /api/approvals/ap1"] = [
