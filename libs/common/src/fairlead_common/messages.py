@@ -116,10 +116,14 @@ class ToolClaim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     Fields:
         by: `executor` (it may start the call) or `agent` (the call was cancelled before it started).
+        journal: names the state folder under which an executor claimed; only there it can be adopted.
+        attempt: random; names the executor's note, and tells this claim from an earlier one of its holder.
     """
 
     by: Literal["executor", "agent"]
     holder: str
+    journal: str = ""
+    attempt: str = ""
 
 
 class ToolResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

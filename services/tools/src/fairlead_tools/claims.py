@@ -19,19 +19,6 @@ from fairlead_tools.config import ExecutorConfig
 from fairlead_tools.liveness import Liveness
 from fairlead_tools.records import Note, Records
 
-
-class Claim(ToolClaim, frozen=True, kw_only=True, omit_defaults=True):
-    """A claim with what an adopter needs.
-
-    Fields:
-        journal: state folder under which it was made.
-        attempt: random; names the note, and tells this claim from an earlier one of the same holder.
-    """
-
-    journal: str = ""
-    attempt: str = ""
-
-
 Action = Literal["run", "leave", "wait", "unknown"]
 
 
@@ -48,7 +35,7 @@ class Verdict(NamedTuple):
     workspace: Path = Path()
 
 
-_decoder = msgspec.json.Decoder(Claim)
+_decoder = msgspec.json.Decoder(ToolClaim)
 
 
 class Claims:
@@ -71,7 +58,7 @@ class Claims:
             BusUnavailableError, StreamFullError: nothing is known; deliver it again.
         """
         attempt = secrets.token_hex(8)
-        claim = Claim(
+        claim = ToolClaim(
             by="executor", holder=self._config.executor, journal=self._records.identity, attempt=attempt
         )
         note = Note(executor=self._config.executor, workspace=str(workspace))
@@ -91,7 +78,7 @@ class Claims:
             return Verdict("unknown")
         return Verdict("run", Path(noted.workspace))
 
-    async def _write(self, call: ToolCall, claim: Claim) -> Claim:
+    async def _write(self, call: ToolCall, claim: ToolClaim) -> ToolClaim:
         subject = subjects.tool_claim(self._config.host, call.call_id)
         try:
             await self._bus.create(subjects.TOOLS, subject, msgspec.json.encode(claim))
@@ -99,7 +86,7 @@ class Claims:
             return _decoder.decode(error.args[1].data)
         return claim
 
-    async def _lives(self, there: Claim) -> bool:
+    async def _lives(self, there: ToolClaim) -> bool:
         """Whether another executor holds the claim and is at it. Under this folder its lock tells."""
         if there.journal == self._records.identity:
             return self._liveness.alive(there.holder)
