@@ -205,9 +205,10 @@ async def resume(options: Options) -> Result:
         for number in range(options.scaled(5)):
             at = Options(options.work, workers=workers)
             async with setting(f"resume-{number}-{workers or 'one'}", at) as here:
-                took, ended = await _kill_in_mid_tool(here)
-                taken.append(took)
-                ends.append(ended)
+                sample = await _kill_in_mid_tool(here)
+                if sample is not None:
+                    taken.append(sample[0])
+                    ends.append(sample[1])
         found[label] = {"takeover_s": spread(taken), "answer_s": spread(ends)}
         rows += [
             Row(f"kill -9 of {label}: taken over, p50", found[label]["takeover_s"]["p50"], "s", 5.0),
@@ -216,8 +217,11 @@ async def resume(options: Options) -> Result:
     return rows, found
 
 
-async def _kill_in_mid_tool(here: Setting) -> tuple[float, float]:
-    """Seconds from the kill to the new owner's first entry, and to the model's next request."""
+async def _kill_in_mid_tool(here: Setting) -> tuple[float, float] | None:
+    """Seconds from the kill to the new owner's first entry, and to the model's next request.
+
+    None if the killed one of several was not the owner.
+    """
     up = here.stack.up
     assert up is not None
     session = await here.client.session("crash")
@@ -225,8 +229,7 @@ async def _kill_in_mid_tool(here: Setting) -> tuple[float, float]:
         await here.client.prompt(session, "op=C1 steps=2 sleep=1")
         while not await asyncio.to_thread(_under_way, here.stack):
             await asyncio.sleep(0.01)
-        owner = await _owner(api, session)
-        name = owner if owner in up.pids() else "agent"
+        name = next(name for name in sorted(up.pids()) if name.startswith("agent"))
         os.kill(up.pids()[name], signal.SIGKILL)
         killed_ms, killed_ns = time.time_ns() / 1e6, time.monotonic_ns()
         deadline = time.monotonic() + 60
@@ -236,6 +239,8 @@ async def _kill_in_mid_tool(here: Setting) -> tuple[float, float]:
             if any(e["type"] == "run_end" for e in entries):
                 break
             await asyncio.sleep(0.05)
+        if not any(e["type"] == "epoch" for e in entries):
+            return None
         epochs = [e for e in entries if e["ts"] > killed_ms]
         later = [
             line["t"] for line in here.model_log() if line["event"] == "request" and line["t"] > killed_ns
@@ -245,8 +250,3 @@ async def _kill_in_mid_tool(here: Setting) -> tuple[float, float]:
 
 def _under_way(stack: Stack) -> bool:
     return any("ledger.py" in " ".join(process.cmdline()) for process in stack.ours())
-
-
-async def _owner(api: Api, session: str) -> str:
-    workers = [e["worker"] for e in await api.entries(session) if e["type"] == "epoch"]
-    return str(workers[-1]) if workers else ""

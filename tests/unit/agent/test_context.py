@@ -6,7 +6,7 @@ import pytest
 
 from fairlead_agent import context
 from fairlead_agent.catalog import Tools
-from fairlead_agent.state import Item
+from fairlead_agent.state import Item, Wire
 from fairlead_common.config import AgentConfig
 from fairlead_common.content import (
     AssistantMessage,
@@ -31,7 +31,10 @@ async def fetch(name: str) -> bytes:
 
 async def shown(*messages: Message) -> list[dict[str, object]]:
     items = [Item(f"e{number}", message) for number, message in enumerate(messages)]
-    return [json.loads(wire) for wire in await context.conversation(items, fetch)]
+    wire = Wire()
+    await context.encode_new(items, wire, fetch)
+    made: list[dict[str, object]] = json.loads(b"[" + wire.joined + b"]")
+    return made
 
 
 async def test_calls_and_results_are_paired_by_the_providers_id() -> None:
@@ -74,10 +77,27 @@ async def test_image_is_sent_inline_and_a_lost_one_as_words() -> None:
     assert "a.png is gone" in content[2]["text"]
 
 
-async def test_message_is_encoded_once() -> None:
-    item = Item("e", UserMessage(content=[TextBlock(text="hi")]))
-    first = await context.conversation([item], fetch)
-    assert (await context.conversation([item], fetch))[0] is first[0]
+async def test_only_new_messages_are_encoded() -> None:
+    items = [Item("a", UserMessage(content=[TextBlock(text="hi")]))]
+    wire = Wire()
+    await context.encode_new(items, wire, fetch)
+    assert (wire.count, wire.joined) == (1, b'{"role":"user","content":"hi"}')
+    wire.joined = b"kept"
+    items.append(Item("b", AssistantMessage(content=[], model="m", stop_reason="aborted")))
+    items.append(Item("c", UserMessage(content=[TextBlock(text="ho")])))
+    await context.encode_new(items, wire, fetch)
+    assert (wire.count, wire.joined) == (3, b'kept,{"role":"user","content":"ho"}')
+
+
+async def test_picture_counts_as_a_picture_and_not_as_its_bytes() -> None:
+    async def fetch_large(_: str) -> bytes:
+        return b"x" * 3_000_000
+
+    wire = Wire()
+    image = ImageBlock(object="here", media_type="image/png")
+    await context.encode_new([Item("a", UserMessage(content=[image]))], wire, fetch_large)
+    assert wire.tokens == context.TOKENS_PER_IMAGE
+    assert context.estimate_tokens(wire, b"x" * 400) == context.TOKENS_PER_IMAGE + 100
 
 
 def test_system_prompt_names_tools_and_carries_the_workspaces_instructions() -> None:

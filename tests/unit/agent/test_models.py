@@ -28,8 +28,8 @@ TOOLS = [ToolSpec(name=name, description="", parameters={}) for name in ("bash",
 
 
 def request(*messages: dict[str, Any]) -> ModelRequest:
-    wires = [json.dumps(message).encode() for message in messages]
-    return ModelRequest(model="m", messages=wires, tools=TOOLS, tools_wire=b"[]")
+    wire = ",".join(json.dumps(message) for message in messages).encode()
+    return ModelRequest(model="m", messages=wire, tools=TOOLS, tools_wire=b"[]")
 
 
 async def pieces(stream: AsyncIterator[list[Piece]]) -> list[Piece]:
@@ -81,7 +81,7 @@ async def ask(answer: Answer, model: str = "m") -> tuple[list[Piece], list[dict[
         backend = OpenAICompatible(str(server.make_url("/v1")), "key", silence_s=2)
         try:
             made = ModelRequest(
-                model=model, messages=[b'{"role":"user","content":"hi"}'], tools=[], tools_wire=b"[]"
+                model=model, messages=b'{"role":"user","content":"hi"}', tools=[], tools_wire=b"[]"
             )
             return await pieces(backend.stream(made)), bodies
         finally:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from fairlead_agent.catalog import Tools
-from fairlead_agent.state import Item
+from fairlead_agent.state import Item, Wire
 from fairlead_common.config import AgentConfig
 from fairlead_common.content import (
     AssistantMessage,
@@ -63,21 +63,21 @@ def system_prompt(agent: str, profile: AgentConfig, workspace: str, tools: Tools
     return _encode({"role": "system", "content": "\n\n".join(parts)})
 
 
-async def conversation(items: list[Item], fetch: FetchObject) -> list[bytes]:
-    """The messages, encoded; those that are new since the last call are encoded now."""
-    wires: list[bytes] = []
-    for item in items:
-        if item.wire is None:
-            item.wire = await _wire(item.message, fetch)
-            item.tokens = _estimate(item.message, item.wire)
-        if item.wire:
-            wires.append(item.wire)
-    return wires
+async def encode_new(items: list[Item], wire: Wire, fetch: FetchObject) -> None:
+    """Bring `wire` up to all `items`: those that are new since the last call are encoded now."""
+    fresh: list[bytes] = [wire.joined] if wire.joined else []
+    tokens = wire.tokens
+    for item in items[wire.count :]:
+        encoded = await _wire(item.message, fetch)
+        tokens += _estimate(item.message, encoded)
+        if encoded:
+            fresh.append(encoded)
+    wire.joined, wire.count, wire.tokens = b",".join(fresh), len(items), tokens
 
 
-def estimate_tokens(items: list[Item], *others: bytes) -> int:
-    """About how many tokens a request of these messages and other encoded parts has."""
-    return sum(item.tokens for item in items) + sum(map(len, others)) // BYTES_PER_TOKEN
+def estimate_tokens(wire: Wire, *others: bytes) -> int:
+    """About how many tokens a request of this conversation and other encoded parts has."""
+    return wire.tokens + sum(map(len, others)) // BYTES_PER_TOKEN
 
 
 def _estimate(message: Message, wire: bytes) -> int:

@@ -43,6 +43,7 @@ class Owner:
         self.out_of_time = False
         self.trace: str | None = None  # of the prompt that is being worked on
         self._mail: list[Record] = []
+        self._replaced_at = 0  # sequence of an entry that another owner wrote
         self._epoch = 0
         self._log_subject = subjects.session_log(state.session)
         self._event_subject = subjects.event(state.session)
@@ -105,10 +106,20 @@ class Owner:
             if record.subject != self._log_subject:
                 self._mail.append(record)
             elif record.seq > self.state.last_seq:
-                raise LostOwnershipError(f"{self.session}: another owner wrote entry {record.seq}")
+                self._replaced_at = record.seq
+        self._check_place()
         mail = [record for record in self._mail if record.seq > self.state.cursor]
         self._mail = []
         return mail
+
+    def _check_place(self) -> None:
+        """Once another owner was seen, nothing is written any more.
+
+        The tail hands each record out once, and the fence of `close` counts what was seen: whoever
+        comes after the task that was told must be told too, or its close would pass the fence.
+        """
+        if self._replaced_at:
+            raise LostOwnershipError(f"{self.session}: another owner wrote entry {self._replaced_at}")
 
     # -- log ---------------------------------------------------------------
 
@@ -135,6 +146,7 @@ class Owner:
 
     async def append_locked(self, kind: type[E], /, *, cursor: int = 0, **fields: Any) -> E:
         """As `append`, with the lock held."""
+        self._check_place()
         entry = self.make(kind, cursor=cursor, **fields)
         try:
             await self._store(entry, None)
@@ -151,6 +163,7 @@ class Owner:
         The condition is on everything stored of the session, mailbox and log, so no wake-up is lost.
         """
         async with self.lock:
+            self._check_place()
             if self.tail.has_news and await self._peek():
                 return False
             seen = max(self.tail.seen[0], self.state.last_seq)

@@ -33,12 +33,19 @@ GRANTING = frozenset({"once", "session", "always"})
 
 @dataclass(slots=True)
 class Item:
-    """One message of the conversation, and its encoding for the wire of a model once there is one."""
+    """One message of the conversation."""
 
     entry_id: str
     message: Message
-    wire: bytes | None = None
-    tokens: int = 0  # about; known once there is a wire
+
+
+@dataclass(slots=True)
+class Wire:
+    """The conversation as a model's wire has it: the first `count` items, encoded, joined by commas."""
+
+    joined: bytes = b""
+    count: int = 0
+    tokens: int = 0
 
 
 @dataclass(slots=True)
@@ -79,6 +86,7 @@ class SessionState:
     updated_ms: int = 0
     preview: str = ""
     items: list[Item] = field(default_factory=list)
+    wire: Wire = field(default_factory=Wire)
     run: Run | None = None
     last_outcome: str = ""
     last_run_id: str | None = None

@@ -218,8 +218,9 @@ class Turn:
         instructions = await self._catalog.instructions(host, workspace) if host else ""
         _, _, name = model_name.partition("/")
         system = context.system_prompt(agent, profile, workspace, tools, instructions)
-        wires = [system, *await context.conversation(self._state.items, self._owner.objects.get)]
-        needed = context.estimate_tokens(self._state.items, system, tools.wire)
+        wire = self._state.wire
+        await context.encode_new(self._state.items, wire, self._owner.objects.get)
+        needed = context.estimate_tokens(wire, system, tools.wire)
         if needed > profile.context_window - RESERVE_TOKENS:
             raise ModelError(
                 "overflow",
@@ -229,7 +230,7 @@ class Turn:
             )
         request = ModelRequest(
             model=name,
-            messages=wires,
+            messages=b",".join([system, wire.joined]),
             tools=list(tools.specs.values()),
             tools_wire=tools.wire,
             thinking=profile.thinking,

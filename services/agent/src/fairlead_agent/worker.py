@@ -199,7 +199,8 @@ class Worker:
                 self._watch_limits(owner, turn)
 
         async def project() -> None:
-            self._projections.show(owner.state)
+            if owner.state.exists:  # a late hint may be about a session that was deleted
+                self._projections.show(owner.state)
 
         failure: BaseException | None = None
         try:

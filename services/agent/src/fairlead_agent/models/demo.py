@@ -52,7 +52,7 @@ class DemoModel:
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[list[Piece]]:
         """See `Model.stream`."""
-        messages = [msgspec.json.decode(message) for message in request.messages]
+        messages = request.decoded()
         asked = next((i for i in range(len(messages) - 1, -1, -1) if messages[i]["role"] == "user"), -1)
         text = _text(messages[asked]) if asked >= 0 else ""
         results = [message for message in messages[asked + 1 :] if message["role"] == "tool"]

@@ -1,7 +1,7 @@
 """What every model back end takes and gives."""
 
 from collections.abc import AsyncIterator
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
 
@@ -15,18 +15,22 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     Fields:
         model: name without the prefix of the back end.
-        messages: the conversation in OpenAI's chat format, each message encoded as JSON; the first
-            is the system prompt.
+        messages: the conversation in OpenAI's chat format, system prompt first: the messages as JSON,
+            joined by commas.
         tools: what may be called; `tools_wire` is the same, encoded once as OpenAI's `tools` array.
     """
 
     model: str
-    messages: list[bytes]
+    messages: bytes
     tools: list[ToolSpec]
     tools_wire: bytes
     thinking: str = "off"
     temperature: float | None = None
     max_output_tokens: int | None = None
+
+    def decoded(self) -> list[dict[str, Any]]:
+        """The messages as objects."""
+        return msgspec.json.decode(b"[" + self.messages + b"]", type=list[dict[str, Any]])
 
 
 class TextPiece(msgspec.Struct, frozen=True):

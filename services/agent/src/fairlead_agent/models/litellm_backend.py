@@ -64,7 +64,7 @@ class LiteLLM:
         litellm = await self.warm_up()
         options: dict[str, Any] = {
             "model": request.model,
-            "messages": [msgspec.json.decode(message) for message in request.messages],
+            "messages": request.decoded(),
             "stream": True,
             "stream_options": {"include_usage": True},
             "num_retries": 0,

@@ -149,7 +149,7 @@ def _body(request: ModelRequest, model: str) -> bytes:
         options["max_completion_tokens"] = request.max_output_tokens
     if request.thinking in _EFFORTS:
         options["reasoning_effort"] = request.thinking
-    parts = [msgspec.json.encode(options)[:-1], b',"messages":[', b",".join(request.messages), b"]"]
+    parts = [msgspec.json.encode(options)[:-1], b',"messages":[', request.messages, b"]"]
     if request.tools:
         parts += [b',"tools":', request.tools_wire]
     return b"".join([*parts, b"}"])
