@@ -1,0 +1,58 @@
+"""Two owners of one session on a real server: the one that was replaced writes nothing more."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+
+import pytest
+
+from fairlead_agent.owner import Owner
+from fairlead_agent.state import SessionState
+from fairlead_common import subjects
+from fairlead_common.bus import Bus
+from fairlead_common.entries import EpochEntry, RunEndEntry, RunStartEntry, decode_entry
+from fairlead_common.errors import LostOwnershipError
+from fairlead_common.ids import new_id
+from fairlead_common.objects import Objects
+
+
+@pytest.fixture
+async def replaced(bus: Bus) -> AsyncIterator[Owner]:
+    """An owner with an open run, that another one has taken over, and that was told so once."""
+    async with AsyncExitStack() as stack:
+        first = await stack.enter_async_context(Owner(bus, Objects(bus), SessionState("s1")))
+        await first.append(RunStartEntry, run_id=new_id(), agent="main", model="m", mode="")
+        second = await stack.enter_async_context(Owner(bus, Objects(bus), SessionState("s1")))
+        await second.append(EpochEntry, worker="second", attempt=1)
+        async with asyncio.timeout(10):
+            while not await first.tail.wait(1.0):
+                pass
+        with pytest.raises(LostOwnershipError):
+            await first.receive()
+        yield first
+
+
+async def _kinds(bus: Bus) -> list[type]:
+    log = subjects.session_log("s1")
+    return [type(decode_entry(record.data)) async for record in bus.read(subjects.SESSIONS, log)]
+
+
+async def test_close_of_a_replaced_owner_is_refused_though_the_tail_has_shown_all(
+    bus: Bus, replaced: Owner
+) -> None:
+    with pytest.raises(LostOwnershipError):
+        await replaced.close(outcome="completed", error=None, turns=1, duration_ms=1, seqs=[], keys=[])
+    assert RunEndEntry not in await _kinds(bus)
+
+
+async def test_every_later_look_into_the_mailbox_says_again_that_another_owner_writes(
+    replaced: Owner,
+) -> None:
+    with pytest.raises(LostOwnershipError):
+        await replaced.receive()
+
+
+async def test_append_of_a_replaced_owner_is_refused(bus: Bus, replaced: Owner) -> None:
+    with pytest.raises(LostOwnershipError):
+        await replaced.append(EpochEntry, worker="first", attempt=2)
+    assert await _kinds(bus) == [RunStartEntry, EpochEntry]
