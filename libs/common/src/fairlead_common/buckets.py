@@ -69,11 +69,19 @@ def _ttl(ttl_s: float | None) -> dict[str, str]:
     return {} if ttl_s is None else {"Nats-TTL": f"{max(1, round(ttl_s))}s", "Nats-Rollup": "sub"}
 
 
+WRITE_TIMEOUT_S = 1.0  # of a lease: an answer that takes longer comes too late
+
+
 class LeaseHolder(msgspec.Struct, frozen=True):
     """Who holds a lease. A new `boot` of the same worker may take over at once."""
 
     worker: str
     boot: str
+
+
+def session_lease(session: str) -> str:
+    """The key of a session's lease; no other lease has a key of this form."""
+    return f"session.{session}"
 
 
 class Lease(NamedTuple):
@@ -114,17 +122,22 @@ class Leases:
 
     async def renew(self, lease: Lease) -> Lease | None:
         """The lease with a fresh TTL, or None if it is lost."""
-        for expected in (lease.revision, 0):  # 0: it is gone, for the server lost its memory
+        for expected in (lease.revision, 0):  # 0: it is gone, for the server was away too long
             try:
                 return Lease(lease.key, await self._write(lease.key, expected))
             except WrongSequenceError:
                 continue
+        record = await self._bus.last(self._stream, subjects.kv(subjects.BUCKET_LEASES, lease.key))
+        if record is not None and record.data == self._value:
+            return Lease(lease.key, record.seq)  # an earlier renewal was stored, its acknowledgement lost
         return None
 
     async def release(self, lease: Lease) -> None:
         """Give it back. If that fails it expires by itself."""
         try:
-            await self._bus.purge(self._stream, subjects.kv(subjects.BUCKET_LEASES, lease.key))
+            subject = subjects.kv(subjects.BUCKET_LEASES, lease.key)
+            # Not what came after: that is the lease of whoever took over.
+            await self._bus.purge(self._stream, subject, before=lease.revision + 1)
         except BusUnavailableError:
             return
 
@@ -140,4 +153,5 @@ class Leases:
         if mutants.active("no_lease"):
             return 0
         headers = {**_ttl(self.ttl_s), "Nats-Expected-Last-Subject-Sequence": str(expected)}
-        return await self._bus.publish(subjects.kv(subjects.BUCKET_LEASES, key), self._value, headers)
+        subject = subjects.kv(subjects.BUCKET_LEASES, key)
+        return await self._bus.publish(subject, self._value, headers, timeout_s=WRITE_TIMEOUT_S)

@@ -32,6 +32,7 @@ from fairlead_common.errors import (
     NotFoundError,
     StreamFullError,
 )
+from fairlead_common.subjects import H_OBJECT
 
 __all__ = [
     "INLINE_LIMIT_BYTES",
@@ -86,7 +87,14 @@ _ack_decoder = msgspec.json.Decoder(_PubAck)
 class Bus(Connection):
     """One connection to NATS and what is stored behind it. Make it with `Bus.connect`."""
 
-    async def publish(self, subject: str, data: bytes, headers: Headers | None = None) -> int:
+    async def publish(
+        self,
+        subject: str,
+        data: bytes,
+        headers: Headers | None = None,
+        *,
+        timeout_s: float = REQUEST_TIMEOUT_S,
+    ) -> int:
         """Store once and return the sequence. Not repeated: after an error it may or may not be stored.
 
         Raises:
@@ -94,7 +102,7 @@ class Bus(Connection):
             WrongSequenceError: an expectation in `headers` does not hold; nothing was stored.
             BusUnavailableError: no acknowledgement in time.
         """
-        reply = await self.request(subject, data, headers=headers)
+        reply = await self.request(subject, data, headers=headers, timeout_s=timeout_s)
         ack = _ack_decoder.decode(reply.data)
         if ack.error is None:
             return ack.seq
@@ -124,7 +132,7 @@ class Bus(Connection):
                 there = await self.last(stream, subject)
                 if there is None:  # it went away meanwhile (deleted, expired)
                     continue
-                if there.data == data:
+                if there.data == data and there.headers.get(H_OBJECT) == headers.get(H_OBJECT):
                     return there.seq
                 raise ConflictError(f"{subject} exists already", there) from None
             except (NotFoundError, BusUnavailableError):
@@ -285,9 +293,12 @@ class Bus(Connection):
             )
         return answer
 
-    async def purge(self, stream: str, subject: str) -> int:
-        """Delete all records on `subject`; how many there were."""
-        answer = await self.api(f"STREAM.PURGE.{stream}", {"filter": subject})
+    async def purge(self, stream: str, subject: str, *, before: int | None = None) -> int:
+        """Delete all records on `subject`, or those before a sequence; how many there were."""
+        wanted: dict[str, object] = {"filter": subject}
+        if before is not None:
+            wanted["seq"] = before
+        answer = await self.api(f"STREAM.PURGE.{stream}", wanted)
         return int(str(answer.get("purged", 0)))
 
 

@@ -19,6 +19,11 @@ def new_id() -> str:
     return "".join(_ALPHABET[number >> shift & 31] for shift in range(125, -1, -5))
 
 
+def is_id(value: str) -> bool:
+    """Whether `value` is one subject token of at most 64 letters, digits, `_` and `-`."""
+    return _TOKEN.match(value) is not None
+
+
 def check_id(value: str, field: str) -> str:
     """`value` itself, once it is known to be one subject token.
 
@@ -26,7 +31,7 @@ def check_id(value: str, field: str) -> str:
         InvalidInputError: it is empty, longer than 64 characters, or holds anything but
             letters, digits, `_` and `-` (`*`, `>` and `.` would address other sessions).
     """
-    if not isinstance(value, str) or not _TOKEN.match(value):
+    if not isinstance(value, str) or not is_id(value):
         shown = value if len(value) <= 80 else f"{value[:80]}... ({len(value)} characters)"
         raise InvalidInputError(field, f"must match [A-Za-z0-9_-]{{1,64}}, got {shown!r}")
     return value

@@ -207,7 +207,7 @@ def decode_mail(kind: str, key: str, payload: bytes) -> Mail:
                 return Notice(name=key, body=msgspec.Raw(payload or b"null"))
             case _:
                 raise BadMessageError(f"unknown kind of mail: {kind!r}")
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadMessageError(f"{kind}: {error}") from error
 
 

@@ -103,6 +103,11 @@ class Catalog:
         """Seconds since an executor of `host` was heard, or since this process began to listen."""
         return asyncio.get_running_loop().time() - self._heard.get(host, self._started)
 
+    async def has_heartbeat(self, host: str) -> bool:
+        """Whether the bucket holds a heartbeat of an executor of `host`, which expires after 15 s."""
+        subject = f"$KV.{subjects.BUCKET_EXECUTORS}.{host}.>"
+        return bool(await self._bus.last_of_each(f"KV_{subjects.BUCKET_EXECUTORS}", subject))
+
     def tools(self, host: str, allowed: list[str]) -> Tools:
         """What `host` offers, as far as the profile wants it."""
         known = [info for info, _ in self._executors.values() if info.host == host]

@@ -67,7 +67,7 @@ class AgentLoop:
         if state.run is not None:
             await self._take_over()
         await self._mailbox.drain()
-        while not self._owner.deleting:
+        while not state.deleting:
             if state.run is None and state.queue and not state.parked:
                 await self._begin_from_queue()
             if state.run is None:
@@ -75,7 +75,7 @@ class AgentLoop:
             await project()
             await self._run()
             await self._mailbox.drain()
-        if self._owner.deleting:
+        if state.deleting:
             await self._calls.cancel_all()
         else:
             await project()
@@ -100,11 +100,12 @@ class AgentLoop:
     async def _run(self) -> None:
         """From here to the end of the run."""
         state = self._state
-        while state.run is not None and not self._owner.deleting:
+        while state.run is not None and not state.deleting:
             if self._owner.stopping.is_set():
                 raise HandOverError
             profile = self._config.current.agent(state.agent)
             if profile is None:
+                await self._calls.cancel_all()
                 await self._end("failed", f"agent: {state.agent!r} is not configured")
                 continue
             if state.run.aborting:
@@ -131,6 +132,11 @@ class AgentLoop:
                 await self._end("waiting_approval")
         elif state.steers:
             await self._say(state.steers)
+        elif not self._spoken:  # its owner died between the start of the run and the first words
+            if state.followups:
+                await self._say(state.followups[:1])
+            else:
+                await self._end("failed", "nothing was said in this run")
         elif state.needs_reply:
             await self._turn.take(state.agent, profile)
         else:
@@ -141,6 +147,21 @@ class AgentLoop:
                 await self._end("failed", "the model said nothing")
             else:
                 await self._end("completed")
+
+    @property
+    def _spoken(self) -> bool:
+        return self._state.run is not None and self._state.run.spoken
+
+    def _may_close(self, outcome: Outcome) -> bool:
+        """Whether the state, as the mail that was consumed meanwhile left it, is still one to end so."""
+        state = self._state
+        if state.run is None or outcome not in ("completed", "waiting_approval"):
+            return state.run is not None
+        if state.run.aborting or state.deleting:
+            return False
+        if outcome == "completed":
+            return not (state.queue or state.pending or state.needs_reply)
+        return any(request.call_id in state.pending for request in state.approvals.values())
 
     async def _tools(self, profile: AgentConfig) -> Tools:
         host = next((call.host for call in self._state.pending.values() if call.host), None)
@@ -203,6 +224,7 @@ class AgentLoop:
         closed = False
         while not closed:
             closed = await self._owner.close(
+                lambda: self._may_close(outcome),
                 outcome=outcome,
                 error=error,
                 turns=run.turns,
@@ -213,7 +235,7 @@ class AgentLoop:
             )
             if not closed:
                 await self._mailbox.drain()
-                if outcome in ("completed", "waiting_approval"):
+                if state.run is None or outcome in ("completed", "waiting_approval"):
                     return
         log.info(
             "run_ended",

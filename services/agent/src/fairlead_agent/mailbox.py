@@ -7,7 +7,7 @@ import structlog
 
 from fairlead_agent.grants import Grants
 from fairlead_agent.owner import Owner
-from fairlead_agent.state import ABORT
+from fairlead_agent.state import ABORT, DELETE
 from fairlead_agent.tool_calls import ToolCalls
 from fairlead_common import subjects
 from fairlead_common.bus import Record
@@ -61,8 +61,6 @@ class Mailbox:
         async with self._owner.lock:
             for record in await self._owner.receive():
                 await self._consume(record)
-                if self._owner.deleting:
-                    return  # what follows goes with the session
 
     async def _consume(self, record: Record) -> None:
         subject = subjects.parse_session(record.subject)
@@ -185,9 +183,9 @@ class Mailbox:
         elif mail.shown_hash != request.shown_hash:
             await self._ignore(f"the decision on {mail.approval_id} is about something else", seq)
         else:
-            if mail.decision == "always":
-                await self._grants.add(self._state.agent, request)
             late = time.time_ns() // 1_000_000 > request.expires_at
+            if mail.decision == "always" and not late:
+                await self._grants.add(self._state.agent, request)
             await self._decide(
                 request.id,
                 request.call_id,
@@ -237,7 +235,7 @@ class Mailbox:
             if mail.name == "create":
                 await self._create(msgspec.json.decode(mail.body, type=CreateSession), seq)
             elif mail.name == "delete":
-                self._owner.deleting = True  # not consumed: whoever comes after a crash finds it again
+                await self._owner.append_locked(CustomEntry, cursor=seq, name=DELETE)
             elif mail.name.startswith("update"):
                 await self._update(msgspec.json.decode(mail.body, type=UpdateSession), seq)
             elif mail.name.startswith("approval-"):

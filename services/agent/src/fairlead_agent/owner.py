@@ -6,6 +6,7 @@ is fenced: an owner that was replaced fails its next append with `LostOwnershipE
 
 import asyncio
 import time
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import msgspec
@@ -14,7 +15,7 @@ import structlog
 from fairlead_agent.state import SessionState
 from fairlead_common import mutants, subjects
 from fairlead_common.bus import Bus, Record, WrongSequenceError
-from fairlead_common.entries import EntryBase, RunEndEntry, RunStartEntry, decode_entry, encode_entry
+from fairlead_common.entries import EntryBase, RunEndEntry, decode_entry, encode_entry
 from fairlead_common.errors import LostOwnershipError
 from fairlead_common.events import EventBase
 from fairlead_common.ids import new_id
@@ -39,7 +40,6 @@ class Owner:
         self.lock = asyncio.Lock()
         self.changed = asyncio.Event()
         self.stopping = asyncio.Event()
-        self.deleting = False
         self.out_of_time = False
         self.trace: str | None = None  # of the prompt that is being worked on
         self._mail: list[Record] = []
@@ -121,6 +121,17 @@ class Owner:
         if self._replaced_at:
             raise LostOwnershipError(f"{self.session}: another owner wrote entry {self._replaced_at}")
 
+    async def check_still_owner(self) -> None:
+        """Before an effect that no append precedes.
+
+        Raises:
+            LostOwnershipError: somebody else wrote to the log.
+        """
+        async with self.lock:
+            last = await self.bus.last(subjects.SESSIONS, self._log_subject)
+            if last is None or last.seq != self.state.last_seq:
+                raise LostOwnershipError(f"{self.session}: another owner wrote")
+
     # -- log ---------------------------------------------------------------
 
     def make(self, kind: type[E], /, *, cursor: int = 0, **fields: Any) -> E:
@@ -157,17 +168,19 @@ class Owner:
             raise LostOwnershipError(f"{self.session}: another owner wrote") from error
         return entry
 
-    async def close(self, **fields: Any) -> bool:
+    async def close(self, still: Callable[[], bool], **fields: Any) -> bool:
         """End the run, unless something arrived that is not consumed yet: then False, and nothing is stored.
 
         The condition is on everything stored of the session, mailbox and log, so no wake-up is lost.
+
+        Args:
+            still: whether the state, with the lock held, is one to close in.
         """
         async with self.lock:
             self._check_place()
-            if self.tail.has_news and await self._peek():
+            if not await self._has_seen_itself() or not still():
                 return False
-            seen = max(self.tail.seen[0], self.state.last_seq)
-            fence = (subjects.session_all(self.session), seen)
+            fence = (subjects.session_all(self.session), self.tail.seen[0])
             if mutants.active("close_without_fence"):
                 fence = None  # type: ignore[assignment]
             entry = self.make(RunEndEntry, **fields)
@@ -178,25 +191,30 @@ class Owner:
                 return False
             return True
 
-    async def _peek(self) -> bool:
-        mail = await self.receive()
-        self._mail = mail
-        return bool(mail)
+    async def _has_seen_itself(self) -> bool:
+        """Whether the tail is past our own last entry, and no mail waits.
+
+        A fence at our own entry, seen only by its acknowledgement, would pass over mail just before it.
+        """
+        for _ in range(20):
+            self._mail = await self.receive()
+            if self._mail:
+                return False
+            if self.tail.seen[0] >= self.state.last_seq:
+                return True
+            if not await self.tail.wait(0.05):
+                self.tail.catch_up_soon()
+        return False
 
     async def _store(self, entry: Any, fence: tuple[str, int] | None, *, blind: bool = False) -> None:
         state = self.state
-        phase = state.phase
-        if isinstance(entry, RunStartEntry):
-            phase = "open"
-        elif isinstance(entry, RunEndEntry):
-            phase = "parked" if entry.outcome == "waiting_approval" else "closed"
         data = encode_entry(entry)
         payload, headers = await self.objects.pack(data)
         headers = {
             **headers,
             **trace_headers(self.trace),
             subjects.H_CURSOR: str(entry.cursor),
-            subjects.H_STATE: phase,
+            subjects.H_STATE: state.phase_after(entry),
         }
         if blind or mutants.active("no_fence"):
             seq = await self.bus.publish(self._log_subject, payload, headers)

@@ -28,6 +28,8 @@ from fairlead_common.entries import (
 )
 
 ABORT = "abort"  # name of the custom entry that asks the open run to end
+DELETE = "delete"  # that asks for the end of the session
+HANDED_OVER = "handed_over"  # that says that its owner left on purpose
 GRANTING = frozenset({"once", "session", "always"})
 
 
@@ -58,6 +60,7 @@ class Run:
     usage: Usage = field(default_factory=Usage)
     aborting: bool = False
     abort_reason: str = ""
+    spoken: bool = False  # something was said in it, or in the run that it resumes
 
 
 @dataclass(slots=True)
@@ -70,6 +73,7 @@ class SessionState:
         queue: steers and follow-ups that wait, in order.
         settled_approvals: decided or void, and perhaps still shown in lists.
         unended: (sequence, key) of all input that no run has ended yet.
+        deleting: its deletion was accepted; whoever owns it next carries it out.
         attempts: owners in a row that took over the open run without getting any further.
     """
 
@@ -100,6 +104,7 @@ class SessionState:
     unended: list[tuple[int, str]] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage)
     context_tokens: int = 0
+    deleting: bool = False
     attempts: int = 0
     weight: int = 0  # bytes of log folded, for the cache
 
@@ -130,9 +135,21 @@ class SessionState:
     @property
     def phase(self) -> str:
         """`open`, `parked` or `closed`, as written beside every entry for the sweeper."""
-        if self.run is not None:
+        if self.run is not None or self.deleting:
             return "open"
         return "parked" if self.parked else "closed"
+
+    def phase_after(self, entry: Entry) -> str:
+        """What `phase` will be once `entry` is stored."""
+        match entry:
+            case CustomEntry(name=name) if name == DELETE:
+                return "open"
+            case RunStartEntry():
+                return "open"
+            case RunEndEntry(outcome=outcome) if not self.deleting:
+                return "parked" if outcome == "waiting_approval" else "closed"
+            case _:
+                return self.phase
 
     @property
     def last_answer(self) -> AssistantMessage | None:
@@ -140,7 +157,7 @@ class SessionState:
         message = self.items[-1].message if self.items else None
         return message if isinstance(message, AssistantMessage) else None
 
-    def apply(self, entry: Entry, seq: int, size: int = 0) -> None:  # noqa: C901, PLR0912 - one line a kind
+    def apply(self, entry: Entry, seq: int, size: int = 0) -> None:  # noqa: C901 - one line a kind
         """Take over the entry that is stored at `seq`."""
         self.last_seq = seq
         self.cursor = max(self.cursor, entry.cursor)
@@ -158,7 +175,8 @@ class SessionState:
             case DroppedEntry():
                 self._drop(entry)
             case RunStartEntry():
-                self.run = Run(run_id=entry.run_id or entry.id, started_ms=entry.ts)
+                spoken = entry.resumes is not None
+                self.run = Run(run_id=entry.run_id or entry.id, started_ms=entry.ts, spoken=spoken)
                 self.parked = False
                 self.agent, self.attempts = entry.agent, 0
             case RunEndEntry():
@@ -176,10 +194,17 @@ class SessionState:
                 self.mode = entry.mode
             case ModelChangeEntry():
                 self.model = entry.model
-            case CustomEntry(name=name, data=data):
-                if name == ABORT and self.run is not None:
-                    self.run.aborting = True
-                    self.run.abort_reason = str(data.get("reason", ""))
+            case CustomEntry():
+                self._custom(entry)
+
+    def _custom(self, entry: CustomEntry) -> None:
+        if entry.name == ABORT and self.run is not None:
+            self.run.aborting = True
+            self.run.abort_reason = str(entry.data.get("reason", ""))
+        elif entry.name == DELETE:
+            self.deleting = True
+        elif entry.name == HANDED_OVER:
+            self.attempts = 0
 
     def _message(self, entry: MessageEntry) -> None:
         message = entry.message
@@ -187,6 +212,8 @@ class SessionState:
         self.attempts = 0
         match message:
             case UserMessage():
+                if self.run is not None:
+                    self.run.spoken = True
                 from_queue = [self.queue.pop(item) for item in entry.items if item in self.queue]
                 if not from_queue:
                     keys = message.keys + [""] * (len(message.seqs) - len(message.keys))
@@ -208,9 +235,9 @@ class SessionState:
 
     def _drop(self, entry: DroppedEntry) -> None:
         for item in entry.items:
-            dropped = self.queue.pop(item, None)
-            if dropped is not None and not (self.run and self.run.aborting):
-                self.unended = [pair for pair in self.unended if pair[0] != dropped.mail_seq]
+            self.queue.pop(item, None)
+        ended = set(entry.seqs)  # the others are ended by the run that drops them
+        self.unended = [pair for pair in self.unended if pair[0] not in ended]
 
     def _end(self, entry: RunEndEntry) -> None:
         self.last_run_id = entry.run_id

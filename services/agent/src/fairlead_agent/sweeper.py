@@ -12,9 +12,10 @@ import structlog
 
 from fairlead_agent.projection import Projections
 from fairlead_common import mutants, subjects
-from fairlead_common.buckets import Bucket, Lease, Leases
+from fairlead_common.buckets import Bucket, Lease, Leases, session_lease
 from fairlead_common.bus import Bus, Record
 from fairlead_common.errors import FairleadError
+from fairlead_common.ids import is_id
 
 log = structlog.get_logger()
 
@@ -106,7 +107,7 @@ class Sweeper:
         for session, state in list(position.unsettled.items()):
             if not state.hinted_at and not self._behind:
                 state.hinted_at = now  # it has only just come up: whoever was woken may have a moment
-            if now - state.hinted_at >= PERIOD_S and not await self._leases.held(session):
+            if now - state.hinted_at >= PERIOD_S and not await self._leases.held(session_lease(session)):
                 await self._hint(session, state, now)
         self._behind = False
         for session, log_seq in settled.items():
@@ -127,6 +128,8 @@ class Sweeper:
 
     def _note(self, record: Record) -> None:
         subject = subjects.parse_session(record.subject)
+        if not is_id(subject.session):
+            return  # whoever is handed it makes a dead letter of it
         state = self._position.unsettled.setdefault(subject.session, Unsettled())
         if subject.part == "log":
             state.cursor = max(state.cursor, int(record.headers.get(subjects.H_CURSOR, "0")))

@@ -39,6 +39,7 @@ class Timers:
             try:
                 session, name = subjects.parse_due_timer(job.subject)
                 await self._bus.create(subjects.SESSIONS, subjects.mail(session, "notice", name), b"null")
+                await self._bus.purge(subjects.TIMERS, job.subject)
             except BadMessageError as error:
                 await job.term(str(error))
             except FairleadError as error:
@@ -46,4 +47,3 @@ class Timers:
                 await job.nak(1.0)
             else:
                 await job.ack()
-                await self._bus.purge(subjects.TIMERS, job.subject)

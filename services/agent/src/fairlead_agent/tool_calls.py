@@ -91,7 +91,8 @@ class ToolCalls:
 
     @property
     def _aborting(self) -> bool:
-        return self._state.run is None or self._state.run.aborting or self._owner.out_of_time
+        state = self._state
+        return state.run is None or state.run.aborting or state.deleting or self._owner.out_of_time
 
     async def _recall(self) -> None:
         """Find out which pending calls were requested already, by this owner or one before it."""
@@ -253,25 +254,25 @@ class ToolCalls:
         elif _claim.decode(record.data).by == "agent":
             await self.settle_unstarted(call, _CANCELLED)
         elif min(waited, self._catalog.silent_for(host)) > limits.lost_host_s:
-            await self._give_up(call, f"host {host} was not heard for {limits.lost_host_s:.0f} s")
+            if not await self._catalog.has_heartbeat(host):  # what was heard may be old: this process slept
+                await self._give_up(call, f"host {host} was not heard for {limits.lost_host_s:.0f} s")
         elif waited > request.timeout_s + limits.start_timeout_s + limits.lost_host_s:
             await self._give_up(call, f"no result came {waited:.0f} s after the call was sent")
 
     async def _give_up(self, call: ToolCallBlock, why: str) -> None:
         """`unknown`, by the same create-only write that a result would be: the first of both counts."""
+        await self._owner.check_still_owner()
         request, _ = self._sent[call.call_id]
         text = f"{why}; the command may have run, and may still run. Inspect before you repeat it."
-        result = ToolResult(
-            call_id=call.call_id,
-            token=request.token,
-            outcome=text_outcome("unknown", text, is_error=True),
-            executor=self._worker,
-        )
+        outcome = text_outcome("unknown", text, is_error=True)
+        result = ToolResult(call_id=call.call_id, token=request.token, outcome=outcome, executor=self._worker)
         subject = subjects.mail(self._owner.session, "result", call.call_id)
         try:
             await self._bus.create(subjects.SESSIONS, subject, msgspec.json.encode(result))
-        except ConflictError:
+        except ConflictError as error:
             log.info("result_came_after_all", call=call.call_id)
+            if error.args[1].seq <= self._state.cursor:  # and was consumed, but could not be accepted
+                await self.settle_unstarted(call, outcome)
 
     # -- end ---------------------------------------------------------------
 

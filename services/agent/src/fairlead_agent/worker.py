@@ -8,6 +8,7 @@ import asyncio
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
+import msgspec
 import structlog
 
 from fairlead_agent.catalog import Catalog
@@ -17,14 +18,15 @@ from fairlead_agent.mailbox import Mailbox
 from fairlead_agent.models.registry import Registry
 from fairlead_agent.owner import Owner
 from fairlead_agent.projection import Projections
-from fairlead_agent.state import SessionState
+from fairlead_agent.state import HANDED_OVER, SessionState
 from fairlead_agent.tool_calls import HandOverError, ToolCalls
 from fairlead_agent.turn import Turn
 from fairlead_common import mutants, subjects
-from fairlead_common.buckets import Lease, LeaseHolder, Leases
+from fairlead_common.buckets import Lease, LeaseHolder, Leases, session_lease
 from fairlead_common.bus import Bus, Delivery
-from fairlead_common.errors import BadMessageError, FairleadError, LostOwnershipError
-from fairlead_common.ids import new_id
+from fairlead_common.entries import CustomEntry
+from fairlead_common.errors import BadMessageError, FairleadError, InvalidInputError, LostOwnershipError
+from fairlead_common.ids import check_id, is_id, new_id
 from fairlead_common.live_config import LiveConfig
 from fairlead_common.objects import Objects
 from fairlead_common.pull import Job, PullConsumer
@@ -35,6 +37,7 @@ LEASE_TTL_S = 4.0
 MAX_SESSIONS = 256
 CACHE_BYTES = 64 << 20
 CACHE_SESSIONS = 1024
+ALL = 1 << 62  # past every sequence
 
 
 @dataclass(slots=True)
@@ -108,17 +111,31 @@ class Worker:
 
     def _on_job(self, job: Job) -> None:
         try:
-            session = subjects.parse_session(job.subject).session
-        except BadMessageError:
-            session = ""
-        if not session:
+            session = check_id(subjects.parse_session(job.subject).session, "session")
+        except (BadMessageError, InvalidInputError) as error:
+            assert self._tasks is not None  # noqa: S101 - jobs come only while `run` runs
+            self._tasks.create_task(self._bury(job, str(error)))
             return
         held = self._hold(session)
         held.jobs[job.seq] = job
 
+    async def _bury(self, job: Job, reason: str) -> None:
+        """Mail to something that cannot be a session: keep it as a dead letter, and deliver it no more."""
+        payload = job.data[:65536].decode("utf-8", "replace")
+        letter = {"subject": job.subject, "seq": job.seq, "reason": reason, "payload": payload}
+        try:
+            await self._bus.publish(subjects.dead("sessions"), msgspec.json.encode(letter))
+        except FairleadError as error:
+            log.warning("dead_letter_failed", error=str(error))
+            await job.nak(5.0)
+            return
+        log.warning("mail_dead_lettered", seq=job.seq, reason=reason)
+        await job.term(reason)
+
     def _on_hint(self, delivery: Delivery) -> None:
-        if not self._stop.is_set():
-            self._hold(delivery.data.decode("ascii", "replace"))
+        session = delivery.data.decode("ascii", "replace")
+        if not self._stop.is_set() and is_id(session):
+            self._hold(session)
 
     def _hold(self, session: str) -> Held:
         held = self._held.get(session)
@@ -149,7 +166,7 @@ class Worker:
 
     async def _own_once(self, session: str, held: Held) -> bool:
         """Whether there is more to do at once."""
-        held.lease = await self.leases.acquire(session)
+        held.lease = await self.leases.acquire(session_lease(session))
         if held.lease is None:
             await self._ack_consumed(session, held)
             return False
@@ -159,22 +176,23 @@ class Worker:
             lease, held.lease, held.owner = held.lease, None, None
             if lease is not None:
                 await self.leases.release(lease)
-        await self._ack(held, state.cursor)
+        # What is not stored any more, or was deleted with its session, has nobody to wait for.
+        await self._ack(held, state.cursor if state.exists else ALL)
         return bool(held.jobs) and not self._stop.is_set()
 
     async def _work(self, session: str, held: Held) -> SessionState:
         state = self._cache.pop(session, None) or SessionState(session)
         if mutants.active("ack_before_work"):
-            await self._ack(held, 1 << 62)
+            await self._ack(held, ALL)
         try:
             async with Owner(self._bus, self._objects, state) as owner:
                 held.owner = owner
                 if self._stop.is_set():
                     owner.stopping.set()
                 await self._drive(owner, held)
-                if owner.deleting:
+                if state.deleting:
                     await self._delete(owner)
-                    return state
+                    return SessionState(session)
         except HandOverError:
             log.info("session_handed_over")
             if held.lease is not None:
@@ -208,7 +226,10 @@ class Worker:
                 pumping = tasks.create_task(pump(), name="mail")
                 try:
                     await loop.run(project)
-                except (HandOverError, LostOwnershipError) as error:
+                except HandOverError as error:
+                    await owner.append(CustomEntry, name=HANDED_OVER)
+                    failure = error
+                except LostOwnershipError as error:
                     failure = error
                 pumping.cancel()
         except* FairleadError as group:
@@ -220,13 +241,11 @@ class Worker:
 
     def _watch_limits(self, owner: Owner, turn: Turn) -> None:
         run = owner.state.run
-        if run is None:
-            return
         profile = self._config.current.agent(owner.state.agent)
-        if profile is not None and owner.age_s(run.started_ms) > profile.max_run_s:
-            owner.out_of_time = True
+        limit_s = profile.max_run_s if profile else float("inf")
+        owner.out_of_time = run is not None and owner.age_s(run.started_ms) > limit_s
+        if run is not None and (run.aborting or owner.out_of_time or owner.state.deleting):
             owner.changed.set()
-        if run.aborting or owner.out_of_time:
             turn.interrupt()
 
     async def _delete(self, owner: Owner) -> None:
@@ -258,17 +277,19 @@ class Worker:
     async def _renew(self) -> None:
         while True:
             await asyncio.sleep(LEASE_TTL_S / 3)
-            for held in list(self._held.values()):
-                lease = held.lease
-                if lease is None:
-                    continue
-                try:
-                    renewed = await self.leases.renew(lease)
-                except FairleadError:  # the bus is away; the fence keeps us safe, the next round tries again
-                    continue
-                if held.lease is not lease:  # released meanwhile
-                    continue
-                held.lease = renewed
-                if renewed is None and held.task is not None:
-                    log.info("lease_lost")
-                    held.task.cancel()
+            await asyncio.gather(*(self._renew_one(held) for held in list(self._held.values())))
+
+    async def _renew_one(self, held: Held) -> None:
+        lease = held.lease
+        if lease is None:
+            return
+        try:
+            renewed = await self.leases.renew(lease)
+        except FairleadError:  # the bus is away; the fence keeps us safe, the next round tries again
+            return
+        if held.lease is not lease:  # released meanwhile
+            return
+        held.lease = renewed
+        if renewed is None and held.task is not None:
+            log.info("lease_lost")
+            held.task.cancel()
