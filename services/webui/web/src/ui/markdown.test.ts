@@ -88,6 +88,16 @@ describe("text of a model", () => {
     }
   });
 
+  it("keeps the words of markup that wants to run or to style", () => {
+    const root = page('<b onclick="x()">bold</b> <i style="color: red">red</i> <style>i { x: y }</style> rest');
+    expect(root.textContent.trim().replace(/\s+/g, " ")).toBe("bold red rest");
+    expect(root.querySelector("b")).not.toBeNull();
+    expect(page('<a href="https://e.example/?style=1" title="t">x</a>').querySelector("a")?.getAttribute("href")).toBe(
+      "https://e.example/?style=1",
+    );
+    expect(page('<img src="https://t.example/p.png" onerror="x()">').textContent).toContain("https://t.example/p.png");
+  });
+
   it("keeps what Markdown is for", () => {
     const root = page(
       "# T\n\n- [x] done\n- [ ] open\n\n3. a\n4. b\n\n| a | b |\n|--|-:|\n| 1 | 2 |\n\n> q\n\n**b** _i_ ~~s~~ `c` <kbd>K</kbd>",
