@@ -7,6 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from fairlead_agent.owner import Owner
+from fairlead_agent.state import SessionState
 from fairlead_common import subjects as s
 from fairlead_common.buckets import Bucket
 from fairlead_common.bus import Bus
@@ -27,6 +29,7 @@ from fairlead_common.entries import (
     RunStartEntry,
 )
 from fairlead_common.messages import Decision, ToolCall
+from fairlead_common.objects import Objects
 from fairlead_common.projections import SessionSummary
 from tests.support.agent_world import World, agent_service, world
 from tests.support.nats_server import NatsServer
@@ -434,3 +437,103 @@ async def test_lists_show_the_session_as_it_is(
         assert record is not None
         summary = msgspec.json.decode(record.data, type=SessionSummary)
     assert (summary.status, summary.approvals, summary.title) == ("waiting_approval", 1, "op=P1 steps=1")
+
+
+async def test_session_is_deleted_in_the_middle_of_a_tool_call_and_its_worker_rests(
+    w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def until_cancelled(call: ToolCall) -> ToolOutcome:
+        while not any(call.call_id in subject for subject in w.cancelled):
+            await asyncio.sleep(0.01)
+        return text_outcome("cancelled", "stopped", is_error=True)
+
+    w.tool = until_cancelled
+    acquired: list[str] = []
+    await w.bus.subscribe("$KV.leases.session.a", lambda d: acquired.append(d.subject))
+    async with agent_service(nats_server, monkeypatch):
+        await w.say("a", "op=P1 steps=1 calls=2")
+        async with asyncio.timeout(5):
+            while not w.calls:
+                await asyncio.sleep(0.01)
+        await w.bus.create(s.SESSIONS, s.mail("a", "notice", "delete"), b"null")
+        async with asyncio.timeout(10):
+            while await w.bus.last(s.SESSIONS, s.session_all("a")) is not None:
+                await asyncio.sleep(0.02)
+        await asyncio.sleep(1.5)
+        before = len(acquired)
+        await asyncio.sleep(1.5)
+        assert len(acquired) - before < 5
+        assert await Bucket(w.bus, s.BUCKET_SESSIONS).get("session.a") is None
+    assert len(w.calls) == 1
+
+
+async def test_session_with_an_odd_name_stops_nobody(
+    w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with agent_service(nats_server, monkeypatch):
+        await w.bus.emit("fairlead.prompt.alice@home", b"hi")
+        deep = b'{"text":"x","z":' + b"[" * 5000 + b"]" * 5000 + b"}"
+        await w.bus.publish(s.mail("deep", "prompt"), deep)
+        await w.say("sweeper-position", "op=P1")
+        await w.say("sweeper", "op=P2")
+        assert (await w.run_end("sweeper-position")).outcome == "completed"
+        assert (await w.run_end("sweeper")).outcome == "completed"
+        async with asyncio.timeout(10):
+            while len([record async for record in w.bus.read(s.DEAD, "fairlead.dead.>")]) < 2:
+                await asyncio.sleep(0.05)
+
+
+async def test_run_that_began_without_words_says_what_waits_before_it_asks_the_model(
+    w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its owner died between the two first entries, after a run that was aborted in a tool call."""
+
+    async def until_cancelled(call: ToolCall) -> ToolOutcome:
+        while not any(call.call_id in subject for subject in w.cancelled):
+            await asyncio.sleep(0.01)
+        return text_outcome("cancelled", "stopped", is_error=True)
+
+    w.tool = until_cancelled
+    async with agent_service(nats_server, monkeypatch):
+        await w.say("a", "op=P1 steps=3")
+        async with asyncio.timeout(5):
+            while not w.calls:
+                await asyncio.sleep(0.01)
+        await w.abort("a")
+        await w.run_end("a")
+    async with Owner(w.bus, Objects(w.bus), SessionState("a")) as owner:
+        await owner.append(RunStartEntry, run_id="r2", agent="main", model="m", mode="ask")
+    await w.say("a", "op=P2")
+    async with agent_service(nats_server, monkeypatch):
+        assert (await w.run_end("a", 2)).outcome == "completed"
+    assert len(w.calls) == 1
+    assert (await w.messages("a"))[-1].text.strip() == "done P2"
+
+
+async def test_follow_up_of_a_run_that_took_too_long_has_its_own_time(
+    w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with agent_service(nats_server, monkeypatch, settings={"agents.main.max_run_s": 1.5}):
+        await w.say("a", "say 500 tokens rate=20")
+        await w.wait_for("a", lambda log: any(isinstance(e, MessageEntry) for e in log))
+        await w.say("a", "op=P2", "followup")
+        assert (await w.run_end("a")).outcome == "timed_out"
+        assert (await w.run_end("a", 2)).outcome == "completed"
+
+
+async def test_abort_while_an_approval_is_asked_for_is_not_swallowed(
+    w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with agent_service(nats_server, monkeypatch, settings={"agents.main.mode": "ask"}):
+        for number in range(5):
+            session = f"s{number}"
+            await w.say(session, "op=P1 steps=1 stall=0.1")
+            await asyncio.sleep(0.1 + number * 0.004)
+            await w.abort(session)
+        for number in range(5):
+            log = await w.wait_for(
+                f"s{number}",
+                lambda log: any(isinstance(e, RunEndEntry) and e.outcome == "aborted" for e in log),
+            )
+            assert sum(isinstance(e, RunEndEntry) and e.outcome == "aborted" for e in log) == 1
+    assert w.calls == []

@@ -249,3 +249,34 @@ async def test_tail_over_two_streams_loses_nothing_of_the_first_while_it_reads_t
         bus.read = read  # type: ignore[method-assign]
     assert [record.seq for index, record in news if index == 0] == [1, 2]
     assert [record.seq for index, record in news if index == 1] == list(range(1, 11))
+
+
+async def test_renewal_whose_acknowledgement_was_lost_is_not_a_lost_lease(bus: Bus) -> None:
+    leases = Leases(bus, LeaseHolder("w1", "boot1"), ttl_s=5)
+    lease = await leases.acquire("s")
+    assert lease is not None
+    stored = await leases.renew(lease)
+    assert stored is not None
+    again = await leases.renew(lease)  # its holder never heard of `stored`
+    assert again is not None
+    assert again.revision == stored.revision
+
+
+async def test_lease_of_a_successor_survives_the_release_of_the_one_before(bus: Bus) -> None:
+    first = Leases(bus, LeaseHolder("w1", "boot1"), ttl_s=1)
+    second = Leases(bus, LeaseHolder("w2", "boot1"), ttl_s=5)
+    lease = await first.acquire("s")
+    assert lease is not None
+    async with asyncio.timeout(5):
+        while await second.acquire("s") is None:
+            await asyncio.sleep(0.05)
+    await first.release(lease)
+    assert await second.held("s")
+
+
+async def test_two_large_payloads_of_one_subject_are_told_apart(bus: Bus) -> None:
+    subject = s.tool_request("h", "c")
+    await bus.create(s.TOOLS, subject, b"", {s.H_OBJECT: "one"})
+    assert await bus.create(s.TOOLS, subject, b"", {s.H_OBJECT: "one"})
+    with pytest.raises(ConflictError):
+        await bus.create(s.TOOLS, subject, b"", {s.H_OBJECT: "two"})
