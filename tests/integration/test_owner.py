@@ -41,7 +41,9 @@ async def test_close_of_a_replaced_owner_is_refused_though_the_tail_has_shown_al
     bus: Bus, replaced: Owner
 ) -> None:
     with pytest.raises(LostOwnershipError):
-        await replaced.close(lambda: True, outcome="completed", error=None, turns=1, duration_ms=1, seqs=[], keys=[])
+        await replaced.close(
+            lambda: True, outcome="completed", error=None, turns=1, duration_ms=1, seqs=[], keys=[]
+        )
     assert RunEndEntry not in await _kinds(bus)
 
 

@@ -168,8 +168,13 @@ def _texts(value: object) -> list[str]:
     return [str(item) for item in value] if isinstance(value, list) else []
 
 
-async def ensure_consumer(bus: Bus, stream: str, name: str, filter_subject: str) -> None:
+async def ensure_consumer(
+    bus: Bus, stream: str, name: str, filter_subject: str, *, ack_wait_s: float = 30.0
+) -> None:
     """A durable pull consumer with explicit acknowledgement and no limit on deliveries.
+
+    Args:
+        ack_wait_s: a delivery that nobody speaks of for so long is made again.
 
     Raises:
         WeakConfigurationError: it exists with other settings.
@@ -177,7 +182,7 @@ async def ensure_consumer(bus: Bus, stream: str, name: str, filter_subject: str)
     wanted: Config = {
         "durable_name": name,
         "ack_policy": "explicit",
-        "ack_wait": 30 * _SECOND,
+        "ack_wait": int(ack_wait_s * _SECOND),
         "max_deliver": -1,
         "max_ack_pending": 100_000,
         "deliver_policy": "all",

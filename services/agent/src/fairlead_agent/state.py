@@ -232,6 +232,13 @@ class SessionState:
                 self.preview = message.text[:120] or self.preview
             case ToolResultMessage():
                 self.pending.pop(message.call_id, None)
+                self._void_approvals(message.call_id)
+
+    def _void_approvals(self, call_id: str) -> None:
+        """A call that has its result needs no decision any more."""
+        for approval_id in [each.id for each in self.approvals.values() if each.call_id == call_id]:
+            del self.approvals[approval_id]
+            self.settled_approvals.add(approval_id)
 
     def _drop(self, entry: DroppedEntry) -> None:
         for item in entry.items:

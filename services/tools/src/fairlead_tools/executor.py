@@ -35,7 +35,8 @@ from fairlead_tools.workspaces import Workspaces
 
 log = structlog.get_logger()
 
-PROGRESS_S = 10.0  # how often a delivery is told that work goes on; it comes again after 30 s of silence
+ACK_WAIT_S = 6.0  # a request that a dead executor held is delivered again after so much silence
+PROGRESS_S = 2.0  # how often a delivery is told that work goes on
 ADOPT_S = 3.0  # how often it looks for calls of executors that died
 OTHER_ALIVE_S = 5.0
 RUNNER_ATTEMPTS = 4

@@ -7,7 +7,7 @@ from fairlead_common.bus import Bus
 from fairlead_common.service import Part, run_service
 from fairlead_common.streams import ensure_consumer
 from fairlead_tools.config import config_from_environment
-from fairlead_tools.executor import Executor
+from fairlead_tools.executor import ACK_WAIT_S, Executor
 from fairlead_tools.heartbeat import Heartbeat
 from fairlead_tools.liveness import Liveness
 from fairlead_tools.local import LocalSandbox
@@ -24,7 +24,11 @@ async def setup(bus: Bus) -> list[Part]:
     records = Records(config.state)
     records.prune()
     await ensure_consumer(
-        bus, subjects.TOOLS, subjects.tools_consumer(config.host), subjects.tool_requests(config.host)
+        bus,
+        subjects.TOOLS,
+        subjects.tools_consumer(config.host),
+        subjects.tool_requests(config.host),
+        ack_wait_s=ACK_WAIT_S,
     )
     workspaces = Workspaces(config.workspace, config.workspaces, config.state)
     workspaces.folder("")

@@ -1,7 +1,7 @@
 import { useEffect, useState } from "react";
 import { api } from "../api/client";
 import type { Agent, Status } from "../api/types";
-import type { LiveSession } from "../session/liveSession";
+import type { LiveSession, SessionState } from "../session/liveSession";
 import { statusOf } from "../session/status";
 import { useStore } from "../session/store";
 import { changeMode, changeModel, renameSession } from "../sessions/actions";
@@ -26,9 +26,10 @@ export function Header({ session, onMenu }: { session: LiveSession; onMenu: () =
   const context = useStore(session.store, (state) => state.view.contextTokens) ?? meta?.context_tokens ?? 0;
   const listed = useStore(sessionList, (list) => list.sessions.find((other) => other.id === session.id));
   const title = useStore(session.store, (state) => state.view.title);
+  const said = useStore(session.store, firstWords);
   const name = nameOf({
     title: listed?.title ?? title ?? meta?.title ?? null,
-    preview: listed?.preview ?? meta?.preview ?? null,
+    preview: listed?.preview || meta?.preview || said,
   });
   const window = meta?.context_window ?? 0;
   const usage = meta?.usage ?? {};
@@ -65,6 +66,12 @@ export function Header({ session, onMenu }: { session: LiveSession; onMenu: () =
       </span>
     </PageHead>
   );
+}
+
+/** What was said first, when nobody else knows a name yet. */
+function firstWords({ view, outbox, older }: SessionState): string | null {
+  const first = older === "none" ? view.items.find((item) => item.kind === "user") : undefined;
+  return first?.kind === "user" ? first.text : (outbox[0]?.text ?? null);
 }
 
 function State({ status }: { status: Status }) {

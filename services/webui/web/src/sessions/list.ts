@@ -15,6 +15,8 @@ export interface SessionList {
 export const sessionList = createStore<SessionList>({ sessions: [], loaded: false, next: null });
 
 let timer: ReturnType<typeof setTimeout> | undefined;
+let soon: ReturnType<typeof setTimeout> | undefined;
+let again = false;
 const deleted = new Set<string>();
 let asking = false;
 let watching = false;
@@ -36,10 +38,21 @@ export function watchSessions(): () => void {
   };
 }
 
-/** Asks for the list in a moment, when the gateway's index knows what has just happened. */
+/**
+ * Asks for the list in a moment, when the gateway's index knows what has just happened; of what happens until
+ * then it asks once more, so that a lively session is listed as soon as a calm one.
+ */
 export function refreshSoon(): void {
-  clearTimeout(timer);
-  timer = setTimeout(() => void refreshSessions(), SOON_MS);
+  if (soon !== undefined) {
+    again = true;
+    return;
+  }
+  soon = setTimeout(() => {
+    soon = undefined;
+    void refreshSessions();
+    if (again) refreshSoon();
+    again = false;
+  }, SOON_MS);
 }
 
 /** Asks for the list now; several calls at once are one request. */
