@@ -302,10 +302,10 @@ async def test_unsafe_auth_file_stops_the_start_with_78(
 ) -> None:
     home = tmp_path / "home"
     environ = environment(nats_server, home, free_port())
-    process = launch({**environ, "FAIRLEAD_TOKEN": "short"})
+    process = launch({**environ, "FAIRLEAD_TOKEN": "with space"})
     _, printed = await asyncio.to_thread(process.communicate, timeout=20)
     assert process.returncode == 78
-    assert b"at least 16 characters" in printed
+    assert b"printable ASCII without spaces" in printed
     del environ["FAIRLEAD_TOKEN"]
     process = launch(environ)
     await healthy(int(environ["FAIRLEAD_PORT"]))

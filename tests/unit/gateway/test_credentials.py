@@ -41,7 +41,7 @@ def test_given_token_replaces_the_old_one_and_ends_its_logins(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    "token", ["", "short", "fifteen-letters", "with spaces in the token", "fl1.xxxxxxxxxxxxxxxx"]
+    "token", ["", "with spaces in the token", "fl1.xxxxxxxxxxxxxxxx"]
 )
 def test_weak_token_is_refused(tmp_path: Path, token: str) -> None:
     with pytest.raises(InvalidInputError, match="token"):

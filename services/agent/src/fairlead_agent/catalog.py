@@ -118,7 +118,7 @@ class Catalog:
             self._tools[key] = Tools(specs, allowed)
         return self._tools[key]
 
-    async def place(self, agent: str, profile: AgentConfig, *, patience_s: float = 15.0) -> tuple[str, str]:
+    async def place(self, agent: str, profile: AgentConfig, *, patience_s: float = 5.0) -> tuple[str, str]:
         """Host and workspace of an agent. The first choice is kept for ever (compare-and-set).
 
         Raises:
@@ -155,7 +155,7 @@ class Catalog:
             raise NotFoundError(f"no tool executor has been heard for {patience_s:.0f} s") from error
         return live
 
-    async def wait_for(self, host: str, *, patience_s: float = 15.0) -> None:
+    async def wait_for(self, host: str, *, patience_s: float = 5.0) -> None:
         """Until an executor of `host` is heard, if none ever was; at most `patience_s`."""
         try:
             async with asyncio.timeout(patience_s):

@@ -1,5 +1,6 @@
 """Approvals that wait for a person, and what the person says."""
 
+import asyncio
 import time
 from typing import Annotated
 
@@ -13,8 +14,10 @@ from fairlead_common.ids import check_id
 from fairlead_common.messages import Decision, DecisionKind
 from fairlead_common.projections import ApprovalSummary
 from fairlead_gateway.bodies import check_parameters, decode, one
-from fairlead_gateway.gateway import answering, gateway_of, principal_of
+from fairlead_gateway.gateway import Gateway, answering, gateway_of, principal_of
 from fairlead_gateway.problems import Problem, json_response
+
+LISTED_WITHIN_S = 1.0
 
 
 class DecisionBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -40,7 +43,7 @@ async def decide(request: Request) -> Response:
     gateway = gateway_of(request)
     name = check_id(request.path_params["approval"], "approval")
     body = await decode(request, DecisionBody)
-    approval = gateway.index.approval(name)
+    approval = await _listed(gateway, name)
     if approval is None:
         if gateway.index.was_settled(name):
             raise Problem(409, f"approval {name} is decided or expired already")
@@ -65,6 +68,16 @@ async def decide(request: Request) -> Response:
         except ConflictError:
             raise Problem(409, f"approval {name} is decided already") from None
     return json_response({"seq": seq}, 202)
+
+
+async def _listed(gateway: Gateway, name: str) -> ApprovalSummary | None:
+    """The approval, once the list shows it: who answers an event may be quicker than the list."""
+    deadline = asyncio.get_running_loop().time() + LISTED_WITHIN_S
+    while (approval := gateway.index.approval(name)) is None:
+        if gateway.index.was_settled(name) or asyncio.get_running_loop().time() > deadline:
+            return None
+        await asyncio.sleep(0.02)
+    return approval
 
 
 def _shown(approval: ApprovalSummary) -> dict[str, object]:

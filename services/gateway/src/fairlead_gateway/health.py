@@ -43,7 +43,7 @@ class Readiness:
         """What is missing, and why; empty when a prompt can be served."""
         async with self._lock:
             loop = asyncio.get_running_loop()
-            if loop.time() - self._checked_at > CACHE_S:
+            if self._missing or loop.time() - self._checked_at > CACHE_S:
                 self._missing = await self._check()
                 self._checked_at = loop.time()
             return self._missing

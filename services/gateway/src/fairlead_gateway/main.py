@@ -9,7 +9,7 @@ import structlog
 
 from fairlead_common.bus import Bus
 from fairlead_common.config import overrides_from_environment
-from fairlead_common.credentials import AuthFile, ensure_auth_file
+from fairlead_common.credentials import GOOD_TOKEN_CHARS, AuthFile, ensure_auth_file
 from fairlead_common.errors import InvalidInputError, WeakConfigurationError
 from fairlead_common.live_config import LiveConfig
 from fairlead_common.service import Part, run_service
@@ -52,6 +52,8 @@ def auth_file() -> AuthFile:
     home = Path(os.environ.get("FAIRLEAD_HOME") or "~/.fairlead").expanduser()
     path = Path(os.environ.get("FAIRLEAD_AUTH_FILE") or home / "auth.json")
     given = os.environ.get("FAIRLEAD_TOKEN")
+    if given is not None and len(given) < GOOD_TOKEN_CHARS:
+        log.warning("token_short", chars=len(given), better=GOOD_TOKEN_CHARS)
     file, token = ensure_auth_file(path, given)
     if token is not None:
         sys.stdout.write(f"Fairlead token (shown once, keep it): {token}\n")

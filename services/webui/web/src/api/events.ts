@@ -1,4 +1,4 @@
-import { notReached, reached } from "./connection";
+import { connection, notReached, reached } from "./connection";
 import { SseParser } from "./sse";
 import { readEvent, type StreamEvent } from "./types";
 
@@ -83,12 +83,16 @@ export function follow({ url, onEvents, onRefused }: Follow): () => void {
   return () => stop.abort();
 }
 
-/** Waits about `ms`, less if the network comes back or the page is looked at again. */
+/** Waits about `ms`, less if the network or the gateway comes back or the page is looked at again. */
 function pause(ms: number, signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     const timer = setTimeout(finish, ms * (0.75 + Math.random() / 2));
+    const forget = connection.subscribe(() => {
+      if (connection.get().downSince === null) finish(); // another request got through
+    });
     function finish(): void {
       clearTimeout(timer);
+      forget();
       window.removeEventListener("online", finish);
       document.removeEventListener("visibilitychange", finish);
       signal.removeEventListener("abort", finish);
