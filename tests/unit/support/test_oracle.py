@@ -177,6 +177,11 @@ def denied_but_ran(e: Evidence) -> None:
     at(e, 13)["message"]["outcome"]["status"] = "denied"
 
 
+def ran_after_it_was_cancelled(e: Evidence) -> None:
+    at(e, 13)["message"]["outcome"].update(status="cancelled", exit_code=None)
+    e.ledger = [("P1.S1", 77, 13 * SECOND + SECOND // 10)]
+
+
 def skipped_but_ran(e: Evidence) -> None:
     at(e, 13)["message"]["outcome"]["status"] = "skipped"
 
@@ -267,6 +272,7 @@ def process_left(e: Evidence) -> None:
         ("LIE", ok_but_did_not_run),
         ("LIE", denied_but_ran),
         ("LIE", skipped_but_ran),
+        ("LIE", ran_after_it_was_cancelled),
         ("STUCK", session_that_is_not_idle),
         ("STUCK", run_without_end),
         ("MALFORMED", request_a_provider_refuses),
