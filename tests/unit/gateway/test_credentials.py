@@ -40,9 +40,7 @@ def test_given_token_replaces_the_old_one_and_ends_its_logins(tmp_path: Path) ->
     assert not fourth.verify_token("a-token-of-my-own")
 
 
-@pytest.mark.parametrize(
-    "token", ["", "with spaces in the token", "fl1.xxxxxxxxxxxxxxxx"]
-)
+@pytest.mark.parametrize("token", ["", "with spaces in the token", "fl1.xxxxxxxxxxxxxxxx"])
 def test_weak_token_is_refused(tmp_path: Path, token: str) -> None:
     with pytest.raises(InvalidInputError, match="token"):
         ensure_auth_file(tmp_path / "auth.json", token)

@@ -121,8 +121,8 @@ def _answer(text: str, results: list[dict[str, object]]) -> str:
             return _HELP
         return f"You said: {said}\n\n{_HELP}"
     shown = "\n\n".join(f"```\n{_text(result).rstrip()[:1500]}\n```" for result in results)
-    noun = "result" if len(results) == 1 else f"{len(results)} results"
-    return f"Done. Here is the {noun}:\n\n{shown}"
+    said = "Here is the result" if len(results) == 1 else f"Here are the {len(results)} results"
+    return f"Done. {said}:\n\n{shown}"
 
 
 def _size(messages: list[dict[str, object]]) -> int:
