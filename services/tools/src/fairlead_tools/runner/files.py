@@ -98,7 +98,11 @@ def write(root: Root, arguments: Arguments) -> Outcome:
     is_new = root.replace_file(path, content)
     lines = content.count(b"\n") + (not content.endswith(b"\n") and bool(content))
     verb = "Created" if is_new else "Replaced"
-    return done(f"{verb} {path}: {lines} line{'' if lines == 1 else 's'}, {len(content)} bytes.", created=is_new, bytes=len(content))
+    return done(
+        f"{verb} {path}: {lines} line{'' if lines == 1 else 's'}, {len(content)} bytes.",
+        created=is_new,
+        bytes=len(content),
+    )
 
 
 def encode(text: str, field: str) -> bytes:
