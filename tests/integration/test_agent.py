@@ -151,17 +151,10 @@ async def test_abort_in_the_middle_of_the_reply_keeps_what_was_said(
 async def test_abort_cancels_a_running_call_and_starts_no_other(
     w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def until_cancelled(call: ToolCall) -> ToolOutcome:
-        while not any(call.call_id in subject for subject in w.cancelled):
-            await asyncio.sleep(0.01)
-        return text_outcome("cancelled", "stopped", is_error=True)
-
-    w.tool = until_cancelled
+    w.tool = w.until_cancelled
     async with agent_service(nats_server, monkeypatch):
         await w.say("a", "op=P1 steps=1 calls=2")
-        async with asyncio.timeout(5):
-            while not w.calls:
-                await asyncio.sleep(0.01)
+        await w.call_runs()
         await w.abort("a")
         end = await w.run_end("a")
     assert end.outcome == "aborted"
@@ -442,19 +435,12 @@ async def test_lists_show_the_session_as_it_is(
 async def test_session_is_deleted_in_the_middle_of_a_tool_call_and_its_worker_rests(
     w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def until_cancelled(call: ToolCall) -> ToolOutcome:
-        while not any(call.call_id in subject for subject in w.cancelled):
-            await asyncio.sleep(0.01)
-        return text_outcome("cancelled", "stopped", is_error=True)
-
-    w.tool = until_cancelled
+    w.tool = w.until_cancelled
     acquired: list[str] = []
     await w.bus.subscribe("$KV.leases.session.a", lambda d: acquired.append(d.subject))
     async with agent_service(nats_server, monkeypatch):
         await w.say("a", "op=P1 steps=1 calls=2")
-        async with asyncio.timeout(5):
-            while not w.calls:
-                await asyncio.sleep(0.01)
+        await w.call_runs()
         await w.bus.create(s.SESSIONS, s.mail("a", "notice", "delete"), b"null")
         async with asyncio.timeout(10):
             while await w.bus.last(s.SESSIONS, s.session_all("a")) is not None:
@@ -488,17 +474,10 @@ async def test_run_that_began_without_words_says_what_waits_before_it_asks_the_m
 ) -> None:
     """Its owner died between the two first entries, after a run that was aborted in a tool call."""
 
-    async def until_cancelled(call: ToolCall) -> ToolOutcome:
-        while not any(call.call_id in subject for subject in w.cancelled):
-            await asyncio.sleep(0.01)
-        return text_outcome("cancelled", "stopped", is_error=True)
-
-    w.tool = until_cancelled
+    w.tool = w.until_cancelled
     async with agent_service(nats_server, monkeypatch):
         await w.say("a", "op=P1 steps=3")
-        async with asyncio.timeout(5):
-            while not w.calls:
-                await asyncio.sleep(0.01)
+        await w.call_runs()
         await w.abort("a")
         await w.run_end("a")
     async with Owner(w.bus, Objects(w.bus), SessionState("a")) as owner:

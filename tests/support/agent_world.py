@@ -107,6 +107,18 @@ class World:
     async def messages(self, session: str) -> list[Any]:
         return [entry.message for entry in await self.log(session) if isinstance(entry, MessageEntry)]
 
+    async def until_cancelled(self, call: ToolCall) -> ToolOutcome:
+        """A tool that runs until it is cancelled."""
+        while not any(call.call_id in subject for subject in self.cancelled):
+            await asyncio.sleep(0.01)
+        return text_outcome("cancelled", "stopped", is_error=True)
+
+    async def call_runs(self) -> None:
+        """Until a call has reached the executor."""
+        async with asyncio.timeout(5):
+            while not self.calls:
+                await asyncio.sleep(0.01)
+
     async def heartbeat(self) -> None:
         info = ExecutorInfo(executor="e1", host=HOST, tools=SPECS, default_workspace="/workspace")
         await Bucket(self.bus, s.BUCKET_EXECUTORS).put(f"{HOST}.e1", msgspec.json.encode(info), ttl_s=60)
