@@ -40,6 +40,7 @@ log = structlog.get_logger()
 KEEP_ALIVE_S: Final = 10.0
 SEND_WITHIN_S: Final = 20.0  # a client that reads nothing for so long is cut off, and may resume
 TAKE_WITHIN_S: Final = 5.0
+LOGIN_CHECK_S: Final = 2.0  # a login that ended must not see for longer
 VIEWER_POLL_S: Final = 30.0  # everything that is missed is noticed; this is behind it all
 CHUNK_BYTES: Final = 64 * 1024
 
@@ -257,7 +258,7 @@ class EventStream:
                         return
                 if not tail.has_news:
                     pause = min(looked_at, self._sent_at) + KEEP_ALIVE_S - loop.time()
-                    await tail.wait(0.2 if self._deleting else max(0.01, pause))
+                    await tail.wait(0.2 if self._deleting else min(max(0.01, pause), LOGIN_CHECK_S))
 
     def _router(self) -> Callable[[str], int | None]:
         live = f"fairlead.live.{self._session}"
