@@ -6,6 +6,8 @@ import shutil
 import signal
 import time
 
+import psutil
+
 from bench.client import Answered, Watch
 from bench.machine import cpu_ms, spent
 from bench.report import Row, spread
@@ -249,4 +251,11 @@ async def _kill_in_mid_tool(here: Setting) -> tuple[float, float] | None:
 
 
 def _under_way(stack: Stack) -> bool:
-    return any("ledger.py" in " ".join(process.cmdline()) for process in stack.ours())
+    return any("ledger.py" in " ".join(_command(process)) for process in stack.ours())
+
+
+def _command(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.NoSuchProcess:
+        return []
