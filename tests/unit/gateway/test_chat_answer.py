@@ -98,3 +98,10 @@ def test_run_that_ended_without_taking_the_prompt_up_is_the_end_too() -> None:
     answer = Answer(PROMPT)
     list(answer.entry(11, RunEndEntry(id="e", outcome="aborted", seqs=[PROMPT])))
     assert answer.problem is not None
+
+
+def test_words_heard_after_the_log_had_them_whole_are_not_said_again() -> None:
+    answer = begun()
+    assert text(list(answer.entry(13, reply("m", "I look", calls=True)))) == "I look"
+    assert list(answer.live(words("m", 0, "I "))) == []
+    assert text(list(answer.entry(14, reply("n", "done")))).strip() == "done"

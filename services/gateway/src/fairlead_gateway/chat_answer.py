@@ -58,6 +58,7 @@ class Answer:
         self._said = False
         self._approvals: dict[str, ApprovalRequestEntry] = {}
         self._message = ""  # the one that is being written
+        self._whole: set[str] = set()  # those that the log has: what is heard of them comes late
         self._pieces_seen = 0
         self._text: list[str] = []
         self._thought = False
@@ -87,6 +88,8 @@ class Answer:
             return
         if event.log_seq and event.log_seq < self._begun_at:
             return  # of an answer to something else
+        if event.message_id in self._whole:
+            return
         if event.message_id != self._message:
             if event.n:  # its beginning was not heard: the log will have it whole
                 return
@@ -135,6 +138,7 @@ class Answer:
                 return
 
     def _reply(self, message_id: str, message: AssistantMessage) -> Iterator[Piece]:
+        self._whole.add(message_id)
         if message_id != self._message:
             self._open(message_id)
         sent = "".join(self._text)
