@@ -15,7 +15,6 @@ from fairlead_common.errors import BadMessageError
 Outcome = Literal[
     "completed", "aborted", "failed", "timed_out", "turn_limit", "budget", "waiting_approval", "unknown"
 ]
-TERMINAL_OUTCOMES: frozenset[str] = frozenset(Outcome.__args__) - {"waiting_approval"}  # type: ignore[attr-defined]
 
 
 class EntryBase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

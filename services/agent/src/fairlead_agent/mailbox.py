@@ -12,6 +12,7 @@ from fairlead_agent.tool_calls import ToolCalls
 from fairlead_common import subjects
 from fairlead_common.bus import Record
 from fairlead_common.content import ContentBlock, ImageBlock, TextBlock, ToolResultMessage, UserMessage
+from fairlead_common.dead import dead_letter
 from fairlead_common.entries import (
     ApprovalEntry,
     CustomEntry,
@@ -273,13 +274,7 @@ class Mailbox:
 
     async def _dead_letter(self, record: Record, reason: str) -> None:
         log.warning("mail_dead_lettered", seq=record.seq, reason=reason)
-        letter = {
-            "subject": record.subject,
-            "seq": record.seq,
-            "reason": reason,
-            "payload": record.data[:65536].decode("utf-8", "replace"),
-        }
-        await self._owner.bus.publish(subjects.dead("sessions"), msgspec.json.encode(letter))
+        await dead_letter(self._owner.bus, "sessions", record, reason)
         await self._owner.append_locked(
             DroppedEntry, cursor=record.seq, reason=f"could not be read: {reason}"[:500], seqs=[record.seq]
         )

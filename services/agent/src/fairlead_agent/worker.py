@@ -8,7 +8,6 @@ import asyncio
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
-import msgspec
 import structlog
 
 from fairlead_agent.catalog import Catalog
@@ -24,6 +23,7 @@ from fairlead_agent.turn import Turn
 from fairlead_common import mutants, subjects
 from fairlead_common.buckets import Lease, LeaseHolder, Leases, session_lease
 from fairlead_common.bus import Bus, Delivery
+from fairlead_common.dead import dead_letter
 from fairlead_common.entries import CustomEntry
 from fairlead_common.errors import BadMessageError, FairleadError, InvalidInputError, LostOwnershipError
 from fairlead_common.ids import check_id, is_id, new_id
@@ -121,10 +121,8 @@ class Worker:
 
     async def _bury(self, job: Job, reason: str) -> None:
         """Mail to something that cannot be a session: keep it as a dead letter, and deliver it no more."""
-        payload = job.data[:65536].decode("utf-8", "replace")
-        letter = {"subject": job.subject, "seq": job.seq, "reason": reason, "payload": payload}
         try:
-            await self._bus.publish(subjects.dead("sessions"), msgspec.json.encode(letter))
+            await dead_letter(self._bus, "sessions", job, reason)
         except FairleadError as error:
             log.warning("dead_letter_failed", error=str(error))
             await job.nak(5.0)

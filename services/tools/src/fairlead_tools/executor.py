@@ -16,6 +16,7 @@ import structlog
 from fairlead_common import mutants, subjects
 from fairlead_common.bus import Bus, Delivery
 from fairlead_common.content import ToolOutcome, text_outcome
+from fairlead_common.dead import dead_letter
 from fairlead_common.errors import BadMessageError, ConflictError, FairleadError, InvalidInputError
 from fairlead_common.events import ToolExecutionUpdate
 from fairlead_common.ids import check_id
@@ -191,10 +192,8 @@ class Executor:
     async def _bury(self, job: Job, reason: str) -> bool:
         """Whether the message, which can never be handled, is among the dead letters."""
         log.error("request_refused", subject=job.subject, error=reason)
-        payload = job.data[:65_536].decode("utf-8", "replace")
-        letter = {"subject": job.subject, "seq": job.seq, "reason": reason, "payload": payload}
         try:
-            await self._bus.publish(subjects.dead("tools"), _encode(letter))
+            await dead_letter(self._bus, "tools", job, reason)
         except FairleadError as error:
             log.warning("dead_letter_failed", error=str(error))
             return False
