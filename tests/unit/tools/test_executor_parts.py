@@ -12,10 +12,11 @@ from fairlead_tools.config import config_from_environment
 from fairlead_tools.liveness import Liveness
 from fairlead_tools.records import KEEP_S, Note, Records
 from fairlead_tools.runner.plan import COMMAND_TOOL, FILE_TOOLS
+from fairlead_tools.sandbox import Place
 from fairlead_tools.specs import BUILT_IN, BY_NAME
 from fairlead_tools.workspaces import Workspaces
 
-NOTE = Note(executor="e1", workspace="/w")
+NOTE = Note(executor="e1", place=Place(workspace="/w"))
 
 
 def test_settings_come_from_the_environment() -> None:

@@ -89,6 +89,12 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     body: msgspec.Raw = msgspec.Raw(b"null")
 
 
+SandboxKind = Literal["local", "bubblewrap", "docker", "ssh"]
+WorkspaceAccess = Literal["none", "ro", "rw"]
+# What a call can do to a session's trust: bring in what strangers wrote, read what is private, act outside.
+TrustFlag = Literal["untrusted", "private", "external"]
+
+
 class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Ask the executors of one host to run one tool.
 
@@ -98,6 +104,12 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         workspace: absolute path on the host, or a name under the host's workspace folder.
         timeout_s: wall-clock seconds after which the tool is stopped.
         token: random; the result must carry it, so that no other executor can forge it.
+        sandbox: kind of boundary that it runs in; never replaced by a weaker one.
+        scope: calls of the same scope may share a sandbox: `session-<id>`, `agent-<name>` or `shared`.
+        access: what the sandbox may do with the workspace.
+        remote: which host of the configuration, for `ssh`.
+        approved: hash of what a person was shown and allowed; empty when nobody was asked.
+        tainted: the session has read what strangers wrote.
     """
 
     call_id: str
@@ -107,8 +119,13 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     workspace: str
     token: str
     timeout_s: Annotated[float, msgspec.Meta(gt=0, le=86_400)] = 120.0
-    sandbox: str = "local"
+    sandbox: SandboxKind = "local"
+    scope: str = "shared"
+    access: WorkspaceAccess = "rw"
+    remote: str = ""
     agent: str = "main"
+    approved: str = ""
+    tainted: bool = False
 
 
 class ToolClaim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -144,6 +161,8 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         parallel: may run beside other parallel calls of the same message.
         read_only: allowed in mode `safe`, and never asked about.
         shows: name of the argument that says most (`path`, `command`), for one-line displays.
+        group: `fs`, `runtime`, `git`, `web`, `mcp`, `api`, `nats` or `platform`; rules say `group:<group>`.
+        flags: what a call does to the session's trust.
     """
 
     name: str
@@ -153,12 +172,16 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     parallel: bool = False
     read_only: bool = False
     shows: str | None = None
+    group: str = ""
+    flags: list[TrustFlag] = []
 
 
 class ExecutorInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Heartbeat of one executor: key `<host>.<executor>` of the bucket `executors`, with a TTL.
 
     Fields:
+        labels: what the operator says of the host (`gpu=yes`, `zone=home`); agents may ask for them.
+        sandboxes: the kinds that work here now.
         workspace_root: absolute path under which named workspaces lie.
         default_workspace: absolute path of the workspace of sessions that name none.
     """
@@ -168,6 +191,8 @@ class ExecutorInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     pool: str = "default"
     capacity: int = 8
     running: int = 0
+    labels: dict[str, str] = {}
+    draining: bool = False
     sandboxes: list[str] = msgspec.field(default_factory=lambda: ["local"])
     tools: list[ToolSpec] = []
     workspace_root: str = ""

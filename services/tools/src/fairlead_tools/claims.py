@@ -5,7 +5,6 @@ of the one that did. Everybody else has to say `unknown`.
 """
 
 import secrets
-from pathlib import Path
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -18,6 +17,7 @@ from fairlead_common.messages import ToolCall, ToolClaim
 from fairlead_tools.config import ExecutorConfig
 from fairlead_tools.liveness import Liveness
 from fairlead_tools.records import Note, Records
+from fairlead_tools.sandbox import Place
 
 Action = Literal["run", "leave", "wait", "unknown"]
 
@@ -26,13 +26,13 @@ class Verdict(NamedTuple):
     """What may be done with a call.
 
     Fields:
-        action: `run` it in `workspace` (start it, or take up what the journal knows); `leave` it for
+        action: `run` it in `place` (start it, or take up what the journal knows); `leave` it for
             ever (it was cancelled before it started); `wait` (another executor has it); `unknown`
             (it may have been started, where nobody can look any more).
     """
 
     action: Action
-    workspace: Path = Path()
+    place: Place | None = None
 
 
 _decoder = msgspec.json.Decoder(ToolClaim)
@@ -47,11 +47,11 @@ class Claims:
         self._records = records
         self._liveness = liveness
 
-    async def take(self, call: ToolCall, workspace: Path, *, repeatable: bool) -> Verdict:
+    async def take(self, call: ToolCall, place: Place | None, *, repeatable: bool) -> Verdict:
         """Claim the call, or see who did.
 
         Args:
-            workspace: where it would run if it was claimed now.
+            place: where it would run if it was claimed now; None: in the executor itself.
             repeatable: running it again does no harm, so nobody has to look for its journal.
 
         Raises:
@@ -61,22 +61,22 @@ class Claims:
         claim = ToolClaim(
             by="executor", holder=self._config.executor, journal=self._records.identity, attempt=attempt
         )
-        note = Note(executor=self._config.executor, workspace=str(workspace))
+        note = Note(executor=self._config.executor, place=place)
         self._records.begin(call.call_id, attempt, note)
         there = claim if mutants.active("claim_with_ttl") else await self._write(call, claim)
         if there.attempt == attempt:
-            return Verdict("run", workspace)
+            return Verdict("run", place)
         self._records.drop(call.call_id, attempt)
         if there.by == "agent":
             return Verdict("leave")
         if await self._lives(there):
             return Verdict("wait")
         if repeatable:
-            return Verdict("run", workspace)
+            return Verdict("run", place)
         noted = self._records.find(call.call_id, there.attempt)
         if there.journal != self._records.identity or noted is None:
             return Verdict("unknown")
-        return Verdict("run", Path(noted.workspace))
+        return Verdict("run", noted.place)
 
     async def _write(self, call: ToolCall, claim: ToolClaim) -> ToolClaim:
         subject = subjects.tool_claim(self._config.host, call.call_id)

@@ -6,9 +6,7 @@ or this one after a restart, asks these three and goes on.
 """
 
 import asyncio
-import contextlib
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import structlog
@@ -24,13 +22,15 @@ from fairlead_common.messages import ToolCall, ToolResult
 from fairlead_common.objects import Objects
 from fairlead_common.pull import Job, PullConsumer
 from fairlead_common.trace import trace_headers, trace_id
-from fairlead_tools.channel import Channel, ChannelLostError, Followed
 from fairlead_tools.claims import Claims
 from fairlead_tools.config import ExecutorConfig
+from fairlead_tools.floor import Floor
+from fairlead_tools.host_calls import HostCalls
+from fairlead_tools.host_tools import HostTool, HostTools
 from fairlead_tools.liveness import Liveness
 from fairlead_tools.records import Records
-from fairlead_tools.results import finished
-from fairlead_tools.sandbox import Sandbox
+from fairlead_tools.runner_calls import RunnerCalls
+from fairlead_tools.sandbox import Place, Sandboxes
 from fairlead_tools.specs import BY_NAME
 from fairlead_tools.workspaces import Workspaces
 
@@ -40,10 +40,7 @@ ACK_WAIT_S = 6.0  # a request that a dead executor held is delivered again after
 PROGRESS_S = 2.0  # how often a delivery is told that work goes on
 ADOPT_S = 3.0  # how often it looks for calls of executors that died
 OTHER_ALIVE_S = 5.0
-RUNNER_ATTEMPTS = 4
-RUNNER_PAUSE_S = 0.2
-OVERTIME_S = 60.0  # beyond the call's own limit, after which its runner does not answer any more
-MAX_TIMEOUT_S = 3600.0  # that a command may ask for itself
+DRAIN_S = 8.0  # for calls that would end with this process
 
 _call = msgspec.json.Decoder(ToolCall)
 _encode = msgspec.json.Encoder().encode
@@ -61,6 +58,15 @@ class Serving(NamedTuple):
     job: Job
 
 
+class Target(NamedTuple):
+    """Where a call would run: in a sandbox (`place`), or here (`tool`). `problem`: why it cannot."""
+
+    problem: str
+    repeatable: bool
+    place: Place | None = None
+    tool: HostTool | None = None
+
+
 class Executor:
     """Serves the calls of one host together with its siblings."""
 
@@ -68,7 +74,8 @@ class Executor:
         self,
         bus: Bus,
         config: ExecutorConfig,
-        sandbox: Sandbox,
+        sandboxes: Sandboxes,
+        host_tools: HostTools,
         workspaces: Workspaces,
         records: Records,
         liveness: Liveness,
@@ -77,14 +84,17 @@ class Executor:
         self._bus = bus
         self._objects = Objects(bus)
         self._config = config
-        self._sandbox = sandbox
+        self._sandboxes = sandboxes
+        self._host_tools = host_tools
         self._workspaces = workspaces
         self._records = records
         self._liveness = liveness
         self._claims = Claims(bus, config, records, liveness)
+        self._floor = Floor(config)
+        self._runner_calls = RunnerCalls(sandboxes, self._objects, self._show)
+        self._host_calls = HostCalls(config.state, self._show)
         self._tasks = tasks
         self._serving: dict[str, Serving] = {}
-        self._followed: dict[str, Followed] = {}
         self._draining = False
         self._pull = PullConsumer(
             bus,
@@ -101,6 +111,7 @@ class Executor:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop`; commands that run then go on in their runners, for the next executor."""
+        self._host_calls.prune()
         cancels = await self._bus.subscribe("fairlead.cancel.*", self._on_cancel)
         async with asyncio.TaskGroup() as tasks:
             parts = [tasks.create_task(self._adopt_for_ever()), tasks.create_task(self._keep_for_ever())]
@@ -108,6 +119,8 @@ class Executor:
             for part in parts:
                 part.cancel()
         await cancels.unsubscribe()
+        if self._host_calls.running:
+            await asyncio.wait(self._host_calls.running, timeout=DRAIN_S)
         self._draining = True
         left = list(self._serving.values())
         for each in left:
@@ -129,14 +142,10 @@ class Executor:
             self._serving[call_id] = Serving(before.task, job)
 
     def _on_cancel(self, delivery: Delivery) -> None:
-        followed = self._followed.get(delivery.subject.rpartition(".")[2])
-        if followed is not None:
-            self._tasks.create_task(self._cancel(followed), name="cancel")
-
-    async def _cancel(self, followed: Followed) -> None:
-        # Whoever follows the call notices too when the runner is gone.
-        with contextlib.suppress(ChannelLostError):
-            await followed.send("cancel")
+        call_id = delivery.subject.rpartition(".")[2]
+        if call_id in self._serving:
+            self._host_calls.cancel(call_id)
+            self._tasks.create_task(self._runner_calls.cancel(call_id), name="cancel")
 
     async def _adopt_for_ever(self) -> None:
         while True:
@@ -202,11 +211,9 @@ class Executor:
     async def _settle(self, call_id: str, job: Job) -> float | None:
         """None once the call needs no further delivery, else the seconds until it may come again."""
         call = await self._decode(call_id, job)
-        spec = BY_NAME.get(call.name)
         trace = job.headers.get(subjects.H_TRACE)
-        problem, workspace = self._place(call)
-        repeatable = spec is None or spec.idempotent
-        verdict = await self._claims.take(call, workspace, repeatable=repeatable)
+        target = self._target(call)
+        verdict = await self._claims.take(call, target.place, repeatable=target.repeatable)
         match verdict.action:
             case "leave":
                 self._records.finish(call_id)
@@ -220,18 +227,33 @@ class Executor:
                 return None
             case "run":
                 pass
-        if problem and verdict.workspace == workspace:
-            await self._answer(call, text_outcome("error", problem, is_error=True), trace)
+        if target.problem and verdict.place == target.place:
+            await self._answer(call, text_outcome("error", target.problem, is_error=True), trace)
             self._records.finish(call_id)
-            return None
-        outcome = await self._outcome(call, verdict.workspace)
+        elif verdict.place is not None:
+            await self._run_in_sandbox(call, verdict.place, trace, repeatable=target.repeatable)
+        else:
+            await self._run_here(call, target.tool, trace)
+        return None
+
+    async def _run_in_sandbox(
+        self, call: ToolCall, place: Place, trace: str | None, *, repeatable: bool
+    ) -> None:
+        outcome = await self._runner_calls.outcome(call, place)
         if outcome is not None:
             await self._answer(call, outcome, trace)
         if repeatable:
-            self._records.finish(call_id, keep=False)
+            self._records.finish(call.call_id, keep=False)
+        elif await self._runner_calls.forget(call.call_id, place):
+            self._records.finish(call.call_id)  # what is not forgotten stays open, and is adopted again
+
+    async def _run_here(self, call: ToolCall, tool: HostTool | None, trace: str | None) -> None:
+        if tool is None:  # it was offered when the call was claimed, and is gone now
+            outcome = text_outcome("unknown", f"{_LOST} The tool {call.name} is gone.", is_error=True)
         else:
-            await self._forget(call_id, verdict.workspace)
-        return None
+            outcome = await self._host_calls.outcome(call, tool)
+        await self._answer(call, outcome, trace)
+        self._records.finish(call.call_id, keep=tool is None or not tool.spec.idempotent)
 
     async def _decode(self, call_id: str, job: Job) -> ToolCall:
         try:
@@ -243,67 +265,34 @@ class Executor:
             raise BadMessageError(f"{job.subject}: call_id is {call.call_id[:80]!r}")
         return call
 
-    def _place(self, call: ToolCall) -> tuple[str, Path]:
-        """Why the call cannot be run here (empty: it can), and its workspace."""
-        if call.name not in BY_NAME:
-            return f"There is no tool {call.name!r}. Available: {', '.join(BY_NAME)}.", Path()
-        if call.sandbox != self._sandbox.name:
-            return f"Sandbox {call.sandbox!r} is not available on host {self._config.host}.", Path()
-        try:
-            return "", self._workspaces.folder(call.workspace)
-        except InvalidInputError as error:
-            return f"The workspace cannot be used: {error.problem}.", Path()
-
-    async def _outcome(self, call: ToolCall, workspace: Path) -> ToolOutcome | None:
-        """What came of it, now or before; None if it was delivered already."""
-        attempt = 0
-        while True:
-            attempt += 1
+    def _target(self, call: ToolCall) -> Target:
+        """Where the call would run, or why it cannot."""
+        tool = self._host_tools.find(call.name)
+        spec = BY_NAME.get(call.name) or (tool.spec if tool else None)
+        if spec is None:
+            known = ", ".join([*BY_NAME, *self._host_tools.current()])
+            return Target(f"There is no tool {call.name!r}. Available: {known}.", repeatable=True)
+        problem = self._floor.problem(call, spec)
+        if tool is not None:
+            return Target(problem, repeatable=spec.idempotent, tool=tool)
+        problem = problem or self._sandboxes.problem(call, self._config.host)
+        workspace = ""
+        if not problem:
             try:
-                channel = await self._sandbox.channel(workspace)
-                with channel.follow(call.call_id) as followed:
-                    self._followed[call.call_id] = followed
-                    return await self._follow(call, channel, followed)
-            except ChannelLostError as error:
-                # A runner that starts anew knows from its journal what the dead one had begun.
-                if attempt == RUNNER_ATTEMPTS:
-                    raise
-                log.warning("runner_lost", call=call.call_id, error=str(error))
-                await asyncio.sleep(RUNNER_PAUSE_S * attempt)
-            finally:
-                self._followed.pop(call.call_id, None)
+                workspace = self._workspaces.place(call)
+            except InvalidInputError as error:
+                problem = f"The workspace cannot be used: {error.problem}."
+        place = Place(
+            sandbox=call.sandbox,
+            workspace=workspace,
+            scope=call.scope,
+            access=call.access,
+            remote=call.remote,
+        )
+        return Target(problem, repeatable=spec.idempotent, place=place)
 
-    async def _follow(self, call: ToolCall, channel: Channel, followed: Followed) -> ToolOutcome | None:
-        await followed.send("call", tool=call.name, arguments=call.arguments, timeout_s=call.timeout_s)
-        patience_s = max(call.timeout_s, MAX_TIMEOUT_S) + OVERTIME_S
-        while True:
-            try:
-                frame = await followed.next(patience_s)
-            except TimeoutError:
-                channel.close()
-                raise ChannelLostError(f"the runner said nothing for {patience_s:g} s") from None
-            match frame.get("type"):
-                case "output":
-                    await self._show(call, frame)
-                case "result":
-                    outcome = await finished(frame["outcome"], followed, self._objects)
-                    if outcome.status == "unknown" and mutants.active("retry_unknown"):
-                        again = msgspec.structs.replace(call, call_id=f"{call.call_id}r")
-                        with channel.follow(again.call_id) as repeated:
-                            return await self._follow(again, channel, repeated)
-                    return outcome
-                case "state" if frame.get("state") == "forgotten":
-                    return None
-                case "error" if frame.get("code") == "busy":
-                    raise ChannelLostError(str(frame.get("message")))
-                case "error":
-                    text = f"The runner refused the call: {frame.get('message')}"
-                    return text_outcome("error", text, is_error=True)
-                case _:
-                    continue
-
-    async def _show(self, call: ToolCall, frame: dict[str, Any]) -> None:
-        update = ToolExecutionUpdate(call_id=call.call_id, text=frame["text"], offset=frame["offset"])
+    async def _show(self, call: ToolCall, text: str, offset: int) -> None:
+        update = ToolExecutionUpdate(call_id=call.call_id, text=text, offset=offset)
         await self._bus.emit(subjects.event(call.session), _encode(update))
 
     async def _answer(self, call: ToolCall, outcome: ToolOutcome, trace: str | None) -> None:
@@ -329,16 +318,3 @@ class Executor:
             await self._bus.create(subjects.SESSIONS, subject, payload, headers)
         except ConflictError:
             log.info("result_was_there", call=call.call_id)
-
-    async def _forget(self, call_id: str, workspace: Path) -> None:
-        """Let the runner keep only the tombstone. What is not forgotten stays open, and is adopted again."""
-        try:
-            channel = await self._sandbox.channel(workspace)
-            with channel.follow(call_id) as followed:
-                await followed.send("forget")
-                frame = await followed.next(10.0)
-        except (ChannelLostError, TimeoutError) as error:
-            log.warning("forget_failed", call=call_id, error=str(error))
-            return
-        if frame.get("type") == "forgotten":
-            self._records.finish(call_id)

@@ -13,6 +13,8 @@ from fairlead_common.errors import FairleadError
 from fairlead_common.messages import ExecutorInfo
 from fairlead_common.service import VERSION
 from fairlead_tools.config import ExecutorConfig
+from fairlead_tools.host_tools import HostTools
+from fairlead_tools.sandbox import Sandboxes
 from fairlead_tools.specs import BUILT_IN
 from fairlead_tools.workspaces import Workspaces
 
@@ -26,11 +28,19 @@ class Heartbeat:
     """A part of the service."""
 
     def __init__(
-        self, bus: Bus, config: ExecutorConfig, workspaces: Workspaces, running: Callable[[], int]
+        self,
+        bus: Bus,
+        config: ExecutorConfig,
+        workspaces: Workspaces,
+        sandboxes: Sandboxes,
+        host_tools: HostTools,
+        running: Callable[[], int],
     ) -> None:
         self._bus = bus
         self._config = config
         self._workspaces = workspaces
+        self._sandboxes = sandboxes
+        self._host_tools = host_tools
         self._running = running
         self._asked: asyncio.Queue[Delivery] = asyncio.Queue()
 
@@ -75,7 +85,8 @@ class Heartbeat:
             host=self._config.host,
             capacity=self._config.capacity,
             running=self._running(),
-            tools=BUILT_IN,
+            sandboxes=self._sandboxes.available(),
+            tools=[*BUILT_IN, *(tool.spec for tool in self._host_tools.current().values())],
             workspace_root=str(self._config.workspaces),
             default_workspace=str(self._config.workspace),
             version=VERSION,

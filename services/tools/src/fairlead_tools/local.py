@@ -11,9 +11,11 @@ from pathlib import Path
 
 import structlog
 
+from fairlead_common.messages import SandboxKind
 from fairlead_tools.channel import Channel, ChannelLostError
 from fairlead_tools.pack import pack_runner
 from fairlead_tools.runner import protocol
+from fairlead_tools.sandbox import Place
 
 log = structlog.get_logger()
 
@@ -28,7 +30,7 @@ class LocalSandbox:
     The file `workspace` in it tells people which one it is.
     """
 
-    name = "local"
+    name: SandboxKind = "local"
 
     def __init__(self, state: Path, tasks: asyncio.TaskGroup) -> None:
         self._state = state / "runners"
@@ -38,8 +40,17 @@ class LocalSandbox:
         self._channels: dict[Path, Channel] = {}
         self._locks: dict[Path, asyncio.Lock] = {}
 
-    async def channel(self, workspace: Path) -> Channel:
+    def unavailable(self) -> str:
+        """Never anything: it needs this Python alone."""
+        return ""
+
+    async def keep(self, stop: asyncio.Event) -> None:
+        """Nothing to do: runners that nobody needs end by themselves."""
+        await stop.wait()
+
+    async def channel(self, place: Place) -> Channel:
         """See `Sandbox.channel`."""
+        workspace = place.folder
         async with self._locks.setdefault(workspace, asyncio.Lock()):
             channel = self._channels.get(workspace)
             if channel is None or channel.lost:

@@ -9,9 +9,12 @@ from fairlead_common.streams import ensure_consumer
 from fairlead_tools.config import config_from_environment
 from fairlead_tools.executor import ACK_WAIT_S, Executor
 from fairlead_tools.heartbeat import Heartbeat
+from fairlead_tools.host_tools import HostTools
 from fairlead_tools.liveness import Liveness
 from fairlead_tools.local import LocalSandbox
 from fairlead_tools.records import Records
+from fairlead_tools.sandbox import Sandboxes
+from fairlead_tools.specs import BY_NAME
 from fairlead_tools.workspaces import Workspaces
 
 
@@ -32,18 +35,18 @@ async def setup(bus: Bus) -> list[Part]:
     )
     workspaces = Workspaces(config.workspace, config.workspaces, config.state)
     workspaces.folder("")
-    made: list[Executor] = []
+    tasks = asyncio.TaskGroup()  # of calls and channels; entered by `execute`
+    sandboxes = Sandboxes([LocalSandbox(config.state, tasks)])
+    host_tools = HostTools([], frozenset(BY_NAME))
+    executor = Executor(bus, config, sandboxes, host_tools, workspaces, records, liveness, tasks)
+    heartbeat = Heartbeat(bus, config, workspaces, sandboxes, host_tools, lambda: executor.running)
 
     async def execute(stop: asyncio.Event) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            sandbox = LocalSandbox(config.state, tasks)
-            executor = Executor(bus, config, sandbox, workspaces, records, liveness, tasks)
-            made.append(executor)
+        async with tasks:
             await executor.run(stop)
-            sandbox.close()
+            sandboxes.close()
 
-    heartbeat = Heartbeat(bus, config, workspaces, lambda: made[0].running if made else 0)
-    return [execute, heartbeat.run]
+    return [execute, heartbeat.run, sandboxes.keep, host_tools.follow]
 
 
 def main() -> None:

@@ -17,14 +17,16 @@ from typing import NamedTuple
 
 import msgspec
 
+from fairlead_tools.sandbox import Place
+
 KEEP_S = 30 * 86_400.0  # longer than the stream keeps requests, so no call comes back without its note
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True):
-    """Who attempted to claim the call, and where it runs."""
+    """Who attempted to claim the call, and where it runs; None: in the executor itself."""
 
     executor: str
-    workspace: str
+    place: Place | None
 
 
 class Open(NamedTuple):

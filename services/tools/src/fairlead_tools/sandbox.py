@@ -1,19 +1,84 @@
 """Where commands run. The runner is the same everywhere; a sandbox is the way it is launched and reached."""
 
+import asyncio
 from pathlib import Path
 from typing import Protocol
 
+import msgspec
+
+from fairlead_common.messages import SandboxKind, ToolCall, WorkspaceAccess
 from fairlead_tools.channel import Channel
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """All that decides which runner serves a call. Noted on disk before the claim: fields only get added.
+
+    Fields:
+        workspace: absolute path on this host, without links; for `ssh` a name or path over there.
+        scope, access, remote: as in `ToolCall`. A `local` runner belongs to its workspace.
+    """
+
+    sandbox: SandboxKind = "local"
+    workspace: str
+    scope: str = "shared"
+    access: WorkspaceAccess = "rw"
+    remote: str = ""
+
+    @property
+    def folder(self) -> Path:
+        """The workspace on this host."""
+        return Path(self.workspace)
 
 
 class Sandbox(Protocol):
     """One kind of boundary."""
 
-    name: str
+    name: SandboxKind
 
-    async def channel(self, workspace: Path) -> Channel:
-        """An open channel to the runner of this workspace, launched if none lives.
+    def unavailable(self) -> str:
+        """Why no call can run in it here and now; empty when it can. Cheap: it is asked for each call."""
+
+    async def channel(self, place: Place) -> Channel:
+        """An open channel to the runner of this place, launched if none lives.
 
         Raises:
             ChannelLostError: none can be reached; the text says why.
         """
+
+    async def keep(self, stop: asyncio.Event) -> None:
+        """A part of the service: see whether it is available, have spares ready, remove what is left over."""
+
+    def close(self) -> None:
+        """Part with all runners; what they run goes on."""
+
+
+class Sandboxes:
+    """The kinds that this host may use."""
+
+    def __init__(self, kinds: list[Sandbox]) -> None:
+        self._kinds = {each.name: each for each in kinds}
+
+    def problem(self, call: ToolCall, host: str) -> str:
+        """Why the sandbox of the call cannot be had; empty when it can. There is no weaker one instead."""
+        kind = self._kinds.get(call.sandbox)
+        why = "it is not set up" if kind is None else kind.unavailable()
+        return f"Sandbox {call.sandbox!r} is not available on host {host}: {why}." if why else ""
+
+    def available(self) -> list[str]:
+        """The kinds that work now."""
+        return [name for name, kind in self._kinds.items() if not kind.unavailable()]
+
+    async def channel(self, place: Place) -> Channel:
+        """See `Sandbox.channel`."""
+        return await self._kinds[place.sandbox].channel(place)
+
+    async def keep(self, stop: asyncio.Event) -> None:
+        """A part of the service."""
+        async with asyncio.TaskGroup() as tasks:
+            for kind in self._kinds.values():
+                tasks.create_task(kind.keep(stop), name=f"sandbox-{kind.name}")
+
+    def close(self) -> None:
+        """See `Sandbox.close`."""
+        for kind in self._kinds.values():
+            kind.close()

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from fairlead_common.errors import InvalidInputError
+from fairlead_common.messages import ToolCall
 
 INSTRUCTION_FILES = ("AGENTS.md", "CLAUDE.md")
 MAX_INSTRUCTION_BYTES = 32 * 1024
@@ -52,6 +53,14 @@ class Workspaces:
         if real.is_relative_to(self._private):
             raise InvalidInputError("workspace", f"{workspace} belongs to Fairlead itself")
         return real
+
+    def place(self, call: ToolCall) -> str:
+        """The workspace of a call, as its `Place` names it.
+
+        Raises:
+            InvalidInputError: it is no folder and cannot be made one, or its name is none.
+        """
+        return call.workspace if call.sandbox == "ssh" else str(self.folder(call.workspace))
 
     async def instructions(self, workspace: str) -> str:
         """The AGENTS.md (else CLAUDE.md) of a workspace, at most 32 KiB; empty when there is none."""

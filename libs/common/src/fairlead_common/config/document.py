@@ -9,56 +9,16 @@ JSON in `FAIRLEAD_OVERRIDES`.
 
 import os
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated
 
 import msgspec
 
+from fairlead_common.config.agents import AgentConfig
+from fairlead_common.config.part import Part, Positive
+from fairlead_common.config.policy import PolicyConfig
+from fairlead_common.config.sandboxes import SandboxesConfig
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.ids import check_id
-
-Mode = Literal["safe", "ask", "allow-all"]
-QueueMode = Literal["steer", "followup"]
-Positive = Annotated[float, msgspec.Meta(gt=0)]
-Count = Annotated[int, msgspec.Meta(ge=1)]
-
-
-class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A part of the document: an unknown key is an error that names it."""
-
-
-class AgentConfig(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A profile.
-
-    Fields:
-        model: `demo`, `openai/<model>` (direct HTTP) or `litellm/<provider>/<model>`.
-        workspace: absolute path on the tool host, or a name under its workspace folder;
-            empty: the host's default workspace.
-        host: label of the tool host; empty: wherever the workspace was placed first.
-        queue_mode: what a prompt becomes that arrives while a run goes on.
-        max_turns: model replies in one run. max_run_s: wall-clock seconds of one run.
-        max_run_tokens: input and output tokens of one run; 0: no limit.
-        approval_timeout_s: after that an unanswered approval is denied.
-        allow, deny: tool names that are never asked about, or never allowed; deny wins.
-    """
-
-    description: str = ""
-    model: str = ""
-    system_prompt: str = ""
-    mode: Mode = "ask"
-    workspace: str = ""
-    host: str = ""
-    tools: list[str] = []
-    allow: list[str] = []
-    deny: list[str] = []
-    queue_mode: QueueMode = "followup"
-    thinking: Literal["off", "minimal", "low", "medium", "high"] = "off"
-    temperature: float | None = None
-    max_output_tokens: Count | None = None
-    context_window: Count = 128_000
-    max_turns: Count = 50
-    max_run_s: Positive = 3600.0
-    max_run_tokens: Annotated[int, msgspec.Meta(ge=0)] = 0
-    approval_timeout_s: Positive = 600.0
 
 
 class ModelsConfig(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -108,6 +68,8 @@ class Config(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
     agents: dict[str, AgentConfig] = msgspec.field(default_factory=lambda: {"main": AgentConfig()})
     models: ModelsConfig = ModelsConfig()
     tools: ToolsConfig = ToolsConfig()
+    sandboxes: SandboxesConfig = SandboxesConfig()
+    policy: PolicyConfig = PolicyConfig()
     gateway: GatewayConfig = GatewayConfig()
 
     def agent(self, name: str) -> AgentConfig | None:

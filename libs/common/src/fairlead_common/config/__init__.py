@@ -1,0 +1,42 @@
+"""The configuration document and its parts, a file for each area. See `document.py`."""
+
+from fairlead_common.config.agents import AgentConfig, Mode, QueueMode
+from fairlead_common.config.document import (
+    Config,
+    GatewayConfig,
+    ModelsConfig,
+    ToolsConfig,
+    overrides_from_environment,
+    parse_config,
+)
+from fairlead_common.config.part import Count, Part, Positive
+from fairlead_common.config.policy import PolicyConfig, Rules
+from fairlead_common.config.sandboxes import (
+    BubblewrapConfig,
+    DockerConfig,
+    SandboxChoice,
+    SandboxesConfig,
+    SshConfig,
+)
+
+__all__ = [
+    "AgentConfig",
+    "BubblewrapConfig",
+    "Config",
+    "Count",
+    "DockerConfig",
+    "GatewayConfig",
+    "Mode",
+    "ModelsConfig",
+    "Part",
+    "PolicyConfig",
+    "Positive",
+    "QueueMode",
+    "Rules",
+    "SandboxChoice",
+    "SandboxesConfig",
+    "SshConfig",
+    "ToolsConfig",
+    "overrides_from_environment",
+    "parse_config",
+]

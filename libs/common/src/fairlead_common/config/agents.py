@@ -1,0 +1,58 @@
+"""Profiles of agents."""
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from fairlead_common.config.part import Count, Part, Positive
+from fairlead_common.config.sandboxes import SandboxChoice
+
+Mode = Literal["safe", "ask", "allow-all"]
+QueueMode = Literal["steer", "followup"]
+
+
+class AgentConfig(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A profile.
+
+    Fields:
+        model: `demo`, `openai/<model>` (direct HTTP) or `litellm/<provider>/<model>`.
+        workspace: absolute path on the tool host, or a name under its workspace folder;
+            empty: the host's default workspace.
+        host: label of the tool host; empty: wherever the workspace was placed first.
+        queue_mode: what a prompt becomes that arrives while a run goes on.
+        max_turns: model replies in one run. max_run_s: wall-clock seconds of one run.
+        max_run_tokens: input and output tokens of one run; 0: no limit.
+        approval_timeout_s: after that an unanswered approval is denied.
+        tools: tool names, `group:<group>` and profiles (`minimal`, `coding`, `web`, `full`); empty: all.
+        work_mode: `plan`, `implement`, `bugfix` or `review`: which of its tools an agent gets; empty: all.
+        allow, ask, deny: rules, see `Rules`.
+        pool, labels: where its workspace may be placed when `host` is empty.
+        workspace_kind: `folder` (kept), `scratch` (empty, one for each session), `clone` or `worktree`
+            (of the git repository `repository`, one for each session).
+    """
+
+    description: str = ""
+    model: str = ""
+    system_prompt: str = ""
+    mode: Mode = "ask"
+    workspace: str = ""
+    workspace_kind: Literal["folder", "scratch", "clone", "worktree"] = "folder"
+    repository: str = ""
+    host: str = ""
+    pool: str = ""
+    labels: dict[str, str] = {}
+    sandbox: SandboxChoice = SandboxChoice()
+    tools: list[str] = []
+    work_mode: Literal["", "plan", "implement", "bugfix", "review"] = ""
+    allow: list[str] = []
+    ask: list[str] = []
+    deny: list[str] = []
+    queue_mode: QueueMode = "followup"
+    thinking: Literal["off", "minimal", "low", "medium", "high"] = "off"
+    temperature: float | None = None
+    max_output_tokens: Count | None = None
+    context_window: Count = 128_000
+    max_turns: Count = 50
+    max_run_s: Positive = 3600.0
+    max_run_tokens: Annotated[int, msgspec.Meta(ge=0)] = 0
+    approval_timeout_s: Positive = 600.0

@@ -1,0 +1,91 @@
+"""Sandboxes: which one an agent wants, and how each kind is made."""
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from fairlead_common.config.part import Part, Positive
+from fairlead_common.messages import SandboxKind, WorkspaceAccess
+
+
+class SandboxChoice(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where the commands and file tools of an agent run.
+
+    Fields:
+        kind: the boundary. There is no fall-back to a weaker one.
+        when: `all` sessions, or `non-main`: the session `main` runs `local`, all others in `kind`.
+        scope: what shares one sandbox: each session its own, all of the agent, or everybody.
+        workspace: what the sandbox may do with the workspace.
+        remote: for `ssh`, the name of an entry in `sandboxes.ssh`.
+    """
+
+    kind: SandboxKind = "local"
+    when: Literal["all", "non-main"] = "all"
+    scope: Literal["session", "agent", "shared"] = "session"
+    workspace: WorkspaceAccess = "rw"
+    remote: str = ""
+
+
+class DockerConfig(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Containers that commands run in.
+
+    Fields:
+        image: any with python3 3.9 or newer and /bin/sh.
+        network: `none`, or `egress`: only through a proxy that lets `egress_allow` through.
+        egress_allow: `host` or `host:port` (443 by default); `*.example.org` for all below a domain.
+        runtime: `runsc` for gVisor; empty: the engine's default.
+        warm: containers kept ready for the next session.
+        idle_s: a container that nobody used for so long is removed; its journal is kept.
+    """
+
+    image: str = "fairlead-sandbox:latest"
+    memory_mb: Annotated[int, msgspec.Meta(ge=32)] = 1024
+    cpus: Positive = 1.0
+    pids: Annotated[int, msgspec.Meta(ge=16)] = 256
+    nofile: Annotated[int, msgspec.Meta(ge=64)] = 1024
+    tmp_mb: Annotated[int, msgspec.Meta(ge=1)] = 256
+    network: Literal["none", "egress"] = "none"
+    egress_allow: list[str] = []
+    runtime: str = ""
+    warm: Annotated[int, msgspec.Meta(ge=0, le=32)] = 1
+    idle_s: Positive = 1800.0
+
+
+class BubblewrapConfig(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Light sandboxes of namespaces.
+
+    Fields:
+        network: commands share the host's network.
+        read_only: more host folders that commands may read, beside the system's.
+    """
+
+    network: bool = False
+    memory_mb: Annotated[int, msgspec.Meta(ge=32)] = 1024
+    pids: Annotated[int, msgspec.Meta(ge=16)] = 256
+    nofile: Annotated[int, msgspec.Meta(ge=64)] = 1024
+    read_only: list[str] = []
+
+
+class SshConfig(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A remote host that OpenSSH reaches.
+
+    Fields:
+        host: as for `ssh`: a name of its configuration, or `user@host`.
+        identity: path of the private key on the executor's host; empty: what ssh finds.
+        known_hosts: path of the file with the host's key; empty: the user's own.
+        folder: of workspaces and the runner there.
+    """
+
+    host: str = ""
+    port: Annotated[int, msgspec.Meta(ge=1, le=65535)] = 22
+    identity: str = ""
+    known_hosts: str = ""
+    folder: str = "~/.fairlead"
+
+
+class SandboxesConfig(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How the sandboxes are made. What a call may ask for is only the kind and the scope."""
+
+    docker: DockerConfig = DockerConfig()
+    bubblewrap: BubblewrapConfig = BubblewrapConfig()
+    ssh: dict[str, SshConfig] = {}

@@ -1,0 +1,112 @@
+"""Calls that the executor itself runs. A mark on disk before each keeps it from starting twice.
+
+    host/<call_id>      it was started; a call with this mark and without a result is `unknown`
+
+Unlike a command, such a call ends with its executor: nothing outlives it that could report.
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable
+from pathlib import Path
+
+import msgspec
+import structlog
+
+from fairlead_common.content import ToolOutcome, text_outcome
+from fairlead_common.messages import ToolCall
+from fairlead_tools.host_tools import HostTool
+from fairlead_tools.records import KEEP_S
+from fairlead_tools.runner_calls import Show
+
+log = structlog.get_logger()
+
+_LOST = (
+    "The executor that ran this call is gone. It may have taken effect, wholly, in part or not at all: look "
+    "before you repeat it."
+)
+
+
+class HostCalls:
+    """The calls of one executor; all executors of the host share the folder."""
+
+    def __init__(self, state: Path, show: Show) -> None:
+        self._folder = state / "host"
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._show = show
+        self._running: dict[str, asyncio.Task[ToolOutcome]] = {}
+        self._cancelled: set[str] = set()
+
+    @property
+    def running(self) -> list[asyncio.Task[ToolOutcome]]:
+        """What would be cut off if this process ended now."""
+        return list(self._running.values())
+
+    async def outcome(self, call: ToolCall, tool: HostTool) -> ToolOutcome:
+        """What came of it. Safe to ask again: it is started once, unless the tool may be repeated."""
+        if not tool.spec.idempotent and not self._mark(call.call_id):
+            return text_outcome("unknown", _LOST, is_error=True)
+        offset = 0
+
+        async def progress(text: str) -> None:
+            nonlocal offset
+            await self._show(call, text, offset)
+            offset += len(text)
+
+        began = time.monotonic()
+        task = asyncio.create_task(self._bounded(call, tool.run(call, progress)), name=f"host-{call.call_id}")
+        self._running[call.call_id] = task
+        try:
+            outcome = await asyncio.shield(task)
+        except asyncio.CancelledError:
+            task.cancel()
+            if call.call_id not in self._cancelled:
+                raise
+            outcome = text_outcome("cancelled", "Cancelled while it ran.", is_error=True)
+        finally:
+            self._running.pop(call.call_id, None)
+            self._cancelled.discard(call.call_id)
+        duration_ms = int((time.monotonic() - began) * 1000)
+        return outcome if outcome.duration_ms else msgspec.structs.replace(outcome, duration_ms=duration_ms)
+
+    async def _bounded(self, call: ToolCall, work: Awaitable[ToolOutcome]) -> ToolOutcome:
+        try:
+            async with asyncio.timeout(call.timeout_s):
+                return await work
+        except TimeoutError:
+            return text_outcome("timed_out", f"Stopped after {call.timeout_s:g} s.", is_error=True)
+        except Exception as error:
+            log.exception("host_tool_failed", tool=call.name, error=repr(error))
+            return text_outcome("error", f"The tool failed: {error}", is_error=True)
+
+    def cancel(self, call_id: str) -> None:
+        """Stop it; what it did by then stays done."""
+        task = self._running.get(call_id)
+        if task is not None:
+            self._cancelled.add(call_id)
+            task.cancel()
+
+    def prune(self) -> None:
+        """Remove marks of calls that no stream keeps any more."""
+        oldest = time.time() - KEEP_S
+        for path in self._folder.iterdir():
+            if path.stat().st_mtime < oldest:
+                path.unlink(missing_ok=True)
+
+    def _mark(self, call_id: str) -> bool:
+        """Whether this is the first start. Synced: a power cut must not allow a second one."""
+        try:
+            fd = os.open(self._folder / call_id, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        except FileExistsError:
+            return False
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        directory = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+        return True

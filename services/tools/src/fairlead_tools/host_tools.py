@@ -1,0 +1,73 @@
+"""Tools that the executor itself runs: they reach the network, and hold credentials that no sandbox sees."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Protocol
+
+import structlog
+
+from fairlead_common.content import ToolOutcome
+from fairlead_common.messages import ToolCall, ToolSpec
+
+log = structlog.get_logger()
+
+Progress = Callable[[str], Awaitable[None]]
+
+
+class HostTool(Protocol):
+    """One tool."""
+
+    @property
+    def spec(self) -> ToolSpec:
+        """As models see it."""
+
+    async def run(self, call: ToolCall, progress: Progress) -> ToolOutcome:
+        """What came of it; a failure is an outcome too. The executor bounds the time and cancels the task.
+
+        Args:
+            progress: shows a piece of text to whoever watches.
+        """
+
+
+class ToolSource(Protocol):
+    """A set of tools that may change while the executor runs."""
+
+    @property
+    def tools(self) -> Mapping[str, HostTool]:
+        """By name, as they are now. A name that is taken by a source before this one does not count."""
+
+    async def follow(self, stop: asyncio.Event) -> None:
+        """A part of the service: keep the set up to date."""
+
+
+class HostTools:
+    """All sources together. The first that has a name keeps it; built-in names cannot be taken."""
+
+    def __init__(self, sources: list[ToolSource], reserved: frozenset[str]) -> None:
+        self._sources = sources
+        self._reserved = reserved
+        self._refused: set[str] = set()
+
+    def current(self) -> dict[str, HostTool]:
+        """The tools that can be called now."""
+        found: dict[str, HostTool] = {}
+        for source in self._sources:
+            for name, tool in source.tools.items():
+                if name in self._reserved or name in found:
+                    if name not in self._refused:
+                        self._refused.add(name)
+                        log.warning("tool_name_taken", tool=name)
+                    continue
+                found[name] = tool
+        return found
+
+    def find(self, name: str) -> HostTool | None:
+        """The tool of this name."""
+        return self.current().get(name)
+
+    async def follow(self, stop: asyncio.Event) -> None:
+        """A part of the service."""
+        async with asyncio.TaskGroup() as tasks:
+            for source in self._sources:
+                tasks.create_task(source.follow(stop), name=type(source).__name__)
+            await stop.wait()

@@ -1,0 +1,112 @@
+"""Calls that run in a sandbox: given to its runner, followed to their end, and forgotten there."""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+import structlog
+
+from fairlead_common import mutants
+from fairlead_common.content import ToolOutcome, text_outcome
+from fairlead_common.messages import ToolCall
+from fairlead_common.objects import Objects
+from fairlead_tools.channel import Channel, ChannelLostError, Followed
+from fairlead_tools.results import finished
+from fairlead_tools.sandbox import Place, Sandboxes
+
+log = structlog.get_logger()
+
+ATTEMPTS = 4
+PAUSE_S = 0.2
+OVERTIME_S = 60.0  # beyond the call's own limit, after which its runner does not answer any more
+MAX_TIMEOUT_S = 3600.0  # that a command may ask for itself
+
+Show = Callable[[ToolCall, str, int], Awaitable[None]]
+
+
+class RunnerCalls:
+    """What runners do for this executor.
+
+    Args:
+        show: tells whoever watches a piece of output, and at which character it begins.
+    """
+
+    def __init__(self, sandboxes: Sandboxes, objects: Objects, show: Show) -> None:
+        self._sandboxes = sandboxes
+        self._objects = objects
+        self._show = show
+        self._followed: dict[str, Followed] = {}
+
+    async def outcome(self, call: ToolCall, place: Place) -> ToolOutcome | None:
+        """What came of it, now or before; None if it was delivered already.
+
+        Raises:
+            ChannelLostError: the runner cannot be reached; whether the call was started is in its journal.
+        """
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                channel = await self._sandboxes.channel(place)
+                with channel.follow(call.call_id) as followed:
+                    self._followed[call.call_id] = followed
+                    return await self._follow(call, channel, followed)
+            except ChannelLostError as error:
+                # A runner that starts anew knows from its journal what the dead one had begun.
+                if attempt == ATTEMPTS:
+                    raise
+                log.warning("runner_lost", call=call.call_id, error=str(error))
+                await asyncio.sleep(PAUSE_S * attempt)
+            finally:
+                self._followed.pop(call.call_id, None)
+
+    async def cancel(self, call_id: str) -> None:
+        """Ask the runner to stop it; the outcome says what came of that."""
+        followed = self._followed.get(call_id)
+        if followed is not None:
+            # Whoever follows the call notices too when the runner is gone.
+            with contextlib.suppress(ChannelLostError):
+                await followed.send("cancel")
+
+    async def forget(self, call_id: str, place: Place) -> bool:
+        """Whether the runner keeps only the tombstone by now."""
+        try:
+            channel = await self._sandboxes.channel(place)
+            with channel.follow(call_id) as followed:
+                await followed.send("forget")
+                frame = await followed.next(10.0)
+        except (ChannelLostError, TimeoutError) as error:
+            log.warning("forget_failed", call=call_id, error=str(error))
+            return False
+        return frame.get("type") == "forgotten"
+
+    async def _follow(self, call: ToolCall, channel: Channel, followed: Followed) -> ToolOutcome | None:
+        await followed.send("call", tool=call.name, arguments=call.arguments, timeout_s=call.timeout_s)
+        patience_s = max(call.timeout_s, MAX_TIMEOUT_S) + OVERTIME_S
+        while True:
+            try:
+                frame: dict[str, Any] = await followed.next(patience_s)
+            except TimeoutError:
+                channel.close()
+                raise ChannelLostError(f"the runner said nothing for {patience_s:g} s") from None
+            match frame.get("type"):
+                case "output":
+                    await self._show(call, frame["text"], frame["offset"])
+                case "result":
+                    outcome = await finished(frame["outcome"], followed, self._objects)
+                    if outcome.status == "unknown" and mutants.active("retry_unknown"):
+                        again = msgspec.structs.replace(call, call_id=f"{call.call_id}r")
+                        with channel.follow(again.call_id) as repeated:
+                            return await self._follow(again, channel, repeated)
+                    return outcome
+                case "state" if frame.get("state") == "forgotten":
+                    return None
+                case "error" if frame.get("code") == "busy":
+                    raise ChannelLostError(str(frame.get("message")))
+                case "error":
+                    text = f"The runner refused the call: {frame.get('message')}"
+                    return text_outcome("error", text, is_error=True)
+                case _:
+                    continue
