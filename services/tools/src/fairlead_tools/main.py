@@ -4,6 +4,8 @@ import asyncio
 
 from fairlead_common import subjects
 from fairlead_common.bus import Bus
+from fairlead_common.config import overrides_from_environment
+from fairlead_common.live_config import LiveConfig
 from fairlead_common.service import Part, run_service
 from fairlead_common.streams import ensure_consumer
 from fairlead_tools.config import config_from_environment
@@ -21,6 +23,8 @@ from fairlead_tools.workspaces import Workspaces
 async def setup(bus: Bus) -> list[Part]:
     """The parts of the tools service."""
     config = config_from_environment()
+    settings = LiveConfig(bus, overrides_from_environment())
+    await settings.load()
     config.state.mkdir(parents=True, exist_ok=True, mode=0o700)
     liveness = Liveness(config.state, config.executor)
     await liveness.begin()
@@ -46,7 +50,7 @@ async def setup(bus: Bus) -> list[Part]:
             await executor.run(stop)
             sandboxes.close()
 
-    return [execute, heartbeat.run, sandboxes.keep, host_tools.follow]
+    return [settings.follow, execute, heartbeat.run, sandboxes.keep, host_tools.follow]
 
 
 def main() -> None:
