@@ -217,6 +217,16 @@ class Connection:
             msg = await next_reply(queue, timeout_s, subject)
         return delivery_of(msg, subject)
 
+    async def round_trip(self, *, timeout_s: float = REQUEST_TIMEOUT_S) -> None:
+        """Until the server has seen all that was sent before; `flush` of the library does not tell that.
+
+        Raises:
+            BusUnavailableError: not connected, or no echo within `timeout_s`.
+        """
+        async with replies(self) as (inbox, queue):
+            await self.send(inbox, b"", "", None)
+            await next_reply(queue, timeout_s, "an echo")
+
     async def request_many(
         self, subject: str, data: bytes, *, timeout_s: float = REQUEST_TIMEOUT_S
     ) -> AsyncIterator[Delivery]:

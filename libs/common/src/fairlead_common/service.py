@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
 
+import nats.errors
 import nats.micro
 import structlog
 import uvloop
@@ -72,6 +73,25 @@ async def register(bus: Bus, name: str, metadata: dict[str, str]) -> MicroServic
             metadata={"pid": str(os.getpid()), **metadata},
         ),
     )
+
+
+async def retire(bus: Bus, micro: MicroService) -> None:
+    """Offer no endpoint any more, without dropping a request that the server has already handed over.
+
+    The library's own `stop` forgets what is on its way; whoever asked would wait in vain.
+    """
+    subscriptions = [each._subscription for each in micro._endpoints if each._subscription]  # noqa: SLF001
+    micro._endpoints = []  # noqa: SLF001
+    try:
+        async with asyncio.timeout(2.0):
+            for each in subscriptions:
+                await bus.client._send_unsubscribe(each._id)  # noqa: SLF001
+            await bus.round_trip()
+            for each in subscriptions:
+                await each.drain()
+            await micro.stop()
+    except (nats.errors.Error, BusUnavailableError, TimeoutError) as error:
+        log.warning("endpoints_dropped", error=str(error))
 
 
 async def _patiently(action: Callable[[], Awaitable[None]], timeout_s: float = 60.0) -> None:

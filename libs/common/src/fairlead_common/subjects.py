@@ -35,6 +35,13 @@ H_CURSOR: Final = "Fairlead-Cursor"  # on log entries: last mailbox sequence con
 H_STATE: Final = "Fairlead-State"  # on log entries: open | parked | closed
 H_TRACE: Final = "traceparent"
 
+# Headers of calls to tools that NATS micro services offer
+H_SESSION: Final = "Fairlead-Session"
+H_CALL: Final = "Fairlead-Call-Id"  # the same for every repetition: an idempotency key
+H_AGENT: Final = "Fairlead-Agent"
+H_TAINTED: Final = "Fairlead-Tainted"  # "1": the session has read what strangers wrote
+H_PROGRESS: Final = "Fairlead-Progress"  # "1" on a reply: it is progress, the result follows
+
 MAIL_KINDS: Final = frozenset({"prompt", "steer", "followup", "abort", "approval", "notice", "result"})
 
 PROMPT_PUBLIC: Final = "fairlead.prompt.*"
@@ -128,6 +135,11 @@ def workspace_instructions(host: str) -> str:
 def cancel(call: str) -> str:
     """Core NATS: stop a running call."""
     return f"fairlead.cancel.{check_id(call, 'call')}"
+
+
+def service_tool(service: str, tool: str) -> str:
+    """Core request: one call of a tool that a service of Fairlead offers."""
+    return f"fairlead.service.{check_id(service, 'service')}.{check_id(tool, 'tool')}"
 
 
 def dead(origin: str) -> str:

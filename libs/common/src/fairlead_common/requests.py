@@ -1,0 +1,132 @@
+"""Core requests of more than one reply: who is there, and calls that tell their progress."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Literal, NamedTuple
+
+import msgspec
+import structlog
+
+from fairlead_common import subjects
+from fairlead_common.bus import Bus, Delivery, Headers
+from fairlead_common.connection import delivery_of, next_reply, replies
+from fairlead_common.errors import BusUnavailableError, FairleadError, NotFoundError, StreamFullError
+
+log = structlog.get_logger()
+
+QUIET_S = 0.5  # all services have answered once none did for so long
+MAX_SERVICES = 1000
+
+_ERROR = "Nats-Service-Error"
+_ERROR_CODE = "Nats-Service-Error-Code"
+
+
+class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """An endpoint of a micro service."""
+
+    name: str
+    subject: str
+    metadata: dict[str, str] | None = None
+
+
+class MicroInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """One instance of a micro service, as `$SRV.INFO` tells."""
+
+    name: str
+    id: str
+    version: str = ""
+    description: str | None = None
+    endpoints: list[Endpoint] | None = None
+
+
+_info = msgspec.json.Decoder(MicroInfo)
+
+
+async def discover(bus: Bus, *, quiet_s: float = QUIET_S) -> list[MicroInfo]:
+    """All instances of micro services that answer, in no order. What does not decode is left out.
+
+    Raises:
+        BusUnavailableError: not connected.
+    """
+    found: dict[str, MicroInfo] = {}
+    try:
+        async for reply in bus.request_many("$SRV.INFO", b"", timeout_s=quiet_s):
+            try:
+                info = _info.decode(reply.data)
+            except msgspec.DecodeError as error:
+                log.debug("service_ignored", error=str(error))
+                continue
+            found[info.id] = info
+            if len(found) >= MAX_SERVICES:
+                log.warning("services_left_out", limit=MAX_SERVICES)
+                break
+    except NotFoundError:
+        return []
+    return list(found.values())
+
+
+class Reply(NamedTuple):
+    """How a call ended.
+
+    Fields:
+        kind: `answer`; `error` (the service says so); `unsent` (nothing reached anybody); `lost` (it was
+            sent, the connection went, and no answer came); `late` (no answer in time).
+        code: of the error, as the service says.
+    """
+
+    kind: Literal["answer", "error", "unsent", "lost", "late"]
+    data: bytes = b""
+    code: str = ""
+    text: str = ""
+
+
+async def call_service(
+    bus: Bus,
+    subject: str,
+    data: bytes,
+    headers: Headers,
+    *,
+    timeout_s: float,
+    progress: Callable[[bytes], Awaitable[None]],
+) -> Reply:
+    """Send one request; the first reply without the header `Fairlead-Progress` is the answer.
+
+    It is sent once. A lost connection does not end the wait: the client connects again, and the answer of
+    a service that was not done yet still comes.
+    """
+    async with replies(bus) as (inbox, queue):
+        try:
+            await bus.send(subject, data, inbox, headers)
+        except (BusUnavailableError, StreamFullError) as error:
+            return Reply("unsent", text=str(error))
+        end = asyncio.get_running_loop().time() + timeout_s
+        lost = False
+        while True:
+            left_s = end - asyncio.get_running_loop().time()
+            if left_s <= 0:
+                return Reply("lost" if lost else "late", text=f"no answer within {timeout_s:g} s")
+            try:
+                reply = delivery_of(await next_reply(queue, left_s, subject), subject)
+            except NotFoundError as error:
+                return Reply("unsent", text=str(error))
+            except BusUnavailableError:
+                lost = lost or asyncio.get_running_loop().time() < end
+                continue
+            if subjects.H_PROGRESS not in reply.headers:
+                return _ended(reply)
+            await _show(progress, reply.data)
+
+
+async def _show(progress: Callable[[bytes], Awaitable[None]], data: bytes) -> None:
+    try:
+        await progress(data)
+    except FairleadError as error:  # it may be lost
+        log.debug("progress_lost", error=str(error))
+
+
+def _ended(reply: Delivery) -> Reply:
+    code = reply.headers.get(_ERROR_CODE, "")
+    text = reply.headers.get(_ERROR, "")
+    if code or text:
+        return Reply("error", reply.data, code, text)
+    return Reply("answer", reply.data)
