@@ -18,6 +18,8 @@ from fairlead_common.config.sandboxes import (
     SandboxesConfig,
     SshConfig,
 )
+from fairlead_common.config.secret import Secret
+from fairlead_common.config.web import SearchConfig, WebConfig
 
 __all__ = [
     "AgentConfig",
@@ -35,8 +37,11 @@ __all__ = [
     "Rules",
     "SandboxChoice",
     "SandboxesConfig",
+    "SearchConfig",
+    "Secret",
     "SshConfig",
     "ToolsConfig",
+    "WebConfig",
     "overrides_from_environment",
     "parse_config",
 ]

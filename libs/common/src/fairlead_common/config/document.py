@@ -17,6 +17,7 @@ from fairlead_common.config.agents import AgentConfig
 from fairlead_common.config.part import Part, Positive
 from fairlead_common.config.policy import PolicyConfig
 from fairlead_common.config.sandboxes import SandboxesConfig
+from fairlead_common.config.web import WebConfig
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.ids import check_id
 
@@ -48,6 +49,7 @@ class ToolsConfig(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
     timeout_s: Positive = 120.0
     start_timeout_s: Positive = 300.0
     lost_host_s: Positive = 120.0
+    web: WebConfig = WebConfig()
 
 
 class GatewayConfig(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):

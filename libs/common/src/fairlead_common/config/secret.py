@@ -1,0 +1,19 @@
+"""Secrets by reference: the document says where an executor finds one, and never holds it."""
+
+from typing import Annotated
+
+import msgspec
+
+from fairlead_common.config.part import Part
+
+
+class Secret(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where a secret is, on the host of the executor that uses it. Set one of both, or none for no secret.
+
+    Fields:
+        from_env: name of an environment variable of the executor; not one of Fairlead's own.
+        from_file: absolute path of a file that holds nothing else.
+    """
+
+    from_env: Annotated[str, msgspec.Meta(pattern=r"^([A-Za-z_][A-Za-z0-9_]{0,127})?$")] = ""
+    from_file: Annotated[str, msgspec.Meta(pattern=r"^(/.*)?$")] = ""
