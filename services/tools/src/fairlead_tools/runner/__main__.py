@@ -1,6 +1,7 @@
-"""Entry point: `runner.pyz <mode> <state directory> <workspace> [seconds until idle]`.
+"""Entry point: `runner.pyz <mode> <state directory> <workspace> [seconds until idle] [uid:gid]`.
 
-Modes: `serve` (detached), `run` (in the foreground), `stdio` (serve, then talk over a pipe).
+Modes: `serve` (detached), `run` (in the foreground), `stdio` (serve, then talk over a pipe), `attach`
+(talk over a pipe to one that is there). With `uid:gid` a runner that is root has its tools run as that user.
 """
 
 from __future__ import annotations
@@ -8,9 +9,9 @@ from __future__ import annotations
 import os
 import sys
 
-from fairlead_tools.runner import daemon
+from fairlead_tools.runner import daemon, user
 
-MODES = ("serve", "run", "stdio")
+MODES = ("serve", "run", "stdio", "attach")
 IDLE_S = 900.0
 
 
@@ -20,19 +21,22 @@ def main() -> int:
     try:
         mode, state, workspace = sys.argv[1:4]
         idle_s = float(sys.argv[4]) if len(sys.argv) > 4 else IDLE_S
+        tools_user = user.parse(sys.argv[5] if len(sys.argv) > 5 else "")
         if mode not in MODES:
             raise ValueError(mode)
     except ValueError:
-        sys.stderr.write(f"usage: runner {'|'.join(MODES)} STATE WORKSPACE [IDLE_S]\n")
+        sys.stderr.write(f"usage: runner {'|'.join(MODES)} STATE WORKSPACE [IDLE_S] [UID:GID]\n")
         return 2
     build = os.path.basename(sys.argv[0])
     try:
-        daemon.serve(os.path.abspath(state), os.path.abspath(workspace), idle_s, build, detach=mode != "run")
-    except daemon.StartError as error:
+        if mode != "attach":
+            folders = (os.path.abspath(state), os.path.abspath(workspace))
+            daemon.serve(*folders, idle_s, build, detach=mode != "run", user=tools_user)
+        if mode in ("stdio", "attach"):
+            daemon.bridge(os.path.abspath(state))
+    except (daemon.StartError, OSError) as error:
         sys.stderr.write(f"runner: {error}\n")
         return 1
-    if mode == "stdio":
-        daemon.bridge(os.path.abspath(state))
     return 0
 
 

@@ -17,6 +17,7 @@ from fairlead_tools.runner.output import Output, summary
 from fairlead_tools.runner.plan import Plan, make_plan, run_file_tool
 from fairlead_tools.runner.protocol import Frame, FrameError
 from fairlead_tools.runner.recovery import kill_leftovers
+from fairlead_tools.runner.user import User
 
 MAX_JOBS = 64
 MAX_FETCH_BYTES = 1024 * 1024
@@ -27,8 +28,9 @@ _DIED = "The runner that ran this call died."
 class Calls:
     """Answers what executors ask about calls. The journal decides; memory only knows what runs."""
 
-    def __init__(self, root: Root, calls_journal: Journal) -> None:
+    def __init__(self, root: Root, calls_journal: Journal, user: User | None = None) -> None:
         self._root = root
+        self._user = user
         self._journal = calls_journal
         self._jobs: dict[str, Job] = {}
         self._unsaved: dict[str, Outcome] = {}
@@ -59,8 +61,8 @@ class Calls:
 
     def _fork(self, is_command: bool) -> guard.Child:
         if is_command:
-            return guard.fork_command(self._root.fd)
-        return guard.fork_worker(self._work, self._root.fd)
+            return guard.fork_command(self._root.fd, self._user)
+        return guard.fork_worker(self._work, self._root.fd, self._user)
 
     def _take_spare(self, is_command: bool) -> guard.Child | None:
         spare = self._spare.pop(is_command, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import gc
@@ -19,6 +20,7 @@ from fairlead_tools.runner.calls import Calls
 from fairlead_tools.runner.confine import Root
 from fairlead_tools.runner.journal import Journal
 from fairlead_tools.runner.server import Server, log
+from fairlead_tools.runner.user import User
 
 SOCKET = "sock"
 LOCK = "lock"
@@ -33,7 +35,9 @@ class StartError(Exception):
     """No runner can be started here; the text says why."""
 
 
-def serve(state: str, workspace: str, idle_s: float, build: str, *, detach: bool) -> None:
+def serve(
+    state: str, workspace: str, idle_s: float, build: str, *, detach: bool, user: User | None = None
+) -> None:
     """With `detach`, returns once a runner listens in `state`: this one, or one that was there before.
 
     Without, serves until idle.
@@ -46,11 +50,12 @@ def serve(state: str, workspace: str, idle_s: float, build: str, *, detach: bool
     if lock is None:
         return
     try:
-        root = Root(workspace)
+        with user.for_a_moment() if user else contextlib.nullcontext():
+            root = Root(workspace)
     except OSError as error:
         raise StartError(f"workspace: {os.strerror(error.errno or errno.EIO)}") from None
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    calls = Calls(root, Journal("."))
+    calls = Calls(root, Journal("."), user)
     died = calls.recover()
     listener = _listen()
     if detach and os.fork():

@@ -19,6 +19,7 @@ import time
 from typing import Any, Callable, NamedTuple, NoReturn
 
 from fairlead_tools.runner import linux
+from fairlead_tools.runner.user import User
 
 GRACE_S = 2.0
 STUCK_S = 10.0
@@ -71,25 +72,25 @@ class Report(NamedTuple):
     killed: int
 
 
-def fork_command(cwd_fd: int) -> Child:
+def fork_command(cwd_fd: int, user: User | None = None) -> Child:
     """A guard, and below it a command that waits for its order: `argv`, `env`.
 
-    `output` carries what the command prints.
+    `output` carries what the command prints. With `user`, the command runs as that one, its guard does not.
     """
     gate_r, gate_w = _gate()
     output_r, output_w = os.pipe()
     report_r, report_w = os.pipe()
-    pid = _fork(lambda parent: _guard(parent, cwd_fd, gate_r, output_w, report_w))
+    pid = _fork(lambda parent: _guard(parent, cwd_fd, gate_r, output_w, report_w, user))
     for fd in (gate_r, output_w, report_w):
         os.close(fd)
     return Child(pid, _start_of(pid), gate_w, output_r, report_r)
 
 
-def fork_worker(work: Callable[[Order], Order], root_fd: int) -> Child:
+def fork_worker(work: Callable[[Order], Order], root_fd: int, user: User | None = None) -> Child:
     """A process that waits for its order, does `work`, and writes the outcome to `report`."""
     gate_r, gate_w = _gate()
     report_r, report_w = os.pipe()
-    pid = _fork(lambda parent: _worker(work, parent, gate_r, report_w, root_fd))
+    pid = _fork(lambda parent: _worker(work, parent, gate_r, report_w, root_fd, user))
     os.close(gate_r)
     os.close(report_w)
     return Child(pid, _start_of(pid), gate_w, -1, report_r)
@@ -178,7 +179,9 @@ def _wait_at(gate: int) -> Order:
     return made
 
 
-def _guard(parent: int, cwd_fd: int, gate_r: int, output_w: int, report_w: int) -> NoReturn:
+def _guard(
+    parent: int, cwd_fd: int, gate_r: int, output_w: int, report_w: int, user: User | None
+) -> NoReturn:
     os.setsid()
     linux.prctl(linux.PR_SET_CHILD_SUBREAPER, 1)
     linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGHUP)
@@ -187,7 +190,7 @@ def _guard(parent: int, cwd_fd: int, gate_r: int, output_w: int, report_w: int) 
         os._exit(0)
     pid = os.fork()
     if pid == 0:
-        _command(cwd_fd, gate_r, output_w)
+        _command(cwd_fd, gate_r, output_w, user)
     for fd in (gate_r, output_w, cwd_fd):
         os.close(fd)
     with contextlib.suppress(OSError):  # it did so itself, or is gone
@@ -198,8 +201,9 @@ def _guard(parent: int, cwd_fd: int, gate_r: int, output_w: int, report_w: int) 
     os._exit(0)
 
 
-def _command(cwd_fd: int, gate_r: int, output_w: int) -> NoReturn:
+def _command(cwd_fd: int, gate_r: int, output_w: int, user: User | None) -> NoReturn:
     try:
+        guard = os.getppid()
         os.setpgid(0, 0)
         linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
         os.fchdir(cwd_fd)
@@ -210,6 +214,7 @@ def _command(cwd_fd: int, gate_r: int, output_w: int) -> NoReturn:
         for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
             signal.signal(number, signal.SIG_DFL)  # what is ignored stays so through exec
         order = _wait_at(gate_r)
+        _become(user, guard, signal.SIGKILL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         argv = [os.fsencode(each) for each in order["argv"]]
         os.execve(argv[0], argv, order["env"])  # noqa: S606
@@ -217,6 +222,16 @@ def _command(cwd_fd: int, gate_r: int, output_w: int) -> NoReturn:
         os.write(2, f"could not start the shell: {error.strerror}\n".encode())
     finally:
         os._exit(127)
+
+
+def _become(user: User | None, parent: int, death_signal: int) -> None:
+    """After the wait, not before it: until then nothing that runs as this user can kill or read us."""
+    if user is None:
+        return
+    user.become()
+    linux.prctl(linux.PR_SET_PDEATHSIG, death_signal)
+    if os.getppid() != parent:
+        os._exit(0)
 
 
 def _watch(pid: int) -> Report:
@@ -283,7 +298,7 @@ def _signal_group(pid: int, number: int) -> None:
 
 
 def _worker(
-    work: Callable[[Order], Order], parent: int, gate_r: int, report_w: int, root_fd: int
+    work: Callable[[Order], Order], parent: int, gate_r: int, report_w: int, root_fd: int, user: User | None
 ) -> NoReturn:
     os.setsid()
     linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -293,7 +308,9 @@ def _worker(
     _close_all_but({gate_r, report_w, root_fd})
     if os.getppid() != parent:
         os._exit(0)
-    view = memoryview(json.dumps(work(_wait_at(gate_r))).encode("ascii") + b"\n")
+    order = _wait_at(gate_r)
+    _become(user, parent, signal.SIGKILL)
+    view = memoryview(json.dumps(work(order)).encode("ascii") + b"\n")
     while view:
         view = view[os.write(report_w, view) :]
     os._exit(0)
