@@ -405,3 +405,22 @@ async def test_entries_forwards_and_backwards_cover_the_log(gateway: RunningGate
     between = f"after={entries[3]['seq']}&before={entries[9]['seq']}"
     assert (await gateway.call("GET", f"/api/sessions/b/entries?{between}"))[1]["entries"] == entries[4:9]
     assert (await gateway.call("GET", "/api/sessions/b/entries?before=0"))[1] == {"entries": [], "next": None}
+
+
+async def test_session_may_be_confined_more_than_its_agent_and_not_less(
+    bus: Bus, nats_server: NatsServer, tmp_path: Path
+) -> None:
+    overrides: dict[str, object] = {"agents.main.sandbox.kind": "bubblewrap"}
+    async with running_gateway(nats_server.url, tmp_path, overrides) as gateway:
+        status, body = await gateway.call("POST", "/api/sessions", {"id": "weak", "sandbox": "local"})
+        assert (status, body["error"]["field"]) == (403, "sandbox")
+        assert "'bubblewrap'" in body["error"]["message"]
+        assert await stored(bus, "weak") == []
+        status, made = await gateway.call("POST", "/api/sessions", {"id": "strong", "sandbox": "docker"})
+        assert (status, made["sandbox"]) == (201, "docker")
+        assert (await gateway.call("PATCH", "/api/sessions/strong", {"sandbox": "local"}))[0] == 403
+        assert (await gateway.call("PATCH", "/api/sessions/strong", {"sandbox": "ssh"}))[0] == 403
+        assert len(await stored(bus, "strong")) == 1
+        assert (await gateway.call("PATCH", "/api/sessions/strong", {"sandbox": "bubblewrap"}))[0] == 202
+        assert len(await stored(bus, "strong")) == 2
+        assert (await gateway.call("POST", "/api/sessions", {"id": "plain"}))[1]["sandbox"] == "bubblewrap"

@@ -39,7 +39,8 @@ class Outcome:
 
 def run(gateway: FakeGateway, *, ask: Ask | None = None, **wishes: Any) -> Outcome:
     chosen: dict[str, Any] = {
-        "session": "s1", "agent": None, "model": None, "mode": None, "format": "text", "timeout_s": 20.0,
+        "session": "s1", "agent": None, "model": None, "mode": None, "sandbox": None,
+        "format": "text", "timeout_s": 20.0,
         **wishes,
     }  # fmt: skip
     out, err = io.StringIO(), io.StringIO()

@@ -21,7 +21,7 @@ class ApiError(CommandError):
     """The server refused a request."""
 
     def __init__(self, status: int, code: str, message: str) -> None:
-        hint = " (check FAIRLEAD_TOKEN)" if status in (401, 403) else ""
+        hint = " (check FAIRLEAD_TOKEN)" if status in (401, 403) and code != "sandbox_refused" else ""
         super().__init__(f"{message}{hint}", FAILED)
         self.status = status
         self.api_code = code

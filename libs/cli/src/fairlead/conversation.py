@@ -30,6 +30,7 @@ class Wishes(NamedTuple):
     agent: str | None
     model: str | None
     mode: str | None
+    sandbox: str | None
     format: Format
     timeout_s: float | None
 
@@ -81,7 +82,7 @@ class Conversation:
         """Make or find the session; the sequence that its events are wanted from."""
         wishes = self._wishes
         self._session = wishes.session or new_id()
-        fields = {"id": self._session, "agent": wishes.agent, "mode": wishes.mode}
+        fields = {"id": self._session, "agent": wishes.agent, "mode": wishes.mode, "sandbox": wishes.sandbox}
         body = {name: value for name, value in fields.items() if value is not None}
         try:
             self._client.patiently("POST", "/api/sessions", body, patience_s=FIRST_CONTACT_S)
@@ -101,8 +102,10 @@ class Conversation:
             raise CommandError(
                 f"session {self._session} belongs to agent {session['agent']!r}, not {wishes.agent!r}"
             )
-        if wishes.mode and wishes.mode != session.get("mode"):
-            self._client.patiently("PATCH", f"/api/sessions/{self._session}", {"mode": wishes.mode})
+        change = {"mode": wishes.mode, "sandbox": wishes.sandbox}
+        change = {name: value for name, value in change.items() if value and value != session.get(name)}
+        if change:
+            self._client.patiently("PATCH", f"/api/sessions/{self._session}", change)
         return int(session.get("last_seq", 0))
 
     def _listen(self, after: int) -> None:

@@ -11,6 +11,7 @@ import msgspec
 
 from fairlead_common.content import ContentBlock, Message, Source, Usage
 from fairlead_common.errors import BadMessageError
+from fairlead_common.messages import SandboxKind
 
 Outcome = Literal[
     "completed", "aborted", "failed", "timed_out", "turn_limit", "budget", "waiting_approval", "unknown"
@@ -139,10 +140,15 @@ class EpochEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="
 
 
 class SessionInfoEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="session_info"):
-    """Name and settings of the session; None leaves what was."""
+    """Name and settings of the session; None leaves what was.
+
+    Fields:
+        sandbox: that the session wishes for; it counts while it is no weaker than the profile's.
+    """
 
     agent: str | None = None
     title: str | None = None
+    sandbox: SandboxKind | None = None
 
 
 class ModeChangeEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="mode_change"):

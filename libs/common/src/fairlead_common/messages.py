@@ -13,6 +13,10 @@ from fairlead_common.errors import BadMessageError
 
 MAX_TEXT_CHARS = 4_000_000
 
+SandboxKind = Literal["local", "bubblewrap", "docker", "ssh"]
+WorkspaceAccess = Literal["none", "ro", "rw"]
+WorkspaceKind = Literal["folder", "scratch", "clone", "worktree"]
+
 
 class Attachment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A file that came with a prompt; its bytes lie in the object store."""
@@ -65,11 +69,16 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class CreateSession(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Body of the notice `create`."""
+    """Body of the notice `create`.
+
+    Fields:
+        sandbox: a stronger one than the profile demands; a weaker one does not count.
+    """
 
     agent: str | None = None
     mode: str | None = None
     title: str | None = None
+    sandbox: SandboxKind | None = None
     sender: str | None = None
 
 
@@ -79,6 +88,7 @@ class UpdateSession(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     mode: str | None = None
     title: str | None = None
     model: str | None = None
+    sandbox: SandboxKind | None = None
     sender: str | None = None
 
 
@@ -89,8 +99,6 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     body: msgspec.Raw = msgspec.Raw(b"null")
 
 
-SandboxKind = Literal["local", "bubblewrap", "docker", "ssh"]
-WorkspaceAccess = Literal["none", "ro", "rw"]
 # What a call can do to a session's trust: bring in what strangers wrote, read what is private, act outside.
 TrustFlag = Literal["untrusted", "private", "external"]
 

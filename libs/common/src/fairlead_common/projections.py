@@ -45,6 +45,7 @@ class SessionSummary(msgspec.Struct, frozen=True, kw_only=True):
         created_at, updated_at: milliseconds since 1970, UTC.
         last_outcome: how the last run ended; None before the first.
         preview: beginning of the last thing said, on one line.
+        sandbox: that its calls run in.
         context_tokens: size of the last request to the model; context_window: what fits.
         queued: items that wait for their moment. approvals: how many are pending.
         last_seq: sequence of the last log entry that this was made from.
@@ -56,6 +57,7 @@ class SessionSummary(msgspec.Struct, frozen=True, kw_only=True):
     title: str = ""
     mode: str = ""
     model: str = ""
+    sandbox: str = ""
     status: SessionStatus = "idle"
     created_at: int = 0
     updated_at: int = 0

@@ -250,7 +250,11 @@ class Mailbox:
         if body.mode:
             await self._owner.append_locked(ModeChangeEntry, mode=body.mode)
         await self._owner.append_locked(
-            SessionInfoEntry, cursor=seq, agent=body.agent or "main", title=body.title
+            SessionInfoEntry,
+            cursor=seq,
+            agent=body.agent or "main",
+            title=body.title,
+            sandbox=body.sandbox,
         )
 
     async def _update(self, body: UpdateSession, seq: int) -> None:
@@ -258,7 +262,7 @@ class Mailbox:
             await self._owner.append_locked(ModeChangeEntry, mode=body.mode)
         if body.model is not None:
             await self._owner.append_locked(ModelChangeEntry, model=body.model)
-        await self._owner.append_locked(SessionInfoEntry, cursor=seq, title=body.title)
+        await self._owner.append_locked(SessionInfoEntry, cursor=seq, title=body.title, sandbox=body.sandbox)
 
     async def _expire(self, approval_id: str, seq: int) -> None:
         request = self._state.approvals.get(approval_id)

@@ -11,6 +11,7 @@ from fairlead_common.buckets import Bucket
 from fairlead_common.bus import Bus
 from fairlead_common.errors import FairleadError
 from fairlead_common.live_config import LiveConfig
+from fairlead_common.placement import effective_sandbox
 from fairlead_common.projections import (
     TOMBSTONE,
     ApprovalSummary,
@@ -74,6 +75,7 @@ class Projections:
             title=state.title,
             mode=state.mode or (profile.mode if profile else ""),
             model=state.model or (profile.model if profile else ""),
+            sandbox=effective_sandbox(profile.sandbox, state.session, state.sandbox) if profile else "",
             status=status,  # type: ignore[arg-type] # one of SessionStatus
             created_at=state.created_ms,
             updated_at=state.updated_ms,

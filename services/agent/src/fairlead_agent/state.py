@@ -85,6 +85,7 @@ class SessionState:
     agent: str = ""
     mode: str = ""
     model: str = ""
+    sandbox: str = ""
     title: str = ""
     created_ms: int = 0
     updated_ms: int = 0
@@ -190,6 +191,7 @@ class SessionState:
             case SessionInfoEntry():
                 self.agent = entry.agent or self.agent
                 self.title = self.title if entry.title is None else entry.title
+                self.sandbox = entry.sandbox or self.sandbox
             case ModeChangeEntry():
                 self.mode = entry.mode
             case ModelChangeEntry():

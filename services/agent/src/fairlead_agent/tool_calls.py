@@ -16,6 +16,7 @@ import structlog
 from fairlead_agent.catalog import Catalog, Tools
 from fairlead_agent.grants import Grants
 from fairlead_agent.owner import Owner
+from fairlead_agent.placement import boundary
 from fairlead_agent.policy import Verdict, grant_keys, judge, shown_hash
 from fairlead_agent.state import GRANTING
 from fairlead_common import mutants, subjects
@@ -186,6 +187,7 @@ class ToolCalls:
     async def _send(self, call: ToolCallBlock, profile: AgentConfig) -> None:
         arguments = call.arguments or {}
         asked = arguments.get("timeout_s")
+        within = boundary(self._owner.session, self._state.agent, profile, self._state.sandbox)
         request = ToolCall(
             call_id=call.call_id,
             session=self._owner.session,
@@ -197,6 +199,7 @@ class ToolCalls:
             if isinstance(asked, (int, float))
             else self._config.current.tools.timeout_s,
             agent=self._state.agent,
+            **within._asdict(),
         )
         payload, headers = await self._owner.objects.pack(msgspec.json.encode(request))
         subject = subjects.tool_request(call.host or "", call.call_id)

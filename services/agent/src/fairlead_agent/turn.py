@@ -21,6 +21,7 @@ from fairlead_agent.models.interface import (
 )
 from fairlead_agent.models.registry import Registry
 from fairlead_agent.owner import Owner
+from fairlead_agent.placement import boundary, described
 from fairlead_common.config import AgentConfig
 from fairlead_common.content import (
     AssistantBlock,
@@ -217,7 +218,8 @@ class Turn:
         tools = self._catalog.tools(host, profile.tools) if host else Tools([], [])
         instructions = await self._catalog.instructions(host, workspace) if host else ""
         _, _, name = model_name.partition("/")
-        system = context.system_prompt(agent, profile, workspace, tools, instructions)
+        within = boundary(self._owner.session, agent, profile, self._state.sandbox)
+        system = context.system_prompt(agent, profile, workspace, tools, instructions, described(within))
         wire = self._state.wire
         await context.encode_new(self._state.items, wire, self._owner.objects.get)
         needed = context.estimate_tokens(wire, system, tools.wire)

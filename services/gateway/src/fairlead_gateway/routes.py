@@ -81,6 +81,7 @@ class Session(msgspec.Struct):
     title: str
     mode: str
     model: str
+    sandbox: str
     status: str
     created_at: int
     updated_at: int
@@ -201,7 +202,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "PATCH",
         "/api/sessions/{session}",
         sessions.change,
-        "another title, mode or model",
+        "another title, mode, model or sandbox",
         {202: _STORED},
         body=sessions.SessionChange,
         problems=(404, 507),

@@ -19,9 +19,11 @@ from fairlead_common.messages import (
     Abort,
     Attachment,
     CreateSession,
+    SandboxKind,
     UpdateSession,
     UserInput,
 )
+from fairlead_common.placement import effective_sandbox, sandbox_problem
 from fairlead_common.projections import SessionSummary
 from fairlead_common.trace import child
 from fairlead_gateway.bodies import check_parameters, decode, one, whole_number
@@ -43,6 +45,7 @@ class NewSession(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     agent: Name | None = None
     mode: Mode | None = None
     title: Title | None = None
+    sandbox: SandboxKind | None = None
 
 
 class SessionChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -51,6 +54,7 @@ class SessionChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     title: Title | None = None
     mode: Mode | None = None
     model: Name | None = None
+    sandbox: SandboxKind | None = None
 
 
 class Upload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -84,7 +88,11 @@ async def create(request: Request) -> Response:
     body = await decode(request, NewSession, default=NewSession())
     session = body.id or new_id()
     notice = CreateSession(
-        agent=body.agent, mode=body.mode, title=body.title, sender=principal_of(request).user
+        agent=body.agent,
+        mode=body.mode,
+        title=body.title,
+        sandbox=body.sandbox,
+        sender=principal_of(request).user,
     )
     async with answering():
         seq = await create_session(gateway, session, notice)
@@ -98,11 +106,12 @@ async def create_session(gateway: Gateway, session: str, notice: CreateSession) 
 
     Raises:
         InvalidInputError: there is no such agent.
-        Problem: 409, something is stored under this id.
+        Problem: 409, something is stored under this id; 403, the agent demands another sandbox.
     """
     agents = gateway.config.current.agents
     if notice.agent is not None and notice.agent not in agents:
         raise InvalidInputError("agent", f"must be one of {', '.join(agents)}; got {notice.agent!r}")
+    check_sandbox(gateway, session, notice.agent, notice.sandbox)
     try:
         return await gateway.bus.append(
             subjects.SESSIONS,
@@ -114,6 +123,19 @@ async def create_session(gateway: Gateway, session: str, notice: CreateSession) 
         )
     except WrongSequenceError:
         raise Problem(409, f"session {session} exists already", field="id") from None
+
+
+def check_sandbox(gateway: Gateway, session: str, agent: str | None, wish: str | None) -> None:
+    """Refuse a sandbox that the profile does not leave to its sessions.
+
+    Raises:
+        Problem: 403, it is weaker than the profile demands, or no stand-in for it.
+    """
+    profile = gateway.config.current.agent(agent or "main")
+    if wish is not None and profile is not None:
+        problem = sandbox_problem(profile.sandbox, session, wish)
+        if problem:
+            raise Problem(403, f"sandbox: {problem}", code="sandbox_refused", field="sandbox")
 
 
 async def listing(request: Request) -> Response:
@@ -178,6 +200,7 @@ def fresh_summary(
         title=notice.title or "",
         mode=notice.mode or (profile.mode if profile else ""),
         model=profile.model if profile else "",
+        sandbox=effective_sandbox(profile.sandbox, session, notice.sandbox or "") if profile else "",
         created_at=created_at,
         updated_at=created_at,
         context_window=profile.context_window if profile else 0,
@@ -207,9 +230,15 @@ async def change(request: Request) -> Response:
     session = check_id(request.path_params["session"], "session")
     body = await decode(request, SessionChange)
     update = UpdateSession(
-        mode=body.mode, title=body.title, model=body.model, sender=principal_of(request).user
+        mode=body.mode,
+        title=body.title,
+        model=body.model,
+        sandbox=body.sandbox,
+        sender=principal_of(request).user,
     )
     async with answering():
+        if body.sandbox is not None:
+            check_sandbox(gateway, session, (await find(gateway, session)).agent, body.sandbox)
         await gateway.must_exist(session)
         seq = await gateway.bus.create(
             subjects.SESSIONS,

@@ -19,6 +19,11 @@ _STDIN_PATIENCE_S: Final = 3.0  # beside a prompt: a pipe that nobody writes to 
 @click.option("--model", help="demo, openai/<model> or litellm/<provider>/<model>.")
 @click.option("--mode", type=click.Choice(["safe", "ask", "allow-all"]), help="What needs approval.")
 @click.option(
+    "--sandbox",
+    type=click.Choice(["local", "bubblewrap", "docker"]),
+    help="Where its commands run; no weaker than the agent's.",
+)
+@click.option(
     "--output-format", "output_format", type=click.Choice(["text", "json", "stream-json"]), default="text"
 )
 @click.option("--timeout", "timeout_s", type=click.FloatRange(min=0.1), metavar="SECONDS", help="Then abort.")

@@ -65,7 +65,7 @@ def show(session: str, as_json: bool, url: str | None) -> None:
     click.echo(f"{about['id']}  {about.get('title', '')}".rstrip())
     click.echo(
         f"{about.get('status')}, agent {about.get('agent')}, model {about.get('model')}, "
-        f"mode {about.get('mode')}, {usage.get('input_tokens', 0)} + {usage.get('output_tokens', 0)} tokens"
+        f"mode {about.get('mode')}, sandbox {about.get('sandbox')}, {usage.get('input_tokens', 0)} + {usage.get('output_tokens', 0)} tokens"
     )
     for entry in entries:
         for line in _told(entry):
