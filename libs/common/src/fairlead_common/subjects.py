@@ -27,6 +27,7 @@ OBJECTS: Final = "objects"
 # Durable consumers
 AGENTS_CONSUMER: Final = "agents"
 TIMERS_CONSUMER: Final = "timers"
+SLOTS_CONSUMER: Final = "schedulers"
 
 # Headers
 H_REPLY_TO: Final = "Fairlead-Reply-To"  # where the final answer of a prompt is published
@@ -49,6 +50,8 @@ ALL_SESSIONS: Final = "fairlead.session.>"
 ALL_MAIL: Final = "fairlead.session.*.in.>"
 DUE_TIMERS: Final = "fairlead.timer.*.*.due"
 WAKE: Final = "fairlead.wake"  # core, queue group: a hint that a session needs an owner
+ALL_SLOTS: Final = "fairlead.cron.*.*"
+CRON_CHANGED: Final = "fairlead.changed.cron"  # core: what happens to jobs, for whoever looks
 WEBUI_FILE: Final = "fairlead.webui.file"  # core request: one file of the web application
 
 
@@ -152,6 +155,30 @@ def kv(bucket: str, key: str) -> str:
     for token in key.split("."):
         check_id(token, "key")
     return f"$KV.{bucket}.{key}"
+
+
+def api(method: str) -> str:
+    """Core request to a service: `cron.list`, `wake`, ..."""
+    for token in method.split("."):
+        check_id(token, "method")
+    return f"fairlead.api.{method}"
+
+
+def slot(job: str, slot: str) -> str:
+    """One firing of a job; create-only, so that it happens once."""
+    return f"fairlead.cron.{check_id(job, 'job')}.{check_id(slot, 'slot')}"
+
+
+def parse_slot(subject: str) -> tuple[str, str]:
+    """Job and slot of `fairlead.cron.<job>.<slot>`.
+
+    Raises:
+        BadMessageError: it is not such a subject.
+    """
+    tokens = subject.split(".")
+    if len(tokens) != 4 or tokens[:2] != ["fairlead", "cron"]:
+        raise BadMessageError(f"not a subject of a slot: {subject!r}")
+    return tokens[2], tokens[3]
 
 
 class SessionSubject(NamedTuple):

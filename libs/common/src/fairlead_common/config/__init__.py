@@ -1,6 +1,7 @@
 """The configuration document and its parts, a file for each area. See `document.py`."""
 
 from fairlead_common.config.agents import AgentConfig, Mode, QueueMode
+from fairlead_common.config.cron import CronConfig, HeartbeatConfig, TriggerConfig, WebhookConfig
 from fairlead_common.config.document import (
     Config,
     GatewayConfig,
@@ -9,6 +10,8 @@ from fairlead_common.config.document import (
     overrides_from_environment,
     parse_config,
 )
+from fairlead_common.config.mcp import McpServer
+from fairlead_common.config.nats_tools import NatsTool
 from fairlead_common.config.part import Count, Part, Positive
 from fairlead_common.config.policy import PolicyConfig, Rules
 from fairlead_common.config.sandboxes import (
@@ -26,10 +29,14 @@ __all__ = [
     "BubblewrapConfig",
     "Config",
     "Count",
+    "CronConfig",
     "DockerConfig",
     "GatewayConfig",
+    "HeartbeatConfig",
+    "McpServer",
     "Mode",
     "ModelsConfig",
+    "NatsTool",
     "Part",
     "PolicyConfig",
     "Positive",
@@ -41,7 +48,9 @@ __all__ = [
     "Secret",
     "SshConfig",
     "ToolsConfig",
+    "TriggerConfig",
     "WebConfig",
+    "WebhookConfig",
     "overrides_from_environment",
     "parse_config",
 ]

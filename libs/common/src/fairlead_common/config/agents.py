@@ -4,7 +4,9 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from fairlead_common.config.cron import HeartbeatConfig
 from fairlead_common.config.part import Count, Part, Positive
+from fairlead_common.config.policy import Rules
 from fairlead_common.config.sandboxes import SandboxChoice
 
 Mode = Literal["safe", "ask", "allow-all"]
@@ -24,7 +26,8 @@ class AgentConfig(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
         max_run_tokens: input and output tokens of one run; 0: no limit.
         approval_timeout_s: after that an unanswered approval is denied.
         tools: tool names, `group:<group>` and profiles (`minimal`, `coding`, `web`, `full`); empty: all.
-        work_mode: `plan`, `implement`, `bugfix` or `review`: which of its tools an agent gets; empty: all.
+        work_mode: `plan` and `review` leave an agent what reads and searches, `implement`, `bugfix` and
+            empty all of its tools.
         allow, ask, deny: rules, see `Rules`.
         pool, labels: where its workspace may be placed when `host` is empty.
         workspace_kind: `folder` (kept), `scratch` (empty, one for each session), `clone` or `worktree`
@@ -56,3 +59,9 @@ class AgentConfig(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
     max_run_s: Positive = 3600.0
     max_run_tokens: Annotated[int, msgspec.Meta(ge=0)] = 0
     approval_timeout_s: Positive = 600.0
+    heartbeat: HeartbeatConfig = HeartbeatConfig()
+
+    @property
+    def rules(self) -> Rules:
+        """Its layer of the policy."""
+        return Rules(allow=self.allow, ask=self.ask, deny=self.deny)

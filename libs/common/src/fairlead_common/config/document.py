@@ -14,8 +14,11 @@ from typing import Annotated
 import msgspec
 
 from fairlead_common.config.agents import AgentConfig
+from fairlead_common.config.cron import CronConfig
+from fairlead_common.config.mcp import McpServer, ServerName
+from fairlead_common.config.nats_tools import NatsTool
 from fairlead_common.config.part import Part, Positive
-from fairlead_common.config.policy import PolicyConfig
+from fairlead_common.config.policy import PolicyConfig, check_layer, check_policy
 from fairlead_common.config.sandboxes import SandboxesConfig
 from fairlead_common.config.web import WebConfig
 from fairlead_common.errors import InvalidInputError
@@ -44,11 +47,17 @@ class ToolsConfig(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
         timeout_s: of a call that names none.
         start_timeout_s: a call that no executor claimed for that long is given up, unstarted.
         lost_host_s: a host without a heartbeat for that long is lost; its calls become `unknown`.
+        mcp: MCP servers by name; their tools become `mcp__<name>__<tool>`.
+        nats: tools behind subjects that answer requests; each becomes `nats__<name>`.
+        nats_services: micro services whose tools are offered, by name or by a beginning with `*`.
     """
 
     timeout_s: Positive = 120.0
     start_timeout_s: Positive = 300.0
     lost_host_s: Positive = 120.0
+    mcp: dict[ServerName, McpServer] = {}
+    nats: dict[ServerName, NatsTool] = {}
+    nats_services: list[str] = ["*"]
     web: WebConfig = WebConfig()
 
 
@@ -73,6 +82,7 @@ class Config(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
     sandboxes: SandboxesConfig = SandboxesConfig()
     policy: PolicyConfig = PolicyConfig()
     gateway: GatewayConfig = GatewayConfig()
+    cron: CronConfig = CronConfig()
 
     def agent(self, name: str) -> AgentConfig | None:
         """The profile of this name, with the default model filled in."""
@@ -99,11 +109,13 @@ def parse_config(document: Mapping[str, object], overrides: Mapping[str, object]
         config = msgspec.convert(merged, Config, strict=False)
     except msgspec.ValidationError as error:
         raise InvalidInputError("config", str(error)) from error
-    for name in config.agents:
-        try:
+    try:
+        check_policy(config.policy)
+        for name, profile in config.agents.items():
             check_id(name, f"agents.{name}")
-        except InvalidInputError as error:
-            raise InvalidInputError("config", str(error)) from error
+            check_layer(profile.rules, f"agents.{name}")
+    except InvalidInputError as error:
+        raise InvalidInputError("config", str(error)) from error
     return config
 
 

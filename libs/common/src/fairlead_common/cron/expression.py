@@ -1,0 +1,230 @@
+"""Cron expressions, as Vixie cron reads them: parsed to sets of numbers, and said in words. Pure.
+
+Five fields (minute, hour, day of month, month, day of week) or six with seconds first; weekdays 0 and
+7 are Sunday. If both day fields are restricted, either may match; if one begins with `*`, both must.
+"""
+
+import calendar
+from collections.abc import Callable, Mapping
+from itertools import pairwise
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from fairlead_common.errors import InvalidInputError
+
+MAX_CHARS: Final = 256
+
+ALIASES: Final = {
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+    "@monthly": "0 0 1 * *",
+    "@weekly": "0 0 * * 0",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@hourly": "0 * * * *",
+}
+_MONTHS: Final = {name.lower(): n for n, name in enumerate(calendar.month_abbr) if name}
+_DAYS: Final = {name: n for n, name in enumerate(("sun", "mon", "tue", "wed", "thu", "fri", "sat"))}
+_DAY_NAMES: Final = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
+
+
+class _Field(NamedTuple):
+    name: str
+    low: int
+    high: int
+    names: Mapping[str, int] = MappingProxyType({})
+
+
+_FIELDS: Final = (
+    _Field("second", 0, 59),
+    _Field("minute", 0, 59),
+    _Field("hour", 0, 23),
+    _Field("day of month", 1, 31),
+    _Field("month", 1, 12, _MONTHS),
+    _Field("day of week", 0, 7, _DAYS),
+)
+
+
+class Expression(NamedTuple):
+    """What an expression allows. Weekdays: 0 = Sunday.
+
+    Fields:
+        either_day: day of month or day of week is enough.
+        fixed: it names its hour and minute, so that a change of clocks neither repeats nor drops it.
+    """
+
+    text: str
+    seconds: frozenset[int]
+    minutes: frozenset[int]
+    hours: frozenset[int]
+    days: frozenset[int]
+    months: frozenset[int]
+    weekdays: frozenset[int]
+    either_day: bool
+    fixed: bool
+
+    @property
+    def shortest_gap_s(self) -> int:
+        """At least so many seconds lie between two matches."""
+        if len(self.seconds) > 1:
+            return _gap(self.seconds, 60)
+        if len(self.minutes) > 1:
+            return _gap(self.minutes, 60) * 60
+        if len(self.hours) > 1:
+            return _gap(self.hours, 24) * 3600
+        return 86_400
+
+
+def _gap(values: frozenset[int], cycle: int) -> int:
+    ordered = sorted(values)
+    return min((b - a - 1) % cycle + 1 for a, b in zip(ordered, ordered[1:] + ordered[:1], strict=True))
+
+
+def parse_expression(text: str, field: str = "expr") -> Expression:
+    """What `text` allows.
+
+    Raises:
+        InvalidInputError: it is no cron expression, or can never match.
+    """
+    if len(text) > MAX_CHARS:
+        raise InvalidInputError(field, f"at most {MAX_CHARS} characters, got {len(text)}")
+    words = " ".join(text.lower().split())
+    if words.startswith("@"):
+        if words not in ALIASES:
+            raise InvalidInputError(field, f"must be one of {', '.join(ALIASES)}, got {text[:40]!r}")
+        words = ALIASES[words]
+    parts = words.split()
+    if len(parts) not in (5, 6):
+        raise InvalidInputError(
+            field,
+            f"must have 5 fields (minute hour day month weekday), or 6 with seconds first, got {len(parts)}",
+        )
+    with_seconds = len(parts) == 6
+    parts = parts if with_seconds else ["0", *parts]
+    parts[3], parts[5] = parts[3].replace("?", "*"), parts[5].replace("?", "*")
+    seconds, minutes, hours, days, months, weekdays = (
+        _values(part, spec, field) for part, spec in zip(parts, _FIELDS, strict=True)
+    )
+    expression = Expression(
+        text=words,
+        seconds=seconds,
+        minutes=minutes,
+        hours=hours,
+        days=days,
+        months=months,
+        weekdays=frozenset(day % 7 for day in weekdays),
+        either_day=not (parts[3].startswith("*") or parts[5].startswith("*")),
+        fixed=not (parts[1].startswith("*") or parts[2].startswith("*") or len(seconds) > 1),
+    )
+    longest = max(29 if month == 2 else calendar.monthrange(2023, month)[1] for month in months)
+    if min(days) > longest and not expression.either_day:
+        raise InvalidInputError(field, f"never: no such month has a day {min(days)}")
+    return expression
+
+
+def _values(text: str, spec: _Field, field: str) -> frozenset[int]:
+    found: set[int] = set()
+    for term in text.split(","):
+        found.update(_term(term, spec, field))
+    return frozenset(found)
+
+
+def _term(term: str, spec: _Field, field: str) -> range:
+    span, slash, step_text = term.partition("/")
+    step = _number(step_text, spec, field, term) if slash else 1
+    if not 1 <= step <= spec.high:
+        raise InvalidInputError(field, f"{spec.name}: a step must be 1 to {spec.high}, got {term[:40]!r}")
+    if span == "*":
+        return range(spec.low, spec.high + 1, step)
+    first, dash, last = span.partition("-")
+    low = _number(first, spec, field, term)
+    if not dash:
+        high = spec.high if slash else low
+    else:
+        high = _number(last, spec, field, term)
+        if spec.high == 7 and high == 0 < low:
+            high = 7  # a week that ends on Sunday
+    if low < spec.low or high > spec.high:
+        raise InvalidInputError(field, f"{spec.name}: must be {spec.low} to {spec.high}, got {term[:40]!r}")
+    if high < low:
+        raise InvalidInputError(field, f"{spec.name}: a range must not run backwards, got {term[:40]!r}")
+    return range(low, high + 1, step)
+
+
+def _number(text: str, spec: _Field, field: str, term: str) -> int:
+    if text in spec.names:
+        return spec.names[text]
+    if not (text.isascii() and text.isdigit() and len(text) <= 4):
+        known = " or a name" if spec.names else ""
+        raise InvalidInputError(
+            field, f"{spec.name}: must be numbers{known}, ranges, lists and steps, got {term[:40]!r}"
+        )
+    return int(text)
+
+
+# -- words -------------------------------------------------------------------
+
+
+def expression_words(expression: Expression) -> str:
+    """`at 07:00 on Monday to Friday`, and the like: what was understood."""
+    return " ".join(part for part in (_clock_words(expression), _date_words(expression)) if part)
+
+
+def _clock_words(e: Expression) -> str:
+    if len(e.hours) == 24 and len(e.minutes) == 60:
+        return "every minute" if len(e.seconds) == 1 else f"every minute at {_list('second', e.seconds, 60)}"
+    if len(e.hours) * len(e.minutes) * len(e.seconds) <= 6:
+        with_seconds = e.seconds != {0}
+        times = [
+            f"{hour:02}:{minute:02}" + (f":{second:02}" if with_seconds else "")
+            for hour in sorted(e.hours)
+            for minute in sorted(e.minutes)
+            for second in sorted(e.seconds)
+        ]
+        return f"at {_and(times)}"
+    parts = [_list("second", e.seconds, 60)] if e.seconds != {0} else []
+    parts.append(_list("minute", e.minutes, 60))
+    hours = "of every hour" if len(e.hours) == 24 else f"past {_list('hour', e.hours, 24)}"
+    return f"at {', '.join(parts)} {hours}"
+
+
+def _date_words(e: Expression) -> str:
+    months = "" if len(e.months) == 12 else f"in {_runs(e.months, lambda n: calendar.month_name[n])}"
+    days = "" if len(e.days) == 31 else f"on {_list('day', e.days, 31)} of the month"
+    weekdays = "" if len(e.weekdays) == 7 else f"on {_runs(e.weekdays, lambda n: _DAY_NAMES[n])}"
+    if days and weekdays:
+        return f"{days} {'or' if e.either_day else 'if it is'} {weekdays} {months}".strip()
+    return (
+        f"{days or weekdays or 'every day'} {months}".strip()
+        if (len(e.hours) < 24 or months or days or weekdays)
+        else ""
+    )
+
+
+def _list(name: str, values: frozenset[int], full: int) -> str:
+    if len(values) == full:
+        return f"every {name}"
+    ordered = sorted(values)
+    gaps = {b - a for a, b in pairwise(ordered)}
+    if len(ordered) > 3 and len(gaps) == 1 and (gap := gaps.pop()) > 1 and ordered[-1] + gap >= full:
+        start = "" if ordered[0] == 0 else f" from {ordered[0]}"
+        return f"every {gap} {name}s{start}"
+    return f"{name} {_runs(values, str)}"
+
+
+def _runs(values: frozenset[int], name: Callable[[int], str]) -> str:
+    ordered, words = sorted(values), []
+    while ordered:
+        length = 1
+        while length < len(ordered) and ordered[length] == ordered[0] + length:
+            length += 1
+        if length > 2:
+            words.append(f"{name(ordered[0])} to {name(ordered[length - 1])}")
+        else:
+            words.extend(name(value) for value in ordered[:length])
+        ordered = ordered[length:]
+    return _and(words)
+
+
+def _and(words: list[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"

@@ -1,0 +1,250 @@
+"""Jobs as they are stored and travel: JSON with the names of the scheduler's interface (camelCase).
+
+A job is kept as a JSON document, so that keys which this release does not know are stored and
+returned; `Job` is the typed view of what it does know. Times are milliseconds since 1970, UTC.
+"""
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from fairlead_common.errors import InvalidInputError
+
+MAX_PAYLOAD_BYTES = 256 * 1024
+MAX_JOBS = 100_000
+MAX_ID_CHARS = 40  # `cron-<id>-<slot>-<attempt>` has to be the id of a session
+
+Document = dict[str, object]
+Milliseconds = Annotated[int, msgspec.Meta(ge=0, le=7_258_118_400_000)]  # to the year 2200
+Span = Annotated[int, msgspec.Meta(ge=0, le=316_224_000_000)]  # ten years
+
+
+class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What all parts of a job have in common."""
+
+
+class At(_Part, frozen=True, kw_only=True, rename="camel", tag_field="kind", tag="at"):
+    """Once."""
+
+    at_ms: Milliseconds
+
+
+class Every(_Part, frozen=True, kw_only=True, rename="camel", tag_field="kind", tag="every"):
+    """At `anchor_ms` plus whole multiples of `every_ms`; without an anchor, counted from its creation."""
+
+    every_ms: Annotated[int, msgspec.Meta(ge=1, le=316_224_000_000)]
+    anchor_ms: Milliseconds | None = None
+
+
+class Cron(_Part, frozen=True, kw_only=True, rename="camel", tag_field="kind", tag="cron"):
+    """By a cron expression of 5 fields, or 6 with seconds first, in the zone `tz` (default: the server's)."""
+
+    expr: Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
+    tz: str | None = None
+
+
+Schedule = At | Every | Cron
+
+
+class SystemEvent(_Part, frozen=True, kw_only=True, rename="camel", tag_field="kind", tag="systemEvent"):
+    """A `System:` line for the main session."""
+
+    text: Annotated[str, msgspec.Meta(min_length=1)]
+
+
+class AgentTurn(_Part, frozen=True, kw_only=True, rename="camel", tag_field="kind", tag="agentTurn"):
+    """A run in a session of its own.
+
+    Fields:
+        deliver: send the answer to `channel` and `to` as well.
+        channel: `last` (the session somebody used last), `web` (the session `to`), `nats` (the subject
+            `to`) or `webhook` (the name `to` in `cron.webhooks` of the configuration).
+        timeout_seconds: the run is aborted then; None: what the configuration says.
+        model: of this job alone. thinking: likewise.
+        agent: profile that runs it.
+    """
+
+    message: Annotated[str, msgspec.Meta(min_length=1)]
+    deliver: bool = False
+    channel: Literal["last", "web", "nats", "webhook"] = "last"
+    to: str | None = None
+    timeout_seconds: Annotated[float, msgspec.Meta(gt=0, le=86_400)] | None = None
+    model: str | None = None
+    thinking: Literal["off", "minimal", "low", "medium", "high"] | None = None
+    agent: str | None = None
+
+
+Payload = SystemEvent | AgentTurn
+
+
+class Isolation(_Part, frozen=True, kw_only=True, rename="camel"):
+    """How an isolated run meets the main session.
+
+    Fields:
+        post_to_main_prefix: of the summary line.
+        fresh_session: each run has a session of its own, without memory of earlier runs.
+    """
+
+    post_to_main_prefix: Annotated[str, msgspec.Meta(max_length=200)] = "Cron"
+    fresh_session: bool = False
+
+
+class Runtime(_Part, frozen=True, kw_only=True, rename="camel"):
+    """Attempts of a run that failed or timed out; the pause doubles. Never of an unknown outcome."""
+
+    max_attempts: Annotated[int, msgspec.Meta(ge=1, le=10)] = 1
+    retry_backoff_ms: Annotated[int, msgspec.Meta(ge=0, le=86_400_000)] = 30_000
+
+
+class Misfire(_Part, frozen=True, kw_only=True, rename="camel"):
+    """What becomes of slots that passed while nothing could fire them (down, asleep, paused).
+
+    Fields:
+        policy: `one` (all of them become the last one), `all` (each fires, oldest first), `skip` (none).
+        grace_ms: a slot that is later than this does not fire. None: `skip` 60 s; `one` half the time
+            between two slots, but at least 2 minutes and at most 2 hours; `all` and one-shot jobs: ever.
+    """
+
+    policy: Literal["skip", "one", "all"] = "one"
+    grace_ms: Span | None = None
+
+
+class Overlap(_Part, frozen=True, kw_only=True, rename="camel"):
+    """What becomes of a slot while an isolated run of the same job is open.
+
+    Fields:
+        policy: `skip` it, `queue` it (at most `max` wait), or run in `parallel` (at most `max` at once,
+            each in a session of its own).
+    """
+
+    policy: Literal["skip", "queue", "parallel"] = "skip"
+    max: Annotated[int, msgspec.Meta(ge=1, le=100)] = 1
+
+
+class ActiveWindow(_Part, frozen=True, kw_only=True, rename="camel"):
+    """Only slots within these hours count, `HH:MM` to `HH:MM` in `tz`; past midnight if `end` < `start`.
+
+    Fields:
+        days: of the week, 0 = Sunday; empty: every day.
+    """
+
+    start: str = "00:00"
+    end: str = "24:00"
+    tz: str | None = None
+    days: list[Annotated[int, msgspec.Meta(ge=0, le=6)]] = []
+
+
+class JobState(_Part, frozen=True, kw_only=True, rename="camel"):
+    """How it went so far. Kept apart from the definition, so that editing and firing never conflict."""
+
+    next_run_at_ms: int | None = None
+    last_run_at_ms: int | None = None
+    last_status: Literal["ok", "error", "skipped"] | None = None
+    last_error: str | None = None
+    last_duration_ms: int | None = None
+    running: int = 0
+    runs: int = 0
+    consecutive_failures: int = 0
+
+
+class Creator(_Part, frozen=True, kw_only=True, rename="camel"):
+    """Who made the job. `depth` counts jobs that made jobs."""
+
+    sender: str | None = None
+    session: str | None = None
+    depth: int = 0
+
+
+class Job(_Part, frozen=True, kw_only=True, rename="camel"):
+    """One job.
+
+    Fields:
+        session: where system events, summaries and notices go: the main session.
+        since_ms: slots before it are none of this job's; set when the schedule changes or the job is enabled.
+        since_revision: revision of the bucket since when the schedule is as it is; 0: this one.
+        delete_after_run: removed once it ran well; for `at`. Without it a one-shot job is disabled then.
+        jitter_ms: each firing is late by a part of it that its slot decides.
+        stagger_ms: all firings are late by a part of it that the job's id decides.
+        max_failures: disabled after so many failures in a row; 0: never; None: what the configuration says.
+    """
+
+    id: str
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+    schedule: Schedule
+    payload: Payload
+    description: Annotated[str, msgspec.Meta(max_length=10_000)] = ""
+    enabled: bool = True
+    created_at_ms: int = 0
+    updated_at_ms: int = 0
+    session_target: Literal["main", "isolated"] = "main"
+    wake_mode: Literal["now", "next-heartbeat"] = "next-heartbeat"
+    session: str = "main"
+    isolation: Isolation = Isolation()
+    runtime: Runtime = Runtime()
+    misfire: Misfire = Misfire()
+    overlap: Overlap = Overlap()
+    active_window: ActiveWindow | None = None
+    jitter_ms: Annotated[int, msgspec.Meta(ge=0, le=86_400_000)] = 0
+    stagger_ms: Annotated[int, msgspec.Meta(ge=0, le=86_400_000)] = 0
+    delete_after_run: bool = False
+    max_failures: Annotated[int, msgspec.Meta(ge=0, le=1000)] | None = None
+    created_by: Creator | None = None
+    since_ms: int = 0
+    since_revision: int = 0
+    state: JobState | None = None
+
+
+# Set by the server alone.
+SERVER_KEYS = frozenset(
+    {"id", "createdAtMs", "updatedAtMs", "createdBy", "sinceMs", "sinceRevision", "state"}
+)
+
+
+def job_of(document: Document) -> Job:
+    """The typed view of a job's document.
+
+    Raises:
+        InvalidInputError: it does not fit; the text names the field.
+    """
+    try:
+        return msgspec.convert(document, Job)
+    except msgspec.ValidationError as error:
+        problem, _, where = str(error).partition(" - at `$.")
+        raise InvalidInputError(where.rstrip("`") or "job", problem) from error
+
+
+def document_of(part: msgspec.Struct) -> Document:
+    """The JSON object of a part, without the keys that are not set."""
+    plain = msgspec.to_builtins(part)
+    return _without_none(plain)
+
+
+def _without_none(value: Document) -> Document:
+    return {
+        key: _without_none(child) if isinstance(child, dict) else child
+        for key, child in value.items()
+        if child is not None
+    }
+
+
+def patched(document: Document, patch: Document) -> Document:
+    """`document` after a patch: objects are merged, null removes, a schedule or another kind replaces."""
+    merged = dict(document)
+    for key, value in patch.items():
+        there = merged.get(key)
+        if value is None:
+            merged.pop(key, None)
+        elif (
+            isinstance(value, dict)
+            and isinstance(there, dict)
+            and key != "schedule"
+            and _same_kind(there, value)
+        ):
+            merged[key] = patched(there, value)
+        else:
+            merged[key] = value
+    return merged
+
+
+def _same_kind(there: Document, value: Document) -> bool:
+    return "kind" not in value or there.get("kind") == value["kind"]

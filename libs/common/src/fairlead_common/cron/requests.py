@@ -1,0 +1,201 @@
+"""Requests to the scheduler, `fairlead.api.<method>`, and their answers. JSON both ways.
+
+A refusal is `{"error": {"code": ..., "message": ..., "field": ...}}` with the headers
+`Nats-Service-Error-Code` and `Nats-Service-Error`.
+"""
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from fairlead_common.cron.jobs import Document
+from fairlead_common.cron.runs import RunEntry
+
+MAX_PAGE = 1000
+ErrorCode = Literal["invalid", "not_found", "conflict", "limit", "disabled", "unavailable"]
+
+
+class _Body(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """What all requests have in common: an unknown key is an error."""
+
+
+class ListJobs(_Body, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """`cron.list`: jobs by id. `after`: the last id of the page before."""
+
+    include_disabled: bool = False
+    limit: Annotated[int, msgspec.Meta(ge=1, le=MAX_PAGE)] = 200
+    after: str = ""
+
+
+class AddJob(_Body, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """`cron.add` and `cron.preview`: a job's writable fields.
+
+    Fields:
+        job: as `Job`; unknown keys are kept. A schedule may be in words, with `tz`:
+            `{"kind": "at", "at": "in 2 hours"}`, `{"kind": "every", "every": "10m"}`, `{"kind": "cron", "expr": "@daily"}`.
+        key: makes a repeated request the same request: it becomes the job's id.
+        sender, session: who asks; set by the gateway, or by the agent for its session.
+    """
+
+    job: Document
+    key: str | None = None
+    sender: str | None = None
+    session: str | None = None
+
+
+class UpdateJob(_Body, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """`cron.update`: null removes a field; with `if_updated_at_ms` only if nobody changed it since."""
+
+    id: str
+    patch: Document
+    if_updated_at_ms: int | None = None
+
+
+class NameJob(_Body, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """`cron.get` and `cron.remove`."""
+
+    id: str
+
+
+class RunJob(_Body, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """`cron.run`: `due` only if its next slot is due; `force` at once, also when it is disabled."""
+
+    id: str
+    mode: Literal["due", "force"] = "due"
+    key: str | None = None
+
+
+class ListRuns(_Body, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """`cron.runs`: newest first."""
+
+    id: str
+    limit: Annotated[int, msgspec.Meta(ge=1, le=MAX_PAGE)] = 50
+
+
+class Pause(_Body, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """`cron.pause`: stop or go on firing. What was missed follows each job's misfire policy."""
+
+    paused: bool
+
+
+class Wake(_Body, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """`wake`: a system line for a session, and with `now` a heartbeat at once."""
+
+    text: Annotated[str, msgspec.Meta(min_length=1, max_length=65_536)]
+    mode: Literal["now", "next-heartbeat"] = "next-heartbeat"
+    session: str = "main"
+    key: str | None = None
+
+
+class Heartbeat(_Body, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """`heartbeat`: one now; with `force` also when there is nothing to do."""
+
+    agent: str = "main"
+    force: bool = True
+    key: str | None = None
+
+
+class Hook(_Body, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """`hook`: what came from outside for the trigger `name` of the configuration (`cron.triggers`).
+
+    Fields:
+        key: idempotency key of the sender; None: taken from the body as the trigger says, or none.
+    """
+
+    name: str
+    body: str = ""
+    headers: dict[str, str] = {}
+    key: str | None = None
+
+
+class Jobs(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Answer of `cron.list`. `next`: give it as `after` for the next page."""
+
+    jobs: list[Document]
+    total: int = 0
+    next: str | None = None
+
+
+class Preview(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What was understood.
+
+    Fields:
+        next_run_at_ms: the next five firings.
+        local: the same in the zone of the schedule, ISO 8601.
+    """
+
+    words: str
+    next_run_at_ms: list[int]
+    local: list[str]
+    tz: str
+    warnings: list[str] = []
+
+
+class OneJob(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Answer of `cron.add`, `cron.update` and `cron.get`."""
+
+    job: Document
+    preview: Preview | None = None
+
+
+class Removed(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Answer of `cron.remove`."""
+
+    removed: bool
+
+
+class Fired(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Answer of `cron.run`, `wake`, `heartbeat` and `hook`.
+
+    Fields:
+        fired: whether something was set going; else `reason` says why not.
+        id: slot of the run, or key of the mail.
+    """
+
+    fired: bool
+    id: str | None = None
+    reason: str | None = None
+
+
+class Runs(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Answer of `cron.runs`."""
+
+    entries: list[RunEntry]
+
+
+class CronStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Answer of `cron.status`.
+
+    Fields:
+        enabled: by configuration and environment. paused: by request.
+        leader: which scheduler fires. answered_by: which one says so.
+        lag_ms: how late the last slot was fired.
+    """
+
+    enabled: bool
+    paused: bool
+    jobs: int
+    enabled_jobs: int
+    next_run_at_ms: int | None
+    next_job_id: str | None
+    running: int
+    queued: int
+    leader: str | None
+    answered_by: str
+    max_concurrent_runs: int
+    lag_ms: int | None = None
+    pending_deliveries: int = 0
+
+
+class Refusal(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """Why a request was refused."""
+
+    code: ErrorCode
+    message: str
+    field: str | None = None
+
+
+class Refused(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer that is a refusal."""
+
+    error: Refusal
