@@ -88,11 +88,13 @@ async def call_service(
     *,
     timeout_s: float,
     progress: Callable[[bytes], Awaitable[None]],
+    patient: bool = True,
 ) -> Reply:
-    """Send one request; the first reply without the header `Fairlead-Progress` is the answer.
+    """Send one request, once; the first reply without the header `Fairlead-Progress` is the answer.
 
-    It is sent once. A lost connection does not end the wait: the client connects again, and the answer of
-    a service that was not done yet still comes.
+    Args:
+        patient: a lost connection does not end the wait: the client connects again, and the answer of a
+            service that was not done yet still comes.
     """
     async with replies(bus) as (inbox, queue):
         try:
@@ -111,6 +113,8 @@ async def call_service(
                 return Reply("unsent", text=str(error))
             except BusUnavailableError:
                 lost = lost or asyncio.get_running_loop().time() < end
+                if lost and not patient:
+                    return Reply("lost", text="the connection was lost")
                 continue
             if subjects.H_PROGRESS not in reply.headers:
                 return _ended(reply)

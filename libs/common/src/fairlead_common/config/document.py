@@ -57,7 +57,7 @@ class ToolsConfig(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
     lost_host_s: Positive = 120.0
     mcp: dict[ServerName, McpServer] = {}
     nats: dict[ServerName, NatsTool] = {}
-    nats_services: list[str] = ["*"]
+    nats_services: list[str] = msgspec.field(default_factory=lambda: ["*"])
     web: WebConfig = WebConfig()
 
 

@@ -1,0 +1,54 @@
+"""MCP servers whose tools executors offer."""
+
+from typing import Annotated
+
+import msgspec
+
+from fairlead_common.config.part import Part, Positive
+from fairlead_common.config.secret import Secret
+
+ServerName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9]([A-Za-z0-9_-]{0,30}[A-Za-z0-9])?$")]
+Variable = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")]
+HeaderName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$")]
+
+
+class McpServer(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One server: either a command (stdio), or a URL (streamable HTTP).
+
+    Fields:
+        command, args, cwd: a program of the executor's host. It runs there as the executor does, outside
+            every sandbox: who may write this may run commands.
+        env: its variables, beside PATH, HOME, LANG and the like; secrets by reference.
+        url, headers: of a server elsewhere; secrets by reference.
+        allow, deny: tools by their names at the server, or beginnings with `*`; empty `allow`: all.
+        timeout_s: of one call; 0: as for all tools.
+        hosts: labels of the tool hosts that offer it; empty: all.
+        trusted: its word counts: what it calls read-only is not asked about, its tools bring in nothing that
+            strangers wrote and do not count as acting outside, and changes of its tools are taken over.
+        accept: fingerprint of the catalogue that a person looked at and takes over. A tool of a server that
+            is not trusted is withheld when its description or schema changes; the log says the fingerprint.
+        idle_s: an executor that only calls its tools parts with it after so long without a call.
+    """
+
+    command: Annotated[str, msgspec.Meta(max_length=4096)] = ""
+    args: list[str] = []
+    env: dict[Variable, str | Secret] = {}
+    cwd: Annotated[str, msgspec.Meta(pattern=r"^(/.*)?$")] = ""
+    url: Annotated[str, msgspec.Meta(pattern=r"^(https?://[^\s@#]+)?$")] = ""
+    headers: dict[HeaderName, str | Secret] = {}
+    enabled: bool = True
+    allow: list[str] = []
+    deny: list[str] = []
+    timeout_s: Annotated[float, msgspec.Meta(ge=0, le=86_400)] = 0.0
+    hosts: list[str] = []
+    trusted: bool = False
+    accept: str = ""
+    idle_s: Positive = 300.0
+
+    def __post_init__(self) -> None:
+        if bool(self.command) == bool(self.url):
+            raise ValueError("an MCP server has either `command` or `url`")
+        if self.url and (self.args or self.env or self.cwd):
+            raise ValueError("`args`, `env` and `cwd` belong to `command`, not to `url`")
+        if self.command and self.headers:
+            raise ValueError("`headers` belong to `url`, not to `command`")
