@@ -171,6 +171,7 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         shows: name of the argument that says most (`path`, `command`), for one-line displays.
         group: `fs`, `runtime`, `git`, `web`, `mcp`, `api`, `nats` or `platform`; rules say `group:<group>`.
         flags: what a call does to the session's trust.
+        timeout_s: wall-clock seconds that one call may take; 0: as the configuration says for all tools.
     """
 
     name: str
@@ -182,6 +183,7 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     shows: str | None = None
     group: str = ""
     flags: list[TrustFlag] = []
+    timeout_s: Annotated[float, msgspec.Meta(ge=0, le=86_400)] = 0.0
 
 
 class ExecutorInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

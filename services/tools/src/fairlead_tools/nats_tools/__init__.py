@@ -1,0 +1,1 @@
+"""Tools that others offer over NATS: micro services that say so, and subjects of the configuration."""

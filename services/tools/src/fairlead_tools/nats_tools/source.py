@@ -1,0 +1,83 @@
+"""Keeps up with the tools that services declare."""
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+
+import structlog
+
+from fairlead_common.bus import Bus
+from fairlead_common.config import Config
+from fairlead_common.errors import BusUnavailableError
+from fairlead_common.live_config import LiveConfig
+from fairlead_common.objects import Objects
+from fairlead_common.requests import MicroInfo, discover
+from fairlead_tools.nats_tools.declared import declarations
+from fairlead_tools.nats_tools.tool import NatsTool
+
+log = structlog.get_logger()
+
+PERIOD_S = 3.0
+MISSES = 2  # an instance that did not answer so often in a row is gone
+
+
+class NatsTools:
+    """A source of tools."""
+
+    def __init__(self, bus: Bus, settings: LiveConfig) -> None:
+        self._bus = bus
+        self._objects = Objects(bus)
+        self._settings = settings
+        self._services: dict[str, tuple[MicroInfo, int]] = {}  # by instance, and how often it was missed
+        self._tools: dict[str, NatsTool] = {}
+        self._problems: dict[str, str] = {}
+        self._changed = asyncio.Event()
+        self.ready = False
+
+    @property
+    def tools(self) -> Mapping[str, NatsTool]:
+        """By name, as they are now."""
+        return self._tools
+
+    async def follow(self, stop: asyncio.Event) -> None:
+        """A part of the service: ask again and again who is there."""
+        self._settings.on_change(self._note_settings)
+        while not stop.is_set():
+            self._changed.clear()
+            try:
+                self._note_services(await discover(self._bus))
+                self._declare()
+                self.ready = True
+            except BusUnavailableError as error:
+                log.debug("discovery_failed", error=str(error))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(PERIOD_S):
+                    await self._changed.wait()
+
+    def _note_settings(self, _: Config) -> None:
+        self._changed.set()
+
+    def _note_services(self, heard: list[MicroInfo]) -> None:
+        missed = {
+            key: (info, count + 1) for key, (info, count) in self._services.items() if count + 1 < MISSES
+        }
+        self._services = missed | {info.id: (info, 0) for info in heard}
+
+    def _declare(self) -> None:
+        settings = self._settings.current.tools
+        found = declarations(
+            [info for info, _ in self._services.values()], settings.nats, settings.nats_services
+        )
+        for where, problem in found.problems.items():
+            if self._problems.get(where) != problem:
+                log.warning("tool_left_out", endpoint=where, error=problem)
+        self._problems = found.problems
+        before = self._tools
+        self._tools = {
+            name: before[name]
+            if name in before and before[name].declared == declared
+            else NatsTool(self._bus, self._objects, declared)
+            for name, declared in sorted(found.tools.items())
+        }
+        if before.keys() != self._tools.keys():
+            log.info("nats_tools_changed", tools=sorted(self._tools))
