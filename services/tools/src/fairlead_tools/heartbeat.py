@@ -10,7 +10,7 @@ from fairlead_common import subjects
 from fairlead_common.buckets import Bucket
 from fairlead_common.bus import Bus, Delivery
 from fairlead_common.errors import FairleadError
-from fairlead_common.messages import ExecutorInfo
+from fairlead_common.messages import ExecutorInfo, ToolSpec
 from fairlead_common.service import VERSION
 from fairlead_tools.config import ExecutorConfig
 from fairlead_tools.host_tools import HostTools
@@ -22,6 +22,8 @@ log = structlog.get_logger()
 
 PERIOD_S = 5.0
 TTL_S = 15.0
+CHANGES_S = 1.0  # how soon a change of the tools is told
+MAX_TOOLS_BYTES = 256 * 1024  # of the tools that are not built in
 
 
 class Heartbeat:
@@ -42,6 +44,8 @@ class Heartbeat:
         self._sandboxes = sandboxes
         self._host_tools = host_tools
         self._running = running
+        self._said: list[ToolSpec] = []
+        self._left_out: set[str] = set()
         self._asked: asyncio.Queue[Delivery] = asyncio.Queue()
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -67,7 +71,14 @@ class Heartbeat:
                 log.warning("heartbeat_failed", error=str(error))
                 await asyncio.sleep(0.5)
                 continue
-            await asyncio.sleep(PERIOD_S)
+            await self._pause()
+
+    async def _pause(self) -> None:
+        """Until the next heartbeat is due: soon, if the tools changed."""
+        for _ in range(int(PERIOD_S / CHANGES_S)):
+            await asyncio.sleep(CHANGES_S)
+            if self._offered() != self._said:
+                return
 
     async def _gone(self) -> None:
         try:
@@ -79,14 +90,28 @@ class Heartbeat:
     def _key(self) -> str:
         return f"{self._config.host}.{self._config.executor}"
 
+    def _offered(self) -> list[ToolSpec]:
+        """The tools of the executor itself, as far as one message holds them."""
+        fitting = []
+        left_bytes = MAX_TOOLS_BYTES
+        for name, tool in self._host_tools.current().items():
+            left_bytes -= len(msgspec.json.encode(tool.spec))
+            if left_bytes >= 0:
+                fitting.append(tool.spec)
+            elif name not in self._left_out:
+                self._left_out.add(name)
+                log.warning("tool_left_out", tool=name, error=f"all tools: at most {MAX_TOOLS_BYTES} bytes")
+        return fitting
+
     def _info(self) -> ExecutorInfo:
+        self._said = self._offered()
         return ExecutorInfo(
             executor=self._config.executor,
             host=self._config.host,
             capacity=self._config.capacity,
             running=self._running(),
             sandboxes=self._sandboxes.available(),
-            tools=[*BUILT_IN, *(tool.spec for tool in self._host_tools.current().values())],
+            tools=[*BUILT_IN, *self._said],
             workspace_root=str(self._config.workspaces),
             default_workspace=str(self._config.workspace),
             version=VERSION,

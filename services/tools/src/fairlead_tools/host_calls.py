@@ -80,6 +80,10 @@ class HostCalls:
             log.exception("host_tool_failed", tool=call.name, error=repr(error))
             return text_outcome("error", f"The tool failed: {error}", is_error=True)
 
+    def was_started(self, call_id: str) -> bool:
+        """Whether a call that must not be repeated was begun, by this executor or one before it."""
+        return (self._folder / call_id).exists()
+
     def cancel(self, call_id: str) -> None:
         """Stop it; what it did by then stays done."""
         task = self._running.get(call_id)

@@ -1,8 +1,9 @@
 """Tools that the executor itself runs: they reach the network, and hold credentials that no sandbox sees."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import structlog
 
@@ -10,6 +11,8 @@ from fairlead_common.content import ToolOutcome
 from fairlead_common.messages import ToolCall, ToolSpec
 
 log = structlog.get_logger()
+
+PATIENCE_S = 15.0
 
 Progress = Callable[[str], Awaitable[None]]
 
@@ -40,6 +43,15 @@ class ToolSource(Protocol):
         """A part of the service: keep the set up to date."""
 
 
+@runtime_checkable
+class SlowSource(ToolSource, Protocol):
+    """A source that must ask around before it knows what it has."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether it did so once. Till then a tool that is missing may only not be known yet."""
+
+
 class HostTools:
     """All sources together. The first that has a name keeps it; built-in names cannot be taken."""
 
@@ -47,6 +59,7 @@ class HostTools:
         self._sources = sources
         self._reserved = reserved
         self._refused: set[str] = set()
+        self._began = time.monotonic()
 
     def current(self) -> dict[str, HostTool]:
         """The tools that can be called now."""
@@ -64,6 +77,12 @@ class HostTools:
     def find(self, name: str) -> HostTool | None:
         """The tool of this name."""
         return self.current().get(name)
+
+    @property
+    def ready(self) -> bool:
+        """Whether every source knows what it has; one that cannot find out does not hold up the others."""
+        late = [source for source in self._sources if isinstance(source, SlowSource) and not source.ready]
+        return not late or time.monotonic() - self._began > PATIENCE_S
 
     async def follow(self, stop: asyncio.Event) -> None:
         """A part of the service."""

@@ -14,6 +14,7 @@ from fairlead_tools.heartbeat import Heartbeat
 from fairlead_tools.host_tools import HostTools
 from fairlead_tools.liveness import Liveness
 from fairlead_tools.local import LocalSandbox
+from fairlead_tools.nats_tools.source import NatsTools
 from fairlead_tools.records import Records
 from fairlead_tools.sandbox import Sandboxes
 from fairlead_tools.specs import BY_NAME
@@ -41,7 +42,7 @@ async def setup(bus: Bus) -> list[Part]:
     workspaces.folder("")
     tasks = asyncio.TaskGroup()  # of calls and channels; entered by `execute`
     sandboxes = Sandboxes([LocalSandbox(config.state, tasks)])
-    host_tools = HostTools([], frozenset(BY_NAME))
+    host_tools = HostTools([NatsTools(bus, settings)], frozenset(BY_NAME))
     executor = Executor(bus, config, sandboxes, host_tools, workspaces, records, liveness, tasks)
     heartbeat = Heartbeat(bus, config, workspaces, sandboxes, host_tools, lambda: executor.running)
 
