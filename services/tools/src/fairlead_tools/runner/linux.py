@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import platform
 import signal
 import sys
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 F_SETPIPE_SZ = 1031
 SYS_OPENAT2 = 437  # the same number on every architecture
+SYS_CLONE = {"x86_64": 56, "aarch64": 220}.get(platform.machine(), -1)
 RESOLVE_NO_MAGICLINKS = 0x02
 RESOLVE_BENEATH = 0x08
 
@@ -24,11 +26,23 @@ class _OpenHow(ctypes.Structure):
     _fields_ = [("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64)]
 
 
-def prctl(option: int, value: int) -> bool:
+def prctl(option: int, value: int, more: int = 0) -> bool:
     """Whether the kernel took it; False where there is no prctl."""
+    return prctl_value(option, value, more) == 0
+
+
+def prctl_value(option: int, value: int, more: int = 0) -> int:
+    """What prctl gives back; -1 for an error (see `ctypes.get_errno`) and where there is none."""
     if not sys.platform.startswith("linux"):
-        return False
-    return bool(_libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0) == 0)
+        return -1
+    words = [ctypes.c_ulong(each) for each in (value, more, 0, 0)]
+    return int(_libc.prctl(option, *words))
+
+
+def syscall(number: int, *arguments: bytes | int | None) -> int:
+    """What a system call gives back; -1 for an error (see `ctypes.get_errno`)."""
+    words = [ctypes.c_long(each) if isinstance(each, int) else each for each in arguments]
+    return int(_libc.syscall(ctypes.c_long(number), *words))
 
 
 def openat2_beneath(dir_fd: int, path: bytes, flags: int, mode: int) -> int:
