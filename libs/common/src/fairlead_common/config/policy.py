@@ -1,6 +1,7 @@
 """Rules about what may be called."""
 
 from fairlead_common.config.part import Part
+from fairlead_common.rules import check_rules
 
 
 class Rules(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -8,6 +9,11 @@ class Rules(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     Each rule is a tool name, `group:<group>`, a name with `*` at its end (`mcp__github__*`), or a tool with a
     pattern of what it may touch: `bash(git status *)`, `write(src/**)`, `api__pets__*(GET /pets/*)`.
+
+    A command has to fit word by word; `*` as its last word is any further words, inside of a word any
+    characters. What is more than plain words (a variable, a redirection, a file pattern ...) is never
+    allowed by a rule, and of several commands each has to be allowed. Paths are relative to the workspace:
+    `*` is anything within one part, `**` any number of parts.
     """
 
     allow: list[str] = []
@@ -22,9 +28,29 @@ class PolicyConfig(Rules, frozen=True, kw_only=True, forbid_unknown_fields=True)
         providers: by the first part of a model's name (`openai`, `litellm`, `demo`).
         subagents: for sessions that an agent started.
         taint: once a session has read what strangers wrote and what is private, calls that act outside are
-            asked about, whatever allows them.
+            asked about, whatever allows them; and once it has read what strangers wrote, so are commands
+            without a sandbox.
     """
 
     providers: dict[str, Rules] = {}
     subagents: Rules = Rules()
     taint: bool = True
+
+
+def check_policy(policy: PolicyConfig) -> None:
+    """See that every rule can be read.
+
+    Raises:
+        InvalidInputError: one cannot, or allows more than it seems to; the text names it.
+    """
+    check_layer(policy, "policy")
+    check_layer(policy.subagents, "policy.subagents")
+    for name, rules in policy.providers.items():
+        check_layer(rules, f"policy.providers.{name}")
+
+
+def check_layer(rules: Rules, field: str) -> None:
+    """See `check_policy`."""
+    check_rules(rules.allow, f"{field}.allow", allowing=True)
+    check_rules(rules.ask, f"{field}.ask", allowing=False)
+    check_rules(rules.deny, f"{field}.deny", allowing=False)

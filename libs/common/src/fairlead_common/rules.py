@@ -1,0 +1,316 @@
+"""The language of rules: which calls a line such as `bash(git status *)` or `write(src/**)` means.
+
+No regular expressions: `*` and `**` only, and always the whole of what they are held against. Matching
+takes time in proportion to pattern times text at most, so no rule can stall a worker.
+"""
+
+import functools
+import posixpath
+import re
+import shlex
+from collections.abc import Iterable, Mapping
+from typing import Final, Literal, NamedTuple
+
+from fairlead_common.errors import InvalidInputError
+from fairlead_common.messages import ToolSpec
+from fairlead_common.programs import argument_problem, star_problem, unwrapped
+from fairlead_common.shell_words import Shell, Words, read
+
+API_KEY: Final = "x-fairlead-api"  # in a tool's parameters: {"method": "GET", "path": "/pets/{id}"}
+MAX_RULE_CHARS: Final = 1000
+MAX_RULES: Final = 500
+
+_RULE: Final = re.compile(r"(?P<name>(?:group:)?[A-Za-z0-9_.-]*\*?)(?:\((?P<pattern>.*)\))?", re.DOTALL)
+_API: Final = re.compile(r"(?P<method>[A-Z]{3,7}|\*) (?P<path>/\S*)")
+_PATH_ARGUMENTS: Final = (
+    "path",
+    "paths",
+    "file",
+    "file_path",
+    "source",
+    "destination",
+    "from",
+    "to",
+    "directory",
+)
+_PATCHED: Final = re.compile(
+    r"^(?:\*\*\* (?:Add|Update|Delete) File: |\*\*\* Move to: |\+\+\+ (?:b/)?|--- (?:a/)?)([^\t\r\n]+)",
+    re.MULTILINE,
+)
+
+Kind = Literal["any", "command", "path", "api"]
+
+
+class Rule(NamedTuple):
+    """One rule, read.
+
+    Fields:
+        text: as it was written.
+        name: of the tool, without the `*` at its end; or of the group.
+        kind: what `words` are held against: nothing, the words of a command, the parts of a path, or
+            method and parts of a path.
+    """
+
+    text: str
+    name: str
+    is_group: bool
+    is_prefix: bool
+    kind: Kind
+    words: Words
+
+
+class Subject(NamedTuple):
+    """A call, as rules see it.
+
+    Fields:
+        shell: what its command would run; None for a tool without a command.
+        paths: what it names, relative to the workspace; None when it names nothing that is a path.
+            A path that leads elsewhere is "" here.
+        api: method and path of the request that it makes.
+    """
+
+    name: str
+    group: str
+    shell: Shell | None = None
+    paths: Words | None = None
+    api: tuple[str, str] | None = None
+
+
+def subject(spec: ToolSpec, arguments: Mapping[str, object]) -> Subject:
+    """The call that `spec` and `arguments` make."""
+    command = arguments.get("command")
+    api = spec.parameters.get(API_KEY)
+    return Subject(
+        name=spec.name,
+        group=spec.group,
+        shell=read(command) if isinstance(command, str) else None,
+        paths=_relative(raw_paths(arguments)),
+        api=(str(api.get("method", "")).upper(), str(api.get("path", ""))) if isinstance(api, dict) else None,
+    )
+
+
+def raw_paths(arguments: Mapping[str, object]) -> list[str]:
+    """All paths among the arguments, as they were given; those inside of a patch too."""
+    found: list[str] = []
+    for key in _PATH_ARGUMENTS:
+        value = arguments.get(key)
+        if isinstance(value, str):
+            found.append(value)
+        elif isinstance(value, list):
+            found += [each for each in value if isinstance(each, str)]
+    patch = arguments.get("patch")
+    if isinstance(patch, str):
+        found += [path.strip() for path in _PATCHED.findall(patch) if path.strip() != "/dev/null"] or [""]
+    return found
+
+
+def _relative(paths: list[str]) -> Words | None:
+    return tuple(map(normal, paths)) if paths else None
+
+
+def normal(path: str) -> str:
+    """The path relative to the workspace, without `.` and `..`; "" when it leads elsewhere."""
+    if not path or path.startswith(("/", "~", "\\")) or "\0" in path or path.lower().startswith("file:"):
+        return ""
+    plain = posixpath.normpath(path)
+    return "" if plain == ".." or plain.startswith("../") else plain
+
+
+# -- reading rules -------------------------------------------------------------
+
+
+@functools.lru_cache(maxsize=4096)
+def parse_rule(text: str, field: str = "rule") -> Rule:
+    """The rule that a line says.
+
+    Raises:
+        InvalidInputError: it says none; the text names the rule.
+    """
+    found = _RULE.fullmatch(text) if len(text) <= MAX_RULE_CHARS else None
+    if found is None or not found["name"] or found["name"] == "group:":
+        hint = "must be a tool name, `group:<group>`, a name ending in `*`, or one of these with `(pattern)`"
+        raise InvalidInputError(field, f"{hint}; got {text[:200]!r}")
+    name, pattern = found["name"], found["pattern"]
+    is_group, is_prefix = name.startswith("group:"), name.endswith("*")
+    if is_group and is_prefix:
+        raise InvalidInputError(field, f"{text!r}: a group is named whole")
+    bare = name.removeprefix("group:").removesuffix("*")
+    kind, words = ("any", ()) if pattern is None else _pattern(text, bare, pattern, field)
+    return Rule(text, bare, is_group, is_prefix, kind, words)
+
+
+def _pattern(text: str, name: str, pattern: str, field: str) -> tuple[Kind, Words]:
+    if not pattern.strip():
+        raise InvalidInputError(field, f"{text!r}: the pattern is empty")
+    if api := _API.fullmatch(pattern):
+        return "api", (api["method"], *api["path"].strip("/").split("/"))
+    if name in ("bash", "runtime") or name.startswith("process"):
+        return "command", _command_pattern(text, pattern, field)
+    if re.match(r"[A-Z]+ ", pattern):
+        raise InvalidInputError(field, f"{text!r}: must be a method and a path, such as `GET /pets/*`")
+    if pattern.startswith(("/", "~")) or ".." in pattern.split("/"):
+        raise InvalidInputError(field, f"{text!r}: paths are relative to the workspace and stay in it")
+    return "path", tuple(part for part in pattern.split("/") if part not in ("", "."))
+
+
+def _command_pattern(text: str, pattern: str, field: str) -> Words:
+    try:
+        words = tuple(shlex.split(pattern))
+    except ValueError as error:
+        raise InvalidInputError(field, f"{text!r}: {error}") from error
+    shell = read(pattern.replace("*", "x"))
+    if shell.problem or len(shell.commands) != 1:
+        problem = shell.problem or "it holds more than one command"
+        raise InvalidInputError(field, f"{text!r}: must be the words of one command, and {problem}")
+    return words
+
+
+def check_rules(rules: Iterable[str], field: str, *, allowing: bool) -> None:
+    """See that all are rules, and none of those that allow gives more away than it seems to.
+
+    Raises:
+        InvalidInputError: one is not; the text names it.
+    """
+    for index, text in enumerate(rules):
+        where = f"{field}[{index}]"
+        if index >= MAX_RULES:
+            raise InvalidInputError(field, f"at most {MAX_RULES} rules")
+        rule = parse_rule(text, where)
+        if not allowing or rule.kind != "command" or not any("*" in word for word in rule.words):
+            continue
+        if "*" in rule.words[0]:
+            raise InvalidInputError(
+                where, f"{text!r}: must name its program; `bash` alone allows every command"
+            )
+        if problem := star_problem(_literal(rule.words)):
+            raise InvalidInputError(where, f"{text!r}: must be an exact command without `*`, for {problem}")
+
+
+def _literal(words: Words) -> Words:
+    """The words before the first that holds a `*`."""
+    return tuple(words[: next((at for at, word in enumerate(words) if "*" in word), len(words))])
+
+
+# -- what they cover -----------------------------------------------------------
+
+
+def names(rule: Rule, subject: Subject) -> bool:
+    """Whether the rule is about this tool."""
+    name = subject.group if rule.is_group else subject.name
+    return name.startswith(rule.name) if rule.is_prefix else name == rule.name
+
+
+def allows(rules: Iterable[Rule], subject: Subject) -> str:
+    """The rule or rules that allow all of the call; empty when some part of it is not allowed."""
+    about = [rule for rule in rules if names(rule, subject)]
+    for rule in about:
+        if rule.kind == "any":
+            return rule.text
+        if rule.kind == "api" and subject.api is not None and _api_fits(rule, subject.api):
+            return rule.text
+    if subject.shell is not None:
+        return _all_commands(about, subject.shell)
+    by_path = [rule for rule in about if rule.kind == "path"]
+    return _every(
+        [
+            next((rule.text for rule in by_path if path and _path_fits(rule.words, path)), "")
+            for path in subject.paths or ()
+        ]
+    )
+
+
+def _all_commands(rules: list[Rule], shell: Shell) -> str:
+    if shell.problem:
+        return ""
+    return _every([command_allowed(rules, words) for words in shell.commands])
+
+
+def command_allowed(rules: Iterable[Rule], words: Words) -> str:
+    """The rule that allows this one command; empty when none does."""
+    for rule in rules:
+        if rule.kind != "command" or not _words_fit(rule.words, words):
+            continue
+        literal = _literal(rule.words)
+        if len(literal) == len(rule.words) or not argument_problem(words, len(literal)):
+            return rule.text
+    return ""
+
+
+def _every(found: list[str]) -> str:
+    return ", ".join(dict.fromkeys(found)) if found and all(found) else ""
+
+
+def touches(rules: Iterable[Rule], subject: Subject) -> str:
+    """The first rule that any part of the call falls under; empty when none. For rules that ask or deny."""
+    for rule in rules:
+        if names(rule, subject) and _touches(rule, subject):
+            return rule.text
+    return ""
+
+
+def _touches(rule: Rule, subject: Subject) -> bool:
+    match rule.kind:
+        case "any":
+            return True
+        case "api":
+            return subject.api is not None and _api_fits(rule, subject.api)
+        case "command":
+            commands = subject.shell.commands if subject.shell else ()
+            return any(
+                _words_fit(rule.words, inner) for words in commands for inner in (words, *unwrapped(words))
+            )
+        case "path":
+            return any(path and _path_fits(rule.words, path) for path in subject.paths or ())
+
+
+def unreadable(rules: Iterable[Rule], subject: Subject) -> str:
+    """A rule about commands that cannot be held against this one, because it is not plain; empty if none."""
+    if subject.shell is None or not subject.shell.problem:
+        return ""
+    return next((rule.text for rule in rules if rule.kind == "command" and names(rule, subject)), "")
+
+
+def _words_fit(pattern: Words, words: Words) -> bool:
+    if pattern[-1] == "*":
+        head = pattern[:-1]
+        return len(words) >= len(head) and all(map(glob_fits, head, words))
+    return len(pattern) == len(words) and all(map(glob_fits, pattern, words))
+
+
+def _api_fits(rule: Rule, api: tuple[str, str]) -> bool:
+    method, path = api
+    parts = path.strip("/").split("/")
+    return rule.words[0] in ("*", method) and "" not in parts[1:] and _parts_fit(rule.words[1:], tuple(parts))
+
+
+def _path_fits(pattern: Words, path: str) -> bool:
+    return _parts_fit(pattern, tuple(path.split("/")))
+
+
+def _parts_fit(pattern: Words, parts: Words) -> bool:
+    """Whether parts fit one by one; `**` stands for any number of them, at its end for one or more."""
+    fits = [True] + [False] * len(parts)  # after each pattern part: which beginnings of `parts` it fits
+    for index, each in enumerate(pattern):
+        if each == "**":
+            first = next((at for at, fit in enumerate(fits) if fit), len(parts) + 1)
+            least = first + (1 if index == len(pattern) - 1 else 0)
+            fits = [at >= least for at in range(len(parts) + 1)]
+        else:
+            fits = [False] + [fits[at] and glob_fits(each, parts[at]) for at in range(len(parts))]
+    return fits[-1]
+
+
+def glob_fits(pattern: str, text: str) -> bool:
+    """Whether all of `text` fits `pattern`, in which `*` is any number of any characters."""
+    first, *rest = pattern.split("*")
+    if not rest:
+        return text == pattern
+    if len(text) < len(first) + len(rest[-1]) or not text.startswith(first) or not text.endswith(rest[-1]):
+        return False
+    at, end = len(first), len(text) - len(rest[-1])
+    for piece in rest[:-1]:
+        found = text.find(piece, at, end)
+        if found < 0:
+            return False
+        at = found + len(piece)
+    return True
