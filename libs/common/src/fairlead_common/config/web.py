@@ -21,12 +21,14 @@ class SearchConfig(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
         base_url: of a `searxng` instance (`http://searx:8080`), or of a proxy before the others. Its host may
             be private.
         key: for `brave` and `tavily`.
+        proxy: that `ddgs` goes through (`socks5h://127.0.0.1:9150`).
         max_results: when a call does not say how many.
     """
 
     provider: Literal["ddgs", "searxng", "brave", "tavily", "none"] = "ddgs"
     base_url: BaseUrl = ""
     key: Secret = Secret()
+    proxy: Annotated[str, msgspec.Meta(pattern=r"^((https?|socks5h?)://[^\s@]+)?$")] = ""
     max_results: Annotated[int, msgspec.Meta(ge=1, le=20)] = 8
     timeout_s: Positive = 20.0
 

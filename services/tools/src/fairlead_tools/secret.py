@@ -1,0 +1,52 @@
+"""Secrets that the configuration refers to, read where they are used."""
+
+import os
+import stat
+from pathlib import Path
+
+from fairlead_common.config import Secret
+
+MAX_BYTES = 16_384
+
+
+class SecretError(Exception):
+    """It is not there, or cannot be used; the text says why and holds nothing of it."""
+
+
+def read_secret(secret: Secret) -> str:
+    """The secret, without the white space around it; empty where none is referred to.
+
+    Raises:
+        SecretError: it is missing, too long, or several lines.
+    """
+    if secret.from_env and secret.from_file:
+        raise SecretError("set from_env or from_file, not both")
+    found = ""
+    if secret.from_env:
+        if secret.from_env.startswith("FAIRLEAD_"):
+            raise SecretError(f"{secret.from_env} is Fairlead's own")
+        found = os.environ.get(secret.from_env, "").strip()
+        if not found:
+            raise SecretError(f"the environment of the executor has no {secret.from_env}")
+    elif secret.from_file:
+        found = _read(Path(secret.from_file))
+    if any(char < " " or char == "\x7f" for char in found):
+        raise SecretError("it has line ends or control characters in it")
+    return found
+
+
+def _read(path: Path) -> str:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        with os.fdopen(fd, "rb") as file:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                raise SecretError(f"{path} is no file")
+            data = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise SecretError(f"{path}: {error.strerror}") from error
+    if len(data) > MAX_BYTES:
+        raise SecretError(f"{path}: at most {MAX_BYTES} bytes")
+    found = data.decode("utf-8", "replace").strip()
+    if not found:
+        raise SecretError(f"{path} is empty")
+    return found
