@@ -13,6 +13,7 @@ from fairlead_tools.liveness import Liveness
 from fairlead_tools.records import KEEP_S, Note, Records
 from fairlead_tools.runner.plan import COMMAND_TOOL, FILE_TOOLS
 from fairlead_tools.sandbox import Place
+from fairlead_tools.session_workspaces import SessionWorkspaces
 from fairlead_tools.specs import BUILT_IN, BY_NAME
 from fairlead_tools.workspaces import Workspaces
 
@@ -44,7 +45,8 @@ def test_setting_that_does_not_fit_is_refused(name: str, value: str) -> None:
 
 @pytest.fixture
 def workspaces(tmp_path: Path) -> Workspaces:
-    return Workspaces(tmp_path / "default", tmp_path / "named", tmp_path / "state")
+    sessions = SessionWorkspaces(tmp_path / "sessions")
+    return Workspaces(tmp_path / "default", tmp_path / "named", tmp_path / "state", sessions)
 
 
 def test_workspaces_are_made_and_links_resolved(workspaces: Workspaces, tmp_path: Path) -> None:
@@ -125,3 +127,16 @@ def test_tools_are_those_of_the_runner() -> None:
         assert spec.idempotent is not once
         assert spec.read_only is spec.idempotent
         assert spec.shows in dict(spec.parameters["properties"])  # type: ignore[call-overload]
+
+
+def test_pool_and_labels_are_those_of_the_environment(tmp_path: Path) -> None:
+    home = {"FAIRLEAD_HOME": str(tmp_path)}
+    config = config_from_environment(home)
+    assert (config.pool, config.labels) == ("default", {})
+    config = config_from_environment(
+        {**home, "FAIRLEAD_POOL": "big", "FAIRLEAD_LABELS": "gpu=yes, zone=home"}
+    )
+    assert (config.pool, config.labels) == ("big", {"gpu": "yes", "zone": "home"})
+    for wrong in ({"FAIRLEAD_POOL": "a b"}, {"FAIRLEAD_LABELS": "gpu"}, {"FAIRLEAD_LABELS": "a=1,a=2"}):
+        with pytest.raises(WeakConfigurationError):
+            config_from_environment({**home, **wrong})

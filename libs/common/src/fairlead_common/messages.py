@@ -110,6 +110,9 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         call_id: derived from the log entry that asked; the subject is create-only by it.
         arguments: JSON object, already valid against the tool's schema.
         workspace: absolute path on the host, or a name under the host's workspace folder.
+        workspace_kind: what the name stands for; all but `folder` belong to one session, and are made by the
+            executor when they are first needed.
+        repository: of a `clone` or `worktree`: an address that git knows, or a path on the host.
         timeout_s: wall-clock seconds after which the tool is stopped.
         token: random; the result must carry it, so that no other executor can forge it.
         sandbox: kind of boundary that it runs in; never replaced by a weaker one.
@@ -131,9 +134,19 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     scope: str = "shared"
     access: WorkspaceAccess = "rw"
     remote: str = ""
+    workspace_kind: WorkspaceKind = "folder"
+    repository: str = ""
     agent: str = "main"
     approved: str = ""
     tainted: bool = False
+
+
+class WorkspaceQuery(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Ask the executors of a host about a workspace; the fields are those of `ToolCall`."""
+
+    workspace: str
+    workspace_kind: WorkspaceKind = "folder"
+    repository: str = ""
 
 
 class ToolClaim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

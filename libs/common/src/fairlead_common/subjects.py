@@ -135,6 +135,16 @@ def workspace_instructions(host: str) -> str:
     return f"fairlead.workspace.{check_id(host, 'host')}.instructions"
 
 
+def workspace_gone(host: str, workspace: str) -> str:
+    """Key of the bucket `workspaces`: the host is to remove this workspace, whose session was deleted."""
+    return f"gone.{check_id(host, 'host')}.{check_id(workspace, 'workspace')}"
+
+
+def workspaces_gone(host: str) -> str:
+    """Filter over all those keys of a host."""
+    return f"$KV.{BUCKET_WORKSPACES}.gone.{check_id(host, 'host')}.*"
+
+
 def cancel(call: str) -> str:
     """Core NATS: stop a running call."""
     return f"fairlead.cancel.{check_id(call, 'call')}"

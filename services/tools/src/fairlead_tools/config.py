@@ -10,6 +10,7 @@ import msgspec
 
 from fairlead_common.errors import InvalidInputError, WeakConfigurationError
 from fairlead_common.ids import check_id
+from fairlead_common.placement import DEFAULT_POOL
 
 
 class ExecutorConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,6 +22,7 @@ class ExecutorConfig(msgspec.Struct, frozen=True, kw_only=True):
         state: private folder of the host's runners and journals.
         workspace: default workspace. workspaces: folder of the named ones.
         capacity: calls at the same time.
+        pool, labels: what agents may ask for when they are placed.
     """
 
     host: str
@@ -29,10 +31,15 @@ class ExecutorConfig(msgspec.Struct, frozen=True, kw_only=True):
     workspace: Path
     workspaces: Path
     capacity: int = 8
+    pool: str = DEFAULT_POOL
+    labels: dict[str, str] = {}
 
 
 def config_from_environment(environ: Mapping[str, str] | None = None) -> ExecutorConfig:
-    """The settings in `FAIRLEAD_HOME`, `_HOST`, `_EXECUTOR` (or `_WORKER`), `_WORKSPACE`, `_TOOLS_CAPACITY`.
+    """The settings in the environment.
+
+    They are `FAIRLEAD_HOME`, `_HOST`, `_EXECUTOR` (or `_WORKER`), `_WORKSPACE`, `_TOOLS_CAPACITY`,
+    `_POOL` and `_LABELS` (`gpu=yes,zone=home`).
 
     Raises:
         WeakConfigurationError: one of them does not fit.
@@ -46,6 +53,8 @@ def config_from_environment(environ: Mapping[str, str] | None = None) -> Executo
             env.get("FAIRLEAD_EXECUTOR") or env.get("FAIRLEAD_WORKER") or f"executor-{os.getpid()}",
             "FAIRLEAD_EXECUTOR",
         )
+        pool = check_id(env.get("FAIRLEAD_POOL") or DEFAULT_POOL, "FAIRLEAD_POOL")
+        labels = _labels(env.get("FAIRLEAD_LABELS") or "")
         capacity = int(env.get("FAIRLEAD_TOOLS_CAPACITY") or 8)
     except (InvalidInputError, ValueError) as error:
         raise WeakConfigurationError(str(error)) from error
@@ -58,4 +67,23 @@ def config_from_environment(environ: Mapping[str, str] | None = None) -> Executo
         workspace=Path(env.get("FAIRLEAD_WORKSPACE") or home / "workspace").expanduser().absolute(),
         workspaces=home / "workspaces",
         capacity=capacity,
+        pool=pool,
+        labels=labels,
     )
+
+
+def _labels(text: str) -> dict[str, str]:
+    """`gpu=yes,zone=home` as a mapping.
+
+    Raises:
+        InvalidInputError: a label is not of the form name=value, or is there twice.
+    """
+    found: dict[str, str] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, equals, value = part.partition("=")
+        if not equals or not value or name in found:
+            raise InvalidInputError(
+                "FAIRLEAD_LABELS", f"must be name=value, each name once; got {part[:80]!r}"
+            )
+        found[check_id(name, "FAIRLEAD_LABELS")] = value
+    return found

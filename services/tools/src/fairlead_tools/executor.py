@@ -212,7 +212,7 @@ class Executor:
         """None once the call needs no further delivery, else the seconds until it may come again."""
         call = await self._decode(call_id, job)
         trace = job.headers.get(subjects.H_TRACE)
-        target = self._target(call)
+        target = await self._target(call)
         verdict = await self._claims.take(call, target.place, repeatable=target.repeatable)
         match verdict.action:
             case "leave":
@@ -265,8 +265,8 @@ class Executor:
             raise BadMessageError(f"{job.subject}: call_id is {call.call_id[:80]!r}")
         return call
 
-    def _target(self, call: ToolCall) -> Target:
-        """Where the call would run, or why it cannot."""
+    async def _target(self, call: ToolCall) -> Target:
+        """Where the call would run, or why it cannot. Its workspace is made by then."""
         tool = self._host_tools.find(call.name)
         spec = BY_NAME.get(call.name) or (tool.spec if tool else None)
         if spec is None:
@@ -279,7 +279,7 @@ class Executor:
         workspace = ""
         if not problem:
             try:
-                workspace = self._workspaces.place(call)
+                workspace = await self._workspaces.place(call)
             except InvalidInputError as error:
                 problem = f"The workspace cannot be used: {error.problem}."
         place = Place(

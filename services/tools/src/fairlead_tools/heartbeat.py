@@ -10,7 +10,7 @@ from fairlead_common import subjects
 from fairlead_common.buckets import Bucket
 from fairlead_common.bus import Bus, Delivery
 from fairlead_common.errors import FairleadError
-from fairlead_common.messages import ExecutorInfo, ToolSpec
+from fairlead_common.messages import ExecutorInfo, ToolSpec, WorkspaceQuery
 from fairlead_common.service import VERSION
 from fairlead_tools.config import ExecutorConfig
 from fairlead_tools.host_tools import HostTools
@@ -37,6 +37,7 @@ class Heartbeat:
         sandboxes: Sandboxes,
         host_tools: HostTools,
         running: Callable[[], int],
+        drained: asyncio.Event,
     ) -> None:
         self._bus = bus
         self._config = config
@@ -44,21 +45,32 @@ class Heartbeat:
         self._sandboxes = sandboxes
         self._host_tools = host_tools
         self._running = running
+        self._drained = drained
+        self._draining = False
         self._said: list[ToolSpec] = []
+        self._available: list[str] = []
+        self._changed = asyncio.Event()
         self._left_out: set[str] = set()
         self._asked: asyncio.Queue[Delivery] = asyncio.Queue()
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Write a heartbeat every five seconds, and answer for the instructions of workspaces."""
+        """Write a heartbeat every five seconds, and answer for the instructions of workspaces.
+
+        From `stop` on they say that it drains, until all calls are done or handed over.
+        """
         host = self._config.host
         asked = await self._bus.subscribe(
             subjects.workspace_instructions(host), self._asked.put_nowait, queue="tools"
         )
         async with asyncio.TaskGroup() as tasks:
-            parts = [tasks.create_task(self._beat()), tasks.create_task(self._answer())]
+            beating = tasks.create_task(self._beat())
+            answering = tasks.create_task(self._answer_all())
             await stop.wait()
-            for part in parts:
-                part.cancel()
+            self._draining = True
+            self._changed.set()
+            await self._drained.wait()
+            beating.cancel()
+            answering.cancel()
         await asked.unsubscribe()
         await self._gone()
 
@@ -74,11 +86,16 @@ class Heartbeat:
             await self._pause()
 
     async def _pause(self) -> None:
-        """Until the next heartbeat is due: soon, if the tools changed."""
+        """Until the next heartbeat is due: soon, if the tools or the sandboxes changed, or a drain began."""
         for _ in range(int(PERIOD_S / CHANGES_S)):
-            await asyncio.sleep(CHANGES_S)
-            if self._offered() != self._said:
-                return
+            try:
+                async with asyncio.timeout(CHANGES_S):
+                    await self._changed.wait()
+            except TimeoutError:
+                if (self._offered(), self._sandboxes.available()) == (self._said, self._available):
+                    continue
+            self._changed.clear()
+            return
 
     async def _gone(self) -> None:
         try:
@@ -105,21 +122,40 @@ class Heartbeat:
 
     def _info(self) -> ExecutorInfo:
         self._said = self._offered()
+        self._available = self._sandboxes.available()
         return ExecutorInfo(
             executor=self._config.executor,
             host=self._config.host,
+            pool=self._config.pool,
+            labels=self._config.labels,
+            draining=self._draining,
             capacity=self._config.capacity,
             running=self._running(),
-            sandboxes=self._sandboxes.available(),
+            sandboxes=self._available,
             tools=[*BUILT_IN, *self._said],
             workspace_root=str(self._config.workspaces),
             default_workspace=str(self._config.workspace),
             version=VERSION,
         )
 
-    async def _answer(self) -> None:
-        while True:
-            delivery = await self._asked.get()
-            text = await self._workspaces.instructions(delivery.data.decode("utf-8", "replace"))
-            if delivery.reply:
-                await self._bus.emit(delivery.reply, text.encode())
+    async def _answer_all(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                delivery = await self._asked.get()
+                tasks.create_task(self._answer(delivery))  # a clone may take minutes to be made
+
+    async def _answer(self, delivery: Delivery) -> None:
+        try:
+            text = await self._workspaces.instructions(_query(delivery.data))
+        except msgspec.DecodeError as error:
+            log.warning("query_ignored", error=str(error))
+            return
+        if delivery.reply:
+            await self._bus.emit(delivery.reply, text.encode())
+
+
+def _query(data: bytes) -> WorkspaceQuery:
+    """What was asked: JSON, or the name or path alone."""
+    if data.startswith(b"{"):
+        return msgspec.json.decode(data, type=WorkspaceQuery)
+    return WorkspaceQuery(workspace=data.decode("utf-8", "replace"))

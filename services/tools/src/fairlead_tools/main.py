@@ -16,7 +16,9 @@ from fairlead_tools.liveness import Liveness
 from fairlead_tools.local import LocalSandbox
 from fairlead_tools.nats_tools.source import NatsTools
 from fairlead_tools.records import Records
+from fairlead_tools.removals import Removals
 from fairlead_tools.sandbox import Sandboxes
+from fairlead_tools.session_workspaces import SessionWorkspaces
 from fairlead_tools.specs import BY_NAME
 from fairlead_tools.workspaces import Workspaces
 
@@ -38,20 +40,24 @@ async def setup(bus: Bus) -> list[Part]:
         subjects.tool_requests(config.host),
         ack_wait_s=ACK_WAIT_S,
     )
-    workspaces = Workspaces(config.workspace, config.workspaces, config.state)
+    sessions = SessionWorkspaces(config.workspaces / ".sessions" / config.host)
+    workspaces = Workspaces(config.workspace, config.workspaces, config.state, sessions)
     workspaces.folder("")
     tasks = asyncio.TaskGroup()  # of calls and channels; entered by `execute`
     sandboxes = Sandboxes([LocalSandbox(config.state, tasks)])
+    drained = asyncio.Event()
     host_tools = HostTools([NatsTools(bus, settings)], frozenset(BY_NAME))
     executor = Executor(bus, config, sandboxes, host_tools, workspaces, records, liveness, tasks)
-    heartbeat = Heartbeat(bus, config, workspaces, sandboxes, host_tools, lambda: executor.running)
+    heartbeat = Heartbeat(bus, config, workspaces, sandboxes, host_tools, lambda: executor.running, drained)
+    removals = Removals(bus, config.host, sessions)
 
     async def execute(stop: asyncio.Event) -> None:
         async with tasks:
             await executor.run(stop)
             sandboxes.close()
+            drained.set()
 
-    return [settings.follow, execute, heartbeat.run, sandboxes.keep, host_tools.follow]
+    return [settings.follow, execute, heartbeat.run, sandboxes.keep, host_tools.follow, removals.run]
 
 
 def main() -> None:

@@ -6,7 +6,8 @@ import re
 from pathlib import Path
 
 from fairlead_common.errors import InvalidInputError
-from fairlead_common.messages import ToolCall
+from fairlead_common.messages import ToolCall, WorkspaceQuery
+from fairlead_tools.session_workspaces import SessionWorkspaces
 
 INSTRUCTION_FILES = ("AGENTS.md", "CLAUDE.md")
 MAX_INSTRUCTION_BYTES = 32 * 1024
@@ -20,11 +21,13 @@ class Workspaces:
     Args:
         default: used when a call names none. root: folder of those that are only named.
         private: folder of journals, which no workspace may lie in.
+        sessions: makes those that belong to one session.
     """
 
-    def __init__(self, default: Path, root: Path, private: Path) -> None:
+    def __init__(self, default: Path, root: Path, private: Path, sessions: SessionWorkspaces) -> None:
         self.default = default
         self.root = root
+        self._sessions = sessions
         self._private = Path(os.path.realpath(private))
 
     def folder(self, workspace: str) -> Path:
@@ -54,27 +57,40 @@ class Workspaces:
             raise InvalidInputError("workspace", f"{workspace} belongs to Fairlead itself")
         return real
 
-    def place(self, call: ToolCall) -> str:
-        """The workspace of a call, as its `Place` names it.
+    async def place(self, call: ToolCall) -> str:
+        """The workspace of a call, as its `Place` names it; made if it is missing.
 
         Raises:
-            InvalidInputError: it is no folder and cannot be made one, or its name is none.
+            InvalidInputError: it cannot be made, or its name is none.
         """
-        return call.workspace if call.sandbox == "ssh" else str(self.folder(call.workspace))
+        if call.workspace_kind == "folder":
+            return call.workspace if call.sandbox == "ssh" else str(self.folder(call.workspace))
+        if call.sandbox == "ssh":
+            raise InvalidInputError(
+                "workspace", f"a {call.workspace_kind} cannot be made on a remote machine"
+            )
+        if call.workspace_kind == "worktree" and call.sandbox != "local":
+            problem = f"the repository of a worktree is out of reach in sandbox {call.sandbox!r}; use a clone"
+            raise InvalidInputError("workspace", problem)
+        return str(await self._sessions.folder(call.workspace, call.workspace_kind, call.repository))
 
-    async def instructions(self, workspace: str) -> str:
+    async def instructions(self, query: WorkspaceQuery) -> str:
         """The AGENTS.md (else CLAUDE.md) of a workspace, at most 32 KiB; empty when there is none."""
-        return await asyncio.to_thread(self._read_instructions, workspace)
-
-    def _read_instructions(self, workspace: str) -> str:
         try:
-            folder = self.folder(workspace)
+            if query.workspace_kind == "folder":
+                folder = self.folder(query.workspace)
+            else:
+                folder = await self._sessions.folder(query.workspace, query.workspace_kind, query.repository)
         except (InvalidInputError, OSError):
             return ""
-        for name in INSTRUCTION_FILES:
-            path = folder / name
-            if path.is_symlink() or not path.is_file():
-                continue
-            with path.open("rb") as file:
-                return file.read(MAX_INSTRUCTION_BYTES).decode("utf-8", "replace")
-        return ""
+        return await asyncio.to_thread(_read_instructions, folder)
+
+
+def _read_instructions(folder: Path) -> str:
+    for name in INSTRUCTION_FILES:
+        path = folder / name
+        if path.is_symlink() or not path.is_file():
+            continue
+        with path.open("rb") as file:
+            return file.read(MAX_INSTRUCTION_BYTES).decode("utf-8", "replace")
+    return ""

@@ -1,0 +1,182 @@
+"""Workspaces of single sessions: made when first needed, kept, and removed with their session.
+
+    <name>/         the workspace
+    <name>.json     it is ready; says what it is
+    <name>.lock     held by whoever makes or removes it, and by the git that works for them
+
+Whoever dies in between leaves no `.json`, so the next one begins anew. All executors of a host share the
+folder.
+"""
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import re
+import shutil
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import structlog
+
+from fairlead_common.errors import InvalidInputError
+from fairlead_common.messages import WorkspaceKind
+from fairlead_tools.repository import CLONE_TIMEOUT_S, Git, GitError, check_repository
+
+log = structlog.get_logger()
+
+PATIENCE_S: Final = CLONE_TIMEOUT_S + 10.0  # with another executor that makes the same workspace
+_POLL_S: Final = 0.05
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
+
+
+class _About(msgspec.Struct, frozen=True):
+    kind: WorkspaceKind
+    repository: str
+
+
+class SessionWorkspaces:
+    """Those of one host, in a folder of their own."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = Path(os.path.realpath(root))
+        self._threads = ThreadPoolExecutor(4, "workspace")  # git may take minutes
+        self._stop = threading.Event()
+
+    async def folder(self, name: str, kind: WorkspaceKind, repository: str) -> Path:
+        """The workspace, made if it is missing.
+
+        Raises:
+            InvalidInputError: it cannot be made; the text says why.
+        """
+        folder = self._path(name)
+        if self._is_ready(folder):
+            return folder
+        if kind != "scratch":
+            check_repository(repository, local=kind == "worktree")
+        lock = await self._lock(folder)
+        await self._work(lock, lambda git: self._make(folder, kind, repository, git))
+        return folder
+
+    async def remove(self, name: str) -> None:
+        """Remove the workspace, with all that is in it. Safe to repeat.
+
+        Raises:
+            InvalidInputError: it cannot be removed yet.
+        """
+        folder = self._path(name)
+        if not self._root.is_dir():
+            return
+        lock = await self._lock(folder)
+        await self._work(lock, lambda git: self._remove(folder, git))
+
+    def close(self) -> None:
+        """End what is under way; it is begun anew when it is needed."""
+        self._stop.set()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _path(self, name: str) -> Path:
+        if not _NAME.match(name):
+            raise InvalidInputError("workspace", f"must be letters, digits, _ and -, got {name[:80]!r}")
+        return self._root / name
+
+    @staticmethod
+    def _is_ready(folder: Path) -> bool:
+        return folder.with_suffix(".json").exists() and folder.is_dir()
+
+    async def _lock(self, folder: Path) -> int:
+        """The open file with the lock of a workspace."""
+        self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path = folder.with_suffix(".lock")
+        end = asyncio.get_running_loop().time() + PATIENCE_S
+        while (lock := _try_lock(path)) < 0:
+            if asyncio.get_running_loop().time() > end:
+                raise InvalidInputError("workspace", f"{folder.name} is in use for {PATIENCE_S:g} s")
+            await asyncio.sleep(_POLL_S)
+        return lock
+
+    async def _work(self, lock: int, work: Callable[[Git], None]) -> None:
+        """Do it in a thread, which has the lock until it is done, whoever waits for it."""
+
+        def locked() -> None:
+            try:
+                work(Git(lock, self._stop))
+            finally:
+                os.close(lock)
+
+        try:
+            future = self._threads.submit(locked)
+        except RuntimeError as error:
+            os.close(lock)
+            raise InvalidInputError("workspace", "the executor is shutting down") from error
+        await asyncio.shield(asyncio.wrap_future(future))
+
+    def _make(self, folder: Path, kind: WorkspaceKind, repository: str, git: Git) -> None:
+        if self._is_ready(folder):  # somebody else made it while we waited
+            return
+        self._clear(folder, repository if kind == "worktree" else "", git)
+        try:
+            match kind:
+                case "clone":
+                    git.clone(repository, folder)
+                case "worktree":
+                    git.add_worktree(repository, folder)
+                case _:
+                    folder.mkdir()
+        except (GitError, OSError) as error:
+            raise InvalidInputError("workspace", f"{kind} of {repository!r}: {error}") from error
+        temporary = folder.with_suffix(".new")
+        temporary.write_bytes(msgspec.json.encode(_About(kind, repository)))
+        temporary.rename(folder.with_suffix(".json"))
+        log.info("workspace_made", workspace=folder.name, kind=kind)
+
+    def _remove(self, folder: Path, git: Git) -> None:
+        repository = ""
+        with contextlib.suppress(OSError, msgspec.DecodeError):
+            about = msgspec.json.decode(folder.with_suffix(".json").read_bytes(), type=_About)
+            repository = about.repository if about.kind == "worktree" else ""
+        try:
+            self._clear(folder, repository, git)
+        except OSError as error:
+            raise InvalidInputError("workspace", f"{folder.name} cannot be removed: {error}") from error
+        folder.with_suffix(".json").unlink(missing_ok=True)
+        folder.with_suffix(".lock").unlink(missing_ok=True)
+        log.info("workspace_removed", workspace=folder.name)
+
+    @staticmethod
+    def _clear(folder: Path, repository: str, git: Git) -> None:
+        """Remove the folder. What says that it is ready goes last: a removal that was cut off is repeated."""
+        if repository:
+            git.remove_worktree(repository, folder)
+        if folder.is_symlink():
+            folder.unlink()
+        elif folder.exists():
+            shutil.rmtree(folder, onerror=_make_writable)
+
+
+def _make_writable(function: object, path: str, info: object) -> None:  # noqa: ARG001
+    """A folder that a command has made read-only is removed all the same."""
+    parent = os.path.dirname(path)
+    os.chmod(parent, 0o700)
+    if os.path.isdir(path) and not os.path.islink(path):
+        os.chmod(path, 0o700)
+        shutil.rmtree(path)
+    else:
+        os.unlink(path)
+
+
+def _try_lock(path: Path) -> int:
+    """The open file with its lock; -1 while somebody else has it."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.fstat(fd).st_ino == path.stat().st_ino:  # else it was removed under us
+            return fd
+    except (BlockingIOError, FileNotFoundError):
+        pass
+    os.close(fd)
+    return -1
