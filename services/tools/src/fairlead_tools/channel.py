@@ -25,7 +25,10 @@ class ChannelLostError(RetryableError):
 
 
 class Channel:
-    """Frames over one pair of streams. Open it with `Channel.open`; one task reads for all calls."""
+    """Frames over one pair of streams. Open it with `Channel.open`; one task reads for all calls.
+
+    `features` tells what the runner says of its restrictions (see `runner/restrict.py`).
+    """
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -33,6 +36,7 @@ class Channel:
         self._waiting: dict[str, asyncio.Queue[Frame | None]] = {}
         self._reading: asyncio.Task[None] | None = None
         self.lost = False
+        self.features: Frame = {}
 
     async def open(self, tasks: asyncio.TaskGroup) -> "Channel":
         """Greet the runner and begin to read, in `tasks`.
@@ -51,6 +55,8 @@ class Channel:
         if answer.get("type") != "hello":
             self.close()
             raise ChannelLostError(f"the runner refused: {answer.get('message', answer)}")
+        features = answer.get("features")
+        self.features = features if isinstance(features, dict) else {}
         self._reading = tasks.create_task(self._read(), name="runner")
         return self
 

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import hashlib
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +13,7 @@ import structlog
 from fairlead_common.messages import SandboxKind
 from fairlead_tools.channel import Channel, ChannelLostError
 from fairlead_tools.pack import pack_runner
-from fairlead_tools.runner import protocol
+from fairlead_tools.runner_socket import KeptChannels, connect
 from fairlead_tools.sandbox import Place
 
 log = structlog.get_logger()
@@ -37,8 +36,7 @@ class LocalSandbox:
         self._state.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._archive = pack_runner(state)
         self._tasks = tasks
-        self._channels: dict[Path, Channel] = {}
-        self._locks: dict[Path, asyncio.Lock] = {}
+        self._channels = KeptChannels()
 
     def unavailable(self) -> str:
         """Never anything: it needs this Python alone."""
@@ -50,43 +48,22 @@ class LocalSandbox:
 
     async def channel(self, place: Place) -> Channel:
         """See `Sandbox.channel`."""
-        workspace = place.folder
-        async with self._locks.setdefault(workspace, asyncio.Lock()):
-            channel = self._channels.get(workspace)
-            if channel is None or channel.lost:
-                channel = await self._open(workspace)
-                self._channels[workspace] = channel
-            return channel
+        return await self._channels.get(place.workspace, lambda: self._open(place.folder))
 
     def close(self) -> None:
         """Part with all runners; what they run goes on."""
-        for channel in self._channels.values():
-            channel.close()
+        self._channels.close()
 
     async def _open(self, workspace: Path) -> Channel:
         folder = self._state / hashlib.sha256(os.fsencode(workspace)).hexdigest()[:16]
         try:
-            return await self._connect(folder)
+            return await connect(folder, self._tasks)
         except (OSError, ChannelLostError):
             await self._launch(folder, workspace)
         try:
-            return await self._connect(folder)
+            return await connect(folder, self._tasks)
         except OSError as error:
             raise ChannelLostError(f"the runner does not listen: {error}") from error
-
-    async def _connect(self, folder: Path) -> Channel:
-        # Socket paths are limited to 108 bytes, so it is addressed through an open folder.
-        directory = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-        try:
-            await asyncio.get_running_loop().sock_connect(sock, f"/proc/self/fd/{directory}/sock")
-            reader, writer = await asyncio.open_unix_connection(sock=sock, limit=protocol.MAX_FRAME_BYTES)
-        except BaseException:
-            sock.close()
-            raise
-        finally:
-            os.close(directory)
-        return await Channel(reader, writer).open(self._tasks)
 
     async def _launch(self, folder: Path, workspace: Path) -> None:
         _prepare(folder, workspace)

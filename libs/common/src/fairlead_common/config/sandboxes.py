@@ -56,11 +56,13 @@ class BubblewrapConfig(Part, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     Fields:
         network: commands share the host's network.
+        memory_mb, cpus, pids: of all commands of a sandbox together, where control groups can be made.
         read_only: more host folders that commands may read, beside the system's.
     """
 
     network: bool = False
     memory_mb: Annotated[int, msgspec.Meta(ge=32)] = 1024
+    cpus: Positive = 1.0
     pids: Annotated[int, msgspec.Meta(ge=16)] = 256
     nofile: Annotated[int, msgspec.Meta(ge=64)] = 1024
     read_only: list[str] = []

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Iterable
 
 from fairlead_tools.runner import linux
 
@@ -16,8 +17,6 @@ CLONE_NEWNS = 0x00020000
 CLONE_NEWPID = 0x20000000
 PR_CAPBSET_READ, PR_CAPBSET_DROP = 23, 24
 PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 47, 4
-
-HOST_PROC = "proc"  # in the state folder: the host's /proc, so that the kernel lets a new one be mounted
 
 _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REC, _MS_PRIVATE = 1, 2, 4, 8, 0x4000, 0x40000
 _CAP_VERSION_3 = 0x20080522
@@ -52,8 +51,8 @@ def fork() -> int:
     return pid
 
 
-def enter(hidden: str) -> None:
-    """In the child: its own /proc, and nothing where `hidden` was. All capabilities are gone afterwards.
+def enter(hidden: Iterable[str]) -> None:
+    """In the child: its own /proc, and empty folders at `hidden`. All capabilities are gone afterwards.
 
     Raises:
         OSError: the kernel does not let us; the child must not go on.
@@ -61,7 +60,8 @@ def enter(hidden: str) -> None:
     _mount(None, "/", None, _MS_REC | _MS_PRIVATE)
     # Read-only: a sandbox that root started must not reach the kernel's settings.
     _mount("proc", "/proc", "proc", _MS_RDONLY | _MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
-    _mount("tmpfs", hidden, "tmpfs", _MS_RDONLY | _MS_NOSUID | _MS_NODEV | _MS_NOEXEC, "size=4k,mode=555")
+    for path in hidden:
+        _mount("tmpfs", path, "tmpfs", _MS_RDONLY | _MS_NOSUID | _MS_NODEV | _MS_NOEXEC, "size=4k,mode=555")
     drop_capabilities()
 
 

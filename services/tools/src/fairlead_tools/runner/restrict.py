@@ -3,7 +3,7 @@
     nothing asked (`local`)   no new privileges, no core files
     seccomp                   no system calls that only escapes need
     writable                  Landlock: changes only beneath these folders, no signals to others
-    hidden                    own process and mount namespaces; this folder, the runner's state, is not there
+    hidden                    own process and mount namespaces, in which these folders are empty
 
 What was asked for and cannot be had ends the start of the runner. Landlock alone may be missing or old, and
 is reported with its ABI, so that the executor can say so.
@@ -34,13 +34,13 @@ class Restriction(NamedTuple):
 
     Fields:
         filter: a seccomp program. rules: descriptor of a Landlock ruleset, -1 for none.
-        hidden: the folder that commands must not see; their namespaces are their own then.
+        hidden: folders that commands must not see; their namespaces are their own then.
         limits: of resources, by their number.
     """
 
     filter: bytes = b""
     rules: int = -1
-    hidden: str = ""
+    hidden: tuple[str, ...] = ()
     limits: tuple[tuple[int, int], ...] = ()
 
     @property
@@ -132,7 +132,8 @@ def prepare(text: str, folder: str) -> Restriction:
         except OSError as error:
             raise RestrictionError(str(error)) from None
     limits = tuple((_LIMITS[name], int(most)) for name, most in asked.get("limits", {}).items())
-    made = Restriction(program, rules, str(asked.get("hidden", "")), limits)
+    hidden = tuple(str(each) for each in asked.get("hidden", ()))
+    made = Restriction(program, rules, hidden, limits)
     problem = _problem(made, folder)
     if problem:
         raise RestrictionError(problem)
@@ -173,7 +174,8 @@ def _look(made: Restriction, folder: str) -> str:
         wanted["Seccomp"] = "2"
     if made.hidden:
         wanted |= {"CapEff": "0" * 16, "CapPrm": "0" * 16, "CapBnd": "0" * 16, "Pid": "1"}
-        if os.listdir(made.hidden):
-            return f"{made.hidden}: can still be seen"
+        for path in made.hidden:
+            if os.listdir(path):
+                return f"{path}: can still be seen"
     wrong = [f"{name} is {status.get(name)}" for name, value in wanted.items() if status.get(name) != value]
     return ", ".join(wrong)

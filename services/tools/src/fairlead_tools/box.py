@@ -1,0 +1,164 @@
+"""The arguments of bwrap: what a sandbox of namespaces holds, and nothing of the host beside it."""
+
+import os
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+from fairlead_common.config import BubblewrapConfig
+from fairlead_tools.sandbox import Place
+
+WORKSPACE = "/workspace"
+STATE = "/run/fairlead"
+HOST_PROC = "/run/hostproc"
+ARCHIVE_FOLDER = "/opt/fairlead"
+HOME = "/home/sandbox"
+UID = 1000
+
+TMP_MB = 256
+WRITABLE = (WORKSPACE, "/tmp", "/var/tmp", HOME, "/dev")  # noqa: S108 - of the sandbox
+
+# Programs need these of /etc; passwords, host names, keys and other people's settings stay outside.
+_ETC = (
+    "alternatives", "ca-certificates", "ca-certificates.conf", "crypto-policies", "debian_version", "fonts",
+    "host.conf", "java-11-openjdk", "java-17-openjdk", "java-21-openjdk", "ld.so.cache", "ld.so.conf",
+    "ld.so.conf.d", "localtime", "magic", "mime.types", "nsswitch.conf", "os-release", "perl", "pki/ca-trust",
+    "pki/tls/certs", "protocols", "python3", "python3.11", "python3.12", "python3.13", "services", "shells",
+    "ssl/certs", "ssl/openssl.cnf", "terminfo", "timezone", "vimrc",
+)  # fmt: skip
+_OF_NETWORK = ("resolv.conf", "gai.conf")
+_KEPT = ("LANG", "LC_ALL", "LC_CTYPE", "TZ")
+
+_PASSWD = f"root:x:0:0:root:/root:/bin/sh\nsandbox:x:{UID}:{UID}:sandbox:{HOME}:/bin/bash\n"
+_GROUP = f"root:x:0:\nsandbox:x:{UID}:\n"
+_HOSTS = "127.0.0.1 localhost sandbox\n::1 localhost sandbox\n"
+
+
+class Box(NamedTuple):
+    """What one sandbox is made of.
+
+    Fields:
+        state: of its runner. scenery: folder with what `write_scenery` wrote.
+        private: Fairlead's own folder, hidden even where a workspace holds it.
+        python: an interpreter of the host outside of /usr, with its folder; empty: the system's.
+    """
+
+    place: Place
+    settings: BubblewrapConfig
+    state: Path
+    scenery: Path
+    archive: Path
+    private: Path
+    python: str = ""
+
+    def command(self, bwrap: str, info_fd: int, runner: list[str]) -> list[str]:
+        """Bwrap with a runner in it. `runner` are its arguments after the workspace."""
+        archive = f"{ARCHIVE_FOLDER}/{self.archive.name}"
+        program = f"{ARCHIVE_FOLDER}/python/bin/python3" if self.python else "/usr/bin/python3"
+        return [
+            bwrap,
+            *_NAMESPACES,
+            *(["--share-net"] if self.settings.network else []),
+            "--info-fd",
+            str(info_fd),
+            *self._system(),
+            *self._own(archive),
+            *self._workspace(),
+            *self._environment(),
+            "--remount-ro",
+            "/",
+            "--chdir",
+            "/",
+            "--",
+            program,
+            *("-I", "-S", archive, "run", STATE, WORKSPACE),
+            *runner,
+        ]
+
+    def _system(self) -> list[str]:
+        made = ["--ro-bind", "/usr", "/usr"]
+        for name in ("bin", "sbin", "lib", "lib32", "lib64", "libx32"):
+            path = Path("/", name)
+            if path.is_symlink():
+                made += ["--symlink", os.readlink(path), str(path)]
+            elif path.is_dir():
+                made += ["--ro-bind", str(path), str(path)]
+        for name in (*_ETC, *(_OF_NETWORK if self.settings.network else ())):
+            made += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
+        for name in ("passwd", "group", "hosts"):
+            made += ["--ro-bind", str(self.scenery / name), f"/etc/{name}"]
+        for path_text in self.settings.read_only:
+            made += ["--ro-bind", path_text, path_text]
+        size = str(TMP_MB * 1024 * 1024)
+        made += ["--proc", "/proc", "--dev", "/dev"]
+        for folder in ("/tmp", HOME, "/dev/shm"):  # noqa: S108 - of the sandbox
+            made += ["--size", size, "--tmpfs", folder]
+        return [*made, "--dir", "/var", "--symlink", "../tmp", "/var/tmp", "--dir", "/run"]  # noqa: S108
+
+    def _own(self, archive: str) -> list[str]:
+        made = ["--bind", str(self.state), STATE]
+        # Seen by the runner alone: without a /proc that is whole, the kernel lets nobody mount another.
+        made += ["--ro-bind", "/proc", HOST_PROC]
+        made += ["--ro-bind", str(self.archive), archive]
+        if self.python:
+            made += ["--ro-bind", self.python, f"{ARCHIVE_FOLDER}/python"]
+        ripgrep = Path(sys.prefix, "bin", "rg")
+        if ripgrep.is_file():
+            made += ["--ro-bind", str(ripgrep.resolve()), f"{ARCHIVE_FOLDER}/bin/rg"]
+        return made
+
+    def _workspace(self) -> list[str]:
+        if self.place.access == "none":
+            return ["--size", str(TMP_MB * 1024 * 1024), "--tmpfs", WORKSPACE]
+        made = ["--bind" if self.place.access == "rw" else "--ro-bind", self.place.workspace, WORKSPACE]
+        if self.private.is_relative_to(self.place.workspace):
+            made += ["--tmpfs", f"{WORKSPACE}/{self.private.relative_to(self.place.workspace)}"]
+        return made
+
+    def _environment(self) -> list[str]:
+        path = f"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:{ARCHIVE_FOLDER}/bin"
+        made = ["--clearenv", "--setenv", "PATH", path, "--setenv", "HOME", HOME]
+        for name in _KEPT:
+            if name in os.environ:
+                made += ["--setenv", name, os.environ[name]]
+        return made
+
+    def restriction(self) -> dict[str, object]:
+        """What the runner binds its commands to (see `runner/restrict.py`)."""
+        writable = [path for path in WRITABLE if path != WORKSPACE or self.place.access != "ro"]
+        return {
+            "seccomp": True,
+            "writable": writable,
+            "hidden": [STATE, HOST_PROC],
+            "limits": {"nofile": self.settings.nofile, "nproc": self.settings.pids},
+        }
+
+
+# The runner is the first process: when it ends, however that is, the kernel kills all that is left. It keeps
+# two capabilities, in the sandbox's own user namespace alone, for the namespaces of its commands.
+_NAMESPACES = (
+    "--unshare-all",
+    "--unshare-user",
+    "--disable-userns",
+    "--as-pid-1",
+    "--new-session",
+    "--hostname",
+    "sandbox",
+    "--uid",
+    str(UID),
+    "--gid",
+    str(UID),
+    "--cap-drop",
+    "ALL",
+    "--cap-add",
+    "CAP_SYS_ADMIN",
+    "--cap-add",
+    "CAP_SETPCAP",
+)
+
+
+def write_scenery(folder: Path) -> None:
+    """The few files of /etc that are the same in every sandbox and not the host's."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for name, text in (("passwd", _PASSWD), ("group", _GROUP), ("hosts", _HOSTS)):
+        (folder / name).write_text(text, "ascii")

@@ -1,0 +1,299 @@
+"""The sandbox `bubblewrap`: a runner and all its commands in namespaces of their own, made by bwrap.
+
+<state>/bubblewrap/<place>/state   the runner's: socket, lock, journal; commands do not see it
+                          /launch  locked by the executor that starts a runner
+                          /info    what bwrap says of the namespaces of the newest one
+                          /log     what bwrap and the runner say
+"""
+
+import asyncio
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+import structlog
+
+from fairlead_common.config import BubblewrapConfig
+from fairlead_common.messages import SandboxKind
+from fairlead_tools import cgroups
+from fairlead_tools.box import Box, write_scenery
+from fairlead_tools.channel import Channel, ChannelLostError
+from fairlead_tools.pack import pack_runner
+from fairlead_tools.runner import linux
+from fairlead_tools.runner_socket import KeptChannels, connect, listens
+from fairlead_tools.sandbox import Place, SandboxRefusedError
+
+log = structlog.get_logger()
+
+START_TIMEOUT_S = 35.0
+IDLE_S = 900.0
+LOOK_S = 60.0  # between two looks at whether it works, and at what is left over
+MAX_LOG_BYTES = 1_000_000
+
+_NOT_LOOKED = "it is being tried out; try again in a moment"
+_REQUIRED = ("no_new_privs", "seccomp", "namespaces")
+
+
+class BubblewrapSandbox:
+    """Runners in namespaces, one for each place.
+
+    Args:
+        state: private folder of this host's runners. private: all of Fairlead's own files.
+        settings: those of now.
+        program: bwrap, as a name or path.
+    """
+
+    name: SandboxKind = "bubblewrap"
+
+    def __init__(
+        self,
+        state: Path,
+        private: Path,
+        tasks: asyncio.TaskGroup,
+        settings: Callable[[], BubblewrapConfig],
+        program: str = "bwrap",
+    ) -> None:
+        self._state = state / self.name
+        self._state.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._private = Path(os.path.realpath(private))
+        self._archive = pack_runner(state)
+        self._tasks = tasks
+        self._settings = settings
+        self._program = program
+        self._python: str | None = None
+        self._problem = _NOT_LOOKED
+        self._channels = KeptChannels()
+        self._launched: list[subprocess.Popen[bytes]] = []
+        write_scenery(self._scenery)
+
+    def unavailable(self) -> str:
+        """See `Sandbox.unavailable`; the answer of the last look."""
+        return self._problem
+
+    def variant(self) -> str:
+        """A name for the settings of now."""
+        return hashlib.sha256(msgspec.json.encode(self._settings())).hexdigest()[:12]
+
+    async def keep(self, stop: asyncio.Event) -> None:
+        """A part of the service: see whether it works, and remove what is left of runners that ended."""
+        while not stop.is_set():
+            problem = await asyncio.to_thread(self.look)
+            if problem != self._problem:
+                log.info("bubblewrap_looked_at", problem=problem)
+            self._problem = problem
+            self._launched = [each for each in self._launched if each.poll() is None]
+            await asyncio.to_thread(self._sweep)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), LOOK_S)
+
+    async def channel(self, place: Place) -> Channel:
+        """See `Sandbox.channel`."""
+        folder = self._state / _name(place)
+        return await self._channels.get(folder.name, lambda: self._open(folder, place))
+
+    def close(self) -> None:
+        """Part with all runners; what they run goes on."""
+        self._channels.close()
+
+    def look(self) -> str:
+        """Why no sandbox can be made here; empty when one was: with all of its restrictions, for a moment."""
+        if not sys.platform.startswith("linux"):
+            return "it needs Linux"
+        if shutil.which(self._program) is None:
+            return f"{self._program} is not installed (package bubblewrap)"
+        with tempfile.TemporaryDirectory(prefix="look-", dir=self._state) as scratch:
+            folder = Path(scratch)
+            place = Place(sandbox=self.name, workspace=scratch, access="none")
+            try:
+                process = self._start(folder, place, idle_s=0.0)
+                process.wait(timeout=START_TIMEOUT_S)
+            except (OSError, subprocess.SubprocessError) as error:
+                return str(error)
+            return _last_words(folder) if process.returncode else ""
+
+    # -- reaching a runner ---------------------------------------------------
+
+    async def _open(self, folder: Path, place: Place) -> Channel:
+        try:
+            return self._checked(await connect(folder / "state", self._tasks))
+        except (OSError, ChannelLostError):
+            await asyncio.to_thread(self._launch, folder, place)
+        try:
+            return self._checked(await connect(folder / "state", self._tasks))
+        except OSError as error:
+            raise ChannelLostError(f"the runner does not listen: {error}") from error
+
+    def _checked(self, channel: Channel) -> Channel:
+        """The channel, if its runner restricts commands as it was told to."""
+        missing = [name for name in _REQUIRED if not channel.features.get(name)]
+        if missing:
+            channel.close()
+            raise ChannelLostError(f"the runner is not restricted: {', '.join(missing)}")
+        if not channel.features.get("landlock"):
+            log.warning("bubblewrap_without_landlock")
+        return channel
+
+    def _launch(self, folder: Path, place: Place) -> None:
+        """Start a runner, unless another executor does or did; afterwards one listens.
+
+        Raises:
+            SandboxRefusedError: none can be started. ChannelLostError: none was in time.
+        """
+        folder.mkdir(mode=0o700, exist_ok=True)
+        with _locked(folder / "launch"):
+            if listens(folder / "state"):
+                return
+            _end_old(folder)
+            try:
+                process = self._start(folder, place, IDLE_S)
+            except OSError as error:
+                raise SandboxRefusedError(f"bwrap did not start: {error}") from error
+            end = time.monotonic() + START_TIMEOUT_S
+            while not listens(folder / "state"):
+                if process.poll() is not None:
+                    raise SandboxRefusedError(f"the runner did not start: {_last_words(folder)}")
+                if time.monotonic() > end:
+                    _end_old(folder)
+                    raise ChannelLostError(f"the runner did not start within {START_TIMEOUT_S:g} s")
+                time.sleep(0.005)
+            self._launched.append(process)
+
+    def _start(self, folder: Path, place: Place, idle_s: float) -> subprocess.Popen[bytes]:
+        settings = self._settings()
+        state = folder / "state"
+        state.mkdir(mode=0o700, exist_ok=True)
+        (folder / "place").write_bytes(msgspec.json.encode(place))
+        if place.access != "none":
+            # One that was removed is made again: without it, nobody could ask the journal of its calls.
+            with contextlib.suppress(OSError):
+                place.folder.mkdir(exist_ok=True)
+        box = Box(place, settings, state, self._scenery, self._archive, self._private, self._interpreter())
+        limits = cgroups.Limits(settings.memory_mb, settings.pids, settings.cpus)
+        groups = cgroups.make(f"fairlead-{folder.name}", limits)
+        enter = ["/bin/sh", "-c", cgroups.ENTER, "sh", *map(str, groups), "--"]
+        restriction = json.dumps(box.restriction())
+        with (folder / "info").open("wb") as info, _open_log(folder) as output:
+            command = box.command(self._program, info.fileno(), [f"{idle_s}", "", restriction])
+            return subprocess.Popen(
+                [*enter, *command],
+                env={"PATH": os.environ.get("PATH", os.defpath)},
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                pass_fds=[info.fileno()],
+                start_new_session=True,
+            )
+
+    def _interpreter(self) -> str:
+        """A folder with a Python for the runner; empty when the system has one that is new enough."""
+        if self._python is None:
+            check = "import sys; sys.exit(sys.version_info < (3, 9))"
+            try:
+                done = subprocess.run(
+                    ["/usr/bin/python3", "-I", "-S", "-c", check],
+                    timeout=20,
+                    check=False,
+                    capture_output=True,
+                )
+                self._python = sys.base_prefix if done.returncode else ""
+            except OSError:
+                self._python = sys.base_prefix
+        return self._python
+
+    @property
+    def _scenery(self) -> Path:
+        return self._state / "etc"
+
+    def _sweep(self) -> None:
+        """Remove the control groups of runners that ended."""
+        for folder in self._state.iterdir():
+            if folder == self._scenery or folder.name.startswith("look-") or listens(folder / "state"):
+                continue
+            with contextlib.suppress(ChannelLostError, OSError), _locked(folder / "launch", wait_s=0):
+                if not listens(folder / "state"):
+                    cgroups.remove(f"fairlead-{folder.name}")
+
+
+def _name(place: Place) -> str:
+    return hashlib.sha256(msgspec.json.encode(place)).hexdigest()[:16]
+
+
+@contextlib.contextmanager
+def _locked(path: Path, wait_s: float = START_TIMEOUT_S) -> Iterator[None]:
+    """Hold a lock that all executors of this host respect.
+
+    Raises:
+        ChannelLostError: another one holds it for longer than `wait_s`.
+    """
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    end = time.monotonic() + wait_s
+    try:
+        while True:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= end:
+                    raise ChannelLostError(f"another executor starts this runner for {wait_s:g} s") from None
+                time.sleep(0.01)
+        yield
+    finally:
+        os.close(fd)
+
+
+def _end_old(folder: Path) -> None:
+    """Make sure that nothing of an earlier runner is left: its first process takes all others with it.
+
+    Raises:
+        ChannelLostError: it does not end.
+    """
+    try:
+        info = json.loads((folder / "info").read_bytes())
+        pid, namespace = int(info["child-pid"]), int(info["pid-namespace"])
+    except (OSError, ValueError, KeyError):
+        return
+    end = time.monotonic() + 10.0
+    while _is_first_of(pid, namespace):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+        if time.monotonic() > end:
+            raise ChannelLostError("what is left of an earlier runner does not end")
+        time.sleep(0.005)
+
+
+def _is_first_of(pid: int, namespace: int) -> bool:
+    """Whether this is the first process of that namespace; its number may have been given away since."""
+    found = linux.process(pid)
+    if found is None or found.state in ("Z", "X"):
+        return False
+    try:
+        return Path(f"/proc/{pid}/ns/pid").stat().st_ino == namespace
+    except OSError:
+        return False
+
+
+def _open_log(folder: Path) -> BinaryIO:
+    path = folder / "log"
+    if path.exists() and path.stat().st_size > MAX_LOG_BYTES:
+        path.unlink()
+    return path.open("ab")
+
+
+def _last_words(folder: Path) -> str:
+    with contextlib.suppress(OSError):
+        lines = (folder / "log").read_text("utf-8", "replace").strip().splitlines()
+        return " ".join(lines[-3:])[-500:] or "it said nothing"
+    return "it said nothing"

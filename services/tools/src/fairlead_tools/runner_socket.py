@@ -1,0 +1,74 @@
+"""Runners that listen on a socket in their state folder: reached, and kept in reach."""
+
+import asyncio
+import os
+import socket
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from fairlead_tools.channel import Channel
+from fairlead_tools.runner import protocol
+
+
+async def connect(state: Path, tasks: asyncio.TaskGroup) -> Channel:
+    """An open channel to the runner that listens in `state`.
+
+    Raises:
+        OSError: none listens there.
+        ChannelLostError: it does not answer as it should.
+    """
+    # Socket paths are limited to 108 bytes, so it is addressed through an open folder.
+    directory = os.open(state, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    try:
+        await asyncio.get_running_loop().sock_connect(sock, f"/proc/self/fd/{directory}/sock")
+        reader, writer = await asyncio.open_unix_connection(sock=sock, limit=protocol.MAX_FRAME_BYTES)
+    except BaseException:
+        sock.close()
+        raise
+    finally:
+        os.close(directory)
+    return await Channel(reader, writer).open(tasks)
+
+
+def listens(state: Path) -> bool:
+    """Whether a runner takes connections in `state` now."""
+    try:
+        directory = os.open(state, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+            sock.settimeout(1.0)
+            sock.connect(f"/proc/self/fd/{directory}/sock")
+    except OSError:
+        return False
+    finally:
+        os.close(directory)
+    return True
+
+
+class KeptChannels:
+    """One open channel for each runner, opened when it is asked for, and again when it was lost."""
+
+    def __init__(self) -> None:
+        self._channels: dict[str, Channel] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
+
+    async def get(self, name: str, reach: Callable[[], Awaitable[Channel]]) -> Channel:
+        """The channel of this name; `reach` opens one, never two at the same time.
+
+        Raises:
+            ChannelLostError: as `reach` does.
+        """
+        async with self._locks.setdefault(name, asyncio.Lock()):
+            channel = self._channels.get(name)
+            if channel is None or channel.lost:
+                channel = await reach()
+                self._channels[name] = channel
+            return channel
+
+    def close(self) -> None:
+        """Part with all runners; what they run goes on."""
+        for channel in self._channels.values():
+            channel.close()
