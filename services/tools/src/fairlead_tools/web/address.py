@@ -65,6 +65,9 @@ _MAPPED = ip_network("::ffff:0:0/96")
 _NAT64 = ip_network("64:ff9b::/96")
 _ISATAP = {0x00005EFE, 0x02005EFE}  # upper half of an interface id that carries an IPv4 address
 
+_FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
+_NOBODYS: dict[int, Address] = {4: IPv4Address("192.0.2.1"), 6: IPv6Address("2001:db8::1")}
+
 
 def refusal(address: Address, *, allowed: bool = False) -> str:
     """Why `address` may not be reached, in a word or two; empty when it may.
@@ -100,16 +103,30 @@ def _embedded(address: Address) -> IPv4Address | None:
 
 
 def is_own(address: Address) -> bool:
-    """Whether `address` is one of this machine's: the kernel answers for it from that very address.
-
-    Nothing is sent: connecting a datagram socket only looks up the route.
-    """
+    """Whether `address` is one of this machine's: the kernel lets a socket have it. Nothing is sent."""
     if isinstance(address, IPv6Address) and address.ipv4_mapped:
         address = address.ipv4_mapped
-    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+    if not _can_have(address):
+        return False
+    if _can_have(_NOBODYS[address.version]):  # the machine is set up to let sockets have any address
+        return _answers_itself(address)
+    return True
+
+
+def _can_have(address: Address) -> bool:
     try:
-        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        with socket.socket(_FAMILIES[address.version], socket.SOCK_DGRAM) as probe:
+            probe.bind((str(address), 0))
+    except OSError:
+        return False
+    return True
+
+
+def _answers_itself(address: Address) -> bool:
+    """Whether packets to `address` would leave from it. Connecting a datagram socket only asks for the route."""
+    try:
+        with socket.socket(_FAMILIES[address.version], socket.SOCK_DGRAM) as probe:
             probe.connect((str(address), 9))
             return ip_address(probe.getsockname()[0].partition("%")[0]) == address
     except OSError:
-        return False  # there is no route, so it is not here
+        return False
