@@ -237,12 +237,12 @@ async def test_session_grant_is_not_asked_again_for_the_same_command(
     w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with agent_service(nats_server, monkeypatch, settings={"agents.main.mode": "ask"}):
-        await w.say("a", 'op=P1 steps=1 run="make test"')
+        await w.say("a", 'op=P1 steps=1 run="git status --short"')
         await decide(w, "a", await approval(w, "a"), "session")
         await w.run_end("a", 2)
-        await w.say("a", 'op=P2 steps=1 run="make test"')
+        await w.say("a", 'op=P2 steps=1 run="git status --short"')
         assert (await w.run_end("a", 3)).outcome == "completed"
-        await w.say("a", 'op=P3 steps=1 run="make clean"')
+        await w.say("a", 'op=P3 steps=1 run="git status"')
         assert (await w.run_end("a", 4)).outcome == "waiting_approval"
     assert len(w.calls) == 2
 

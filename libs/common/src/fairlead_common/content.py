@@ -127,6 +127,9 @@ class AssistantMessage(
         return "".join(block.text for block in self.content if isinstance(block, TextBlock))
 
 
+# What a call can do to a session's trust: bring in what strangers wrote, read what is private, act outside.
+TrustFlag = Literal["untrusted", "private", "external"]
+
 # ok: it ran (whatever its exit status); error: it failed or was refused before it ran;
 # cancelled, timed_out: it was stopped; skipped, denied: it never started;
 # unknown: nobody can know whether it took effect.
@@ -157,12 +160,17 @@ class ToolOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 class ToolResultMessage(
     msgspec.Struct, frozen=True, kw_only=True, tag_field="role", tag="tool_result", omit_defaults=True
 ):
-    """The one result of a tool call. `provider_id` is what the model called it."""
+    """The one result of a tool call. `provider_id` is what the model called it.
+
+    Fields:
+        flags: what the call did to the session's trust; empty when it never started.
+    """
 
     call_id: str
     name: str
     outcome: ToolOutcome
     provider_id: str | None = None
+    flags: list[TrustFlag] = []
 
 
 Message = UserMessage | AssistantMessage | ToolResultMessage

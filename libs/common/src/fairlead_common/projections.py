@@ -79,6 +79,8 @@ class ApprovalSummary(msgspec.Struct, frozen=True, kw_only=True):
         id: of the log entry that asked; the decision goes to the session's mail `approval.<id>`.
         shown_hash: SHA-256 over everything that is shown; the decision carries it.
         requested_at, expires_at: milliseconds since 1970, UTC.
+        grants: what `session` and `always` would allow, in words; one that is missing is not on offer.
+        tainted: the model had read what strangers wrote when it asked for this.
         deleted: it is decided or expired; nothing else in this value counts.
     """
 
@@ -93,6 +95,12 @@ class ApprovalSummary(msgspec.Struct, frozen=True, kw_only=True):
     shown_hash: str = ""
     expires_at: int = 0
     requested_at: int = 0
+    sandbox: str = "local"
+    scope: str = ""
+    access: str = "rw"
+    remote: str = ""
+    grants: dict[str, str] = {}
+    tainted: bool = False
     deleted: bool = False
 
 

@@ -32,6 +32,7 @@ _PATH_ARGUMENTS: Final = (
     "from",
     "to",
     "directory",
+    "files",
 )
 _PATCHED: Final = re.compile(
     r"^(?:\*\*\* (?:Add|Update|Delete) File: |\*\*\* Move to: |\+\+\+ (?:b/)?|--- (?:a/)?)([^\t\r\n]+)",

@@ -5,7 +5,7 @@ import asyncio
 import msgspec
 import structlog
 
-from fairlead_agent.policy import grant_key
+from fairlead_agent.offers import keys_of
 from fairlead_common import subjects
 from fairlead_common.buckets import Bucket
 from fairlead_common.bus import Bus, Record
@@ -29,10 +29,10 @@ class Grants:
 
     async def add(self, agent: str, request: ApprovalRequestEntry) -> None:
         """Allow the same call for good. Safe to repeat."""
-        key = grant_key(request.tool, request.arguments)
-        shown = {"tool": request.tool, "arguments": request.arguments}
-        self._granted.setdefault(agent, set()).add(key)
-        await self._bucket.put(f"grant.{agent}.{key}", msgspec.json.encode(shown))
+        shown = {"tool": request.tool, "arguments": request.arguments, "grants": request.grants.get("always")}
+        for key in keys_of(request):
+            self._granted.setdefault(agent, set()).add(key)
+            await self._bucket.put(f"grant.{agent}.{key}", msgspec.json.encode(shown))
 
     async def follow(self, stop: asyncio.Event) -> None:
         """A part of the service: keep up with what other workers and the command line grant."""

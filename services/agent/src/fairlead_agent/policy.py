@@ -1,77 +1,219 @@
-"""May this call run? The answer for a mode, a profile and what people granted before.
+"""May this call run? The answer for a mode, the rules, what the session has read, and what people granted.
 
 Rules over commands save questions; they do not contain a hostile program. The sandbox does.
 """
 
-import hashlib
-import re
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import Literal, NamedTuple
 
-import msgspec
+from fairlead_agent.layers import Layers
+from fairlead_agent.offers import command_key, keys
+from fairlead_common.content import TrustFlag
+from fairlead_common.messages import SandboxKind, ToolSpec
+from fairlead_common.never import never_automatic
+from fairlead_common.programs import fetches, program
+from fairlead_common.rules import Rule, Subject, command_allowed, names, raw_paths, subject
+from fairlead_common.sensitive_paths import persistence, secret
+from fairlead_common.shell_words import Shell, Words, read
 
-from fairlead_common.config import AgentConfig
-from fairlead_common.entries import ApprovalRequestEntry
-from fairlead_common.messages import ToolSpec
-
-# What a person must see each time, whatever was granted before.
-_NEVER_AUTOMATIC = re.compile(
-    r"\brm\s+(-\w*\s+)*-\w*[rf]\w*\s+(-\w+\s+)*(/|~|\$HOME)(\s|/?\*|$)"
-    r"|\bmkfs\b|\bdd\s.*\bof=/dev/|\bshutdown\b|\breboot\b|:\(\)\s*\{|>\s*/dev/[sn][dv]"
+_CONFINED = ("docker", "bubblewrap")
+# Programs whose words are files that they change.
+_CHANGING = frozenset(
+    (
+        "cp",
+        "mv",
+        "tee",
+        "ln",
+        "install",
+        "touch",
+        "rm",
+        "chmod",
+        "chown",
+        "truncate",
+        "dd",
+        "patch",
+        "mkdir",
+        "ed",
+    )
 )
+_SAYING = frozenset(("echo", "printf", "true", "false"))
+_PATTERN_FIRST = frozenset(("grep", "egrep", "fgrep", "rg", "sed"))
 
 
 class Verdict(NamedTuple):
-    """What to do with a call, and why, in words for people."""
+    """What to do with a call, and why, in words for people.
+
+    Fields:
+        lasting: an answer may hold for more than this one call.
+    """
 
     action: Literal["allow", "ask", "deny"]
     why: str
+    lasting: bool = False
 
 
-def judge(
-    spec: ToolSpec,
-    arguments: dict[str, object],
-    *,
-    mode: str,
-    profile: AgentConfig,
-    granted: Iterable[str],
-) -> Verdict:
-    """The verdict. Deny wins over everything, a never-automatic command over every grant.
+class Circumstances(NamedTuple):
+    """What counts beside the call itself.
 
-    Args:
-        granted: keys, as `grant_key` makes them, of what was allowed for longer than once.
+    Fields:
+        networked: commands of the sandbox reach a network.
+        untrusted, private: what the session has read so far.
+        taint: whether that counts.
+        granted: keys, as `offers.keys` makes them, of what was allowed for longer than once.
     """
-    if spec.name in profile.deny:
-        return Verdict("deny", f"the profile denies {spec.name}")
+
+    mode: str = "ask"
+    layers: Layers = Layers()
+    sandbox: SandboxKind = "local"
+    networked: bool = True
+    workspace: str = ""
+    untrusted: bool = False
+    private: bool = False
+    taint: bool = True
+    granted: Collection[str] = ()
+
+
+def judge(spec: ToolSpec, arguments: dict[str, object], at: Circumstances) -> Verdict:
+    """The verdict: deny wins over ask, ask over allow."""
+    about = subject(spec, arguments)
+    if why := at.layers.denies(about):
+        return Verdict("deny", f"{why} denies it")
+    if at.mode == "safe" and not spec.read_only:
+        return Verdict("deny", f"mode safe allows reading only, and {spec.name} changes things")
+    if why := _must_be_seen(spec, arguments, about, at):
+        return Verdict("ask", why)
     if spec.read_only:
         return Verdict("allow", "it only reads")
-    if mode == "safe":
-        return Verdict("deny", f"mode safe allows reading only, and {spec.name} changes things")
-    command = arguments.get("command")
-    if isinstance(command, str) and _NEVER_AUTOMATIC.search(command):
-        return Verdict("ask", "this command is never allowed without a person")
-    if mode == "allow-all":
+    if at.mode == "allow-all":
         return Verdict("allow", "mode allow-all")
-    if spec.name in profile.allow:
-        return Verdict("allow", f"the profile allows {spec.name}")
-    if grant_key(spec.name, arguments) in granted:
-        return Verdict("allow", "it was granted before")
-    return Verdict("ask", f"mode ask: {spec.name} changes things")
+    if why := _allowed(spec, arguments, about, at):
+        return Verdict("allow", why)
+    if is_runtime(spec) and at.sandbox in _CONFINED and not at.networked:
+        return Verdict("allow", f"it runs in a sandbox ({at.sandbox}) without network")
+    plain = about.shell.problem if about.shell else ""
+    hint = f"; no rule can allow the command, for {plain}" if plain else ""
+    return Verdict("ask", f"mode ask: {spec.name} changes things{hint}", lasting=True)
 
 
-def grant_key(tool: str, arguments: dict[str, object]) -> str:
-    """What `session` and `always` grant: this exact command, or any call of another tool."""
-    command = arguments.get("command")
-    subject = f"{tool}\0{command}" if isinstance(command, str) else tool
-    return hashlib.sha256(subject.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+def is_runtime(spec: ToolSpec) -> bool:
+    """Whether it runs programs in the sandbox."""
+    return spec.group == "runtime" or spec.name == "bash"
 
 
-def grant_keys(requests: Iterable[ApprovalRequestEntry]) -> set[str]:
-    """The keys of what was granted in this session."""
-    return {grant_key(request.tool, request.arguments) for request in requests}
+def effects(spec: ToolSpec, arguments: dict[str, object], *, networked: bool) -> list[TrustFlag]:
+    """What this call does to the trust of its session: what its tool says, and what a command can do."""
+    found: set[TrustFlag] = set(spec.flags)
+    if is_runtime(spec):
+        found.add("private")
+        if networked:
+            found.add("external")
+            shell = subject(spec, arguments).shell
+            if shell is not None and any(fetches(words) for words in shell.commands):
+                found.add("untrusted")
+    return sorted(found)
 
 
-def shown_hash(session: str, tool: str, arguments: dict[str, object], host: str, workspace: str) -> str:
-    """SHA-256 over all that a person is shown before they decide."""
-    shown = [session, tool, arguments, host, workspace]
-    return hashlib.sha256(msgspec.json.encode(shown, order="deterministic")).hexdigest()
+# -- what a person has to see in every mode --------------------------------------
+
+
+def _must_be_seen(spec: ToolSpec, arguments: dict[str, object], about: Subject, at: Circumstances) -> str:
+    typed = arguments.get("text") if is_runtime(spec) else None
+    if isinstance(typed, str) and (reason := never_automatic(typed, read(typed))):
+        return f"this input is never sent without a person: {reason}"
+    if about.shell is not None:
+        command = str(arguments["command"])
+        if reason := never_automatic(command, about.shell):
+            return f"this command is never allowed without a person: {reason}"
+        if reason := _sensitive_command(about.shell):
+            return reason
+    elif reason := _sensitive_path(spec, arguments, about, at.layers.allowing):
+        return reason
+    if reason := _tainted(spec, arguments, at):
+        return reason
+    return at.layers.asks(about)
+
+
+def _tainted(spec: ToolSpec, arguments: dict[str, object], at: Circumstances) -> str:
+    if not (at.taint and at.untrusted):
+        return ""
+    if at.private and "external" in effects(spec, arguments, networked=at.networked):
+        return (
+            "this session has read what strangers wrote and what is private, and this call reaches outside: "
+            "it could carry one to the other"
+        )
+    if is_runtime(spec) and not spec.read_only and at.sandbox not in _CONFINED:
+        return "this session has read what strangers wrote, and the command would run without a sandbox"
+    return ""
+
+
+def _sensitive_path(
+    spec: ToolSpec, arguments: dict[str, object], about: Subject, allowing: tuple[Rule, ...]
+) -> str:
+    """Why one of its paths has to be seen. A rule that names exactly this path counts as seen."""
+    named = {
+        "/".join(rule.words)
+        for rule in allowing
+        if rule.kind == "path" and names(rule, about) and not any("*" in word for word in rule.words)
+    }
+    paths = raw_paths(arguments)
+    pattern = arguments.get("glob")
+    if isinstance(pattern, str):
+        paths.append(pattern)
+    for path in paths:
+        if path in named:
+            continue
+        if spec.read_only and (reason := secret(path)):
+            return f"{path!r} is likely a secret: {reason}"
+        if not spec.read_only and (reason := persistence(path) or secret(path)):
+            return f"{path!r} is not changed without a person: {reason}"
+    return ""
+
+
+def _sensitive_command(shell: Shell) -> str:
+    for target in shell.writes:
+        if reason := persistence(target):
+            return f"{target!r} is not written without a person: {reason}"
+    for words in shell.commands:
+        name = program(words)
+        for word in _files(name, words):
+            if name in _CHANGING and (reason := persistence(word)):
+                return f"{word!r} is not changed without a person: {reason}"
+            if reason := secret(word):
+                return f"{word!r} is likely a secret: {reason}"
+    return ""
+
+
+def _files(name: str, words: Words) -> list[str]:
+    """The words that may be files; a flag may carry one after `=`."""
+    if name in _SAYING:
+        return []
+    found = [word.partition("=")[2] if word.startswith("-") else word.lstrip("@") for word in words[1:]]
+    if name in _PATTERN_FIRST:
+        plain = next((at for at, word in enumerate(words[1:]) if not word.startswith("-")), -1)
+        found = [word for at, word in enumerate(found) if at != plain]
+    return [word for word in found if word]
+
+
+# -- what rules and people allow ---------------------------------------------------
+
+
+def _allowed(spec: ToolSpec, arguments: dict[str, object], about: Subject, at: Circumstances) -> str:
+    if rules := at.layers.allows(about):
+        return f"allowed by {rules}"
+    if about.shell is not None:
+        return _commands_allowed(spec, about, at)
+    wanted = keys(spec.name, arguments, at.workspace, at.sandbox)
+    return "it was granted before" if wanted and all(key in at.granted for key in wanted) else ""
+
+
+def _commands_allowed(spec: ToolSpec, about: Subject, at: Circumstances) -> str:
+    """Whether of every command either a rule or a grant says yes."""
+    shell = about.shell
+    if shell is None or shell.problem:
+        return ""
+    rules = [rule for rule in at.layers.allowing if names(rule, about)]
+    for words in shell.commands:
+        granted = command_key(spec.name, words, at.workspace, at.sandbox) in at.granted
+        if not granted and not command_allowed(rules, words):
+            return ""
+    return "it was granted before"

@@ -51,6 +51,12 @@ class Projections:
                 shown_hash=request.shown_hash,
                 expires_at=request.expires_at,
                 requested_at=request.ts,
+                sandbox=request.sandbox,
+                scope=request.scope,
+                access=request.access,
+                remote=request.remote,
+                grants=request.grants,
+                tainted=request.tainted,
             )
             self._waiting[approval_key(request.id)] = msgspec.json.encode(approval)
         for approval_id in state.settled_approvals:

@@ -1,0 +1,99 @@
+"""The verdict about a call: the rules, the mode, what was read, granted and decided, together."""
+
+import msgspec
+
+from fairlead_agent.grants import Grants
+from fairlead_agent.layers import Layers, layers_of
+from fairlead_agent.offers import keys_of
+from fairlead_agent.policy import Circumstances, Verdict, effects, judge
+from fairlead_agent.state import GRANTING, SessionState
+from fairlead_common import mutants
+from fairlead_common.config import AgentConfig, SandboxesConfig
+from fairlead_common.live_config import LiveConfig
+from fairlead_common.messages import SandboxKind, ToolCall, ToolSpec
+from fairlead_common.rules import subject
+from fairlead_common.shown import shown_hash
+
+
+class Judgement:
+    """Judges the calls of one session."""
+
+    def __init__(self, state: SessionState, config: LiveConfig, grants: Grants) -> None:
+        self._state = state
+        self._config = config
+        self._grants = grants
+
+    def marked(self, request: ToolCall, spec: ToolSpec, host: str) -> ToolCall:
+        """The request with what the policy has to say in it: its effects, and what a person allowed."""
+        networked = is_networked(self._config.current.sandboxes, request.sandbox)
+        asked = self._state.asked.get(request.call_id)
+        decision = self._state.decisions.get(request.call_id)
+        allowed = asked is not None and decision is not None and decision.decision in GRANTING
+        return msgspec.structs.replace(
+            request,
+            flags=effects(spec, request.arguments, networked=networked),
+            tainted=self._state.untrusted,
+            approved=shown_hash(request, host) if allowed else "",
+        )
+
+    def verdict(self, request: ToolCall, spec: ToolSpec, profile: AgentConfig, host: str) -> Verdict:
+        """What to do with the call."""
+        if mutants.active("no_approval"):
+            return Verdict("allow", "nobody is asked")
+        state, config = self._state, self._config.current
+        layers = self._layers(profile)
+        if request.call_id in state.decisions:
+            return self._decided(request, spec, layers, host)
+        return judge(
+            spec,
+            request.arguments,
+            Circumstances(
+                mode=state.mode or profile.mode,
+                layers=layers,
+                sandbox=request.sandbox,
+                networked=is_networked(config.sandboxes, request.sandbox),
+                workspace=request.workspace,
+                untrusted=state.untrusted,
+                private=state.private,
+                taint=config.policy.taint,
+                granted=self._granted(),
+            ),
+        )
+
+    def _decided(self, request: ToolCall, spec: ToolSpec, layers: Layers, host: str) -> Verdict:
+        decision = self._state.decisions[request.call_id]
+        if decision.decision not in GRANTING:
+            reason = f": {decision.reason}" if decision.reason else ""
+            by = "nobody answered in time" if decision.decision == "expired" else "a person said no"
+            return Verdict("deny", f"{by}{reason}")
+        asked = self._state.asked.get(request.call_id)
+        if asked is None or asked.shown_hash != shown_hash(request, host):
+            return Verdict("deny", "a person allowed it, but what would run now is not what they were shown")
+        if why := layers.denies(subject(spec, request.arguments)):
+            return Verdict("deny", f"{why} denies it")
+        return Verdict("allow", "a person allowed it")
+
+    def _layers(self, profile: AgentConfig) -> Layers:
+        state = self._state
+        return layers_of(
+            self._config.current.policy,
+            state.agent,
+            profile,
+            model=state.model or profile.model,
+            session_deny=state.deny,
+        )
+
+    def _granted(self) -> set[str]:
+        granted = {key for request in self._state.granted for key in keys_of(request)}
+        return granted | self._grants.of(self._state.agent)
+
+
+def is_networked(sandboxes: SandboxesConfig, kind: SandboxKind) -> bool:
+    """Whether commands in this kind of sandbox reach a network."""
+    match kind:
+        case "docker":
+            return sandboxes.docker.network != "none"
+        case "bubblewrap":
+            return sandboxes.bubblewrap.network
+        case "local" | "ssh":
+            return True

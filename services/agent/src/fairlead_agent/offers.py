@@ -1,0 +1,80 @@
+"""What an approval can grant for longer than once: the keys that stand for it, and the words that say it.
+
+A grant covers what was shown and nothing wider: the exact words of each command, or the exact file. What
+decides elsewhere what it runs (a shell, an interpreter, `make`) can only be allowed once.
+"""
+
+import hashlib
+import shlex
+
+import msgspec
+
+from fairlead_common.entries import ApprovalRequestEntry
+from fairlead_common.messages import ToolCall, ToolSpec
+from fairlead_common.programs import grant_problem
+from fairlead_common.rules import normal, raw_paths
+from fairlead_common.shell_words import Words, read
+
+MAX_SHOWN_CHARS = 400
+
+
+def keys(tool: str, arguments: dict[str, object], workspace: str, sandbox: str) -> list[str]:
+    """What a grant of this call consists of; empty when it can only be allowed once."""
+    command = arguments.get("command")
+    if isinstance(command, str):
+        shell = read(command)
+        if shell.problem or any(grant_problem(words) for words in shell.commands):
+            return []
+        return [command_key(tool, words, workspace, sandbox) for words in shell.commands]
+    if paths := _paths(tool, arguments):
+        plain = [normal(path) for path in paths]
+        return [_key(tool, ["path", path], workspace, sandbox) for path in plain] if all(plain) else []
+    return [_key(tool, ["name"], "", "")]
+
+
+def _paths(tool: str, arguments: dict[str, object]) -> list[str]:
+    """The files that a tool of our own names; what others call a path may be anything."""
+    return [] if "__" in tool else raw_paths(arguments)
+
+
+def command_key(tool: str, words: Words, workspace: str, sandbox: str) -> str:
+    """The key of one command, word by word, in this workspace and kind of sandbox."""
+    return _key(tool, ["words", *words], workspace, sandbox)
+
+
+def _key(tool: str, what: list[str], workspace: str, sandbox: str) -> str:
+    text = msgspec.json.encode([tool, what, workspace, sandbox])
+    return hashlib.sha256(text).hexdigest()[:32]
+
+
+def keys_of(request: ApprovalRequestEntry) -> list[str]:
+    """The keys that a lasting answer to this request grants."""
+    return keys(request.tool, request.arguments, request.workspace, request.sandbox)
+
+
+def offers(spec: ToolSpec, request: ToolCall) -> dict[str, str]:
+    """What `session` and `always` would allow, in words; without those that are not on offer."""
+    if spec.group == "runtime" and "command" not in request.arguments:
+        return {}
+    if not keys(request.name, request.arguments, request.workspace, request.sandbox):
+        return {}
+    what = _words(request.name, request.arguments)
+    return {
+        "session": f"{what}, in this session",
+        "always": f"{what}, in every session of this agent",
+    }
+
+
+def _words(tool: str, arguments: dict[str, object]) -> str:
+    command = arguments.get("command")
+    if isinstance(command, str):
+        commands = "; ".join(shlex.join(words) for words in read(command).commands)
+        return f"exactly `{_cut(commands)}`, in this workspace and kind of sandbox"
+    if paths := _paths(tool, arguments):
+        files = ", ".join(normal(path) for path in paths)
+        return f"{tool} of `{_cut(files)}` with any content, in this workspace and kind of sandbox"
+    return f"every call of {tool}, with any arguments"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_SHOWN_CHARS else f"{text[:MAX_SHOWN_CHARS]}..."
