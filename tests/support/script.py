@@ -7,6 +7,7 @@ A user text steers it by words that may stand anywhere in it:
            sleep=0.2            what the command template is given as its duration
            run="echo hi"        this command instead of the template
            tool=read path=a.txt another tool; its one argument
+           tool=x args={"a":1}  ... or all its arguments, as JSON without blanks
     say 200 tokens              the final text has 200 words of one token each
     rate=100                    words per second; as fast as possible without it
     stall=2.5                   seconds before the first byte of each answer
@@ -115,6 +116,8 @@ def _step(name: str, step: int, pairs: dict[str, str], command: str) -> list[Cal
         tool = pairs.get("tool", "bash")
         if tool == "bash":
             arguments = {"command": pairs.get("run") or command.format(op=op, sleep=pairs.get("sleep", "0"))}
+        elif "args" in pairs:
+            arguments = json.loads(pairs["args"])
         else:
             arguments = {"path": pairs.get("path", ".")}
         calls.append(Call(f"call_{op.replace('.', '_')}", tool, json.dumps(arguments)))

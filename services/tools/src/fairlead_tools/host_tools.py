@@ -78,11 +78,11 @@ class HostTools:
         """The tool of this name."""
         return self.current().get(name)
 
-    @property
-    def ready(self) -> bool:
-        """Whether every source knows what it has; one that cannot find out does not hold up the others."""
-        late = [source for source in self._sources if isinstance(source, SlowSource) and not source.ready]
-        return not late or time.monotonic() - self._began > PATIENCE_S
+    async def wait(self) -> None:
+        """Until every source knows what it has; one that cannot find out holds up nobody for long."""
+        slow = [source for source in self._sources if isinstance(source, SlowSource)]
+        while time.monotonic() - self._began < PATIENCE_S and not all(source.ready for source in slow):
+            await asyncio.sleep(0.05)
 
     async def follow(self, stop: asyncio.Event) -> None:
         """A part of the service."""

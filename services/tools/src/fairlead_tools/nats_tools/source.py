@@ -17,7 +17,7 @@ from fairlead_tools.nats_tools.tool import NatsTool
 
 log = structlog.get_logger()
 
-PERIOD_S = 3.0
+PERIOD_S = 2.0
 MISSES = 2  # an instance that did not answer so often in a row is gone
 
 
