@@ -24,7 +24,7 @@ from tests.support.nats_server import NatsServer
 HOST = "here"
 WAIT_S = 30.0
 
-_OF_THE_CALL = ("workspace", "timeout_s", "sandbox", "session")
+_OF_THE_CALL = ("workspace", "timeout_s", "sandbox", "session", "scope", "access", "remote")
 
 
 async def until(condition: Callable[[], object], what: str, within_s: float = WAIT_S) -> None:

@@ -42,7 +42,6 @@ IDLE_S = 900.0
 LOOK_S = 60.0  # between two looks at whether it works, and at what is left over
 MAX_LOG_BYTES = 1_000_000
 
-_NOT_LOOKED = "it is being tried out; try again in a moment"
 _REQUIRED = ("no_new_privs", "seccomp", "namespaces")
 
 
@@ -73,7 +72,7 @@ class BubblewrapSandbox:
         self._settings = settings
         self._program = program
         self._python: str | None = None
-        self._problem = _NOT_LOOKED
+        self._problem = self._missing()  # until `keep` has looked closer; what cannot start is refused anyway
         self._channels = KeptChannels()
         self._launched: list[subprocess.Popen[bytes]] = []
         write_scenery(self._scenery)
@@ -109,10 +108,9 @@ class BubblewrapSandbox:
 
     def look(self) -> str:
         """Why no sandbox can be made here; empty when one was: with all of its restrictions, for a moment."""
-        if not sys.platform.startswith("linux"):
-            return "it needs Linux"
-        if shutil.which(self._program) is None:
-            return f"{self._program} is not installed (package bubblewrap)"
+        missing = self._missing()
+        if missing:
+            return missing
         with tempfile.TemporaryDirectory(prefix="look-", dir=self._state) as scratch:
             folder = Path(scratch)
             place = Place(sandbox=self.name, workspace=scratch, access="none")
@@ -122,6 +120,13 @@ class BubblewrapSandbox:
             except (OSError, subprocess.SubprocessError) as error:
                 return str(error)
             return _last_words(folder) if process.returncode else ""
+
+    def _missing(self) -> str:
+        if not sys.platform.startswith("linux"):
+            return "it needs Linux"
+        if shutil.which(self._program) is None:
+            return f"{self._program} is not installed (package bubblewrap)"
+        return ""
 
     # -- reaching a runner ---------------------------------------------------
 
