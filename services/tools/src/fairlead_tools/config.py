@@ -23,6 +23,7 @@ class ExecutorConfig(msgspec.Struct, frozen=True, kw_only=True):
         workspace: default workspace. workspaces: folder of the named ones.
         capacity: calls at the same time.
         pool, labels: what agents may ask for when they are placed.
+        floor: file of what this host refuses; None: there is none.
     """
 
     host: str
@@ -33,13 +34,14 @@ class ExecutorConfig(msgspec.Struct, frozen=True, kw_only=True):
     capacity: int = 8
     pool: str = DEFAULT_POOL
     labels: dict[str, str] = {}
+    floor: Path | None = None
 
 
 def config_from_environment(environ: Mapping[str, str] | None = None) -> ExecutorConfig:
     """The settings in the environment.
 
     They are `FAIRLEAD_HOME`, `_HOST`, `_EXECUTOR` (or `_WORKER`), `_WORKSPACE`, `_TOOLS_CAPACITY`,
-    `_POOL` and `_LABELS` (`gpu=yes,zone=home`).
+    `_POOL`, `_LABELS` (`gpu=yes,zone=home`) and `_FLOOR` (else `floor.toml` of the home, if any).
 
     Raises:
         WeakConfigurationError: one of them does not fit.
@@ -69,7 +71,15 @@ def config_from_environment(environ: Mapping[str, str] | None = None) -> Executo
         capacity=capacity,
         pool=pool,
         labels=labels,
+        floor=_floor(env.get("FAIRLEAD_FLOOR") or "", home),
     )
+
+
+def _floor(named: str, home: Path) -> Path | None:
+    if named:
+        return Path(named).expanduser().absolute()
+    usual = home / "floor.toml"
+    return usual if usual.exists() else None
 
 
 def _labels(text: str) -> dict[str, str]:
