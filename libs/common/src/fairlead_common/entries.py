@@ -11,7 +11,7 @@ import msgspec
 
 from fairlead_common.content import ContentBlock, Message, Source, Usage
 from fairlead_common.errors import BadMessageError
-from fairlead_common.messages import SandboxKind
+from fairlead_common.messages import SandboxKind, WorkspaceAccess, WorkspaceKind
 
 Outcome = Literal[
     "completed", "aborted", "failed", "timed_out", "turn_limit", "budget", "waiting_approval", "unknown"
@@ -106,6 +106,8 @@ class ApprovalRequestEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=T
         shown_hash: SHA-256 over everything that was shown; the decision must carry it.
         expires_at: milliseconds since 1970; then it is denied.
         why: which rule asks.
+        grants: what `session` and `always` would allow, in words; one that is missing is not on offer.
+        tainted: the model had read what strangers wrote when it asked for this.
     """
 
     call_id: str
@@ -116,6 +118,12 @@ class ApprovalRequestEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=T
     shown_hash: str
     expires_at: int
     why: str
+    sandbox: SandboxKind = "local"
+    scope: str = ""
+    access: WorkspaceAccess = "rw"
+    remote: str = ""
+    grants: dict[str, str] = {}
+    tainted: bool = False
 
 
 class ApprovalEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="approval"):
@@ -139,16 +147,31 @@ class EpochEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="
     attempt: int = 1
 
 
+class Placement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where a session's workspace lies; all but `host` as in `ToolCall`."""
+
+    host: str
+    workspace: str
+    kind: WorkspaceKind = "folder"
+    repository: str = ""
+
+
 class SessionInfoEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="session_info"):
     """Name and settings of the session; None leaves what was.
 
     Fields:
         sandbox: that the session wishes for; it counts while it is no weaker than the profile's.
+        placement: of its workspace from here on; without any it is where the agent's workspace is.
+        deny: rules of this session alone, beside those of the configuration.
+        work_mode: instead of the profile's.
     """
 
     agent: str | None = None
     title: str | None = None
     sandbox: SandboxKind | None = None
+    placement: Placement | None = None
+    deny: list[str] | None = None
+    work_mode: str | None = None
 
 
 class ModeChangeEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="mode_change"):

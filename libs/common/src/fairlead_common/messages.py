@@ -8,13 +8,14 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from fairlead_common.content import ToolOutcome
+from fairlead_common.content import ToolOutcome, TrustFlag
 from fairlead_common.errors import BadMessageError
 
 MAX_TEXT_CHARS = 4_000_000
 
 SandboxKind = Literal["local", "bubblewrap", "docker", "ssh"]
 WorkspaceAccess = Literal["none", "ro", "rw"]
+WorkMode = Literal["", "plan", "implement", "bugfix", "review"]
 WorkspaceKind = Literal["folder", "scratch", "clone", "worktree"]
 
 
@@ -73,12 +74,15 @@ class CreateSession(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     Fields:
         sandbox: a stronger one than the profile demands; a weaker one does not count.
+        deny: rules of this session alone. work_mode: see `AgentConfig`.
     """
 
     agent: str | None = None
     mode: str | None = None
     title: str | None = None
     sandbox: SandboxKind | None = None
+    deny: list[str] | None = None
+    work_mode: WorkMode | None = None
     sender: str | None = None
 
 
@@ -88,19 +92,53 @@ class UpdateSession(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     mode: str | None = None
     title: str | None = None
     model: str | None = None
+    thinking: str | None = None
     sandbox: SandboxKind | None = None
+    deny: list[str] | None = None
+    work_mode: WorkMode | None = None
     sender: str | None = None
 
 
+class MoveSession(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Body of a notice `move-...`: make the workspace anew on another host. What is in it stays where it is.
+
+    Fields:
+        force_empty: also where the workspace is a folder of the agent, which is another one over there.
+    """
+
+    host: str
+    force_empty: bool = False
+    sender: str | None = None
+
+
+class SystemNotice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Body of the notices `system-<key>` (a line for the next turn) and `delivery-<key>` (for people only).
+
+    Fields:
+        source: what it comes from, `cron:<job>`, `wake`, `trigger:<name>`.
+    """
+
+    text: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_TEXT_CHARS)]
+    source: str = ""
+
+
+class HeartbeatNotice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Body of the notice `heartbeat-<key>`: a turn without anybody asking, once the session is idle.
+
+    Fields:
+        reason: `interval` is dropped while the session is busy; `wake` waits until it is idle.
+        force: also when no system event waits and the heartbeat file is empty.
+    """
+
+    reason: Literal["interval", "wake"] = "interval"
+    force: bool = False
+
+
 class Notice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """System events and fired timers: `create`, `update-...`, `delete`, `approval-<id>` (it expired)."""
+    """System events and fired timers: `create`, `update-...`, `move-...`, `delete`, `approval-<id>` (it expired)."""
 
     name: str
     body: msgspec.Raw = msgspec.Raw(b"null")
-
-
-# What a call can do to a session's trust: bring in what strangers wrote, read what is private, act outside.
-TrustFlag = Literal["untrusted", "private", "external"]
 
 
 class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -121,6 +159,7 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         remote: which host of the configuration, for `ssh`.
         approved: hash of what a person was shown and allowed; empty when nobody was asked.
         tainted: the session has read what strangers wrote.
+        flags: what the call does to the session's trust.
     """
 
     call_id: str
@@ -139,6 +178,7 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     agent: str = "main"
     approved: str = ""
     tainted: bool = False
+    flags: list[TrustFlag] = []
 
 
 class WorkspaceQuery(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -45,18 +45,26 @@ def suits(info: ExecutorInfo, pool: str, labels: Mapping[str, str]) -> bool:
     return info.pool == (pool or DEFAULT_POOL) and labels.items() <= info.labels.items()
 
 
-def choose_host(infos: Iterable[ExecutorInfo], sandbox: str, *, besides: str = "") -> str | None:
-    """The host for something new: the least loaded, by running calls to capacity, of those that offer `sandbox`.
+def choose_host(infos: Iterable[ExecutorInfo], sandbox: str = "", *, besides: str = "") -> str | None:
+    """The host for something new: the one with the fewest running calls to capacity.
 
     Executors that drain do not count. Hosts of equal load are taken by name, so that all who ask at once
     agree.
 
     Args:
+        sandbox: that it has to offer; empty: any.
         besides: a host that does not count.
     """
     loads: dict[str, tuple[int, int]] = {}
     for info in infos:
-        if not info.draining and sandbox in info.sandboxes and info.host != besides:
+        offers = not sandbox or sandbox in info.sandboxes
+        if offers and not info.draining and info.host != besides:
             running, capacity = loads.get(info.host, (0, 0))
             loads[info.host] = (running + info.running, capacity + max(1, info.capacity))
     return min(loads, key=lambda host: (loads[host][0] / loads[host][1], host), default=None)
+
+
+def described_place(pool: str, labels: Mapping[str, str]) -> str:
+    """`pool x with labels a=b`, for errors."""
+    wanted = ",".join(f"{name}={value}" for name, value in sorted(labels.items()))
+    return f"pool {pool or DEFAULT_POOL}" + (f" with labels {wanted}" if wanted else "")

@@ -1,7 +1,8 @@
-"""Which executors there are, what they offer, and where a workspace lives."""
+"""Which executors there are, and what they offer."""
 
 import asyncio
-from typing import Any, cast
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
 
 import jsonschema
 import msgspec
@@ -9,17 +10,21 @@ import structlog
 from jsonschema.protocols import Validator
 
 from fairlead_common import subjects
-from fairlead_common.buckets import Bucket
 from fairlead_common.bus import Bus
-from fairlead_common.config import AgentConfig
-from fairlead_common.errors import BusUnavailableError, ConflictError, NotFoundError
-from fairlead_common.messages import ExecutorInfo, ToolSpec
+from fairlead_common.entries import Placement
+from fairlead_common.errors import BusUnavailableError, FairleadError, NotFoundError
+from fairlead_common.messages import ExecutorInfo, ToolSpec, WorkspaceQuery
 from fairlead_common.tail import Source, Tail
 
 log = structlog.get_logger()
 
 FRESH_S = 16.0  # an executor that was not heard for longer is gone: its heartbeat has a TTL of 15 s
 INSTRUCTIONS_TTL_S = 60.0
+REFRESH_TIMEOUT_S = 3.0
+# For the answer about its instructions; a repository has to be fetched first.
+_PATIENCE_S = {"folder": 0.3, "scratch": 0.3, "clone": 20.0, "worktree": 20.0}
+
+T = TypeVar("T")
 
 _info = msgspec.json.Decoder(ExecutorInfo)
 
@@ -63,12 +68,11 @@ class Catalog:
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
-        self._executors: dict[str, tuple[ExecutorInfo, float]] = {}
+        self._executors: dict[tuple[str, str], tuple[ExecutorInfo, float]] = {}  # by host and name
         self._started = asyncio.get_running_loop().time()
         self._heard: dict[str, float] = {}  # host: when any of its executors was last heard
         self._changed = asyncio.Event()
         self._tools: dict[tuple[object, ...], Tools] = {}
-        self._placements: dict[str, str] = {}
         self._instructions: dict[tuple[str, str], tuple[float, str]] = {}
 
     async def follow(self, stop: asyncio.Event) -> None:
@@ -85,10 +89,21 @@ class Catalog:
             log.warning("heartbeat_ignored", error=str(error))
             return
         now = asyncio.get_running_loop().time()
-        self._executors[info.executor] = (info, now)
+        self._executors[info.host, info.executor] = (info, now)
         self._heard[info.host] = now
         self._changed.set()
         self._changed = asyncio.Event()
+
+    async def refresh(self) -> None:
+        """Take note of all heartbeats that are stored: what is decided for ever must not miss one."""
+        try:
+            async with asyncio.timeout(REFRESH_TIMEOUT_S):
+                stream = f"KV_{subjects.BUCKET_EXECUTORS}"
+                async for record in self._bus.read(stream, f"$KV.{subjects.BUCKET_EXECUTORS}.>"):
+                    if "KV-Operation" not in record.headers:
+                        self._note(record.data)
+        except (FairleadError, TimeoutError) as error:
+            log.warning("heartbeats_not_read", error=str(error))
 
     def executors(self, host: str | None = None) -> list[ExecutorInfo]:
         """The executors that live, of one host or of all."""
@@ -118,42 +133,15 @@ class Catalog:
             self._tools[key] = Tools(specs, allowed)
         return self._tools[key]
 
-    async def place(self, agent: str, profile: AgentConfig, *, patience_s: float = 5.0) -> tuple[str, str]:
-        """Host and workspace of an agent. The first choice is kept for ever (compare-and-set).
-
-        Raises:
-            NotFoundError: no executor has been heard within `patience_s`.
-        """
-        if profile.host:
-            return profile.host, self._workspace(profile.host, profile)
-        host = self._placements.get(agent)
-        if host is None:
-            host = await self._place(agent, patience_s)
-            self._placements[agent] = host
-        return host, self._workspace(host, profile)
-
-    async def _place(self, agent: str, patience_s: float) -> str:
-        bucket = Bucket(self._bus, subjects.BUCKET_WORKSPACES)
-        stored = await bucket.get(f"agent.{agent}")
-        if stored is not None:
-            return stored.data.decode()
-        candidates = await self._some_executor(patience_s)
-        best = min(candidates, key=lambda info: info.running / max(1, info.capacity))
-        try:
-            await bucket.create(f"agent.{agent}", best.host.encode())
-        except ConflictError:
-            stored = await bucket.get(f"agent.{agent}")
-            return best.host if stored is None else stored.data.decode()
-        return best.host
-
-    async def _some_executor(self, patience_s: float) -> list[ExecutorInfo]:
+    async def first(self, choose: Callable[[list[ExecutorInfo]], T | None], patience_s: float) -> T | None:
+        """What `choose` finds among the executors that live, as soon as it finds anything; else None."""
         try:
             async with asyncio.timeout(patience_s):
-                while not (live := self.executors()):
+                while (found := choose(self.executors())) is None:
                     await self._changed.wait()
-        except TimeoutError as error:
-            raise NotFoundError(f"no tool executor has been heard for {patience_s:.0f} s") from error
-        return live
+                return found
+        except TimeoutError:
+            return None
 
     async def wait_for(self, host: str, *, patience_s: float = 5.0) -> None:
         """Until an executor of `host` is heard, if none ever was; at most `patience_s`."""
@@ -164,24 +152,44 @@ class Catalog:
         except TimeoutError:
             return
 
-    def _workspace(self, host: str, profile: AgentConfig) -> str:
-        if profile.workspace:
-            return profile.workspace
+    def default_workspace(self, host: str) -> str:
+        """The workspace on `host` of those that name none."""
         live = self.executors(host)
         return live[0].default_workspace if live else ""
 
-    async def instructions(self, host: str, workspace: str) -> str:
-        """The AGENTS.md of a workspace, or nothing if there is none or nobody answers in 300 ms."""
+    async def is_lost(self, host: str, limit_s: float) -> bool:
+        """Whether no executor of `host` was heard for `limit_s`."""
+        if self.executors(host) or self.silent_for(host) <= limit_s:
+            return False
+        return not await self.has_heartbeat(host)  # what was heard may be old: this process may have slept
+
+    async def instructions(self, placement: Placement) -> str:
+        """The AGENTS.md of a workspace, or nothing if there is none or nobody answers in time."""
+        host, workspace = placement.host, placement.workspace
         now = asyncio.get_running_loop().time()
         read_at, text = self._instructions.get((host, workspace), (-INSTRUCTIONS_TTL_S, ""))
         if now - read_at < INSTRUCTIONS_TTL_S:
             return text
         try:
             reply = await self._bus.request(
-                subjects.workspace_instructions(host), workspace.encode(), timeout_s=0.3
+                subjects.workspace_instructions(host),
+                _query(placement),
+                timeout_s=_PATIENCE_S[placement.kind],
             )
             text = reply.data.decode("utf-8", "replace")
         except (NotFoundError, BusUnavailableError):
             pass
         self._instructions[host, workspace] = (now, text)
         return text
+
+
+def _query(placement: Placement) -> bytes:
+    if placement.kind == "folder":
+        return placement.workspace.encode()
+    return msgspec.json.encode(
+        WorkspaceQuery(
+            workspace=placement.workspace,
+            workspace_kind=placement.kind,
+            repository=placement.repository,
+        )
+    )

@@ -7,6 +7,7 @@ import structlog
 
 from fairlead_agent.grants import Grants
 from fairlead_agent.owner import Owner
+from fairlead_agent.placement import moved
 from fairlead_agent.state import ABORT, DELETE
 from fairlead_agent.tool_calls import ToolCalls
 from fairlead_common import subjects
@@ -31,6 +32,7 @@ from fairlead_common.messages import (
     Abort,
     CreateSession,
     Decision,
+    MoveSession,
     Notice,
     ToolResult,
     UpdateSession,
@@ -185,12 +187,15 @@ class Mailbox:
             await self._ignore(f"the decision on {mail.approval_id} is about something else", seq)
         else:
             late = time.time_ns() // 1_000_000 > request.expires_at
-            if mail.decision == "always" and not late:
+            # A lasting yes that was not on offer is a yes to this call alone.
+            lasting = mail.decision in request.grants
+            decision = mail.decision if mail.decision == "deny" or lasting else "once"
+            if decision == "always" and not late:
                 await self._grants.add(self._state.agent, request)
             await self._decide(
                 request.id,
                 request.call_id,
-                "expired" if late else mail.decision,
+                "expired" if late else decision,
                 mail.reason,
                 mail.sender,
                 seq,
@@ -226,7 +231,11 @@ class Mailbox:
             MessageEntry,
             cursor=seq,
             message=ToolResultMessage(
-                call_id=call.call_id, name=call.name, outcome=mail.outcome, provider_id=call.provider_id
+                call_id=call.call_id,
+                name=call.name,
+                outcome=mail.outcome,
+                provider_id=call.provider_id,
+                flags=self._calls.flags(call.call_id),
             ),
         )
 
@@ -239,6 +248,8 @@ class Mailbox:
                 await self._owner.append_locked(CustomEntry, cursor=seq, name=DELETE)
             elif mail.name.startswith("update"):
                 await self._update(msgspec.json.decode(mail.body, type=UpdateSession), seq)
+            elif mail.name.startswith("move-"):
+                await self._move(msgspec.json.decode(mail.body, type=MoveSession), seq)
             elif mail.name.startswith("approval-"):
                 await self._expire(mail.name.removeprefix("approval-"), seq)
             else:
@@ -255,6 +266,8 @@ class Mailbox:
             agent=body.agent or "main",
             title=body.title,
             sandbox=body.sandbox,
+            deny=body.deny,
+            work_mode=body.work_mode,
         )
 
     async def _update(self, body: UpdateSession, seq: int) -> None:
@@ -262,7 +275,25 @@ class Mailbox:
             await self._owner.append_locked(ModeChangeEntry, mode=body.mode)
         if body.model is not None:
             await self._owner.append_locked(ModelChangeEntry, model=body.model)
-        await self._owner.append_locked(SessionInfoEntry, cursor=seq, title=body.title, sandbox=body.sandbox)
+        await self._owner.append_locked(
+            SessionInfoEntry,
+            cursor=seq,
+            title=body.title,
+            sandbox=body.sandbox,
+            deny=body.deny,
+            work_mode=body.work_mode,
+        )
+
+    async def _move(self, body: MoveSession, seq: int) -> None:
+        profile = self._config.current.agent(self._state.agent or "main")
+        if profile is None:
+            await self._ignore(f"agent {self._state.agent!r} is not configured", seq)
+            return
+        place = moved(self._state, profile, body.host, force_empty=body.force_empty)
+        if isinstance(place, str):
+            await self._ignore(f"not moved to {body.host}: {place}", seq)
+            return
+        await self._owner.append_locked(SessionInfoEntry, cursor=seq, placement=place)
 
     async def _expire(self, approval_id: str, seq: int) -> None:
         request = self._state.approvals.get(approval_id)

@@ -1,10 +1,24 @@
 """Where the calls of a session run: in which sandbox, on which host, in which workspace."""
 
-from typing import NamedTuple
+import secrets
+from typing import Final, NamedTuple
 
+import msgspec
+
+from fairlead_agent.catalog import Catalog
+from fairlead_agent.owner import Owner
+from fairlead_agent.state import SessionState
+from fairlead_common import subjects
+from fairlead_common.buckets import Bucket
+from fairlead_common.bus import Bus
 from fairlead_common.config import AgentConfig
-from fairlead_common.messages import SandboxKind, WorkspaceAccess
-from fairlead_common.placement import effective_sandbox
+from fairlead_common.entries import Placement, SessionInfoEntry
+from fairlead_common.errors import ConflictError, NotFoundError
+from fairlead_common.messages import ExecutorInfo, SandboxKind, WorkspaceAccess
+from fairlead_common.placement import choose_host, described_place, effective_sandbox, suits
+
+PATIENCE_S: Final = 5.0  # with executors that have just started
+SANDBOX_PATIENCE_S: Final = 2.0  # with hosts that are there, until one offers the sandbox
 
 
 class Boundary(NamedTuple):
@@ -17,7 +31,7 @@ class Boundary(NamedTuple):
 
 
 def boundary(session: str, agent: str, profile: AgentConfig, wish: str = "") -> Boundary:
-    """What the profile and the session's own wish come to. A wish for less than the profile demands is void."""
+    """What the profile and the session's own wish come to; a wish for less than it demands is void."""
     choice = profile.sandbox
     scope = {"session": f"session-{session}", "agent": f"agent-{agent}", "shared": "shared"}[choice.scope]
     sandbox = effective_sandbox(choice, session, wish)
@@ -38,3 +52,116 @@ def described(within: Boundary) -> str:
         "rw": "",
     }
     return f"Commands run {where}{limit[within.access]}."
+
+
+class Places:
+    """Finds the place of a session's workspace.
+
+    The folder of an agent is on the host where it was placed first: the key `agent.<agent>` of the bucket
+    `workspaces`, by compare-and-set. A workspace of the session's own, and a session that was moved, have
+    their place in the session's log.
+    """
+
+    def __init__(self, bus: Bus, catalog: Catalog) -> None:
+        self._bucket = Bucket(bus, subjects.BUCKET_WORKSPACES)
+        self._catalog = catalog
+        self._agents: dict[str, str] = {}  # the host of each
+
+    async def of(self, owner: Owner, agent: str, profile: AgentConfig) -> Placement:
+        """The place of the session's workspace; decided now, if it was not before.
+
+        Raises:
+            NotFoundError: no executor that suits is heard.
+            LostOwnershipError: another owner decides.
+        """
+        state = owner.state
+        if state.placement is not None:
+            return self._filled(state.placement)
+        sandbox = effective_sandbox(profile.sandbox, state.session, state.sandbox)
+        if profile.workspace_kind == "folder":
+            host = profile.host or await self._host_of_agent(agent, profile, sandbox)
+            return self._filled(Placement(host=host, workspace=profile.workspace))
+        host = profile.host or (await self._choose(profile, sandbox)).host
+        async with owner.lock:
+            if state.placement is None:  # a move may have come meanwhile
+                placement = own_place(host, profile, owner.session)
+                await owner.append_locked(SessionInfoEntry, placement=placement)
+            return state.placement or placement
+
+    def known(self, state: SessionState, profile: AgentConfig, host: str) -> Placement:
+        """The place of a call that was addressed to `host` already."""
+        if state.placement is not None:
+            return self._filled(state.placement)
+        return self._filled(Placement(host=host, workspace=profile.workspace))
+
+    def _filled(self, placement: Placement) -> Placement:
+        if placement.workspace:
+            return placement
+        return Placement(host=placement.host, workspace=self._catalog.default_workspace(placement.host))
+
+    async def _host_of_agent(self, agent: str, profile: AgentConfig, sandbox: str) -> str:
+        """Kept for ever, unless no host offers the sandbox yet: the calls are told that where they go."""
+        if (known := self._agents.get(agent)) is not None:
+            return known
+        key = f"agent.{agent}"
+        stored = await self._bucket.get(key)
+        if stored is None:
+            chosen = await self._choose(profile, sandbox)
+            if not chosen.fits:
+                return chosen.host
+            try:
+                await self._bucket.create(key, chosen.host.encode())
+                self._agents[agent] = chosen.host
+                return chosen.host
+            except ConflictError as error:
+                stored = error.args[1]
+        host = self._agents[agent] = bytes(stored.data).decode()
+        return host
+
+    async def _choose(self, profile: AgentConfig, sandbox: str) -> "_Choice":
+        def suiting(infos: list[ExecutorInfo]) -> list[ExecutorInfo]:
+            return [info for info in infos if suits(info, profile.pool, profile.labels)]
+
+        await self._catalog.refresh()
+        some = await self._catalog.first(lambda infos: choose_host(suiting(infos)), PATIENCE_S)
+        if some is None:
+            where = described_place(profile.pool, profile.labels)
+            raise NotFoundError(f"no executor of {where} that takes new work was heard for {PATIENCE_S:g} s")
+        fitting = await self._catalog.first(
+            lambda infos: choose_host(suiting(infos), sandbox), SANDBOX_PATIENCE_S
+        )
+        return _Choice(fitting or some, fitting is not None)
+
+
+class _Choice(NamedTuple):
+    """`fits`: the host offers the sandbox that is wanted."""
+
+    host: str
+    fits: bool
+
+
+def own_place(host: str, profile: AgentConfig, session: str) -> Placement:
+    """A new workspace of the session's own. Its name is not used again, not even by a session of this id."""
+    return Placement(
+        host=host,
+        workspace=f"{session[:48]}-{secrets.token_hex(6)}",
+        kind=profile.workspace_kind,
+        repository=profile.repository,
+    )
+
+
+def moved(state: SessionState, profile: AgentConfig, host: str, *, force_empty: bool) -> Placement | str:
+    """The place after a move to `host`, or why there is none."""
+    kind = profile.workspace_kind if state.placement is None else state.placement.kind
+    if kind == "folder":
+        if not force_empty:
+            return "the workspace is a folder of its host; over there it would be another one"
+        return Placement(host=host, workspace=profile.workspace)
+    if state.placement is None:
+        return own_place(host, profile, state.session)
+    return msgspec.structs.replace(state.placement, host=host)
+
+
+def shown_name(place: Placement) -> str:
+    """What the model is told of a workspace: no path of the host."""
+    return place.workspace if place.kind == "folder" else place.kind

@@ -21,6 +21,7 @@ from fairlead_common.entries import (
     MessageEntry,
     ModeChangeEntry,
     ModelChangeEntry,
+    Placement,
     QueuedEntry,
     RunEndEntry,
     RunStartEntry,
@@ -70,6 +71,10 @@ class SessionState:
     Fields:
         cursor: last mail that is consumed.
         pending: calls of the last assistant message that have no result yet, in order.
+        deny: rules of this session alone. work_mode: instead of the profile's.
+        untrusted, private: it has read what strangers wrote, what is private. Nothing takes that back.
+        asked: what was shown of the calls that are decided.
+        placement: of its workspace; None: where the agent's is. placements: all that it ever had.
         queue: steers and follow-ups that wait, in order.
         settled_approvals: decided or void, and perhaps still shown in lists.
         unended: (sequence, key) of all input that no run has ended yet.
@@ -86,6 +91,12 @@ class SessionState:
     mode: str = ""
     model: str = ""
     sandbox: str = ""
+    placement: Placement | None = None
+    placements: list[Placement] = field(default_factory=list)
+    deny: list[str] = field(default_factory=list)
+    work_mode: str | None = None
+    untrusted: bool = False
+    private: bool = False
     title: str = ""
     created_ms: int = 0
     updated_ms: int = 0
@@ -100,6 +111,7 @@ class SessionState:
     queue: dict[str, QueuedEntry] = field(default_factory=dict)
     approvals: dict[str, ApprovalRequestEntry] = field(default_factory=dict)
     decisions: dict[str, ApprovalEntry] = field(default_factory=dict)
+    asked: dict[str, ApprovalRequestEntry] = field(default_factory=dict)
     granted: list[ApprovalRequestEntry] = field(default_factory=list)
     settled_approvals: set[str] = field(default_factory=set)
     unended: list[tuple[int, str]] = field(default_factory=list)
@@ -189,15 +201,23 @@ class SessionState:
             case EpochEntry():
                 self.attempts = entry.attempt
             case SessionInfoEntry():
-                self.agent = entry.agent or self.agent
-                self.title = self.title if entry.title is None else entry.title
-                self.sandbox = entry.sandbox or self.sandbox
+                self._settings(entry)
             case ModeChangeEntry():
                 self.mode = entry.mode
             case ModelChangeEntry():
                 self.model = entry.model
             case CustomEntry():
                 self._custom(entry)
+
+    def _settings(self, entry: SessionInfoEntry) -> None:
+        self.agent = entry.agent or self.agent
+        self.title = self.title if entry.title is None else entry.title
+        self.sandbox = entry.sandbox or self.sandbox
+        if entry.placement is not None:
+            self.placement = entry.placement
+            self.placements.append(entry.placement)
+        self.deny = self.deny if entry.deny is None else entry.deny
+        self.work_mode = self.work_mode if entry.work_mode is None else entry.work_mode
 
     def _custom(self, entry: CustomEntry) -> None:
         if entry.name == ABORT and self.run is not None:
@@ -234,6 +254,8 @@ class SessionState:
                 self.preview = message.text[:120] or self.preview
             case ToolResultMessage():
                 self.pending.pop(message.call_id, None)
+                self.untrusted = self.untrusted or "untrusted" in message.flags
+                self.private = self.private or "private" in message.flags
                 self._void_approvals(message.call_id)
 
     def _void_approvals(self, call_id: str) -> None:
@@ -260,10 +282,13 @@ class SessionState:
             self.settled_approvals.update(self.approvals)
             self.approvals = {}
             self.decisions = {}
+            self.asked = {}
 
     def _decide(self, entry: ApprovalEntry) -> None:
         request = self.approvals.pop(entry.approval_id, None)
         self.settled_approvals.add(entry.approval_id)
         self.decisions[entry.call_id] = entry
+        if request is not None:
+            self.asked[entry.call_id] = request
         if request is not None and entry.decision in ("session", "always"):
             self.granted.append(request)

@@ -15,10 +15,10 @@ import structlog
 
 from fairlead_agent.catalog import Catalog, Tools
 from fairlead_agent.grants import Grants
+from fairlead_agent.judgement import Judgement
+from fairlead_agent.offers import offers
 from fairlead_agent.owner import Owner
-from fairlead_agent.placement import boundary
-from fairlead_agent.policy import Verdict, grant_keys, judge, shown_hash
-from fairlead_agent.state import GRANTING
+from fairlead_agent.placement import Places, boundary
 from fairlead_common import mutants, subjects
 from fairlead_common.bus import Bus
 from fairlead_common.config import AgentConfig
@@ -27,6 +27,7 @@ from fairlead_common.content import (
     ToolOutcome,
     ToolResultMessage,
     ToolStatus,
+    TrustFlag,
     text_outcome,
 )
 from fairlead_common.entries import ApprovalRequestEntry, MessageEntry
@@ -35,6 +36,7 @@ from fairlead_common.events import ToolExecutionStart
 from fairlead_common.ids import new_id
 from fairlead_common.live_config import LiveConfig
 from fairlead_common.messages import ToolCall, ToolClaim, ToolResult, ToolSpec
+from fairlead_common.shown import shown_hash
 from fairlead_common.trace import trace_headers
 
 log = structlog.get_logger()
@@ -55,14 +57,22 @@ class ToolCalls:
     """What has to be done about the pending calls of a session."""
 
     def __init__(
-        self, owner: Owner, bus: Bus, catalog: Catalog, config: LiveConfig, grants: Grants, worker: str
+        self,
+        owner: Owner,
+        bus: Bus,
+        catalog: Catalog,
+        places: Places,
+        config: LiveConfig,
+        grants: Grants,
+        worker: str,
     ) -> None:
         self._owner = owner
         self._state = owner.state
         self._bus = bus
         self._catalog = catalog
+        self._places = places
         self._config = config
-        self._grants = grants
+        self._judgement = Judgement(owner.state, config, grants)
         self._worker = worker
         self._sent: dict[str, tuple[ToolCall, float]] = {}  # by call: the request, and when it was seen
         self._recalled = False
@@ -129,71 +139,72 @@ class ToolCalls:
             await self.settle_unstarted(call, text_outcome("error", refusal, is_error=True))
             return "settled"
         assert spec is not None and call.arguments is not None and call.host  # noqa: S101, PT018 - see _refusal
-        verdict = self._verdict(call, spec, profile)
+        request = self._judgement.marked(self._request(call, profile), spec, call.host)
+        verdict = self._judgement.verdict(request, spec, profile, call.host)
         if verdict.action == "deny":
             outcome = text_outcome("denied", f"Denied: {verdict.why}.", is_error=True)
             await self.settle_unstarted(call, outcome)
             return "settled"
         if verdict.action == "ask":
-            await self._ask(call, profile, verdict.why)
+            lasting = offers(spec, request) if verdict.lasting else {}
+            await self._ask(request, call.host, profile, verdict.why, lasting)
             return "parked"
-        await self._send(call, profile)
+        if await self._settled_as_lost(call):
+            return "settled"
+        await self._send(request, call.host)
         return "sent"
 
-    def _verdict(self, call: ToolCallBlock, spec: ToolSpec, profile: AgentConfig) -> Verdict:
-        state = self._state
-        arguments = call.arguments or {}
-        if mutants.active("no_approval"):
-            return Verdict("allow", "nobody is asked")
-        decision = state.decisions.get(call.call_id)
-        if decision is not None:
-            if decision.decision in GRANTING and spec.name not in profile.deny:
-                return Verdict("allow", "a person allowed it")
-            reason = f": {decision.reason}" if decision.reason else ""
-            by = "nobody answered in time" if decision.decision == "expired" else "a person said no"
-            return Verdict("deny", f"{by}{reason}")
-        granted = grant_keys(state.granted) | self._grants.of(state.agent)
-        return judge(spec, arguments, mode=state.mode or profile.mode, profile=profile, granted=granted)
+    async def _settled_as_lost(self, call: ToolCallBlock) -> bool:
+        """Whether its host is lost and it can never be started there, now."""
+        host, limit_s = call.host or "", self._config.current.tools.lost_host_s
+        if not await self._catalog.is_lost(host, limit_s) or not await self._win_claim(call):
+            return False
+        text = f"Not started: host {host}, where the workspace is, was not heard for {limit_s:g} s. {_MOVE}"
+        await self.settle_unstarted(call, text_outcome("error", text, is_error=True))
+        return True
 
-    async def _ask(self, call: ToolCallBlock, profile: AgentConfig, why: str) -> None:
-        if any(request.call_id == call.call_id for request in self._state.approvals.values()):
+    async def _ask(
+        self, request: ToolCall, host: str, profile: AgentConfig, why: str, lasting: dict[str, str]
+    ) -> None:
+        if any(each.call_id == request.call_id for each in self._state.approvals.values()):
             return
         approval_id = new_id()
         expires_at = time.time_ns() // 1_000_000 + int(profile.approval_timeout_s * 1000)
-        arguments, host = call.arguments or {}, call.host or ""
         # The timer first: without it the request could wait for ever if this process died in between.
         await set_timer(self._bus, self._owner.session, f"approval-{approval_id}", expires_at)
         await self._owner.append(
             ApprovalRequestEntry,
             id=approval_id,
-            call_id=call.call_id,
-            tool=call.name,
-            arguments=arguments,
-            workspace=self._workspace(call, profile),
+            call_id=request.call_id,
+            tool=request.name,
+            arguments=request.arguments,
+            workspace=request.workspace,
             host=host,
-            shown_hash=shown_hash(
-                self._owner.session, call.name, arguments, host, self._workspace(call, profile)
-            ),
+            shown_hash=shown_hash(request, host),
             expires_at=expires_at,
             why=why,
+            sandbox=request.sandbox,
+            scope=request.scope,
+            access=request.access,
+            remote=request.remote,
+            grants=lasting,
+            tainted=request.tainted,
         )
 
-    def _workspace(self, call: ToolCallBlock, profile: AgentConfig) -> str:
-        if profile.workspace:
-            return profile.workspace
-        live = self._catalog.executors(call.host)
-        return live[0].default_workspace if live else ""
-
-    async def _send(self, call: ToolCallBlock, profile: AgentConfig) -> None:
+    def _request(self, call: ToolCallBlock, profile: AgentConfig) -> ToolCall:
+        """What would be sent. The same each time it is asked for, but for its token."""
         arguments = call.arguments or {}
         asked = arguments.get("timeout_s")
+        place = self._places.known(self._state, profile, call.host or "")
         within = boundary(self._owner.session, self._state.agent, profile, self._state.sandbox)
-        request = ToolCall(
+        return ToolCall(
             call_id=call.call_id,
             session=self._owner.session,
             name=call.name,
             arguments=arguments,
-            workspace=self._workspace(call, profile),
+            workspace=place.workspace,
+            workspace_kind=place.kind,
+            repository=place.repository,
             token=secrets.token_urlsafe(16),
             timeout_s=float(asked)
             if isinstance(asked, (int, float))
@@ -201,23 +212,30 @@ class ToolCalls:
             agent=self._state.agent,
             **within._asdict(),
         )
+
+    async def _send(self, request: ToolCall, host: str) -> None:
         payload, headers = await self._owner.objects.pack(msgspec.json.encode(request))
-        subject = subjects.tool_request(call.host or "", call.call_id)
-        self._sent[call.call_id] = (request, _now())
+        subject = subjects.tool_request(host, request.call_id)
+        self._sent[request.call_id] = (request, _now())
         try:
             await self._bus.create(
                 subjects.TOOLS, subject, payload, {**headers, **trace_headers(self._owner.trace)}
             )
         except ConflictError:  # an owner before this one published it; its token counts
             self._recalled = False
-            self._sent.pop(call.call_id)
+            self._sent.pop(request.call_id)
             await self._recall()
         run_id = self._state.run.run_id if self._state.run else ""
         await self._owner.show(
             ToolExecutionStart(
-                run_id=run_id, log_seq=self._state.last_seq, call_id=call.call_id, name=call.name
+                run_id=run_id, log_seq=self._state.last_seq, call_id=request.call_id, name=request.name
             )
         )
+
+    def flags(self, call_id: str) -> list[TrustFlag]:
+        """What a call that was sent does to the session's trust."""
+        sent = self._sent.get(call_id)
+        return sent[0].flags if sent else []
 
     async def token_fits(self, call: ToolCallBlock, token: str) -> bool:
         """Whether `token` is that of the request: else somebody forged the result."""
@@ -251,14 +269,15 @@ class ToolCalls:
         host = call.host or ""
         record = await self._bus.last(subjects.TOOLS, subjects.tool_claim(host, call.call_id))
         if record is None:
+            if await self._settled_as_lost(call):
+                return
             if waited > limits.start_timeout_s and await self._win_claim(call):
                 text = f"Not started: no executor of host {host} took the call in {waited:.0f} s."
                 await self.settle_unstarted(call, text_outcome("error", text, is_error=True))
         elif _claim.decode(record.data).by == "agent":
             await self.settle_unstarted(call, _CANCELLED)
-        elif min(waited, self._catalog.silent_for(host)) > limits.lost_host_s:
-            if not await self._catalog.has_heartbeat(host):  # what was heard may be old: this process slept
-                await self._give_up(call, f"host {host} was not heard for {limits.lost_host_s:.0f} s")
+        elif waited > limits.lost_host_s and await self._catalog.is_lost(host, limits.lost_host_s):
+            await self._give_up(call, f"host {host} was not heard for {limits.lost_host_s:.0f} s")
         elif waited > request.timeout_s + limits.start_timeout_s + limits.lost_host_s:
             await self._give_up(call, f"no result came {waited:.0f} s after the call was sent")
 
@@ -334,6 +353,7 @@ def _outcome(status: ToolStatus, text: str) -> ToolOutcome:
     return text_outcome(status, text, is_error=True)
 
 
+_MOVE = "A person can bring it back, or give the session a workspace elsewhere (`fairlead sessions move`)."
 _CANCELLED = _outcome("cancelled", "Cancelled before it started.")
 _SKIPPED = _outcome("skipped", "Skipped: a new message arrived before it started.")
 

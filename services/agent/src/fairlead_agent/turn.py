@@ -21,7 +21,7 @@ from fairlead_agent.models.interface import (
 )
 from fairlead_agent.models.registry import Registry
 from fairlead_agent.owner import Owner
-from fairlead_agent.placement import boundary, described
+from fairlead_agent.placement import Places, boundary, described, shown_name
 from fairlead_common.config import AgentConfig
 from fairlead_common.content import (
     AssistantBlock,
@@ -152,11 +152,14 @@ class Reply:
 class Turn:
     """Asks the model of a session."""
 
-    def __init__(self, owner: Owner, registry: Registry, catalog: Catalog, config: LiveConfig) -> None:
+    def __init__(
+        self, owner: Owner, registry: Registry, catalog: Catalog, places: Places, config: LiveConfig
+    ) -> None:
         self._owner = owner
         self._state = owner.state
         self._registry = registry
         self._catalog = catalog
+        self._places = places
         self._config = config
         self._reading: asyncio.Task[None] | None = None
         self._interrupted = False
@@ -209,14 +212,14 @@ class Turn:
     async def _request(
         self, agent: str, profile: AgentConfig, model_name: str
     ) -> tuple[ModelRequest, str | None]:
-        host: str | None
         try:
-            host, workspace = await self._catalog.place(agent, profile)
+            place = await self._places.of(self._owner, agent, profile)
         except NotFoundError as error:
             log.warning("no_executor", error=str(error))
-            host, workspace = None, ""
+            place = None
+        host, workspace = (place.host, shown_name(place)) if place else (None, "")
         tools = self._catalog.tools(host, profile.tools) if host else Tools([], [])
-        instructions = await self._catalog.instructions(host, workspace) if host else ""
+        instructions = await self._catalog.instructions(place) if place else ""
         _, _, name = model_name.partition("/")
         within = boundary(self._owner.session, agent, profile, self._state.sandbox)
         system = context.system_prompt(agent, profile, workspace, tools, instructions, described(within))

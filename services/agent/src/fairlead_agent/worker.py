@@ -16,12 +16,13 @@ from fairlead_agent.loop import AgentLoop
 from fairlead_agent.mailbox import Mailbox
 from fairlead_agent.models.registry import Registry
 from fairlead_agent.owner import Owner
+from fairlead_agent.placement import Places
 from fairlead_agent.projection import Projections
 from fairlead_agent.state import HANDED_OVER, SessionState
 from fairlead_agent.tool_calls import HandOverError, ToolCalls
 from fairlead_agent.turn import Turn
 from fairlead_common import mutants, subjects
-from fairlead_common.buckets import Lease, LeaseHolder, Leases, session_lease
+from fairlead_common.buckets import Bucket, Lease, LeaseHolder, Leases, session_lease
 from fairlead_common.bus import Bus, Delivery
 from fairlead_common.dead import dead_letter
 from fairlead_common.entries import CustomEntry
@@ -67,6 +68,7 @@ class Worker:
         self._objects = Objects(bus)
         self._config = config
         self._catalog = catalog
+        self._places = Places(bus, catalog)
         self._registry = registry
         self._grants = grants
         self._projections = projections
@@ -202,9 +204,11 @@ class Worker:
         return state
 
     async def _drive(self, owner: Owner, held: Held) -> None:
-        calls = ToolCalls(owner, self._bus, self._catalog, self._config, self._grants, self.name)
+        calls = ToolCalls(
+            owner, self._bus, self._catalog, self._places, self._config, self._grants, self.name
+        )
         mailbox = Mailbox(owner, self._config, calls, self._grants)
-        turn = Turn(owner, self._registry, self._catalog, self._config)
+        turn = Turn(owner, self._registry, self._catalog, self._places, self._config)
         loop = AgentLoop(owner, mailbox, calls, turn, self._catalog, self._config, self.name)
 
         async def pump() -> None:
@@ -248,6 +252,10 @@ class Worker:
 
     async def _delete(self, owner: Owner) -> None:
         session = owner.session
+        workspaces = Bucket(self._bus, subjects.BUCKET_WORKSPACES)
+        for place in owner.state.placements:
+            if place.kind != "folder":  # that host removes it, whenever it is up
+                await workspaces.put(subjects.workspace_gone(place.host, place.workspace), b"{}")
         await self._projections.remove(owner.state)
         await self._bus.purge(subjects.TIMERS, f"fairlead.timer.{session}.>")
         await self._bus.purge(subjects.SESSIONS, subjects.session_all(session))
