@@ -87,12 +87,12 @@ class Box(NamedTuple):
             made += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
         for name in ("passwd", "group", "hosts"):
             made += ["--ro-bind", str(self.scenery / name), f"/etc/{name}"]
-        for path_text in self.settings.read_only:
-            made += ["--ro-bind", path_text, path_text]
         size = str(TMP_MB * 1024 * 1024)
         made += ["--proc", "/proc", "--dev", "/dev"]
         for folder in ("/tmp", HOME, "/dev/shm"):  # noqa: S108 - of the sandbox
             made += ["--size", size, "--tmpfs", folder]
+        for path_text in self.settings.read_only:
+            made += ["--ro-bind", path_text, path_text, *self._hide_private(path_text, path_text)]
         return [*made, "--dir", "/var", "--symlink", "../tmp", "/var/tmp", "--dir", "/run"]  # noqa: S108
 
     def _own(self, archive: str) -> list[str]:
@@ -110,10 +110,15 @@ class Box(NamedTuple):
     def _workspace(self) -> list[str]:
         if self.place.access == "none":
             return ["--size", str(TMP_MB * 1024 * 1024), "--tmpfs", WORKSPACE]
-        made = ["--bind" if self.place.access == "rw" else "--ro-bind", self.place.workspace, WORKSPACE]
-        if self.private.is_relative_to(self.place.workspace):
-            made += ["--tmpfs", f"{WORKSPACE}/{self.private.relative_to(self.place.workspace)}"]
-        return made
+        way = "--bind" if self.place.access == "rw" else "--ro-bind"
+        workspace = self.place.workspace
+        return [way, workspace, WORKSPACE, *self._hide_private(workspace, WORKSPACE)]
+
+    def _hide_private(self, folder: str, seen_at: str) -> list[str]:
+        """Fairlead's own files may lie within what is shared, but are not."""
+        if not self.private.is_relative_to(os.path.realpath(folder)):
+            return []
+        return ["--tmpfs", f"{seen_at}/{self.private.relative_to(os.path.realpath(folder))}"]
 
     def _environment(self) -> list[str]:
         path = f"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:{ARCHIVE_FOLDER}/bin"

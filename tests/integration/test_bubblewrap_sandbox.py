@@ -1,0 +1,180 @@
+"""Executors whose commands run in namespaces: kills, two executors, workspaces, and no bwrap at all."""
+
+import json
+import os
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from fairlead_common.messages import ToolCall
+from tests.integration.tools_fixture import Host, host, is_alive, text_of, until
+from tests.support import boxes
+
+__all__ = ["host"]
+
+pytestmark = pytest.mark.skipif(bool(boxes.MISSING), reason=boxes.MISSING)
+
+WAITING = "echo x >> ran; until [ -e go ]; do sleep 0.02; done; echo end"
+
+
+class Boxed:
+    """A host whose calls ask for the sandbox `bubblewrap`."""
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+
+    def settings(self, **settings: object) -> None:
+        self.host.environ["FAIRLEAD_OVERRIDES"] = json.dumps({"sandboxes": {"bubblewrap": settings}})
+
+    async def ask(self, tool: str, **more: object) -> ToolCall:
+        return await self.host.ask(tool, **{"sandbox": "bubblewrap", "scope": "chat", **more})
+
+    async def run(self, tool: str, **more: object) -> str:
+        outcome = await self.host.result(await self.ask(tool, **more))
+        return f"{outcome.status}: {text_of(outcome)}"
+
+    async def begun(self) -> ToolCall:
+        call = await self.ask("bash", command=WAITING)
+        await self.host.file("ran")
+        return call
+
+
+@pytest.fixture
+async def boxed(host: Host) -> AsyncIterator[Boxed]:
+    yield Boxed(host)
+    boxes.kill(host.state)
+
+
+async def test_killed_executor_is_followed_by_the_next_which_brings_the_result_once(boxed: Boxed) -> None:
+    await boxed.host.started("e1")
+    call = await boxed.begun()
+    boxed.host.kill("e1")
+    await boxed.host.started("e2")
+    (boxed.host.workspace / "go").touch()
+    assert text_of(await boxed.host.result(call)) == "end\n"
+    await boxed.host.settled()
+    assert boxed.host.lines("ran") == ["x"]
+    assert len(boxes.first_processes(boxed.host.state)) == 1
+
+
+async def test_two_executors_share_one_runner(boxed: Boxed) -> None:
+    await boxed.host.started("e1")
+    await boxed.host.started("e2")
+    calls = [await boxed.ask("bash", command="echo x >> ran; sleep 0.05") for _ in range(12)]
+    for call in calls:
+        assert (await boxed.host.result(call)).status == "ok"
+    assert boxed.host.lines("ran") == ["x"] * 12
+    assert len(boxes.first_processes(boxed.host.state)) == 1
+
+
+async def test_killed_runner_leaves_nothing_running_and_gives_unknown(boxed: Boxed) -> None:
+    await boxed.host.started()
+    command = "setsid sleep 300 & (setsid nohup sleep 301 >/dev/null 2>&1 &) ; echo x >> ran; sleep 302"
+    call = await boxed.ask("bash", command=command)
+    await boxed.host.file("ran")
+    before = boxes.processes_in(boxed.host.state)
+    assert len(before) >= 5
+    boxes.kill(boxed.host.state)
+    assert (await boxed.host.result(call)).status == "unknown"
+    await until(lambda: not any(is_alive(pid) for pid in before), "all of them are gone", within_s=5)
+    await boxed.host.settled()
+    assert boxed.host.lines("ran") == ["x"]
+    assert await boxed.run("bash", command="echo on") == "ok: on\n"
+
+
+async def test_runner_and_executor_killed_together_give_unknown(boxed: Boxed) -> None:
+    await boxed.host.started("e1")
+    call = await boxed.begun()
+    boxed.host.kill("e1")
+    boxes.kill(boxed.host.state)
+    await boxed.host.started("e2")
+    assert (await boxed.host.result(call)).status == "unknown"
+    assert boxed.host.lines("ran") == ["x"]
+
+
+async def test_workspace_is_writable_read_only_or_not_there(boxed: Boxed) -> None:
+    await boxed.host.started()
+    boxed.host.workspace.mkdir(exist_ok=True)
+    (boxed.host.workspace / "given").write_text("from outside\n")
+    change = "cat given; echo made > made; cat made"
+    assert await boxed.run("bash", command=change) == "ok: from outside\nmade\n"
+    assert (boxed.host.workspace / "made").read_text() == "made\n"
+    reading = await boxed.run("bash", access="ro", command="cat given; echo x > other")
+    assert "from outside" in reading
+    assert "Read-only file system" in reading
+    writing = await boxed.run("write", access="ro", path="other", content="x")
+    assert writing.startswith("error")
+    assert "from outside" in await boxed.run("read", access="ro", path="given")
+    assert not (boxed.host.workspace / "other").exists()
+    nothing = await boxed.run("bash", access="none", command="ls; echo x > given; cat given")
+    assert nothing == "ok: x\n"
+    assert (boxed.host.workspace / "given").read_text() == "from outside\n"
+
+
+async def test_scopes_are_apart(boxed: Boxed) -> None:
+    await boxed.host.started()
+    await boxed.run("bash", scope="one", command="echo secret > /tmp/f; echo secret > ~/f")
+    other = await boxed.run("bash", scope="two", command="ls /tmp ~ /dev/shm")
+    assert "f\n" not in other
+    assert await boxed.run("bash", scope="one", command="cat /tmp/f ~/f") == "ok: secret\nsecret\n"
+    assert len(boxes.first_processes(boxed.host.state)) == 2
+
+
+async def test_sb_26_missing_bwrap_is_an_error_and_never_local(boxed: Boxed, tmp_path: Path) -> None:
+    without = tmp_path / "bin"
+    without.mkdir()
+    for name in ("bash", "sh", "sleep", "python3", "git"):
+        if found := shutil.which(name):
+            (without / name).symlink_to(found)
+    await boxed.host.started(PATH=str(without))
+    said = await boxed.run("bash", command="echo x >> ran")
+    assert said.startswith("error")
+    assert "bwrap is not installed" in said
+    assert not (boxed.host.workspace / "ran").exists()
+    assert boxed.host.runners() == []
+    assert text_of(await boxed.host.run("bash", command="echo local")) == "local\n"
+
+
+async def test_sb_26_bwrap_that_refuses_is_an_error_and_never_local(boxed: Boxed, tmp_path: Path) -> None:
+    broken = tmp_path / "bin"
+    broken.mkdir()
+    (broken / "bwrap").write_text(
+        "#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2\nexit 1\n"
+    )
+    (broken / "bwrap").chmod(0o755)
+    await boxed.host.started(PATH=f"{broken}:{os.environ['PATH']}")
+    said = await boxed.run("bash", command="echo x >> ran")
+    assert said.startswith("error")
+    assert "No permissions to create new namespace" in said
+    assert not (boxed.host.workspace / "ran").exists()
+    await until(lambda: "bubblewrap_looked_at" in boxed.host.log("e1"), "it looked")
+    assert "is not available" in await boxed.run("bash", command="echo x >> ran")
+
+
+async def test_fairleads_own_files_are_hidden_in_a_workspace_that_holds_them(boxed: Boxed) -> None:
+    await boxed.host.started()
+    above = str(boxed.host.home.parent)
+    seen = await boxed.run("bash", workspace=above, command="ls home; cat home/tools/here/bubblewrap/*/place")
+    assert "No such file" in seen
+    assert "tools" not in seen.replace("home/tools", "")
+    assert "No such file" in await boxed.run("read", workspace=above, path="home/tools/here/lock")
+
+
+async def test_settings_decide_about_the_network_and_more_folders(boxed: Boxed, tmp_path: Path) -> None:
+    more = tmp_path / "more"
+    more.mkdir()
+    (more / "f").write_text("more\n")
+    interfaces = "ls /sys/class/net 2>/dev/null; grep -c : /proc/net/dev"
+    await boxed.host.started("e1")
+    alone = await boxed.run("bash", command=f"cat {more}/f; {interfaces}")
+    assert "No such file" in alone
+    assert alone.endswith("1\n")
+    boxed.host.kill("e1")
+    boxed.settings(network=True, read_only=[str(more)])
+    await boxed.host.started("e1")
+    shared = await boxed.run("bash", command=f"cat {more}/f; echo x > {more}/f; {interfaces}")
+    assert "more\n" in shared
+    assert (more / "f").read_text() == "more\n"
+    assert not shared.endswith("\n1\n")
