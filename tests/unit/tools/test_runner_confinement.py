@@ -18,7 +18,7 @@ import pytest
 
 from fairlead_tools.runner import linux
 from fairlead_tools.runner.confine import Root, ToolError
-from fairlead_tools.runner.plan import FILE_TOOLS, run_file_tool
+from fairlead_tools.runner.plan import FILE_TOOLS, run_tool
 
 SECRET = "the secret"
 
@@ -38,7 +38,7 @@ class Box:
         self.root = Root(str(self.inside), openat2=openat2)
 
     def run(self, tool: str, **arguments: object) -> dict[str, Any]:
-        outcome = run_file_tool({"tool": tool, "arguments": arguments}, self.root)
+        outcome = run_tool({"tool": tool, "arguments": arguments}, self.root)
         if str(self.inside) not in str(arguments):
             assert str(self.inside) not in str(outcome)
         return outcome
@@ -111,7 +111,7 @@ def test_fs_02_absolute_path_is_refused(box: Box, path: str) -> None:
 
 
 def test_fs_02_twin_absolute_path_of_the_workspace_is_understood(box: Box) -> None:
-    outcome = run_file_tool({"tool": "read", "arguments": {"path": f"{box.inside}/dir/file"}}, box.root)
+    outcome = run_tool({"tool": "read", "arguments": {"path": f"{box.inside}/dir/file"}}, box.root)
     assert outcome["status"] == "ok"
     everything_refuses(box, f"{box.inside}/../outside/secret")
 

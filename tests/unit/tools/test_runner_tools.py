@@ -13,7 +13,7 @@ from fairlead_tools.runner import search
 from fairlead_tools.runner.confine import Root
 from fairlead_tools.runner.edit import unified_diff
 from fairlead_tools.runner.environment import find_program
-from fairlead_tools.runner.plan import run_file_tool
+from fairlead_tools.runner.plan import run_tool
 from fairlead_tools.runner.search import matcher
 
 
@@ -29,7 +29,7 @@ class Workspace:
         return path
 
     def run(self, tool: str, **arguments: object) -> dict[str, Any]:
-        return run_file_tool({"tool": tool, "arguments": arguments}, self.root)
+        return run_tool({"tool": tool, "arguments": arguments}, self.root)
 
     def says(self, tool: str, **arguments: object) -> str:
         text = self.run(tool, **arguments)["content"][0]["text"]

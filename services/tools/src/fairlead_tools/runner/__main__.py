@@ -1,7 +1,8 @@
-"""Entry point: `runner.pyz <mode> <state directory> <workspace> [seconds until idle] [uid:gid]`.
+"""Entry point: `runner.pyz <mode> <state directory> <workspace> [idle_s] [uid:gid] [restriction]`.
 
 Modes: `serve` (detached), `run` (in the foreground), `stdio` (serve, then talk over a pipe), `attach`
-(talk over a pipe to one that is there). With `uid:gid` a runner that is root has its tools run as that user.
+(talk over a pipe to one that is there). With `uid:gid` a runner that is root has its tools run as that
+user. The restriction of commands is JSON (see `restrict.py`).
 """
 
 from __future__ import annotations
@@ -22,16 +23,20 @@ def main() -> int:
         mode, state, workspace = sys.argv[1:4]
         idle_s = float(sys.argv[4]) if len(sys.argv) > 4 else IDLE_S
         tools_user = user.parse(sys.argv[5] if len(sys.argv) > 5 else "")
+        restriction = sys.argv[6] if len(sys.argv) > 6 else ""
         if mode not in MODES:
             raise ValueError(mode)
     except ValueError:
-        sys.stderr.write(f"usage: runner {'|'.join(MODES)} STATE WORKSPACE [IDLE_S] [UID:GID]\n")
+        sys.stderr.write(
+            f"usage: runner {'|'.join(MODES)} STATE WORKSPACE [IDLE_S] [UID:GID] [RESTRICTION]\n"
+        )
         return 2
     build = os.path.basename(sys.argv[0])
     try:
         if mode != "attach":
             folders = (os.path.abspath(state), os.path.abspath(workspace))
-            daemon.serve(*folders, idle_s, build, detach=mode != "run", user=tools_user)
+            detach = mode != "run"
+            daemon.serve(*folders, idle_s, build, detach=detach, user=tools_user, restriction=restriction)
         if mode in ("stdio", "attach"):
             daemon.bridge(os.path.abspath(state))
     except (daemon.StartError, OSError) as error:

@@ -69,6 +69,21 @@ class Arguments:
             raise ToolError(f"{self._name}{field}: must hold 1 to {most} objects, got {len(values)}")
         return [Arguments(value, f"{self._name}{field}[{index}].") for index, value in enumerate(values)]
 
+    def texts(self, field: str, most: int) -> list[str]:
+        """A list of strings, none of them empty; without the field, an empty one.
+
+        Raises:
+            ToolError: it is something else, or longer than `most`.
+        """
+        values = self._values.get(field)
+        if values is None:
+            return []
+        if not isinstance(values, list) or not all(isinstance(value, str) and value for value in values):
+            raise ToolError(f"{self._name}{field}: must be a list of strings, got {_kind(values)}")
+        if not 1 <= len(values) <= most:
+            raise ToolError(f"{self._name}{field}: must hold 1 to {most} strings, got {len(values)}")
+        return list(values)
+
     def name(self, field: str) -> str:
         """How errors call a field of these arguments."""
         return f"{self._name}{field}"

@@ -7,20 +7,25 @@ import contextlib
 import os
 import time
 
-from fairlead_tools.runner import guard, journal, linux, protocol
+from fairlead_tools.runner import guard, journal, linux, process_calls, protocol
+from fairlead_tools.runner.arguments import Arguments
 from fairlead_tools.runner.confine import Root, ToolError
 from fairlead_tools.runner.connection import Connection
 from fairlead_tools.runner.jobs import Job
 from fairlead_tools.runner.journal import AlreadyStartedError, Journal
 from fairlead_tools.runner.outcome import Outcome, failed, unknown
-from fairlead_tools.runner.output import Output, summary
-from fairlead_tools.runner.plan import Plan, make_plan, run_file_tool
+from fairlead_tools.runner.output import MAX_FILE_BYTES, Output, summary
+from fairlead_tools.runner.plan import PROCESS_TOOLS, Plan, make_plan, run_tool
+from fairlead_tools.runner.process_calls import Wait
+from fairlead_tools.runner.processes import LIFE_S, Processes
 from fairlead_tools.runner.protocol import Frame, FrameError
 from fairlead_tools.runner.recovery import kill_leftovers
+from fairlead_tools.runner.restrict import OPEN, Restriction
 from fairlead_tools.runner.user import User
 
 MAX_JOBS = 64
 MAX_FETCH_BYTES = 1024 * 1024
+MAX_YIELDED_BYTES = 16 * 1024 * 1024  # of output before a command goes to the background
 
 _DIED = "The runner that ran this call died."
 
@@ -28,24 +33,33 @@ _DIED = "The runner that ran this call died."
 class Calls:
     """Answers what executors ask about calls. The journal decides; memory only knows what runs."""
 
-    def __init__(self, root: Root, calls_journal: Journal, user: User | None = None) -> None:
+    def __init__(
+        self,
+        root: Root,
+        calls_journal: Journal,
+        user: User | None = None,
+        restriction: Restriction = OPEN,
+    ) -> None:
         self._root = root
         self._user = user
+        self.restriction = restriction
         self._journal = calls_journal
         self._jobs: dict[str, Job] = {}
         self._unsaved: dict[str, Outcome] = {}
         self._boot = linux.boot_id()
+        self._waits: dict[str, Wait] = {}
+        self._processes = Processes(".", self._boot)
         self._spare: dict[bool, guard.Child] = {}  # waiting children; True: for commands
         self._used: set[bool] = set()
         self.is_closing = False
 
     def running(self) -> list[Job]:
-        """What runs now."""
-        return list(self._jobs.values())
+        """What runs now, in the background too."""
+        return [*self._jobs.values(), *self._processes.live]
 
     def children(self) -> set[int]:
         """The process ids of all children that are meant to be there."""
-        return {each.child.pid for each in self._jobs.values()} | {each.pid for each in self._spare.values()}
+        return {each.child.pid for each in self.running()} | {each.pid for each in self._spare.values()}
 
     def prepare(self, dead: set[int]) -> None:
         """Have a child of each kind that was used waiting for the next call; forking is half of its time."""
@@ -61,8 +75,23 @@ class Calls:
 
     def _fork(self, is_command: bool) -> guard.Child:
         if is_command:
-            return guard.fork_command(self._root.fd, self._user)
-        return guard.fork_worker(self._work, self._root.fd, self._user)
+            return guard.fork_command(self._root.fd, self._user, self._work, restriction=self.restriction)
+        return guard.fork_worker(self._work, self._root.fd, self._user, self.restriction)
+
+    def _child(self, plan: Plan) -> guard.Child:
+        """One that waits for this plan's order; who has an input or a terminal is made for it."""
+        if plan.life.is_plain:
+            return self._take_spare(plan.is_command) or self._fork(plan.is_command)
+        made = guard.fork_command(
+            self._root.fd,
+            self._user,
+            None,
+            plan.life.terminal,
+            has_input=True,
+            restriction=self.restriction,
+        )
+        os.set_blocking(made.input, False)
+        return made
 
     def _take_spare(self, is_command: bool) -> guard.Child | None:
         spare = self._spare.pop(is_command, None)
@@ -72,7 +101,7 @@ class Calls:
         return spare
 
     def _work(self, order: guard.Order) -> Outcome:
-        return run_file_tool(order, self._root)
+        return run_tool(order, self._root)
 
     def recover(self) -> list[str]:
         """Calls whose runner died: what is left of them is killed, and their outcome is `unknown`."""
@@ -88,6 +117,7 @@ class Calls:
                 call.finish(unknown(_DIED, summary(self._journal.path(call_id, "output"))))
             finally:
                 call.close()
+        self._processes.recover()
         return found
 
     def call(self, connection: Connection, frame: Frame) -> Job | None:
@@ -102,7 +132,11 @@ class Calls:
             connection.send({"type": "error", "call_id": call_id, "code": "busy", "message": text})
             return None
         try:
-            job = self._start(make_plan(call_id, frame))
+            plan = make_plan(call_id, frame)
+            if plan.tool in PROCESS_TOOLS:
+                self._answer(plan, connection)
+                return None
+            job = self._start(plan)
         except ToolError as error:
             _send_result(connection, call_id, failed(str(error)))
         except AlreadyStartedError:
@@ -131,13 +165,16 @@ class Calls:
         job = self._jobs.get(call_id)
         if job is not None:
             job.stop("cancelled")
-        state = "stopping" if job is not None else self._journal.state(call_id)
+        wait = self._waits.get(call_id)
+        if wait is not None:
+            wait.cancelled = True
+        state = "stopping" if job is not None or wait is not None else self._journal.state(call_id)
         connection.send({"type": "state", "call_id": call_id, "state": state})
 
     def forget(self, connection: Connection, frame: Frame) -> None:
         """Keep only the tombstone of a call whose outcome was delivered."""
         call_id = protocol.call_id_of(frame)
-        if call_id in self._jobs:
+        if call_id in self._jobs or call_id in self._waits:
             raise FrameError("call_id: still runs, so it cannot be forgotten")
         self._journal.forget(call_id)
         self._unsaved.pop(call_id, None)
@@ -166,26 +203,101 @@ class Calls:
         """Write down what came of a job, then tell its followers."""
         job.tell()
         result = job.conclude(orphans_killed)
+        job.close_input()
+        process = self._processes.of(job)
+        if process is not None:
+            self._processes.ended(process, result)
+            self._used.add(True)
+            return
         del self._jobs[job.call_id]
         self._used.add(job.output is not None)
-        if job.call is not None:
-            try:
-                job.call.finish(result)
-            except OSError:
-                # A full disk: whoever asks gets it from memory, and after a crash the journal says unknown.
-                self._unsaved[job.call_id] = result
         if job.output is not None:
             job.output.close()
-        for each in job.followers:
-            _send_result(each, job.call_id, result)
-        if job.call is not None:
+        self._conclude(job.call_id, job.call, job.followers, result)
+
+    def _conclude(
+        self, call_id: str, call: journal.Call | None, followers: list[Connection], result: Outcome
+    ) -> None:
+        if call is not None:
+            try:
+                call.finish(result)
+            except OSError:
+                # A full disk: whoever asks gets it from memory, and after a crash the journal says unknown.
+                self._unsaved[call_id] = result
+        for each in followers:
+            _send_result(each, call_id, result)
+        if call is not None:
             # A disk that fails now costs the outcome only if the power goes too.
             with contextlib.suppress(OSError):
-                job.call.close()
+                call.close()
+
+    def tick(self, now: float) -> None:
+        """Let go of commands whose call is to return, and answer who waits for a background process."""
+        for job in list(self._jobs.values()):
+            if job.is_to_yield(now):
+                self._send_to_background(job)
+        for wait in list(self._waits.values()):
+            if wait.is_over(now):
+                del self._waits[wait.call_id]
+                result = wait.answer()
+                result["duration_ms"] = int((now - wait.began) * 1000)
+                self._conclude(wait.call_id, wait.call, wait.followers, result)
+
+    def next_tick(self) -> float:
+        """When `tick` is due, unless something happens before."""
+        return min((each.until for each in self._waits.values()), default=float("inf"))
+
+    def _send_to_background(self, job: Job) -> None:
+        """Return the call with what it said so far; the command runs on as a process of this workspace."""
+        job.tell()
+        call, followers = job.call, job.followers
+        try:
+            process = self._processes.adopt(job, self._journal.path(job.call_id, "output"))
+        except OSError:
+            job.stay()  # without room for its record the call waits as if it had not asked to return
+            return
+        total_bytes = job.output.total_bytes if job.output is not None else 0
+        result = process_calls.yielded(process, job.so_far(), total_bytes)
+        result["duration_ms"] = job.duration_ms
+        process.saw(total_bytes)
+        job.run_on(process.scroll, LIFE_S)
+        del self._jobs[job.call_id]
+        self._conclude(job.call_id, call, followers, result)
+
+    def _answer(self, plan: Plan, connection: Connection) -> None:
+        """Do what `process` or `process_control` asks for; what has to wait is answered by `tick`.
+
+        Raises:
+            ToolError: it cannot be done, and nothing was.
+            AlreadyStartedError: another process does it.
+        """
+        arguments = Arguments(plan.order["arguments"])
+        process_calls.check(self._processes, plan.tool, arguments)
+        if not plan.once:
+            result, process, wait_s = process_calls.look(self._processes, plan.call_id, arguments)
+            if process is None or result is not None:
+                _send_result(connection, plan.call_id, result or failed("Nothing was found."))
+            else:
+                self._waits[plan.call_id] = Wait(plan, process, None, connection, wait_s)
+            return
+        call = self._journal.reserve(plan.call_id)
+        try:
+            call.start({"call_id": plan.call_id, "tool": plan.tool, "at": time.time()})
+        except BaseException:
+            call.close()
+            raise
+        try:
+            result, process = process_calls.act(self._processes, arguments)
+        except ToolError as error:
+            result, process = failed(str(error)), None
+        if result is None and process is not None:
+            self._waits[plan.call_id] = Wait(plan, process, call, connection, process_calls.KILL_WAIT_S)
+        else:
+            self._conclude(plan.call_id, call, [connection], result or failed("Nothing was done."))
 
     def _tell_known(self, connection: Connection, call_id: str) -> bool:
         """Answer from what runs or is written down; False for a call that nobody ever started."""
-        job = self._jobs.get(call_id)
+        job: Job | Wait | None = self._jobs.get(call_id) or self._waits.get(call_id)
         if job is not None:
             if connection not in job.followers:
                 job.followers.append(connection)
@@ -206,17 +318,20 @@ class Calls:
             AlreadyStartedError: the gate was passed before.
             OSError: nothing was started.
         """
+        if plan.life.yield_s is not None:
+            self._processes.check_room(sum(each.life.yield_s is not None for each in self._jobs.values()))
         call = self._journal.reserve(plan.call_id) if plan.once else None
         child: guard.Child | None = None
         output = None
         try:
-            child = self._take_spare(plan.is_command) or self._fork(plan.is_command)
+            child = self._child(plan)
             if call is not None:
                 call.start({"call_id": plan.call_id, "tool": plan.tool, "at": time.time()})
                 call.name_process(
                     {"pid": child.pid, "start": child.start, "boot": self._boot, "runner": os.getpid()}
                 )
-                output = Output(call.open_output()) if plan.is_command else None
+                limit = MAX_FILE_BYTES if plan.life.yield_s is None else MAX_YIELDED_BYTES
+                output = Output(call.open_output(), limit) if plan.is_command else None
             child.go(plan.order)
         except BaseException:
             if child is not None:
@@ -224,7 +339,15 @@ class Calls:
             if call is not None:
                 call.close()
             raise
-        job = Job(plan.call_id, child, plan.timeout_s, call, output)
+        job = Job(
+            plan.call_id,
+            child,
+            plan.timeout_s,
+            call,
+            output,
+            plan.life,
+            str(plan.order.get("argv", [""])[-1]),
+        )
         self._jobs[plan.call_id] = job
         return job
 

@@ -19,6 +19,7 @@ from fairlead_tools.runner import linux
 from fairlead_tools.runner.calls import Calls
 from fairlead_tools.runner.confine import Root
 from fairlead_tools.runner.journal import Journal
+from fairlead_tools.runner.restrict import RestrictionError, prepare
 from fairlead_tools.runner.server import Server, log
 from fairlead_tools.runner.user import User
 
@@ -36,14 +37,22 @@ class StartError(Exception):
 
 
 def serve(
-    state: str, workspace: str, idle_s: float, build: str, *, detach: bool, user: User | None = None
+    state: str,
+    workspace: str,
+    idle_s: float,
+    build: str,
+    *,
+    detach: bool,
+    user: User | None = None,
+    restriction: str = "",
 ) -> None:
     """With `detach`, returns once a runner listens in `state`: this one, or one that was there before.
 
     Without, serves until idle.
 
     Raises:
-        StartError: the state directory is not private, the workspace is missing, or nothing listens.
+        StartError: the state directory is not private, the workspace is missing, a restriction that was
+            asked for does not hold, or nothing listens.
     """
     _enter(state)
     lock = _lock_or_find()
@@ -55,7 +64,11 @@ def serve(
     except OSError as error:
         raise StartError(f"workspace: {os.strerror(error.errno or errno.EIO)}") from None
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    calls = Calls(root, Journal("."), user)
+    try:
+        restricted = prepare(restriction, workspace)
+    except (RestrictionError, ValueError) as error:
+        raise StartError(f"restriction: {error}") from None
+    calls = Calls(root, Journal("."), user, restricted)
     died = calls.recover()
     listener = _listen()
     if detach and os.fork():

@@ -18,7 +18,8 @@ import signal
 import time
 from typing import Any, Callable, NamedTuple, NoReturn
 
-from fairlead_tools.runner import linux
+from fairlead_tools.runner import linux, terminals
+from fairlead_tools.runner.restrict import OPEN, Restriction
 from fairlead_tools.runner.user import User
 
 GRACE_S = 2.0
@@ -36,6 +37,7 @@ class Child(NamedTuple):
 
     Fields:
         start: when it was started, in clock ticks since boot; tells it from a later process of this number.
+        input: what is written here the command reads; -1 when it has nothing to read.
     """
 
     pid: int
@@ -43,6 +45,7 @@ class Child(NamedTuple):
     gate: int
     output: int
     report: int
+    input: int = -1
 
     def go(self, order: Order) -> None:
         """Let it do what the order says."""
@@ -53,9 +56,35 @@ class Child(NamedTuple):
 
     def abandon(self) -> None:
         """Close the gate for good: the child leaves without having done anything."""
-        for fd in (self.gate, self.output, self.report):
+        for fd in (self.gate, self.output, self.report, self.input):
             if fd >= 0:
                 os.close(fd)
+
+
+class Seat(NamedTuple):
+    """What a command finds around it, as open files.
+
+    Fields:
+        user: who it runs as; its guard does not.
+        work: does the order in the command's place when the order names a tool rather than a program.
+        input: -1: nothing to read. terminal: output is a terminal, which is its input too.
+    """
+
+    cwd: int
+    gate: int
+    output: int
+    report: int
+    user: User | None
+    work: Callable[[Order], Order] | None
+    input: int = -1
+    terminal: bool = False
+    restriction: Restriction = OPEN
+
+    @property
+    def fds(self) -> set[int]:
+        """All of them."""
+        own = (self.cwd, self.gate, self.output, self.report, self.input, self.restriction.rules)
+        return {fd for fd in own if fd >= 0}
 
 
 class Report(NamedTuple):
@@ -72,25 +101,44 @@ class Report(NamedTuple):
     killed: int
 
 
-def fork_command(cwd_fd: int, user: User | None = None) -> Child:
-    """A guard, and below it a command that waits for its order: `argv`, `env`.
+def fork_command(
+    cwd_fd: int,
+    user: User | None = None,
+    work: Callable[[Order], Order] | None = None,
+    terminal: tuple[int, int] | None = None,
+    *,
+    has_input: bool = False,
+    restriction: Restriction = OPEN,
+) -> Child:
+    """A guard, and below it a command that waits for its order: `argv` and `env`, or a `tool` for `work`.
 
-    `output` carries what the command prints. With `user`, the command runs as that one, its guard does not.
+    `output` carries what the command prints, on a `terminal` if there is one. With `user`, the command runs as
+    that one, its guard does not.
     """
     gate_r, gate_w = _gate()
-    output_r, output_w = os.pipe()
     report_r, report_w = os.pipe()
-    pid = _fork(lambda parent: _guard(parent, cwd_fd, gate_r, output_w, report_w, user))
-    for fd in (gate_r, output_w, report_w):
+    input_r = input_w = -1
+    if terminal:
+        output_r, output_w = terminals.open_one(*terminal, user.uid if user else -1)
+        input_w = os.dup(output_r)
+    else:
+        output_r, output_w = os.pipe()
+        if has_input:
+            input_r, input_w = _gate()
+    seat = Seat(cwd_fd, gate_r, output_w, report_w, user, work, input_r, terminal is not None, restriction)
+    pid = _fork(lambda parent: _guard(parent, seat), restriction)
+    for fd in seat.fds - {cwd_fd, restriction.rules}:
         os.close(fd)
-    return Child(pid, _start_of(pid), gate_w, output_r, report_r)
+    return Child(pid, _start_of(pid), gate_w, output_r, report_r, input_w)
 
 
-def fork_worker(work: Callable[[Order], Order], root_fd: int, user: User | None = None) -> Child:
+def fork_worker(
+    work: Callable[[Order], Order], root_fd: int, user: User | None = None, restriction: Restriction = OPEN
+) -> Child:
     """A process that waits for its order, does `work`, and writes the outcome to `report`."""
     gate_r, gate_w = _gate()
     report_r, report_w = os.pipe()
-    pid = _fork(lambda parent: _worker(work, parent, gate_r, report_w, root_fd, user))
+    pid = _fork(lambda parent: _worker(work, parent, gate_r, report_w, root_fd, user, restriction))
     os.close(gate_r)
     os.close(report_w)
     return Child(pid, _start_of(pid), gate_w, -1, report_r)
@@ -109,12 +157,16 @@ def _gate() -> tuple[int, int]:
     return gate_r, gate_w
 
 
-def read_report(data: bytes) -> Report | None:
-    """What a guard wrote before it left; None when it was killed."""
-    try:
-        return Report(**json.loads(data))
-    except (ValueError, TypeError):
-        return None
+def read_report(data: bytes) -> tuple[Order | None, Report | None]:
+    """What a tool in a command's place reported, and what its guard wrote; None: it was killed before."""
+    result, _, end = data.rpartition(b"\0")
+    report: Report | None = None
+    done: Order | None = None
+    with contextlib.suppress(ValueError, TypeError):
+        report = Report(**json.loads(end))
+    with contextlib.suppress(ValueError):
+        done = json.loads(result)
+    return done, report
 
 
 def kill_orphans(known: set[int], patience_s: float = STUCK_S) -> int:
@@ -137,11 +189,11 @@ def kill_orphans(known: set[int], patience_s: float = STUCK_S) -> int:
     return len(killed)
 
 
-def _fork(body: Callable[[int], None]) -> int:
+def _fork(body: Callable[[int], None], restriction: Restriction = OPEN) -> int:
     # Blocked before the fork, so that no signal falls between fork and the guard's first wait.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     parent = os.getpid()
-    pid = os.fork()
+    pid = restriction.fork()
     if pid == 0:
         try:
             signal.set_wakeup_fd(-1)
@@ -179,49 +231,74 @@ def _wait_at(gate: int) -> Order:
     return made
 
 
-def _guard(
-    parent: int, cwd_fd: int, gate_r: int, output_w: int, report_w: int, user: User | None
-) -> NoReturn:
+def _guard(parent: int, seat: Seat) -> NoReturn:
     os.setsid()
     linux.prctl(linux.PR_SET_CHILD_SUBREAPER, 1)
     linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGHUP)
-    _close_all_but({gate_r, output_w, report_w, cwd_fd})
-    if os.getppid() != parent:
+    _close_all_but(seat.fds)
+    if os.getppid() not in (parent, 0):  # 0: it is outside of our own process namespace
         os._exit(0)
+    seat.restriction.enter_guard(seat.cwd)
     pid = os.fork()
     if pid == 0:
-        _command(cwd_fd, gate_r, output_w, user)
-    for fd in (gate_r, output_w, cwd_fd):
+        _command(seat)
+    for fd in seat.fds - {seat.report}:
         os.close(fd)
-    with contextlib.suppress(OSError):  # it did so itself, or is gone
-        os.setpgid(pid, pid)
+    if not seat.terminal:  # on a terminal it leads a session of its own
+        with contextlib.suppress(OSError):  # it did so itself, or is gone
+            os.setpgid(pid, pid)
     report = _watch(pid)
     with contextlib.suppress(BrokenPipeError):  # the runner died: what it started is gone, and nobody asks
-        os.write(report_w, json.dumps(report._asdict()).encode("ascii") + b"\n")
+        os.write(seat.report, b"\0" + json.dumps(report._asdict()).encode("ascii") + b"\n")
     os._exit(0)
 
 
-def _command(cwd_fd: int, gate_r: int, output_w: int, user: User | None) -> NoReturn:
+def _command(seat: Seat) -> NoReturn:
     try:
         guard = os.getppid()
-        os.setpgid(0, 0)
         linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
-        os.fchdir(cwd_fd)
-        null = os.open(os.devnull, os.O_RDONLY)
-        os.dup2(null, 0)
-        os.dup2(output_w, 1)
-        os.dup2(output_w, 2)
+        os.fchdir(seat.cwd)
+        _take_streams(seat)
         for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
             signal.signal(number, signal.SIG_DFL)  # what is ignored stays so through exec
-        order = _wait_at(gate_r)
-        _become(user, guard, signal.SIGKILL)
+        order = _wait_at(seat.gate)
+        _become(seat.user, guard, signal.SIGKILL)
+        seat.restriction.narrow()
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
-        argv = [os.fsencode(each) for each in order["argv"]]
-        os.execve(argv[0], argv, order["env"])  # noqa: S606
+        if "argv" in order:
+            argv = [os.fsencode(each) for each in order["argv"]]
+            os.execve(argv[0], argv, order["env"])  # noqa: S606
+        elif seat.work is not None:
+            _report(seat.report, seat.work(order))
+            os._exit(0)
     except OSError as error:
-        os.write(2, f"could not start the shell: {error.strerror}\n".encode())
+        os.write(2, f"could not start: {error.strerror}\n".encode())
+    except Exception as error:  # noqa: BLE001 - a forked child must never return into the runner's loop
+        os.write(2, f"the tool failed: {error!r}\n".encode("utf-8", "replace"))
     finally:
         os._exit(127)
+
+
+def _take_streams(seat: Seat) -> None:
+    """Standard input, output and error, in a process group (on a terminal: a session) of its own."""
+    source = seat.input
+    if seat.terminal:
+        os.setsid()
+        terminals.take(seat.output)
+        source = seat.output
+    else:
+        os.setpgid(0, 0)
+    if source < 0:
+        source = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(source, 0)
+    os.dup2(seat.output, 1)
+    os.dup2(seat.output, 2)
+
+
+def _report(fd: int, result: Order) -> None:
+    view = memoryview(json.dumps(result).encode("ascii"))
+    while view:
+        view = view[os.write(fd, view) :]
 
 
 def _become(user: User | None, parent: int, death_signal: int) -> None:
@@ -298,19 +375,25 @@ def _signal_group(pid: int, number: int) -> None:
 
 
 def _worker(
-    work: Callable[[Order], Order], parent: int, gate_r: int, report_w: int, root_fd: int, user: User | None
+    work: Callable[[Order], Order],
+    parent: int,
+    gate_r: int,
+    report_w: int,
+    root_fd: int,
+    user: User | None,
+    restriction: Restriction,
 ) -> NoReturn:
     os.setsid()
     linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
     for number in (signal.SIGCHLD, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    _close_all_but({gate_r, report_w, root_fd})
+    _close_all_but({fd for fd in (gate_r, report_w, root_fd, restriction.rules) if fd >= 0})
     if os.getppid() != parent:
         os._exit(0)
     order = _wait_at(gate_r)
     _become(user, parent, signal.SIGKILL)
-    view = memoryview(json.dumps(work(order)).encode("ascii") + b"\n")
-    while view:
-        view = view[os.write(report_w, view) :]
+    restriction.narrow_worker()
+    _report(report_w, work(order))
+    os.write(report_w, b"\n")
     os._exit(0)

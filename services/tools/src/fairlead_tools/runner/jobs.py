@@ -13,9 +13,13 @@ from fairlead_tools.runner.connection import Connection
 from fairlead_tools.runner.guard import Child
 from fairlead_tools.runner.outcome import Outcome, failed, outcome, unknown
 from fairlead_tools.runner.output import Output
+from fairlead_tools.runner.plan import Life
+from fairlead_tools.runner.scroll import Scroll
 
 LIVE_INTERVAL_S = 0.05
 MAX_REPORT_BYTES = 24 * 1024 * 1024
+
+PLAIN = Life()
 
 _READ_BYTES = 256 * 1024
 _STOPPING_S = guard.GRACE_S + guard.STUCK_S + 3.0
@@ -30,17 +34,23 @@ class Job:
         child: Child,
         timeout_s: float,
         call: journal.Call | None,
-        output: Output | None,
+        output: Output | Scroll | None,
+        life: Life = PLAIN,
+        command: str = "",
     ) -> None:
         self.call_id = call_id
         self.child = child
         self.call = call
         self.output = output
+        self.life = life
+        self.command = command
+        self.began_at = time.time()
         self.followers: list[Connection] = []
         self._timeout_s = timeout_s
         self._began = time.monotonic()
         self._stop_reason = ""
         self._stop_at = self._began + timeout_s
+        self._yield_at = float("inf") if life.yield_s is None else self._began + life.yield_s
         self._live_at = 0.0
         self._report = bytearray()
         self._ended: set[int] = set()
@@ -65,6 +75,8 @@ class Job:
             data = os.read(fd, _READ_BYTES)
         except BlockingIOError:
             return False
+        except OSError:  # a terminal whose last user left
+            data = b""
         if fd == self.child.output and self.output is not None:
             self.output.feed(data)
         elif len(self._report) <= MAX_REPORT_BYTES:
@@ -111,13 +123,54 @@ class Job:
 
     def next_tick(self) -> float:
         """When `tick` is due."""
+        due = min(self._stop_at, self._yield_at)
         if self.output is not None and self.output.has_live:
-            return min(self._stop_at, self._live_at)
-        return self._stop_at
+            return min(due, self._live_at)
+        return due
+
+    def is_to_yield(self, now: float) -> bool:
+        """Whether its call is to return now, while the command runs on."""
+        return now >= self._yield_at and not self._stop_reason
+
+    def stay(self) -> None:
+        """Its call does not return before the command ends."""
+        self._yield_at = float("inf")
+
+    def so_far(self) -> tuple[str, bool]:
+        """What it has printed, and whether something was left out."""
+        return self.output.text() if self.output is not None else ("", False)
+
+    def run_on(self, output: Scroll, most_s: float) -> None:
+        """From here on nobody waits for it. It is stopped when it has run for `most_s`."""
+        if isinstance(self.output, Output):
+            output.skip_to(self.output.total_bytes)
+            self.output.close()
+        self.output = output
+        self.call = None
+        self.followers = []
+        self.stay()
+        self._stop_at = self._began + (self.life.most_s or most_s)
+
+    def write(self, data: bytes) -> int:
+        """How many of these bytes the command's input took.
+
+        Raises:
+            OSError: it reads no more.
+        """
+        try:
+            return os.write(self.child.input, data)
+        except BlockingIOError:
+            return 0
+
+    def close_input(self) -> None:
+        """The command reads the end of its input."""
+        if self.child.input >= 0:
+            os.close(self.child.input)
+            self.child = self.child._replace(input=-1)
 
     def tell(self) -> None:
         """Send followers the output they have not seen."""
-        if self.output is None or not self.output.has_live:
+        if not isinstance(self.output, Output) or not self.output.has_live:
             return
         offset, text = self.output.take_live()
         for each in self.followers:
@@ -126,8 +179,13 @@ class Job:
     def conclude(self, orphans_killed: int) -> Outcome:
         """The outcome, once the child has been reaped and its pipes are drained."""
         result = self._of_worker() if self.output is None else self._of_command(self.output, orphans_killed)
-        result["duration_ms"] = int((time.monotonic() - self._began) * 1000)
+        result["duration_ms"] = self.duration_ms
         return result
+
+    @property
+    def duration_ms(self) -> int:
+        """Since it began."""
+        return int((time.monotonic() - self._began) * 1000)
 
     def _of_worker(self) -> Outcome:
         try:
@@ -148,13 +206,15 @@ class Job:
             text += " The file holds either its old or its new content."
         return outcome(status, text, is_error=True)
 
-    def _of_command(self, output: Output, orphans_killed: int) -> Outcome:
-        report = guard.read_report(bytes(self._report))
+    def _of_command(self, output: Output | Scroll, orphans_killed: int) -> Outcome:
+        done, report = guard.read_report(bytes(self._report))
         text, cut = output.text()
         if report is None:
             result = unknown("The process that watched over this command was killed.", text)
         elif report.status is None:
             result = unknown("The command could not be killed.", text)
+        elif done is not None and not report.stopped:
+            result = _of_tool(done, text)
         else:
             result = self._of_end(report, report.status, text)
         details: dict[str, Any] = result.setdefault("details", {})
@@ -182,3 +242,11 @@ class Job:
         if os.WIFSIGNALED(status):
             note = f"[ended by signal {signal.Signals(os.WTERMSIG(status)).name}]"
         return outcome("ok", words + note, is_error=True, exit_code=code)
+
+
+def _of_tool(done: Outcome, text: str) -> Outcome:
+    """What a tool in a command's place reported, after what it printed."""
+    if text:
+        words = text if text.endswith("\n") else text + "\n"
+        done["content"] = [{"type": "text", "text": words}, *done.get("content", [])]
+    return done

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Callable
 from typing import NamedTuple
 
-from fairlead_tools.runner import environment, files, protocol, search
+from fairlead_tools.runner import edit, environment, files, protocol, search
 from fairlead_tools.runner.arguments import Arguments
 from fairlead_tools.runner.confine import Root, ToolError
-from fairlead_tools.runner.edit import edit
 from fairlead_tools.runner.guard import Order
 from fairlead_tools.runner.outcome import Outcome, failed
 from fairlead_tools.runner.protocol import Frame, FrameError
@@ -18,26 +18,87 @@ DEFAULT_TIMEOUT_S = 120.0
 SEARCH_TIMEOUT_S = 30.0
 MAX_COMMAND_BYTES = 100_000
 MAX_COMMAND_TIMEOUT_S = 3_600
+MAX_YIELD_S = 600
 
 COMMAND_TOOL = "bash"
+PROCESS_TOOLS = {"process": False, "process_control": True}  # answered by the runner itself; True: once
 
 
-class FileTool(NamedTuple):
-    """A tool that is a function here. With `once` it is journaled and never starts twice."""
+class Tool(NamedTuple):
+    """A tool that is a function, loaded by the child that runs it, so that the runner stays small.
 
-    run: Callable[[Root, Arguments], Outcome]
+    Fields:
+        function: `module:name` in this package; takes the workspace and the arguments.
+        once: it is journaled and never starts twice.
+        is_guarded: it starts programs: it runs in a command's place, and what it prints is shown live.
+    """
+
+    function: str
     once: bool
     most_s: float = DEFAULT_TIMEOUT_S
+    is_guarded: bool = False
+
+    def load(self) -> Callable[[Root, Arguments], Outcome]:
+        """The function."""
+        module, _, name = self.function.partition(":")
+        found: Callable[[Root, Arguments], Outcome] = getattr(
+            importlib.import_module(f"fairlead_tools.runner.{module}"), name
+        )
+        return found
 
 
 FILE_TOOLS = {
-    "read": FileTool(files.read, once=False),
-    "ls": FileTool(files.ls, once=False),
-    "glob": FileTool(search.glob, once=False, most_s=SEARCH_TIMEOUT_S),
-    "grep": FileTool(search.grep, once=False, most_s=SEARCH_TIMEOUT_S),
-    "write": FileTool(files.write, once=True),
-    "edit": FileTool(edit, once=True),
+    "read": Tool("files:read", once=False),
+    "ls": Tool("files:ls", once=False),
+    "glob": Tool("search:glob", once=False, most_s=SEARCH_TIMEOUT_S),
+    "grep": Tool("search:grep", once=False, most_s=SEARCH_TIMEOUT_S),
+    "write": Tool("files:write", once=True),
+    "edit": Tool("edit:edit", once=True),
+    "apply_patch": Tool("patch:apply_patch", once=True),
+    "delete": Tool("delete:delete", once=True),
 }
+GIT_TOOLS = {
+    "git_status": Tool("git:status", once=False, most_s=SEARCH_TIMEOUT_S),
+    "git_diff": Tool("git:diff", once=False, most_s=SEARCH_TIMEOUT_S),
+    "git_log": Tool("git:log", once=False, most_s=SEARCH_TIMEOUT_S),
+    "git_commit": Tool("commit:commit", once=True, is_guarded=True),
+    "git_push": Tool("push:push", once=True, is_guarded=True),
+    "create_pr": Tool("pulls:create_pr", once=True, is_guarded=True),
+    "git_worktree": Tool("worktree:worktree", once=True, is_guarded=True),
+}
+PROJECT_TOOLS = {
+    "run_tests": Tool("project:run_tests", once=True, is_guarded=True),
+    "run_lint": Tool("project:run_lint", once=True, is_guarded=True),
+    "check_types": Tool("project:check_types", once=True, is_guarded=True),
+}
+LOADED = (edit, files, search)  # what is used all the time is there before the child is made
+TOOLS = {**FILE_TOOLS, **GIT_TOOLS, **PROJECT_TOOLS}
+
+
+def is_once(tool: str) -> bool:
+    """Whether a call of this tool may only ever start once."""
+    if tool in PROCESS_TOOLS:
+        return PROCESS_TOOLS[tool]
+    return tool == COMMAND_TOOL or TOOLS[tool].once
+
+
+class Life(NamedTuple):
+    """How a command lives beside the call that started it.
+
+    Fields:
+        yield_s: when the call returns and the command runs on; 0: at once; None: never.
+        most_s: that it may live in all; None: as long as background processes may.
+        terminal: columns and rows of a pseudo-terminal; None: plain pipes.
+    """
+
+    yield_s: float | None = None
+    most_s: float | None = None
+    terminal: tuple[int, int] | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether any child that waits for an order can run it: no input, no terminal."""
+        return self.yield_s is None and self.terminal is None
 
 
 class Plan(NamedTuple):
@@ -48,11 +109,8 @@ class Plan(NamedTuple):
     timeout_s: float
     once: bool
     order: Order
-
-    @property
-    def is_command(self) -> bool:
-        """Whether it needs a guard rather than a worker."""
-        return self.tool == COMMAND_TOOL
+    is_command: bool
+    life: Life = Life()
 
 
 def make_plan(call_id: str, frame: Frame) -> Plan:
@@ -63,23 +121,42 @@ def make_plan(call_id: str, frame: Frame) -> Plan:
         FrameError: the executor did.
     """
     tool = frame.get("tool")
-    arguments = frame.get("arguments", {})
-    if not isinstance(arguments, dict):
+    values = frame.get("arguments", {})
+    if not isinstance(values, dict):
         raise FrameError("arguments: must be an object")
     timeout_s = protocol.number_of(frame, "timeout_s", DEFAULT_TIMEOUT_S, 0.001, protocol.MAX_TIMEOUT_S)
+    arguments = Arguments(values)
+    env = frame.get("env", {})
     if tool == COMMAND_TOOL:
-        asked = Arguments(arguments).whole("timeout_s", 0, 0, MAX_COMMAND_TIMEOUT_S)
-        order = _command(call_id, Arguments(arguments).text("command"), frame.get("env", {}))
-        return Plan(call_id, tool, float(asked or timeout_s), True, order)
-    if not isinstance(tool, str) or tool not in FILE_TOOLS:
+        asked = arguments.whole("timeout_s", 0, 0, MAX_COMMAND_TIMEOUT_S)
+        life = _life(arguments, asked)
+        order = _command(call_id, arguments.text("command"), env, life)
+        return Plan(call_id, tool, float(asked or timeout_s), True, order, True, life)
+    if isinstance(tool, str) and tool in PROCESS_TOOLS:
+        return Plan(call_id, tool, timeout_s, PROCESS_TOOLS[tool], {"arguments": values}, False)
+    if not isinstance(tool, str) or tool not in TOOLS:
         raise ToolError(f"There is no tool {tool!r} here.")
-    known = FILE_TOOLS[tool]
-    return Plan(
-        call_id, tool, min(timeout_s, known.most_s), known.once, {"tool": tool, "arguments": arguments}
-    )
+    known = TOOLS[tool]
+    order = {"tool": tool, "arguments": values, "marks": environment.marks(call_id)}
+    if known.is_guarded:
+        timeout_s = float(arguments.whole("timeout_s", 0, 0, MAX_COMMAND_TIMEOUT_S) or timeout_s)
+    else:
+        timeout_s = min(timeout_s, known.most_s)
+    return Plan(call_id, tool, timeout_s, known.once, order, known.is_guarded)
 
 
-def _command(call_id: str, text: str, env: object) -> Order:
+def _life(arguments: Arguments, asked_s: int) -> Life:
+    yield_s: float | None = float(arguments.whole("yield_s", 0, 0, MAX_YIELD_S)) or None
+    if arguments.flag("background"):
+        yield_s = 0.0
+    terminal = None
+    columns, rows = arguments.whole("columns", 120, 20, 500), arguments.whole("rows", 40, 5, 200)
+    if arguments.flag("pty"):
+        terminal = (columns, rows)
+    return Life(yield_s, float(asked_s) if asked_s else None, terminal)
+
+
+def _command(call_id: str, text: str, env: object, life: Life) -> Order:
     if not isinstance(env, dict):
         raise FrameError("env: must be an object")
     try:
@@ -96,13 +173,16 @@ def _command(call_id: str, text: str, env: object) -> Order:
         variables = environment.build(os.environ, env, call_id)
     except ValueError as error:
         raise ToolError(str(error)) from None
+    if life.terminal and "TERM" not in env:
+        variables["TERM"] = "xterm-256color"
     return {"argv": [environment.SHELL, "-c", text], "env": variables}
 
 
-def run_file_tool(order: Order, root: Root) -> Outcome:
+def run_tool(order: Order, root: Root) -> Outcome:
     """The tool's outcome; refusals and failures of the system are outcomes too, without host paths."""
     try:
-        return FILE_TOOLS[order["tool"]].run(root, Arguments(order["arguments"]))
+        os.environ.update(order.get("marks", {}))  # of this child alone, for the programs that it starts
+        return TOOLS[order["tool"]].load()(root, Arguments(order["arguments"]))
     except ToolError as error:
         return failed(str(error))
     except OSError as error:

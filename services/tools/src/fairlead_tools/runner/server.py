@@ -52,6 +52,7 @@ class Server:
             now = time.monotonic()
             for job in self._calls.running():
                 job.tick(now)
+            self._calls.tick(now)
             self._settle()
         self._listener.close()
         for each in list(self._connections):
@@ -71,7 +72,7 @@ class Server:
 
     def _patience(self) -> float:
         due = [job.next_tick() for job in self._calls.running()] or [self._active_at + self._idle_s]
-        return max(0.0, min(due) - time.monotonic())
+        return max(0.0, min(*due, self._calls.next_tick()) - time.monotonic())
 
     def _woken(self, wake: socket.socket) -> None:
         while True:
@@ -191,7 +192,13 @@ class Server:
             return
         connection.greeted = True
         connection.send(
-            {"type": "hello", "version": protocol.VERSION, "build": self._build, "pid": os.getpid()}
+            {
+                "type": "hello",
+                "version": protocol.VERSION,
+                "build": self._build,
+                "pid": os.getpid(),
+                "features": self._calls.restriction.features,
+            }
         )
 
     @property
