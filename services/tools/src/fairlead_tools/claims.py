@@ -12,6 +12,7 @@ import msgspec
 from fairlead_common import mutants, subjects
 from fairlead_common.buckets import Bucket
 from fairlead_common.bus import Bus
+from fairlead_common.content import ToolOutcome
 from fairlead_common.errors import ConflictError
 from fairlead_common.messages import ToolCall, ToolClaim
 from fairlead_tools.config import ExecutorConfig
@@ -29,10 +30,16 @@ class Verdict(NamedTuple):
         action: `run` it in `place` (start it, or take up what the journal knows); `leave` it for
             ever (it was cancelled before it started); `wait` (another executor has it); `unknown`
             (it may have been started, where nobody can look any more).
+        attempt: the one that claimed it.
+        fresh: it was claimed a moment ago, so nobody can have started it.
+        settled: the outcome that was decided for it; it must not be started.
     """
 
     action: Action
     place: Place | None = None
+    attempt: str = ""
+    fresh: bool = False
+    settled: ToolOutcome | None = None
 
 
 _decoder = msgspec.json.Decoder(ToolClaim)
@@ -47,11 +54,14 @@ class Claims:
         self._records = records
         self._liveness = liveness
 
-    async def take(self, call: ToolCall, place: Place | None, *, repeatable: bool) -> Verdict:
+    async def take(
+        self, call: ToolCall, place: Place | None, *, repeatable: bool, settled: ToolOutcome | None = None
+    ) -> Verdict:
         """Claim the call, or see who did.
 
         Args:
             place: where it would run if it was claimed now; None: in the executor itself.
+            settled: its outcome if it is claimed now, because it cannot run.
             repeatable: running it again does no harm, so nobody has to look for its journal.
 
         Raises:
@@ -61,22 +71,22 @@ class Claims:
         claim = ToolClaim(
             by="executor", holder=self._config.executor, journal=self._records.identity, attempt=attempt
         )
-        note = Note(executor=self._config.executor, place=place)
+        note = Note(executor=self._config.executor, place=place, settled=settled)
         self._records.begin(call.call_id, attempt, note)
         there = claim if mutants.active("claim_with_ttl") else await self._write(call, claim)
         if there.attempt == attempt:
-            return Verdict("run", place)
+            return Verdict("run", place, attempt, fresh=True, settled=settled)
         self._records.drop(call.call_id, attempt)
         if there.by == "agent":
             return Verdict("leave")
         if await self._lives(there):
             return Verdict("wait")
         if repeatable:
-            return Verdict("run", place)
+            return Verdict("run", place, settled=settled)
         noted = self._records.find(call.call_id, there.attempt)
         if there.journal != self._records.identity or noted is None:
             return Verdict("unknown")
-        return Verdict("run", noted.place)
+        return Verdict("run", noted.place, there.attempt, settled=noted.settled)
 
     async def _write(self, call: ToolCall, claim: ToolClaim) -> ToolClaim:
         subject = subjects.tool_claim(self._config.host, call.call_id)

@@ -22,7 +22,7 @@ from fairlead_common.messages import ToolCall, ToolResult
 from fairlead_common.objects import Objects
 from fairlead_common.pull import Job, PullConsumer
 from fairlead_common.trace import trace_headers, trace_id
-from fairlead_tools.claims import Claims
+from fairlead_tools.claims import Claims, Verdict
 from fairlead_tools.config import ExecutorConfig
 from fairlead_tools.floor import Floor
 from fairlead_tools.host_calls import HostCalls
@@ -30,7 +30,7 @@ from fairlead_tools.host_tools import HostTool, HostTools
 from fairlead_tools.liveness import Liveness
 from fairlead_tools.records import Records
 from fairlead_tools.runner_calls import RunnerCalls
-from fairlead_tools.sandbox import Place, Sandboxes
+from fairlead_tools.sandbox import Place, Sandboxes, SandboxRefusedError
 from fairlead_tools.specs import BY_NAME
 from fairlead_tools.workspaces import Workspaces
 
@@ -212,8 +212,11 @@ class Executor:
         """None once the call needs no further delivery, else the seconds until it may come again."""
         call = await self._decode(call_id, job)
         trace = job.headers.get(subjects.H_TRACE)
+        if call.name not in BY_NAME:
+            await self._host_tools.wait()  # what others offer may not be known yet
         target = await self._target(call)
-        verdict = await self._claims.take(call, target.place, repeatable=target.repeatable)
+        problem = text_outcome("error", target.problem, is_error=True) if target.problem else None
+        verdict = await self._claims.take(call, target.place, repeatable=target.repeatable, settled=problem)
         match verdict.action:
             case "leave":
                 self._records.finish(call_id)
@@ -227,19 +230,38 @@ class Executor:
                 return None
             case "run":
                 pass
-        if target.problem and verdict.place == target.place:
-            await self._answer(call, text_outcome("error", target.problem, is_error=True), trace)
+        settled = verdict.settled or (problem if verdict.place is None else None)
+        if settled is problem and self._host_calls.was_started(call_id):
+            settled = text_outcome("unknown", _LOST, is_error=True)  # and meanwhile it became impossible
+        if settled is not None:
+            await self._answer(call, settled, trace)
             self._records.finish(call_id)
         elif verdict.place is not None:
-            await self._run_in_sandbox(call, verdict.place, trace, repeatable=target.repeatable)
+            await self._run_in_sandbox(call, verdict, verdict.place, trace, target.repeatable, problem)
         else:
             await self._run_here(call, target.tool, trace)
         return None
 
     async def _run_in_sandbox(
-        self, call: ToolCall, place: Place, trace: str | None, *, repeatable: bool
+        self,
+        call: ToolCall,
+        verdict: Verdict,
+        place: Place,
+        trace: str | None,
+        repeatable: bool,
+        problem: ToolOutcome | None,
     ) -> None:
-        outcome = await self._runner_calls.outcome(call, place)
+        """`problem`: why it must not be started any more, if it was not."""
+        try:
+            outcome = await self._runner_calls.outcome(call, place, instead=problem)
+        except SandboxRefusedError as error:
+            outcome = text_outcome("error", f"The call was not started: {error}.", is_error=True)
+            if error.asked or not (verdict.fresh or repeatable):
+                outcome = text_outcome("unknown", f"{_LOST} Its sandbox is gone: {error}.", is_error=True)
+            self._records.settle(call.call_id, verdict.attempt, outcome)
+            await self._answer(call, outcome, trace)
+            self._records.finish(call.call_id)
+            return
         if outcome is not None:
             await self._answer(call, outcome, trace)
         if repeatable:
@@ -271,7 +293,7 @@ class Executor:
         spec = BY_NAME.get(call.name) or (tool.spec if tool else None)
         if spec is None:
             known = ", ".join([*BY_NAME, *self._host_tools.current()])
-            return Target(f"There is no tool {call.name!r}. Available: {known}.", repeatable=True)
+            return Target(f"There is no tool {call.name!r}. Available: {known}.", repeatable=False)
         problem = self._floor.problem(call, spec)
         if tool is not None:
             return Target(problem, repeatable=spec.idempotent, tool=tool)
@@ -282,13 +304,7 @@ class Executor:
                 workspace = await self._workspaces.place(call)
             except InvalidInputError as error:
                 problem = f"The workspace cannot be used: {error.problem}."
-        place = Place(
-            sandbox=call.sandbox,
-            workspace=workspace,
-            scope=call.scope,
-            access=call.access,
-            remote=call.remote,
-        )
+        place = self._sandboxes.place(call, workspace)
         return Target(problem, repeatable=spec.idempotent, place=place)
 
     async def _show(self, call: ToolCall, text: str, offset: int) -> None:

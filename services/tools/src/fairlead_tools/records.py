@@ -17,16 +17,22 @@ from typing import NamedTuple
 
 import msgspec
 
+from fairlead_common.content import ToolOutcome
 from fairlead_tools.sandbox import Place
 
 KEEP_S = 30 * 86_400.0  # longer than the stream keeps requests, so no call comes back without its note
 
 
-class Note(msgspec.Struct, frozen=True, kw_only=True):
-    """Who attempted to claim the call, and where it runs; None: in the executor itself."""
+class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Who attempted to claim the call, and where it runs; None: in the executor itself.
+
+    Fields:
+        settled: its outcome, decided before any runner had it: it is never given to one.
+    """
 
     executor: str
     place: Place | None
+    settled: ToolOutcome | None = None
 
 
 class Open(NamedTuple):
@@ -55,6 +61,12 @@ class Records:
         temporary = self._calls / f".{call_id}.{attempt}"
         temporary.write_bytes(msgspec.json.encode(note))
         temporary.rename(path)
+
+    def settle(self, call_id: str, attempt: str, outcome: ToolOutcome) -> None:
+        """Note the outcome of a call that no runner shall have any more, before it is told."""
+        noted = self.find(call_id, attempt)
+        if noted is not None:
+            self.begin(call_id, attempt, msgspec.structs.replace(noted, settled=outcome))
 
     def drop(self, call_id: str, attempt: str) -> None:
         """The attempt did not win the claim."""

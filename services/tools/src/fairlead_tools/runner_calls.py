@@ -14,7 +14,7 @@ from fairlead_common.messages import ToolCall
 from fairlead_common.objects import Objects
 from fairlead_tools.channel import Channel, ChannelLostError, Followed
 from fairlead_tools.results import finished
-from fairlead_tools.sandbox import Place, Sandboxes
+from fairlead_tools.sandbox import Place, Sandboxes, SandboxRefusedError
 
 log = structlog.get_logger()
 
@@ -39,20 +39,31 @@ class RunnerCalls:
         self._show = show
         self._followed: dict[str, Followed] = {}
 
-    async def outcome(self, call: ToolCall, place: Place) -> ToolOutcome | None:
+    async def outcome(
+        self, call: ToolCall, place: Place, *, instead: ToolOutcome | None = None
+    ) -> ToolOutcome | None:
         """What came of it, now or before; None if it was delivered already.
+
+        Args:
+            instead: the outcome if it was not started before; it is not started then.
 
         Raises:
             ChannelLostError: the runner cannot be reached; whether the call was started is in its journal.
+            SandboxRefusedError: there is none; `asked` tells whether one was asked to start the call.
         """
         attempt = 0
+        asked = False
         while True:
             attempt += 1
             try:
                 channel = await self._sandboxes.channel(place)
                 with channel.follow(call.call_id) as followed:
                     self._followed[call.call_id] = followed
-                    return await self._follow(call, channel, followed)
+                    asked = asked or instead is None
+                    return await self._follow(call, channel, followed, instead)
+            except SandboxRefusedError as error:
+                error.asked = asked
+                raise
             except ChannelLostError as error:
                 # A runner that starts anew knows from its journal what the dead one had begun.
                 if attempt == ATTEMPTS:
@@ -77,13 +88,18 @@ class RunnerCalls:
             with channel.follow(call_id) as followed:
                 await followed.send("forget")
                 frame = await followed.next(10.0)
-        except (ChannelLostError, TimeoutError) as error:
+        except (ChannelLostError, SandboxRefusedError, TimeoutError) as error:
             log.warning("forget_failed", call=call_id, error=str(error))
             return False
         return frame.get("type") == "forgotten"
 
-    async def _follow(self, call: ToolCall, channel: Channel, followed: Followed) -> ToolOutcome | None:
-        await followed.send("call", tool=call.name, arguments=call.arguments, timeout_s=call.timeout_s)
+    async def _follow(
+        self, call: ToolCall, channel: Channel, followed: Followed, instead: ToolOutcome | None = None
+    ) -> ToolOutcome | None:
+        if instead is None:
+            await followed.send("call", tool=call.name, arguments=call.arguments, timeout_s=call.timeout_s)
+        else:
+            await followed.send("attach")
         patience_s = max(call.timeout_s, MAX_TIMEOUT_S) + OVERTIME_S
         while True:
             try:
@@ -103,6 +119,8 @@ class RunnerCalls:
                     return outcome
                 case "state" if frame.get("state") == "forgotten":
                     return None
+                case "state" if frame.get("state") == "new" and instead is not None:
+                    return instead
                 case "error" if frame.get("code") == "busy":
                     raise ChannelLostError(str(frame.get("message")))
                 case "error":

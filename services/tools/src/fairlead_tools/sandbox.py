@@ -2,12 +2,22 @@
 
 import asyncio
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
+from fairlead_common.errors import FairleadError
 from fairlead_common.messages import SandboxKind, ToolCall, WorkspaceAccess
 from fairlead_tools.channel import Channel
+
+
+class SandboxRefusedError(FairleadError):
+    """The boundary cannot be had as it should, and will not be by trying again: nothing runs behind it.
+
+    `asked` tells whether a runner behind it, now gone, was asked to start the call.
+    """
+
+    asked = False
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -16,6 +26,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Fields:
         workspace: absolute path on this host, without links; for `ssh` a name or path over there.
         scope, access, remote: as in `ToolCall`. A `local` runner belongs to its workspace.
+        variant: names the settings that its boundary was wanted with; other settings make another sandbox.
     """
 
     sandbox: SandboxKind = "local"
@@ -23,6 +34,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     scope: str = "shared"
     access: WorkspaceAccess = "rw"
     remote: str = ""
+    variant: str = ""
 
     @property
     def folder(self) -> Path:
@@ -43,6 +55,7 @@ class Sandbox(Protocol):
 
         Raises:
             ChannelLostError: none can be reached; the text says why.
+            SandboxRefusedError: none can be launched, and none lives.
         """
 
     async def keep(self, stop: asyncio.Event) -> None:
@@ -50,6 +63,14 @@ class Sandbox(Protocol):
 
     def close(self) -> None:
         """Part with all runners; what they run goes on."""
+
+
+@runtime_checkable
+class Varied(Protocol):
+    """A kind whose settings make different sandboxes."""
+
+    def variant(self) -> str:
+        """A name for the settings of now."""
 
 
 class Sandboxes:
@@ -63,6 +84,18 @@ class Sandboxes:
         kind = self._kinds.get(call.sandbox)
         why = "it is not set up" if kind is None else kind.unavailable()
         return f"Sandbox {call.sandbox!r} is not available on host {host}: {why}." if why else ""
+
+    def place(self, call: ToolCall, workspace: str) -> Place:
+        """Where the call belongs."""
+        kind = self._kinds.get(call.sandbox)
+        return Place(
+            sandbox=call.sandbox,
+            workspace=workspace,
+            scope=call.scope,
+            access=call.access,
+            remote=call.remote,
+            variant=kind.variant() if isinstance(kind, Varied) else "",
+        )
 
     def available(self) -> list[str]:
         """The kinds that work now."""
