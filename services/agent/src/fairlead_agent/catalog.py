@@ -9,6 +9,7 @@ import msgspec
 import structlog
 from jsonschema.protocols import Validator
 
+from fairlead_agent.tool_sets import select, unknown
 from fairlead_common import subjects
 from fairlead_common.bus import Bus
 from fairlead_common.entries import Placement
@@ -32,8 +33,8 @@ _info = msgspec.json.Decoder(ExecutorInfo)
 class Tools:
     """What the executors of one host offer, with everything that is derived from it made once."""
 
-    def __init__(self, specs: list[ToolSpec], allowed: list[str]) -> None:
-        self.specs = {spec.name: spec for spec in specs if not allowed or spec.name in allowed}
+    def __init__(self, specs: list[ToolSpec], wanted: list[str], work_mode: str = "") -> None:
+        self.specs = {spec.name: spec for spec in select(specs, wanted, work_mode)}
         self.wire = msgspec.json.encode(
             [
                 {
@@ -123,14 +124,16 @@ class Catalog:
         subject = f"$KV.{subjects.BUCKET_EXECUTORS}.{host}.>"
         return bool(await self._bus.last_of_each(f"KV_{subjects.BUCKET_EXECUTORS}", subject))
 
-    def tools(self, host: str, allowed: list[str]) -> Tools:
-        """What `host` offers, as far as the profile wants it."""
+    def tools(self, host: str, wanted: list[str], work_mode: str = "") -> Tools:
+        """What `host` offers, as far as the profile wants it and the work needs it."""
         known = [info for info, _ in self._executors.values() if info.host == host]
         live = self.executors(host) or known[-1:]  # while it restarts, what it last said
         specs = live[0].tools if live else []
-        key = (host, *allowed, *(spec.name for spec in specs), len(msgspec.json.encode(specs)))
+        key = (host, work_mode, *wanted, msgspec.json.encode(specs))
         if key not in self._tools:
-            self._tools[key] = Tools(specs, allowed)
+            self._tools[key] = Tools(specs, wanted, work_mode)
+            if specs and (missing := unknown(specs, wanted)):
+                log.warning("tools_unknown", host=host, tools=missing)
         return self._tools[key]
 
     async def first(self, choose: Callable[[list[ExecutorInfo]], T | None], patience_s: float) -> T | None:

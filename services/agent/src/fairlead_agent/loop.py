@@ -167,7 +167,8 @@ class AgentLoop:
         host = next((call.host for call in self._state.pending.values() if call.host), None)
         if host is not None and not self._catalog.executors(host):
             await self._catalog.wait_for(host)
-        return self._catalog.tools(host, profile.tools) if host else Tools([], [])
+        work_mode = self._state.work(profile.work_mode)
+        return self._catalog.tools(host, profile.tools, work_mode) if host else Tools([], [])
 
     def _limit(self, profile: AgentConfig) -> tuple[Outcome, str] | None:
         run = self._state.run

@@ -126,6 +126,10 @@ class SessionState:
         """Whether anything was ever written."""
         return self.last_seq > 0
 
+    def work(self, of_profile: str) -> str:
+        """The work mode: the session's own, or else that of its profile."""
+        return of_profile if self.work_mode is None else self.work_mode
+
     @property
     def needs_reply(self) -> bool:
         """Whether the conversation waits for the model."""

@@ -218,7 +218,11 @@ class Turn:
             log.warning("no_executor", error=str(error))
             place = None
         host, workspace = (place.host, shown_name(place)) if place else (None, "")
-        tools = self._catalog.tools(host, profile.tools) if host else Tools([], [])
+        tools = (
+            self._catalog.tools(host, profile.tools, self._state.work(profile.work_mode))
+            if host
+            else Tools([], [])
+        )
         instructions = await self._catalog.instructions(place) if place else ""
         _, _, name = model_name.partition("/")
         within = boundary(self._owner.session, agent, profile, self._state.sandbox)

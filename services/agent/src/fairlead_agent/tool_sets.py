@@ -1,0 +1,43 @@
+"""Which of the tools on offer an agent gets: by name, group or profile, and by what it is to do."""
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from fairlead_common.messages import ToolSpec
+
+_GROUPED: Final = {"coding": ("fs", "runtime", "git"), "web": ("web",)}
+_READING: Final = ("plan", "review")
+
+_Test = Callable[[ToolSpec], bool]
+
+
+def select(specs: Iterable[ToolSpec], wanted: Iterable[str], work_mode: str) -> list[ToolSpec]:
+    """The specs that are wanted (all, when nothing is said), and that fit the work.
+
+    Args:
+        wanted: names, names with `*` at the end, `group:<group>`, `minimal`, `coding`, `web`, `full`.
+        work_mode: `plan` and `review` leave what only reads, in the workspace and on the web.
+    """
+    tests = [_test(word) for word in wanted]
+    chosen = [spec for spec in specs if not tests or any(test(spec) for test in tests)]
+    return [spec for spec in chosen if spec.read_only] if work_mode in _READING else chosen
+
+
+def unknown(specs: Iterable[ToolSpec], wanted: Iterable[str]) -> list[str]:
+    """What is wanted and nobody offers."""
+    offered = list(specs)
+    return [word for word in wanted if not any(map(_test(word), offered))]
+
+
+def _test(word: str) -> _Test:
+    if word == "full":
+        return lambda _: True
+    if word == "minimal":
+        return lambda spec: spec.group == "fs" and spec.read_only
+    if word in _GROUPED:
+        return lambda spec: spec.group in _GROUPED[word]
+    if word.startswith("group:"):
+        return lambda spec: spec.group == word.removeprefix("group:")
+    if word.endswith("*"):
+        return lambda spec: spec.name.startswith(word[:-1])
+    return lambda spec: spec.name == word

@@ -1,0 +1,53 @@
+"""Which tools an agent gets."""
+
+import pytest
+
+from fairlead_agent.tool_sets import select, unknown
+from fairlead_common.messages import ToolSpec
+
+
+def spec(name: str, group: str, *, read_only: bool = False) -> ToolSpec:
+    return ToolSpec(name=name, description="", parameters={}, group=group, read_only=read_only)
+
+
+SPECS = [
+    spec("read", "fs", read_only=True),
+    spec("write", "fs"),
+    spec("bash", "runtime"),
+    spec("git_log", "git", read_only=True),
+    spec("web_fetch", "web", read_only=True),
+    spec("mcp__a__x", "mcp"),
+    spec("mcp__a__y", "mcp", read_only=True),
+]
+ALL = [each.name for each in SPECS]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "work_mode", "expected"),
+    [
+        ([], "", ALL),
+        (["full"], "", ALL),
+        (["minimal"], "", ["read"]),
+        (["coding"], "", ["read", "write", "bash", "git_log"]),
+        (["minimal", "web"], "", ["read", "web_fetch"]),
+        (["group:mcp", "bash"], "", ["bash", "mcp__a__x", "mcp__a__y"]),
+        (["mcp__a__*"], "", ["mcp__a__x", "mcp__a__y"]),
+        (["nothing"], "", []),
+        ([], "plan", ["read", "git_log", "web_fetch", "mcp__a__y"]),
+        (["coding"], "review", ["read", "git_log"]),
+        ([], "implement", ALL),
+        (["coding"], "bugfix", ["read", "write", "bash", "git_log"]),
+    ],
+)
+def test_names_groups_profiles_and_the_work_select(
+    wanted: list[str], work_mode: str, expected: list[str]
+) -> None:
+    assert [each.name for each in select(SPECS, wanted, work_mode)] == expected
+
+
+def test_what_nobody_offers_is_told() -> None:
+    assert unknown(SPECS, ["bash", "bsh", "group:fs", "group:x", "coding", "mcp__b__*"]) == [
+        "bsh",
+        "group:x",
+        "mcp__b__*",
+    ]
