@@ -6,7 +6,8 @@ from typing import Any, Final
 import msgspec
 
 from fairlead_common.service import VERSION
-from fairlead_gateway.routes import ID_PATTERN, OPERATIONS, Approval, Operation, Session
+from fairlead_gateway.operation import ID_PATTERN, Operation
+from fairlead_gateway.routes import OPERATIONS, Approval, Session
 
 _PROBLEM_TEXTS: Final = {
     400: "something does not fit; the message names the field, the limit and the actual value",

@@ -1,7 +1,6 @@
 """Every address of the gateway, and what its OpenAPI document says of it."""
 
-from collections.abc import Awaitable, Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 from starlette.requests import Request
@@ -12,65 +11,20 @@ from fairlead_gateway import (
     approvals,
     event_stream,
     health,
+    moves,
     objects,
     openai,
+    scheduling,
     sessions,
     transcript,
 )
 from fairlead_gateway.bodies import MAX_SEQ
+from fairlead_gateway.operation import ANYTHING, ID_PATTERN, Operation, Parameter, Schema, list_of, object_of
 
-Endpoint = Callable[[Request], Awaitable[Any]]
-Schema = dict[str, Any]
-
-ID_PATTERN: Final = "^[A-Za-z0-9_-]{1,64}$"
 _SEQ: Final[Schema] = {"type": "integer", "minimum": 0}
-_ANYTHING: Final[Schema] = {"type": "object", "additionalProperties": True}
-
-
-def _object(**properties: Schema) -> Schema:
-    return {"type": "object", "properties": properties, "required": list(properties)}
-
-
-def _list(items: Schema) -> Schema:
-    return {"type": "array", "items": items}
-
-
-_STORED: Final = _object(seq=_SEQ)
+_STORED: Final = object_of(seq=_SEQ)
 _SESSION: Final[Schema] = {"$ref": "#/components/schemas/Session"}
 _APPROVAL: Final[Schema] = {"$ref": "#/components/schemas/Approval"}
-
-
-class Parameter(NamedTuple):
-    """A query parameter or a header."""
-
-    name: str
-    schema: Schema
-    text: str
-    place: str = "query"
-
-
-class Operation(NamedTuple):
-    """One method of one address.
-
-    Fields:
-        answers: status to schema of the JSON body; None for no body.
-        body: Struct that the request body is decoded as.
-        problems: statuses beside those that every address may answer with.
-        kind: media type of the successful answer.
-    """
-
-    method: str
-    path: str
-    endpoint: Endpoint
-    text: str
-    answers: dict[int, Schema | None]
-    body: type | None = None
-    body_required: bool = True
-    parameters: tuple[Parameter, ...] = ()
-    problems: tuple[int, ...] = ()
-    public: bool = False
-    kind: str = "application/json"
-    details: str = ""
 
 
 class Session(msgspec.Struct):
@@ -82,6 +36,8 @@ class Session(msgspec.Struct):
     mode: str
     model: str
     sandbox: str
+    workspace_kind: str
+    host: str
     status: str
     created_at: int
     updated_at: int
@@ -134,7 +90,7 @@ def _say(kind: str, text: str) -> Operation:
         f"/api/sessions/{{session}}/{kind}",
         endpoint,
         text,
-        {202: _object(seq=_SEQ, key={"type": "string"})},
+        {202: object_of(seq=_SEQ, key={"type": "string"})},
         body=sessions.Words,
         problems=(404, 409, 507),
         details=_KEY_TEXT,
@@ -142,13 +98,13 @@ def _say(kind: str, text: str) -> Operation:
 
 
 OPERATIONS: Final[tuple[Operation, ...]] = (
-    Operation("GET", "/healthz", health.alive, "200 while the process lives", {200: _ANYTHING}, public=True),
+    Operation("GET", "/healthz", health.alive, "200 while the process lives", {200: ANYTHING}, public=True),
     Operation(
         "GET",
         "/readyz",
         health.ready,
         "200 when a prompt can be served, else 503 with what is missing",
-        {200: _ANYTHING, 503: _ANYTHING},
+        {200: ANYTHING, 503: ANYTHING},
         public=True,
     ),
     Operation(
@@ -167,7 +123,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "/api/me",
         account.me,
         "who asks, and what they may",
-        {200: _object(user={"type": "string"}, scopes=_list({"type": "string"}))},
+        {200: object_of(user={"type": "string"}, scopes=list_of({"type": "string"}))},
     ),
     Operation(
         "POST",
@@ -184,7 +140,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "/api/sessions",
         sessions.listing,
         "sessions, newest first",
-        {200: _object(sessions=_list(_SESSION), next={"type": ["string", "null"]})},
+        {200: object_of(sessions=list_of(_SESSION), next={"type": ["string", "null"]})},
         parameters=(
             _number("limit", "how many at most", 1, 1000),
             Parameter(
@@ -212,7 +168,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "/api/sessions/{session}",
         sessions.delete,
         "204 when nothing is stored of it any more, 202 while that is still going on",
-        {204: None, 202: _ANYTHING},
+        {204: None, 202: ANYTHING},
         problems=(404, 507),
     ),
     _say("prompt", "start a run, or continue the session"),
@@ -229,6 +185,16 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         problems=(404, 507),
     ),
     Operation(
+        "POST",
+        "/api/sessions/{session}/move",
+        moves.move,
+        "a workspace on another host; what is in it stays where it is",
+        {202: {**_STORED, "properties": {"seq": _SEQ, "host": {"type": "string"}}}},
+        body=moves.Move,
+        body_required=False,
+        problems=(404, 409, 507),
+    ),
+    Operation(
         "DELETE",
         "/api/sessions/{session}/queue/{item}",
         sessions.drop,
@@ -241,7 +207,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "/api/sessions/{session}/entries",
         transcript.entries,
         "entries of the log, oldest first",
-        {200: _object(entries=_list(_ANYTHING), next={"type": ["integer", "null"]})},
+        {200: object_of(entries=list_of(ANYTHING), next={"type": ["integer", "null"]})},
         parameters=(
             _number("after", "sequence after which to begin", 0),
             _number("before", "sequence before which to end: the last entries before it", 0),
@@ -268,7 +234,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "/api/approvals",
         approvals.listing,
         "approvals that wait for a person",
-        {200: _object(approvals=_list(_APPROVAL))},
+        {200: object_of(approvals=list_of(_APPROVAL))},
         parameters=(Parameter("session", {"type": "string", "pattern": ID_PATTERN}, "only of this session"),),
     ),
     Operation(
@@ -289,27 +255,30 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         problems=(404,),
         kind="application/octet-stream",
     ),
-    Operation("GET", "/api/agents", health.agents, "the profiles", {200: _object(agents=_list(_ANYTHING))}),
+    *scheduling.OPERATIONS,
+    Operation(
+        "GET", "/api/agents", health.agents, "the profiles", {200: object_of(agents=list_of(ANYTHING))}
+    ),
     Operation(
         "GET",
         "/api/status",
         health.status,
         "services and executors as NATS reports them",
-        {200: _object(services=_list(_ANYTHING), executors=_list(_ANYTHING), gateway=_ANYTHING)},
+        {200: object_of(services=list_of(ANYTHING), executors=list_of(ANYTHING), gateway=ANYTHING)},
     ),
     Operation(
         "GET",
         "/v1/models",
         openai.models,
         "the agents, as OpenAI lists models",
-        {200: _object(object={"const": "list"}, data=_list(_ANYTHING))},
+        {200: object_of(object={"const": "list"}, data=list_of(ANYTHING))},
     ),
     Operation(
         "POST",
         "/v1/chat/completions",
         openai.completions,
         "a prompt to an agent and its answer; with `stream` as server-sent events",
-        {200: _ANYTHING},
+        {200: ANYTHING},
         body=openai.ChatRequest,
         parameters=(
             Parameter(

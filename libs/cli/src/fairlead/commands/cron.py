@@ -1,0 +1,209 @@
+"""`fairlead cron`: jobs, their runs, and whether they fire."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from fairlead.cron_job import job_options, job_patch, new_job
+from fairlead.errors import FAILED, USAGE, CommandError
+
+_URL = click.option("--url", help="Another server (default: FAIRLEAD_URL, else this machine).")
+_JSON = click.option("--json", "as_json", is_flag=True, help="As JSON.")
+
+
+def _call(url: str | None, method: str, path: str, body: object = None, *, key: str | None = None) -> Any:
+    from fairlead.access import open_client
+
+    return open_client(url).patiently(method, f"/api/cron/{path}", body, key=key, patience_s=3.0)
+
+
+def _job(name: str) -> str:
+    from urllib.parse import quote
+
+    return f"jobs/{quote(name, safe='')}"
+
+
+@click.group()
+def cron() -> None:
+    """Add, list, edit and run scheduled jobs."""
+
+
+@cron.command("list")
+@click.option("--all", "everything", is_flag=True, help="Also those that are disabled.")
+@_JSON
+@_URL
+def list_jobs(everything: bool, as_json: bool, url: str | None) -> None:
+    """List jobs with their next run."""
+    found: list[dict[str, Any]] = []
+    after: str | None = ""
+    while after is not None:
+        query = f"jobs?limit=1000&all={'true' if everything else 'false'}{f'&after={after}' if after else ''}"
+        page = _call(url, "GET", query)
+        found += page["jobs"]
+        after = page.get("next")
+    if as_json:
+        click.echo(json.dumps({"jobs": found}))
+        return
+    from fairlead.cron_text import job_line
+
+    if not found:
+        click.echo("no jobs", err=True)
+    for job in found:
+        click.echo(job_line(job))
+
+
+@cron.command()
+@job_options
+@click.option("--key", help="The same key again is the same job, however often it is sent.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be understood.")
+@_JSON
+@_URL
+def add(key: str | None, dry_run: bool, as_json: bool, url: str | None, **given: Any) -> None:
+    """Add a job and show when it fires."""
+    job = new_job(given)
+    if dry_run:
+        _tell({"preview": _call(url, "POST", "preview", {"job": job})}, as_json=as_json)
+        return
+    from fairlead_common.ids import new_id
+
+    key = key or new_id()
+    answer = _call(url, "POST", "jobs", {"job": job, "key": key}, key=key)
+    _tell(answer, as_json=as_json)
+    _warn_if_idle(url)
+
+
+@cron.command()
+@click.argument("job")
+@job_options
+@_JSON
+@_URL
+def edit(job: str, as_json: bool, url: str | None, **given: Any) -> None:
+    """Change what the options name; the rest stays."""
+    patch = job_patch(given)
+    if not patch:
+        raise CommandError("nothing to change: name at least one option", USAGE)
+    _tell(_call(url, "PATCH", _job(job), {"patch": patch}), as_json=as_json)
+    _warn_if_idle(url)
+
+
+@cron.command()
+@click.argument("job", nargs=-1, required=True)
+@_JSON
+@_URL
+def rm(job: tuple[str, ...], as_json: bool, url: str | None) -> None:
+    """Remove jobs. Their history stays until it is too old."""
+    gone = {name: bool(_call(url, "DELETE", _job(name))["removed"]) for name in job}
+    if as_json:
+        click.echo(json.dumps({"removed": gone}))
+    for name, removed in gone.items():
+        click.echo(f"removed {name}" if removed else f"there is no job {name}", err=True)
+    if not all(gone.values()):
+        raise SystemExit(FAILED)
+
+
+def _switch(word: str, *, enabled: bool) -> Callable[..., None]:
+    @click.argument("job", nargs=-1, required=True)
+    @_JSON
+    @_URL
+    def switch(job: tuple[str, ...], as_json: bool, url: str | None) -> None:
+        for name in job:
+            _tell(_call(url, "PATCH", _job(name), {"patch": {"enabled": enabled}}), as_json=as_json)
+
+    switch.__doc__ = f"{word.capitalize()} jobs."
+    return switch
+
+
+cron.command("enable")(_switch("enable", enabled=True))
+cron.command("disable")(_switch("disable", enabled=False))
+
+
+@cron.command("run")
+@click.argument("job")
+@click.option("--force", is_flag=True, help="Also when it is not due, or disabled.")
+@_JSON
+@_URL
+def run_job(job: str, force: bool, as_json: bool, url: str | None) -> None:
+    """Run a job now; its schedule stays as it is."""
+    from fairlead_common.ids import new_id
+
+    key = new_id()
+    body = {"mode": "force" if force else "due", "key": key}
+    answer = _call(url, "POST", f"{_job(job)}/run", body, key=key)
+    if as_json:
+        click.echo(json.dumps(answer))
+    elif answer["fired"]:
+        click.echo(f"fired: {answer.get('id')}", err=True)
+    if not answer["fired"]:
+        raise CommandError(f"not fired: {answer.get('reason')}", FAILED)
+
+
+@cron.command()
+@click.argument("job", required=False)
+@click.option("--id", "by_option", help="The job.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="At most so many.")
+@_JSON
+@_URL
+def runs(job: str | None, by_option: str | None, limit: int, as_json: bool, url: str | None) -> None:
+    """Show the runs of a job, newest first."""
+    name = by_option or job
+    if not name:
+        raise CommandError("which job? Give its id (`fairlead cron list` shows them)", USAGE)
+    answer = _call(url, "GET", f"{_job(name)}/runs?limit={limit}")
+    if as_json:
+        click.echo(json.dumps(answer))
+        return
+    from fairlead.cron_text import run_line
+
+    for entry in answer["entries"]:
+        click.echo(run_line(entry))
+
+
+@cron.command()
+@_JSON
+@_URL
+def status(as_json: bool, url: str | None) -> None:
+    """Show whether jobs fire, and what comes next."""
+    answer = _call(url, "GET", "status")
+    if as_json:
+        click.echo(json.dumps(answer))
+        return
+    from fairlead.cron_text import status_lines
+
+    for line in status_lines(answer):
+        click.echo(line)
+
+
+def _pauser(*, paused: bool) -> Callable[..., None]:
+    @_URL
+    def pause(url: str | None) -> None:
+        _call(url, "POST", "pause", {"paused": paused})
+        click.echo("paused: nothing fires" if paused else "jobs fire again", err=True)
+
+    pause.__doc__ = "Stop firing, for all jobs." if paused else "Go on firing."
+    return pause
+
+
+cron.command("pause")(_pauser(paused=True))
+cron.command("resume")(_pauser(paused=False))
+
+
+def _tell(answer: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(answer))
+        return
+    from fairlead.cron_text import job_line, preview_lines
+
+    if job := answer.get("job"):
+        click.echo(job_line(job))
+    for line in preview_lines(answer.get("preview") or {}):
+        click.echo(line)
+
+
+def _warn_if_idle(url: str | None) -> None:
+    found = _call(url, "GET", "status")
+    if not found.get("enabled"):
+        click.echo("note: cron is disabled (cron.enabled or FAIRLEAD_SKIP_CRON); nothing will fire", err=True)
+    elif found.get("paused"):
+        click.echo("note: cron is paused; nothing fires until `fairlead cron resume`", err=True)

@@ -1,0 +1,164 @@
+"""From the options of `fairlead cron add` and `edit` to a job as the API takes it."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import click
+
+from fairlead.errors import USAGE, CommandError
+
+NAME_CHARS: Final = 60
+
+_OPTIONS: Final = (
+    click.option("--name", help="Name of the job (default: the beginning of its text)."),
+    click.option("--description", help="For people."),
+    click.option("--at", help="Once: ISO 8601, milliseconds since 1970, or `20m`, `in 2 hours`."),
+    click.option("--every", help="Again and again: `10m`, `1h`, `1d`."),
+    click.option("--anchor", help="With --every: count from this time."),
+    click.option("--cron", help='Five fields (six with seconds first), or `@daily`: "0 7 * * 1-5".'),
+    click.option("--tz", help="Time zone of the schedule, such as Europe/Berlin."),
+    click.option("--session", type=click.Choice(["main", "isolated"]), help="Where it runs (default: main)."),
+    click.option("--wake", type=click.Choice(["now", "next-heartbeat"]), help="When main reacts."),
+    click.option("--system-event", help="A line that the main session finds in its next turn."),
+    click.option("--message", help="A prompt for an agent."),
+    click.option("--agent", help="With --message: the profile that runs it."),
+    click.option("--model", help="With --message: the model of this job."),
+    click.option(
+        "--thinking",
+        type=click.Choice(["off", "minimal", "low", "medium", "high"]),
+        help="With --message: how much the model thinks.",
+    ),
+    click.option("--timeout", type=float, help="With --message: seconds until the run is stopped."),
+    click.option("--deliver/--no-deliver", default=None, help="Send the answer on."),
+    click.option(
+        "--channel", type=click.Choice(["last", "web", "nats", "webhook"]), help="With --deliver: how."
+    ),
+    click.option("--to", help="With --deliver: a session, subject or webhook."),
+    click.option("--post-to-main-prefix", help="Of the summary in the main session (default: Cron)."),
+    click.option("--fresh-session/--same-session", default=None, help="A new session for each run."),
+    click.option("--max-attempts", type=click.IntRange(1, 10), help="Of a run that fails."),
+    click.option("--retry-backoff", type=click.IntRange(0, 86_400_000), help="Milliseconds; doubles."),
+    click.option("--misfire", type=click.Choice(["skip", "one", "all"]), help="Of missed slots."),
+    click.option(
+        "--overlap", type=click.Choice(["skip", "queue", "parallel"]), help="While the run before goes on."
+    ),
+    click.option("--active", help="Only within these hours: 08:00-20:00."),
+    click.option("--jitter", type=click.IntRange(0, 86_400_000), help="Late by up to so many milliseconds."),
+    click.option("--max-failures", type=click.IntRange(0, 1000), help="Disabled after so many in a row."),
+    click.option("--delete-after-run/--keep-after-run", default=None, help="Remove it once it ran well."),
+    click.option("--enabled/--disabled", default=None, help="Whether it fires."),
+)
+
+# option: key of the job, or keys on the way to it
+_PLAIN: Final[dict[str, tuple[str, ...]]] = {
+    "name": ("name",),
+    "description": ("description",),
+    "session": ("sessionTarget",),
+    "wake": ("wakeMode",),
+    "post_to_main_prefix": ("isolation", "postToMainPrefix"),
+    "fresh_session": ("isolation", "freshSession"),
+    "max_attempts": ("runtime", "maxAttempts"),
+    "retry_backoff": ("runtime", "retryBackoffMs"),
+    "misfire": ("misfire", "policy"),
+    "overlap": ("overlap", "policy"),
+    "jitter": ("jitterMs",),
+    "max_failures": ("maxFailures",),
+    "delete_after_run": ("deleteAfterRun",),
+    "enabled": ("enabled",),
+}
+_OF_MESSAGE: Final = {
+    "agent": "agent",
+    "model": "model",
+    "thinking": "thinking",
+    "timeout": "timeoutSeconds",
+    "deliver": "deliver",
+    "channel": "channel",
+    "to": "to",
+}
+
+
+def job_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """All options that describe a job."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def new_job(given: dict[str, Any]) -> dict[str, Any]:
+    """A whole job.
+
+    Raises:
+        CommandError: when or what is missing, or options exclude one another.
+    """
+    job = job_patch(given)
+    if "schedule" not in job:
+        raise CommandError("when? Give --at, --every or --cron", USAGE)
+    if "kind" not in job.get("payload", {}):
+        raise CommandError("what? Give --system-event or --message", USAGE)
+    text = str(job["payload"].get("message") or job["payload"].get("text"))
+    job.setdefault("name", _short(text))
+    if "sessionTarget" not in job and job["payload"]["kind"] == "agentTurn":
+        job["sessionTarget"] = "isolated"
+    return job
+
+
+def job_patch(given: dict[str, Any]) -> dict[str, Any]:
+    """What the options change.
+
+    Raises:
+        CommandError: options exclude one another.
+    """
+    patch: dict[str, Any] = {}
+    for option, path in _PLAIN.items():
+        if given.get(option) is not None:
+            place = patch
+            for key in path[:-1]:
+                place = place.setdefault(key, {})
+            place[path[-1]] = given[option]
+    if schedule := _schedule(given):
+        patch["schedule"] = schedule
+    if payload := _payload(given):
+        patch["payload"] = payload
+    if given.get("active"):
+        start, dash, end = str(given["active"]).partition("-")
+        if not dash:
+            raise CommandError(f"--active wants HH:MM-HH:MM, got {given['active']!r}", USAGE)
+        zone = {"tz": given["tz"]} if given.get("tz") else {}
+        patch["activeWindow"] = {"start": start.strip(), "end": end.strip(), **zone}
+    return patch
+
+
+def _schedule(given: dict[str, Any]) -> dict[str, Any]:
+    kinds = [kind for kind in ("at", "every", "cron") if given.get(kind)]
+    if len(kinds) > 1:
+        raise CommandError(f"one of --at, --every and --cron, not --{' and --'.join(kinds)}", USAGE)
+    if not kinds:
+        if given.get("anchor") or (given.get("tz") and not given.get("active")):
+            raise CommandError("--tz and --anchor belong to --at, --every or --cron: give that too", USAGE)
+        return {}
+    kind = kinds[0]
+    zone = {"tz": given["tz"]} if given.get("tz") else {}
+    if kind == "cron":
+        return {"kind": kind, "expr": given["cron"], **zone}
+    if kind == "every":
+        anchor = {"anchor": given["anchor"]} if given.get("anchor") else {}
+        return {"kind": kind, "every": given["every"], **anchor, **zone}
+    return {"kind": kind, "at": given["at"], **zone}
+
+
+def _payload(given: dict[str, Any]) -> dict[str, Any]:
+    if given.get("system_event") and given.get("message"):
+        raise CommandError("one of --system-event and --message, not both", USAGE)
+    of_message = {key: given[option] for option, key in _OF_MESSAGE.items() if given.get(option) is not None}
+    if given.get("system_event"):
+        if of_message:
+            raise CommandError(f"--{next(iter(of_message))} belongs to --message", USAGE)
+        return {"kind": "systemEvent", "text": given["system_event"]}
+    if given.get("message"):
+        return {"kind": "agentTurn", "message": given["message"], **of_message}
+    return of_message
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= NAME_CHARS else f"{line[: NAME_CHARS - 3]}..."

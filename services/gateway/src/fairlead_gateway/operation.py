@@ -1,0 +1,55 @@
+"""What the table of routes is made of: an address, what it takes and what it answers."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, NamedTuple
+
+from starlette.requests import Request
+
+Endpoint = Callable[[Request], Awaitable[Any]]
+Schema = dict[str, Any]
+
+ID_PATTERN: Final = "^[A-Za-z0-9_-]{1,64}$"
+ANYTHING: Final[Schema] = {"type": "object", "additionalProperties": True}
+
+
+def object_of(**properties: Schema) -> Schema:
+    """The schema of an object that has all of these."""
+    return {"type": "object", "properties": properties, "required": list(properties)}
+
+
+def list_of(items: Schema) -> Schema:
+    """The schema of a list."""
+    return {"type": "array", "items": items}
+
+
+class Parameter(NamedTuple):
+    """A query parameter or a header."""
+
+    name: str
+    schema: Schema
+    text: str
+    place: str = "query"
+
+
+class Operation(NamedTuple):
+    """One method of one address.
+
+    Fields:
+        answers: status to schema of the JSON body; None for no body.
+        body: Struct that the request body is decoded as.
+        problems: statuses beside those that every address may answer with.
+        kind: media type of the successful answer.
+    """
+
+    method: str
+    path: str
+    endpoint: Endpoint
+    text: str
+    answers: dict[int, Schema | None]
+    body: type | None = None
+    body_required: bool = True
+    parameters: tuple[Parameter, ...] = ()
+    problems: tuple[int, ...] = ()
+    public: bool = False
+    kind: str = "application/json"
+    details: str = ""
