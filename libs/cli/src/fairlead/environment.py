@@ -27,6 +27,8 @@ _PREFIXES: Final = ("LC_", "PYTHON", "COVERAGE_", "OTEL_")
 _TOOLS: Final = frozenset({"DOCKER_HOST", "DOCKER_CONFIG", "DOCKER_CONTEXT", "DOCKER_CERT_PATH"}) | {
     "DOCKER_TLS_VERIFY",
     "SSH_AUTH_SOCK",
+    "BRAVE_API_KEY",
+    "TAVILY_API_KEY",
 }
 _NEVER: Final = frozenset({"FAIRLEAD_TOKEN"})
 

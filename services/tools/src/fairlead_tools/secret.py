@@ -23,7 +23,7 @@ def read_secret(secret: Secret) -> str:
         raise SecretError("set from_env or from_file, not both")
     found = ""
     if secret.from_env:
-        if secret.from_env.startswith("FAIRLEAD_"):
+        if secret.from_env.startswith("FAIRLEAD_") and not secret.from_env.startswith("FAIRLEAD_SECRET_"):
             raise SecretError(f"{secret.from_env} is Fairlead's own")
         found = os.environ.get(secret.from_env, "").strip()
         if not found:

@@ -11,7 +11,8 @@ class Secret(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where a secret is, on the host of the executor that uses it. Set one of both, or none for no secret.
 
     Fields:
-        from_env: name of an environment variable of the executor; not one of Fairlead's own.
+        from_env: name of an environment variable of the executor; none of Fairlead's own but
+            `FAIRLEAD_SECRET_...`, which `fairlead up` passes on to its executors.
         from_file: absolute path of a file that holds nothing else.
     """
 

@@ -230,8 +230,9 @@ class Transport:
                 log.warning(
                     "address_refused", host=target.host, port=target.port, address=str(address), why=why
                 )
+                named = "" if literal else f"{target.host} is "
                 raise FetchError(
-                    f"refused: {target.host} is {address}, and that is {why}. Only public addresses can be "
+                    f"refused: {named}{address} ({why}). Only public addresses can be "
                     "fetched, and what an operator lists in tools.web.allow_private."
                 )
         if not found:
