@@ -13,7 +13,7 @@ from tests.unit.tools.test_runner_calls import text_of
 COUNT = "for n in $(seq 1 5); do echo line $n; done"
 
 
-def start(client: Client, call_id: str, command: str, **more: object) -> str:
+def start(client: Client, call_id: str, command: str, **more: Any) -> str:
     """The name of the process that runs on."""
     outcome = client.call(call_id, "bash", command=command, background=True, **more)
     assert outcome["status"] == "ok", outcome

@@ -426,4 +426,4 @@ def test_fs_24_killed_writer_leaves_the_old_or_the_new(box: Box) -> None:
 
 
 def test_every_tool_that_takes_a_path_is_tested_here() -> None:
-    assert set(FILE_TOOLS) == {"read", "write", "edit", "grep", "ls", "glob"}
+    assert set(FILE_TOOLS) == {"read", "write", "edit", "grep", "ls", "glob", "apply_patch", "delete"}

@@ -1,0 +1,106 @@
+"""Files."""
+
+from fairlead_common.messages import ToolSpec
+from fairlead_tools.specs.schema import FLAG, PATH, TEXT, form, reader, whole
+
+_GROUP = "fs"
+
+FILES = [
+    reader(
+        "read",
+        _GROUP,
+        "Read a text file with line numbers, a PDF, DOCX, HTML or notebook as text, or look at a picture. "
+        "At most 2,000 lines or 50 KB at a time.",
+        form(
+            {
+                "path": PATH,
+                "offset": {"type": "integer", "minimum": 1, "description": "First line, from 1."},
+                "limit": whole(1, 2000),
+                "line_numbers": FLAG,
+                "pages": {"type": "string", "description": "Of a PDF, such as `1-3,7`."},
+                "raw": {"type": "boolean", "description": "HTML or notebook as it is."},
+            },
+            "path",
+        ),
+        "path",
+    ),
+    ToolSpec(
+        name="write",
+        description="Write a whole file, made with its folders if it is missing.",
+        parameters=form({"path": PATH, "content": {"type": "string"}}, "path", "content"),
+        shows="path",
+        group=_GROUP,
+    ),
+    ToolSpec(
+        name="edit",
+        description=(
+            "Replace exact text in a file. Each `old_text` must occur exactly once, or set `replace_all`."
+        ),
+        parameters=form(
+            {
+                "path": PATH,
+                "edits": {
+                    "type": "array",
+                    "minItems": 1,
+                    "items": form(
+                        {"old_text": TEXT, "new_text": {"type": "string"}, "replace_all": FLAG},
+                        "old_text",
+                        "new_text",
+                    ),
+                },
+            },
+            "path",
+            "edits",
+        ),
+        shows="path",
+        group=_GROUP,
+        flags=["private"],
+    ),
+    ToolSpec(
+        name="apply_patch",
+        description=(
+            "Change many files, all or none: `*** Begin Patch`, `*** Add File: p` (lines with +), `*** "
+            "Delete File: p`, `*** Update File: p` (`*** Move to: p`; hunks of `@@`, context, - and + lines), "
+            "`*** End Patch`. Or a unified diff."
+        ),
+        parameters=form({"patch": TEXT}, "patch"),
+        shows="patch",
+        group=_GROUP,
+        flags=["private"],
+    ),
+    ToolSpec(
+        name="delete",
+        description="Delete a file, a link itself or an empty folder.",
+        parameters=form(
+            {"path": PATH, "recursive": {"type": "boolean", "description": "A folder with all in it."}},
+            "path",
+        ),
+        shows="path",
+        group=_GROUP,
+    ),
+    reader(
+        "glob",
+        _GROUP,
+        "Find files by a pattern such as `**/*.py`, newest first.",
+        form({"pattern": TEXT, "path": PATH}, "pattern"),
+        "pattern",
+    ),
+    reader(
+        "grep",
+        _GROUP,
+        "Search file contents by regular expression; at most 100 matching lines.",
+        form(
+            {
+                "pattern": TEXT,
+                "path": PATH,
+                "glob": {"type": "string", "description": "Only files whose name matches, such as `*.py`."},
+                "ignore_case": FLAG,
+                "literal": {"type": "boolean", "description": "The pattern is plain text."},
+                "limit": whole(1, 100),
+            },
+            "pattern",
+        ),
+        "pattern",
+    ),
+    reader("ls", _GROUP, "List a folder.", form({"path": PATH}), "path"),
+]

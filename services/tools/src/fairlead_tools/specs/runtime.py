@@ -1,0 +1,94 @@
+"""Commands, processes and the project's own checks."""
+
+from fairlead_common.messages import ToolSpec
+from fairlead_tools.specs.schema import PATH, TEXT, Schema, form, reader, texts, whole
+
+_GROUP = "runtime"
+_TIMEOUT = whole(1, 3600, "Stop it after so many seconds; 120 by default.")
+_PROCESS: Schema = {"type": "string", "minLength": 1, "description": "As `bash` or `list` gave it."}
+
+
+def _check(name: str, description: str) -> ToolSpec:
+    parameters = form(
+        {
+            "targets": texts(100, "Files or names to pass on; everything by default."),
+            "path": {**PATH, "description": "Folder of the project; the workspace by default."},
+            "timeout_s": _TIMEOUT,
+        }
+    )
+    return ToolSpec(
+        name=name,
+        description=description,
+        parameters=parameters,
+        shows="targets",
+        group=_GROUP,
+        flags=["private"],
+    )
+
+
+RUNTIME = [
+    ToolSpec(
+        name="bash",
+        description=(
+            "Run a command with bash in the workspace. Standard output and error come back together; long "
+            "output is cut in the middle. There is no standard input. State such as `cd` does not last. "
+            "For servers and watchers use `background`, then `process`."
+        ),
+        parameters=form(
+            {
+                "command": TEXT,
+                "timeout_s": _TIMEOUT,
+                "background": {"type": "boolean", "description": "Return at once, let it run on."},
+                "yield_s": whole(1, 600, "Return after so many seconds if it still runs, let it run on."),
+                "pty": {"type": "boolean", "description": "On a terminal."},
+                "columns": whole(20, 500),
+                "rows": whole(5, 200),
+            },
+            "command",
+        ),
+        shows="command",
+        group=_GROUP,
+    ),
+    reader(
+        "process",
+        _GROUP,
+        "Look at background processes: `list`; `poll`: state, new output; `log`: output by lines, the last.",
+        form(
+            {
+                "action": {"enum": ["list", "poll", "log"]},
+                "process": _PROCESS,
+                "wait_s": whole(0, 120, "`poll` waits so long for output or the end."),
+                "offset": {"type": "integer", "minimum": 1, "description": "First line of `log`."},
+                "limit": whole(1, 2000),
+            },
+            "action",
+        ),
+        "action",
+    ),
+    ToolSpec(
+        name="process_control",
+        description=(
+            "Act on a background process: `write` text to its input, `send_keys` to its terminal, `kill` it, "
+            "`remove` it with its output."
+        ),
+        parameters=form(
+            {
+                "action": {"enum": ["write", "send_keys", "kill", "remove"]},
+                "process": _PROCESS,
+                "text": {"type": "string"},
+                "eof": {"type": "boolean", "description": "Close the input after the text."},
+                "keys": texts(50, "Such as `Enter`, `C-c`, `Up`, `Tab`, `Escape`, `F1`; others as they are."),
+            },
+            "action",
+            "process",
+        ),
+        shows="action",
+        group=_GROUP,
+    ),
+]
+
+CHECKS = [
+    _check("run_tests", "Run the project's tests; failures come back with file and line."),
+    _check("run_lint", "Run the project's linter."),
+    _check("check_types", "Run the project's type checker."),
+]
