@@ -15,7 +15,7 @@ import stat
 import sys
 import time
 
-from fairlead_tools.runner import linux
+from fairlead_tools.runner import boundary, linux
 from fairlead_tools.runner.calls import Calls
 from fairlead_tools.runner.confine import Root
 from fairlead_tools.runner.journal import Journal
@@ -54,6 +54,9 @@ def serve(
         StartError: the state directory is not private, the workspace is missing, a restriction that was
             asked for does not hold, or nothing listens.
     """
+    wrong = boundary.problem(os.environ.get(boundary.EXPECTED, ""), user)
+    if wrong:
+        raise StartError(f"the sandbox is not what it should be: {wrong}")
     _enter(state)
     lock = _lock_or_find()
     if lock is None:
@@ -150,10 +153,21 @@ def _detach() -> None:
 
 
 def bridge(state: str) -> None:
-    """Copy standard input and output from and to the runner in `state` until one side ends."""
-    os.chdir(state)
+    """Copy standard input and output from and to the runner in `state` until one side ends.
+
+    Waits for one that is about to listen.
+    """
+    end = time.monotonic() + START_PATIENCE_S
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
-        sock.connect(SOCKET)
+        while True:
+            try:
+                os.chdir(state)
+                sock.connect(SOCKET)
+                break
+            except OSError:
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.005)
         while True:
             ready, _, _ = select.select([0, sock.fileno()], [], [])
             if sock.fileno() in ready:

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 CALL_VARIABLE = "FAIRLEAD_CALL_ID"
 RUNNER_VARIABLE = "FAIRLEAD_RUNNER"
 ALLOWED = frozenset({"PATH", "HOME", "LANG", "LANGUAGE", "TERM", "TZ"})
+# What the launcher hands to commands under the rest of the name; of people's own, none gets this far.
+GIVEN_PREFIX = "FAIRLEAD_GIVE_"
 _DEFAULTS = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "TERM": "dumb"}
 
 
@@ -21,6 +23,12 @@ def is_allowed(name: str) -> bool:
 def allowed(variables: Mapping[str, str]) -> dict[str, str]:
     """Those of the variables that commands may see."""
     return {name: value for name, value in variables.items() if is_allowed(name)}
+
+
+def given(variables: Mapping[str, str]) -> dict[str, str]:
+    """Those that the launcher of the runner meant for commands."""
+    start = len(GIVEN_PREFIX)
+    return {name[start:]: value for name, value in variables.items() if name.startswith(GIVEN_PREFIX)}
 
 
 def find_program(name: str) -> str | None:
@@ -47,7 +55,7 @@ def build(own: Mapping[str, str], asked: Mapping[str, object], call_id: str) -> 
     Raises:
         ValueError: `asked` names something that is not on the list (LD_PRELOAD, BASH_ENV, ...).
     """
-    made = {**_DEFAULTS, **allowed(own)}
+    made = {**_DEFAULTS, **allowed(own), **given(own)}
     for name, value in asked.items():
         if not is_allowed(name) or not isinstance(value, str) or "\0" in value:
             raise ValueError(f"env.{name}: may not be set")

@@ -163,7 +163,7 @@ def _problem(made: Restriction, folder: str) -> str:
 
 def _look(made: Restriction, folder: str) -> str:
     try:
-        made.enter_guard(os.open(folder, os.O_RDONLY | os.O_DIRECTORY))
+        made.enter_guard(os.open(folder, getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY))
         made.narrow()
         with open("/proc/self/status", encoding="ascii", errors="replace") as file:
             status = dict(line.rstrip("\n").split(":\t", 1) for line in file if ":\t" in line)
