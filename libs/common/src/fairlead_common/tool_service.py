@@ -33,6 +33,7 @@ from nats.micro.service import Service as MicroService
 
 from fairlead_common import subjects
 from fairlead_common.bus import INLINE_LIMIT_BYTES, Bus
+from fairlead_common.content import TrustFlag
 from fairlead_common.errors import (
     ConflictError,
     FairleadError,
@@ -40,7 +41,6 @@ from fairlead_common.errors import (
     NotFoundError,
     RetryableError,
 )
-from fairlead_common.messages import TrustFlag
 from fairlead_common.service import register, retire
 
 log = structlog.get_logger()

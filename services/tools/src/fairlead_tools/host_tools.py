@@ -81,8 +81,9 @@ class HostTools:
     async def wait(self) -> None:
         """Until every source knows what it has; one that cannot find out holds up nobody for long."""
         slow = [source for source in self._sources if isinstance(source, SlowSource)]
-        while time.monotonic() - self._began < PATIENCE_S and not all(source.ready for source in slow):
-            await asyncio.sleep(0.05)
+        end = self._began + PATIENCE_S
+        while time.monotonic() < end and not all(source.ready for source in slow):  # noqa: ASYNC110
+            await asyncio.sleep(0.05)  # a moment at the start of the process, and only for such calls
 
     async def follow(self, stop: asyncio.Event) -> None:
         """A part of the service."""

@@ -1,5 +1,6 @@
-"""JSON Schemas that strangers wrote, made safe to check arguments with."""
+"""JSON Schemas and descriptions that strangers wrote, made safe to check arguments with and to show."""
 
+import unicodedata
 from typing import Any
 
 import jsonschema
@@ -7,6 +8,7 @@ import msgspec
 
 MAX_SCHEMA_BYTES = 32_768
 MAX_DEPTH = 32
+MAX_DESCRIPTION_CHARS = 4_000
 
 _MAPS = frozenset({"properties", "$defs", "definitions", "patternProperties", "dependentSchemas"})
 _DATA = frozenset({"const", "default", "enum", "examples", "required"})
@@ -39,6 +41,13 @@ def checked_schema(schema: object, *, trusted: bool) -> dict[str, object]:
     except jsonschema.exceptions.SchemaError as error:
         raise BrokenSchemaError(f"schema: {error.message[:200]}") from error
     return safe
+
+
+def described(text: str) -> str:
+    """The words without what people could not see, at most 4,000 characters."""
+    seen = "".join(c for c in text if c in "\n\t" or unicodedata.category(c) not in ("Cc", "Cf", "Co", "Cs"))
+    seen = seen.strip()
+    return seen if len(seen) <= MAX_DESCRIPTION_CHARS else f"{seen[: MAX_DESCRIPTION_CHARS - 3]}..."
 
 
 def _copied(schema: dict[str, Any], trusted: bool, *, depth: int) -> dict[str, Any]:

@@ -23,8 +23,9 @@ class McpServer(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
         allow, deny: tools by their names at the server, or beginnings with `*`; empty `allow`: all.
         timeout_s: of one call; 0: as for all tools.
         hosts: labels of the tool hosts that offer it; empty: all.
-        trusted: its word counts: what it calls read-only is not asked about, its tools bring in nothing that
-            strangers wrote and do not count as acting outside, and changes of its tools are taken over.
+        trusted: its word counts: what it calls read-only is not asked about, what it calls idempotent may be
+            repeated, what it calls closed brings in nothing of strangers, and changes of its tools are taken
+            over.
         accept: fingerprint of the catalogue that a person looked at and takes over. A tool of a server that
             is not trusted is withheld when its description or schema changes; the log says the fingerprint.
         idle_s: an executor that only calls its tools parts with it after so long without a call.

@@ -8,14 +8,14 @@ from typing import NamedTuple, get_args
 import msgspec
 
 from fairlead_common.config import NatsTool
+from fairlead_common.content import TrustFlag
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.ids import check_id
-from fairlead_common.messages import ToolSpec, TrustFlag
+from fairlead_common.messages import ToolSpec
 from fairlead_common.requests import Endpoint, MicroInfo
 from fairlead_tools.tool_names import joined
-from fairlead_tools.tool_schemas import BrokenSchemaError, checked_schema
+from fairlead_tools.tool_schemas import BrokenSchemaError, checked_schema, described
 
-MAX_DESCRIPTION_CHARS = 4_000
 MAX_TIMEOUT_S = 86_400.0
 OWN_SERVICES = "fairlead-"  # names of the platform's own services begin so
 OWN_SUBJECTS = "fairlead.service."  # and all their tools lie here; nobody else's may
@@ -125,10 +125,9 @@ def _foreign_subject(subject: str) -> str:
 
 
 def _description(text: str) -> str:
-    text = text.strip()
-    if not text:
+    if not (seen := described(text)):
         raise InvalidInputError("fairlead.description", "must not be empty")
-    return text if len(text) <= MAX_DESCRIPTION_CHARS else f"{text[: MAX_DESCRIPTION_CHARS - 3]}..."
+    return seen
 
 
 def _schema(text: str | None) -> object:

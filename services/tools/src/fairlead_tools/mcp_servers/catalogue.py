@@ -1,0 +1,177 @@
+"""What a server offers, as one executor of the host wrote it down for all of them; and what was pinned.
+
+    mcp/<server>.json       the last listing, and the fingerprint that each tool had when it was accepted
+    mcp/<server>.lock       held by the executor that keeps the listing up to date
+
+A tool whose description or schema changed after it was seen first is withheld until a person accepts the
+whole listing by its fingerprint, unless the server is trusted.
+"""
+
+import fcntl
+import hashlib
+import os
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import structlog
+
+from fairlead_common.config import McpServer
+from fairlead_common.content import TrustFlag
+from fairlead_common.messages import ToolSpec
+from fairlead_tools.tool_names import joined
+from fairlead_tools.tool_schemas import BrokenSchemaError, checked_schema, described
+
+log = structlog.get_logger()
+
+
+class Listed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A tool as its server lists it. The hints are the server's word."""
+
+    name: str
+    description: str = ""
+    schema: dict[str, Any] = {}
+    read_only: bool = False
+    idempotent: bool = False
+    closed_world: bool = False
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes when anything of this does."""
+        return hashlib.sha256(msgspec.json.encode(self, order="sorted")).hexdigest()[:16]
+
+
+class Catalogue(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A listing and its pins.
+
+    Fields:
+        identity: of the server that was asked; pins of another do not count.
+        pins: by tool, the fingerprint that was accepted.
+        down: the server has not answered for a while.
+    """
+
+    identity: str
+    tools: list[Listed] = []
+    pins: dict[str, str] = {}
+    down: bool = False
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the whole listing: what `accept` of the configuration names."""
+        parts = sorted(f"{tool.name}={tool.fingerprint}" for tool in self.tools)
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+    @property
+    def changed(self) -> list[Listed]:
+        """Tools that are not what was accepted."""
+        return [tool for tool in self.tools if self.pins.get(tool.name) != tool.fingerprint]
+
+    def offered(self) -> list[Listed]:
+        """Tools that agents may use."""
+        return [] if self.down else [tool for tool in self.tools if tool not in self.changed]
+
+
+def identity_of(server: McpServer) -> str:
+    """Tells one server from another that took its name."""
+    return hashlib.sha256("\0".join([server.command, *server.args, server.url]).encode()).hexdigest()[:16]
+
+
+def updated(before: Catalogue | None, tools: list[Listed], server: McpServer) -> Catalogue:
+    """The catalogue after this listing: what is new is pinned, what changed only if it is accepted."""
+    identity = identity_of(server)
+    pins = dict(before.pins) if before is not None and before.identity == identity else {}
+    fresh = Catalogue(identity=identity, tools=tools, pins=pins)
+    for tool in tools:
+        if tool.name not in pins or server.trusted or server.accept == fresh.fingerprint:
+            pins[tool.name] = tool.fingerprint
+    return fresh
+
+
+def specs_of(
+    name: str, server: McpServer, catalogue: Catalogue
+) -> tuple[dict[str, ToolSpec], dict[str, str]]:
+    """By the server's own names: the tools as models see them, and why others are left out."""
+    found: dict[str, ToolSpec] = {}
+    problems: dict[str, str] = {}
+    for tool in catalogue.offered():
+        if not _wanted(tool.name, server):
+            continue
+        try:
+            found[tool.name] = _spec(name, server, tool)
+        except BrokenSchemaError as error:
+            problems[tool.name] = str(error)
+    return found, problems
+
+
+def _spec(name: str, server: McpServer, tool: Listed) -> ToolSpec:
+    read_only = server.trusted and tool.read_only
+    flags: list[TrustFlag] = ["untrusted", "external"]
+    if server.trusted:
+        flags = [] if tool.closed_world else ["untrusted"] if read_only else ["untrusted", "external"]
+    return ToolSpec(
+        name=joined("mcp", name, tool.name),
+        description=described(tool.description) or f"{tool.name} of the MCP server {name}.",
+        parameters=checked_schema(tool.schema, trusted=server.trusted),
+        idempotent=server.trusted and (tool.read_only or tool.idempotent),
+        parallel=read_only,
+        read_only=read_only,
+        group="mcp",
+        flags=flags,
+        timeout_s=server.timeout_s,
+    )
+
+
+def _wanted(tool: str, server: McpServer) -> bool:
+    return (not server.allow or _fits(tool, server.allow)) and not _fits(tool, server.deny)
+
+
+def _fits(tool: str, patterns: list[str]) -> bool:
+    return any(tool == each or (each.endswith("*") and tool.startswith(each[:-1])) for each in patterns)
+
+
+class CatalogueFile:
+    """The catalogue of one server, shared by the executors of a host."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._path = folder / f"{name}.json"
+        self._lock = folder / f"{name}.lock"
+        self._fd = -1
+        self._seen: tuple[int, int] | None = None
+        self._read: Catalogue | None = None
+
+    def lead(self) -> bool:
+        """Whether this executor keeps it up to date from here on; the lock ends with the process."""
+        if self._fd >= 0:
+            return True
+        fd = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(fd)
+            return False
+        self._fd = fd
+        return True
+
+    def resign(self) -> None:
+        """Leave it to others."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def read(self, identity: str) -> Catalogue | None:
+        """What is written down about this server; None if nothing is."""
+        try:
+            stat = self._path.stat()
+            if self._seen != (stat.st_mtime_ns, stat.st_ino):
+                self._read = msgspec.json.decode(self._path.read_bytes(), type=Catalogue)
+                self._seen = (stat.st_mtime_ns, stat.st_ino)
+        except (OSError, msgspec.DecodeError):
+            return None
+        return self._read if self._read is not None and self._read.identity == identity else None
+
+    def write(self, catalogue: Catalogue) -> None:
+        """Replace it as a whole."""
+        temporary = self._path.with_suffix(".new")
+        temporary.write_bytes(msgspec.json.encode(catalogue))
+        temporary.rename(self._path)

@@ -1,0 +1,78 @@
+"""From what an MCP tool returned to what the session gets."""
+
+import base64
+import binascii
+from typing import Any
+
+from fairlead_common.content import ContentBlock, ImageBlock, ToolOutcome
+from fairlead_common.objects import Objects
+from fairlead_tools.host_results import text_result
+
+PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+MAX_BLOB_BYTES = 16 << 20
+MAX_BLOCKS = 64
+
+
+async def outcome_of(result: Any, objects: Objects) -> ToolOutcome:
+    """Text and resources as text, pictures in the object store, structured content in the details.
+
+    Args:
+        result: a `CallToolResult` of the SDK; only its fields are used.
+
+    Raises:
+        BusUnavailableError: something could not be stored.
+    """
+    texts: list[str] = []
+    pictures: list[ContentBlock] = []
+    for block in list(result.content)[:MAX_BLOCKS]:
+        match block.type:
+            case "text":
+                texts.append(block.text)
+            case "image" if block.mime_type in PICTURES:
+                if data := _decoded(block.data):
+                    name = await objects.put(data)
+                    pictures.append(ImageBlock(object=name, media_type=block.mime_type))
+                else:
+                    texts.append("[a picture that is broken or over 16 MiB was left out]")
+            case "image" | "audio":
+                texts.append(await _stored(block.data, block.mime_type, block.type, objects))
+            case "resource_link":
+                texts.append(f"[resource {block.name}: {block.uri}]")
+            case "resource":
+                texts.append(await _resource(block.resource, objects))
+            case other:
+                texts.append(f"[a block of the unknown type {str(other)[:80]!r} was left out]")
+    if len(result.content) > MAX_BLOCKS:
+        texts.append(f"[at most {MAX_BLOCKS} blocks, got {len(result.content)}]")
+    structured = result.structured_content
+    return await text_result(
+        "\n".join(texts),
+        objects,
+        is_error=bool(result.is_error),
+        details={"structured": structured} if structured is not None else None,
+        more=pictures,
+    )
+
+
+async def _resource(resource: Any, objects: Objects) -> str:
+    text = getattr(resource, "text", None)
+    if text is not None:
+        return f"[resource {resource.uri}]\n{text}"
+    return await _stored(resource.blob, resource.mime_type, f"resource {resource.uri}", objects)
+
+
+async def _stored(encoded: str, media_type: str | None, what: str, objects: Objects) -> str:
+    data = _decoded(encoded)
+    if not data:
+        return f"[{what}, {media_type}, broken or over 16 MiB, was left out]"
+    name = await objects.put(data)
+    return f"[{what}, {media_type}, {len(data)} bytes, is in the object store: {name}]"
+
+
+def _decoded(encoded: str) -> bytes:
+    if len(encoded) * 3 // 4 > MAX_BLOB_BYTES:
+        return b""
+    try:
+        return base64.b64decode(encoded, validate=True)
+    except (binascii.Error, ValueError):
+        return b""

@@ -1,0 +1,226 @@
+"""One MCP server as this executor sees it: connected while it is needed, and again when it was lost."""
+
+import asyncio
+import contextlib
+import importlib
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import structlog
+
+from fairlead_common.config import McpServer
+from fairlead_common.errors import InvalidInputError
+from fairlead_tools.host_tools import Progress
+from fairlead_tools.mcp_servers.catalogue import CatalogueFile, Listed, identity_of, updated
+from fairlead_tools.mcp_servers.environment import inherited, resolved
+
+if TYPE_CHECKING:
+    from fairlead_tools.mcp_servers.sdk import Answer, Session
+
+log = structlog.get_logger()
+
+CONNECT_S: Final = 30.0
+POLL_S: Final = 30.0  # how often a listing is asked for anew, whatever the server says
+IDLE_CHECK_S: Final = 5.0
+DOWN_S: Final = 60.0  # after so long without the server its tools are not offered any more
+PAUSES_S: Final = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+
+
+class UnreachableError(Exception):
+    """The server cannot be reached, so the call was not started; the text says why."""
+
+
+class Server:
+    """The connection of this executor, and its part in the host's catalogue of the server."""
+
+    def __init__(self, name: str, settings: McpServer, folder: Path) -> None:
+        self.name = name
+        self.settings = settings
+        self.file = CatalogueFile(folder, name)
+        self._log = folder / f"{name}.log"
+        self._leads = False
+        self._session: Session | None = None
+        self._wanted = asyncio.Event()
+        self._turned = asyncio.Event()  # replaced whenever the connection opens or an attempt fails
+        self._failures = 0
+        self._problem = ""
+        self._calls = 0
+        self._used_at = 0.0
+
+    # -- the connection --------------------------------------------------------
+
+    def change(self, settings: McpServer) -> bool:
+        """Take over new settings; False if they are those of another connection."""
+        if _connection(settings) != _connection(self.settings):
+            return False
+        self.settings = settings
+        if self._session is not None:
+            self._session.news.set()
+        return True
+
+    def lead(self) -> None:
+        """Try to become the executor that keeps the host's catalogue of this server."""
+        if not self._leads and self.file.lead():
+            self._leads = True
+            self._wanted.set()
+            if self._session is not None:
+                self._session.news.set()
+
+    async def run(self) -> None:
+        """Be connected while it is wanted, until cancelled."""
+        try:
+            down_since = asyncio.get_running_loop().time()
+            while True:
+                await self._wanted.wait()
+                try:
+                    await self._connected()
+                except Exception as error:  # noqa: BLE001 - whatever a server does harms its own tools alone
+                    self._failures += 1
+                    self._problem = _reason(error)
+                    log.warning("mcp_server_lost", server=self.name, error=self._problem)
+                else:
+                    self._failures = 0
+                if self._failures <= 1:
+                    down_since = asyncio.get_running_loop().time()
+                self._turn()
+                self._wanted.clear()
+                if asyncio.get_running_loop().time() - down_since > DOWN_S:
+                    self._note_down()
+                await self._pause()
+        finally:
+            self.file.resign()
+
+    async def _pause(self) -> None:
+        pause_s = PAUSES_S[min(self._failures, len(PAUSES_S) - 1)]
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(pause_s):
+                await self._wanted.wait()  # a call does not wait for the end of the pause
+        if self._leads:
+            self._wanted.set()
+
+    async def _connected(self) -> None:
+        sdk = await _sdk()
+        env = inherited() | resolved(self.settings.env, f"tools.mcp.{self.name}.env")
+        headers = resolved(self.settings.headers, f"tools.mcp.{self.name}.headers")
+        async with (
+            asyncio.timeout(CONNECT_S) as limit,
+            sdk.open_session(self.settings, env, headers, self._log) as session,
+        ):
+            listed = await session.tools() if self._leads else None
+            limit.reschedule(None)
+            if listed is not None:
+                self._note(listed)
+            self._session = session
+            self._failures = 0
+            self._used_at = asyncio.get_running_loop().time()
+            self._turn()
+            log.info("mcp_server_connected", server=self.name, leads=self._leads)
+            try:
+                await self._serve(session)
+            finally:
+                self._session = None
+
+    async def _serve(self, session: "Session") -> None:
+        async with asyncio.TaskGroup() as tasks:
+            watching: asyncio.Task[None] | None = None
+            while not session.closed and not self._is_idle():
+                if self._leads and watching is None:
+                    watching = tasks.create_task(session.watch(), name=f"mcp-watch-{self.name}")
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(POLL_S if self._leads else IDLE_CHECK_S):
+                        await session.news.wait()
+                session.news.clear()
+                if self._leads and not session.closed:
+                    async with asyncio.timeout(CONNECT_S):
+                        self._note(await session.tools())
+            if watching is not None:
+                watching.cancel()
+
+    def _is_idle(self) -> bool:
+        idle_s = asyncio.get_running_loop().time() - self._used_at
+        return not self._leads and not self._calls and idle_s > self.settings.idle_s
+
+    def _turn(self) -> None:
+        self._turned.set()
+        self._turned = asyncio.Event()
+
+    # -- the catalogue -----------------------------------------------------------
+
+    def _note(self, listed: list[Listed]) -> None:
+        before = self.file.read(identity_of(self.settings))
+        after = updated(before, listed, self.settings)
+        if after == before:
+            return
+        self.file.write(after)
+        for tool in after.changed:
+            log.warning(
+                "mcp_tool_withheld",
+                server=self.name,
+                tool=tool.name,
+                reason="its description or schema changed",
+                accept=after.fingerprint,
+            )
+
+    def _note_down(self) -> None:
+        before = self.file.read(identity_of(self.settings))
+        if self._leads and before is not None and not before.down:
+            self.file.write(msgspec.structs.replace(before, down=True))
+
+    # -- calls ---------------------------------------------------------------------
+
+    async def call(
+        self, tool: str, arguments: Mapping[str, Any], call_id: str, *, timeout_s: float, show: Progress
+    ) -> "Answer":
+        """One call over the connection, which is opened for it if need be.
+
+        Raises:
+            UnreachableError: there is none; nothing was started.
+        """
+        end = asyncio.get_running_loop().time() + timeout_s
+        session = await self._open(min(timeout_s, CONNECT_S))
+        self._calls += 1
+        try:
+            left_s = max(0.1, end - asyncio.get_running_loop().time())
+            return await session.call(tool, arguments, call_id, timeout_s=left_s, show=show)
+        finally:
+            self._calls -= 1
+            self._used_at = asyncio.get_running_loop().time()
+
+    async def _open(self, patience_s: float) -> "Session":
+        failures = self._failures
+        try:
+            async with asyncio.timeout(patience_s):
+                while self._session is None or self._session.closed:
+                    turned = self._turned
+                    self._wanted.set()
+                    await turned.wait()
+                    if self._failures > failures:
+                        raise UnreachableError(self._problem)
+        except TimeoutError as error:
+            raise UnreachableError(f"no connection within {patience_s:g} s") from error
+        return self._session
+
+
+def _connection(settings: McpServer) -> tuple[object, ...]:
+    """All that a running connection depends on."""
+    each = settings
+    return each.command, each.args, each.env, each.cwd, each.url, each.headers
+
+
+async def _sdk() -> ModuleType:
+    """Imported where it does not hold up the loop for a second."""
+    return await asyncio.to_thread(importlib.import_module, "fairlead_tools.mcp_servers.sdk")
+
+
+def _reason(error: BaseException) -> str:
+    """What went wrong first, in one line."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if isinstance(error, TimeoutError):
+        return f"it did not answer within {CONNECT_S:g} s"
+    if isinstance(error, InvalidInputError):
+        return str(error)
+    return f"{type(error).__name__}: {error}"[:500]

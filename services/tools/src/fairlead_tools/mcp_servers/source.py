@@ -1,0 +1,108 @@
+"""The tools of all configured MCP servers."""
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+from pathlib import Path
+
+import structlog
+
+from fairlead_common.bus import Bus
+from fairlead_common.config import McpServer
+from fairlead_common.live_config import LiveConfig
+from fairlead_common.messages import ToolSpec
+from fairlead_common.objects import Objects
+from fairlead_tools.mcp_servers.catalogue import identity_of, specs_of
+from fairlead_tools.mcp_servers.server import Server
+from fairlead_tools.mcp_servers.tool import McpTool
+
+log = structlog.get_logger()
+
+LOOK_S = 1.0  # how often the catalogues are looked at
+FIRST_LOOK_S = 10.0  # how long a server may take before its tools count as missing
+
+
+class McpTools:
+    """A source of tools. One executor of a host follows each server; all of them call it."""
+
+    def __init__(self, bus: Bus, settings: LiveConfig, host: str, state: Path) -> None:
+        self._objects = Objects(bus)
+        self._settings = settings
+        self._host = host
+        self._folder = state / "mcp"
+        self._servers: dict[str, tuple[Server, asyncio.Task[None]]] = {}
+        self._tools: dict[str, McpTool] = {}
+        self._specs: dict[tuple[str, str], ToolSpec] = {}
+        self._problems: dict[str, str] = {}
+        self.ready = False
+
+    @property
+    def tools(self) -> Mapping[str, McpTool]:
+        """By name, as they are now."""
+        return self._tools
+
+    async def follow(self, stop: asyncio.Event) -> None:
+        """A part of the service: servers come and go with the configuration, tools with their servers."""
+        began = asyncio.get_running_loop().time()
+        async with asyncio.TaskGroup() as tasks:
+            try:
+                while not stop.is_set():
+                    await self._match(tasks)
+                    waiting = self._look()
+                    late = asyncio.get_running_loop().time() - began > FIRST_LOOK_S
+                    self.ready = self.ready or not waiting or late
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(LOOK_S):
+                            await stop.wait()
+            finally:
+                for _, task in self._servers.values():
+                    task.cancel()
+
+    def _configured(self) -> dict[str, McpServer]:
+        return {
+            name: server
+            for name, server in self._settings.current.tools.mcp.items()
+            if server.enabled and (not server.hosts or self._host in server.hosts)
+        }
+
+    async def _match(self, tasks: asyncio.TaskGroup) -> None:
+        """Start what is configured, and end what is not configured so any more."""
+        wanted = self._configured()
+        for name, (server, task) in list(self._servers.items()):
+            settings = wanted.get(name)
+            if settings is None or not server.change(settings):
+                del self._servers[name]
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+        for name, settings in wanted.items():
+            if name not in self._servers:
+                server = Server(name, settings, self._folder)
+                self._servers[name] = (server, tasks.create_task(server.run(), name=f"mcp-{name}"))
+
+    def _look(self) -> bool:
+        """Take over the catalogues. Whether one is still missing."""
+        specs: dict[tuple[str, str], ToolSpec] = {}
+        waiting = False
+        for name, (server, _) in self._servers.items():
+            server.lead()
+            catalogue = server.file.read(identity_of(server.settings))
+            if catalogue is None:
+                waiting = True
+                continue
+            found, problems = specs_of(name, server.settings, catalogue)
+            specs |= {(name, tool): spec for tool, spec in found.items()}
+            self._tell({f"{name}/{tool}": problem for tool, problem in problems.items()})
+        if specs != self._specs:
+            self._specs = specs
+            self._tools = {
+                spec.name: McpTool(self._servers[server][0], tool, spec, self._objects)
+                for (server, tool), spec in sorted(specs.items())
+            }
+            log.info("mcp_tools_changed", tools=len(self._tools))
+        return waiting
+
+    def _tell(self, problems: dict[str, str]) -> None:
+        for where, problem in problems.items():
+            if self._problems.get(where) != problem:
+                self._problems[where] = problem
+                log.warning("tool_left_out", mcp=where, error=problem)
