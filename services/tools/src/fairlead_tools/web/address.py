@@ -123,7 +123,7 @@ def _can_have(address: Address) -> bool:
 
 
 def _answers_itself(address: Address) -> bool:
-    """Whether packets to `address` would leave from it. Connecting a datagram socket only asks for the route."""
+    """Whether packets to `address` would leave from it. Connecting a datagram socket sends nothing."""
     try:
         with socket.socket(_FAMILIES[address.version], socket.SOCK_DGRAM) as probe:
             probe.connect((str(address), 9))

@@ -82,6 +82,8 @@ def html(page: bytes, url: str, form: str) -> tuple[str, str]:
 
     tree = trafilatura.load_html(page)
     if tree is None:
+        tree = _any_tree(page)
+    if tree is None:
         return "", ""
     for element in tree.xpath(_HIDDEN):
         if element.getparent() is not None:
@@ -108,6 +110,19 @@ def html(page: bytes, url: str, form: str) -> tuple[str, str]:
     ):
         return article, title
     return everything, title  # no article: a start page, a list of links, a form
+
+
+def _any_tree(page: bytes) -> Any:
+    """The tree of what does not look like a page, such as words without markup; None for nothing at all."""
+    from lxml import etree, html  # type: ignore[import-untyped] # no stubs
+
+    utf8 = page.startswith(b"\xef\xbb\xbf") or b"\xef\xbf\xbd" not in page.decode("utf-8", "replace").encode()
+    try:
+        return html.document_fromstring(
+            page, html.HTMLParser(encoding="utf-8" if utf8 else None, no_network=True)
+        )
+    except (etree.LxmlError, ValueError):
+        return None
 
 
 def _is_list(everything: str) -> bool:

@@ -10,6 +10,7 @@ from aiohttp.helpers import parse_mimetype
 from fairlead_tools.web.transport import FetchError, Response
 from fairlead_tools.web.worker import Worker, WorkerError
 
+EXTRACT = Path(__file__).with_name("extract.py")
 Mode = Literal["markdown", "text", "raw"]
 
 _IMAGES = {
@@ -64,7 +65,7 @@ class Pages:
     """Makes pages; hostile formats are parsed by a process of their own."""
 
     def __init__(self, worker: Worker | None = None) -> None:
-        self._worker = worker or Worker(Path(__file__).with_name("extract.py"))
+        self._worker = worker or Worker(EXTRACT)
 
     async def read(self, response: Response, mode: Mode) -> Page:
         """What `response` holds.

@@ -29,10 +29,12 @@ class Worker:
         program: path of the program, which imports nothing of Fairlead.
     """
 
-    def __init__(self, program: Path, *, wall_s: float = WALL_S, memory_bytes: int = MEMORY_BYTES) -> None:
+    def __init__(
+        self, program: Path, *, wall_s: float = WALL_S, cpu_s: int = CPU_S, memory_bytes: int = MEMORY_BYTES
+    ) -> None:
         self._program = program
         self._wall_s = wall_s
-        self._limits = {"memory_bytes": memory_bytes, "cpu_s": CPU_S, "reply_bytes": REPLY_BYTES}
+        self._limits = {"memory_bytes": memory_bytes, "cpu_s": cpu_s, "reply_bytes": REPLY_BYTES}
         self._free = asyncio.Semaphore(_AT_ONCE)
 
     async def ask(self, request: dict[str, Any], body: bytes = b"") -> dict[str, Any]:
@@ -52,7 +54,7 @@ class Worker:
             if isinstance(decoded, dict):
                 return decoded
         if status in (-signal.SIGXCPU, -signal.SIGKILL):
-            raise WorkerError(f"it needs more than {CPU_S} s of processor time")
+            raise WorkerError(f"it needs more than {self._limits['cpu_s']} s of processor time")
         raise WorkerError(f"its parser ended with status {status}")
 
     async def _run(self, given: IO[bytes], reply: IO[bytes]) -> int:
