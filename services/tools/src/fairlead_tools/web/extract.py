@@ -80,11 +80,11 @@ def html(page: bytes, url: str, form: str) -> tuple[str, str]:
     """
     import trafilatura  # only what is asked for is loaded
 
+    if not page.strip(b"\xef\xbb\xbf \t\r\n\0"):
+        return "", ""
     tree = trafilatura.load_html(page)
     if tree is None:
         tree = _any_tree(page)
-    if tree is None:
-        return "", ""
     for element in tree.xpath(_HIDDEN):
         if element.getparent() is not None:
             element.drop_tree()
@@ -113,16 +113,15 @@ def html(page: bytes, url: str, form: str) -> tuple[str, str]:
 
 
 def _any_tree(page: bytes) -> Any:
-    """The tree of what does not look like a page, such as words without markup; None for nothing at all."""
-    from lxml import etree, html  # type: ignore[import-untyped] # no stubs
+    """The tree of what does not look like a page, such as words without markup."""
+    from lxml import html  # type: ignore[import-untyped] # no stubs
 
-    utf8 = page.startswith(b"\xef\xbb\xbf") or b"\xef\xbf\xbd" not in page.decode("utf-8", "replace").encode()
     try:
-        return html.document_fromstring(
-            page, html.HTMLParser(encoding="utf-8" if utf8 else None, no_network=True)
-        )
-    except (etree.LxmlError, ValueError):
-        return None
+        page.decode("utf-8")
+        encoding = "utf-8"
+    except UnicodeDecodeError:
+        encoding = None  # as the page says, or as most pages are
+    return html.document_fromstring(page, html.HTMLParser(encoding=encoding, no_network=True))
 
 
 def _is_list(everything: str) -> bool:
