@@ -38,6 +38,7 @@ async def put(bus: Bus, bucket: str, key: str, value: object) -> None:
 
 def approval(name: str, session: str, **fields: Any) -> ApprovalSummary:
     given = {"expires_at": int(time.time() * 1000) + 60_000, "shown_hash": f"hash-{name}", **fields}
+    given.setdefault("grants", {"session": "this", "always": "this"})
     return ApprovalSummary(id=name, session=session, call_id="c1", tool="bash", **given)
 
 
@@ -81,6 +82,37 @@ async def test_approval_is_answered_once_with_the_hash_that_was_shown(
     status, answer = await gateway.call("POST", "/api/approvals/a2", {"decision": "yes"})
     assert (status, answer["error"]["field"]) == (400, "decision")
     assert "once, session, always, deny" in answer["error"]["message"]
+
+
+async def test_an_answer_to_something_else_or_for_longer_than_is_offered_is_409(
+    gateway: RunningGateway, bus: Bus
+) -> None:
+    session = await gateway.session()
+    await put(
+        bus, "sessions", approval_key("a1"), approval("a1", session, grants={"session": "exactly `ls`"})
+    )
+    found = await pending(gateway, 1)
+    assert found[0]["grants"] == {"session": "exactly `ls`"}
+    for body in (
+        {"decision": "once", "shown_hash": "hash-a2"},
+        {"decision": "once", "shown_hash": ""},
+        {"decision": "always"},
+    ):
+        assert (await gateway.call("POST", "/api/approvals/a1", body))[0] == 409, body
+    assert await bus.last(subjects.SESSIONS, subjects.mail(session, "approval", "a1")) is None
+    body = {"decision": "session", "shown_hash": "hash-a1"}
+    assert (await gateway.call("POST", "/api/approvals/a1", body))[0] == 202
+
+
+async def test_rules_of_a_session_are_read_before_they_are_stored(gateway: RunningGateway, bus: Bus) -> None:
+    session = await gateway.session()
+    path = f"/api/sessions/{session}"
+    status, answer = await gateway.call("PATCH", path, {"deny": ["bash(git push *)", "bash(a; b)"]})
+    assert status == 400
+    assert "deny[1]" in str(answer)
+    assert (await gateway.call("PATCH", path, {"deny": ["bash(git push *)"], "work_mode": "plan"}))[0] == 202
+    assert (await gateway.call("PATCH", path, {"work_mode": "dream"}))[0] == 400
+    assert (await gateway.call("POST", "/api/sessions", {"deny": [""]}))[0] == 400
 
 
 async def test_expired_approval_is_409(gateway: RunningGateway, bus: Bus) -> None:

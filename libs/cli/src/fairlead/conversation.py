@@ -171,15 +171,16 @@ class Conversation:
             self._stop(NOT_APPROVED, f"approval needed for {what} (approval {request['approval_id']})")
             return
         decision = self._ask(request)
-        if self._decided(str(request["approval_id"]), decision):
+        if self._decided(str(request["approval_id"]), decision, request.get("shown_hash")):
             transcript.pending.pop(str(request["approval_id"]), None)  # no surprise at the end
 
-    def _decided(self, approval: str, decision: str) -> bool:
+    def _decided(self, approval: str, decision: str, shown_hash: str | None) -> bool:
         """Whether our answer was taken; False when somebody else was first, which the events will say."""
+        body = {"decision": decision, **({"shown_hash": shown_hash} if shown_hash else {})}
         deadline = time.monotonic() + LIST_LAG_S
         while True:
             try:
-                self._client.patiently("POST", f"/api/approvals/{approval}", {"decision": decision})
+                self._client.patiently("POST", f"/api/approvals/{approval}", body)
                 return True
             except ApiError as error:
                 if error.status == 409:
@@ -233,15 +234,32 @@ class Conversation:
 def ask_on_terminal(request: dict[str, Any]) -> str:
     """`once`, `session` or `deny`, as the person at the terminal says."""
     arguments = json.dumps(request.get("arguments"), ensure_ascii=False, indent=1)
-    sys.stderr.write(f"\n{request['tool']} wants to run in {request.get('workspace') or 'the workspace'}:\n")
-    sys.stderr.write(f"{printable(arguments)}\n({request.get('why', '')})\n")
+    place = f"{request.get('workspace') or 'the workspace'} (sandbox {request.get('sandbox') or 'local'})"
+    sys.stderr.write(f"\n{printable(str(request['tool']))} wants to run in {printable(place)}:\n")
+    sys.stderr.write(f"{printable(arguments)}\n({printable(str(request.get('why', '')))})\n")
+    sys.stderr.writelines(f"{line}\n" for line in lasting(request))
+    choices = {"y": "once", "n": "deny"}
+    if "session" in (request.get("grants") or {}):
+        choices["s"] = "session"
+    offer = "[y] once, [s] for this session, [n] no" if "s" in choices else "[y] once, [n] no"
     while True:
-        sys.stderr.write("Allow it? [y] once, [s] for this session, [n] no: ")
+        sys.stderr.write(f"Allow it? {offer}: ")
         sys.stderr.flush()
         answer = sys.stdin.readline()
-        choice = {"y": "once", "s": "session", "n": "deny"}.get(answer.strip().lower()[:1])
+        choice = choices.get(answer.strip().lower()[:1])
         if choice or not answer:  # the end of input is no consent
             return choice or "deny"
+
+
+def lasting(request: dict[str, Any]) -> list[str]:
+    """What there is to know beside the call itself: what longer answers grant, and whom the model read."""
+    grants = request.get("grants") or {}
+    lines = [f"{answer} allows {printable(str(what))}" for answer, what in grants.items()]
+    if not lines:
+        lines = ["It can only be allowed once."]
+    if request.get("tainted"):
+        lines.append("The agent had read what strangers wrote when it asked for this.")
+    return lines
 
 
 def printable(text: str) -> str:

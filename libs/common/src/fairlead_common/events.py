@@ -158,7 +158,11 @@ def derived(entry: Entry) -> Iterator[dict[str, object]]:
                 "tool": entry.tool,
                 "arguments": entry.arguments,
                 "workspace": entry.workspace,
+                "host": entry.host,
+                "sandbox": entry.sandbox,
                 "why": entry.why,
+                "grants": entry.grants,
+                "tainted": entry.tainted,
                 "shown_hash": entry.shown_hash,
                 "expires_at": entry.expires_at,
             }

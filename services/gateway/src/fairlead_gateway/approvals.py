@@ -21,10 +21,15 @@ LISTED_WITHIN_S = 1.0
 
 
 class DecisionBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Body of `POST /api/approvals/{id}`."""
+    """Body of `POST /api/approvals/{id}`.
+
+    Fields:
+        shown_hash: of what the person saw; where it is given, another one in the list is a conflict.
+    """
 
     decision: DecisionKind
     reason: Annotated[str, msgspec.Meta(max_length=2000)] = ""
+    shown_hash: Annotated[str, msgspec.Meta(max_length=128)] | None = None
 
 
 async def listing(request: Request) -> Response:
@@ -50,6 +55,10 @@ async def decide(request: Request) -> Response:
         raise Problem(404, f"approval {name} does not exist")
     if approval.expires_at and approval.expires_at <= time.time() * 1000:
         raise Problem(409, f"approval {name} has expired")
+    if body.shown_hash is not None and body.shown_hash != approval.shown_hash:
+        raise Problem(409, "shown_hash: this approval is about something else than what was shown")
+    if body.decision in ("session", "always") and body.decision not in approval.grants:
+        raise Problem(409, f"decision: must be `once` or `deny` here; {body.decision!r} is not on offer")
     decision = Decision(
         approval_id=name,
         decision=body.decision,

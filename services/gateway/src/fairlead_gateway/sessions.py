@@ -22,9 +22,11 @@ from fairlead_common.messages import (
     SandboxKind,
     UpdateSession,
     UserInput,
+    WorkMode,
 )
 from fairlead_common.placement import effective_sandbox, sandbox_problem
 from fairlead_common.projections import SessionSummary
+from fairlead_common.rules import MAX_RULE_CHARS, MAX_RULES, check_rules
 from fairlead_common.trace import child
 from fairlead_gateway.bodies import check_parameters, decode, one, whole_number
 from fairlead_gateway.gateway import Gateway, answering, gateway_of, principal_of
@@ -35,6 +37,9 @@ MAX_ATTACHMENTS: Final = 32
 
 Title = Annotated[str, msgspec.Meta(max_length=500)]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+RuleTexts = Annotated[
+    list[Annotated[str, msgspec.Meta(max_length=MAX_RULE_CHARS)]], msgspec.Meta(max_length=MAX_RULES)
+]
 Id = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$(?!\n)")]
 
 
@@ -46,6 +51,8 @@ class NewSession(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mode: Mode | None = None
     title: Title | None = None
     sandbox: SandboxKind | None = None
+    deny: RuleTexts | None = None
+    work_mode: WorkMode | None = None
 
 
 class SessionChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -55,6 +62,8 @@ class SessionChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mode: Mode | None = None
     model: Name | None = None
     sandbox: SandboxKind | None = None
+    deny: RuleTexts | None = None
+    work_mode: WorkMode | None = None
 
 
 class Upload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -92,8 +101,11 @@ async def create(request: Request) -> Response:
         mode=body.mode,
         title=body.title,
         sandbox=body.sandbox,
+        deny=body.deny,
+        work_mode=body.work_mode,
         sender=principal_of(request).user,
     )
+    check_rules(body.deny or [], "deny", allowing=False)
     async with answering():
         seq = await create_session(gateway, session, notice)
     summary = fresh_summary(gateway, session, notice, created_at=int(time.time() * 1000), seq=seq)
@@ -234,8 +246,11 @@ async def change(request: Request) -> Response:
         title=body.title,
         model=body.model,
         sandbox=body.sandbox,
+        deny=body.deny,
+        work_mode=body.work_mode,
         sender=principal_of(request).user,
     )
+    check_rules(body.deny or [], "deny", allowing=False)
     async with answering():
         if body.sandbox is not None:
             check_sandbox(gateway, session, (await find(gateway, session)).agent, body.sandbox)

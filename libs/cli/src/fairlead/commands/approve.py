@@ -12,9 +12,12 @@ from fairlead.errors import USAGE, CommandError
 @click.argument("approval", required=False, metavar="[ID]")
 @click.option("--deny", "decision", flag_value="deny", help="Do not allow it.")
 @click.option(
-    "--session", "decision", flag_value="session", help="Allow the like for the rest of the session."
+    "--session",
+    "decision",
+    flag_value="session",
+    help="Allow what the list says, for the rest of the session.",
 )
-@click.option("--always", "decision", flag_value="always", help="Allow the like from now on.")
+@click.option("--always", "decision", flag_value="always", help="Allow what the list says from now on.")
 @click.option("--once", "decision", flag_value="once", default="once", help="Allow this one (the default).")
 @click.option("--reason", default="", help="Told to the agent.")
 @click.option("--json", "as_json", is_flag=True, help="The list as JSON.")
@@ -31,13 +34,15 @@ def approve(approval: str | None, decision: str, reason: str, as_json: bool, url
     if approval is None:
         _show(waiting, as_json=as_json)
         return
-    found = [row["id"] for row in waiting if str(row["id"]).startswith(approval)]
+    found = [row for row in waiting if str(row["id"]).startswith(approval)]
     if len(found) > 1:
         raise CommandError(f"{approval!r} is the beginning of {len(found)} approvals", USAGE)
     from urllib.parse import quote
 
     body = {"decision": decision, **({"reason": reason} if reason else {})}
-    chosen = quote(str(found[0] if found else approval), safe="")
+    if found and found[0].get("shown_hash"):
+        body["shown_hash"] = found[0]["shown_hash"]
+    chosen = quote(str(found[0]["id"] if found else approval), safe="")
     client.patiently("POST", f"/api/approvals/{chosen}", body, patience_s=3.0)
     click.echo("denied" if decision == "deny" else f"allowed ({decision})", err=True)
 
@@ -48,9 +53,14 @@ def _show(waiting: list[dict[str, Any]], *, as_json: bool) -> None:
         return
     if not waiting:
         click.echo("nothing waits for a decision", err=True)
-    from fairlead.conversation import printable
+    from fairlead.conversation import lasting, printable
 
     for row in waiting:
-        click.echo(f"{row['id']}  session {row['session']}  {row['tool']} in {row.get('workspace') or '-'}")
+        place = f"{row.get('workspace') or '-'}, sandbox {row.get('sandbox') or 'local'}"
+        click.echo(
+            f"{row['id']}  session {row['session']}  {printable(str(row['tool']))} in {printable(place)}"
+        )
         click.echo(f"    {printable(json.dumps(row.get('arguments'), ensure_ascii=False))}")
-        click.echo(f"    {row.get('why', '')}")
+        click.echo(f"    {printable(str(row.get('why', '')))}")
+        for line in lasting(row):
+            click.echo(f"    {line}")

@@ -112,8 +112,12 @@ export const api = {
     json<EntriesPage>("GET", `${one(id)}/entries?before=${before}&limit=${limit}`),
 
   approvals: () => json<{ approvals: Approval[] }>("GET", "/api/approvals").then((answer) => answer.approvals),
-  decide: (approval: string, decision: Decision, reason: string) =>
-    request("POST", `/api/approvals/${encodeURIComponent(approval)}`, reason ? { decision, reason } : { decision }),
+  decide: (approval: string, decision: Decision, reason: string, shownHash: string) =>
+    request("POST", `/api/approvals/${encodeURIComponent(approval)}`, {
+      decision,
+      ...(reason ? { reason } : {}),
+      ...(shownHash ? { shown_hash: shownHash } : {}),
+    }),
 };
 
 export const objectUrl = (name: string): string => `/api/objects/${encodeURIComponent(name)}`;

@@ -48,6 +48,13 @@ export interface Approval {
   why: string;
   shown_hash: string;
   expires_at: number;
+  sandbox?: string;
+  access?: string;
+  remote?: string;
+  /** What `session` and `always` would allow, in words; one that is missing is not on offer. */
+  grants?: Partial<Record<Decision, string>>;
+  /** The model had read what strangers wrote when it asked for this. */
+  tainted?: boolean;
   requested_at?: number;
 }
 

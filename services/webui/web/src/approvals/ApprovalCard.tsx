@@ -15,7 +15,14 @@ import styles from "./ApprovalCard.module.css";
 const DEAF_MS = 700;
 const BY_KEY: Record<string, Decision> = { a: "once", s: "session", d: "deny" };
 
-type Shown = Pick<Approval, "id" | "tool" | "arguments" | "workspace" | "host" | "why" | "expires_at">;
+type Shown = Omit<Approval, "session" | "call_id" | "requested_at">;
+
+const SANDBOXES: Record<string, string> = {
+  local: "no sandbox",
+  bubblewrap: "in a sandbox (bubblewrap)",
+  docker: "in a container",
+  ssh: "over ssh, on",
+};
 
 /** Asks whether a tool may run, and shows all of what would run. */
 export function ApprovalCard({
@@ -34,15 +41,14 @@ export function ApprovalCard({
   const left = approval.expires_at - now;
   const expired = left <= 0;
 
-  // What the longer answers grant: the same command again, or any call of a tool that has none.
-  const what =
-    typeof approval.arguments["command"] === "string" ? "this same command" : `every call of ${approval.tool}`;
+  const { session: forSession, always: forAlways } = approval.grants ?? {};
 
   const decide = (decision: Decision): void => {
     if (sent || expired) return;
+    if ((decision === "session" && !forSession) || (decision === "always" && !forAlways)) return;
     setSent(decision);
     setProblem(null);
-    api.decide(approval.id, decision, reason.trim()).then(
+    api.decide(approval.id, decision, reason.trim(), approval.shown_hash).then(
       () => {
         onDecided?.();
         refreshSoon();
@@ -80,7 +86,22 @@ export function ApprovalCard({
           <code>
             <Escaped text={approval.host} />
           </code>
+          {`, ${SANDBOXES[approval.sandbox ?? "local"] ?? "in a sandbox"}`}
+          {approval.remote ? (
+            <>
+              {" "}
+              <code>
+                <Escaped text={approval.remote} />
+              </code>
+            </>
+          ) : null}
         </dd>
+        {approval.tainted && (
+          <>
+            <dt>Careful</dt>
+            <dd>The agent had read what strangers wrote when it asked for this.</dd>
+          </>
+        )}
       </dl>
       <Arguments given={approval.arguments} raw="" />
       <label className={styles.reason}>
@@ -102,22 +123,21 @@ export function ApprovalCard({
         >
           Allow once
         </Button>
-        <Button
-          kbd={active ? "s" : ""}
-          disabled={sent !== null || expired}
-          title={`${what}, in this session`}
-          onClick={() => decide("session")}
-        >
-          Allow for this session
-        </Button>
-        <Button
-          tone="quiet"
-          disabled={sent !== null || expired}
-          title={`${what}, in every session of this agent`}
-          onClick={() => decide("always")}
-        >
-          Always
-        </Button>
+        {forSession && (
+          <Button
+            kbd={active ? "s" : ""}
+            disabled={sent !== null || expired}
+            title={forSession}
+            onClick={() => decide("session")}
+          >
+            Allow for this session
+          </Button>
+        )}
+        {forAlways && (
+          <Button tone="quiet" disabled={sent !== null || expired} title={forAlways} onClick={() => decide("always")}>
+            Always
+          </Button>
+        )}
         <span className={styles.space} />
         <Button
           tone="danger"
@@ -135,11 +155,18 @@ export function ApprovalCard({
         ) : sent ? (
           "Answer sent."
         ) : (
-          `Once: this call only. Session: ${what}, here. Always: ${what}, in every session of this agent. Deny: it does not run.`
+          <Escaped text={explained(forSession, forAlways)} />
         )}
       </p>
     </section>
   );
+}
+
+/** What each answer means, in one line. */
+function explained(session: string | undefined, always: string | undefined): string {
+  const lasting = [session && `Session: ${session}.`, always && `Always: ${always}.`].filter(Boolean);
+  const longer = lasting.length > 0 ? lasting.join(" ") : "It can only be allowed once.";
+  return `Once: this call only. ${longer} Deny: it does not run.`;
 }
 
 /** a, s and d answer, unless somebody is typing or something lies over the page. */
