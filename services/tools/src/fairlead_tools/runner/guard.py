@@ -112,8 +112,8 @@ def fork_command(
 ) -> Child:
     """A guard, and below it a command that waits for its order: `argv` and `env`, or a `tool` for `work`.
 
-    `output` carries what the command prints, on a `terminal` if there is one. With `user`, the command runs as
-    that one, its guard does not.
+    `output` carries what the command prints, on a `terminal` if there is one. With `user`, the command runs
+    as that one, its guard does not.
     """
     gate_r, gate_w = _gate()
     report_r, report_w = os.pipe()
@@ -257,12 +257,12 @@ def _command(seat: Seat) -> NoReturn:
     try:
         guard = os.getppid()
         linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
-        os.fchdir(seat.cwd)
         _take_streams(seat)
         for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
             signal.signal(number, signal.SIG_DFL)  # what is ignored stays so through exec
         order = _wait_at(seat.gate)
         _become(seat.user, guard, signal.SIGKILL)
+        os.fchdir(seat.cwd)  # as that user: root without capabilities may not enter its folders
         seat.restriction.narrow()
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         if "argv" in order:
