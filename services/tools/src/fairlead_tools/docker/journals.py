@@ -1,0 +1,106 @@
+"""Which journal, and so which container, belongs to which place. All executors of the host share it.
+
+    docker/places/<hash of the place>   the journal of this place, linked into place once, synced
+    docker/spare/<journal>              a container started ahead; whoever takes the file away has it
+    docker/journals/<journal>/          the runner's state; the engine's root owns it
+
+A journal is given to one place, for ever: a call whose start is in it cannot start anywhere else.
+"""
+
+import contextlib
+import hashlib
+import os
+import secrets
+from pathlib import Path
+
+import msgspec
+
+from fairlead_tools.sandbox import Place
+
+
+class Assignment(msgspec.Struct, frozen=True, kw_only=True):
+    """A place and its journal. The place is there for people."""
+
+    journal: str
+    place: Place
+
+
+class Journals:
+    """The folders in `state`."""
+
+    def __init__(self, state: Path) -> None:
+        self._folder = state / "docker"
+        for name in ("places", "spare", "journals"):
+            (self._folder / name).mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    def folder(self, journal: str) -> Path:
+        """Where the runner keeps its state. The engine makes it, so that it belongs to the engine's root."""
+        return self._folder / "journals" / journal
+
+    def of(self, place: Place) -> str | None:
+        """The journal of a place; None when it never had one."""
+        try:
+            data = self._path(place).read_bytes()
+        except FileNotFoundError:
+            return None
+        return msgspec.json.decode(data, type=Assignment).journal
+
+    def assign(self, place: Place, journal: str) -> str:
+        """The journal of a place from here on: this one, unless somebody was faster."""
+        path = self._path(place)
+        temporary = path.with_name(f".{secrets.token_hex(8)}")
+        with temporary.open("wb") as file:
+            file.write(msgspec.json.encode(Assignment(journal=journal, place=place)))
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            with contextlib.suppress(FileExistsError):
+                os.link(temporary, path)
+            _sync(path.parent)  # also by who was slower: nothing may start before the disk has it
+        finally:
+            temporary.unlink()
+        return self.of(place) or journal
+
+    def assigned(self) -> set[str]:
+        """All journals that belong to a place."""
+        found = set()
+        for path in (self._folder / "places").glob("[!.]*"):
+            with contextlib.suppress(FileNotFoundError, msgspec.DecodeError):
+                found.add(msgspec.json.decode(path.read_bytes(), type=Assignment).journal)
+        return found
+
+    def offer(self, journal: str, kind: str) -> None:
+        """Its container waits for a place of this kind."""
+        (self._folder / "spare" / journal).write_text(kind, "ascii")
+
+    def spares(self) -> dict[str, str]:
+        """Journals whose containers wait, and for which kind of place."""
+        found = {}
+        for path in (self._folder / "spare").iterdir():
+            with contextlib.suppress(FileNotFoundError):
+                found[path.name] = path.read_text("ascii")
+        return found
+
+    def take(self, journal: str) -> bool:
+        """Whether it is ours: of all who try, one succeeds."""
+        try:
+            (self._folder / "spare" / journal).unlink()
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _path(self, place: Place) -> Path:
+        return self._folder / "places" / hashlib.sha256(msgspec.json.encode(place)).hexdigest()[:32]
+
+
+def new_journal() -> str:
+    """A name that nobody else has."""
+    return secrets.token_hex(8)
+
+
+def _sync(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

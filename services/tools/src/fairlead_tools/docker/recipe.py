@@ -1,0 +1,142 @@
+"""How a container is made: everything comes from the configuration, nothing from a call."""
+
+import hashlib
+import re
+from typing import Any, NamedTuple
+
+import msgspec
+from docker.types import LogConfig, Mount, Ulimit
+
+from fairlead_common.config import DockerConfig
+from fairlead_common.messages import WorkspaceAccess
+from fairlead_tools.docker.engine import Inspected
+from fairlead_tools.docker.owner import Owner
+from fairlead_tools.runner.boundary import EXPECTED
+from fairlead_tools.runner.environment import GIVEN_PREFIX
+
+RUNNER = "/fairlead/runner.pyz"
+STATE = "/fairlead/state"
+JOURNAL = f"{STATE}/journal"
+EGRESS = "/fairlead/egress"
+WORKSPACE = "/workspace"
+PROXY = "http://127.0.0.1:3128"
+
+# Of these, a runner needs SETUID and SETGID to have commands run as somebody else, and KILL to end them.
+CAPABILITIES = ("SETUID", "SETGID", "KILL")
+_EXPECTED = "NoNewPrivs=1 Seccomp=2 CapEff=e0 CapPrm=e0 CapBnd=e0"
+# gVisor is its own boundary, and its /proc does not tell of filters.
+_EXPECTED_RUNSC = "CapEff=e0 CapPrm=e0"
+
+MAX_INODES = 262_144
+SHM_MB = 64
+STOP_TIMEOUT_S = 5
+
+# What matters only outside of a container: another value does not make another one.
+_OUTSIDE = ("warm", "idle_s", "egress_allow")
+_VERSION = "1"  # of this recipe: containers made by another are not taken for ours
+
+
+class Sources(NamedTuple):
+    """Where the engine finds what is mounted.
+
+    Fields:
+        workspace: None when the sandbox shall not have it.
+        egress: folder with the socket of the proxy; None without a network.
+    """
+
+    archive: str
+    state: str
+    workspace: str | None
+    egress: str | None
+
+
+def variant(settings: DockerConfig) -> str:
+    """Names the settings that make a container what it is."""
+    made = msgspec.to_builtins(settings)
+    for name in _OUTSIDE:
+        del made[name]
+    return hashlib.sha256(msgspec.json.encode([_VERSION, made], order="deterministic")).hexdigest()[:12]
+
+
+def host_config(
+    settings: DockerConfig, sources: Sources, access: WorkspaceAccess, owner: Owner, image: Inspected
+) -> dict[str, Any]:
+    """What the engine is told about limits, mounts and rights."""
+    tmp_mb = max(1, min(settings.tmp_mb, settings.memory_mb // 2))
+    scratch = f"rw,nosuid,nodev,nr_inodes={MAX_INODES},size={tmp_mb}m"
+    tmpfs = {"/tmp": f"{scratch},mode=1777"}  # noqa: S108 - inside
+    # Folders that the image declares as volumes would become disks without a limit.
+    for path in image.get("Config", {}).get("Volumes") or {}:
+        tmpfs[path] = "ro,noexec,nosuid,nodev,size=1m"
+    if sources.workspace is None:
+        tmpfs[WORKSPACE] = f"{scratch},mode=0755,uid={owner.uid},gid={owner.gid}"
+    return {
+        "mounts": _mounts(sources, access),
+        "binds": [f"{sources.state}:{STATE}:rw"],  # the engine makes this folder, as its own root
+        "tmpfs": tmpfs,
+        "network_mode": "none",
+        "read_only": True,
+        "cap_drop": ["ALL"],
+        "cap_add": list(CAPABILITIES),
+        "security_opt": ["no-new-privileges"],
+        "pids_limit": settings.pids,
+        "mem_limit": f"{settings.memory_mb}m",
+        "memswap_limit": f"{settings.memory_mb}m",
+        "nano_cpus": int(settings.cpus * 1e9),
+        "ulimits": [
+            Ulimit(name="nofile", soft=settings.nofile, hard=settings.nofile),
+            Ulimit(name="core", soft=0, hard=0),
+        ],
+        "init": True,
+        "ipc_mode": "private",
+        "shm_size": f"{max(1, min(SHM_MB, settings.memory_mb // 4))}m",
+        "oom_score_adj": 300,
+        "restart_policy": {"Name": "no"},
+        "log_config": LogConfig(
+            type="local", config={"max-size": "1m", "max-file": "1", "compress": "false"}
+        ),
+        "runtime": settings.runtime or None,
+    }
+
+
+def _mounts(sources: Sources, access: WorkspaceAccess) -> list[Mount]:
+    mounts = [_bind(sources.archive, RUNNER, read_only=True)]
+    if sources.workspace is not None:
+        mounts.append(_bind(sources.workspace, WORKSPACE, read_only=access == "ro"))
+    if sources.egress is not None:
+        mounts.append(_bind(sources.egress, EGRESS, read_only=True))
+    return mounts
+
+
+def _bind(source: str, target: str, *, read_only: bool) -> Mount:
+    return Mount(target, source, type="bind", read_only=read_only, propagation="rprivate")
+
+
+def container_config(
+    settings: DockerConfig, owner: Owner, labels: dict[str, str], *, idle_s: float
+) -> dict[str, Any]:
+    """What the engine is told about the main process. Nothing of the image's own entry point is left."""
+    environment = {
+        "HOME": "/tmp",  # noqa: S108 - inside
+        "LANG": "C.UTF-8",
+        EXPECTED: _EXPECTED_RUNSC if re.match("runsc", settings.runtime) else _EXPECTED,
+    }
+    if settings.network == "egress":
+        for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
+            environment[GIVEN_PREFIX + name] = PROXY
+    restriction = msgspec.json.encode({"seccomp": True}).decode()
+    arguments = [RUNNER, "run", JOURNAL, WORKSPACE, f"{idle_s:g}", f"{owner.uid}:{owner.gid}", restriction]
+    return {
+        "entrypoint": ["python3", "-I", "-S", *arguments],
+        "command": [],
+        "user": "0:0",
+        "working_dir": "/",
+        "hostname": "sandbox",
+        "environment": environment,
+        "labels": labels,
+        "healthcheck": {"Test": ["NONE"]},
+        "stop_signal": "SIGTERM",
+        "stop_timeout": STOP_TIMEOUT_S,
+        "stdin_open": False,
+        "tty": False,
+    }

@@ -1,0 +1,233 @@
+"""The sandbox `docker`: containers found by their place, made when they are missing, left alone when used.
+
+Nothing here has to survive: which journal belongs to a place is on disk, the container's name follows
+from it, and the engine lets only one container have a name.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import structlog
+
+from fairlead_common.config import DockerConfig
+from fairlead_common.messages import SandboxKind
+from fairlead_tools.channel import Channel, ChannelLostError
+from fairlead_tools.docker import recipe
+from fairlead_tools.docker.engine import Engine, Inspected, NameTakenError
+from fairlead_tools.docker.host_paths import HostPaths
+from fairlead_tools.docker.journals import Journals, new_journal
+from fairlead_tools.docker.owner import owner_of
+from fairlead_tools.docker.reach import NotReachableError, reach_by_exec, reach_by_socket
+from fairlead_tools.pack import pack_runner
+from fairlead_tools.runner_socket import KeptChannels
+from fairlead_tools.sandbox import Place, SandboxRefusedError
+
+log = structlog.get_logger()
+
+LABEL_IDENTITY = "fairlead.identity"
+LABEL_JOURNAL = "fairlead.journal"
+LABEL_WORKSPACE = "fairlead.workspace"
+
+ATTEMPTS = 6
+PAUSE_S = 0.1
+PROBE_S = 10.0
+PROBE_AGAIN_S = 1.0  # after a bad answer
+REAP_S = 30.0
+YOUNG_S = 60.0  # a container of this age may be on its way between two steps of a sibling
+
+
+class DockerSandbox:
+    """Containers of one host.
+
+    Args:
+        state: private folder of this host's executors. identity: names it; containers carry it.
+        own: Fairlead's own folder, where workspaces of root's may be handed over.
+        settings: those of now.
+    """
+
+    name: SandboxKind = "docker"
+
+    def __init__(
+        self,
+        state: Path,
+        identity: str,
+        own: Path,
+        tasks: asyncio.TaskGroup,
+        settings: Callable[[], DockerConfig],
+        engine: Engine | None = None,
+    ) -> None:
+        self._identity = identity
+        self._own = own
+        self._tasks = tasks
+        self._settings = settings
+        self._engine = engine or Engine()
+        self._journals = Journals(state)
+        self._paths = HostPaths(self._engine)
+        self._archive = pack_runner(state)
+        self._archive.chmod(0o644)  # read by the container's root, which may be nobody here
+        self._channels = KeptChannels()
+        self._probed_at = -1e9
+        self._problem = ""
+
+    # -- the protocol --------------------------------------------------------
+
+    def unavailable(self) -> str:
+        """See `Sandbox.unavailable`: the last answer, or a new one if that was bad or is missing."""
+        patience_s = PROBE_AGAIN_S if self._problem or self._probed_at < 0 else float("inf")
+        if time.monotonic() - self._probed_at > patience_s:
+            self._probe()
+        return self._problem
+
+    def variant(self) -> str:
+        """A name for the settings of now."""
+        return recipe.variant(self._settings())
+
+    async def channel(self, place: Place) -> Channel:
+        """See `Sandbox.channel`."""
+        return await self._channels.get(repr(place), lambda: self._open(place))
+
+    async def keep(self, stop: asyncio.Event) -> None:
+        """A part of the service: ask the engine now and then, and remove what is left of ended containers."""
+        reap_at = 0.0
+        while not stop.is_set():
+            await asyncio.to_thread(self._probe)
+            if not self._problem and time.monotonic() >= reap_at:
+                reap_at = time.monotonic() + REAP_S
+                with contextlib.suppress(ChannelLostError):
+                    await self.reap()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), PROBE_S)
+
+    def close(self) -> None:
+        """Part with all runners; what they run goes on."""
+        self._channels.close()
+        self._engine.close()
+
+    def _probe(self) -> None:
+        settings = self._settings()
+        problem = self._engine.problem(settings.image, settings.runtime)
+        if problem != self._problem:
+            log.info("docker_looked_at", problem=problem)
+        self._problem, self._probed_at = problem, time.monotonic()
+
+    # -- one container -------------------------------------------------------
+
+    async def _open(self, place: Place) -> Channel:
+        journal = self._journals.of(place) or self._journals.assign(place, new_journal())
+        name = self._name(journal)
+        for _ in range(ATTEMPTS):
+            found = await self._engine.find(name)
+            if found is not None and found["Config"]["Labels"].get(LABEL_IDENTITY) != self._identity:
+                raise SandboxRefusedError(f"a container that is not ours has the name {name}")
+            status = found["State"]["Status"] if found else "missing"
+            try:
+                match status:
+                    case "missing":
+                        await self._create(name, journal, place)
+                        await self._engine.start(name)
+                    case "created":
+                        await self._engine.start(name)
+                    case "paused":
+                        await self._engine.unpause(name)
+                    case "running":
+                        pass
+                    case _:  # exited, dead, removing
+                        await self._engine.remove(name)
+                        await asyncio.sleep(PAUSE_S if status == "removing" else 0)
+                        continue
+            except NameTakenError:
+                await asyncio.sleep(PAUSE_S)  # a sibling makes it; there is nothing to do twice
+                continue
+            return await self._reach(name, journal)
+        raise ChannelLostError(f"the container {name} is removed as often as it is made")
+
+    async def _create(self, name: str, journal: str, place: Place) -> None:
+        settings = self._settings()
+        image = await self._engine.image(settings.image)
+        if image is None:
+            raise SandboxRefusedError(f"the image {settings.image} is not there")
+        workspace = place.folder if place.access != "none" else None
+        if workspace is not None:
+            # One that was removed is made again: without it, nobody could ask the journal of its calls.
+            with contextlib.suppress(OSError):
+                workspace.mkdir(exist_ok=True)
+        owner = await asyncio.to_thread(owner_of, place.folder, place.access, self._own)
+        sources = recipe.Sources(
+            archive=str(await self._paths.of(self._archive)),
+            state=str(await self._paths.of(self._journals.folder(journal))),
+            workspace=str(await self._paths.of(workspace)) if workspace else None,
+            egress=None,
+        )
+        if ":" in sources.state:
+            raise SandboxRefusedError(f"the engine does not take a folder with a colon: {sources.state}")
+        labels = {
+            LABEL_IDENTITY: self._identity,
+            LABEL_JOURNAL: journal,
+            LABEL_WORKSPACE: str(workspace or ""),
+        }
+        began = time.monotonic()
+        await self._engine.create(
+            name,
+            settings.image,
+            recipe.host_config(settings, sources, place.access, owner, image),
+            **recipe.container_config(settings, owner, labels, idle_s=settings.idle_s),
+        )
+        log.info("container_created", container=name, duration_ms=int((time.monotonic() - began) * 1000))
+
+    async def _reach(self, name: str, journal: str) -> Channel:
+        try:
+            if self._settings().runtime:
+                return await reach_by_exec(self._engine, name, self._tasks)
+            try:
+                return await reach_by_socket(self._engine, name, self._journals.folder(journal), self._tasks)
+            except NotReachableError:
+                return await reach_by_exec(self._engine, name, self._tasks)
+        except ChannelLostError as error:
+            found = await self._engine.find(name)
+            if found is None or found["State"]["Running"]:
+                raise
+            said = await self._engine.last_words(name)
+            await self._engine.remove(name)
+            _, refused, reason = said.rpartition("runner: ")
+            if refused:
+                raise SandboxRefusedError(reason) from error
+            raise ChannelLostError(_ending(found, said)) from error
+
+    def _name(self, journal: str) -> str:
+        return f"fairlead-{self._identity[:12]}-{journal}"
+
+    # -- what is left over ---------------------------------------------------
+
+    async def reap(self) -> list[str]:
+        """The containers of this host that were removed: those that ended, and those nobody can ask for.
+
+        One that runs for a place is never touched: its runner ends by itself when nobody uses it.
+        """
+        removed = []
+        assigned: set[str] | None = None
+        for each in await self._engine.listed({LABEL_IDENTITY: self._identity}):
+            name = each["Names"][0].lstrip("/")
+            journal = each["Labels"].get(LABEL_JOURNAL, "")
+            is_young = time.time() - float(each["Created"]) < YOUNG_S
+            if each["State"] in ("exited", "dead") or (each["State"] == "created" and not is_young):
+                is_left = True
+            elif is_young or not journal:
+                is_left = False
+            else:
+                assigned = await asyncio.to_thread(self._journals.assigned) if assigned is None else assigned
+                is_left = journal not in assigned and journal not in self._journals.spares()
+            if is_left:
+                await self._engine.remove(name)
+                removed.append(name)
+        if removed:
+            log.info("containers_removed", count=len(removed))
+        return removed
+
+
+def _ending(found: Inspected, said: str) -> str:
+    state = found["State"]
+    why = "out of memory" if state.get("OOMKilled") else f"exit code {state.get('ExitCode')}"
+    return f"the container ended: {why} {said}".strip()
