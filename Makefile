@@ -55,6 +55,11 @@ e2e:  ## The web application in a real browser
 bench:  ## Measure; results go to bench/
 	@$(RUN) python -m bench.run $(ARGS)
 
+.PHONY: sandbox-image
+sandbox-image:  ## Build the image of the docker sandbox (BASE=<image> for another base)
+	@DOCKER_BUILDKIT=1 docker build -q --label fairlead.image=sandbox \
+	  $(if $(BASE),--build-arg BASE=$(BASE)) -t fairlead-sandbox:latest services/tools/sandbox
+
 .PHONY: web down clean
 web:  ## Build the web application
 	@$(RUN) python services/webui/build.py
