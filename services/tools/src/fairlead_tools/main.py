@@ -6,20 +6,26 @@ from fairlead_common import subjects
 from fairlead_common.bus import Bus
 from fairlead_common.config import overrides_from_environment
 from fairlead_common.live_config import LiveConfig
+from fairlead_common.objects import Objects
 from fairlead_common.service import Part, run_service
 from fairlead_common.streams import ensure_consumer
+from fairlead_tools.bubblewrap import BubblewrapSandbox
 from fairlead_tools.config import config_from_environment
+from fairlead_tools.docker import DockerSandbox
 from fairlead_tools.executor import ACK_WAIT_S, Executor
 from fairlead_tools.heartbeat import Heartbeat
 from fairlead_tools.host_tools import HostTools
 from fairlead_tools.liveness import Liveness
 from fairlead_tools.local import LocalSandbox
+from fairlead_tools.mcp_servers.source import McpTools
 from fairlead_tools.nats_tools.source import NatsTools
 from fairlead_tools.records import Records
 from fairlead_tools.removals import Removals
 from fairlead_tools.sandbox import Sandboxes
 from fairlead_tools.session_workspaces import SessionWorkspaces
 from fairlead_tools.specs import BY_NAME
+from fairlead_tools.ssh import SshSandbox
+from fairlead_tools.web.source import WebTools
 from fairlead_tools.workspaces import Workspaces
 
 
@@ -44,9 +50,29 @@ async def setup(bus: Bus) -> list[Part]:
     workspaces = Workspaces(config.workspace, config.workspaces, config.state, sessions)
     workspaces.folder("")
     tasks = asyncio.TaskGroup()  # of calls and channels; entered by `execute`
-    sandboxes = Sandboxes([LocalSandbox(config.state, tasks)])
+    sandboxes = Sandboxes(
+        [
+            LocalSandbox(config.state, tasks),
+            BubblewrapSandbox(
+                config.state, config.state.parents[1], tasks, lambda: settings.current.sandboxes.bubblewrap
+            ),
+            SshSandbox(config.state, tasks, lambda: settings.current.sandboxes.ssh),
+            DockerSandbox(
+                config.state,
+                records.identity,
+                config.state.parents[1],
+                tasks,
+                lambda: settings.current.sandboxes.docker,
+            ),
+        ]
+    )
     drained = asyncio.Event()
-    host_tools = HostTools([NatsTools(bus, settings)], frozenset(BY_NAME))
+    sources = [
+        WebTools(settings, Objects(bus)),
+        McpTools(bus, settings, config.host, config.state),
+        NatsTools(bus, settings),
+    ]
+    host_tools = HostTools(sources, frozenset(BY_NAME))
     executor = Executor(bus, config, sandboxes, host_tools, workspaces, records, liveness, tasks)
     heartbeat = Heartbeat(bus, config, workspaces, sandboxes, host_tools, lambda: executor.running, drained)
     removals = Removals(bus, config.host, sessions)
