@@ -24,6 +24,7 @@ from fairlead_gateway.auth import Auth
 from fairlead_gateway.gateway import Gateway
 from fairlead_gateway.index import Index
 from fairlead_gateway.main import note_revoked
+from fairlead_gateway.news import News
 from fairlead_gateway.server import HttpServer
 
 TOKEN = "a-token-for-tests-only"
@@ -68,13 +69,14 @@ async def running_gateway(
     file, _ = ensure_auth_file(folder / "auth.json", TOKEN)
     config = LiveConfig(bus, overrides or {})
     auth = Auth(file, bus)
-    index = Index(bus, lambda key, value: note_revoked(auth, key, value))
-    gateway = Gateway(bus, config, auth, index)
+    news = News(bus)
+    index = Index(bus, lambda key, value: note_revoked(auth, key, value), news.tell)
+    gateway = Gateway(bus, config, auth, index, news)
     server = HttpServer(create_app(gateway), gateway.streams, "127.0.0.1", 0)
     stop = asyncio.Event()
     running = RunningGateway(gateway, server, file, stop)
     async with asyncio.TaskGroup() as tasks:
-        for part in (config.follow, index.follow, auth.watch, server.serve):
+        for part in (config.follow, index.follow, news.follow, auth.watch, server.serve):
             tasks.create_task(part(stop))
         async with asyncio.timeout(10):
             await index.loaded.wait()

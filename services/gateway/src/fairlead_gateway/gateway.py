@@ -15,6 +15,7 @@ from fairlead_common.live_config import LiveConfig
 from fairlead_common.objects import Objects
 from fairlead_gateway.auth import Auth, Principal
 from fairlead_gateway.index import Index
+from fairlead_gateway.news import News
 from fairlead_gateway.problems import Problem
 
 ANSWER_WITHIN_S: Final = 12.0  # of a request that waits for NATS; a restart of the server fits in
@@ -61,11 +62,12 @@ async def _until_gone(receive: Receive, task: asyncio.Task[None]) -> None:
 class Gateway:
     """The parts of one gateway process."""
 
-    def __init__(self, bus: Bus, config: LiveConfig, auth: Auth, index: Index) -> None:
+    def __init__(self, bus: Bus, config: LiveConfig, auth: Auth, index: Index, news: News) -> None:
         self.bus = bus
         self.config = config
         self.auth = auth
         self.index = index
+        self.news = news
         self.objects = Objects(bus)
         self.streams = Streams()
 

@@ -4,7 +4,7 @@ import asyncio
 import bisect
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 import structlog
@@ -40,11 +40,18 @@ class Index:
 
     Args:
         other: called with the key and value of every other record of the bucket.
+        changed: called with the kind and id of what is listed differently now.
     """
 
-    def __init__(self, bus: Bus, other: Callable[[str, bytes], None] = lambda _key, _value: None) -> None:
+    def __init__(
+        self,
+        bus: Bus,
+        other: Callable[[str, bytes], None] = lambda _key, _value: None,
+        changed: Callable[[Literal["session", "approval"], str], None] = lambda _kind, _id: None,
+    ) -> None:
         self._bus = bus
         self._other = other
+        self._changed = changed
         self._sessions: dict[str, bytes] = {}  # as stored: an object each would need five times the memory
         self._order: list[tuple[int, str]] = []  # (updated_at, id), oldest first
         self._updated: dict[str, int] = {}
@@ -92,11 +99,13 @@ class Index:
                     self._sessions[name] = record.data
                     self._updated[name] = summary.updated_at
                     bisect.insort(self._order, (summary.updated_at, name))
+                self._changed("session", name)
             case (name, ApprovalSummary() as approval):
                 if approval.deleted:
                     self._settle(name)
                 else:
                     self._approvals[name] = approval
+                self._changed("approval", name)
             case _:
                 self._other(key, record.data)
 

@@ -17,6 +17,7 @@ from fairlead_gateway.app import create_app
 from fairlead_gateway.auth import REVOKED, Auth
 from fairlead_gateway.gateway import Gateway
 from fairlead_gateway.index import Index
+from fairlead_gateway.news import News
 from fairlead_gateway.server import HttpServer, address_from_environment
 
 log = structlog.get_logger()
@@ -35,8 +36,9 @@ async def setup(bus: Bus) -> list[Part]:
     except InvalidInputError as error:  # somebody stored nonsense: serve with what this start was given
         log.warning("config_ignored", error=str(error))
     auth = Auth(file, bus)
-    index = Index(bus, lambda key, value: note_revoked(auth, key, value))
-    gateway = Gateway(bus, config, auth, index)
+    news = News(bus)
+    index = Index(bus, lambda key, value: note_revoked(auth, key, value), news.tell)
+    gateway = Gateway(bus, config, auth, index, news)
     server = HttpServer(create_app(gateway), gateway.streams, host, port)
 
     async def serve(stop: asyncio.Event) -> None:
@@ -44,7 +46,7 @@ async def setup(bus: Bus) -> list[Part]:
             await index.loaded.wait()
         await server.serve(stop)
 
-    return [config.follow, index.follow, auth.watch, serve]
+    return [config.follow, index.follow, news.follow, auth.watch, serve]
 
 
 def auth_file() -> AuthFile:

@@ -12,6 +12,7 @@ from fairlead_gateway import (
     event_stream,
     health,
     moves,
+    news_stream,
     objects,
     openai,
     scheduling,
@@ -65,6 +66,12 @@ class Approval(msgspec.Struct):
     shown_hash: str
     expires_at: int
     requested_at: int
+    sandbox: str
+    scope: str
+    access: str
+    remote: str
+    grants: dict[str, str]
+    tainted: bool
 
 
 _KEY_TEXT: Final = (
@@ -241,7 +248,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "POST",
         "/api/approvals/{approval}",
         approvals.decide,
-        "allow or deny; the first decision counts",
+        "allow or deny; the first decision counts, and a lasting one only where `grants` has it",
         {202: _STORED},
         body=approvals.DecisionBody,
         problems=(404, 409, 507),
@@ -256,6 +263,14 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         kind="application/octet-stream",
     ),
     *scheduling.OPERATIONS,
+    Operation(
+        "GET",
+        "/api/news",
+        news_stream.news,
+        "server-sent hints that a list has changed: sessions, approvals, jobs, executors",
+        {200: {"type": "string"}},
+        kind="text/event-stream",
+    ),
     Operation(
         "GET", "/api/agents", health.agents, "the profiles", {200: object_of(agents=list_of(ANYTHING))}
     ),

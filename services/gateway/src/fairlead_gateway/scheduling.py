@@ -7,7 +7,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from fairlead_common import subjects
-from fairlead_common.cron.jobs import Document
 from fairlead_common.cron.requests import (
     MAX_PAGE,
     AddJob,
@@ -39,14 +38,14 @@ Key = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 class NewJob(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Body of `POST /api/cron/jobs` and of a preview: the job as in docs/scheduling.md, and a key."""
 
-    job: Document
+    job: dict[str, Any]
     key: Key | None = None
 
 
 class JobChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     """Body of `PATCH /api/cron/jobs/{job}`."""
 
-    patch: Document
+    patch: dict[str, Any]
     if_updated_at_ms: int | None = None
 
 

@@ -1,0 +1,78 @@
+"""Hints that a list has changed, and who wants to hear them. The lists are the truth."""
+
+import asyncio
+from typing import Final, Literal, NamedTuple
+
+import msgspec
+import structlog
+
+from fairlead_common import subjects
+from fairlead_common.bus import Bus, Delivery
+from fairlead_common.cron.runs import CronEvent
+
+log = structlog.get_logger()
+
+MAX_PENDING: Final = 1000
+
+Kind = Literal["session", "approval", "job", "executor"]
+
+
+class Hint(NamedTuple):
+    """One thing that changed; an empty id: look at everything of this kind."""
+
+    kind: Kind
+    id: str
+
+
+class Viewer:
+    """What one client was not told yet."""
+
+    def __init__(self) -> None:
+        self._pending: dict[Hint, None] = {}
+        self.woken = asyncio.Event()
+
+    def note(self, hint: Hint) -> None:
+        """Tell it soon. Too much at once becomes `look at everything`."""
+        if len(self._pending) >= MAX_PENDING:
+            self._pending = dict.fromkeys(Hint(each.kind, "") for each in self._pending)
+        self._pending[hint] = None
+        self.woken.set()
+
+    def take(self) -> list[Hint]:
+        """What it is to be told now."""
+        taken = list(self._pending)
+        self._pending.clear()
+        self.woken.clear()
+        return taken
+
+
+class News:
+    """All viewers of one gateway, and where their hints come from."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self.viewers: set[Viewer] = set()
+
+    def tell(self, kind: Kind, name: str) -> None:
+        """Something of this name has changed."""
+        for viewer in self.viewers:
+            viewer.note(Hint(kind, name))
+
+    async def follow(self, stop: asyncio.Event) -> None:
+        """A part of the service: hear of jobs and executors."""
+        heard = [
+            await self._bus.subscribe(subjects.CRON_CHANGED, self._on_job),
+            await self._bus.subscribe(f"fairlead.kv.{subjects.BUCKET_EXECUTORS}.>", self._on_executor),
+        ]
+        await stop.wait()
+        for each in heard:
+            await each.unsubscribe()
+
+    def _on_job(self, delivery: Delivery) -> None:
+        try:
+            self.tell("job", msgspec.json.decode(delivery.data, type=CronEvent).job_id)
+        except msgspec.DecodeError as error:
+            log.warning("cron_event_ignored", error=str(error))
+
+    def _on_executor(self, delivery: Delivery) -> None:
+        self.tell("executor", delivery.subject.rpartition(".")[2])
