@@ -62,16 +62,17 @@ def test_sandboxes_timeouts_and_workspaces_are_limited(tmp_path: Path) -> None:
         f'sandboxes = ["local", "docker"]\nmax_timeout_s = 60\nworkspaces = ["{tmp_path}/in"]\n'
         'require_sandbox_for = ["group:runtime"]\n',
     )
-    docker: dict[str, object] = {"sandbox": "docker", "timeout_s": 60.0}
-    assert refusal(made, call(**docker)) == ""
+    assert refusal(made, call(sandbox="docker", timeout_s=60.0)) == ""
     assert "at most 60 s" in refusal(made, call(sandbox="docker", timeout_s=61.0))
     assert "in a sandbox only" in refusal(made, call(timeout_s=5.0))
     assert "'bubblewrap'" in refusal(made, call(sandbox="bubblewrap", timeout_s=5.0))
     assert refusal(made, call("read", {"path": "x"}, timeout_s=5.0)) == ""
-    assert refusal(made, call(workspace=f"{tmp_path}/in/x", **docker)) == ""
+    assert refusal(made, call(workspace=f"{tmp_path}/in/x", sandbox="docker", timeout_s=60.0)) == ""
     for outside in ("/etc", f"{tmp_path}/in/out", f"{tmp_path}/in/../x", f"{tmp_path}/in-evil"):
-        assert "workspace" in refusal(made, call(workspace=outside, **docker)), outside
-    assert refusal(made, call(workspace="named", **docker)) == ""
+        assert "workspace" in refusal(made, call(workspace=outside, sandbox="docker", timeout_s=60.0)), (
+            outside
+        )
+    assert refusal(made, call(workspace="named", sandbox="docker", timeout_s=60.0)) == ""
     assert refusal(made, call("web_fetch", {}, timeout_s=5.0)) == ""
 
 
@@ -96,7 +97,7 @@ def test_i_15_one_byte_changed_after_the_approval_is_refused(
     asked = call(arguments={"command": "rm -rf /"})
     approved = msgspec.structs.replace(asked, approved=shown_hash(asked, "h"))
     assert refusal(made, approved) == ""
-    assert refusal(made, msgspec.structs.replace(approved, **change)) != ""  # type: ignore[arg-type]
+    assert refusal(made, msgspec.structs.replace(approved, **change)) != ""
     assert "something else" in refusal(made, msgspec.structs.replace(asked, approved=shown_hash(asked, "i")))
 
 

@@ -6,6 +6,7 @@ from typing import Any, TypeVar, cast
 
 import jsonschema
 import msgspec
+import referencing.exceptions
 import structlog
 from jsonschema.protocols import Validator
 
@@ -34,7 +35,9 @@ class Tools:
     """What the executors of one host offer, with everything that is derived from it made once."""
 
     def __init__(self, specs: list[ToolSpec], wanted: list[str], work_mode: str = "") -> None:
-        self.specs = {spec.name: spec for spec in select(specs, wanted, work_mode)}
+        self.specs: dict[str, ToolSpec] = {}
+        for spec in select(specs, wanted, work_mode):
+            self.specs.setdefault(spec.name, spec)  # of two with one name the first: it cannot be taken over
         self.wire = msgspec.json.encode(
             [
                 {
@@ -57,7 +60,10 @@ class Tools:
             schema = self.specs[name].parameters
             validator = jsonschema.validators.validator_for(schema)(schema)
             self._validators[name] = validator
-        error = jsonschema.exceptions.best_match(validator.iter_errors(cast(Any, arguments)))
+        try:
+            error = jsonschema.exceptions.best_match(validator.iter_errors(cast(Any, arguments)))
+        except (RecursionError, referencing.exceptions.Unresolvable) as problem:  # a schema of others
+            return f"cannot be checked: {type(problem).__name__} in the schema of {name}"
         if error is None:
             return None
         where = ".".join(str(part) for part in error.absolute_path) or "arguments"
@@ -184,6 +190,24 @@ class Catalog:
             pass
         self._instructions[host, workspace] = (now, text)
         return text
+
+    async def file(self, placement: Placement, name: str) -> str:
+        """A small text file of a workspace, or nothing if there is none or nobody answers in time."""
+        query = WorkspaceQuery(
+            workspace=placement.workspace,
+            workspace_kind=placement.kind,
+            repository=placement.repository,
+            file=name,
+        )
+        try:
+            reply = await self._bus.request(
+                subjects.workspace_instructions(placement.host),
+                msgspec.json.encode(query),
+                timeout_s=max(2.0, _PATIENCE_S[placement.kind]),
+            )
+        except (NotFoundError, BusUnavailableError):
+            return ""
+        return reply.data.decode("utf-8", "replace")
 
 
 def _query(placement: Placement) -> bytes:

@@ -1,0 +1,54 @@
+"""The executor's own last word, on a real bus."""
+
+import msgspec
+
+from fairlead_common import subjects as s
+from fairlead_common.messages import ToolCall
+from fairlead_common.shown import shown_hash
+from tests.integration.tools_fixture import HOST, Host, host, text_of
+
+__all__ = ["host"]
+
+
+async def sent(host: Host, command: str, *, approved_for: str | None = None) -> ToolCall:
+    """A request as an agent would send it; approved, if at all, for a command that need not be the same."""
+    call = ToolCall(
+        call_id=f"c{len(command)}-{approved_for is not None:d}",
+        session="chat",
+        name="bash",
+        arguments={"command": command},
+        workspace="",
+        token="t",
+    )
+    if approved_for is not None:
+        shown = msgspec.structs.replace(call, arguments={"command": approved_for})
+        call = msgspec.structs.replace(call, approved=shown_hash(shown, HOST))
+    await host.bus.create(s.TOOLS, s.tool_request(HOST, call.call_id), msgspec.json.encode(call))
+    return call
+
+
+async def test_i_15_what_is_not_what_a_person_allowed_is_never_started(host: Host) -> None:
+    await host.started()
+    changed = await host.result(await sent(host, "touch marker2", approved_for="touch marker1"))
+    assert (changed.status, changed.is_error) == ("error", True)
+    assert "something else" in text_of(changed)
+    unseen = await host.result(await sent(host, "touch marker3; sudo -n true"))
+    assert "no person has allowed" in text_of(unseen)
+    assert list(host.workspace.glob("marker*")) == []
+    command = "touch marker4; sudo -n true"
+    seen = await host.result(await sent(host, command, approved_for=command))
+    assert seen.status == "ok"
+    assert [path.name for path in host.workspace.glob("marker*")] == ["marker4"]
+
+
+async def test_rules_of_the_host_hold_whatever_the_agent_says(host: Host) -> None:
+    host.home.mkdir(parents=True)
+    (host.home / "floor.toml").write_text('deny = ["bash(touch *)"]\nmax_timeout_s = 600\n')
+    (host.home / "floor.toml").chmod(0o600)
+    await host.started()
+    refused = await host.result(await sent(host, "ls && touch marker", approved_for="ls && touch marker"))
+    assert "its own rule bash(touch *)" in text_of(refused)
+    assert (await host.run("bash", command="ls", timeout_s=5)).status == "ok"
+    late = await host.run("bash", command="ls", timeout_s=601.0)
+    assert late.is_error
+    assert not (host.workspace / "marker").exists()
