@@ -44,6 +44,8 @@ log = structlog.get_logger()
 CANCEL_PATIENCE_S = 15.0
 CHECK_S = 2.0
 MAX_PARALLEL = 8
+# Groups of tools that others wrote: an argument `timeout_s` of theirs may mean anything.
+_FOREIGN = frozenset({"api", "mcp", "nats", "platform"})
 
 _request = msgspec.json.Decoder(ToolCall)
 _claim = msgspec.json.Decoder(ToolClaim)
@@ -139,7 +141,7 @@ class ToolCalls:
             await self.settle_unstarted(call, text_outcome("error", refusal, is_error=True))
             return "settled"
         assert spec is not None and call.arguments is not None and call.host  # noqa: S101, PT018 - see _refusal
-        request = self._judgement.marked(self._request(call, profile), spec, call.host)
+        request = self._judgement.marked(self._request(call, spec, profile), spec, call.host)
         verdict = self._judgement.verdict(request, spec, profile, call.host)
         if verdict.action == "deny":
             outcome = text_outcome("denied", f"Denied: {verdict.why}.", is_error=True)
@@ -191,10 +193,9 @@ class ToolCalls:
             tainted=request.tainted,
         )
 
-    def _request(self, call: ToolCallBlock, profile: AgentConfig) -> ToolCall:
+    def _request(self, call: ToolCallBlock, spec: ToolSpec, profile: AgentConfig) -> ToolCall:
         """What would be sent. The same each time it is asked for, but for its token."""
         arguments = call.arguments or {}
-        asked = arguments.get("timeout_s")
         place = self._places.known(self._state, profile, call.host or "")
         within = boundary(self._owner.session, self._state.agent, profile, self._state.sandbox)
         return ToolCall(
@@ -206,9 +207,7 @@ class ToolCalls:
             workspace_kind=place.kind,
             repository=place.repository,
             token=secrets.token_urlsafe(16),
-            timeout_s=float(asked)
-            if isinstance(asked, (int, float))
-            else self._config.current.tools.timeout_s,
+            timeout_s=_limit_s(arguments, spec) or self._config.current.tools.timeout_s,
             agent=self._state.agent,
             **within._asdict(),
         )
@@ -347,6 +346,14 @@ class ToolCalls:
                     call_id=call.call_id, name=call.name, outcome=outcome, provider_id=call.provider_id
                 ),
             )
+
+
+def _limit_s(arguments: dict[str, object], spec: ToolSpec) -> float:
+    """How long the call may take, by its own argument or by its tool; 0: neither says."""
+    asked = arguments.get("timeout_s")
+    if isinstance(asked, int | float) and spec.group not in _FOREIGN:
+        return float(asked)
+    return spec.timeout_s
 
 
 def _outcome(status: ToolStatus, text: str) -> ToolOutcome:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, cast
 
 import jsonschema
 import msgspec
+import referencing.exceptions
 from jsonschema.protocols import Validator
 
 from fairlead_common.errors import InvalidInputError, WeakConfigurationError
@@ -91,7 +92,11 @@ class Floor:
         )
 
     def _malformed(self, call: ToolCall, spec: ToolSpec) -> str:
-        error = jsonschema.exceptions.best_match(self._validator(spec).iter_errors(cast(Any, call.arguments)))
+        try:
+            errors = self._validator(spec).iter_errors(cast(Any, call.arguments))
+            error = jsonschema.exceptions.best_match(errors)
+        except (RecursionError, referencing.exceptions.Unresolvable) as problem:  # a schema of others
+            return f"The arguments of {call.name} cannot be checked: {type(problem).__name__} in its schema."
         if error is None:
             return ""
         where = ".".join(str(part) for part in error.absolute_path) or "arguments"
