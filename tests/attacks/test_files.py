@@ -18,11 +18,15 @@ from pathlib import Path
 import pytest
 
 import fairlead_tools.runner
+from fairlead_common.bus import Bus
+from fairlead_common.objects import Objects
 from fairlead_common.sensitive_paths import persistence, secret
 from fairlead_tools.runner import linux
 from fairlead_tools.runner.plan import FILE_TOOLS
 from tests.attacks.sandboxed import SECRET, Sandboxed
+from tests.integration.gateway_fixture import running_gateway
 from tests.support import boxes
+from tests.support.nats_server import NatsServer
 
 KINDS = [
     "local",
@@ -359,6 +363,24 @@ def test_fs_26_names_of_uploads_are_only_names(box: Sandboxed) -> None:
     box.refused("write", path="uploads/" + "a" * 300, content="x")
     box.refused("write", path="uploads/../../x", content="x")
     assert not (box.work.parent / "x").exists()
+
+
+async def test_fs_27_name_of_a_download_is_no_path(bus: Bus, nats_server: NatsServer, tmp_path: Path) -> None:
+    stored = await Objects(bus).put(b"stored")
+    async with running_gateway(nats_server.url, tmp_path / "gateway") as gateway:
+        for name in (
+            "..%2f..%2fauth.json",
+            "%2e%2e",
+            "..",
+            "a%2fb",
+            f"{stored}%00",
+            f"../objects/{stored}/..",
+            "*",
+        ):
+            answer = await gateway.http.get(f"/api/objects/{name}")
+            assert answer.status_code in (307, 400, 404, 422), name
+            assert b"stored" not in answer.content
+        assert (await gateway.http.get(f"/api/objects/{stored}")).content == b"stored"
 
 
 @pytest.mark.skipif(bool(boxes.MISSING), reason=boxes.MISSING)

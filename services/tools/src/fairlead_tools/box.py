@@ -15,7 +15,7 @@ ARCHIVE_FOLDER = "/opt/fairlead"
 HOME = "/home/sandbox"
 UID = 1000
 
-TMP_MB = 256
+TMP_MB = 256  # at most, of each folder in memory; all of them together leave a third of it to processes
 WRITABLE = (WORKSPACE, "/tmp", "/var/tmp", HOME, "/dev")  # noqa: S108 - of the sandbox
 
 # Programs need these of /etc; passwords, host names, keys and other people's settings stay outside.
@@ -65,8 +65,7 @@ class Box(NamedTuple):
             *self._own(archive),
             *self._workspace(),
             *self._environment(),
-            "--remount-ro",
-            "/",
+            *("--remount-ro", "/dev", "--remount-ro", "/"),
             "--chdir",
             "/",
             "--",
@@ -87,10 +86,9 @@ class Box(NamedTuple):
             made += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
         for name in ("passwd", "group", "hosts"):
             made += ["--ro-bind", str(self.scenery / name), f"/etc/{name}"]
-        size = str(TMP_MB * 1024 * 1024)
         made += ["--proc", "/proc", "--dev", "/dev"]
         for folder in ("/tmp", HOME, "/dev/shm"):  # noqa: S108 - of the sandbox
-            made += ["--size", size, "--tmpfs", folder]
+            made += ["--size", self._tmp_size(), "--tmpfs", folder]
         for path_text in self.settings.read_only:
             made += ["--ro-bind", path_text, path_text, *self._hide_private(path_text, path_text)]
         return [*made, "--dir", "/var", "--symlink", "../tmp", "/var/tmp", "--dir", "/run"]  # noqa: S108
@@ -109,10 +107,13 @@ class Box(NamedTuple):
 
     def _workspace(self) -> list[str]:
         if self.place.access == "none":
-            return ["--size", str(TMP_MB * 1024 * 1024), "--tmpfs", WORKSPACE]
+            return ["--size", self._tmp_size(), "--tmpfs", WORKSPACE]
         way = "--bind" if self.place.access == "rw" else "--ro-bind"
         workspace = self.place.workspace
         return [way, workspace, WORKSPACE, *self._hide_private(workspace, WORKSPACE)]
+
+    def _tmp_size(self) -> str:
+        return str(min(TMP_MB, self.settings.memory_mb // 6) * 1024 * 1024)
 
     def _hide_private(self, folder: str, seen_at: str) -> list[str]:
         """Fairlead's own files may lie within what is shared, but are not."""
