@@ -24,7 +24,17 @@ from tests.support.nats_server import NatsServer
 HOST = "here"
 WAIT_S = 30.0
 
-_OF_THE_CALL = ("workspace", "timeout_s", "sandbox", "session", "scope", "access", "remote")
+_OF_THE_CALL = (
+    "workspace",
+    "workspace_kind",
+    "repository",
+    "timeout_s",
+    "sandbox",
+    "session",
+    "scope",
+    "access",
+    "remote",
+)
 
 
 async def until(condition: Callable[[], object], what: str, within_s: float = WAIT_S) -> None:

@@ -46,6 +46,7 @@ class SessionSummary(msgspec.Struct, frozen=True, kw_only=True):
         last_outcome: how the last run ended; None before the first.
         preview: beginning of the last thing said, on one line.
         sandbox: that its calls run in.
+        workspace_kind, host: of a workspace that has a place of its own; empty: it is where the agent's is.
         context_tokens: size of the last request to the model; context_window: what fits.
         queued: items that wait for their moment. approvals: how many are pending.
         last_seq: sequence of the last log entry that this was made from.
@@ -58,6 +59,8 @@ class SessionSummary(msgspec.Struct, frozen=True, kw_only=True):
     mode: str = ""
     model: str = ""
     sandbox: str = ""
+    workspace_kind: str = ""
+    host: str = ""
     status: SessionStatus = "idle"
     created_at: int = 0
     updated_at: int = 0

@@ -49,7 +49,6 @@ class Heartbeat:
         self._draining = False
         self._said: list[ToolSpec] = []
         self._available: list[str] = []
-        self._changed = asyncio.Event()
         self._left_out: set[str] = set()
         self._asked: asyncio.Queue[Delivery] = asyncio.Queue()
 
@@ -67,7 +66,7 @@ class Heartbeat:
             answering = tasks.create_task(self._answer_all())
             await stop.wait()
             self._draining = True
-            self._changed.set()
+            await self._say()
             await self._drained.wait()
             beating.cancel()
             answering.cancel()
@@ -75,27 +74,27 @@ class Heartbeat:
         await self._gone()
 
     async def _beat(self) -> None:
-        bucket = Bucket(self._bus, subjects.BUCKET_EXECUTORS)
         while True:
-            try:
-                await bucket.put(self._key, msgspec.json.encode(self._info()), ttl_s=TTL_S)
-            except FairleadError as error:
-                log.warning("heartbeat_failed", error=str(error))
+            if await self._say():
+                await self._pause()
+            else:
                 await asyncio.sleep(0.5)
-                continue
-            await self._pause()
+
+    async def _say(self) -> bool:
+        bucket = Bucket(self._bus, subjects.BUCKET_EXECUTORS)
+        try:
+            await bucket.put(self._key, msgspec.json.encode(self._info()), ttl_s=TTL_S)
+        except FairleadError as error:
+            log.warning("heartbeat_failed", error=str(error))
+            return False
+        return True
 
     async def _pause(self) -> None:
-        """Until the next heartbeat is due: soon, if the tools or the sandboxes changed, or a drain began."""
+        """Until the next heartbeat is due: soon, if the tools or the sandboxes changed."""
         for _ in range(int(PERIOD_S / CHANGES_S)):
-            try:
-                async with asyncio.timeout(CHANGES_S):
-                    await self._changed.wait()
-            except TimeoutError:
-                if (self._offered(), self._sandboxes.available()) == (self._said, self._available):
-                    continue
-            self._changed.clear()
-            return
+            await asyncio.sleep(CHANGES_S)
+            if (self._offered(), self._sandboxes.available()) != (self._said, self._available):
+                return
 
     async def _gone(self) -> None:
         try:

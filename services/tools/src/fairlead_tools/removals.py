@@ -17,6 +17,7 @@ from fairlead_tools.session_workspaces import SessionWorkspaces
 log = structlog.get_logger()
 
 PERIOD_S = 5.0
+SWEEP_S = 60.0
 
 
 class Removals:
@@ -30,9 +31,14 @@ class Removals:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Look again and again until `stop`."""
+        loop = asyncio.get_running_loop()
+        swept_at = loop.time()
         while not stop.is_set():
             try:
                 await self._remove_all()
+                if loop.time() - swept_at > SWEEP_S:
+                    swept_at = loop.time()
+                    await self._sessions.sweep()
             except FairleadError as error:
                 log.warning("removal_failed", error=str(error))
             try:

@@ -2,6 +2,7 @@
 
     <name>/         the workspace
     <name>.json     it is ready; says what it is
+    <name>.gone     it was removed, and its name is never used again
     <name>.lock     held by whoever makes or removes it, and by the git that works for them
 
 Whoever dies in between leaves no `.json`, so the next one begins anew. All executors of a host share the
@@ -15,6 +16,7 @@ import os
 import re
 import shutil
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -25,6 +27,7 @@ import structlog
 
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.messages import WorkspaceKind
+from fairlead_tools.records import KEEP_S
 from fairlead_tools.repository import CLONE_TIMEOUT_S, Git, GitError, check_repository
 
 log = structlog.get_logger()
@@ -54,6 +57,8 @@ class SessionWorkspaces:
             InvalidInputError: it cannot be made; the text says why.
         """
         folder = self._path(name)
+        if folder.with_suffix(".gone").exists():
+            raise InvalidInputError("workspace", f"{name} was removed with its session")
         if self._is_ready(folder):
             return folder
         if kind != "scratch":
@@ -69,10 +74,17 @@ class SessionWorkspaces:
             InvalidInputError: it cannot be removed yet.
         """
         folder = self._path(name)
-        if not self._root.is_dir():
-            return
         lock = await self._lock(folder)
         await self._work(lock, lambda git: self._remove(folder, git))
+
+    async def sweep(self) -> None:
+        """Remove again what came back: a runner that is asked for an old call wants a folder to be in."""
+        oldest = time.time() - KEEP_S
+        for mark in self._root.glob("*.gone"):
+            if mark.stat().st_mtime < oldest:
+                mark.unlink(missing_ok=True)
+            elif mark.with_suffix("").exists():
+                await self.remove(mark.stem)
 
     def close(self) -> None:
         """End what is under way; it is begun anew when it is needed."""
@@ -116,7 +128,7 @@ class SessionWorkspaces:
         await asyncio.shield(asyncio.wrap_future(future))
 
     def _make(self, folder: Path, kind: WorkspaceKind, repository: str, git: Git) -> None:
-        if self._is_ready(folder):  # somebody else made it while we waited
+        if self._is_ready(folder) or folder.with_suffix(".gone").exists():  # somebody did while we waited
             return
         self._clear(folder, repository if kind == "worktree" else "", git)
         try:
@@ -135,6 +147,7 @@ class SessionWorkspaces:
         log.info("workspace_made", workspace=folder.name, kind=kind)
 
     def _remove(self, folder: Path, git: Git) -> None:
+        folder.with_suffix(".gone").touch()
         repository = ""
         with contextlib.suppress(OSError, msgspec.DecodeError):
             about = msgspec.json.decode(folder.with_suffix(".json").read_bytes(), type=_About)

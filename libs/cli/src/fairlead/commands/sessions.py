@@ -12,7 +12,7 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="As JSON.")
 
 @click.group()
 def sessions() -> None:
-    """List, show and delete sessions."""
+    """List, show, change, move and delete sessions."""
 
 
 @sessions.command("ls")
@@ -65,7 +65,8 @@ def show(session: str, as_json: bool, url: str | None) -> None:
     click.echo(f"{about['id']}  {about.get('title', '')}".rstrip())
     click.echo(
         f"{about.get('status')}, agent {about.get('agent')}, model {about.get('model')}, "
-        f"mode {about.get('mode')}, sandbox {about.get('sandbox')}, {usage.get('input_tokens', 0)} + {usage.get('output_tokens', 0)} tokens"
+        f"mode {about.get('mode')}, sandbox {about.get('sandbox')}, "
+        f"{usage.get('input_tokens', 0)} + {usage.get('output_tokens', 0)} tokens"
     )
     for entry in entries:
         for line in _told(entry):
@@ -85,6 +86,48 @@ def rm(session: tuple[str, ...], url: str | None) -> None:
     for one in session:
         client.patiently("DELETE", f"/api/sessions/{quote(one, safe='')}", patience_s=3.0)
         click.echo(f"deleted {one}", err=True)
+
+
+@sessions.command("move")
+@click.argument("session")
+@click.option("--host", help="Where to (default: the least loaded other host that suits).")
+@click.option(
+    "--force-empty", is_flag=True, help="Also from a folder: go on in the one of that name over there."
+)
+@_URL
+def move(session: str, host: str | None, force_empty: bool, url: str | None) -> None:
+    """Give a session a workspace on another host.
+
+    A scratch is empty there, a clone or worktree is made anew. What is in the workspace now stays where it
+    is, and is there again when the session is moved back. Calls that run go on where they are.
+    """
+    from urllib.parse import quote
+
+    from fairlead.access import open_client
+
+    body = {"host": host, "force_empty": force_empty}
+    answer = open_client(url).request("POST", f"/api/sessions/{quote(session, safe='')}/move", body)
+    click.echo(f"{session} goes on on host {answer['host']}", err=True)
+
+
+@sessions.command("set")
+@click.argument("session")
+@click.option("--title")
+@click.option("--mode", type=click.Choice(["safe", "ask", "allow-all"]))
+@click.option("--model")
+@click.option("--sandbox", type=click.Choice(["local", "bubblewrap", "docker"]))
+@_URL
+def change(session: str, url: str | None, **wishes: str | None) -> None:
+    """Change a session: what is not named stays as it is."""
+    from urllib.parse import quote
+
+    from fairlead.access import open_client
+    from fairlead.errors import USAGE, CommandError
+
+    body = {name: value for name, value in wishes.items() if value is not None}
+    if not body:
+        raise CommandError("nothing to change: give --title, --mode, --model or --sandbox", USAGE)
+    open_client(url).patiently("PATCH", f"/api/sessions/{quote(session, safe='')}", body, patience_s=3.0)
 
 
 def _told(entry: dict[str, Any]) -> list[str]:

@@ -27,7 +27,22 @@ def status(as_json: bool, url: str | None) -> None:
             continue
         click.echo(f"{part}:")
         for row in rows:
-            click.echo(f"  {_row(row)}")
+            click.echo(f"  {_executor(row) if part == 'executors' else _row(row)}")
+
+
+def _executor(row: dict[str, Any]) -> str:
+    """Host, pool, what it offers and how busy it is."""
+    labels = ",".join(f"{name}={value}" for name, value in sorted((row.get("labels") or {}).items()))
+    parts = [
+        f"{row.get('host', '-')}/{row.get('executor', '-')}".ljust(28),
+        f"pool={row.get('pool', 'default')}",
+        f"running={row.get('running', 0)}/{row.get('capacity', 8)}",
+        f"sandboxes={','.join(row.get('sandboxes', ['local']))}",
+        f"tools={len(row.get('tools', []))}",
+        f"labels={labels}" if labels else "",
+        "draining" if row.get("draining") else "",
+    ]
+    return " ".join(part for part in parts if part)
 
 
 def _row(row: Any) -> str:
