@@ -3,10 +3,13 @@
 import os
 import shutil
 import subprocess
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import hypothesis
+import hypothesis.strategies as st
 import pytest
 
 from fairlead_common.errors import InvalidInputError
@@ -223,3 +226,74 @@ def test_sh_106_deny_rules_look_through_the_common_disguises_and_only_through_th
         assert touches(rules, call(command)), command
     # Advisory: whoever wants to gets around it. The sandbox is the boundary.
     assert not touches(rules, call("x=rm; $x file"))
+
+
+# Words, operators, quotes and all that could make bash see something else than we do.
+_PIECES = [
+    *("a", "b", "x", "-n", "1", " ", "  ", "\t", "\n", ";", "&&", "||", "|", "|&", "&", "(", ")", "{", "}"),
+    *("'", '"', "\\", "$", "`", "*", "?", "[", "]", "~", "#", "!", "=", "<", ">", ">>", "2>&1", ">/dev/null"),
+    *(
+        "2>/dev/null",
+        " </dev/null",
+        "<<",
+        "<<<",
+        "$(",
+        "${",
+        "$'",
+        "a=",
+        "~",
+        "^",
+        "%",
+        "@",
+        ",",
+        ".",
+        ":",
+        "+",
+    ),
+    *(
+        "if",
+        "then",
+        "fi",
+        "time",
+        "é",
+        "\u00a0",
+        "\r",
+        "\x0b",
+        "\\\n",
+        "''",
+        '""',
+        "a;b",
+        "a 'b c'",
+        'b "$x"',
+    ),
+]
+
+
+@hypothesis.given(st.lists(st.sampled_from(_PIECES), min_size=1, max_size=9).map("".join))
+@hypothesis.settings(max_examples=600, deadline=None, derandomize=True, database=None)
+def test_what_is_called_plain_is_what_bash_runs(tail: str) -> None:
+    """Differential: every program that bash starts has exactly the words that were read."""
+    command = f"a {tail}"
+    shell = read(command)
+    if shell.problem or any(words[0] not in ("a", "b") for words in shell.commands):
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        heard = Path(folder) / "heard"
+        says = Path(folder) / "says"
+        lines = [f"{name}() {{ printf '%s\\0' {name} \"$@\" $'\\1' >> {heard}; }}\n" for name in "ab"]
+        says.write_text("".join(lines))
+        done = subprocess.run(
+            ["/bin/bash", "-c", command],
+            env={"BASH_ENV": str(says), "PATH": "/nowhere", "HOME": "/nowhere", "LANG": "C.UTF-8"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=10,
+            check=False,
+        )
+        assert b"syntax error" not in done.stderr, command
+        started = heard.read_text().split("\1\0")[:-1]
+    ran = [tuple(each.split("\0")[:-1]) for each in started]
+    assert ran, command
+    assert all(words in shell.commands for words in ran), (command, ran, shell)
+    if not any(operator in command for operator in ("&&", "||", "|")):
+        assert tuple(ran) == shell.commands

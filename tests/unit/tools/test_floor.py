@@ -40,7 +40,7 @@ def test_without_a_file_only_what_is_malformed_or_must_be_seen_is_refused(tmp_pa
     assert refusal(made, call()) == ""
     assert "command" in refusal(made, call(arguments={}))
     assert "no person" in refusal(made, call(arguments={"command": "rm -rf /"}))
-    typed = {"action": "write", "process": "p", "text": "sudo rm x\n"}
+    typed: dict[str, object] = {"action": "write", "process": "p", "text": "sudo rm x\n"}
     assert "no person" in refusal(made, call("process_control", typed))
 
 
