@@ -122,7 +122,10 @@ def prepare(text: str, folder: str) -> Restriction:
     if not text:
         return OPEN
     asked = json.loads(text)
-    unknown = set(asked) - {"seccomp", "writable", "tcp", "hidden", "limits"}
+    if not isinstance(asked, dict):
+        raise ValueError("restriction: must be a JSON object")
+    wanted = asked.get("limits", {})
+    unknown = {*asked, *wanted} - {"seccomp", "writable", "tcp", "hidden", "limits", *_LIMITS}
     if unknown:
         raise ValueError(f"restriction: unknown: {', '.join(sorted(unknown))}")
     program = seccomp.build() if asked.get("seccomp") else b""
@@ -134,7 +137,7 @@ def prepare(text: str, folder: str) -> Restriction:
             rules = landlock.ruleset(asked["writable"], tcp=bool(asked.get("tcp", True)))
         except OSError as error:
             raise RestrictionError(str(error)) from None
-    limits = tuple((_LIMITS[name], int(most)) for name, most in asked.get("limits", {}).items())
+    limits = tuple((_LIMITS[name], int(most)) for name, most in wanted.items())
     hidden = tuple(str(each) for each in asked.get("hidden", ()))
     made = Restriction(program, rules, hidden, limits)
     problem = _problem(made, folder)
