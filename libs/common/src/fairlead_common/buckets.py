@@ -34,15 +34,15 @@ class Bucket:
         """
         return await self._bus.publish(subjects.kv(self.name, key), value, _ttl(ttl_s))
 
-    async def create(self, key: str, value: bytes) -> int:
+    async def create(self, key: str, value: bytes, *, ttl_s: float | None = None) -> int:
         """Write if nothing is there; the revision. Idempotent for the same bytes.
 
         Raises:
             ConflictError: something else is there.
         """
-        return await self._bus.create(self.stream, subjects.kv(self.name, key), value)
+        return await self._bus.create(self.stream, subjects.kv(self.name, key), value, _ttl(ttl_s))
 
-    async def update(self, key: str, value: bytes, revision: int) -> int:
+    async def update(self, key: str, value: bytes, revision: int, *, ttl_s: float | None = None) -> int:
         """Write if `revision` is still the last; the new revision.
 
         Raises:
@@ -55,6 +55,7 @@ class Bucket:
                 value,
                 record_id=f"{revision}-{hash(value) & 0xFFFFFFFF:x}",
                 expected=revision,
+                headers=_ttl(ttl_s),
             )
         except WrongSequenceError as error:
             raise ConflictError(f"{self.name}/{key}: changed since revision {revision}") from error
@@ -148,6 +149,11 @@ class Leases:
             return False
         holder = _holder.decode(record.data)
         return holder.worker != self._holder.worker or holder.boot == self._holder.boot
+
+    async def holder(self, key: str) -> str | None:
+        """Which worker holds it, or None."""
+        record = await self._bus.last(self._stream, subjects.kv(subjects.BUCKET_LEASES, key))
+        return None if record is None else _holder.decode(record.data).worker
 
     async def _write(self, key: str, expected: int) -> int:
         if mutants.active("no_lease"):

@@ -182,11 +182,16 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class WorkspaceQuery(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Ask the executors of a host about a workspace; the fields are those of `ToolCall`."""
+    """Ask the executors of a host about a workspace; the fields are those of `ToolCall`.
+
+    Fields:
+        file: name of the small text file that is wanted; empty: its instructions.
+    """
 
     workspace: str
     workspace_kind: WorkspaceKind = "folder"
     repository: str = ""
+    file: str = ""
 
 
 class ToolClaim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -21,6 +21,7 @@ NAMES: Final = frozenset(
         "result_overwrite",  # tools: a result is written without create-only
         "cancel_without_claim",  # agent: a call counts as taken back though its claim was not won
         "no_approval",  # agent: what a person should decide is allowed at once
+        "slot_overwrite",  # scheduler: a slot is written without create-only
         "prompt_again",  # gateway: a prompt is written without create-only
     }
 )

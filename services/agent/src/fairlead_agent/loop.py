@@ -18,9 +18,11 @@ from fairlead_agent.tool_calls import HandOverError, ToolCalls
 from fairlead_agent.turn import Turn
 from fairlead_common.config import AgentConfig
 from fairlead_common.content import UserMessage
-from fairlead_common.entries import DroppedEntry, EpochEntry, MessageEntry, Outcome, QueuedEntry
+from fairlead_common.cron.acknowledgement import is_acknowledgement
+from fairlead_common.entries import CustomEntry, DroppedEntry, EpochEntry, MessageEntry, Outcome, QueuedEntry
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.live_config import LiveConfig
+from fairlead_common.session_marks import HEARTBEAT_OK, HEARTBEAT_SKIPPED
 from fairlead_common.trace import trace_id
 
 log = structlog.get_logger()
@@ -70,8 +72,12 @@ class AgentLoop:
         while not state.deleting:
             if state.run is None and state.queue and not state.parked:
                 await self._begin_from_queue()
-            if state.run is None:
+            elif state.run is None and state.wakes.beats and not state.parked:
+                await self._begin_heartbeat()
+            if state.run is None and not (state.wakes.beats and not state.parked):
                 break
+            if state.run is None:
+                continue
             await project()
             await self._run()
             await self._mailbox.drain()
@@ -94,6 +100,40 @@ class AgentLoop:
         async with self._owner.lock:
             await self._mailbox.begin_run()
         await self._say([next(iter(self._state.queue.values()))])
+
+    async def _begin_heartbeat(self) -> None:
+        """Begin the heartbeats that wait, as one run; or note that there is nothing to do."""
+        state = self._state
+        if self._owner.stopping.is_set():
+            raise HandOverError
+        name = state.agent or "main"
+        profile = self._config.current.agent(name) or AgentConfig()
+        file = await self._turn.workspace_file(name, profile, profile.heartbeat.file)
+        beats = state.wakes.beats
+        async with self._owner.lock:
+            if state.run is not None or not beats or state.queue:
+                return  # somebody spoke meanwhile
+            if not (state.wakes.lines or file.strip() or any(beat.force for beat in beats.values())):
+                why = f"nothing to do: no system event, and {profile.heartbeat.file} is missing or empty"
+                data: dict[str, object] = {"keys": [beat.key for beat in beats.values()], "why": why}
+                await self._owner.append_locked(CustomEntry, name=HEARTBEAT_SKIPPED, data=data)
+                return
+            await self._mailbox.begin_run()
+            await self._say_heartbeat(profile, file)
+
+    async def _say_heartbeat(self, profile: AgentConfig, file: str) -> None:
+        shown = f"{profile.heartbeat.file}:\n\n{file.strip()}" if file.strip() else ""
+        await self._mailbox.say_heartbeat(profile.heartbeat.prompt, shown)
+
+    async def _note_quiet(self, profile: AgentConfig) -> None:
+        """A heartbeat that found nothing to do is kept from people."""
+        state = self._state
+        answer = state.last_answer
+        if state.run is None or not state.run.heartbeat or state.run.quiet or answer is None:
+            return
+        if is_acknowledgement(answer.text, max_rest_chars=profile.heartbeat.ack_max_chars):
+            entries = [item.entry_id for item in state.items[state.run.first_item :]]
+            await self._owner.append(CustomEntry, name=HEARTBEAT_OK, data={"entries": entries})
 
     # -- one run -----------------------------------------------------------
 
@@ -135,6 +175,9 @@ class AgentLoop:
         elif not self._spoken:  # its owner died between the start of the run and the first words
             if state.followups:
                 await self._say(state.followups[:1])
+            elif state.wakes.beats:
+                async with self._owner.lock:
+                    await self._say_heartbeat(profile, "")
             else:
                 await self._end("failed", "nothing was said in this run")
         elif state.needs_reply:
@@ -146,6 +189,7 @@ class AgentLoop:
             elif state.last_answer is None or not state.last_answer.text.strip():
                 await self._end("failed", "the model said nothing")
             else:
+                await self._note_quiet(profile)
                 await self._end("completed")
 
     @property
@@ -195,11 +239,12 @@ class AgentLoop:
             queued = [item for item in queued if item.id in self._state.queue]
             if not queued:
                 return
+            lines, items = self._state.wakes.block()
             await self._owner.append_locked(
                 MessageEntry,
-                items=[item.id for item in queued],
+                items=[*items, *(item.id for item in queued)],
                 message=UserMessage(
-                    content=[block for item in queued for block in item.content],
+                    content=[*lines, *(block for item in queued for block in item.content)],
                     source=queued[0].kind,
                     seqs=[item.mail_seq for item in queued],
                     keys=[item.key for item in queued if item.key],

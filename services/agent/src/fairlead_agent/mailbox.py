@@ -32,13 +32,16 @@ from fairlead_common.messages import (
     Abort,
     CreateSession,
     Decision,
+    HeartbeatNotice,
     MoveSession,
     Notice,
+    SystemNotice,
     ToolResult,
     UpdateSession,
     UserInput,
     decode_mail,
 )
+from fairlead_common.session_marks import DELIVERY, HEARTBEAT, HEARTBEAT_SKIPPED, SYSTEM_EVENT, THINKING
 
 log = structlog.get_logger()
 
@@ -104,11 +107,13 @@ class Mailbox:
             )
             return
         await self.begin_run(agent=mail.agent)
+        lines, items = self._state.wakes.block()
         await self._owner.append_locked(
             MessageEntry,
             cursor=record.seq,
+            items=items,
             message=UserMessage(
-                content=content,
+                content=[*lines, *content],
                 source="prompt" if kind == "prompt" else kind,  # type: ignore[arg-type] # one of Source
                 seqs=[record.seq],
                 keys=[key] if key else [],
@@ -250,6 +255,12 @@ class Mailbox:
                 await self._update(msgspec.json.decode(mail.body, type=UpdateSession), seq)
             elif mail.name.startswith("move-"):
                 await self._move(msgspec.json.decode(mail.body, type=MoveSession), seq)
+            elif mail.name.startswith("system-"):
+                await self._mark(SYSTEM_EVENT, msgspec.json.decode(mail.body, type=SystemNotice), seq)
+            elif mail.name.startswith("delivery-"):
+                await self._mark(DELIVERY, msgspec.json.decode(mail.body, type=SystemNotice), seq)
+            elif mail.name.startswith("heartbeat-"):
+                await self._beat(mail.name, msgspec.json.decode(mail.body, type=HeartbeatNotice), seq)
             elif mail.name.startswith("approval-"):
                 await self._expire(mail.name.removeprefix("approval-"), seq)
             else:
@@ -275,6 +286,8 @@ class Mailbox:
             await self._owner.append_locked(ModeChangeEntry, mode=body.mode)
         if body.model is not None:
             await self._owner.append_locked(ModelChangeEntry, model=body.model)
+        if body.thinking is not None:
+            await self._owner.append_locked(CustomEntry, name=THINKING, data={"level": body.thinking})
         await self._owner.append_locked(
             SessionInfoEntry,
             cursor=seq,
@@ -294,6 +307,37 @@ class Mailbox:
             await self._ignore(f"not moved to {body.host}: {place}", seq)
             return
         await self._owner.append_locked(SessionInfoEntry, cursor=seq, placement=place)
+
+    async def _mark(self, name: str, body: SystemNotice, seq: int) -> None:
+        data: dict[str, object] = {"text": body.text, "source": body.source}
+        await self._owner.append_locked(CustomEntry, cursor=seq, name=name, data=data)
+
+    async def _beat(self, key: str, body: HeartbeatNotice, seq: int) -> None:
+        """A heartbeat waits for its moment; a regular one that finds the session busy does not happen."""
+        state = self._state
+        if body.reason == "interval" and (state.run is not None or state.parked or state.queue):
+            data: dict[str, object] = {"keys": [key], "why": "the session is busy"}
+            await self._owner.append_locked(CustomEntry, cursor=seq, name=HEARTBEAT_SKIPPED, data=data)
+            return
+        data = {"key": key, "seq": seq, "reason": body.reason, "force": body.force}
+        await self._owner.append_locked(CustomEntry, cursor=seq, name=HEARTBEAT, data=data)
+
+    async def say_heartbeat(self, prompt: str, file: str) -> None:
+        """Begin the run of all heartbeats that wait with its words, with the lock held."""
+        wakes = self._state.wakes
+        lines, items = wakes.block()
+        text = f"{prompt}\n\n{file}" if file else prompt
+        await self._owner.append_locked(
+            MessageEntry,
+            items=[*items, *wakes.beats],
+            message=UserMessage(
+                content=[*lines, TextBlock(text=text)],
+                source="system",
+                seqs=[beat.seq for beat in wakes.beats.values()],
+                keys=[beat.key for beat in wakes.beats.values()],
+                sender="heartbeat",
+            ),
+        )
 
     async def _expire(self, approval_id: str, seq: int) -> None:
         request = self._state.approvals.get(approval_id)

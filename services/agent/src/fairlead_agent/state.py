@@ -1,7 +1,8 @@
 """What a session is: a fold over its log. No I/O, no clock."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from fairlead_agent.wakes import SILENT, Wakes
 from fairlead_common.content import (
     AssistantMessage,
     Message,
@@ -26,6 +27,14 @@ from fairlead_common.entries import (
     RunEndEntry,
     RunStartEntry,
     SessionInfoEntry,
+)
+from fairlead_common.session_marks import (
+    DELIVERY,
+    HEARTBEAT,
+    HEARTBEAT_OK,
+    HEARTBEAT_SKIPPED,
+    SYSTEM_PREFIX,
+    THINKING,
 )
 
 ABORT = "abort"  # name of the custom entry that asks the open run to end
@@ -62,6 +71,12 @@ class Run:
     aborting: bool = False
     abort_reason: str = ""
     spoken: bool = False  # something was said in it, or in the run that it resumes
+    heartbeat: bool = False  # nobody asked
+    quiet: bool = False  # and the answer was that all is well
+    lines: int = 0  # system events that were said in it
+    first_item: int = 0  # where the heartbeat begins in the conversation, and how the wire was there
+    wire: "Wire | None" = None
+    before: tuple[int, str] = (0, "")  # when people last saw something new, and what
 
 
 @dataclass(slots=True)
@@ -118,6 +133,8 @@ class SessionState:
     usage: Usage = field(default_factory=Usage)
     context_tokens: int = 0
     deleting: bool = False
+    wakes: Wakes = field(default_factory=Wakes)
+    thinking: str = ""
     attempts: int = 0
     weight: int = 0  # bytes of log folded, for the cache
 
@@ -154,17 +171,23 @@ class SessionState:
         """`open`, `parked` or `closed`, as written beside every entry for the sweeper."""
         if self.run is not None or self.deleting:
             return "open"
-        return "parked" if self.parked else "closed"
+        return "parked" if self.parked else "open" if self.wakes.beats else "closed"
 
     def phase_after(self, entry: Entry) -> str:
         """What `phase` will be once `entry` is stored."""
         match entry:
             case CustomEntry(name=name) if name == DELETE:
                 return "open"
+            case CustomEntry(name=name) if name == HEARTBEAT and not self.parked:
+                return "open"
+            case CustomEntry(name=name) if name == HEARTBEAT_SKIPPED and self.run is None and not self.parked:
+                return "open" if self.wakes.left_after(entry) or self.deleting else "closed"
             case RunStartEntry():
                 return "open"
             case RunEndEntry(outcome=outcome) if not self.deleting:
-                return "parked" if outcome == "waiting_approval" else "closed"
+                if outcome == "waiting_approval":
+                    return "parked"
+                return "open" if self.wakes.beats else "closed"
             case _:
                 return self.phase
 
@@ -174,14 +197,16 @@ class SessionState:
         message = self.items[-1].message if self.items else None
         return message if isinstance(message, AssistantMessage) else None
 
-    def apply(self, entry: Entry, seq: int, size: int = 0) -> None:  # noqa: C901 - one line a kind
+    def apply(self, entry: Entry, seq: int, size: int = 0) -> None:  # noqa: C901, PLR0912 - one line a kind
         """Take over the entry that is stored at `seq`."""
         self.last_seq = seq
         self.cursor = max(self.cursor, entry.cursor)
         self.epoch = max(self.epoch, entry.epoch)
         self.leaf = entry.id
         self.created_ms = self.created_ms or entry.ts
-        self.updated_ms = entry.ts
+        seen_ms = self.updated_ms
+        if not (isinstance(entry, CustomEntry) and entry.name in SILENT):
+            self.updated_ms = entry.ts
         self.weight += size
         match entry:
             case MessageEntry():
@@ -194,6 +219,7 @@ class SessionState:
             case RunStartEntry():
                 spoken = entry.resumes is not None
                 self.run = Run(run_id=entry.run_id or entry.id, started_ms=entry.ts, spoken=spoken)
+                self.run.before = (seen_ms, self.preview)
                 self.parked = False
                 self.agent, self.attempts = entry.agent, 0
             case RunEndEntry():
@@ -231,6 +257,14 @@ class SessionState:
             self.deleting = True
         elif entry.name == HANDED_OVER:
             self.attempts = 0
+        elif entry.name in SILENT:
+            self.wakes.note(entry)
+        elif entry.name == HEARTBEAT_OK and self.run is not None:
+            self.run.quiet = True
+        elif entry.name == DELIVERY:
+            self.preview = str(entry.data.get("text", ""))[:120] or self.preview
+        elif entry.name == THINKING:
+            self.thinking = str(entry.data.get("level", ""))
 
     def _message(self, entry: MessageEntry) -> None:
         message = entry.message
@@ -238,15 +272,18 @@ class SessionState:
         self.attempts = 0
         match message:
             case UserMessage():
+                lines = self.wakes.say(entry.items)
                 if self.run is not None:
                     self.run.spoken = True
+                    self._heartbeat_begins(message, lines)
                 from_queue = [self.queue.pop(item) for item in entry.items if item in self.queue]
                 if not from_queue:
                     keys = message.keys + [""] * (len(message.seqs) - len(message.keys))
                     self.unended.extend(zip(message.seqs, keys, strict=False))
-                text = next((block.text for block in message.content if isinstance(block, TextBlock)), "")
-                self.preview = text[:120]
-                self.title = self.title or text.strip().split("\n")[0][:60]
+                if message.source != "system":
+                    text = said_by_people(message)
+                    self.preview = text[:120]
+                    self.title = self.title or text.strip().split("\n")[0][:60]
             case AssistantMessage():
                 self.pending = {call.call_id: call for call in message.tool_calls}
                 self.usage = self.usage.plus(message.usage)
@@ -261,6 +298,22 @@ class SessionState:
                 self.untrusted = self.untrusted or "untrusted" in message.flags
                 self.private = self.private or "private" in message.flags
                 self._void_approvals(message.call_id)
+
+    def _heartbeat_begins(self, message: UserMessage, lines: int) -> None:
+        run = self.run
+        assert run is not None  # noqa: S101 - only while one is open
+        run.heartbeat, run.quiet = message.source == "system", False
+        run.lines += lines
+        run.first_item = len(self.items) - 1
+        run.wire = replace(self.wire) if self.wire.count <= run.first_item else None
+
+    def _heartbeat_ends(self, run: Run) -> None:
+        """Nothing happened: people see nothing new, and the conversation goes on as if nobody had asked."""
+        self.updated_ms, self.preview = run.before
+        if run.lines or run.wire is None or len(self.items) - run.first_item != 2:
+            return
+        del self.items[run.first_item :]
+        self.wire = run.wire
 
     def _void_approvals(self, call_id: str) -> None:
         """A call that has its result needs no decision any more."""
@@ -277,6 +330,8 @@ class SessionState:
     def _end(self, entry: RunEndEntry) -> None:
         self.last_run_id = entry.run_id
         self.last_outcome = entry.outcome
+        if self.run is not None and self.run.quiet:
+            self._heartbeat_ends(self.run)
         self.run = None
         self.parked = entry.outcome == "waiting_approval"
         ended = set(entry.seqs)
@@ -296,3 +351,11 @@ class SessionState:
             self.asked[entry.call_id] = request
         if request is not None and entry.decision in ("session", "always"):
             self.granted.append(request)
+
+
+def said_by_people(message: UserMessage) -> str:
+    """The first words of a user message that are no system lines."""
+    texts = [block.text for block in message.content if isinstance(block, TextBlock)]
+    if len(texts) > 1 and texts[0].startswith(SYSTEM_PREFIX):
+        return texts[1]
+    return texts[0] if texts else ""

@@ -32,7 +32,7 @@ from fairlead_common.content import (
     ToolCallBlock,
 )
 from fairlead_common.entries import MessageEntry
-from fairlead_common.errors import NotFoundError
+from fairlead_common.errors import FairleadError, NotFoundError
 from fairlead_common.events import Delta, MessageStart, MessageUpdate, Retry, TurnStart
 from fairlead_common.ids import new_id
 from fairlead_common.live_config import LiveConfig
@@ -176,7 +176,9 @@ class Turn:
         Raises:
             ModelError: it will not answer; the text is for people.
         """
-        model_name = self._state.model or profile.model
+        run = self._state.run
+        own = profile.heartbeat.model if run is not None and run.heartbeat else ""
+        model_name = own or self._state.model or profile.model
         request = await self._request(agent, profile, model_name)
         run_id = self._run_id
         turn = self._state.run.turns + 1 if self._state.run else 1
@@ -200,6 +202,15 @@ class Turn:
                 return
             await self._owner.append(MessageEntry, id=reply.message_id, message=reply.message(model_name))
             return
+
+    async def workspace_file(self, agent: str, profile: AgentConfig, name: str) -> str:
+        """A small file of the session's workspace; empty if it is not there, or nobody can say."""
+        try:
+            place = await self._places.of(self._owner, agent, profile)
+        except FairleadError as error:
+            log.info("no_workspace", why=str(error))
+            return ""
+        return await self._catalog.file(place, name)
 
     @property
     def _run_id(self) -> str:
@@ -242,7 +253,7 @@ class Turn:
             messages=b",".join([system, wire.joined]),
             tools=list(tools.specs.values()),
             tools_wire=tools.wire,
-            thinking=profile.thinking,
+            thinking=self._state.thinking or profile.thinking,
             temperature=profile.temperature,
             max_output_tokens=profile.max_output_tokens,
         )

@@ -1,18 +1,92 @@
 """Wires the scheduler."""
 
 import asyncio
+import os
+import socket
 
+from fairlead_common import subjects
+from fairlead_common.api_service import ApiService
 from fairlead_common.bus import Bus
+from fairlead_common.config import overrides_from_environment
+from fairlead_common.live_config import LiveConfig
 from fairlead_common.service import Part, run_service
+from fairlead_common.streams import ensure_consumer
+from fairlead_scheduler.api import Api
+from fairlead_scheduler.channels import Channels
+from fairlead_scheduler.clock import Clock
+from fairlead_scheduler.concluding import Concluding
+from fairlead_scheduler.definitions import Definitions
+from fairlead_scheduler.driving import Driving
+from fairlead_scheduler.firing import Firing
+from fairlead_scheduler.lead import Lead
+from fairlead_scheduler.ledger import Ledger
+from fairlead_scheduler.outbox import Outbox
+from fairlead_scheduler.performing import Performing
+from fairlead_scheduler.post import Post
+from fairlead_scheduler.settings import Settings
+from fairlead_scheduler.sources.triggers import Triggers
+from fairlead_scheduler.store import Store
+from fairlead_scheduler.table import Table
+from fairlead_scheduler.watching import Watching
 
 
-async def _idle(stop: asyncio.Event) -> None:
-    await stop.wait()
-
-
-async def setup(bus: Bus) -> list[Part]:  # noqa: ARG001
+async def setup(bus: Bus) -> list[Part]:
     """The parts of this service."""
-    return [_idle]
+    await ensure_consumer(bus, subjects.SLOTS, subjects.SLOTS_CONSUMER, subjects.ALL_SLOTS)
+    config = LiveConfig(bus, overrides_from_environment())
+    await config.load()
+    clock = Clock()
+    changed = asyncio.Event()
+    name = os.environ.get("FAIRLEAD_WORKER") or f"scheduler-{socket.gethostname()}-{os.getpid()}"
+    settings = Settings(bus, config, changed.set)
+    table, store, ledger, post = Table(), Store(bus), Ledger(bus, settings), Post(bus)
+    lead = Lead(bus, name, changed.set)
+    concluding = Concluding(store, ledger, post, settings, clock)
+    outbox = Outbox(bus, ledger, post, Channels(bus, post, settings), lead, clock)
+    driving = Driving(bus, store, ledger, post, concluding, outbox, lead, settings, clock)
+    watching = Watching(bus, table, clock, changed.set)
+    firing = Firing(bus, table, lead, settings, clock, changed)
+    firing.seen_revision = lambda: watching.revision
+    performing = Performing(bus, store, ledger, post, concluding, config, clock)
+    triggers = Triggers(bus, store, post, settings, clock)
+    definitions = Definitions(store, table, settings, clock)
+    api = Api(
+        definitions, store, ledger, post, table, lead, firing, driving, outbox, settings, triggers, clock
+    )
+
+    await firing.load()
+    await settings.load()
+    watching.configured(config.current)
+    config.on_change(watching.configured)
+    config.on_change(lambda _: triggers.look())
+
+    async def wake_at_stop(stop: asyncio.Event) -> None:
+        await stop.wait()
+        changed.set()
+        for part in (settings, outbox, driving, watching, triggers):
+            part.look()
+
+    async def fire(stop: asyncio.Event) -> None:
+        await watching.ready.wait()
+        await firing.run(stop)
+
+    async def leading(stop: asyncio.Event) -> None:
+        await lead.run(stop)
+        await lead.release()
+
+    return [
+        wake_at_stop,
+        config.follow,
+        settings.run,
+        watching.run,
+        leading,
+        fire,
+        performing.run,
+        driving.run,
+        outbox.run,
+        triggers.run,
+        ApiService(bus, "scheduler", api.methods()).run,
+    ]
 
 
 def main() -> None:

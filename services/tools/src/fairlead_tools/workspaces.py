@@ -75,7 +75,10 @@ class Workspaces:
         return str(await self._sessions.folder(call.workspace, call.workspace_kind, call.repository))
 
     async def instructions(self, query: WorkspaceQuery) -> str:
-        """The AGENTS.md (else CLAUDE.md) of a workspace, at most 32 KiB; empty when there is none."""
+        """The file that is asked for, else the AGENTS.md (else CLAUDE.md) of a workspace, at most 32 KiB.
+
+        Empty when there is none, or it is a link or lies elsewhere.
+        """
         try:
             if query.workspace_kind == "folder":
                 folder = self.folder(query.workspace)
@@ -83,11 +86,14 @@ class Workspaces:
                 folder = await self._sessions.folder(query.workspace, query.workspace_kind, query.repository)
         except (InvalidInputError, OSError):
             return ""
-        return await asyncio.to_thread(_read_instructions, folder)
+        if query.file and (Path(query.file).name != query.file or query.file in (".", "..")):
+            return ""
+        names = (query.file,) if query.file else INSTRUCTION_FILES
+        return await asyncio.to_thread(_read_first, folder, names)
 
 
-def _read_instructions(folder: Path) -> str:
-    for name in INSTRUCTION_FILES:
+def _read_first(folder: Path, names: tuple[str, ...]) -> str:
+    for name in names:
         path = folder / name
         if path.is_symlink() or not path.is_file():
             continue

@@ -20,7 +20,7 @@ class HeartbeatConfig(Part, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         every_s: pause between two; 0: none.
         session: in which they happen.
         active_start, active_end: hours of the day (`HH:MM`) in `active_tz`; empty zone: `cron.timezone`.
-        file: in the workspace; while it is missing or empty and no system event waits, the model is not asked.
+        file: in the workspace; while it is missing or empty and no event waits, the model is not asked.
         model: of these turns alone; empty: the session's.
         ack_max_chars: so much may stand beside `HEARTBEAT_OK` for a reply to be kept from people.
     """

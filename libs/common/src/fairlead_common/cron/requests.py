@@ -32,7 +32,8 @@ class AddJob(_Body, frozen=True, kw_only=True, rename="camel", forbid_unknown_fi
 
     Fields:
         job: as `Job`; unknown keys are kept. A schedule may be in words, with `tz`:
-            `{"kind": "at", "at": "in 2 hours"}`, `{"kind": "every", "every": "10m"}`, `{"kind": "cron", "expr": "@daily"}`.
+            `{"kind": "at", "at": "in 2 hours"}`, `{"kind": "every", "every": "10m"}`,
+            `{"kind": "cron", "expr": "@daily"}`.
         key: makes a repeated request the same request: it becomes the job's id.
         sender, session: who asks; set by the gateway, or by the agent for its session.
     """

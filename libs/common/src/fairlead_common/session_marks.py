@@ -1,0 +1,18 @@
+"""Names of the custom entries by which a session's log tells of system events and heartbeats."""
+
+from typing import Final
+
+# Data: text, source. A `System:` line that waits for the next turn, whose user message lists it in `items`.
+SYSTEM_EVENT: Final = "system_event"
+# Data: key, reason, force. A heartbeat that waits until the session is idle.
+HEARTBEAT: Final = "heartbeat"
+# Data: keys, why. Those heartbeats happened without asking the model.
+HEARTBEAT_SKIPPED: Final = "heartbeat_skipped"
+# Data: entries. The run only said that all is well: people are not shown these entries.
+HEARTBEAT_OK: Final = "heartbeat_ok"
+# Data: text, source. Something for people to read that no model of this session said.
+DELIVERY: Final = "delivery"
+# Data: level. Thinking level from here on.
+THINKING: Final = "thinking"
+
+SYSTEM_PREFIX: Final = "System: "

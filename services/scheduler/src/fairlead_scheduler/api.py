@@ -1,0 +1,250 @@
+"""The scheduler's methods: `fairlead.api.cron.*`, `fairlead.api.wake`, `fairlead.api.heartbeat`."""
+
+import msgspec
+
+from fairlead_common.api_service import Method
+from fairlead_common.cron.jobs import Document, document_of, job_of
+from fairlead_common.cron.requests import (
+    AddJob,
+    CronStatus,
+    Fired,
+    Heartbeat,
+    Hook,
+    Jobs,
+    ListJobs,
+    ListRuns,
+    NameJob,
+    OneJob,
+    Pause,
+    Preview,
+    Removed,
+    RunJob,
+    Runs,
+    UpdateJob,
+    Wake,
+)
+from fairlead_common.cron.runs import CronEvent
+from fairlead_common.errors import InvalidInputError, NotFoundError
+from fairlead_common.ids import check_id, new_id
+from fairlead_common.messages import HeartbeatNotice
+from fairlead_scheduler.clock import Clock
+from fairlead_scheduler.definitions import Definitions
+from fairlead_scheduler.driving import Driving
+from fairlead_scheduler.firing import Firing
+from fairlead_scheduler.heartbeats import agent_of, job_id
+from fairlead_scheduler.lead import Lead
+from fairlead_scheduler.ledger import Ledger
+from fairlead_scheduler.outbox import Outbox
+from fairlead_scheduler.post import Post
+from fairlead_scheduler.settings import Settings
+from fairlead_scheduler.slots import Slot, write_slot
+from fairlead_scheduler.sources.triggers import Triggers
+from fairlead_scheduler.store import Store, token
+from fairlead_scheduler.table import Table
+
+
+class Empty(msgspec.Struct, forbid_unknown_fields=True):
+    """A request without anything in it."""
+
+
+class Api:
+    """Answers requests. Any scheduler may: what it does is written, and the others hear of it."""
+
+    def __init__(
+        self,
+        definitions: Definitions,
+        store: Store,
+        ledger: Ledger,
+        post: Post,
+        table: Table,
+        lead: Lead,
+        firing: Firing,
+        driving: Driving,
+        outbox: Outbox,
+        settings: Settings,
+        triggers: Triggers,
+        clock: Clock,
+    ) -> None:
+        self._definitions = definitions
+        self._store = store
+        self._ledger = ledger
+        self._post = post
+        self._table = table
+        self._lead = lead
+        self._firing = firing
+        self._driving = driving
+        self._outbox = outbox
+        self._settings = settings
+        self._triggers = triggers
+        self._clock = clock
+
+    def methods(self) -> list[Method]:
+        """What is offered."""
+        return [
+            Method("cron.list", ListJobs, self.list),
+            Method("cron.get", NameJob, self.get),
+            Method("cron.add", AddJob, self.add),
+            Method("cron.preview", AddJob, self.preview),
+            Method("cron.update", UpdateJob, self.update),
+            Method("cron.remove", NameJob, self.remove),
+            Method("cron.run", RunJob, self.run),
+            Method("cron.runs", ListRuns, self.runs),
+            Method("cron.status", Empty, self.status),
+            Method("cron.pause", Pause, self.pause),
+            Method("wake", Wake, self.wake),
+            Method("heartbeat", Heartbeat, self.heartbeat),
+            Method("hook", Hook, self.hook),
+        ]
+
+    async def list(self, asked: ListJobs) -> Jobs:
+        """Jobs by id."""
+        ids = [
+            entry.id
+            for entry in self._table
+            if entry.cause == "schedule" and (asked.include_disabled or entry.timing.enabled)
+        ]
+        ids.sort()
+        page: list[Document] = []
+        following: str | None = None
+        for job in ids:
+            if job <= asked.after:
+                continue
+            if len(page) >= asked.limit:
+                following = str(page[-1]["id"])
+                break
+            found = await self._store.get(job)
+            if found is not None:
+                page.append(await self._shown(found[0]))
+        return Jobs(jobs=page, total=len(ids), next=following)
+
+    async def get(self, asked: NameJob) -> OneJob:
+        """One job, and when it fires next."""
+        document, _ = await self._store.need(check_id(asked.id, "id"))
+        return OneJob(job=await self._shown(document), preview=self._definitions.preview(document))
+
+    async def add(self, asked: AddJob) -> OneJob:
+        """A new job."""
+        document, preview = await self._definitions.add(asked)
+        return OneJob(job=await self._shown(document), preview=preview)
+
+    async def preview(self, asked: AddJob) -> Preview:
+        """What would be understood; nothing is stored."""
+        return self._definitions.preview(self._definitions.complete(asked))
+
+    async def update(self, asked: UpdateJob) -> OneJob:
+        """A changed job."""
+        document, preview = await self._definitions.update(asked)
+        return OneJob(job=await self._shown(document), preview=preview)
+
+    async def remove(self, asked: NameJob) -> Removed:
+        """A job less. Runs that are open go on."""
+        removed = await self._store.remove(check_id(asked.id, "id"))
+        if removed:
+            self._table.remove(asked.id)
+            await self._ledger.forget(asked.id)
+            await self._store.tell(CronEvent(job_id=asked.id, action="removed"))
+        return Removed(removed=removed)
+
+    async def run(self, asked: RunJob) -> Fired:
+        """One run now, beside the schedule."""
+        document, revision = await self._store.need(check_id(asked.id, "id"))
+        job = job_of(document)
+        now_ms = self._clock.now_ms()
+        if asked.mode == "due":
+            entry = self._table.get(job.id)
+            if entry is None or entry.due_ms is None or entry.due_ms > now_ms:
+                return Fired(fired=False, reason="it is not due; mode `force` runs it at once")
+            return Fired(fired=False, reason="it is due, and fires by itself now")
+        if not self._settings.enabled:
+            return Fired(fired=False, reason="the scheduler is switched off")
+        slot = f"r-{check_id(asked.key, 'key') if asked.key else new_id()}"
+        record = Slot(
+            job=job.id,
+            slot=token(*slot.split("-", 1)),
+            due_ms=now_ms,
+            fired_ms=now_ms,
+            cause="manual",
+            revision=revision,
+            by=self._lead.name,
+        )
+        fired = await write_slot(self._store.bus, record)
+        return Fired(fired=fired, id=record.slot, reason=None if fired else "that key was used before")
+
+    async def runs(self, asked: ListRuns) -> Runs:
+        """History, newest first."""
+        return Runs(entries=await self._ledger.history(check_id(asked.id, "id"), asked.limit))
+
+    async def status(self, _: Empty) -> CronStatus:
+        """How the scheduler is."""
+        following = self._table.next_due() if self._settings.firing else None
+        lane, _revision = await self._ledger.lane()
+        opened, _seq = await self._ledger.open_since(0)
+        return CronStatus(
+            enabled=self._settings.enabled,
+            paused=self._settings.paused,
+            jobs=sum(entry.cause == "schedule" for entry in self._table),
+            enabled_jobs=self._table.enabled,
+            next_run_at_ms=following.due_ms if following else None,
+            next_job_id=following.id if following else None,
+            running=len(lane.running),
+            queued=max(0, len(opened) - len(lane.running)),
+            leader=await self._lead.holder(),
+            answered_by=self._lead.name,
+            max_concurrent_runs=self._settings.cron.max_concurrent_runs,
+            lag_ms=self._firing.lag_ms,
+            pending_deliveries=self._outbox.pending,
+        )
+
+    async def pause(self, asked: Pause) -> CronStatus:
+        """Stop firing or go on."""
+        await self._settings.pause(asked.paused)
+        await self._store.tell(CronEvent(job_id="", action="paused" if asked.paused else "resumed"))
+        return await self.status(Empty())
+
+    async def wake(self, asked: Wake) -> Fired:
+        """A system line, and with `now` a heartbeat."""
+        session = check_id(asked.session, "session")
+        key = check_id(asked.key, "key") if asked.key else new_id()
+        key = token("wake", key)
+        await self._post.system(session, key, asked.text, "wake")
+        if asked.mode == "now":
+            await self._post.heartbeat(session, key, HeartbeatNotice(reason="wake"))
+        return Fired(fired=True, id=key)
+
+    async def heartbeat(self, asked: Heartbeat) -> Fired:
+        """A heartbeat of an agent, now."""
+        config = self._settings.all.agents.get(asked.agent)
+        if config is None:
+            raise NotFoundError(f"there is no agent {asked.agent[:64]}")
+        if agent_of(job_id(asked.agent), self._settings.all) is None:
+            key = token("asked", check_id(asked.key, "key") if asked.key else new_id())
+            notice = HeartbeatNotice(reason="wake", force=asked.force)
+            await self._post.heartbeat(config.heartbeat.session, key, notice)
+            return Fired(fired=True, id=key)
+        now_ms = self._clock.now_ms()
+        slot = Slot(
+            job=job_id(asked.agent),
+            slot=token("r", check_id(asked.key, "key") if asked.key else new_id()),
+            due_ms=now_ms,
+            fired_ms=now_ms,
+            cause="heartbeat",
+            by=self._lead.name,
+            text="force" if asked.force else "",
+        )
+        fired = await write_slot(self._store.bus, slot)
+        return Fired(fired=fired, id=slot.slot, reason=None if fired else "that key was used before")
+
+    async def hook(self, asked: Hook) -> Fired:
+        """What came from outside for a trigger."""
+        if asked.name not in self._settings.cron.triggers:
+            raise InvalidInputError("name", f"cron.triggers has no {asked.name[:64]!r}")
+        return await self._triggers.hook(asked)
+
+    async def _shown(self, document: Document) -> Document:
+        """A job with its state, as it is returned."""
+        job = str(document["id"])
+        state = document_of(await self._ledger.state(job))
+        entry = self._table.get(job)
+        if entry is not None and entry.due_ms is not None:
+            state["nextRunAtMs"] = entry.due_ms
+        return {**document, "state": state}

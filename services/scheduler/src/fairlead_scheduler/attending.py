@@ -1,0 +1,165 @@
+"""One attempt of an open run: its prompt goes into the session, and its end is read from the session's log.
+
+Whoever attends knows nothing that is not stored: after a crash another scheduler begins with the same
+lines, and what was sent is not sent again.
+"""
+
+import time
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import structlog
+
+from fairlead_common import subjects
+from fairlead_common.bus import Bus, Record
+from fairlead_common.content import AssistantMessage, Usage, UserMessage
+from fairlead_common.entries import (
+    CustomEntry,
+    DroppedEntry,
+    Entry,
+    MessageEntry,
+    QueuedEntry,
+    RunEndEntry,
+    decode_entry,
+)
+from fairlead_common.errors import BadMessageError, FairleadError, NotFoundError, RetryableError
+from fairlead_common.objects import Objects
+from fairlead_common.session_marks import HEARTBEAT_OK, HEARTBEAT_SKIPPED
+from fairlead_common.tail import Source, Tail
+from fairlead_scheduler.post import Post
+
+log = structlog.get_logger()
+
+WAIT_S = 5.0
+
+
+class Attempt(NamedTuple):
+    """What is attended.
+
+    Fields:
+        key: of the prompt, or name of the heartbeat notice.
+        mail_seq: where the mail is stored; its end comes later.
+        timeout_s: of the run, from its first words on; 0: none.
+    """
+
+    session: str
+    key: str
+    mail_seq: int
+    timeout_s: float
+
+
+class Ending(NamedTuple):
+    """How an attempt ended.
+
+    Fields:
+        outcome: of the run, or `skipped`, `dropped` or `deleted`.
+        quiet: it was a heartbeat that found nothing to do.
+    """
+
+    outcome: str
+    error: str | None = None
+    text: str = ""
+    usage: Usage = Usage()
+    quiet: bool = False
+
+
+@dataclass
+class _Seen:
+    """What the log has said so far."""
+
+    began_ms: int = 0
+    run_id: str | None = None
+    item: str | None = None
+    text: str = ""
+    quiet: bool = False
+    ending: Ending | None = None
+    sent_abort: bool = False
+
+
+class Attending:
+    """Follows attempts to their ends."""
+
+    def __init__(self, bus: Bus, post: Post) -> None:
+        self._bus = bus
+        self._objects = Objects(bus)
+        self._post = post
+
+    async def attend(self, attempt: Attempt) -> Ending:
+        """How the attempt ends, whenever that is."""
+        seen = _Seen()
+        source = Source(
+            subjects.SESSIONS, subjects.session_log(attempt.session), attempt.mail_seq + 1, chained=False
+        )
+        async with Tail(self._bus, subjects.live(attempt.session), [source], _only_log) as tail:
+            while seen.ending is None:
+                try:
+                    for _, record in await tail.take():
+                        self._look(attempt, seen, await self._entry(record))
+                        if seen.ending is not None:
+                            return seen.ending
+                    await self._watch_time(attempt, seen)
+                    if not await tail.wait(self._pause_s(attempt, seen)):
+                        await self._watch_session(attempt, seen)
+                except RetryableError as error:
+                    log.warning("attending_delayed", session=attempt.session, error=str(error))
+        return seen.ending
+
+    async def _entry(self, record: Record) -> Entry | None:
+        try:
+            return decode_entry(await self._objects.unpack(record.data, record.headers))
+        except (BadMessageError, NotFoundError) as error:
+            log.warning("entry_unreadable", seq=record.seq, error=str(error))
+            return None
+
+    def _look(self, attempt: Attempt, seen: _Seen, entry: Entry | None) -> None:
+        match entry:
+            case QueuedEntry(key=key) if key == attempt.key:
+                seen.item = entry.id
+            case MessageEntry(message=UserMessage() as message) if attempt.key in message.keys:
+                seen.began_ms, seen.run_id, seen.item, seen.text = entry.ts, entry.run_id, None, ""
+            case MessageEntry(message=AssistantMessage() as message) if (
+                seen.run_id == entry.run_id and seen.run_id
+            ):
+                seen.text = message.text or seen.text
+            case CustomEntry(name=name) if name == HEARTBEAT_OK and entry.run_id == seen.run_id:
+                seen.quiet = True
+            case CustomEntry(name=name, data=data) if name == HEARTBEAT_SKIPPED:
+                keys = data.get("keys")
+                if isinstance(keys, list) and attempt.key in keys:
+                    seen.ending = Ending("skipped", str(data.get("why", "")))
+            case DroppedEntry() if attempt.key in entry.keys or attempt.mail_seq in entry.seqs:
+                seen.ending = Ending("dropped", entry.reason)
+            case RunEndEntry() if attempt.key in entry.keys or attempt.mail_seq in entry.seqs:
+                outcome = "timed_out" if seen.sent_abort and entry.outcome == "aborted" else entry.outcome
+                error = (
+                    self._timeout_text(attempt) if outcome == "timed_out" and seen.sent_abort else entry.error
+                )
+                seen.ending = Ending(outcome, error, seen.text, entry.usage, seen.quiet)
+
+    @staticmethod
+    def _timeout_text(attempt: Attempt) -> str:
+        return f"timeoutSeconds: at most {attempt.timeout_s:g} s"
+
+    def _pause_s(self, attempt: Attempt, seen: _Seen) -> float:
+        if not attempt.timeout_s or not seen.began_ms or seen.sent_abort:
+            return WAIT_S
+        return max(0.05, min(WAIT_S, seen.began_ms / 1000 + attempt.timeout_s - time.time()))
+
+    async def _watch_time(self, attempt: Attempt, seen: _Seen) -> None:
+        if not attempt.timeout_s or not seen.began_ms or seen.sent_abort:
+            return
+        if time.time() >= seen.began_ms / 1000 + attempt.timeout_s:
+            await self._post.abort(attempt.session, attempt.key, self._timeout_text(attempt), None)
+            seen.sent_abort = True
+
+    async def _watch_session(self, attempt: Attempt, seen: _Seen) -> None:
+        """A session that was deleted tells nothing any more."""
+        try:
+            if await self._bus.last(subjects.SESSIONS, subjects.session_all(attempt.session)) is None:
+                seen.ending = Ending("deleted", f"the session {attempt.session} was deleted")
+        except FairleadError as error:
+            log.debug("session_unknown", session=attempt.session, error=str(error))
+
+
+def _only_log(subject: str) -> int | None:
+    return 0 if subject.endswith(".log") else None

@@ -1,0 +1,199 @@
+"""The ways out: a session's page, a NATS subject, a webhook of the configuration."""
+
+import asyncio
+import hashlib
+import hmac
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from fairlead_common import subjects
+from fairlead_common.bus import Bus
+from fairlead_common.config import Secret, WebhookConfig
+from fairlead_common.errors import BadMessageError, FairleadError, RetryableError
+from fairlead_common.ids import is_id
+from fairlead_common.projections import SessionSummary, decode_projection
+from fairlead_scheduler.letters import Letter
+from fairlead_scheduler.post import Post
+from fairlead_scheduler.settings import Settings
+from fairlead_scheduler.store import token
+
+if TYPE_CHECKING:
+    import aiohttp
+
+MAX_ATTEMPTS: Final = 10
+_TRY_LATER: Final = frozenset({408, 425, 429})
+
+
+class RefusedError(FairleadError):
+    """It will never be delivered like this; trying again is of no use."""
+
+
+class Channels:
+    """Delivers letters."""
+
+    def __init__(self, bus: Bus, post: Post, settings: Settings) -> None:
+        self._bus = bus
+        self._post = post
+        self._settings = settings
+        self._http: aiohttp.ClientSession | None = None
+
+    def max_attempts(self, letter: Letter) -> int:
+        """So often a letter is tried."""
+        hook = self._settings.cron.webhooks.get(letter.to or "") if letter.channel == "webhook" else None
+        return hook.max_attempts if hook else MAX_ATTEMPTS
+
+    async def send(self, letter: Letter) -> None:
+        """Deliver; returns once the other side has it.
+
+        Raises:
+            RefusedError: it cannot be delivered.
+            FairleadError, OSError, TimeoutError: not now.
+        """
+        match letter.channel:
+            case "web":
+                await self._to_session(letter, letter.to or letter.session)
+            case "last":
+                await self._to_session(letter, await self._last_session() or letter.session)
+            case "nats":
+                await self._to_subject(letter)
+            case "webhook":
+                await self._to_webhook(letter)
+            case other:
+                raise RefusedError(f"there is no channel {other!r}")
+
+    async def close(self) -> None:
+        """Part with open connections."""
+        if self._http is not None:
+            await self._http.close()
+
+    async def _to_session(self, letter: Letter, session: str) -> None:
+        if not is_id(session):
+            raise RefusedError(f"to: {session[:64]!r} cannot be a session")
+        key = token(letter.job_id, letter.slot)
+        await self._post.message(session, key, letter.text, f"cron:{letter.job_id}")
+
+    async def _last_session(self) -> str | None:
+        """The session that somebody used last, other than those of jobs."""
+        best: SessionSummary | None = None
+        prefix = f"$KV.{subjects.BUCKET_SESSIONS}.session.*"
+        async for record in self._bus.read(f"KV_{subjects.BUCKET_SESSIONS}", prefix):
+            key = record.subject.removeprefix(f"$KV.{subjects.BUCKET_SESSIONS}.")
+            try:
+                known = decode_projection(key, record.data)
+            except BadMessageError:
+                continue
+            if known is None or not isinstance(known[1], SessionSummary) or known[1].deleted:
+                continue
+            if known[0].startswith("cron-"):
+                continue
+            if best is None or known[1].updated_at > best.updated_at:
+                best = known[1]
+        return best.id if best is not None else None
+
+    async def _to_subject(self, letter: Letter) -> None:
+        subject = letter.to or ""
+        check_subject(subject)
+        headers = {
+            "Fairlead-Delivery": letter.delivery_id,
+            "Fairlead-Attempt": str(letter.attempts),
+            "Nats-Msg-Id": letter.delivery_id,
+        }
+        if not self._bus.connected:
+            raise RetryableError("not connected to NATS")
+        await self._bus.emit(subject, _body(letter), headers)
+        await self._bus.round_trip()
+
+    async def _to_webhook(self, letter: Letter) -> None:
+        hook = self._settings.cron.webhooks.get(letter.to or "")
+        if hook is None:
+            raise RefusedError(f"cron.webhooks has no {letter.to!r}")
+        body = _body(letter)
+        headers = {
+            "Content-Type": "application/json",
+            "User-Agent": "Fairlead",
+            "Idempotency-Key": letter.delivery_id,
+            "Fairlead-Delivery": letter.delivery_id,
+            "Fairlead-Attempt": str(letter.attempts),
+            **await signature(hook, body),
+        }
+        await self._post_to(hook, body, headers)
+
+    async def _post_to(self, hook: WebhookConfig, body: bytes, headers: dict[str, str]) -> None:
+        import aiohttp
+
+        if self._http is None:
+            self._http = aiohttp.ClientSession(trust_env=True)
+        try:
+            async with self._http.post(
+                hook.url,
+                data=body,
+                headers=headers,
+                allow_redirects=False,
+                timeout=aiohttp.ClientTimeout(total=hook.timeout_s),
+            ) as answer:
+                status = answer.status
+        except aiohttp.ClientError as error:
+            raise RetryableError(f"{type(error).__name__}: {error}") from error
+        if 200 <= status < 300:
+            return
+        if status < 500 and status not in _TRY_LATER:
+            raise RefusedError(f"the webhook answered {status}")
+        raise RetryableError(f"the webhook answered {status}")
+
+
+def check_subject(subject: str) -> None:
+    """Refuse a subject that answers must not go to: Fairlead's own and the server's.
+
+    Raises:
+        RefusedError: it is one.
+    """
+    bad = not subject or len(subject) > 255 or any(c in subject for c in "*> \t\r\n") or ".." in subject
+    if bad or subject.startswith(("fairlead.", "$", "_INBOX", ".")) or subject.endswith("."):
+        raise RefusedError(f"to: {subject[:80]!r} is no subject that answers may go to")
+
+
+async def signature(hook: WebhookConfig, body: bytes) -> dict[str, str]:
+    """The header that proves where a body comes from: `t=<seconds>,v1=<hex HMAC-SHA-256 of "t.body">`.
+
+    Raises:
+        RefusedError: the secret is configured, and not there.
+    """
+    secret = await asyncio.to_thread(_read, hook.secret)
+    if not secret:
+        return {}
+    at = str(int(time.time()))
+    mac = hmac.new(secret, at.encode() + b"." + body, hashlib.sha256).hexdigest()
+    return {"Fairlead-Signature": f"t={at},v1={mac}"}
+
+
+def _read(secret: Secret) -> bytes:
+    if secret.from_env:
+        value = os.environ.get(secret.from_env, "").encode()
+    elif secret.from_file:
+        try:
+            value = Path(secret.from_file).read_bytes().strip()
+        except OSError as error:
+            raise RefusedError(f"the secret cannot be read: {error.strerror}") from error
+    else:
+        return b""
+    if not value:
+        raise RefusedError("the secret is empty")
+    return value
+
+
+def _body(letter: Letter) -> bytes:
+    return msgspec.json.encode(
+        {
+            "delivery": letter.delivery_id,
+            "attempt": letter.attempts,
+            "job": letter.job_id,
+            "name": letter.name,
+            "slot": letter.slot,
+            "text": letter.text,
+            "created_at_ms": letter.created_at_ms,
+        }
+    )

@@ -1,0 +1,109 @@
+"""The end of a run: its state is counted, its job disabled or removed where that is due, its history written.
+
+Each step may be repeated: whoever comes after a crash goes through all of them again.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+import structlog
+
+from fairlead_common.cron.jobs import At, Document, Job, JobState
+from fairlead_common.cron.runs import CronEvent, RunEntry
+from fairlead_common.errors import ConflictError
+from fairlead_scheduler.clock import Clock
+from fairlead_scheduler.ledger import Ledger
+from fairlead_scheduler.post import Post
+from fairlead_scheduler.settings import Settings
+from fairlead_scheduler.store import Store, token
+
+log = structlog.get_logger()
+
+
+class Concluding:
+    """Ends runs."""
+
+    def __init__(self, store: Store, ledger: Ledger, post: Post, settings: Settings, clock: Clock) -> None:
+        self._store = store
+        self._ledger = ledger
+        self._post = post
+        self._settings = settings
+        self._clock = clock
+
+    async def conclude(self, run: RunEntry, job: Job | None) -> None:
+        """End a run that never was open: everything at once."""
+        run = msgspec.structs.replace(run, ended_at_ms=run.ended_at_ms or self._clock.now_ms())
+        await self.settle(run, job)
+        await self._ledger.begin(run)
+
+    async def settle(self, run: RunEntry, job: Job | None) -> None:
+        """All that follows from a run that has ended, but for its own record."""
+        state = await self._ledger.count(run)
+        if job is not None:
+            if isinstance(job.schedule, At) and run.slot == str(job.schedule.at_ms):
+                await self._retire(job, run)
+            elif run.status == "error":
+                await self._disable_failing(job, run, state)
+        log.info(
+            "run_finished",
+            job=run.job_id,
+            slot=run.slot,
+            status=run.status,
+            attempt=run.attempt,
+            duration_ms=run.duration_ms,
+        )
+        await self._store.tell(
+            CronEvent(
+                job_id=run.job_id,
+                action="finished",
+                slot=run.slot,
+                name=run.name or None,
+                status=run.status,
+                error=run.error,
+            )
+        )
+        await self._ledger.prune(run.job_id)
+
+    async def _retire(self, job: Job, run: RunEntry) -> None:
+        """A one-shot job has had its moment: remove it if it says so and all went well, else disable it."""
+        if job.delete_after_run and run.status == "ok":
+            found = await self._store.get(job.id)
+            if found is not None and _at(found[0]) == run.slot and await self._store.remove(job.id):
+                await self._ledger.forget(job.id)
+                await self._store.tell(CronEvent(job_id=job.id, action="removed", name=job.name))
+            return
+        await self._disable(job, lambda document: _at(document) == run.slot)
+
+    async def _disable_failing(self, job: Job, run: RunEntry, state: JobState) -> None:
+        limit = self._settings.cron.max_failures if job.max_failures is None else job.max_failures
+        if not limit or state.consecutive_failures < limit:
+            return
+        if await self._disable(job, lambda _: True):
+            log.warning("job_disabled", job=job.id, failures=state.consecutive_failures)
+        text = (
+            f"Job '{job.name}' ({job.id}) failed {state.consecutive_failures} times in a row and is off.\n"
+            f"Last error: {(run.error or 'none was given')[:500]}"
+        )
+        await self._post.system(job.session, token("disabled", job.id, run.slot), text, f"cron:{job.id}")
+
+    async def _disable(self, job: Job, still: Callable[[Document], bool]) -> bool:
+        """Whether it was enabled, and this disabled it."""
+        while True:
+            found = await self._store.get(job.id)
+            if found is None or not found[0].get("enabled", True) or not still(found[0]):
+                return False
+            document, revision = found
+            now_ms = self._clock.now_ms()
+            fresh: Document = {**document, "enabled": False, "updatedAtMs": now_ms, "sinceMs": now_ms}
+            fresh.pop("sinceRevision", None)
+            try:
+                await self._store.update(job.id, fresh, revision)
+            except ConflictError:
+                continue
+            await self._store.tell(CronEvent(job_id=job.id, action="updated", name=job.name))
+            return True
+
+
+def _at(document: Document) -> str:
+    schedule = document.get("schedule")
+    return str(schedule.get("atMs", "")) if isinstance(schedule, dict) else ""

@@ -1,0 +1,377 @@
+"""Sees open runs to their ends: admits isolated runs to the lane, attends them, retries, and settles.
+
+One scheduler does it (the one that leads); two would do the same things, and each thing happens once: the
+lane and each run are changed by compare-and-set, mail and deliveries are create-only.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import dataclass
+
+import msgspec
+import structlog
+
+from fairlead_common.bus import Bus, Delivery
+from fairlead_common.cron.jobs import AgentTurn, Job, job_of
+from fairlead_common.cron.runs import RunEntry
+from fairlead_common.errors import ConflictError, FairleadError, RetryableError
+from fairlead_common.messages import HeartbeatNotice
+from fairlead_scheduler.attending import Attempt, Attending
+from fairlead_scheduler.clock import Clock
+from fairlead_scheduler.concluding import Concluding
+from fairlead_scheduler.lane import Verdict, admit
+from fairlead_scheduler.lead import Lead
+from fairlead_scheduler.ledger import FINAL, Lane, Ledger
+from fairlead_scheduler.outbox import Outbox
+from fairlead_scheduler.performing import HINT, event_of
+from fairlead_scheduler.post import Post
+from fairlead_scheduler.settings import Settings
+from fairlead_scheduler.store import Store, token
+
+log = structlog.get_logger()
+
+POLL_S = 2.0
+SUMMARY_CHARS = 2000
+RETRIED = frozenset({"failed", "timed_out"})
+
+
+@dataclass(slots=True)
+class Open:
+    """An open run that waits or is under way."""
+
+    run: RunEntry
+    job: Job | None  # None: a heartbeat
+    text: str = ""
+    task: asyncio.Task[None] | None = None
+
+    @property
+    def key(self) -> str:
+        """Its name in the lane."""
+        return f"{self.run.job_id}.{self.run.slot}"
+
+
+class Driving:
+    """A part of every scheduler; it does nothing while it does not lead."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        store: Store,
+        ledger: Ledger,
+        post: Post,
+        concluding: Concluding,
+        outbox: Outbox,
+        lead: Lead,
+        settings: Settings,
+        clock: Clock,
+    ) -> None:
+        self._bus = bus
+        self._store = store
+        self._ledger = ledger
+        self._post = post
+        self._concluding = concluding
+        self._outbox = outbox
+        self._lead = lead
+        self._settings = settings
+        self._clock = clock
+        self._attending = Attending(bus, post)
+        self._open: dict[str, Open] = {}
+        self._seen = 0
+        self._look = asyncio.Event()
+        self._tasks: asyncio.TaskGroup | None = None
+
+    @property
+    def running(self) -> int:
+        """Open runs that this scheduler attends."""
+        return sum(each.task is not None for each in self._open.values())
+
+    @property
+    def queued(self) -> int:
+        """Open runs that wait for a place."""
+        return sum(each.task is None for each in self._open.values())
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """See to open runs until `stop`; they go on with the next leader."""
+        hints = await self._bus.subscribe(HINT, self._hinted)
+        term = 0
+        async with asyncio.TaskGroup() as self._tasks:
+            while not stop.is_set():
+                self._look.clear()
+                if self._lead.term != term:
+                    term = self._lead.term
+                    await self._let_go()
+                try:
+                    if term:
+                        await self._find()
+                        await self._admit_all()
+                except FairleadError as error:
+                    log.warning("driving_failed", error=str(error))
+                try:
+                    async with asyncio.timeout(POLL_S):
+                        await self._look.wait()
+                except TimeoutError:
+                    continue
+            await self._let_go()
+        await hints.unsubscribe()
+
+    def look(self) -> None:
+        """Look again now."""
+        self._look.set()
+
+    def _hinted(self, _: Delivery) -> None:
+        self._look.set()
+
+    async def _let_go(self) -> None:
+        """Leave everything as it is stored; whoever leads next finds it there."""
+        tasks = [each.task for each in self._open.values() if each.task is not None]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        self._open.clear()
+        self._seen = 0
+
+    # -- what is open ----------------------------------------------------------
+
+    async def _find(self) -> None:
+        """Take up what was opened since the last look."""
+        first = not self._seen
+        found, self._seen = await self._ledger.open_since(self._seen)
+        for job, slot in found:
+            if f"{job}.{slot}" not in self._open:
+                await self._take_up(job, slot)
+        if first:
+            await self._clear_lane()
+
+    async def _take_up(self, job: str, slot: str) -> None:
+        known = await self._ledger.run(job, slot)
+        opened = await self._ledger.opened(job, slot)
+        if known is None or opened is None:
+            return
+        run = known[0]
+        each = Open(run, job_of(opened.job) if opened.job else None, opened.text)
+        self._open[each.key] = each
+        if run.status in FINAL:  # it ended, and whoever ended it did not get to the last line
+            self._start(each, self._settle(each))
+        elif each.job is None:
+            self._start(each, self._heartbeat(each))
+        elif run.status == "retrying":
+            self._start(each, self._wait_for_retry(each))
+        # What is queued, or was running, goes through the lane: there it may be already.
+
+    def _start(self, each: Open, work: Coroutine[object, object, None]) -> None:
+        assert self._tasks is not None  # noqa: S101 - only while `run` runs
+        each.task = self._tasks.create_task(self._guard(each, work), name=f"run-{each.key}")
+
+    async def _guard(self, each: Open, work: Coroutine[object, object, None]) -> None:
+        """One run must not end the others; what fails here is taken up again."""
+        try:
+            with structlog.contextvars.bound_contextvars(job=each.run.job_id, slot=each.run.slot):
+                await work
+        except ConflictError as error:
+            log.info("run_changed_elsewhere", why=str(error))
+        except RetryableError as error:
+            log.warning("run_delayed", error=str(error))
+            await asyncio.sleep(0.5)
+        except Exception:
+            log.exception("run_failed")
+            await asyncio.sleep(5.0)
+        finally:
+            self._open.pop(each.key, None)
+            self._seen = 0  # look at all of them again: this one may still be open
+            self._look.set()
+
+    async def _clear_lane(self) -> None:
+        """Places of runs that have ended are free, also if whoever ended them could not say so."""
+        lane, _ = await self._ledger.lane()
+        gone = set()
+        for key in lane.running:
+            job, _, slot = key.partition(".")
+            known = await self._ledger.run(job, slot)
+            if known is None or known[0].status in FINAL or known[0].status == "retrying":
+                gone.add(key)
+        if gone:
+            await self._leave_lane(gone)
+
+    async def _leave_lane(self, keys: set[str]) -> None:
+        await self._ledger.change_lane(
+            lambda lane: msgspec.structs.replace(
+                lane, running=[key for key in lane.running if key not in keys]
+            )
+        )
+
+    # -- admission ---------------------------------------------------------------
+
+    async def _admit_all(self) -> None:
+        waiting = [each for each in self._open.values() if each.task is None]
+        waiting.sort(key=lambda each: (each.run.fired_at_ms, each.key))
+        ahead: dict[str, int] = {}
+        for job_id in (each.run.job_id for each in self._open.values() if each.run.status == "retrying"):
+            ahead[job_id] = ahead.get(job_id, 0) + 1
+        for each in waiting:
+            assert each.job is not None  # noqa: S101 - heartbeats do not wait here
+            verdict = await self._admit(each, each.job, ahead.get(each.run.job_id, 0))
+            if verdict.kind == "run":
+                self._start(each, self._drive(each, each.job))
+            elif verdict.kind == "skip":
+                self._start(each, self._skip(each, verdict.why))
+            else:
+                ahead[each.run.job_id] = ahead.get(each.run.job_id, 0) + 1
+
+    async def _admit(self, each: Open, job: Job, ahead: int) -> Verdict:
+        verdict = Verdict("wait")
+        limit = self._settings.cron.max_concurrent_runs
+
+        def change(lane: Lane) -> Lane | None:
+            nonlocal verdict
+            verdict = admit(lane.running, each.key, job.overlap, ahead, limit)
+            if verdict.kind != "run":
+                return None
+            if each.key in lane.running:
+                return lane
+            return msgspec.structs.replace(lane, running=[*lane.running, each.key])
+
+        await self._ledger.change_lane(change)
+        return verdict
+
+    async def _skip(self, each: Open, why: str) -> None:
+        await self._end(each, "skipped", error=why)
+
+    # -- one run -------------------------------------------------------------------
+
+    async def _drive(self, each: Open, job: Job) -> None:
+        """From its place in the lane to its end, or to the pause before the next attempt."""
+        payload = job.payload
+        assert isinstance(payload, AgentTurn)  # noqa: S101 - others are not opened
+        if each.run.status != "running":
+            await self._change(
+                each,
+                status="running",
+                attempt=each.run.attempt + 1,
+                session=self._session(each, job),
+                started_at_ms=each.run.started_at_ms or self._clock.now_ms(),
+                error=None,
+            )
+            await self._store.tell(event_of(each.run, "started"))
+            log.info("run_started", attempt=each.run.attempt)
+        attempt = await self._send(each, job, payload)
+        ending = await self._attending.attend(attempt)
+        cost = each.run.cost_usd + ending.usage.cost_usd
+        tokens = each.run.tokens + ending.usage.input_tokens + ending.usage.output_tokens
+        failed = ending.outcome != "completed"
+        error = (ending.error or f"the run ended: {ending.outcome}")[:2000] if failed else None
+        if ending.outcome in RETRIED and each.run.attempt < job.runtime.max_attempts:
+            await self._change(
+                each,
+                status="retrying",
+                outcome=ending.outcome,
+                error=error,
+                cost_usd=cost,
+                tokens=tokens,
+                ended_at_ms=self._clock.now_ms(),
+            )
+            await self._leave_lane({each.key})
+            self._look.set()
+            await self._wait_for_retry(each)
+            return
+        delivers = payload.deliver and not failed and bool(ending.text.strip())
+        await self._end(
+            each,
+            "error" if failed else "ok",
+            error=error,
+            outcome=ending.outcome,
+            cost_usd=cost,
+            tokens=tokens,
+            summary=(ending.text.strip() or error or "")[:SUMMARY_CHARS],
+            delivery=await self._outbox.accept(each.run, job, payload, ending.text) if delivers else None,
+        )
+
+    def _session(self, each: Open, job: Job) -> str:
+        own = job.isolation.fresh_session or job.overlap.policy == "parallel"
+        return token("cron", job.id, each.run.slot) if own else token("cron", job.id)
+
+    async def _send(self, each: Open, job: Job, payload: AgentTurn) -> Attempt:
+        session = each.run.session or self._session(each, job)
+        key = token("cron", each.run.slot, str(each.run.attempt))
+        await self._post.create(session, payload.agent, f"{job.name}"[:60])
+        if payload.model or payload.thinking:
+            await self._post.settings(session, key, payload.model, payload.thinking)
+        text = f"[cron:{job.id}] {job.name}: {payload.message}"
+        if each.text:
+            text = f"{text}\n\n{each.text}"
+        seq = await self._post.prompt(session, key, text, payload.agent)
+        timeout_s = payload.timeout_seconds or self._settings.cron.timeout_s
+        return Attempt(session, key, seq, timeout_s)
+
+    async def _wait_for_retry(self, each: Open) -> None:
+        """The pause before the next attempt; then it waits for a place like any other."""
+        assert each.job is not None  # noqa: S101 - heartbeats are not retried
+        pause_ms = each.job.runtime.retry_backoff_ms * 2 ** max(0, each.run.attempt - 1)
+        left_s = (each.run.ended_at_ms + pause_ms - self._clock.now_ms()) / 1000
+        await asyncio.sleep(max(0.0, min(left_s, pause_ms / 1000)))
+        await self._change(each, status="queued")
+
+    async def _heartbeat(self, each: Open) -> None:
+        run = each.run
+        session = run.session or "main"
+        if run.status != "running":
+            await self._change(each, status="running", attempt=1, started_at_ms=self._clock.now_ms())
+            await self._store.tell(event_of(each.run, "started"))
+        asked = each.text == "force"
+        notice = HeartbeatNotice(reason="wake" if asked else "interval", force=asked)
+        key = token(run.job_id, run.slot)
+        seq = await self._post.heartbeat(session, key, notice)
+        ending = await self._attending.attend(Attempt(session, f"heartbeat-{key}", seq, 0.0))
+        usage = ending.usage
+        status = {"completed": "ok", "skipped": "skipped"}.get(ending.outcome, "error")
+        await self._end(
+            each,
+            status,
+            error=ending.error,
+            outcome="quiet" if ending.quiet else ending.outcome,
+            cost_usd=usage.cost_usd,
+            tokens=usage.input_tokens + usage.output_tokens,
+            summary=ending.text.strip()[:SUMMARY_CHARS] or None,
+        )
+
+    async def _change(self, each: Open, **fields: object) -> None:
+        """Write the run anew.
+
+        Raises:
+            ConflictError: somebody else drives it too; who is right is read again.
+        """
+        known = await self._ledger.run(each.run.job_id, each.run.slot)
+        if known is None or known[0] != each.run:
+            raise ConflictError(f"run {each.key} changed")
+        fresh = msgspec.structs.replace(each.run, **fields)
+        await self._ledger.change(fresh, known[1])
+        each.run = fresh
+
+    async def _end(self, each: Open, status: str, **fields: object) -> None:
+        now_ms = self._clock.now_ms()
+        started = each.run.started_at_ms
+        await self._change(
+            each,
+            status=status,
+            ended_at_ms=now_ms,
+            duration_ms=max(0, now_ms - started) if started else None,
+            **fields,
+        )
+        await self._settle(each)
+
+    async def _settle(self, each: Open) -> None:
+        """All that follows from an end. Each step may be repeated."""
+        run, job = each.run, each.job
+        if job is not None:
+            await self._leave_lane({each.key})
+            self._look.set()
+        if job is not None and run.status != "skipped":
+            prefix = job.isolation.post_to_main_prefix
+            said = f"failed: {run.error}" if run.status == "error" else run.summary or "(said nothing)"
+            await self._post.system(
+                job.session, token(job.id, run.slot), f"{prefix} ({job.name}): {said}", f"cron:{job.id}"
+            )
+        if run.delivery is not None and run.delivery.status == "pending":
+            await self._outbox.send_soon(run)
+        await self._concluding.settle(run, job)
+        await self._ledger.shut(run.job_id, run.slot)

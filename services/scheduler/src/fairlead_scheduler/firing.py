@@ -1,0 +1,152 @@
+"""Fires what is due: writes the slots of jobs, create-only, at their times.
+
+One scheduler does it at a time (a lease); two would only try twice. What a slot means is carried out by
+whoever is handed it (`performing.py`).
+"""
+
+import asyncio
+from collections.abc import Callable
+
+import msgspec
+import structlog
+
+from fairlead_common import subjects
+from fairlead_common.buckets import Bucket
+from fairlead_common.bus import Bus
+from fairlead_common.errors import FairleadError, RetryableError
+from fairlead_scheduler.clock import Clock
+from fairlead_scheduler.lead import Lead
+from fairlead_scheduler.planning import plan
+from fairlead_scheduler.settings import Settings
+from fairlead_scheduler.slots import Slot, write_slot
+from fairlead_scheduler.table import Entry, Position, Table
+
+log = structlog.get_logger()
+
+BATCH = 256  # jobs whose slots are written side by side
+SAVE_S = 5.0
+POSITION = "position"  # key in the bucket `runs`
+
+
+class Firing:
+    """A part of every scheduler."""
+
+    def __init__(
+        self, bus: Bus, table: Table, lead: Lead, settings: Settings, clock: Clock, changed: asyncio.Event
+    ) -> None:
+        self._bus = bus
+        self._bucket = Bucket(bus, subjects.BUCKET_RUNS)
+        self._table = table
+        self._lead = lead
+        self._settings = settings
+        self._clock = clock
+        self._changed = changed
+        self._saved_at = 0.0
+        self._saved = Position()
+        self.seen_revision: Callable[[], int] = lambda: 0  # how far the table follows the bucket
+        self.lag_ms: int | None = None
+
+    async def load(self) -> None:
+        """Take over how far firing has got."""
+        stored = await self._bucket.get(POSITION)
+        position = msgspec.json.decode(stored.data, type=Position) if stored else Position()
+        # A position in the future was written by a clock that was wrong.
+        now_ms = self._clock.now_ms()
+        self._table.go_on_from(msgspec.structs.replace(position, t_ms=min(position.t_ms, now_ms)))
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Fire what is due until `stop`, whenever this scheduler leads."""
+        term = 0
+        while not stop.is_set():
+            self._changed.clear()
+            until_ms: int | None = None
+            try:
+                if self._lead.term and self._lead.term != term:
+                    await self.load()
+                    term = self._lead.term
+                if self._clock.jump_ms() < 0:
+                    self._table.rewind(self._clock.now_ms())
+                if self._lead.term and self._settings.firing:
+                    until_ms = await self._fire_due()
+            except RetryableError as error:
+                log.warning("firing_failed", error=str(error))
+                until_ms = self._clock.now_ms() + 500
+            await self._clock.wait(until_ms, self._changed)
+        if self._lead.term and self._settings.firing:
+            try:
+                await self._save(
+                    Position(t_ms=self._table.position.t_ms, revision=self._table.position.revision)
+                )
+            except FairleadError as error:
+                log.warning("position_not_saved", error=str(error))
+
+    async def _fire_due(self) -> int | None:
+        """Fire everything that is due; when the next is."""
+        while self._lead.sure:
+            revision = self.seen_revision()
+            now_ms = self._clock.now_ms()
+            due = self._table.take_due(now_ms, BATCH)
+            if due:
+                await self._fire_all(due, now_ms)
+                continue
+            self._table.position = Position(t_ms=now_ms, revision=revision)
+            loop_s = asyncio.get_running_loop().time()
+            if loop_s - self._saved_at > SAVE_S and self._worth_saving(now_ms):
+                self._saved_at = loop_s
+                await self._save(self._table.position)
+            break
+        following = self._table.next_due()
+        return None if following is None else following.due_ms
+
+    def _worth_saving(self, now_ms: int) -> bool:
+        return now_ms - self._saved.t_ms > SAVE_S * 1000
+
+    async def _save(self, position: Position) -> None:
+        await self._bucket.put(POSITION, msgspec.json.encode(position))
+        self._saved = position
+
+    async def _fire_all(self, due: list[Entry], now_ms: int) -> None:
+        results = await asyncio.gather(*(self._fire(entry, now_ms) for entry in due), return_exceptions=True)
+        failure: BaseException | None = None
+        for entry, result in zip(due, results, strict=True):
+            if isinstance(result, BaseException):
+                failure = failure or result
+                self._table.settle(entry, entry.cursor)  # as it was: it is due at once again
+            else:
+                self._table.settle(entry, result)
+        if failure is not None:
+            raise failure
+
+    async def _fire(self, entry: Entry, now_ms: int) -> int:
+        """Write the slots of one job that are due; up to where they are decided."""
+        slot = entry.times.after(entry.cursor)
+        offset = 0 if slot is None else entry.offset_ms(slot)
+        decided = plan(
+            entry.times, entry.timing.schedule, entry.timing.misfire, entry.cursor, now_ms - offset
+        )
+        if decided.missed is not None:
+            late_s = (now_ms - decided.missed) / 1000
+            await self._write(
+                entry, decided.missed, missed=f"missed: nothing could fire it for {late_s:.0f} s"
+            )
+        for n, each in enumerate(decided.fire):
+            last = n == len(decided.fire) - 1
+            await self._write(entry, each, coalesced=decided.coalesced if last else 0)
+        return max(decided.cursor, entry.cursor)
+
+    async def _write(self, entry: Entry, at_ms: int, *, missed: str = "", coalesced: int = 0) -> None:
+        fired_ms = self._clock.now_ms()
+        slot = Slot(
+            job=entry.id,
+            slot=str(at_ms),
+            due_ms=at_ms,
+            fired_ms=fired_ms,
+            cause=entry.cause,
+            revision=entry.revision,
+            missed=missed,
+            coalesced=coalesced,
+            by=self._lead.name,
+        )
+        if await write_slot(self._bus, slot):
+            self.lag_ms = fired_ms - at_ms
+            log.info("slot_fired", job=entry.id, slot=at_ms, late_ms=self.lag_ms, missed=bool(missed))

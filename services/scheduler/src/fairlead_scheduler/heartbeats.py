@@ -1,0 +1,54 @@
+"""Heartbeats: jobs that the configuration makes, one for each agent that has a pause set."""
+
+from fairlead_common.config import Config, HeartbeatConfig
+from fairlead_common.cron.jobs import ActiveWindow, Every, Misfire
+from fairlead_scheduler.store import token
+from fairlead_scheduler.table import Table, Timing
+
+PREFIX = "heartbeat"
+_EPOCH_MS = 0  # of their slots: the same for every scheduler, and for ever
+
+
+def job_id(agent: str) -> str:
+    """The id under which an agent's heartbeats are fired."""
+    return token(PREFIX, agent)
+
+
+def agent_of(job: str, config: Config) -> str | None:
+    """Whose heartbeat a job is, while it has one."""
+    return next(
+        (name for name, agent in config.agents.items() if agent.heartbeat.every_s and job_id(name) == job),
+        None,
+    )
+
+
+def timing_of(heartbeat: HeartbeatConfig) -> Timing:
+    """When the heartbeats of an agent are due."""
+    window = None
+    if (heartbeat.active_start, heartbeat.active_end) != ("00:00", "24:00"):
+        window = ActiveWindow(
+            start=heartbeat.active_start, end=heartbeat.active_end, tz=heartbeat.active_tz or None
+        )
+    return Timing(
+        schedule=Every(every_ms=max(1000, round(heartbeat.every_s * 1000)), anchor_ms=_EPOCH_MS),
+        misfire=Misfire(policy="one"),
+        active_window=window,
+    )
+
+
+def plant(table: Table, config: Config, now_ms: int) -> None:
+    """Bring the heartbeats in the table up to the configuration."""
+    wanted = {
+        job_id(name): agent.heartbeat for name, agent in config.agents.items() if agent.heartbeat.every_s
+    }
+    for entry in list(table):
+        if entry.cause == "heartbeat" and entry.id not in wanted:
+            table.remove(entry.id)
+    for job, heartbeat in wanted.items():
+        timing = timing_of(heartbeat)
+        old = table.get(job)
+        if old is not None and old.timing == timing:
+            continue
+        entry = table.put(job, timing, 0, cause="heartbeat")
+        if old is None and not table.position.t_ms:  # nobody was ever here to miss one
+            table.settle(entry, now_ms)

@@ -1,0 +1,36 @@
+"""Who may run now: the rules of the lane of isolated runs. Pure."""
+
+from typing import Literal, NamedTuple
+
+from fairlead_common.cron.jobs import Overlap
+
+
+class Verdict(NamedTuple):
+    """What becomes of a run that wants a place."""
+
+    kind: Literal["run", "wait", "skip"]
+    why: str = ""
+
+
+def admit(running: list[str], key: str, overlap: Overlap, ahead: int, limit: int) -> Verdict:
+    """Whether the run `key` (`<job>.<slot>`) may run.
+
+    Args:
+        running: who has a place.
+        ahead: runs of the same job that wait before it.
+        limit: places there are.
+    """
+    if key in running:
+        return Verdict("run")
+    job = key.partition(".")[0]
+    same = sum(other.partition(".")[0] == job for other in running)
+    match overlap.policy:
+        case "skip" if same or ahead:
+            return Verdict("skip", "the run before is still open")
+        case "queue" if ahead >= overlap.max and (same or ahead):
+            return Verdict("skip", f"{ahead} runs of this job wait already, at most {overlap.max} may")
+        case "queue" if same or ahead:
+            return Verdict("wait")
+        case "parallel" if same + ahead >= overlap.max:
+            return Verdict("skip", f"{same + ahead} runs of this job are open, at most {overlap.max} may be")
+    return Verdict("run") if len(running) < limit else Verdict("wait")

@@ -1,0 +1,79 @@
+"""Which scheduler fires: a lease, for courtesy. Two that both think so only try twice."""
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from fairlead_common.buckets import Lease, LeaseHolder, Leases
+from fairlead_common.bus import Bus
+from fairlead_common.errors import FairleadError
+from fairlead_common.ids import new_id
+
+log = structlog.get_logger()
+
+TTL_S = 4.0
+_KEY = "scheduler"
+
+
+class Lead:
+    """A part of every scheduler.
+
+    Fields:
+        term: counts up each time this scheduler begins to lead; 0 while it does not.
+    """
+
+    def __init__(self, bus: Bus, name: str, on_change: Callable[[], None]) -> None:
+        self.name = name
+        self.term = 0
+        self._terms = 0
+        self._leases = Leases(bus, LeaseHolder(name, new_id()), ttl_s=TTL_S)
+        self._lease: Lease | None = None
+        self._renewed_at = 0.0
+        self._on_change = on_change
+
+    @property
+    def sure(self) -> bool:
+        """Whether it leads, as far as it can know: a process that was stopped for long cannot."""
+        return bool(self.term) and asyncio.get_running_loop().time() - self._renewed_at < TTL_S
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Hold the lease, or try to get it, until `stop`."""
+        while not stop.is_set():
+            try:
+                await self._turn()
+            except FairleadError as error:
+                log.warning("lease_failed", error=str(error))
+            try:
+                async with asyncio.timeout(TTL_S / 4):
+                    await stop.wait()
+            except TimeoutError:
+                continue
+
+    async def _turn(self) -> None:
+        asked_at = asyncio.get_running_loop().time()
+        if self._lease is not None:
+            self._lease = await self._leases.renew(self._lease)
+        if self._lease is None:
+            if self.term:
+                self.term = 0
+                log.info("lead_lost")
+            self._lease = await self._leases.acquire(_KEY)
+        if self._lease is None:
+            return
+        self._renewed_at = asked_at
+        if not self.term:
+            self._terms += 1
+            self.term = self._terms
+            log.info("lead_taken")
+        self._on_change()
+
+    async def holder(self) -> str | None:
+        """Which scheduler leads, as far as anybody knows."""
+        return await self._leases.holder(_KEY)
+
+    async def release(self) -> None:
+        """Give it back, last of all."""
+        self.term = 0
+        if self._lease is not None:
+            await self._leases.release(self._lease)

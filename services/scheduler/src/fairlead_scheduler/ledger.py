@@ -1,0 +1,196 @@
+"""What came of firings: runs, the state of each job, and what is still open. All in the bucket `runs`.
+
+run.<job>.<slot>    one run, from the moment it is accepted until its history is forgotten
+open.<job>.<slot>   the job as it was then, while the run is open
+state.<job>         how the job went so far
+lane                isolated runs that are under way
+"""
+
+from collections.abc import AsyncIterator, Callable
+
+import msgspec
+
+from fairlead_common import subjects
+from fairlead_common.buckets import Bucket
+from fairlead_common.bus import Bus, Record
+from fairlead_common.cron.jobs import Document, JobState
+from fairlead_common.cron.runs import RunEntry
+from fairlead_common.errors import ConflictError
+from fairlead_scheduler.settings import Settings
+
+APPLIED = 64  # runs that a state remembers having counted
+PRUNE_EVERY = 32
+FINAL = frozenset({"ok", "error", "skipped"})
+
+
+class StoredState(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A job's state, and which runs it has counted: counting one again changes nothing."""
+
+    state: JobState = JobState()
+    applied: list[str] = []
+
+
+class Lane(msgspec.Struct, frozen=True, kw_only=True):
+    """Isolated runs under way, `<job>.<slot>` each."""
+
+    running: list[str] = []
+
+
+class OpenRun(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What an open run needs to know, whatever becomes of its job. `job` is empty for a heartbeat."""
+
+    job: Document
+    text: str = ""
+
+
+_run = msgspec.json.Decoder(RunEntry)
+_state = msgspec.json.Decoder(StoredState)
+_lane = msgspec.json.Decoder(Lane)
+_open = msgspec.json.Decoder(OpenRun)
+_encode = msgspec.json.encode
+
+
+class Ledger:
+    """Reads and writes runs and states. Every scheduler may; each write is a compare-and-set."""
+
+    def __init__(self, bus: Bus, settings: Settings) -> None:
+        self._bus = bus
+        self._bucket = Bucket(bus, subjects.BUCKET_RUNS)
+        self._settings = settings
+        self._finished: dict[str, int] = {}
+
+    @property
+    def _history_s(self) -> float:
+        return self._settings.cron.history_days * 86_400.0
+
+    # -- runs ----------------------------------------------------------------
+
+    async def run(self, job: str, slot: str) -> tuple[RunEntry, int] | None:
+        """A run and its revision."""
+        record = await self._bucket.get(f"run.{job}.{slot}")
+        return None if record is None else (_run.decode(record.data), record.seq)
+
+    async def begin(self, run: RunEntry) -> bool:
+        """Write a new run; False if it is there already."""
+        ttl_s = self._history_s if run.status in FINAL else None
+        try:
+            await self._bucket.create(f"run.{run.job_id}.{run.slot}", _encode(run), ttl_s=ttl_s)
+        except ConflictError:
+            return False
+        return True
+
+    async def change(self, run: RunEntry, revision: int) -> int:
+        """Write a run anew.
+
+        Raises:
+            ConflictError: somebody else did.
+        """
+        ttl_s = self._history_s if run.status in FINAL else None
+        return await self._bucket.update(f"run.{run.job_id}.{run.slot}", _encode(run), revision, ttl_s=ttl_s)
+
+    async def history(self, job: str, limit: int) -> list[RunEntry]:
+        """The runs of a job, newest first."""
+        found = [_run.decode(record.data) async for record in self._read(f"run.{job}.*")]
+        found.sort(key=lambda run: (run.fired_at_ms, run.slot), reverse=True)
+        return found[:limit]
+
+    async def prune(self, job: str) -> None:
+        """Now and then: forget the oldest runs of a job when it has too many."""
+        self._finished[job] = self._finished.get(job, 0) + 1
+        if self._finished[job] % PRUNE_EVERY:
+            return
+        found = [run for run in await self.history(job, 1 << 30) if run.status in FINAL]
+        for run in found[self._settings.cron.history_runs :]:
+            await self._bucket.delete(f"run.{job}.{run.slot}")
+
+    # -- what is open ----------------------------------------------------------
+
+    async def open(self, run: RunEntry, opened: OpenRun) -> None:
+        """Note that a run is open; harmless to repeat."""
+        try:
+            await self._bucket.create(f"open.{run.job_id}.{run.slot}", _encode(opened))
+        except ConflictError:
+            return
+
+    async def opened(self, job: str, slot: str) -> OpenRun | None:
+        """What an open run needs to know; None if it is not open."""
+        record = await self._bucket.get(f"open.{job}.{slot}")
+        return None if record is None else _open.decode(record.data)
+
+    async def shut(self, job: str, slot: str) -> None:
+        """The run is open no more."""
+        await self._bucket.delete(f"open.{job}.{slot}")
+
+    async def open_since(self, seq: int) -> tuple[list[tuple[str, str]], int]:
+        """Job and slot of what was opened after `seq`, in order, and the last sequence."""
+        found: list[tuple[str, str]] = []
+        async for record in self._read("open.>", seq + 1):
+            *_, job, slot = record.subject.split(".")
+            found.append((job, slot))
+            seq = record.seq
+        return found, seq
+
+    async def lane(self) -> tuple[Lane, int]:
+        """The isolated runs under way, and the revision."""
+        record = await self._bucket.get("lane")
+        return (Lane(), 0) if record is None else (_lane.decode(record.data), record.seq)
+
+    async def change_lane(self, change: Callable[[Lane], Lane | None]) -> bool:
+        """Write the lane anew, as `change` says of what is there; False if it says nothing."""
+        while True:
+            lane, revision = await self.lane()
+            wanted = change(lane)
+            if wanted is None:
+                return False
+            if wanted == lane:
+                return True
+            try:
+                await self._bucket.update("lane", _encode(wanted), revision)
+            except ConflictError:
+                continue
+            return True
+
+    # -- states ----------------------------------------------------------------
+
+    async def state(self, job: str) -> JobState:
+        """How a job went so far."""
+        record = await self._bucket.get(f"state.{job}")
+        return JobState() if record is None else _state.decode(record.data).state
+
+    async def count(self, run: RunEntry) -> JobState:
+        """Count a run that has ended in the state of its job, once; the state with it."""
+        key = f"state.{run.job_id}"
+        while True:
+            record = await self._bucket.get(key)
+            stored = StoredState() if record is None else _state.decode(record.data)
+            if run.slot in stored.applied:
+                return stored.state
+            state = _after(stored.state, run)
+            value = _encode(StoredState(state=state, applied=[*stored.applied, run.slot][-APPLIED:]))
+            try:
+                await self._bucket.update(key, value, 0 if record is None else record.seq)
+            except ConflictError:
+                continue
+            return state
+
+    async def forget(self, job: str) -> None:
+        """Remove the state of a job that was removed. Its history stays until it is too old."""
+        await self._bucket.delete(f"state.{job}")
+
+    def _read(self, key: str, start: int = 1) -> AsyncIterator[Record]:
+        return self._bus.read(self._bucket.stream, f"$KV.{self._bucket.name}.{key}", start=start)
+
+
+def _after(state: JobState, run: RunEntry) -> JobState:
+    if run.status == "skipped":
+        return msgspec.structs.replace(state, last_status="skipped", last_error=run.error)
+    failed = run.status == "error"
+    return msgspec.structs.replace(
+        state,
+        last_run_at_ms=run.started_at_ms or run.fired_at_ms,
+        last_status="error" if failed else "ok",
+        last_error=run.error if failed else None,
+        last_duration_ms=run.duration_ms,
+        runs=state.runs + 1,
+        consecutive_failures=state.consecutive_failures + 1 if failed else 0,
+    )

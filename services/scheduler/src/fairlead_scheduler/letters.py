@@ -1,0 +1,34 @@
+"""What is delivered."""
+
+import msgspec
+
+
+class Letter(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """One answer on its way: key `out.<job>.<slot>` of the bucket `runs`.
+
+    Fields:
+        session: that hears of it if it cannot be delivered.
+        held: the run has not ended yet.
+    """
+
+    job_id: str
+    slot: str
+    name: str
+    channel: str
+    to: str | None
+    session: str
+    text: str
+    created_at_ms: int
+    held: bool = False
+    attempts: int = 0
+    not_before_ms: int = 0
+
+    @property
+    def key(self) -> str:
+        """Where it is kept."""
+        return f"out.{self.job_id}.{self.slot}"
+
+    @property
+    def delivery_id(self) -> str:
+        """The same for every attempt."""
+        return f"{self.job_id}-{self.slot}"

@@ -1,0 +1,213 @@
+"""Carries out what was fired: each slot once, whoever is handed it and however often.
+
+The schedulers share one durable consumer over the slots. A slot is acknowledged when its effect is stored:
+mail in the main session, or an open run, which `driving.py` sees to its end.
+"""
+
+import asyncio
+
+import msgspec
+import structlog
+
+from fairlead_common import subjects
+from fairlead_common.bus import Bus
+from fairlead_common.cron.jobs import AgentTurn, Document, Job, SystemEvent, job_of
+from fairlead_common.cron.runs import CronEvent, RunEntry
+from fairlead_common.dead import dead_letter
+from fairlead_common.errors import BadMessageError, FairleadError, InvalidInputError
+from fairlead_common.live_config import LiveConfig
+from fairlead_common.messages import HeartbeatNotice
+from fairlead_common.pull import Job as Delivered
+from fairlead_common.pull import PullConsumer
+from fairlead_scheduler.clock import Clock
+from fairlead_scheduler.concluding import Concluding
+from fairlead_scheduler.heartbeats import agent_of
+from fairlead_scheduler.ledger import FINAL, Ledger, OpenRun
+from fairlead_scheduler.post import Post
+from fairlead_scheduler.slots import Slot, decode_slot
+from fairlead_scheduler.store import Store, token
+
+log = structlog.get_logger()
+
+AT_ONCE = 64
+CAPACITY = 512
+HINT = "fairlead.hint.cron"  # core: something was opened
+
+
+class Performing:
+    """A part of every scheduler."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        store: Store,
+        ledger: Ledger,
+        post: Post,
+        concluding: Concluding,
+        config: LiveConfig,
+        clock: Clock,
+    ) -> None:
+        self._bus = bus
+        self._store = store
+        self._ledger = ledger
+        self._post = post
+        self._concluding = concluding
+        self._config = config
+        self._clock = clock
+        self._waiting: asyncio.Queue[Delivered] = asyncio.Queue()
+        self._busy = 0
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Carry out slots until `stop`; what is not done by then comes to another scheduler."""
+        pull = PullConsumer(
+            self._bus,
+            subjects.SLOTS,
+            subjects.SLOTS_CONSUMER,
+            self._waiting.put_nowait,
+            lambda: CAPACITY - self._waiting.qsize() - self._busy,
+        )
+
+        async def work() -> None:
+            while True:
+                delivered = await self._waiting.get()
+                self._busy += 1
+                try:
+                    await self._settle(delivered)
+                finally:
+                    self._busy -= 1
+                    pull.nudge()
+
+        async with asyncio.TaskGroup() as tasks:
+            working = [tasks.create_task(work(), name=f"perform-{n}") for n in range(AT_ONCE)]
+            await pull.run(stop)
+            for _ in range(100):
+                if not self._busy:
+                    break
+                await asyncio.sleep(0.05)
+            for task in working:
+                task.cancel()
+
+    async def _settle(self, delivered: Delivered) -> None:
+        try:
+            slot = decode_slot(delivered.data)
+            if subjects.slot(slot.job, slot.slot) != delivered.subject:
+                raise BadMessageError("its subject is of another slot")
+            await self._perform(slot, again=delivered.delivered > 1)
+        except (BadMessageError, InvalidInputError) as error:
+            log.warning("slot_dead_lettered", subject=delivered.subject, reason=str(error))
+            try:
+                await dead_letter(self._bus, "cron", delivered, str(error))
+            except FairleadError:
+                await delivered.nak(5.0)
+                return
+            await delivered.term(str(error))
+        except FairleadError as error:
+            log.warning("slot_failed", subject=delivered.subject, error=str(error))
+            await delivered.nak(1.0)
+        else:
+            await delivered.ack()
+
+    async def _perform(self, slot: Slot, *, again: bool) -> None:
+        if (
+            again
+            and (known := await self._ledger.run(slot.job, slot.slot)) is not None
+            and known[0].status in FINAL
+        ):
+            return
+        run = RunEntry(
+            job_id=slot.job,
+            slot=slot.slot,
+            status="queued",
+            cause=slot.cause,
+            due_at_ms=slot.due_ms,
+            fired_at_ms=slot.fired_ms,
+        )
+        if slot.cause == "heartbeat":
+            await self._heartbeat(slot, run)
+            return
+        found = await self._store.get(slot.job)
+        if found is None:
+            log.info("slot_skipped", job=slot.job, slot=slot.slot, reason="the job was removed")
+            return
+        document, revision = found
+        try:
+            job = job_of(document)
+        except InvalidInputError as error:
+            failed = msgspec.structs.replace(run, status="error", error=f"the job cannot be read: {error}")
+            await self._concluding.conclude(failed, None)
+            return
+        run = msgspec.structs.replace(run, name=job.name)
+        if reason := slot.missed or _objection(job, revision, slot):
+            await self._concluding.conclude(msgspec.structs.replace(run, status="skipped", error=reason), job)
+            return
+        match job.payload:
+            case SystemEvent():
+                await self._main(job, job.payload, run, slot)
+            case AgentTurn():
+                await self._open(run, document, slot.text)
+
+    async def _main(self, job: Job, payload: SystemEvent, run: RunEntry, slot: Slot) -> None:
+        started = self._clock.now_ms()
+        key = token(job.id, slot.slot)
+        text = f"{payload.text}\n{slot.text}" if slot.text else payload.text
+        await self._post.system(job.session, key, text, f"cron:{job.id}")
+        if job.wake_mode == "now":
+            await self._post.heartbeat(job.session, key, HeartbeatNotice(reason="wake"))
+        ended = self._clock.now_ms()
+        done = msgspec.structs.replace(
+            run,
+            status="ok",
+            session=job.session,
+            attempt=1,
+            started_at_ms=started,
+            ended_at_ms=ended,
+            duration_ms=max(0, ended - started),
+            summary=text[:2000],
+        )
+        await self._concluding.conclude(done, job)
+
+    async def _open(self, run: RunEntry, document: Document, text: str) -> None:
+        if not await self._ledger.begin(run):
+            known = await self._ledger.run(run.job_id, run.slot)
+            if known is not None and known[0].status in FINAL:
+                return
+        await self._ledger.open(run, OpenRun(job=document, text=text))
+        await self._bus.emit(HINT, f"{run.job_id}.{run.slot}".encode())
+
+    async def _heartbeat(self, slot: Slot, run: RunEntry) -> None:
+        agent = agent_of(slot.job, self._config.current)
+        if agent is None:
+            return  # switched off meanwhile
+        run = msgspec.structs.replace(run, name=f"heartbeat of {agent}")
+        if slot.missed:
+            await self._concluding.conclude(
+                msgspec.structs.replace(run, status="skipped", error=slot.missed), None
+            )
+            return
+        session = self._config.current.agents[agent].heartbeat.session
+        await self._open(msgspec.structs.replace(run, session=session), {}, slot.text)
+
+
+def _objection(job: Job, revision: int, slot: Slot) -> str:
+    """Why a slot must not be carried out, or nothing.
+
+    A scheduler that was stopped for long may fire by a schedule that is no more.
+    """
+    if slot.cause != "schedule":
+        return ""
+    if slot.revision < (job.since_revision or revision) and slot.due_ms >= job.since_ms:
+        return "the schedule was changed before it was due" if job.enabled else "the job was disabled"
+    return ""
+
+
+def event_of(run: RunEntry, action: str, next_run_at_ms: int | None = None) -> CronEvent:
+    """What is told of a run."""
+    return CronEvent(
+        job_id=run.job_id,
+        action=action,  # type: ignore[arg-type] # one of the actions
+        slot=run.slot,
+        name=run.name or None,
+        status=run.status,
+        error=run.error,
+        next_run_at_ms=next_run_at_ms,
+    )

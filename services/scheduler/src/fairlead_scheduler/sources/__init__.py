@@ -1,0 +1,1 @@
+"""What sets jobs and sessions going from outside."""

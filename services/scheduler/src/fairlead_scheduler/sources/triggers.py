@@ -1,0 +1,192 @@
+"""Triggers: what comes on a subject or by the gateway's hook becomes a run, a prompt or a system line."""
+
+import asyncio
+import hashlib
+import re
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+
+import msgspec
+import structlog
+
+from fairlead_common.api_service import LimitError
+from fairlead_common.bus import Bus, Delivery, Subscription
+from fairlead_common.config import TriggerConfig
+from fairlead_common.cron.requests import Fired, Hook
+from fairlead_common.errors import FairleadError, InvalidInputError, NotFoundError
+from fairlead_common.ids import check_id, is_id, new_id
+from fairlead_common.messages import HeartbeatNotice
+from fairlead_scheduler.clock import Clock
+from fairlead_scheduler.post import Post
+from fairlead_scheduler.settings import Settings
+from fairlead_scheduler.slots import Slot, write_slot
+from fairlead_scheduler.store import Store, token
+
+log = structlog.get_logger()
+
+MAX_BODY_CHARS = 65_536
+_PLACE = re.compile(r"\{(body|subject|json\.[A-Za-z0-9_.-]{1,100}|header\.[A-Za-z0-9_-]{1,100})\}")
+
+
+class Triggers:
+    """A part of every scheduler; each message reaches one of them."""
+
+    def __init__(self, bus: Bus, store: Store, post: Post, settings: Settings, clock: Clock) -> None:
+        self._bus = bus
+        self._store = store
+        self._post = post
+        self._settings = settings
+        self._clock = clock
+        self._came: asyncio.Queue[tuple[str, Delivery]] = asyncio.Queue(maxsize=10_000)
+        self._at: dict[str, deque[float]] = {}
+        self._listening: dict[str, tuple[str, Subscription]] = {}
+        self._changed = asyncio.Event()
+
+    def look(self) -> None:
+        """Look again now: at the configuration."""
+        self._changed.set()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Listen until `stop`."""
+        async with asyncio.TaskGroup() as tasks:
+            working = tasks.create_task(self._work())
+            while not stop.is_set():
+                self._changed.clear()
+                await self._listen()
+                await self._changed.wait()
+            for _, subscription in self._listening.values():
+                await subscription.unsubscribe()
+            working.cancel()
+
+    async def _listen(self) -> None:
+        wanted = {
+            name: trigger.subject for name, trigger in self._settings.cron.triggers.items() if trigger.subject
+        }
+        for name in list(self._listening):
+            if wanted.get(name) != self._listening[name][0]:
+                await self._listening.pop(name)[1].unsubscribe()
+        for name, subject in wanted.items():
+            if name in self._listening:
+                continue
+            if subject.startswith(("fairlead.", "$", "_INBOX", ">", "*")):
+                log.warning("trigger_ignored", trigger=name, why="its subject would hear Fairlead itself")
+                continue
+            heard = await self._bus.subscribe(subject, self._note(name), queue="cron")
+            self._listening[name] = (subject, heard)
+
+    def _note(self, name: str) -> Callable[[Delivery], None]:
+        def note(delivery: Delivery) -> None:
+            try:
+                self._came.put_nowait((name, delivery))
+            except asyncio.QueueFull:
+                log.warning("trigger_dropped", trigger=name)
+
+        return note
+
+    async def _work(self) -> None:
+        while True:
+            name, delivery = await self._came.get()
+            try:
+                body = delivery.data.decode("utf-8", "replace")
+                fired = await self._fire(name, body, delivery.headers, delivery.subject, None)
+                answer = msgspec.json.encode(fired)
+            except FairleadError as error:
+                log.warning("trigger_failed", trigger=name, error=str(error))
+                answer = msgspec.json.encode({"error": {"code": "invalid", "message": str(error)}})
+            if delivery.reply and not delivery.reply.startswith("$JS."):
+                await self._bus.emit(delivery.reply, answer)
+
+    async def hook(self, asked: Hook) -> Fired:
+        """As if it had come on the trigger's subject."""
+        return await self._fire(asked.name, asked.body, asked.headers, f"hook.{asked.name}", asked.key)
+
+    async def _fire(
+        self, name: str, body: str, headers: Mapping[str, str], subject: str, key: str | None
+    ) -> Fired:
+        trigger = self._settings.cron.triggers.get(name)
+        if trigger is None:
+            raise NotFoundError(f"cron.triggers has no {name}")
+        if not self._settings.firing:
+            return Fired(fired=False, reason="the scheduler is off or paused")
+        if len(body) > MAX_BODY_CHARS:
+            raise InvalidInputError("body", f"at most {MAX_BODY_CHARS} characters, got {len(body)}")
+        lower = {header.lower(): value for header, value in headers.items()}
+        key = token("t", name, _token(key or _key(trigger, body, lower) or new_id()))
+        self._count(name, trigger)
+        text = _render(trigger.template, body, subject, lower)
+        if trigger.job:
+            return await self._run_job(trigger.job, key, text)
+        if not trigger.session:
+            raise InvalidInputError(f"cron.triggers.{name}", "names neither a job nor a session")
+        session = check_id(trigger.session, "session")
+        if trigger.action == "prompt":
+            await self._post.prompt(session, key, text, trigger.agent or None)
+        else:
+            await self._post.system(session, key, text, f"trigger:{name}")
+            await self._post.heartbeat(session, key, HeartbeatNotice(reason="wake"))
+        return Fired(fired=True, id=key)
+
+    async def _run_job(self, job: str, key: str, text: str) -> Fired:
+        _, revision = await self._store.need(job)
+        now_ms = self._clock.now_ms()
+        slot = Slot(
+            job=job, slot=key, due_ms=now_ms, fired_ms=now_ms, cause="trigger", revision=revision, text=text
+        )
+        fired = await write_slot(self._bus, slot)
+        return Fired(fired=fired, id=key, reason=None if fired else "that key was used before")
+
+    def _count(self, name: str, trigger: TriggerConfig) -> None:
+        """One more within this minute.
+
+        Raises:
+            LimitError: that is too many.
+        """
+        now = time.monotonic()
+        times = self._at.setdefault(name, deque())
+        while times and now - times[0] > 60:
+            times.popleft()
+        if len(times) >= trigger.rate_per_minute:
+            raise LimitError("rate_per_minute", f"at most {trigger.rate_per_minute}, this is one more")
+        times.append(now)
+
+
+def _token(key: str) -> str:
+    return key if is_id(key) and len(key) <= 40 else hashlib.sha256(key.encode()).hexdigest()[:32]
+
+
+def _key(trigger: TriggerConfig, body: str, headers: Mapping[str, str]) -> str:
+    if trigger.key_header and (value := headers.get(trigger.key_header.lower())):
+        return value
+    if trigger.key_field:
+        return _field(body, trigger.key_field)
+    return headers.get("nats-msg-id", "") or headers.get("idempotency-key", "")
+
+
+def _field(body: str, path: str) -> str:
+    try:
+        value: object = msgspec.json.decode(body)
+    except msgspec.DecodeError:
+        return ""
+    for part in path.split("."):
+        if not isinstance(value, dict):
+            return ""
+        value = value.get(part)
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _render(template: str, body: str, subject: str, headers: Mapping[str, str]) -> str:
+    """The template with its places filled in, once: what is filled in is not looked at again."""
+
+    def fill(match: re.Match[str]) -> str:
+        place = match[1]
+        if place == "body":
+            return body
+        if place == "subject":
+            return subject
+        kind, _, name = place.partition(".")
+        return _field(body, name) if kind == "json" else headers.get(name.lower(), "")
+
+    return _PLACE.sub(fill, template) or "(empty)"

@@ -1,0 +1,88 @@
+"""The jobs themselves: JSON documents in the bucket `jobs`, changed by compare-and-set."""
+
+import hashlib
+
+import msgspec
+
+from fairlead_common import subjects
+from fairlead_common.buckets import Bucket
+from fairlead_common.bus import Bus, Record
+from fairlead_common.cron.jobs import Document
+from fairlead_common.cron.runs import CronEvent
+from fairlead_common.errors import ConflictError, NotFoundError
+from fairlead_common.ids import is_id
+from fairlead_common.projections import TOMBSTONE
+
+_document = msgspec.json.Decoder(Document)
+
+
+def token(*parts: str) -> str:
+    """`parts` as one id: joined where that fits, else by their hash."""
+    joined = "-".join(parts)
+    return joined if is_id(joined) else f"{parts[0]}-{hashlib.sha256(joined.encode()).hexdigest()[:40]}"
+
+
+class Store:
+    """Reads and writes jobs. Every scheduler may."""
+
+    def __init__(self, bus: Bus) -> None:
+        self.bus = bus
+        self._bucket = Bucket(bus, subjects.BUCKET_JOBS)
+
+    async def get(self, job: str) -> tuple[Document, int] | None:
+        """The document of a job and its revision; None if there is no such job."""
+        record = await self._bucket.get(job)
+        return (
+            None
+            if record is None or record.data == TOMBSTONE
+            else (_document.decode(record.data), record.seq)
+        )
+
+    async def need(self, job: str) -> tuple[Document, int]:
+        """As `get`.
+
+        Raises:
+            NotFoundError: there is no such job.
+        """
+        found = await self.get(job)
+        if found is None:
+            raise NotFoundError(f"there is no job {job}")
+        return found
+
+    async def create(self, job: str, document: Document) -> int:
+        """Write a new job; its revision.
+
+        Raises:
+            ConflictError: the id is taken; `args[1]` is the record that has it.
+        """
+        return await self._bucket.create(job, msgspec.json.encode(document))
+
+    async def update(self, job: str, document: Document, revision: int) -> int:
+        """Write if `revision` is still the last.
+
+        Raises:
+            ConflictError: it is not.
+        """
+        return await self._bucket.update(job, msgspec.json.encode(document), revision)
+
+    async def remove(self, job: str) -> bool:
+        """Remove a job: first a tombstone, which the others hear of, then all of it. Whether it was there."""
+        while True:
+            found = await self.get(job)
+            if found is None:
+                return False
+            try:
+                buried = await self._bucket.update(job, TOMBSTONE, found[1])
+            except ConflictError:
+                continue
+            await self.bus.purge(self._bucket.stream, subjects.kv(self._bucket.name, job), before=buried + 1)
+            return True
+
+    async def tell(self, event: CronEvent) -> None:
+        """Tell whoever looks."""
+        await self.bus.emit(subjects.CRON_CHANGED, msgspec.json.encode(event))
+
+
+def document_in(record: Record) -> Document:
+    """The document that a record of the bucket holds."""
+    return _document.decode(record.data)

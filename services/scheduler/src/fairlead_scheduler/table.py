@@ -1,0 +1,191 @@
+"""All jobs as far as firing needs to know them, in memory, ordered by when they are due.
+
+A cache of the bucket `jobs`: every scheduler has one, so that any of them can fire at once when the one
+that did is gone. Nothing in it is the truth; a slot counts once it is written.
+"""
+
+import heapq
+from collections.abc import Iterator
+from typing import Annotated
+
+import msgspec
+
+from fairlead_common.cron.jobs import ActiveWindow, At, Cron, Misfire, Schedule
+from fairlead_common.cron.runs import Cause
+from fairlead_scheduler.planning import offset_ms
+from fairlead_scheduler.triggers import Times, times_of
+
+_DEFAULT_MISFIRE = Misfire()
+
+
+class Timing(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The keys of a job's document that decide when it fires; see `Job`."""
+
+    schedule: Schedule
+    enabled: bool = True
+    created_at_ms: int = 0
+    since_ms: int = 0
+    since_revision: int = 0
+    misfire: Misfire = _DEFAULT_MISFIRE
+    active_window: ActiveWindow | None = None
+    jitter_ms: Annotated[int, msgspec.Meta(ge=0)] = 0
+    stagger_ms: Annotated[int, msgspec.Meta(ge=0)] = 0
+    deleted: bool = False
+
+
+class Position(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """How far firing has got: all slots up to `t_ms` are decided, for jobs as they were at `revision`."""
+
+    t_ms: int = 0
+    revision: int = 0
+
+
+class Entry:
+    """One job.
+
+    Fields:
+        cursor: all slots up to here are decided.
+        due_ms: when the next slot fires: its time and the job's own offset; None: never.
+        revision: of the bucket, since when its schedule is as it is; 0 for jobs of the configuration.
+    """
+
+    __slots__ = ("cause", "cursor", "due_ms", "id", "revision", "times", "timing")
+
+    def __init__(
+        self, job: str, timing: Timing, revision: int, times: Times, cursor: int, cause: Cause
+    ) -> None:
+        self.id = job
+        self.timing = timing
+        self.revision = revision
+        self.times = times
+        self.cursor = cursor
+        self.cause = cause
+        self.due_ms: int | None = None
+
+    def aim(self) -> None:
+        """Find the next slot after the cursor."""
+        slot = self.times.after(self.cursor) if self.timing.enabled else None
+        self.due_ms = None if slot is None else slot + self.offset_ms(slot)
+
+    def offset_ms(self, slot: int) -> int:
+        """How much later than its slot it fires."""
+        timing = self.timing
+        if not (timing.stagger_ms or timing.jitter_ms):
+            return 0
+        return offset_ms(self.id, slot, timing.stagger_ms, timing.jitter_ms)
+
+
+class Table:
+    """Jobs by id, and the order in which they are due."""
+
+    def __init__(self, default_tz: str = "UTC", default_stagger_ms: int = 0) -> None:
+        self.default_tz = default_tz
+        self.default_stagger_ms = default_stagger_ms
+        self.position = Position()
+        self._entries: dict[str, Entry] = {}
+        self._heap: list[tuple[int, str]] = []
+        self._enabled = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(self._entries.values())
+
+    @property
+    def enabled(self) -> int:
+        """How many jobs are enabled."""
+        return self._enabled
+
+    def get(self, job: str) -> Entry | None:
+        """The job, if it is known."""
+        return self._entries.get(job)
+
+    def ids(self) -> list[str]:
+        """All ids in order."""
+        return sorted(self._entries)
+
+    def put(self, job: str, timing: Timing, revision: int, *, cause: Cause = "schedule") -> Entry:
+        """Take over a job as it is at this revision of the bucket."""
+        old = self._entries.get(job)
+        if self.default_stagger_ms and not timing.stagger_ms and isinstance(timing.schedule, Cron):
+            timing = msgspec.structs.replace(timing, stagger_ms=self.default_stagger_ms)
+        since_revision = timing.since_revision or revision
+        if old is not None and since_revision <= old.revision:
+            cursor = old.cursor  # nothing about its times has changed
+        else:
+            cursor = self._start(timing, since_revision)
+        times = times_of(timing.schedule, timing.created_at_ms, timing.active_window, self.default_tz)
+        entry = Entry(job, timing, since_revision, times, cursor, cause)
+        entry.aim()
+        self._enabled += timing.enabled - (old.timing.enabled if old else False)
+        self._entries[job] = entry
+        self._push(entry)
+        return entry
+
+    def _start(self, timing: Timing, revision: int) -> int:
+        """From where on slots are looked at."""
+        since = -1 if isinstance(timing.schedule, At) else timing.since_ms
+        if revision > self.position.revision:
+            return since
+        # A slot whose firing is put off by an offset is not decided before that.
+        return max(since, self.position.t_ms - timing.stagger_ms - timing.jitter_ms)
+
+    def remove(self, job: str) -> bool:
+        """Forget a job; whether it was known."""
+        old = self._entries.pop(job, None)
+        self._enabled -= old.timing.enabled if old else False
+        return old is not None
+
+    def _push(self, entry: Entry) -> None:
+        if entry.due_ms is not None:
+            heapq.heappush(self._heap, (entry.due_ms, entry.id))
+
+    def next_due(self) -> Entry | None:
+        """The job that is due first."""
+        while self._heap:
+            due_ms, job = self._heap[0]
+            entry = self._entries.get(job)
+            if entry is not None and entry.due_ms == due_ms:
+                return entry
+            heapq.heappop(self._heap)
+        return None
+
+    def take_due(self, now_ms: int, limit: int) -> list[Entry]:
+        """Jobs that are due, at most `limit`; give each back with `settle`."""
+        found: list[Entry] = []
+        while len(found) < limit and (entry := self.next_due()) is not None:
+            if entry.due_ms is None or entry.due_ms > now_ms:
+                break
+            heapq.heappop(self._heap)
+            found.append(entry)
+        return found
+
+    def settle(self, entry: Entry, cursor: int) -> None:
+        """All slots of the job up to `cursor` are decided."""
+        if self._entries.get(entry.id) is not entry:
+            return  # it was changed or removed meanwhile
+        entry.cursor = max(entry.cursor, cursor)
+        entry.aim()
+        self._push(entry)
+
+    def go_on_from(self, position: Position) -> None:
+        """Take over how far another scheduler had got."""
+        self.position = position
+        passed: list[Entry] = []
+        while (entry := self.next_due()) is not None and (entry.due_ms or 0) <= position.t_ms:
+            heapq.heappop(self._heap)
+            passed.append(entry)
+        for entry in passed:
+            if entry.revision <= position.revision:
+                entry.cursor = max(entry.cursor, self._start(entry.timing, entry.revision))
+                entry.aim()
+            self._push(entry)
+
+    def rewind(self, now_ms: int) -> None:
+        """The clock went back: look again at everything from now on. What was fired stays fired."""
+        for entry in self._entries.values():
+            if entry.cursor > now_ms:
+                entry.cursor = max(now_ms, entry.timing.since_ms)
+                entry.aim()
+                self._push(entry)

@@ -1,0 +1,252 @@
+"""When schedules fire: APScheduler finds the next time on the wall clock, this file the moment it means.
+
+Zones without surprises, as Vixie cron has it: a job that names its hour and minute runs once a day, also
+on the days when the clocks change. If they skip its time it runs right after the gap; if its time comes
+twice it runs the first time. A job with a `*` in hour or minute goes on with the flow of time: nothing in
+the gap, and both times where the clock goes back.
+"""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta, tzinfo
+from functools import lru_cache
+from typing import Protocol
+
+from apscheduler.triggers.cron import CronTrigger  # type: ignore[import-untyped]
+
+from fairlead_common.cron.expression import Expression, parse_expression
+from fairlead_common.cron.jobs import ActiveWindow, At, Cron, Every, Schedule
+from fairlead_common.cron.times import milliseconds, moment_of, parse_clock, zone
+
+_TICK = timedelta(microseconds=1)
+_LIMIT = 4000  # candidates looked at before a schedule counts as one without a next time
+_LAST_MS = 7_258_118_400_000  # the year 2200
+
+
+class Times(Protocol):
+    """When something is due."""
+
+    def after(self, moment_ms: int) -> int | None:
+        """The first slot later than `moment_ms`, or None."""
+
+
+class Once:
+    """One moment, which counts however late anybody looks."""
+
+    def __init__(self, at_ms: int) -> None:
+        self._at_ms = at_ms
+
+    def after(self, moment_ms: int) -> int | None:
+        """As `Times`."""
+        return self._at_ms if self._at_ms > moment_ms else None
+
+
+class Interval:
+    """`first_ms` and every `every_ms` from there."""
+
+    def __init__(self, first_ms: int, every_ms: int) -> None:
+        self._first_ms = first_ms
+        self._every_ms = every_ms
+
+    def after(self, moment_ms: int) -> int | None:
+        """As `Times`."""
+        if moment_ms < self._first_ms:
+            return self._first_ms
+        return moment_ms + self._every_ms - (moment_ms - self._first_ms) % self._every_ms
+
+
+class Calendar:
+    """A cron expression in a zone."""
+
+    def __init__(self, expression: Expression, tz: tzinfo) -> None:
+        self._tz = tz
+        self._fixed = expression.fixed
+        self._triggers = _triggers(expression)
+
+    def after(self, moment_ms: int) -> int | None:
+        """As `Times`."""
+        if not 0 <= moment_ms < _LAST_MS:
+            return None
+        local = moment_of(moment_ms, self._tz)
+        if not self._fixed and (second := self._repeated(local)) is not None:
+            found = self._first(local, before=second)
+            return found if found is not None else self._first_at(second)
+        return self._first(local)
+
+    def _first(self, local: datetime, *, before: datetime | None = None) -> int | None:
+        """The first slot later than `local`; with `before` only one before that moment."""
+        after_ms = milliseconds(local)
+        for wall in self._walls(local.replace(tzinfo=UTC)):
+            moment = wall.replace(tzinfo=self._tz, fold=local.fold)
+            skipped = moment.astimezone(UTC).astimezone(self._tz).replace(tzinfo=None) != wall.replace(
+                tzinfo=None
+            )
+            if skipped and not self._fixed:
+                continue
+            if self._fixed:
+                moment = wall.replace(tzinfo=self._tz, fold=0)
+                found = milliseconds(_end_of_gap(moment) if skipped else moment)
+            else:
+                found = milliseconds(moment)
+            if before is not None and found >= milliseconds(before):
+                return None
+            if found > after_ms:
+                return found
+        return None
+
+    def _first_at(self, start: datetime) -> int | None:
+        """The first slot at `start` or later, where the clock has just gone back."""
+        just_before = start.replace(tzinfo=UTC) - _TICK
+        for wall in self._walls(just_before):
+            found = milliseconds(wall.replace(tzinfo=self._tz, fold=1))
+            if found >= milliseconds(start):
+                return found
+        return None
+
+    def _walls(self, wall: datetime) -> Iterator[datetime]:
+        """Matching times of the wall clock later than `wall`, in order. Their zone is UTC in name only."""
+        for _ in range(_LIMIT):
+            candidates = [trigger.get_next_fire_time(None, wall + _TICK) for trigger in self._triggers]
+            known = [candidate for candidate in candidates if candidate is not None and candidate.year < 2200]
+            if not known:
+                return
+            wall = min(known)
+            yield wall
+
+    def _repeated(self, local: datetime) -> datetime | None:
+        """Where the clock goes back, if the time `local` will come a second time."""
+        if local.fold:
+            return None
+        again = local.replace(fold=1)
+        first, second = local.utcoffset(), again.utcoffset()
+        if first is None or second is None or first <= second:
+            return None
+        low, high = milliseconds(local), milliseconds(again)
+        while high - low > 1:
+            middle = (low + high) // 2
+            if moment_of(middle, self._tz).utcoffset() == first:
+                low = middle
+            else:
+                high = middle
+        return moment_of(high, self._tz)
+
+
+def _end_of_gap(moment: datetime) -> datetime:
+    """The moment at which the clock jumps over the time of day that `moment` names."""
+    low = milliseconds(moment.replace(fold=1))
+    high = milliseconds(moment.replace(fold=0))
+    offset = moment_of(low, moment.tzinfo or UTC).utcoffset()
+    while high - low > 1:
+        middle = (low + high) // 2
+        if moment_of(middle, moment.tzinfo or UTC).utcoffset() == offset:
+            low = middle
+        else:
+            high = middle
+    return moment_of(high, moment.tzinfo or UTC)
+
+
+def _triggers(e: Expression) -> list[CronTrigger]:
+    """Where day of month or day of week is enough: one trigger for each."""
+    time_of_day = {
+        "month": _field(e.months, 12),
+        "hour": _field(e.hours, 24),
+        "minute": _field(e.minutes, 60),
+        "second": _field(e.seconds, 60),
+        "timezone": UTC,
+    }
+    day = _field(e.days, 31)
+    weekday = _field(frozenset((number - 1) % 7 for number in e.weekdays), 7)  # its 0 is Monday
+    if e.either_day:
+        return [
+            CronTrigger(day=day, day_of_week="*", **time_of_day),
+            CronTrigger(day="*", day_of_week=weekday, **time_of_day),
+        ]
+    return [CronTrigger(day=day, day_of_week=weekday, **time_of_day)]
+
+
+def _field(values: frozenset[int], full: int) -> str:
+    if len(values) == full:
+        return "*"
+    ordered, terms = sorted(values), []
+    while ordered:
+        length = 1
+        while length < len(ordered) and ordered[length] == ordered[0] + length:
+            length += 1
+        terms.append(str(ordered[0]) if length == 1 else f"{ordered[0]}-{ordered[length - 1]}")
+        ordered = ordered[length:]
+    return ",".join(terms)
+
+
+class Windowed:
+    """Only the slots of `times` that lie within a window of the day."""
+
+    def __init__(self, times: Times, window: ActiveWindow, tz: tzinfo) -> None:
+        self._times = times
+        self._tz = tz
+        self._start = parse_clock(window.start, "activeWindow.start")
+        self._end = parse_clock(window.end, "activeWindow.end")
+        self._days = frozenset(window.days) or frozenset(range(7))
+        days = ",".join(map(str, sorted(self._days)))
+        start = self._start % 1440
+        self._opens = Calendar(parse_expression(f"{start % 60} {start // 60} * * {days}"), tz)
+
+    def after(self, moment_ms: int) -> int | None:
+        """As `Times`."""
+        for _ in range(_LIMIT):
+            slot = self._times.after(moment_ms)
+            if slot is None or self._open(slot):
+                return slot
+            opens = self._opens.after(slot)
+            if opens is None:
+                return None
+            moment_ms = max(slot, opens - 1)
+        return None
+
+    def _open(self, slot: int) -> bool:
+        local = moment_of(slot, self._tz)
+        minute, day = local.hour * 60 + local.minute, local.isoweekday() % 7
+        if self._start < self._end:
+            return self._start <= minute < self._end and day in self._days
+        if minute >= self._start:
+            return day in self._days
+        return minute < self._end and (day - 1) % 7 in self._days
+
+
+@lru_cache(maxsize=20_000)
+def _calendar(expr: str, tz: str) -> Calendar:
+    return Calendar(parse_expression(expr), zone(tz))
+
+
+@lru_cache(maxsize=50_000)
+def _next(expr: str, tz: str, moment_ms: int) -> int | None:
+    return _calendar(expr, tz).after(moment_ms)
+
+
+class _Shared:
+    """A calendar that many jobs share, with what it said last."""
+
+    def __init__(self, expr: str, tz: str) -> None:
+        self._expr = expr
+        self._tz = tz
+
+    def after(self, moment_ms: int) -> int | None:
+        return _next(self._expr, self._tz, moment_ms)
+
+
+def times_of(schedule: Schedule, created_ms: int, window: ActiveWindow | None, default_tz: str) -> Times:
+    """When a schedule is due.
+
+    Args:
+        created_ms: what an interval without an anchor counts from.
+    """
+    times: Times
+    match schedule:
+        case At():
+            return Once(schedule.at_ms)
+        case Every():
+            first = created_ms + schedule.every_ms if schedule.anchor_ms is None else schedule.anchor_ms
+            times = Interval(first, schedule.every_ms)
+        case Cron():
+            times = _Shared(schedule.expr, schedule.tz or default_tz)
+    if window is None:
+        return times
+    return Windowed(times, window, zone(window.tz or default_tz))
