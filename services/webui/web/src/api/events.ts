@@ -1,14 +1,15 @@
 import { connection, notReached, reached } from "./connection";
 import { SseParser } from "./sse";
-import { readEvent, type StreamEvent } from "./types";
 
 const SILENCE_MS = 25_000; // the gateway says something every 10 s
 const WAITS_MS = [250, 500, 1000, 2000, 4000, 8000];
 
-export interface Follow {
+export interface Follow<E> {
   /** Address for a log position; asked again at each reconnect that has no event id to resume from. */
   url: () => string;
-  onEvents: (events: StreamEvent[]) => void;
+  /** The event in a message, or null for one that does not matter. */
+  read: (data: string) => E | null;
+  onEvents: (events: E[]) => void;
   /** The stream cannot be had at all (404, 401, ...). */
   onRefused: (status: number) => void;
 }
@@ -17,7 +18,7 @@ export interface Follow {
  * Follows a stream of server-sent events until the returned function is called. A lost connection is
  * opened again with `Last-Event-ID`, so that nothing is missed or said twice.
  */
-export function follow({ url, onEvents, onRefused }: Follow): () => void {
+export function follow<E>({ url, read, onEvents, onRefused }: Follow<E>): () => void {
   const stop = new AbortController();
   let lastId: string | null = null;
   let failures = 0;
@@ -70,9 +71,9 @@ export function follow({ url, onEvents, onRefused }: Follow): () => void {
 
   const deliver = (messages: { id: string | null; data: string }[]): void => {
     if (messages.length === 0 || stop.signal.aborted) return;
-    const events: StreamEvent[] = [];
+    const events: E[] = [];
     for (const message of messages) {
-      const event = readEvent(message.data);
+      const event = read(message.data);
       if (event) events.push(event);
     }
     if (events.length > 0) onEvents(events);

@@ -1,5 +1,6 @@
 import { useCallback, useEffect, useState } from "react";
 import { api } from "../api/client";
+import { onNews } from "../api/news";
 import type { Approval } from "../api/types";
 import { PageHead } from "../chat/PageHead";
 import { Link, sessionPath } from "../routes";
@@ -21,6 +22,7 @@ export function Approvals({ onMenu }: { onMenu: () => void }) {
     api.approvals().then(setApprovals, (error: unknown) => complain("Could not list the approvals", error));
   }, []);
   useEffect(load, [load, waiting]);
+  useEffect(() => onNews("approval", load), [load]);
 
   const decided = (id: string): void =>
     setApprovals((before) => before?.filter((approval) => approval.id !== id) ?? null);

@@ -1,6 +1,6 @@
 import { api, ApiError, type Attachment } from "../api/client";
 import { follow } from "../api/events";
-import type { Entry, SendKind, Session, StreamEvent } from "../api/types";
+import { type Entry, readEvent, type SendKind, type Session, type StreamEvent } from "../api/types";
 import { fold, prepend } from "./fold";
 import { keepOutbox, newKey, type Outgoing, persistently, restoreOutbox, settle } from "./outbox";
 import { createStore, nextFrame, type Store } from "./store";
@@ -155,6 +155,7 @@ export class LiveSession {
     this.unfollow?.();
     this.unfollow = follow({
       url: () => `/api/sessions/${encodeURIComponent(this.id)}/events?after=${this.store.get().view.lastSeq}`,
+      read: readEvent,
       onEvents: (events) => this.take(events),
       onRefused: (status) =>
         this.patch(

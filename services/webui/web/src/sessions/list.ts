@@ -1,9 +1,9 @@
 import { api } from "../api/client";
+import { onNews } from "../api/news";
 import type { Session } from "../api/types";
 import { createStore } from "../session/store";
 
-const BUSY_MS = 2500;
-const CALM_MS = 6000;
+const CALM_MS = 60_000; // behind the news, should one get lost
 const SOON_MS = 400;
 
 export interface SessionList {
@@ -21,16 +21,18 @@ const deleted = new Set<string>();
 let asking = false;
 let watching = false;
 
-/** Keeps the list fresh while the page is looked at: often while something runs. */
+/** Keeps the list fresh while the page is open: the gateway says when it has changed. */
 export function watchSessions(): () => void {
   watching = true;
   void refreshSessions();
+  const forget = onNews("session", refreshSoon);
   const seen = (): void => void (document.visibilityState === "visible" && refreshSessions());
   document.addEventListener("visibilitychange", seen);
   window.addEventListener("online", seen);
   window.addEventListener("offline", seen); // no network may still mean a gateway on this machine: ask
   return () => {
     watching = false;
+    forget();
     clearTimeout(timer);
     document.removeEventListener("visibilitychange", seen);
     window.removeEventListener("online", seen);
@@ -119,6 +121,5 @@ function without<P extends { sessions: Session[] }>(page: P): P {
 function plan(): void {
   clearTimeout(timer);
   if (!watching || document.visibilityState !== "visible") return;
-  const busy = sessionList.get().sessions.some((session) => session.status !== "idle");
-  timer = setTimeout(() => void refreshSessions(), busy ? BUSY_MS : CALM_MS);
+  timer = setTimeout(() => void refreshSessions(), CALM_MS);
 }
