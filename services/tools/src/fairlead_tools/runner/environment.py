@@ -49,13 +49,18 @@ def marks(call_id: str) -> dict[str, str]:
     return {CALL_VARIABLE: call_id, RUNNER_VARIABLE: f"{state.st_dev}-{state.st_ino}"}
 
 
+def plain(own: Mapping[str, str]) -> dict[str, str]:
+    """What every program gets."""
+    return {**_DEFAULTS, **allowed(own), **given(own)}
+
+
 def build(own: Mapping[str, str], asked: Mapping[str, object], call_id: str) -> dict[str, str]:
     """The whole environment of one command.
 
     Raises:
         ValueError: `asked` names something that is not on the list (LD_PRELOAD, BASH_ENV, ...).
     """
-    made = {**_DEFAULTS, **allowed(own), **given(own)}
+    made = plain(own)
     for name, value in asked.items():
         if not is_allowed(name) or not isinstance(value, str) or "\0" in value:
             raise ValueError(f"env.{name}: may not be set")
