@@ -126,7 +126,7 @@ async def test_timeout_of_the_call_holds(host: Host) -> None:
 
 
 async def test_what_cannot_be_run_is_an_error_result(host: Host) -> None:
-    await host.started()
+    await host.started(DOCKER_HOST="unix:///nowhere/docker.sock")
     assert "no tool 'rm'" in text_of(await host.run("rm", path="x"))
     assert "'docker' is not available" in text_of(await host.run("bash", command="true", sandbox="docker"))
     for workspace in ("../x", "/missing/folder", "a/b", "x\0y", "/dev/null", str(host.state / "runners")):

@@ -36,6 +36,7 @@ PAUSE_S = 0.1
 PROBE_S = 10.0
 PROBE_AGAIN_S = 1.0  # after a bad answer
 REAP_S = 30.0
+_NO_PROGRAM = (126, 127)
 YOUNG_S = 60.0  # a container of this age may be on its way between two steps of a sibling
 
 
@@ -194,6 +195,8 @@ class DockerSandbox:
             _, refused, reason = said.rpartition("runner: ")
             if refused:
                 raise SandboxRefusedError(reason) from error
+            if found["State"].get("ExitCode") in _NO_PROGRAM:
+                raise SandboxRefusedError(f"the image has no python3 that can be started: {said}") from error
             raise ChannelLostError(_ending(found, said)) from error
 
     def _name(self, journal: str) -> str:

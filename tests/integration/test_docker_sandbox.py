@@ -1,0 +1,358 @@
+"""Executors whose commands run in containers: kills on both sides, siblings, workspaces, and no engine."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from fairlead_common import subjects as s
+from fairlead_common.messages import ToolCall
+from tests.integration.tools_fixture import Host, host, is_alive, text_of, until
+from tests.support import containers
+from tests.support.containers import PLAIN_IMAGE, api
+
+__all__ = ["host"]
+
+pytestmark = [pytest.mark.docker, pytest.mark.skipif(bool(containers.missing()), reason=containers.missing())]
+
+WAITING = "echo x >> ran; until [ -e go ]; do sleep 0.02; done; echo end"
+USER = 4321
+
+
+class Contained:
+    """A host whose calls ask for the sandbox `docker`."""
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+        host.workspace.mkdir()
+        os.chown(host.workspace, USER, USER)
+        self.settings(image=PLAIN_IMAGE, warm=0)
+
+    def settings(self, **settings: object) -> None:
+        self.host.environ["FAIRLEAD_OVERRIDES"] = json.dumps(
+            {f"sandboxes.docker.{name}": value for name, value in settings.items()}
+        )
+
+    async def ask(self, tool: str, **more: object) -> ToolCall:
+        return await self.host.ask(tool, **{"sandbox": "docker", "scope": "chat", **more})
+
+    async def run(self, tool: str, **more: object) -> str:
+        outcome = await self.host.result(await self.ask(tool, **more))
+        return f"{outcome.status}: {text_of(outcome)}"
+
+    async def begun(self) -> ToolCall:
+        call = await self.ask("bash", command=WAITING)
+        await self.host.file("ran")
+        return call
+
+    def go(self) -> None:
+        (self.host.workspace / "go").touch()
+
+    @property
+    def identity(self) -> str:
+        return containers.identity_of(self.host.state)
+
+    def running(self) -> list[str]:
+        return containers.running(self.identity)
+
+    def all(self) -> list[str]:
+        return [each["Id"] for each in containers.containers(self.identity)]
+
+
+@pytest.fixture
+async def contained(host: Host) -> AsyncIterator[Contained]:
+    made = Contained(host)
+    yield made
+    for process in host.processes.values():
+        process.kill()
+        process.wait(timeout=10)
+    containers.remove_all(made.identity)
+
+
+async def test_commands_and_file_tools_work_as_the_owner_of_the_workspace(contained: Contained) -> None:
+    host = contained.host
+    await host.started()
+    said = await contained.run(
+        "bash", command="id -u; pwd; hostname; echo $HOME; touch made; mkdir -m 700 dir"
+    )
+    assert said == f"ok: {USER}\n/workspace\nsandbox\n/tmp\n"
+    assert (await contained.run("write", path="dir/f", content="one\n")).startswith("ok")
+    assert "one" in await contained.run("read", path="dir/f")
+    assert "dir/f:1" in await contained.run("grep", pattern="one")
+    for name in ("made", "dir", "dir/f"):
+        found = (host.workspace / name).stat()
+        assert (found.st_uid, found.st_gid) == (USER, USER)
+    assert "leads out" in await contained.run("read", path="../fairlead/state/journal/lock")
+    assert "do-not-tell" not in await contained.run("bash", command="env; cat /proc/*/environ")
+    assert len(contained.running()) == 1
+
+
+async def test_killed_executor_is_followed_by_the_next_which_brings_the_result_once(
+    contained: Contained,
+) -> None:
+    host = contained.host
+    await host.started("e1")
+    call = await contained.begun()
+    host.kill("e1")
+    await host.started("e2")
+    contained.go()
+    assert text_of(await host.result(call)) == "end\n"
+    await host.settled()
+    assert host.lines("ran") == ["x"]
+    assert len(contained.all()) == 1
+
+
+async def test_executor_that_starts_without_an_engine_does_not_call_a_running_command_an_error(
+    contained: Contained,
+) -> None:
+    """The engine was away only for a while: whether the command ran is asked of its journal, later."""
+    host = contained.host
+    await host.started("e1")
+    call = await contained.begun()
+    host.kill("e1")
+    await host.started("e1", DOCKER_HOST="unix:///nowhere/docker.sock")
+    await until(lambda: "runner_lost" in host.log("e1"), "it looked for the runner")
+    host.kill("e1")
+    contained.go()
+    await host.started("e1")
+    assert text_of(await host.result(call)) == "end\n"
+    assert host.lines("ran") == ["x"]
+
+
+async def test_killed_container_gives_unknown_leaves_nothing_and_starts_nothing_twice(
+    contained: Contained,
+) -> None:
+    host = contained.host
+    await host.started()
+    call = await contained.ask("bash", command="setsid sleep 300 & echo x >> ran; sleep 301")
+    await host.file("ran")
+    [container] = contained.running()
+    inside = [int(each[1]) for each in api().top(container)["Processes"]]
+    assert len(inside) >= 5
+    api().kill(container)
+    assert (await host.result(call)).status == "unknown"
+    assert not [pid for pid in inside if is_alive(pid)]
+    await host.settled()
+    assert host.lines("ran") == ["x"]
+    assert await contained.run("bash", command="echo on") == "ok: on\n"
+
+
+async def test_container_that_was_removed_and_its_executor_killed_gives_unknown(contained: Contained) -> None:
+    """The journal outlives both, so that the request, delivered again, starts nothing."""
+    host = contained.host
+    await host.started("e1")
+    call = await contained.begun()
+    done = await contained.ask("bash", command="echo y >> other")
+    await host.result(done)
+    host.kill("e1")
+    containers.remove_all(contained.identity)
+    await host.deliver_all_again()
+    contained.go()
+    await host.started("e2")
+    assert (await host.result(call)).status == "unknown"
+    await host.settled()
+    assert (host.lines("ran"), host.lines("other")) == (["x"], ["y"])
+
+
+async def test_two_executors_share_one_container(contained: Contained) -> None:
+    host = contained.host
+    await host.started("e1")
+    await host.started("e2")
+    calls = [await contained.ask("bash", command="echo x >> ran; sleep 0.05") for _ in range(12)]
+    for call in calls:
+        assert (await host.result(call)).status == "ok"
+    assert host.lines("ran") == ["x"] * 12
+    assert len(contained.all()) == 1
+
+
+async def test_scopes_share_the_workspace_and_nothing_else(contained: Contained) -> None:
+    host = contained.host
+    await host.started()
+    said = await contained.run(
+        "bash", command="echo a > /tmp/mine; echo b > ours; cd /dev/shm && echo c > mine"
+    )
+    assert said == "ok: (no output)"
+    assert (await contained.run("bash", command="cat /tmp/mine", scope="chat")).startswith("ok: a")
+    said = await contained.run("bash", command="cat ours; ls /tmp /dev/shm | wc -l", scope="other")
+    assert said == "ok: b\n3\n"
+    assert len(contained.running()) == 2
+
+
+async def test_workspace_may_be_read_only_or_not_there(contained: Contained) -> None:
+    host = contained.host
+    await host.started()
+    (host.workspace / "file").write_text("content")
+    os.chown(host.workspace / "file", USER, USER)
+    said = await contained.run("bash", command="cat file; echo x > file || echo x > new", access="ro")
+    assert "content" in said
+    assert said.count("Read-only file system") == 2
+    assert "Read-only" in await contained.run("write", path="new", content="x", access="ro")
+    said = await contained.run("bash", command="ls -A; echo kept > mine; cat mine", access="none")
+    assert said == "ok: kept\n"
+    assert (await contained.run("read", path="mine", access="none")).startswith("ok")
+    assert sorted(os.listdir(host.workspace)) == ["file"]
+
+
+async def test_folder_of_roots_is_refused_unless_it_is_fairleads_own(contained: Contained) -> None:
+    host = contained.host
+    if os.geteuid():
+        pytest.skip("folders of root's are made by root")
+    await host.started()
+    foreign = host.workspace.with_name("foreign")
+    foreign.mkdir()
+    said = await contained.run("bash", command="touch x", workspace=str(foreign))
+    assert said.startswith("error: The call was not started: the workspace")
+    assert "belongs to root" in said
+    assert (await contained.run("bash", command="ls", workspace=str(foreign), access="ro")).startswith("ok")
+    own = host.home / "workspaces" / "named"
+    own.mkdir(parents=True)
+    outside = host.workspace.with_name("outside")
+    outside.write_text("x")
+    (own / "link").symlink_to(outside)
+    os.link(outside, own / "other-name")
+    (own / "old").write_text("x")
+    assert (await contained.run("bash", command="echo y >> old; id -u", workspace="named")) == "ok: 1000\n"
+    assert outside.stat().st_uid == 0
+    assert (own / "old").read_text() == "xy\n"
+
+
+async def test_other_settings_make_another_container_and_what_runs_goes_on(contained: Contained) -> None:
+    host = contained.host
+    await host.started("e1")
+    call = await contained.begun()
+    host.kill("e1")
+    contained.settings(image=PLAIN_IMAGE, pids=99, warm=0)
+    await host.started("e1")
+    assert (await contained.run("bash", command="echo on")) == "ok: on\n"
+    limits = {api().inspect_container(each)["HostConfig"]["PidsLimit"] for each in contained.running()}
+    assert limits == {256, 99}
+    contained.go()
+    assert text_of(await host.result(call)) == "end\n"
+    assert host.lines("ran") == ["x"]
+
+
+async def test_idle_container_ends_and_its_journal_still_answers(contained: Contained) -> None:
+    host = contained.host
+    contained.settings(image=PLAIN_IMAGE, idle_s=0.5, warm=0)
+    await host.started("e1")
+    call = await contained.ask("bash", command="echo x >> ran")
+    await host.result(call)
+    await host.settled()
+    await until(lambda: not contained.running(), "it ended by itself")
+    host.kill("e1")
+    await host.deliver_all_again()
+    await host.started("e1")
+    await host.settled()
+    assert host.lines("ran") == ["x"]
+
+
+async def test_ended_containers_are_removed_at_the_start_and_running_ones_stay(contained: Contained) -> None:
+    host = contained.host
+    await host.started("e1")
+    call = await contained.begun()
+    await contained.run("bash", command="true", scope="second")
+    host.kill("e1")
+    [second] = [each for each in contained.running() if "sleep" not in str(api().top(each))]
+    api().kill(second)
+    await host.started("e2")
+    await until(lambda: second not in contained.all(), "the ended one is removed")
+    assert len(contained.running()) == 1
+    contained.go()
+    assert text_of(await host.result(call)) == "end\n"
+
+
+async def test_cancelled_command_and_all_it_started_end(contained: Contained) -> None:
+    host = contained.host
+    await host.started()
+    call = await contained.ask("bash", command="setsid sleep 300 & touch ran; echo y > ran; sleep 300")
+    await host.file("ran")
+    await host.bus.emit(s.cancel(call.call_id), b"")
+    assert (await host.result(call)).status == "cancelled"
+    [container] = contained.running()
+    assert "sleep" not in str(api().top(container)["Processes"])
+
+
+async def test_missing_engine_image_or_runtime_is_said_and_nothing_runs_elsewhere(
+    contained: Contained,
+) -> None:
+    host = contained.host
+    await host.started("e1", DOCKER_HOST="unix:///nowhere/docker.sock")
+    said = await contained.run("bash", command="touch ran")
+    assert said.startswith("error: Sandbox 'docker' is not available on host here: no Docker engine listens")
+    host.kill("e1")
+    contained.settings(image="no-such-image:latest", warm=0)
+    await host.started("e1")
+    said = await contained.run("bash", command="touch ran")
+    assert "the image no-such-image:latest is not there; `make sandbox-image`" in said
+    host.kill("e1")
+    contained.settings(image=PLAIN_IMAGE, runtime="runsc-missing", warm=0)
+    await host.started("e1")
+    assert "no runtime 'runsc-missing'" in await contained.run("bash", command="touch ran")
+    assert not (host.workspace / "ran").exists()
+    assert contained.all() == []
+
+
+async def test_image_without_python_is_an_error_that_says_so(contained: Contained) -> None:
+    if containers.missing("debian:bookworm-slim"):
+        pytest.skip(containers.missing("debian:bookworm-slim"))
+    contained.settings(image="debian:bookworm-slim", warm=0)
+    await contained.host.started()
+    said = await contained.run("bash", command="touch ran")
+    assert said.startswith("error: The call was not started: the image has no python3 that can be started")
+    assert contained.all() == []
+
+
+async def test_executor_without_rights_on_the_socket_reaches_the_runner_through_the_engine(
+    contained: Contained, tmp_path: Path
+) -> None:
+    """As an ordinary user in the group `docker` it cannot open the runner's folder, which is root's."""
+    code = """
+import asyncio, sys
+from pathlib import Path
+from fairlead_common.config import DockerConfig
+from fairlead_tools.docker import DockerSandbox
+from fairlead_tools.docker.reach import reach_by_exec
+from fairlead_tools.sandbox import Place
+
+async def main():
+    async with asyncio.TaskGroup() as tasks:
+        box = DockerSandbox(Path(sys.argv[1]), sys.argv[2], Path(sys.argv[1]), tasks,
+                            lambda: DockerConfig(image=sys.argv[4]))
+        place = Place(sandbox="docker", workspace=sys.argv[3], scope="a", variant=box.variant())
+        direct = await box.channel(place)
+        name = box._name(box._journals.of(place))
+        bridges = [await reach_by_exec(box._engine, name, tasks) for _ in range(2)]
+        for n, channel in enumerate([direct, *bridges]):
+            with channel.follow(f"c{n}") as followed:
+                await followed.send("call", tool="bash", timeout_s=20,
+                                    arguments={"command": f"echo {n}; yes | head -c 300000"})
+                while (frame := await followed.next(20))["type"] != "result":
+                    pass
+                print(frame["outcome"]["content"][0]["text"][:1], frame["outcome"]["output_bytes"])
+            channel.close()
+        box.close()
+
+asyncio.run(main())
+"""
+    identity = "test" + os.urandom(8).hex()
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", code, str(tmp_path), identity, str(contained.host.workspace), PLAIN_IMAGE],
+            capture_output=True,
+            timeout=50,
+            check=False,
+            text=True,
+        )
+    finally:
+        containers.remove_all(identity)
+    assert [
+        line for line in done.stdout.splitlines() if " " in line and line[0].isdigit() and "[" not in line
+    ] == [
+        "0 300002",
+        "1 300002",
+        "2 300002",
+    ], done.stdout + done.stderr
