@@ -8,6 +8,7 @@ A user text steers it by words that may stand anywhere in it:
            run="echo hi"        this command instead of the template
            tool=read path=a.txt another tool; its one argument
            tool=x args={"a":1}  ... or all its arguments, as JSON without blanks
+    answer="all is well"        the final text, as it stands
     say 200 tokens              the final text has 200 words of one token each
     rate=100                    words per second; as fast as possible without it
     stall=2.5                   seconds before the first byte of each answer
@@ -53,6 +54,7 @@ class Plan(NamedTuple):
     rate: float
     stall_s: float
     trouble: dict[str, int]  # `429`, `500`, `overflow`, `cut`: how many times
+    answer: str = ""
 
 
 class Move(NamedTuple):
@@ -86,7 +88,7 @@ def parse(text: str, command: str = DEFAULT_COMMAND) -> Plan:
     """The plan that a text asks for; `NOTHING` if it has no `op` and no `say`."""
     pairs = {key: quoted or plain for key, quoted, plain in _PAIR.findall(text)}
     say = _SAY.search(text)
-    if "op" not in pairs and say is None:
+    if "op" not in pairs and say is None and "answer" not in pairs:
         return NOTHING
     name = pairs.get("op") or pairs.get("id") or "said"
     trouble = {word: int(pairs[word]) for word in ("overflow", "cut") if word in pairs}
@@ -105,6 +107,7 @@ def parse(text: str, command: str = DEFAULT_COMMAND) -> Plan:
         rate=float(pairs.get("rate", 0)),
         stall_s=float(pairs.get("stall", 0)),
         trouble=trouble,
+        answer=pairs.get("answer", ""),
     )
 
 
@@ -133,6 +136,7 @@ def _joined(plans: list[Plan]) -> Plan:
         rate=max(plan.rate for plan in plans),
         stall_s=max(plan.stall_s for plan in plans),
         trouble={word: count for plan in plans for word, count in plan.trouble.items()},
+        answer=next((plan.answer for plan in plans if plan.answer), ""),
     )
 
 
@@ -159,6 +163,7 @@ def decide(messages: list[Message], command: str = DEFAULT_COMMAND) -> Move:
     if done < len(plan.turns):
         return Move(plan, done, plan.turns[done], "")
     text = WORD * plan.words if plan.words is not None else f"done {plan.name or 'nothing'}"
+    text = plan.answer or text
     return Move(plan, done, [], text)
 
 
