@@ -181,6 +181,10 @@ def test_sh_100_what_cannot_be_parsed_is_not_allowed(command: str) -> None:
         "ls \x1b[2K",
         "ls \x1b]0;x\x07",
         "ls\x00",
+        "ls '\u202e'",
+        "ls 'a\rb'",
+        'ls "\x1b[8m"',
+        "ls '\u200b'",
     ],
 )
 def test_sh_101_and_102_look_alikes_and_hidden_characters_are_not_allowed(command: str) -> None:
