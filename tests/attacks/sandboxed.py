@@ -106,14 +106,14 @@ class Sandboxed:
         text: str = outcome["content"][0]["text"]
         return text
 
-    def refused(self, tool: str, **arguments: object) -> str:
+    def refused(self, tool: str, **arguments: Any) -> str:
         outcome = self.run(tool, **arguments)
         assert outcome["status"] == "error", (tool, arguments, outcome)
         text: str = outcome["content"][0]["text"]
         assert SECRET not in text
         return text
 
-    def works(self, tool: str, **arguments: object) -> str:
+    def works(self, tool: str, **arguments: Any) -> str:
         outcome = self.run(tool, **arguments)
         assert outcome["status"] == "ok", (tool, arguments, outcome)
         text: str = outcome["content"][0]["text"]

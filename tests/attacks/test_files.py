@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -340,7 +341,7 @@ def test_fs_24_killed_writer_leaves_the_old_or_the_new(box: Sandboxed) -> None:
 
 
 def test_fs_25_argument_that_is_not_known_is_no_second_way_to_a_path(box: Sandboxed) -> None:
-    for tool, arguments in (
+    tries: list[tuple[str, dict[str, Any]]] = [
         ("read", {"path": f"file://{box.outside}/secret"}),
         ("read", {"path": f"FILE://localhost{box.outside}/secret"}),
         ("read", {"file_path": f"{box.outside}/secret", "path": "nothing"}),
@@ -348,7 +349,8 @@ def test_fs_25_argument_that_is_not_known_is_no_second_way_to_a_path(box: Sandbo
         ("glob", {"pattern": f"{box.outside}/*"}),
         ("glob", {"pattern": "../outside/*"}),
         ("ls", {"path": "dir", "mediaUrl": f"file://{box.outside}"}),
-    ):
+    ]
+    for tool, arguments in tries:
         outcome = box.run(tool, **arguments)
         assert SECRET not in str(outcome)
         assert "secret" not in str(outcome["content"][0]["text"]).replace(str(arguments), "").replace(
