@@ -8,12 +8,14 @@ import urllib.request
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from fairlead_common import subjects as s
 from fairlead_common.buckets import Bucket
 from fairlead_common.bus import Delivery
 from fairlead_common.content import ImageBlock
+from fairlead_common.messages import ToolCall
 from fairlead_common.objects import Objects
 from tests.integration.foreign_tools_fixture import (
     Program,
@@ -22,14 +24,14 @@ from tests.integration.foreign_tools_fixture import (
     settings,
     until_offered,
 )
-from tests.integration.tools_fixture import WAIT_S, Host, host, is_alive, text_of, until
+from tests.integration.tools_fixture import HOST, WAIT_S, Host, host, is_alive, text_of, until
 from tests.support.nats_server import NatsServer, free_port
 
 __all__ = ["host"]
 
 # Notes what it does in a journal. `extra` appears, and `echo` says something else, once a file says so.
 SERVER = '''
-import asyncio, os, pathlib, subprocess, sys
+import asyncio, os, pathlib, subprocess, sys, time
 from mcp.server.mcpserver import Context, Image, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import ToolAnnotations
@@ -122,7 +124,10 @@ if len(sys.argv) > 1:
         await uvicorn.Server(uvicorn.Config(guarded, port=int(sys.argv[1]), log_level="error")).serve()
     asyncio.run(main())
 else:
-    server.run()
+    try:
+        server.run()
+    finally:
+        time.sleep(float(os.environ.get("LINGER", "0")))  # some do not care that nobody listens
 '''
 
 
@@ -167,7 +172,7 @@ def did(program: Program, what: str) -> int:
 async def test_a_server_over_stdio_is_used_by_an_agent_and_ends_with_its_executor(
     host: Host, nats_server: NatsServer, program: Program, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    put(host, demo=stdio(program))
+    put(host, demo=stdio(program, timeout_s=77))
     await host.started()
     spec = await until_offered(host, "mcp__demo__echo", within_s=20)
     assert (spec.description, spec.group, spec.flags) == ("Says it again.", "mcp", ["untrusted", "external"])
@@ -177,6 +182,8 @@ async def test_a_server_over_stdio_is_used_by_an_agent_and_ends_with_its_executo
         host, nats_server, monkeypatch, tmp_path, 'op=P1 steps=1 tool=mcp__demo__echo args={"text":"hello"}'
     )
     assert (outcome, text_of(result)) == ("completed", "hello")
+    [request] = [each async for each in host.bus.read(s.TOOLS, s.tool_requests(HOST))]
+    assert msgspec.json.decode(request.data, type=ToolCall).timeout_s == 77
     assert did(program, "echo") == 1
     [server] = pids(program)
     assert host.terminate() == 0
@@ -357,7 +364,7 @@ async def test_executors_of_one_host_share_the_catalogue_and_start_a_server_when
 async def test_killed_executor_takes_its_server_along_and_the_call_is_unknown(
     host: Host, program: Program
 ) -> None:
-    put(host, demo=stdio(program))
+    put(host, demo=stdio(program, env={"JOURNAL": str(program.journal), "LINGER": "600"}))
     await host.started("e1")
     await until_offered(host, "mcp__demo__child", within_s=20)
     grandchild = int(text_of(await host.run("mcp__demo__child")))
