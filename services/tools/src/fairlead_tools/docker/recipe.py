@@ -27,7 +27,7 @@ _EXPECTED = "NoNewPrivs=1 Seccomp=2 CapEff=e0 CapPrm=e0 CapBnd=e0"
 # gVisor is its own boundary, and its /proc does not tell of filters.
 _EXPECTED_RUNSC = "CapEff=e0 CapPrm=e0"
 
-MAX_INODES = 262_144
+INODES_PER_MB = 64  # of memory: files without content use it up too
 SHM_MB = 64
 STOP_TIMEOUT_S = 5
 
@@ -63,7 +63,8 @@ def host_config(
 ) -> dict[str, Any]:
     """What the engine is told about limits, mounts and rights."""
     tmp_mb = max(1, min(settings.tmp_mb, settings.memory_mb // 2))
-    scratch = f"rw,nosuid,nodev,nr_inodes={MAX_INODES},size={tmp_mb}m"
+    inodes = settings.memory_mb * INODES_PER_MB
+    scratch = f"rw,exec,nosuid,nodev,nr_inodes={inodes},size={tmp_mb}m"
     tmpfs = {"/tmp": f"{scratch},mode=1777"}  # noqa: S108 - inside
     # Folders that the image declares as volumes would become disks without a limit.
     for path in image.get("Config", {}).get("Volumes") or {}:
