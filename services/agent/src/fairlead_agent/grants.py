@@ -44,5 +44,10 @@ class Grants:
 
     def _note(self, _: int, record: Record) -> None:
         tokens = record.subject.split(".")  # $KV.config.grant.<agent>.<key>
-        if len(tokens) == 5 and tokens[2] == "grant":
-            self._granted.setdefault(tokens[3], set()).add(tokens[4])
+        if len(tokens) != 5 or tokens[2] != "grant":
+            return
+        granted = self._granted.setdefault(tokens[3], set())
+        if "KV-Operation" in record.headers:  # it was deleted: taken back
+            granted.discard(tokens[4])
+        else:
+            granted.add(tokens[4])
