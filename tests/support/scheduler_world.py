@@ -28,9 +28,9 @@ class RefusalError(Exception):
         self.field = refusal.get("field")
 
 
-async def ask(bus: Bus, method: str, body: Any = None, **fields: Any) -> Any:
+async def ask(bus: Bus, method: str, /, **fields: Any) -> Any:
     """The answer of a scheduler, waiting for one to be there."""
-    data = msgspec.json.encode({**(body or {}), **fields})
+    data = msgspec.json.encode(fields)
     reply = await until(lambda: _reply(bus, s.api(method), data))
     answer = msgspec.json.decode(reply.data)
     if isinstance(answer, dict) and "error" in answer and "code" in str(answer["error"]):
@@ -123,12 +123,14 @@ async def scheduler(
     monkeypatch.setenv("FAIRLEAD_OVERRIDES", msgspec.json.encode({**FAST, **(settings or {})}).decode())
     bus = await Bus.connect(BusSettings(url=nats.url), name=name)
     stop = asyncio.Event()
-    parts = await scheduler_main.setup(bus)
-    async with asyncio.TaskGroup() as tasks:
-        running = [tasks.create_task(part(stop)) for part in parts]
-        try:
-            yield stop
-        finally:
-            stop.set()
-            await asyncio.wait(running, timeout=10)
-    await bus.close()
+    try:
+        parts = await scheduler_main.setup(bus)
+        async with asyncio.TaskGroup() as tasks:
+            running = [tasks.create_task(part(stop)) for part in parts]
+            try:
+                yield stop
+            finally:
+                stop.set()
+                await asyncio.wait(running, timeout=10)
+    finally:
+        await bus.close()

@@ -130,7 +130,7 @@ def _step(name: str, step: int, pairs: dict[str, str], command: str) -> list[Cal
 def _joined(plans: list[Plan]) -> Plan:
     first = plans[0]
     return first._replace(
-        name=" ".join(plan.name for plan in plans),
+        name=" ".join(dict.fromkeys(plan.name for plan in plans)),
         turns=[turn for plan in plans for turn in plan.turns],
         words=next((plan.words for plan in plans if plan.words is not None), None),
         rate=max(plan.rate for plan in plans),

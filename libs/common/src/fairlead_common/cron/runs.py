@@ -8,7 +8,7 @@ RunStatus = Literal["queued", "running", "retrying", "ok", "error", "skipped"]
 Cause = Literal["schedule", "manual", "trigger", "file", "heartbeat"]
 
 
-class DeliveryState(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class DeliveryState(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """How far the delivery of an answer got. It never runs the model again."""
 
     channel: str
@@ -17,7 +17,7 @@ class DeliveryState(msgspec.Struct, frozen=True, kw_only=True, rename="camel", o
     error: str | None = None
 
 
-class RunEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class RunEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One run of one job: key `run.<job>.<slot>` of the bucket `runs`.
 
     Fields:
