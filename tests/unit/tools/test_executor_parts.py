@@ -11,7 +11,7 @@ from fairlead_common.errors import InvalidInputError, WeakConfigurationError
 from fairlead_tools.config import config_from_environment
 from fairlead_tools.liveness import Liveness
 from fairlead_tools.records import KEEP_S, Note, Records
-from fairlead_tools.runner.plan import COMMAND_TOOL, FILE_TOOLS
+from fairlead_tools.runner.plan import COMMAND_TOOL, PROCESS_TOOLS, TOOLS, is_once
 from fairlead_tools.sandbox import Place
 from fairlead_tools.session_workspaces import SessionWorkspaces
 from fairlead_tools.specs import BUILT_IN, BY_NAME
@@ -120,11 +120,12 @@ async def test_executor_lives_as_long_as_its_lock(tmp_path: Path) -> None:
 
 
 def test_tools_are_those_of_the_runner() -> None:
-    assert set(BY_NAME) == {*FILE_TOOLS, COMMAND_TOOL}
+    assert set(BY_NAME) == {*TOOLS, *PROCESS_TOOLS, COMMAND_TOOL}
     for spec in BUILT_IN:
         jsonschema.Draft202012Validator.check_schema(spec.parameters)
-        once = spec.name == COMMAND_TOOL or FILE_TOOLS[spec.name].once
-        assert spec.idempotent is not once
+        assert spec.idempotent is not is_once(spec.name)
+        assert spec.group in ("fs", "runtime", "git")
+        assert not spec.read_only or "private" in spec.flags
         assert spec.read_only is spec.idempotent
         assert spec.shows in dict(spec.parameters["properties"])  # type: ignore[call-overload]
 

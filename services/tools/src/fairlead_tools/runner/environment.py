@@ -49,6 +49,12 @@ def marks(call_id: str) -> dict[str, str]:
     return {CALL_VARIABLE: call_id, RUNNER_VARIABLE: f"{state.st_dev}-{state.st_ino}"}
 
 
+def inherited_marks() -> dict[str, str]:
+    """The marks of the call that this process works for."""
+    names = (CALL_VARIABLE, RUNNER_VARIABLE)
+    return {name: os.environ[name] for name in names if name in os.environ}
+
+
 def plain(own: Mapping[str, str]) -> dict[str, str]:
     """What every program gets."""
     return {**_DEFAULTS, **allowed(own), **given(own)}

@@ -48,11 +48,6 @@ def run(
     Raises:
         OSError: it cannot be started.
     """
-    marks = {
-        name: os.environ[name]
-        for name in (environment.CALL_VARIABLE, environment.RUNNER_VARIABLE)
-        if name in os.environ
-    }
     with subprocess.Popen(
         argv,
         stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
@@ -60,7 +55,7 @@ def run(
         stderr=subprocess.PIPE,
         cwd=cwd,
         pass_fds=(keep,) if keep >= 0 else (),
-        env={**environment.plain(os.environ), **marks, **variables},
+        env={**environment.plain(os.environ), **environment.inherited_marks(), **variables},
         preexec_fn=_die_with_us,  # this process has one thread
     ) as process:
         try:

@@ -2,8 +2,8 @@
 
 from fairlead_tools.specs.fs import FILES
 from fairlead_tools.specs.git import GIT
-from fairlead_tools.specs.runtime import RUNTIME
+from fairlead_tools.specs.runtime import CHECKS, RUNTIME
 
-BUILT_IN = [*RUNTIME, *FILES, *GIT]
+BUILT_IN = [*RUNTIME, *CHECKS, *FILES, *GIT]
 
 BY_NAME = {spec.name: spec for spec in BUILT_IN}
