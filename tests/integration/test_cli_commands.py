@@ -86,6 +86,19 @@ def test_sessions_are_listed_and_deleted(up: FairleadUp) -> None:
         time.sleep(0.05)
 
 
+def test_a_session_is_given_rules_of_its_own(up: FairleadUp) -> None:
+    up.cli("run", "--session", "narrow", "hello")
+    refused = up.cli("sessions", "set", "narrow", "--deny", "bash(ls; id)")
+    assert refused.returncode != 0
+    assert "deny[0]" in refused.stderr
+    assert up.cli("sessions", "set", "narrow", "--deny", "bash(rm *)", "--work-mode", "plan").returncode == 0
+    deadline = time.monotonic() + 10
+    while not any(entry.get("deny") == ["bash(rm *)"] for entry in up.entries("narrow")):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert up.entries("narrow")[-1]["work_mode"] == "plan"
+
+
 def test_the_configuration_is_changed_with_history(up: FairleadUp) -> None:
     assert up.cli("config", "set", "agents.main.max_turns", "7").returncode == 0
     assert up.cli("config", "get", "agents.main.max_turns").stdout == "7\n"
@@ -206,7 +219,13 @@ def test_an_unattended_approval_aborts_with_3_and_can_be_given_elsewhere(up: Fai
     session = up.session()
     up.prompt(session, "run: touch elsewhere")
     approval = up.wait_approval(session)
-    assert approval["id"] in up.cli("approve").stdout
+    listed = up.cli("approve").stdout
+    assert approval["id"] in listed
+    for longer in ("session", "always"):
+        if said := approval["grants"].get(longer):
+            assert f"{longer} allows {said}" in listed
+        else:
+            assert "It can only be allowed once." in listed
     assert up.cli("approve", approval["id"]).returncode == 0
     assert up.wait_idle(session)[-1]["outcome"] == "completed"
     assert (up.workspace / "elsewhere").exists()

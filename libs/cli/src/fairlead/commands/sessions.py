@@ -116,17 +116,21 @@ def move(session: str, host: str | None, force_empty: bool, url: str | None) -> 
 @click.option("--mode", type=click.Choice(["safe", "ask", "allow-all"]))
 @click.option("--model")
 @click.option("--sandbox", type=click.Choice(["local", "bubblewrap", "docker"]))
+@click.option("--work-mode", type=click.Choice(["plan", "implement", "bugfix", "review"]))
+@click.option("--deny", multiple=True, metavar="RULE", help="Never here, instead of earlier ones; '': none.")
 @_URL
-def change(session: str, url: str | None, **wishes: str | None) -> None:
+def change(session: str, url: str | None, deny: tuple[str, ...], **wishes: str | None) -> None:
     """Change a session: what is not named stays as it is."""
     from urllib.parse import quote
 
     from fairlead.access import open_client
     from fairlead.errors import USAGE, CommandError
 
-    body = {name: value for name, value in wishes.items() if value is not None}
+    body: dict[str, object] = {name: value for name, value in wishes.items() if value is not None}
+    if deny:
+        body["deny"] = [rule for rule in deny if rule]
     if not body:
-        raise CommandError("nothing to change: give --title, --mode, --model or --sandbox", USAGE)
+        raise CommandError("nothing to change: see `fairlead sessions set --help`", USAGE)
     open_client(url).patiently("PATCH", f"/api/sessions/{quote(session, safe='')}", body, patience_s=3.0)
 
 
