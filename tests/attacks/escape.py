@@ -63,6 +63,14 @@ for path in (
 attempt("SB-01 up from the workspace")(
     lambda: os.stat("/workspace/../../..").st_ino != os.stat("/").st_ino or glob.glob("../../*/.ssh")
 )
+for path in (
+    "../run/fairlead/*",
+    "../run/hostproc/*",
+    "../../run/fairlead/*",
+    "/proc/self/cwd/../run/fairlead/*",
+):
+    attempt(f"SB-01 list {path}")(lambda path=path: glob.glob(path))
+attempt("SB-01 a folder of another mount namespace")(lambda: "unreachable" in os.getcwd() and os.getcwd())
 for path in ("/usr/bin/x", "/etc/passwd", "/x", "/opt/x", "/run/x", "/lib/x", GIVEN["secret"], "/var/x"):
     attempt(f"SB-02 write {path}")(lambda path=path: write(path))
 
