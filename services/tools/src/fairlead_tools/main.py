@@ -19,6 +19,7 @@ from fairlead_tools.liveness import Liveness
 from fairlead_tools.local import LocalSandbox
 from fairlead_tools.mcp_servers.source import McpTools
 from fairlead_tools.nats_tools.source import NatsTools
+from fairlead_tools.openapi.source import ApiTools
 from fairlead_tools.records import Records
 from fairlead_tools.removals import Removals
 from fairlead_tools.sandbox import Sandboxes
@@ -71,6 +72,7 @@ async def setup(bus: Bus) -> list[Part]:
         WebTools(settings, Objects(bus)),
         McpTools(bus, settings, config.host, config.state),
         NatsTools(bus, settings),
+        ApiTools(settings, Objects(bus), config.host),
     ]
     host_tools = HostTools(sources, frozenset(BY_NAME))
     executor = Executor(bus, config, sandboxes, host_tools, workspaces, records, liveness, tasks)

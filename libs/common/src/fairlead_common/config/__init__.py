@@ -12,6 +12,7 @@ from fairlead_common.config.document import (
 )
 from fairlead_common.config.mcp import McpServer
 from fairlead_common.config.nats_tools import NatsTool
+from fairlead_common.config.openapi import ApiAuth, OpenApi
 from fairlead_common.config.part import Count, Part, Positive
 from fairlead_common.config.policy import PolicyConfig, Rules
 from fairlead_common.config.sandboxes import (
@@ -26,6 +27,7 @@ from fairlead_common.config.web import SearchConfig, WebConfig
 
 __all__ = [
     "AgentConfig",
+    "ApiAuth",
     "BubblewrapConfig",
     "Config",
     "Count",
@@ -37,6 +39,7 @@ __all__ = [
     "Mode",
     "ModelsConfig",
     "NatsTool",
+    "OpenApi",
     "Part",
     "PolicyConfig",
     "Positive",

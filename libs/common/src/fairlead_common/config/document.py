@@ -17,6 +17,7 @@ from fairlead_common.config.agents import AgentConfig
 from fairlead_common.config.cron import CronConfig
 from fairlead_common.config.mcp import McpServer, ServerName
 from fairlead_common.config.nats_tools import NatsTool
+from fairlead_common.config.openapi import OpenApi
 from fairlead_common.config.part import Part, Positive
 from fairlead_common.config.policy import PolicyConfig, check_layer, check_policy
 from fairlead_common.config.sandboxes import SandboxesConfig
@@ -50,6 +51,7 @@ class ToolsConfig(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
         mcp: MCP servers by name; their tools become `mcp__<name>__<tool>`.
         nats: tools behind subjects that answer requests; each becomes `nats__<name>`.
         nats_services: micro services whose tools are offered, by name or by a beginning with `*`.
+        openapi: HTTP interfaces by name; their operations become `api__<name>__<operation>`.
     """
 
     timeout_s: Positive = 120.0
@@ -59,6 +61,7 @@ class ToolsConfig(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
     nats: dict[ServerName, NatsTool] = {}
     nats_services: list[str] = msgspec.field(default_factory=lambda: ["*"])
     web: WebConfig = WebConfig()
+    openapi: dict[ServerName, OpenApi] = {}
 
 
 class GatewayConfig(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -46,7 +46,15 @@ def allowed(entries: Iterable[str]) -> Allowed:
 
 
 class FetchError(Exception):
-    """Nothing was fetched; the text says why, for the model."""
+    """Nothing was fetched; the text says why, for the model.
+
+    Args:
+        sent: the request may have reached the server.
+    """
+
+    def __init__(self, text: str, *, sent: bool = False) -> None:
+        super().__init__(text)
+        self.sent = sent
 
 
 class Limits(NamedTuple):
@@ -190,7 +198,10 @@ class Transport:
         except (aiohttp.ClientError, aiohttp.http.HttpProcessingError, EncodingError, OSError) as error:
             if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ServerTimeoutError):
                 raise
-            raise FetchError(f"{target.host}: {str(error)[:300] or type(error).__name__}") from error
+            sent = not isinstance(error, aiohttp.ClientConnectorError | aiohttp.InvalidURL)
+            raise FetchError(
+                f"{target.host}: {str(error)[:300] or type(error).__name__}", sent=sent
+            ) from error
 
     async def _read(self, target: Target, response: aiohttp.ClientResponse) -> Response:
         redirected = response.status in _REDIRECTS

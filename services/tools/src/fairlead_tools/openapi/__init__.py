@@ -1,0 +1,1 @@
+"""Operations of HTTP interfaces as tools, from their OpenAPI documents."""

@@ -1,0 +1,107 @@
+"""Keeps up with the HTTP interfaces of the configuration."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import structlog
+
+from fairlead_common.config import Config, OpenApi
+from fairlead_common.errors import InvalidInputError
+from fairlead_common.live_config import LiveConfig
+from fairlead_common.objects import Objects
+from fairlead_common.service import VERSION
+from fairlead_tools.openapi.documents import base_url, changed_at, load
+from fairlead_tools.openapi.operations import operations
+from fairlead_tools.openapi.schemas import DocumentError
+from fairlead_tools.openapi.tool import ApiTool
+
+log = structlog.get_logger()
+
+PERIOD_S = 2.0  # how often files are looked at
+RETRY_S = 15.0  # after a document that could not be had
+_AGENT = f"Fairlead/{VERSION} (interface tools of an agent)"
+
+
+class _Loaded(NamedTuple):
+    config: OpenApi
+    tools: dict[str, ApiTool]
+    file: int | None
+    again_at: float  # of the monotonic clock
+
+
+class ApiTools:
+    """A source of tools. A document that cannot be read again leaves its tools as they were."""
+
+    def __init__(self, settings: LiveConfig, objects: Objects, host: str) -> None:
+        self._settings = settings
+        self._objects = objects
+        self._host = host
+        self._loaded: dict[str, _Loaded] = {}
+        self._problems: dict[str, str] = {}
+        self._changed = asyncio.Event()
+        self.ready = not settings.current.tools.openapi
+
+    @property
+    def tools(self) -> Mapping[str, ApiTool]:
+        """By name, as they are now."""
+        return {name: tool for loaded in self._loaded.values() for name, tool in loaded.tools.items()}
+
+    async def follow(self, stop: asyncio.Event) -> None:
+        """A part of the service: read documents when they or their settings change."""
+        self._settings.on_change(self._note_settings)
+        while not stop.is_set():
+            self._changed.clear()
+            await self._refresh()
+            self.ready = True
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(PERIOD_S):
+                    await self._changed.wait()
+
+    def _note_settings(self, _: Config) -> None:
+        self._changed.set()
+
+    async def _refresh(self) -> None:
+        wanted = {
+            name: config
+            for name, config in self._settings.current.tools.openapi.items()
+            if not config.hosts or self._host in config.hosts
+        }
+        for name in set(self._loaded) - set(wanted):
+            del self._loaded[name]
+        due = {name: config for name, config in wanted.items() if self._is_due(name, config)}
+        async with asyncio.TaskGroup() as tasks:
+            for name, config in due.items():
+                tasks.create_task(self._load(name, config), name=f"api-{name}")
+
+    def _is_due(self, name: str, config: OpenApi) -> bool:
+        before = self._loaded.get(name)
+        if before is None or before.config != config or changed_at(config) != before.file:
+            return True
+        return time.monotonic() >= before.again_at
+
+    async def _load(self, name: str, config: OpenApi) -> None:
+        before = self._loaded.get(name)
+        file = changed_at(config)
+        again_s = config.refresh_s if _is_url(config) else float("inf")
+        try:
+            document = await load(config, _AGENT)
+            url = base_url(config, document)
+            found = await asyncio.to_thread(operations, name, config, document)
+            tools = {each.spec.name: ApiTool(each, config, url, self._objects, _AGENT) for each in found}
+            if self._problems.pop(name, "") or before is None or set(before.tools) != set(tools):
+                log.info("api_loaded", api=name, tools=len(tools))
+        except (DocumentError, InvalidInputError) as error:
+            if self._problems.get(name) != str(error):
+                self._problems[name] = str(error)
+                log.warning("api_refused", api=name, why=str(error))
+            # What another setting allowed is not kept for this one.
+            tools = before.tools if before is not None and before.config == config else {}
+            again_s = RETRY_S
+        self._loaded[name] = _Loaded(config, tools, file, time.monotonic() + again_s)
+
+
+def _is_url(config: OpenApi) -> bool:
+    return isinstance(config.document, str) and config.document.startswith(("http://", "https://"))
