@@ -67,8 +67,10 @@ class Restriction(NamedTuple):
         Raises:
             OSError: the kernel does not let us; it must not go on.
         """
-        with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
-            file.write("900")  # where memory ends, the runner is to live on
+        with contextlib.suppress(OSError):
+            score = os.open("/proc/self/oom_score_adj", os.O_WRONLY | os.O_CLOEXEC)
+            os.write(score, b"900")  # where memory ends, the runner is to live on
+            os.close(score)
         if self.hidden:
             path = os.readlink(f"/proc/self/fd/{cwd}")
             namespaces.enter(self.hidden)
