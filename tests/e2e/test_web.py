@@ -205,6 +205,8 @@ def test_an_approved_command_runs(up: FairleadUp, tab: Tab) -> None:
     tab.say('op=A1 steps=1 run="touch approved.txt; echo made it"')
     expect(tab.card).to_contain_text("touch approved.txt; echo made it")
     expect(tab.card).to_contain_text(str(up.workspace))
+    expect(tab.card).to_contain_text("Session: exactly `touch approved.txt; echo made it`")
+    expect(tab.card.get_by_role("button", name="Allow for this session")).to_be_visible()
     tab.wait_state("Needs you")
     tab.shoot("card")
     assert not made.exists()
@@ -227,6 +229,22 @@ def test_a_denied_command_does_not_run_and_its_line_says_so(up: FairleadUp, tab:
     tab.tool("touch denied.txt").click()
     expect(tab.log.locator("pre").last).to_contain_text("not on a Friday")
     assert not (up.workspace / "denied.txt").exists()
+
+
+def test_what_can_only_be_allowed_once_is_offered_once(up: FairleadUp, tab: Tab) -> None:
+    session = up.session(mode="ask")
+    up.prompt(session, 'op=A4 steps=1 run="bash -c true"')
+    tab.go(f"/s/{session}")
+    expect(tab.card).to_contain_text("It can only be allowed once.")
+    expect(tab.card.get_by_role("button", name="Allow once")).to_be_visible()
+    for name in ("Allow for this session", "Always"):
+        expect(tab.card.get_by_role("button", name=name)).to_have_count(0)
+    tab.page.get_by_role("heading", name="Allow").click()
+    tab.page.keyboard.press("s")
+    press_until(tab, "a", tab.card, 0)
+    tab.wait_ends()
+    decisions = [entry["decision"] for entry in up.entries(session) if entry["type"] == "approval"]
+    assert decisions == ["once"]
 
 
 def test_the_page_of_all_approvals_shows_them_and_a_key_answers(up: FairleadUp, tab: Tab) -> None:
