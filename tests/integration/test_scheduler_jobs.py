@@ -238,14 +238,16 @@ async def test_nothing_fires_where_the_scheduler_is_switched_off(
         await runs(bus, job["id"])  # late, for nobody could fire it
 
 
-async def test_a_time_in_the_past_fires_at_once_and_says_so(
+async def test_a_time_in_the_past_is_refused_and_nothing_is_stored(
     nats_server: NatsServer, bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with scheduler(nats_server, monkeypatch):
         schedule = {"kind": "at", "at": "2025-12-14T07:00:00-08:00"}
-        added = await ask(bus, "cron.add", job=event_job(schedule=schedule))
-        assert added["preview"]["warnings"] == ["this time has passed: it fires at once"]
-        assert (await runs(bus, added["job"]["id"]))[0]["status"] == "ok"
+        with pytest.raises(RefusalError) as refusal:
+            await ask(bus, "cron.add", job=event_job(schedule=schedule))
+        assert refusal.value.code == "invalid"
+        assert "2025-12-14T15:00:00+00:00" in str(refusal.value)
+        assert not (await ask(bus, "cron.list", includeDisabled=True))["jobs"]
 
 
 async def test_a_preview_says_what_was_understood(

@@ -332,3 +332,14 @@ def test_hash_changes_with_everything_that_is_shown_and_with_nothing_else() -> N
     assert shown_hash(same, "h") == shown_hash(base, "h")
     first = request(BASH, {"b": 1, "a": 2})
     assert shown_hash(first, "h") == shown_hash(request(BASH, {"a": 2, "b": 1}), "h")
+
+
+def test_a_session_that_read_strangers_words_plans_nothing_without_a_person() -> None:
+    """SC-04: a job acts later, when nobody looks."""
+    plan = ToolSpec(name="schedule_add", description="", parameters={}, group="platform", flags=["external"])
+    look = msgspec.structs.replace(plan, name="schedule_list", read_only=True, flags=[])
+    at = Circumstances(mode="allow-all", untrusted=True)
+    assert action(plan, at) == "ask"
+    assert action(plan, at._replace(untrusted=False)) == "allow"
+    assert action(plan, at._replace(taint=False)) == "allow"
+    assert action(look, at) == "allow"

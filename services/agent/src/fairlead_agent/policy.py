@@ -141,6 +141,8 @@ def _tainted(spec: ToolSpec, arguments: dict[str, object], at: Circumstances) ->
             "this session has read what strangers wrote and what is private, and this call reaches outside: "
             "it could carry one to the other"
         )
+    if spec.group == "platform" and not spec.read_only:
+        return "this session has read what strangers wrote, and this call would act later, with nobody looking"
     if is_runtime(spec) and not spec.read_only and at.sandbox not in _CONFINED:
         return "this session has read what strangers wrote, and the command would run without a sandbox"
     return ""

@@ -102,7 +102,8 @@ async def _ask(request: Request, method: str, body: msgspec.Struct, status: int 
         raise Problem(503, f"the scheduler did not answer: {error}") from None
     refusal = msgspec.json.decode(reply.data, type=_Answer).error
     if refusal is not None:
-        raise Problem(_STATUS.get(refusal.code, 503), refusal.message, field=refusal.field)
+        text = f"{refusal.field}: {refusal.message}" if refusal.field else refusal.message
+        raise Problem(_STATUS.get(refusal.code, 503), text, field=refusal.field)
     return Response(reply.data, status, media_type="application/json")
 
 

@@ -24,7 +24,7 @@ from fairlead_common.cron.requests import (
     Wake,
 )
 from fairlead_common.cron.runs import CronEvent
-from fairlead_common.errors import InvalidInputError, NotFoundError
+from fairlead_common.errors import NotFoundError
 from fairlead_common.ids import check_id, new_id
 from fairlead_common.messages import HeartbeatNotice
 from fairlead_scheduler.clock import Clock
@@ -236,8 +236,6 @@ class Api:
 
     async def hook(self, asked: Hook) -> Fired:
         """What came from outside for a trigger."""
-        if asked.name not in self._settings.cron.triggers:
-            raise InvalidInputError("name", f"cron.triggers has no {asked.name[:64]!r}")
         return await self._triggers.hook(asked)
 
     async def _shown(self, document: Document) -> Document:

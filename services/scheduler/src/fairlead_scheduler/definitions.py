@@ -80,7 +80,7 @@ class Definitions:
         """
         now_ms = self._clock.now_ms()
         document: Document = {key: value for key, value in asked.job.items() if key not in SERVER_KEYS}
-        document["schedule"] = schedule_of(document.get("schedule"), now_ms, self._settings.cron.timezone)
+        document["schedule"] = self._schedule(document.get("schedule"), now_ms)
         payload = document.get("payload")
         kind = payload.get("kind") if isinstance(payload, dict) else None
         document.setdefault("sessionTarget", "isolated" if kind == "agentTurn" else "main")
@@ -91,6 +91,14 @@ class Definitions:
         document.setdefault("wakeMode", "next-heartbeat")
         self._check(document)
         return document
+
+    def _schedule(self, wanted: object, now_ms: int) -> Document:
+        schedule = schedule_of(wanted, now_ms, self._settings.cron.timezone)
+        at_ms = schedule.get("atMs")
+        if isinstance(at_ms, int) and at_ms < now_ms - PAST_MS:
+            passed, now = moment_of(at_ms).isoformat(), moment_of(now_ms).isoformat(timespec="seconds")
+            raise InvalidInputError("schedule.at", f"must not have passed: {passed}, and it is {now}")
+        return schedule
 
     def _id(self, asked: AddJob) -> str:
         if asked.key is None:
@@ -147,8 +155,7 @@ class Definitions:
     def _patched(self, document: Document, revision: int, patch: Document) -> Document:
         now_ms = self._clock.now_ms()
         if "schedule" in patch:
-            schedule = schedule_of(patch["schedule"], now_ms, self._settings.cron.timezone)
-            patch = {**patch, "schedule": schedule}
+            patch = {**patch, "schedule": self._schedule(patch["schedule"], now_ms)}
         fresh = patched(document, patch)
         self._check(fresh)
         fresh["updatedAtMs"] = max(now_ms, int(str(document.get("updatedAtMs", 0))) + 1)
@@ -218,8 +225,6 @@ class Definitions:
         while slot is not None and len(slots) < PREVIEWED:
             slots.append(slot)
             slot = times.after(slot)
-        if isinstance(job.schedule, At) and job.schedule.at_ms < now_ms - PAST_MS:
-            warnings.append("this time has passed: it fires at once")
         if not slots:
             warnings.append("it never fires")
         name = getattr(job.schedule, "tz", None) or default_tz

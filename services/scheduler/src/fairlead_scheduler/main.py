@@ -11,6 +11,8 @@ from fairlead_common.config import overrides_from_environment
 from fairlead_common.live_config import LiveConfig
 from fairlead_common.service import Part, run_service
 from fairlead_common.streams import ensure_consumer
+from fairlead_common.tool_service import ToolService
+from fairlead_scheduler.agent_tools import AgentTools
 from fairlead_scheduler.api import Api
 from fairlead_scheduler.channels import Channels
 from fairlead_scheduler.clock import Clock
@@ -86,6 +88,7 @@ async def setup(bus: Bus) -> list[Part]:
         outbox.run,
         triggers.run,
         ApiService(bus, "scheduler", api.methods()).run,
+        ToolService(bus, "scheduler", AgentTools(api).tools()).run,
     ]
 
 

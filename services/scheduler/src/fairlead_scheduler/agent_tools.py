@@ -1,0 +1,246 @@
+"""What agents may ask of the scheduler: tools that executors find by themselves.
+
+A job that an agent makes runs as that agent and no other, and what it does is judged by the policy
+as it is then.
+"""
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from fairlead_common.cron.jobs import Document
+from fairlead_common.cron.requests import AddJob, ListJobs, ListRuns, NameJob, OneJob, RunJob, UpdateJob, Wake
+from fairlead_common.errors import InvalidInputError
+from fairlead_common.tool_service import Asker, ServiceTool
+from fairlead_scheduler.api import Api
+
+_OF_JOBS = "cron-"  # sessions of jobs begin so; they are nobody's main session
+
+
+def _says(text: str) -> Any:
+    return msgspec.Meta(description=text)
+
+
+class ScheduleAdd(msgspec.Struct, forbid_unknown_fields=True):
+    """Arguments of `schedule_add`: one of `at`, `every`, `cron`; one of `reminder`, `prompt`."""
+
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+    at: Annotated[str | None, _says("Once: ISO 8601 with zone, or `20m`, `in 2 hours`.")] = None
+    every: Annotated[str | None, _says("Again and again: `10m`, `1h`.")] = None
+    cron: Annotated[str | None, _says("Five fields, 0 = Sunday; or `@daily`.")] = None
+    tz: Annotated[str | None, _says("Zone, such as Europe/Berlin.")] = None
+    reminder: Annotated[str | None, _says("Text for this session, which wakes then.")] = None
+    prompt: Annotated[str | None, _says("Task for a run of its own; this session gets its summary.")] = (
+        None
+    )
+    delete_after_run: bool = False
+
+
+class ScheduleChange(msgspec.Struct, forbid_unknown_fields=True):
+    """Arguments of `schedule_update`: what is left out stays."""
+
+    id: str
+    enabled: bool | None = None
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=200)] | None = None
+    at: str | None = None
+    every: str | None = None
+    cron: str | None = None
+    tz: str | None = None
+    text: Annotated[str | None, _says("New reminder or prompt.")] = None
+
+
+class ScheduleName(msgspec.Struct, forbid_unknown_fields=True):
+    """Arguments of `schedule_remove` and `schedule_run`."""
+
+    id: str
+
+
+class ScheduleList(msgspec.Struct, forbid_unknown_fields=True):
+    """Arguments of `schedule_list`."""
+
+    include_disabled: bool = False
+
+
+class ScheduleRuns(msgspec.Struct, forbid_unknown_fields=True):
+    """Arguments of `schedule_runs`."""
+
+    id: str
+    limit: Annotated[int, msgspec.Meta(ge=1, le=50)] = 10
+
+
+class WakeMe(msgspec.Struct, forbid_unknown_fields=True):
+    """Arguments of `wake`."""
+
+    text: Annotated[str, msgspec.Meta(min_length=1, max_length=65_536)]
+    mode: Literal["now", "next-heartbeat"] = "next-heartbeat"
+
+
+class AgentTools:
+    """The tools, on top of the methods that people use."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+
+    def tools(self) -> list[ServiceTool]:
+        """What is offered. Repeating a call does what it did: jobs are named by the call."""
+        return [
+            ServiceTool(
+                name="schedule_add",
+                description="Plan a reminder for this session, or a task, once or again and again.",
+                arguments=ScheduleAdd,
+                run=self.add,
+                idempotent=True,
+                flags=["external"],
+            ),
+            ServiceTool(
+                name="schedule_list",
+                description="List planned jobs and when they run next.",
+                arguments=ScheduleList,
+                run=self.list,
+                idempotent=True,
+                read_only=True,
+                parallel=True,
+            ),
+            ServiceTool(
+                name="schedule_runs",
+                description="Show the last runs of a job.",
+                arguments=ScheduleRuns,
+                run=self.runs,
+                idempotent=True,
+                read_only=True,
+                parallel=True,
+            ),
+            ServiceTool(
+                name="schedule_update",
+                description="Change, enable or disable a planned job.",
+                arguments=ScheduleChange,
+                run=self.update,
+                idempotent=True,
+                flags=["external"],
+            ),
+            ServiceTool(
+                name="schedule_remove",
+                description="Remove a planned job.",
+                arguments=ScheduleName,
+                run=self.remove,
+                idempotent=True,
+            ),
+            ServiceTool(
+                name="schedule_run",
+                description="Run a planned job now.",
+                arguments=ScheduleName,
+                run=self.run,
+                idempotent=True,
+                flags=["external"],
+            ),
+            ServiceTool(
+                name="wake",
+                description="Leave yourself a line for the next turn of this session; `now` starts one.",
+                arguments=WakeMe,
+                run=self.wake,
+                idempotent=True,
+            ),
+        ]
+
+    async def add(self, asked: ScheduleAdd, asker: Asker) -> object:
+        """The new job, and when it fires."""
+        schedule = _schedule(asked.at, asked.every, asked.cron, asked.tz)
+        if schedule is None:
+            raise InvalidInputError("at", "give one of `at`, `every` and `cron`")
+        if (asked.reminder is None) == (asked.prompt is None):
+            raise InvalidInputError("reminder", "give one of `reminder` and `prompt`")
+        job: Document = {
+            "name": asked.name,
+            "schedule": schedule,
+            "deleteAfterRun": asked.delete_after_run,
+            "wakeMode": "now",
+            "session": _main_of(asker),
+        }
+        if asked.reminder is not None:
+            job |= {"sessionTarget": "main", "payload": {"kind": "systemEvent", "text": asked.reminder}}
+        else:
+            job |= {
+                "sessionTarget": "isolated",
+                "payload": {"kind": "agentTurn", "message": asked.prompt, "agent": asker.agent},
+            }
+        wanted = AddJob(job=job, key=asker.call_id, sender=f"agent {asker.agent}", session=asker.session)
+        return _told(await self._api.add(wanted))
+
+    async def list(self, asked: ScheduleList, _: Asker) -> object:
+        """Jobs, in short."""
+        jobs = await self._api.list(ListJobs(include_disabled=asked.include_disabled))
+        return {"jobs": [_short(job) for job in jobs.jobs], "total": jobs.total}
+
+    async def runs(self, asked: ScheduleRuns, _: Asker) -> object:
+        """History of a job."""
+        return await self._api.runs(ListRuns(id=asked.id, limit=asked.limit))
+
+    async def update(self, asked: ScheduleChange, asker: Asker) -> object:
+        """The job as it is then. A prompt that an agent changes runs as that agent."""
+        patch: Document = {
+            key: value
+            for key, value in (("enabled", asked.enabled), ("name", asked.name))
+            if value is not None
+        }
+        schedule = _schedule(asked.at, asked.every, asked.cron, asked.tz)
+        if schedule is not None:
+            patch["schedule"] = schedule
+        if asked.text is not None:
+            before = (await self._api.get(NameJob(id=asked.id))).job
+            payload = before.get("payload")
+            is_turn = isinstance(payload, dict) and payload.get("kind") == "agentTurn"
+            patch["payload"] = (
+                {"kind": "agentTurn", "message": asked.text, "agent": asker.agent}
+                if is_turn
+                else {"kind": "systemEvent", "text": asked.text}
+            )
+        if not patch:
+            raise InvalidInputError("id", "nothing to change: give at least one other argument")
+        return _told(await self._api.update(UpdateJob(id=asked.id, patch=patch)))
+
+    async def remove(self, asked: ScheduleName, _: Asker) -> object:
+        """Whether there was one."""
+        return await self._api.remove(NameJob(id=asked.id))
+
+    async def run(self, asked: ScheduleName, asker: Asker) -> object:
+        """Whether a run was set going."""
+        return await self._api.run(RunJob(id=asked.id, mode="force", key=asker.call_id))
+
+    async def wake(self, asked: WakeMe, asker: Asker) -> object:
+        """Whether the line is stored."""
+        wanted = Wake(text=asked.text, mode=asked.mode, session=_main_of(asker), key=asker.call_id)
+        return await self._api.wake(wanted)
+
+
+def _main_of(asker: Asker) -> str:
+    return "main" if not asker.session or asker.session.startswith(_OF_JOBS) else asker.session
+
+
+def _schedule(at: str | None, every: str | None, cron: str | None, tz: str | None) -> Document | None:
+    given = [
+        (kind, key, text)
+        for kind, key, text in (("at", "at", at), ("every", "every", every), ("cron", "expr", cron))
+        if text is not None
+    ]
+    if not given:
+        if tz is not None:
+            raise InvalidInputError("tz", "belongs to `at`, `every` or `cron`")
+        return None
+    if len(given) > 1:
+        raise InvalidInputError(given[1][0], "give only one of `at`, `every` and `cron`")
+    kind, key, text = given[0]
+    return {"kind": kind, key: text, **({"tz": tz} if tz else {})}
+
+
+def _told(answer: OneJob) -> Document:
+    found = _short(answer.job)
+    if answer.preview is not None:
+        found |= {"when": answer.preview.words, "next": answer.preview.local[:3]}
+        if answer.preview.warnings:
+            found["warnings"] = answer.preview.warnings
+    return found
+
+
+def _short(job: Document) -> Document:
+    kept = ("id", "name", "enabled", "schedule", "sessionTarget", "payload", "state")
+    return {key: job[key] for key in kept if key in job}

@@ -1,0 +1,215 @@
+"""Schedules as people and agents meet them: the commands, HTTP, and the tools, against a whole Fairlead."""
+
+import json
+import re
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from tests.support.fairlead_up import FairleadUp, HttpError
+from tests.support.scripted_model import ModelProcess
+
+WAIT_S = 30.0
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FairleadUp]:
+    folder = tmp_path_factory.mktemp("schedules")
+    with (
+        ModelProcess(folder / "model.jsonl", fsync=False) as model,
+        FairleadUp(
+            folder / "home",
+            sets=["models.default=openai/scripted", "agents.main.mode=allow-all"],
+            environ={"OPENAI_BASE_URL": model.url, "OPENAI_API_KEY": "none"},
+        ) as running,
+    ):
+        wait_scheduler(running)
+        yield running
+
+
+def wait_scheduler(up: FairleadUp) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while True:
+        try:
+            up.api("GET", "/api/cron/status")
+        except HttpError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)
+        else:
+            return
+
+
+def cron(up: FairleadUp, *words: str) -> Any:
+    done = up.cli("cron", *words, "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def ended(up: FairleadUp, job: str) -> dict[str, Any]:
+    """The newest run of a job, once it is over."""
+    deadline = time.monotonic() + WAIT_S
+    while True:
+        entries: list[dict[str, Any]] = cron(up, "runs", "--id", job)["entries"]
+        if entries and entries[0]["status"] in ("ok", "error", "skipped"):
+            return entries[0]
+        assert time.monotonic() < deadline, entries
+        time.sleep(0.2)
+
+
+def texts(up: FairleadUp, session: str) -> str:
+    return json.dumps(up.entries(session))
+
+
+def test_a_reminder_in_the_words_of_the_rfc_is_echoed_with_its_next_firing(up: FairleadUp) -> None:
+    moment = (datetime.now(UTC) + timedelta(days=1)).strftime("%Y-%m-%dT07:00:00-08:00")
+    done = up.cli(
+        *("cron", "add", "--at", moment, "--session", "main", "--wake", "now"),
+        *("--system-event", "Alarm: wake up (meeting in 30 minutes)."),
+    )
+    assert done.returncode == 0, done.stderr
+    assert "once, " in done.stdout
+    assert "next: " in done.stdout
+
+
+def test_a_daily_isolated_job_runs_when_told_and_its_summary_comes_to_main(up: FairleadUp) -> None:
+    job = cron(
+        up,
+        *(
+            "add",
+            "--cron",
+            "0 7 * * *",
+            "--tz",
+            "America/Los_Angeles",
+            "--session",
+            "isolated",
+            "--wake",
+            "now",
+        ),
+        *("--message", 'answer="nothing urgent today"', "--deliver", "--channel", "last"),
+    )
+    assert len(job["preview"]["nextRunAtMs"]) == 5
+    assert all("T07:00:00" in text for text in job["preview"]["local"])
+    name = job["job"]["id"]
+    assert cron(up, "run", name, "--force")["fired"]
+    entry = ended(up, name)
+    assert (entry["status"], entry["summary"]) == ("ok", "nothing urgent today")
+    assert f"[cron:{name}]" in texts(up, entry["session"])
+    up.prompt("main", "answer=seen")
+    up.wait_idle("main")
+    assert "System: " in texts(up, "main")
+    assert "nothing urgent today" in texts(up, "main")
+
+
+def test_weekly_on_wednesday_means_wednesday(up: FairleadUp) -> None:
+    preview = cron(
+        up,
+        "add",
+        "--cron",
+        "0 9 * * 3",
+        "--tz",
+        "America/Los_Angeles",
+        "--message",
+        "Weekly: summarize",
+        "--dry-run",
+    )["preview"]
+    days = {datetime.fromisoformat(text).weekday() for text in preview["local"]}
+    assert days == {2}
+
+
+def test_a_job_is_listed_edited_disabled_and_removed(up: FairleadUp) -> None:
+    name = cron(up, "add", "--every", "2h", "--system-event", "look", "--name", "looker")["job"]["id"]
+    assert name in {job["id"] for job in cron(up, "list")["jobs"]}
+    assert "every 2h" in up.cli("cron", "list").stdout
+    changed = cron(up, "edit", name, "--every", "3h")["job"]
+    assert changed["schedule"]["everyMs"] == 3 * 3_600_000
+    assert cron(up, "disable", name)["job"]["enabled"] is False
+    assert name not in {job["id"] for job in cron(up, "list")["jobs"]}
+    assert name in {job["id"] for job in cron(up, "list", "--all")["jobs"]}
+    assert cron(up, "rm", name)["removed"] == {name: True}
+    again = up.cli("cron", "rm", name)
+    assert again.returncode != 0
+    assert "there is no job" in again.stderr
+
+
+def test_a_wake_now_is_heard_by_the_main_session(up: FairleadUp) -> None:
+    done = up.cli("wake", "--mode", "now", "--text", "check battery and answer=charged")
+    assert done.returncode == 0, done.stderr
+    deadline = time.monotonic() + WAIT_S
+    while "check battery" not in texts(up, "main"):
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
+@pytest.mark.parametrize(
+    ("words", "field"),
+    [
+        (("--at", "2020-01-01T00:00:00Z"), "schedule.at"),
+        (("--every", "1ms"), "schedule.every"),
+        (("--cron", "*/0 * * * *"), "schedule.expr"),
+        (("--cron", "0 7 31 2 *"), "schedule"),
+        (("--cron", "0 7 * * *", "--tz", "Mars/Olympus"), "schedule.tz"),
+        (("--at", "2026-02-30T00:00:00Z"), "schedule.at"),
+    ],
+)
+def test_times_that_cannot_be_are_refused_by_name_and_nothing_is_stored(
+    up: FairleadUp, words: tuple[str, ...], field: str
+) -> None:
+    before = cron(up, "list", "--all")["jobs"]
+    done = up.cli("cron", "add", *words, "--system-event", "x")
+    assert done.returncode != 0
+    assert field in done.stderr, done.stderr
+    assert cron(up, "list", "--all")["jobs"] == before
+
+
+def test_the_same_key_is_the_same_job(up: FairleadUp) -> None:
+    job = {"schedule": {"kind": "every", "every": "1h"}, "payload": {"kind": "systemEvent", "text": "k"}}
+    body = {"job": job}
+    first = up.api("POST", "/api/cron/jobs", {**body, "key": "twice"})
+    assert up.api("POST", "/api/cron/jobs", {**body, "key": "twice"})["job"]["id"] == first["job"]["id"]
+    other = {"job": {**job, "name": "other"}, "key": "twice"}
+    with pytest.raises(HttpError) as refusal:
+        up.api("POST", "/api/cron/jobs", other)
+    assert refusal.value.status == 409
+
+
+def test_an_unknown_job_is_404_and_a_bad_patch_400(up: FairleadUp) -> None:
+    for method, path, body, status in (
+        ("GET", "/api/cron/jobs/nosuch", None, 404),
+        ("PATCH", "/api/cron/jobs/nosuch", {"patch": {"enabled": False}}, 404),
+        ("POST", "/api/cron/jobs/nosuch/run", {"mode": "force"}, 404),
+        ("POST", "/api/cron/jobs", {"job": {"schedule": {"kind": "never"}}}, 400),
+        ("POST", "/api/hooks/nosuch", {"x": 1}, 404),
+    ):
+        with pytest.raises(HttpError) as refusal:
+            up.api(method, path, body)
+        assert refusal.value.status == status, (method, path, refusal.value.body)
+
+
+def test_an_agent_plans_a_reminder_for_its_session_and_lists_it(up: FairleadUp) -> None:
+    arguments = json.dumps({"name": "tea", "every": "2h", "reminder": "drink_tea"}, separators=(",", ":"))
+    session = up.session()
+    up.prompt(session, f"op=T1 steps=1 tool=schedule_add args={arguments}")
+    up.wait_idle(session)
+    said = texts(up, session)
+    assert "every 2 h" in said, said
+    jobs = [job for job in cron(up, "list")["jobs"] if job["name"] == "tea"]
+    assert len(jobs) == 1
+    assert jobs[0]["session"] == session
+    assert jobs[0]["createdBy"]["session"] == session
+    up.prompt(session, "op=T2 steps=1 tool=schedule_list args={}")
+    up.wait_idle(session)
+    assert jobs[0]["id"] in texts(up, session)
+
+
+def test_status_and_pause_are_told(up: FairleadUp) -> None:
+    assert cron(up, "status")["enabled"] is True
+    assert up.cli("cron", "pause").returncode == 0
+    try:
+        assert "cron paused" in up.cli("cron", "status").stdout
+    finally:
+        assert up.cli("cron", "resume").returncode == 0
+    assert re.search(r"cron enabled; \d+ of \d+ jobs", up.cli("cron", "status").stdout)
