@@ -273,3 +273,18 @@ def test_ordinary_user_gets_the_same_sandbox() -> None:
     assert {name: how for name, how in told["tries"].items() if not how.startswith("refused")} == {}
     assert (told["uid"], work, untouched) == (1000, "x\n1000\n", True)
     assert made_by == USER
+
+
+def test_twin_processes_in_the_background_and_on_a_terminal_work_and_are_bound_too(box: Sandboxed) -> None:
+    started = box.run("bash", command="echo $$; exec sleep 300", background=True)
+    assert started["status"] == "ok", started
+    said = box.run(
+        "bash", command="tty; id -u; grep Seccomp: /proc/self/status; ls /run/fairlead; kill -9 1", pty=True
+    )
+    text = said["content"][0]["text"]
+    assert "/dev/pts/" in text
+    assert "1000" in text
+    assert "Seccomp:\t2" in text
+    assert "sock" not in text
+    assert box.bash("ps ax | grep -c '[s]leep 300'") == "0\n[exit code 1]", "calls do not see one another"
+    assert box.bash("echo lives") == "lives\n"

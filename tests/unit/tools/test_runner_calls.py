@@ -61,11 +61,11 @@ def test_variable_that_is_on_the_list_arrives(client: Client) -> None:
 
 def test_command_has_three_open_files_and_an_empty_input(client: Client) -> None:
     outcome = client.call(
-        "a", "bash", command="cat; ls /proc/$$/fd | wc -l; ls /proc/$PPID/fd | wc -l; ulimit -c"
+        "a", "bash", command="cat; ls /proc/$$/fd | wc -l; ls /proc/$PPID/fd 2>/dev/null | wc -l; ulimit -c"
     )
     ours, guards, core = text_of(outcome).split()
     assert int(ours) == 3
-    assert int(guards) <= 4
+    assert int(guards) <= (4 if os.geteuid() == 0 else 0)  # nobody else may look
     assert core == "0"
 
 

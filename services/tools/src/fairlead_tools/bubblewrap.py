@@ -31,7 +31,7 @@ from fairlead_tools import cgroups
 from fairlead_tools.box import Box, write_scenery
 from fairlead_tools.channel import Channel, ChannelLostError
 from fairlead_tools.pack import pack_runner
-from fairlead_tools.runner import linux
+from fairlead_tools.runner import journal, linux
 from fairlead_tools.runner_socket import KeptChannels, connect, listens
 from fairlead_tools.sandbox import Place, SandboxRefusedError
 
@@ -223,13 +223,16 @@ class BubblewrapSandbox:
         return self._state / "etc"
 
     def _sweep(self) -> None:
-        """Remove the control groups of runners that ended."""
+        """Remove the control groups of runners that ended, and what nobody can ask for any more."""
         for folder in self._state.iterdir():
             if folder == self._scenery or folder.name.startswith("look-") or listens(folder / "state"):
                 continue
             with contextlib.suppress(ChannelLostError, OSError), _locked(folder / "launch", wait_s=0):
-                if not listens(folder / "state"):
-                    cgroups.remove(f"fairlead-{folder.name}")
+                if listens(folder / "state"):
+                    continue
+                cgroups.remove(f"fairlead-{folder.name}")
+                if time.time() - (folder / "info").stat().st_mtime > journal.KEEP_S:
+                    shutil.rmtree(folder)
 
 
 def _name(place: Place) -> str:
