@@ -20,8 +20,8 @@ from tests.support.agent_world import HOST, World, agent_service, world
 from tests.support.nats_server import NatsServer
 from tests.support.scripted_model import read_log
 
-QUIET = {"agents.main.heartbeat.prompt": "id=beat answer=HEARTBEAT_OK"}
-LOUD = {"agents.main.heartbeat.prompt": 'id=beat answer="The oven is on"'}
+QUIET: dict[str, object] = {"agents.main.heartbeat.prompt": "id=beat answer=HEARTBEAT_OK"}
+LOUD: dict[str, object] = {"agents.main.heartbeat.prompt": 'id=beat answer="The oven is on"'}
 
 
 @pytest.fixture

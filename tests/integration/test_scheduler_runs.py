@@ -276,7 +276,7 @@ async def test_an_answer_is_delivered_by_a_signed_webhook_and_the_model_is_not_a
         await runs(bus, job["id"], status="ok")
 
         async def sent() -> bool:
-            return (await runs(bus, job["id"]))[0]["delivery"]["status"] == "sent"
+            return bool((await runs(bus, job["id"]))[0]["delivery"]["status"] == "sent")
 
         await until(sent)
         (entry,) = await runs(bus, job["id"])

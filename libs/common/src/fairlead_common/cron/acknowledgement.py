@@ -12,12 +12,16 @@ def is_acknowledgement(text: str, *, max_rest_chars: int = MAX_REST_CHARS) -> bo
     bare = words.strip("*`_.! \t\r\n")
     if bare.startswith(HEARTBEAT_OK):
         rest = bare[len(HEARTBEAT_OK) :]
-        if rest[:1].isalnum():
+        if _of_a_word(rest[:1]):
             return False
     elif bare.endswith(HEARTBEAT_OK):
         rest = bare[: -len(HEARTBEAT_OK)]
-        if rest[-1:].isalnum():
+        if _of_a_word(rest[-1:]):
             return False
     else:
         return False
     return len(rest.strip()) <= max_rest_chars
+
+
+def _of_a_word(character: str) -> bool:
+    return character.isalnum() or character == "_"
