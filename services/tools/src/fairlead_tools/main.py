@@ -14,7 +14,7 @@ from fairlead_tools.config import config_from_environment
 from fairlead_tools.docker import DockerSandbox
 from fairlead_tools.executor import ACK_WAIT_S, Executor
 from fairlead_tools.heartbeat import Heartbeat
-from fairlead_tools.host_tools import HostTools
+from fairlead_tools.host_tools import HostTools, ToolSource
 from fairlead_tools.liveness import Liveness
 from fairlead_tools.local import LocalSandbox
 from fairlead_tools.mcp_servers.source import McpTools
@@ -68,7 +68,7 @@ async def setup(bus: Bus) -> list[Part]:
         ]
     )
     drained = asyncio.Event()
-    sources = [
+    sources: list[ToolSource] = [
         WebTools(settings, Objects(bus)),
         McpTools(bus, settings, config.host, config.state),
         NatsTools(bus, settings),

@@ -23,6 +23,7 @@ MAX_REDIRECTS = 5
 MAX_LINE_BYTES = 8190
 MAX_HEADERS = 128
 CONNECT_S = 10.0
+_UNSENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL)
 _REDIRECTS = (301, 302, 303, 307, 308)
 
 Lookup = Callable[[str, int], Awaitable[list[str]]]
@@ -147,9 +148,8 @@ class Transport:
                         return response
                     target = self._next(target, response.headers["Location"])
         except TimeoutError as error:
-            raise FetchError(
-                f"{target.host}: no complete answer within {self._limits.total_s:g} s"
-            ) from error
+            why = f"{target.host}: no complete answer within {self._limits.total_s:g} s"
+            raise FetchError(why, sent=True) from error
         raise FetchError(f"more than {redirects} redirects; the last one leads to {target}")
 
     def _next(self, before: Target, location: str) -> Target:
@@ -198,7 +198,7 @@ class Transport:
         except (aiohttp.ClientError, aiohttp.http.HttpProcessingError, EncodingError, OSError) as error:
             if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ServerTimeoutError):
                 raise
-            sent = not isinstance(error, aiohttp.ClientConnectorError | aiohttp.InvalidURL)
+            sent = not isinstance(error, _UNSENT)
             raise FetchError(
                 f"{target.host}: {str(error)[:300] or type(error).__name__}", sent=sent
             ) from error
