@@ -37,9 +37,10 @@ MAX_ATTACHMENTS: Final = 32
 
 Title = Annotated[str, msgspec.Meta(max_length=500)]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
-RuleTexts = Annotated[
-    list[Annotated[str, msgspec.Meta(max_length=MAX_RULE_CHARS)]], msgspec.Meta(max_length=MAX_RULES)
-]
+# The document knows the plain names alone; `check_rules` knows all rules.
+_PLAIN_RULE: Final = {"pattern": "^(group:)?[A-Za-z0-9_-]+$"}
+RuleText = Annotated[str, msgspec.Meta(max_length=MAX_RULE_CHARS, extra_json_schema=_PLAIN_RULE)]
+RuleTexts = Annotated[list[RuleText], msgspec.Meta(max_length=MAX_RULES)]
 Id = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$(?!\n)")]
 
 
