@@ -5,7 +5,7 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import docker
 import pytest
@@ -19,7 +19,7 @@ WAIT_S = 30.0
 @functools.cache
 def api() -> Any:
     """A client of the engine."""
-    return docker.APIClient(base_url=os.environ.get("DOCKER_HOST"), version="auto", timeout=cast(int, 60))
+    return docker.APIClient(base_url=os.environ.get("DOCKER_HOST"), version="auto", timeout=60)
 
 
 @functools.cache

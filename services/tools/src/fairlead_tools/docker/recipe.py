@@ -9,17 +9,19 @@ from docker.types import LogConfig, Mount, Ulimit
 
 from fairlead_common.config import DockerConfig
 from fairlead_common.messages import WorkspaceAccess
+from fairlead_tools.docker.egress import SOCKET
 from fairlead_tools.docker.engine import Inspected
 from fairlead_tools.docker.owner import Owner
 from fairlead_tools.runner.boundary import EXPECTED
 from fairlead_tools.runner.environment import GIVEN_PREFIX
+from fairlead_tools.runner.forward import VARIABLE
 
 RUNNER = "/fairlead/runner.pyz"
 STATE = "/fairlead/state"
 JOURNAL = f"{STATE}/journal"
 EGRESS = "/fairlead/egress"
 WORKSPACE = "/workspace"
-PROXY = "http://127.0.0.1:3128"
+PROXY_PORT = 3128
 
 # Of these, a runner needs SETUID and SETGID to have commands run as somebody else, and KILL to end them.
 CAPABILITIES = ("SETUID", "SETGID", "KILL")
@@ -123,8 +125,9 @@ def container_config(
         EXPECTED: _EXPECTED_RUNSC if re.match("runsc", settings.runtime) else _EXPECTED,
     }
     if settings.network == "egress":
+        environment[VARIABLE] = f"{PROXY_PORT}={EGRESS}/{SOCKET}"
         for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
-            environment[GIVEN_PREFIX + name] = PROXY
+            environment[GIVEN_PREFIX + name] = f"http://127.0.0.1:{PROXY_PORT}"
     restriction = msgspec.json.encode({"seccomp": True}).decode()
     arguments = [RUNNER, "run", JOURNAL, WORKSPACE, f"{idle_s:g}", f"{owner.uid}:{owner.gid}", restriction]
     return {

@@ -16,6 +16,7 @@ from fairlead_common.config import DockerConfig
 from fairlead_common.messages import SandboxKind
 from fairlead_tools.channel import Channel, ChannelLostError
 from fairlead_tools.docker import recipe
+from fairlead_tools.docker.egress import Egress
 from fairlead_tools.docker.engine import Engine, Inspected, NameTakenError
 from fairlead_tools.docker.host_paths import HostPaths
 from fairlead_tools.docker.journals import Journals, new_journal
@@ -69,6 +70,8 @@ class DockerSandbox:
         self._paths = HostPaths(self._engine)
         self._archive = pack_runner(state)
         self._archive.chmod(0o644)  # read by the container's root, which may be nobody here
+        label = {LABEL_IDENTITY: identity}
+        self._egress = Egress(self._engine, self._paths, state, f"fairlead-{identity[:12]}-egress", label)
         self._channels = KeptChannels()
         self._probed_at = -1e9
         self._problem = ""
@@ -95,10 +98,14 @@ class DockerSandbox:
         reap_at = 0.0
         while not stop.is_set():
             await asyncio.to_thread(self._probe)
-            if not self._problem and time.monotonic() >= reap_at:
-                reap_at = time.monotonic() + REAP_S
-                with contextlib.suppress(ChannelLostError):
-                    await self.reap()
+            if not self._problem:
+                try:
+                    await self._keep_egress()
+                    if time.monotonic() >= reap_at:
+                        reap_at = time.monotonic() + REAP_S
+                        await self.reap()
+                except (ChannelLostError, SandboxRefusedError) as error:
+                    log.warning("docker_upkeep_failed", error=str(error))
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(stop.wait(), PROBE_S)
 
@@ -106,6 +113,13 @@ class DockerSandbox:
         """Part with all runners; what they run goes on."""
         self._channels.close()
         self._engine.close()
+
+    async def _keep_egress(self) -> None:
+        settings = self._settings()
+        if settings.network == "none":
+            await self._egress.gone()
+        elif self._egress.socket_folder.exists():  # some sandbox wanted it
+            await self._egress.ready(settings)
 
     def _probe(self) -> None:
         settings = self._settings()
@@ -155,12 +169,16 @@ class DockerSandbox:
             # One that was removed is made again: without it, nobody could ask the journal of its calls.
             with contextlib.suppress(OSError):
                 workspace.mkdir(exist_ok=True)
+        if settings.network == "egress":
+            await self._egress.ready(settings)
         owner = await asyncio.to_thread(owner_of, place.folder, place.access, self._own)
         sources = recipe.Sources(
             archive=str(await self._paths.of(self._archive)),
             state=str(await self._paths.of(self._journals.folder(journal))),
             workspace=str(await self._paths.of(workspace)) if workspace else None,
-            egress=None,
+            egress=str(await self._paths.of(self._egress.socket_folder))
+            if settings.network == "egress"
+            else None,
         )
         if ":" in sources.state:
             raise SandboxRefusedError(f"the engine does not take a folder with a colon: {sources.state}")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 
-from fairlead_tools.runner import daemon, user
+from fairlead_tools.runner import daemon, forward, user
 
 MODES = ("serve", "run", "stdio", "attach")
 IDLE_S = 900.0
@@ -36,6 +36,8 @@ def main() -> int:
         if mode != "attach":
             folders = (os.path.abspath(state), os.path.abspath(workspace))
             detach = mode != "run"
+            if not detach and forward.VARIABLE in os.environ:
+                forward.start(os.environ[forward.VARIABLE])
             daemon.serve(*folders, idle_s, build, detach=detach, user=tools_user, restriction=restriction)
         if mode in ("stdio", "attach"):
             daemon.bridge(os.path.abspath(state))

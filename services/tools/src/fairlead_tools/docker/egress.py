@@ -1,0 +1,153 @@
+"""The container of the proxy that lets sandboxes out: one for all of a host, made when the first needs it.
+
+docker/egress/socket/sock   where it listens; the folder is mounted, read-only, into sandboxes
+/list/allow    what it lets through, as JSON; replaced whole when the configuration changes
+"""
+
+import hashlib
+import json
+import os
+import secrets
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from docker.types import LogConfig, Mount
+
+from fairlead_common.config import DockerConfig
+from fairlead_tools.channel import ChannelLostError
+from fairlead_tools.docker.engine import Engine, NameTakenError
+from fairlead_tools.docker.host_paths import HostPaths
+
+SOCKET = "sock"
+LABEL_EGRESS = "fairlead.egress"
+
+MEMORY = "128m"
+PIDS = 32
+ATTEMPTS = 4
+
+_SOURCES = Path(__file__).parents[1]
+_MAIN = b"import sys\nfrom fairlead_tools.egress.proxy import main\nsys.exit(main())\n"
+_INSIDE = "/fairlead"
+
+
+class Egress:
+    """The proxy of one host.
+
+    Args:
+        state: the private folder that all executors of the host share.
+        label: what marks the containers of this host.
+    """
+
+    def __init__(
+        self, engine: Engine, paths: HostPaths, state: Path, name: str, label: dict[str, str]
+    ) -> None:
+        self._engine = engine
+        self._paths = paths
+        self._folder = state / "docker" / "egress"
+        self._name = name
+        self._label = label
+
+    @property
+    def socket_folder(self) -> Path:
+        """What sandboxes mount."""
+        return self._folder / "socket"
+
+    async def ready(self, settings: DockerConfig) -> None:
+        """A proxy runs, with the list of now.
+
+        Raises:
+            ChannelLostError: the engine does not answer. SandboxRefusedError: it makes no such container.
+        """
+        self._write_list(settings.egress_allow)
+        archive = self._pack()
+        version = hashlib.sha256(f"{settings.image} {archive.name}".encode()).hexdigest()[:12]
+        for _ in range(ATTEMPTS):
+            found = await self._engine.find(self._name)
+            is_ours = found is not None and found["Config"]["Labels"].get(LABEL_EGRESS) == version
+            if found is not None and is_ours and found["State"]["Running"]:
+                return
+            if found is not None and not (is_ours and found["State"]["Status"] == "created"):
+                await self._engine.remove(self._name)
+                found = None
+            if found is None:
+                try:
+                    await self._create(settings.image, archive, version)
+                except NameTakenError:
+                    continue  # a sibling was faster
+            await self._engine.start(self._name)
+            return
+        raise ChannelLostError("the proxy for sandboxes is removed as often as it is made")
+
+    async def gone(self) -> None:
+        """No proxy runs: sandboxes that still ask one get nowhere."""
+        if self._folder.exists():
+            await self._engine.remove(self._name)
+
+    def _write_list(self, entries: list[str]) -> None:
+        for folder in (self._folder, self._folder / "list"):
+            folder.mkdir(parents=True, exist_ok=True, mode=0o755)
+        path = self._folder / "list" / "allow"
+        text = json.dumps(entries)
+        if path.exists() and path.read_text("utf-8") == text:
+            return
+        temporary = path.with_name(f".{secrets.token_hex(4)}")
+        temporary.write_text(text, "utf-8")
+        temporary.chmod(0o644)
+        os.replace(temporary, path)
+
+    def _pack(self) -> Path:
+        sources = [*sorted((_SOURCES / "egress").glob("*.py")), _SOURCES / "web" / "address.py"]
+        digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
+        path = self._folder / f"egress-{digest}.pyz"
+        if not path.exists():
+            temporary = path.with_name(f".{secrets.token_hex(4)}")
+            with zipfile.ZipFile(temporary, "w") as archive:
+                archive.writestr("__main__.py", _MAIN)
+                for name in ("fairlead_tools", "fairlead_tools/web"):
+                    archive.writestr(f"{name}/__init__.py", b"")
+                for source in sources:
+                    name = source.relative_to(_SOURCES).as_posix()
+                    archive.writestr(f"fairlead_tools/{name}", source.read_bytes())
+            temporary.chmod(0o644)
+            os.replace(temporary, path)
+        return path
+
+    async def _create(self, image: str, archive: Path, version: str) -> None:
+        program, listed, sock = f"{_INSIDE}/egress.pyz", f"{_INSIDE}/list", f"{_INSIDE}/socket"
+        host: dict[str, Any] = {
+            "mounts": [
+                _read_only(str(await self._paths.of(archive)), program),
+                _read_only(str(await self._paths.of(self._folder / "list")), listed),
+            ],
+            "binds": [f"{await self._paths.of(self.socket_folder)}:{sock}:rw"],
+            "network_mode": "bridge",
+            "read_only": True,
+            "cap_drop": ["ALL"],
+            "security_opt": ["no-new-privileges"],
+            "pids_limit": PIDS,
+            "mem_limit": MEMORY,
+            "memswap_limit": MEMORY,
+            "nano_cpus": 1_000_000_000,
+            "init": True,
+            "ipc_mode": "none",
+            "restart_policy": {"Name": "no"},
+            "log_config": LogConfig(type="local", config={"max-size": "10m", "max-file": "3"}),
+        }
+        await self._engine.create(
+            self._name,
+            image,
+            host,
+            entrypoint=["python3", "-I", "-S", program, f"{sock}/{SOCKET}", f"{listed}/allow"],
+            command=[],
+            user="0:0",
+            working_dir="/",
+            hostname="egress",
+            labels={**self._label, LABEL_EGRESS: version},
+            healthcheck={"Test": ["NONE"]},
+            stop_signal="SIGTERM",
+        )
+
+
+def _read_only(source: str, target: str) -> Mount:
+    return Mount(target, source, type="bind", read_only=True, propagation="rprivate")

@@ -1,0 +1,64 @@
+"""A port on loopback that leads to a unix socket: the only way out of a container without a network."""
+
+from __future__ import annotations
+
+import os
+
+from fairlead_tools.runner.user import User
+
+VARIABLE = "FAIRLEAD_FORWARD"  # `<port>=<path of the socket>`
+
+_NOBODY = User(65534, 65534)
+_CHUNK_BYTES = 64 * 1024
+
+
+def start(setting: str) -> None:
+    """Leave a process behind that forwards. It is no child of ours, and commands cannot end it."""
+    port, _, path = setting.partition("=")
+    pid = os.fork()
+    if pid:
+        os.waitpid(pid, 0)
+        return
+    try:
+        if os.fork() == 0:
+            os.setsid()
+            _NOBODY.become()
+            _serve(int(port), path)
+    finally:
+        os._exit(0)
+
+
+def _serve(port: int, path: str) -> None:
+    import asyncio  # only here: the runner forks faster without it
+
+    async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while True:
+                data = await reader.read(_CHUNK_BYTES)
+                if not data:
+                    break
+                writer.write(data)
+                await writer.drain()
+            writer.write_eof()
+        except OSError:
+            writer.close()
+
+    async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            theirs = await asyncio.open_unix_connection(path)
+        except OSError:
+            writer.write(b"HTTP/1.1 502 Bad Gateway\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+            writer.close()
+            return
+        try:
+            await asyncio.gather(copy(reader, theirs[1]), copy(theirs[0], writer))
+        finally:
+            theirs[1].close()
+            writer.close()
+
+    async def run() -> None:
+        server = await asyncio.start_server(forward, "127.0.0.1", port)
+        async with server:
+            await server.serve_forever()
+
+    asyncio.run(run())
