@@ -190,7 +190,11 @@ async def test_a_server_over_stdio_is_used_by_an_agent_and_ends_with_its_executo
     assert not is_alive(server)
 
 
-async def test_what_tools_return_becomes_text_pictures_and_details(host: Host, program: Program) -> None:
+async def test_results_progress_secrets_and_cancellation_cross_the_protocol(
+    host: Host, program: Program
+) -> None:
+    shown: list[Delivery] = []
+    await host.bus.subscribe(s.event("chat"), shown.append)
     put(host, demo=stdio(program, env={"JOURNAL": str(program.journal), "TOKEN": {"from_env": "SECRET"}}))
     await host.started()
     objects = Objects(host.bus)
@@ -212,15 +216,6 @@ async def test_what_tools_return_becomes_text_pictures_and_details(host: Host, p
     names, _, token = text_of(await host.run("mcp__demo__environment")).partition("\ntoken=")
     assert token == "do-not-tell"
     assert set(names.splitlines()) <= {"HOME", "JOURNAL", "LC_CTYPE", "PATH", "TOKEN"}
-
-
-async def test_progress_is_shown_and_a_cancelled_call_is_cancelled_at_the_server(
-    host: Host, program: Program
-) -> None:
-    shown: list[Delivery] = []
-    await host.bus.subscribe(s.event("chat"), shown.append)
-    put(host, demo=stdio(program))
-    await host.started()
     call = await host.ask("mcp__demo__work")
     await until(lambda: any(b"half of it (1/2)" in each.data for each in shown), "progress is shown")
     await host.bus.emit(s.cancel(call.call_id), b"")

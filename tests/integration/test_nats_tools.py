@@ -2,7 +2,9 @@
 
 import asyncio
 import json
-import re
+import os
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
@@ -115,20 +117,25 @@ async def test_the_documents_thirty_line_service_is_used_by_an_agent_end_to_end(
     assert text_of(refused) == "The service refused (404): there is no city Atlantis"
 
 
-async def test_the_documents_shell_example_makes_a_tool_of_a_plain_responder(host: Host, second: Bus) -> None:
+async def test_the_documents_shell_example_makes_a_tool_of_a_plain_responder(
+    host: Host, nats_server: NatsServer, second: Bus
+) -> None:
     """`nats reply` answers as this subscription does: with the output of a command, and no headers."""
-    found = re.search(r"config set tools\.nats\.uptime '(.*)'", block("# uptime.sh"))
-    assert found
-    tool = json.loads(found.group(1))
+    example = block("# uptime.sh").splitlines()
+    [command] = [line for line in example if line.startswith("fairlead config set ")]
+    [subject] = [line.split()[2] for line in example if line.startswith("nats reply ")]
     answers: list[asyncio.Task[None]] = []
 
     def reply(delivery: Delivery) -> None:
         answers.append(asyncio.create_task(second.emit(delivery.reply, b" 10:00 up 3 days\n")))
 
-    await second.subscribe(tool["subject"], reply, queue="NATS-RPLY-22")
-    document = msgspec.json.encode({"tools": {"nats": {"uptime": tool}}})
+    await second.subscribe(subject, reply, queue="NATS-RPLY-22")
     await host.started()
-    await Bucket(host.bus, s.BUCKET_CONFIG).put("document", document)  # a running executor takes it over
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environ = {**os.environ, "PATH": path, "FAIRLEAD_NATS_URL": nats_server.url}
+    await asyncio.to_thread(
+        subprocess.run, ["bash", "-c", command], env=environ, check=True, timeout=60, capture_output=True
+    )  # and the executor that runs takes it over
     spec = await until_offered(host, "nats__uptime", within_s=15)
     assert (spec.read_only, spec.parameters) == (True, {"type": "object"})
     assert text_of(await host.run("nats__uptime")) == " 10:00 up 3 days\n"

@@ -20,6 +20,8 @@ OWNERS = {
     "apscheduler": ["fairlead_scheduler/"],
     "jsonschema": ["fairlead_agent/", "fairlead_tools/"],
     "click": ["fairlead/"],
+    "mcp": ["fairlead_tools/mcp_servers/sdk.py"],
+    "mcp_types": ["fairlead_tools/mcp_servers/sdk.py"],
 }
 
 
