@@ -1,6 +1,7 @@
 """Commands: how they run, what they see, how they end."""
 
 import base64
+import fcntl
 import os
 import time
 from pathlib import Path
@@ -325,3 +326,24 @@ def test_own_descriptors_stay_few(client: Client, runner: Runner) -> None:
         client.call(f"a{n}", "bash", command="true")
         client.call(f"b{n}", "ls")
     assert len(os.listdir(f"/proc/{runner.pid}/fd")) < 25
+
+
+def test_outcome_that_nobody_takes_away_is_brought_to_the_disk_soon(client: Client, runner: Runner) -> None:
+    client.call("c1", "bash", command="echo one")
+    lock = runner.state / "calls" / "c1" / "lock"
+
+    def is_free() -> bool:
+        with lock.open("rb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False
+            return True
+
+    eventually(is_free, "the runner is done with it")
+    client.call("c2", "bash", command="echo two")
+    client.send(op="forget", call_id="c2")
+    assert client.until("forgotten")["call_id"] == "c2"
+    assert not (runner.state / "calls" / "c2").exists()
+    open_files = [os.readlink(path) for path in Path(f"/proc/{runner.pid}/fd").iterdir()]
+    assert not [path for path in open_files if "/calls/c" in path]

@@ -25,6 +25,7 @@ from fairlead_tools.runner.user import User
 
 MAX_JOBS = 64
 MAX_FETCH_BYTES = 1024 * 1024
+SYNC_AFTER_S = 0.1
 MAX_YIELDED_BYTES = 16 * 1024 * 1024  # of output before a command goes to the background
 
 _DIED = "The runner that ran this call died."
@@ -46,6 +47,7 @@ class Calls:
         self._journal = calls_journal
         self._jobs: dict[str, Job] = {}
         self._unsaved: dict[str, Outcome] = {}
+        self._unsynced: dict[str, tuple[journal.Call, float]] = {}  # finished calls, and when to sync them
         self._boot = linux.boot_id()
         self._waits: dict[str, Wait] = {}
         self._processes = Processes(".", self._boot)
@@ -178,6 +180,9 @@ class Calls:
             raise FrameError("call_id: still runs, so it cannot be forgotten")
         self._journal.forget(call_id)
         self._unsaved.pop(call_id, None)
+        delivered = self._unsynced.pop(call_id, None)
+        if delivered is not None:
+            delivered[0].release()
         connection.send({"type": "forgotten", "call_id": call_id})
 
     def fetch(self, connection: Connection, frame: Frame) -> None:
@@ -227,12 +232,24 @@ class Calls:
         for each in followers:
             _send_result(each, call_id, result)
         if call is not None:
-            # A disk that fails now costs the outcome only if the power goes too.
-            with contextlib.suppress(OSError):
-                call.close()
+            self._unsynced[call_id] = (call, time.monotonic() + SYNC_AFTER_S)
+
+    def sync(self, now: float = float("inf")) -> None:
+        """Bring outcomes to the disk that nobody has fetched until `now`.
+
+        Most are delivered and forgotten before that, which saves the wait for the disk. Only a power cut in
+        between costs such an outcome: the call is `unknown` then.
+        """
+        for call_id, (call, due) in list(self._unsynced.items()):
+            if due <= now:
+                del self._unsynced[call_id]
+                # A disk that fails now costs the outcome only if the power goes too.
+                with contextlib.suppress(OSError):
+                    call.close()
 
     def tick(self, now: float) -> None:
         """Let go of commands whose call is to return, and answer who waits for a background process."""
+        self.sync(now)
         for job in list(self._jobs.values()):
             if job.is_to_yield(now):
                 self._send_to_background(job)
@@ -245,7 +262,8 @@ class Calls:
 
     def next_tick(self) -> float:
         """When `tick` is due, unless something happens before."""
-        return min((each.until for each in self._waits.values()), default=float("inf"))
+        due = [each.until for each in self._waits.values()] + [due for _, due in self._unsynced.values()]
+        return min(due, default=float("inf"))
 
     def _send_to_background(self, job: Job) -> None:
         """Return the call with what it said so far; the command runs on as a process of this workspace."""

@@ -90,10 +90,16 @@ class Call:
         try:
             if self._exit_fd >= 0:
                 os.fsync(self._exit_fd)
-                os.close(self._exit_fd)
                 _sync_directory(self.path)
         finally:
-            os.close(self._lock_fd)
+            self.release()
+
+    def release(self) -> None:
+        """Let go of the lock, where nobody will ask for the outcome again."""
+        if self._exit_fd >= 0:
+            os.close(self._exit_fd)
+            self._exit_fd = -1
+        os.close(self._lock_fd)
 
 
 class Journal:

@@ -54,6 +54,7 @@ class Server:
                 job.tick(now)
             self._calls.tick(now)
             self._settle()
+        self._calls.sync()
         self._listener.close()
         for each in list(self._connections):
             each.sock.close()
