@@ -66,11 +66,14 @@ def test_mode_decides(spec: ToolSpec, mode: str, expected: str) -> None:
     assert action(spec, Circumstances(mode=mode)) == expected
 
 
-@pytest.mark.parametrize("where", ["global", "provider", "agent", "session", "child"])
-@pytest.mark.parametrize("word", ["deny", "ask"])
+@pytest.mark.parametrize(
+    ("where", "word"),
+    [
+        *((where, "deny") for where in ("global", "provider", "agent", "session", "child")),
+        *((where, "ask") for where in ("global", "provider", "agent", "child")),
+    ],
+)
 def test_deny_wins_over_ask_and_ask_over_allow_whichever_layer_says_so(where: str, word: str) -> None:
-    if (where, word) == ("session", "ask"):
-        pytest.skip("a session has rules that deny, and no others")
     rule = ["bash(git push *)"]
     narrow = Rules(deny=rule) if word == "deny" else Rules(ask=rule)
 

@@ -7,8 +7,10 @@ for the crudest of attacks: who wants to can write the same in a way that nothin
 import re
 from typing import Final
 
-from fairlead_common.programs import SHELLS, program, unwrapped
-from fairlead_common.shell_words import Shell, Words
+from fairlead_common.programs import SHELLS, program, star_problem, unwrapped
+from fairlead_common.shell_words import UNKNOWN, Shell, Words
+
+MAX_CHARS: Final = 65_536
 
 
 def _names(text: str) -> frozenset[str]:
@@ -24,61 +26,86 @@ _LATER: Final = _names("crontab at batch systemd-run")
 _WHOLE: Final = re.compile(
     r"/+\.?|/+\*|~/?\*?|\$\{?HOME\}?/?\*?|\.\.?/?|\*|/(bin|boot|dev|etc|home|lib|opt|root|sbin|srv|usr|var)/?\*?"
 )
+_FETCHERS: Final = _names("curl wget fetch aria2c nc ncat")
+_READERS: Final = _names("python perl ruby node php")
+_RUNNING: Final = SHELLS | _names("eval source .")
 _DEVICE: Final = re.compile(r"/dev/(?!null\Z|stdout\Z|stderr\Z|tty\Z|fd/)")
 
-# Each alternative stops at the end of a simple command, and none can repeat inside of another.
+# For what is code inside of a word (`bash -c "..."`), or cannot be parsed. Each takes linear time.
 _LOOKS: Final = [
-    (
-        re.compile(
-            r"\brm\s[^;&|\n]{0,200}?(?<![\w-])-\w*[rRf]\w*\s[^;&|\n]{0,200}?(?<=\s)(/|~|\$\{?HOME\}?)(/?\*|/?\s|/?$)"
-        ),
-        "it removes everything",
-    ),
     (re.compile(r"--no-preserve-root"), "it removes everything"),
+    (re.compile(r"\bmkfs\b|>\s{0,9}/dev/(sd|nvme|vd|hd|mem|disk)"), "it writes to a device"),
+    (re.compile(r"(^|[;&|(`\s'\"!])(sudo|doas|pkexec)\s"), "it wants other rights"),
+    (re.compile(r"(^|[;&|(`\s'\"!])(shutdown|reboot|halt|poweroff)([\s;'\")`]|$)"), "it stops the machine"),
     (
-        re.compile(r"\bmkfs\b|\bdd\s[^;&|\n]*\bof=/dev/(?!null\b)|>\s*/dev/(sd|nvme|vd|hd|mem|disk)"),
-        "it writes to a device",
-    ),
-    (re.compile(r"(^|[;&|(`\s])(sudo|doas|pkexec)\s"), "it wants other rights"),
-    (re.compile(r"(^|[;&|(`\s])(shutdown|reboot|halt|poweroff)(\s|;|$)"), "it stops the machine"),
-    (re.compile(r":\s*\(\)\s*\{|\b(\w+)\s*\(\)\s*\{[^}]*\b\1\s*\|\s*\1\b"), "it is a fork bomb"),
-    (
-        re.compile(
-            r"\b(curl|wget|fetch|aria2c|nc|ncat)\b[^;&\n]*\|[^;&\n]*?\b(sh|bash|dash|zsh|ksh|fish|python[\d.]*|perl|ruby|node|php)\b"
-        ),
-        "it runs what it downloads",
-    ),
-    (
-        re.compile(
-            r"\b(sh|bash|zsh|eval|source|python[\d.]*|perl|ruby|node|php)\b[^\n]{0,80}?[$<(`]\(?\s*(curl|wget)\b"
-        ),
-        "it runs what it downloads",
-    ),
-    (re.compile(r"/dev/(tcp|udp)/"), "it opens a connection by a path"),
-    (
-        re.compile(r"(^|[;&|(`\s])(crontab\s(?!\s*-l\b)|systemd-run\s)|\bsystemctl\s[^;&|\n]*\benable\b"),
+        re.compile(r"(^|[;&|(`\s'\"!])(crontab\s(?!\s{0,9}-l\b)|systemd-run\s)"),
         "it leaves something that runs later",
     ),
 ]
+_INSIDE: Final = re.compile(r"\b(rm|dd|chmod|chown)(\s[^;&|\n]{0,200})")
+_FETCHER: Final = re.compile(r"\b(curl|wget|aria2c)\b")
+_INTO_SHELL: Final = re.compile(
+    r"\|\s{0,9}((sudo|env|nohup)\s{1,9}|\S{0,20}/){0,3}"
+    r"((sh|bash|dash|zsh|ksh|fish)\b|(python[\d.]{0,5}|perl|ruby|node|php)\s{0,9}(-\s|[;&|\n'\")]|$))"
+)
+_SHELL_OF: Final = re.compile(r"\b(sh|bash|dash|zsh|ksh|eval|source)\b")
+_SUBSTITUTED: Final = re.compile(r"[$<(`]\(?\s{0,9}(curl|wget)\b")
+_PATH_OF_THE_NET: Final = re.compile(r"/dev/(tcp|udp)/")
+_BOMB: Final = re.compile(r"(?:^|[\s;])([\w:]{1,40})\s{0,9}\(\)\s{0,9}\{[^}]{0,100}?\1\s{0,9}\|\s{0,9}\1")
 
 
 def never_automatic(command: str, shell: Shell) -> str:
     """Why a person has to see this command each time; empty when nothing speaks for that."""
-    text = command[:100_000]
+    if len(command) > MAX_CHARS:
+        return f"it is too long to look through: {len(command)} characters, at most {MAX_CHARS}"
+    if _PATH_OF_THE_NET.search(command):
+        return "it opens a connection by a path"
+    if _BOMB.search(command):
+        return "it is a fork bomb"
+    has_code = not shell.commands or any(map(_runs_words, shell.commands))
+    if has_code and (reason := _looks_bad(command)):
+        return reason
+    if any(_DEVICE.match(target.lstrip(UNKNOWN)) for target in shell.writes):
+        return "it writes to a device"
+    inner = [found for words in shell.commands for found in unwrapped(_bare(words))]
+    return next(filter(None, map(_reason, inner)), "") or _downloaded(inner)
+
+
+def _looks_bad(text: str) -> str:
     for pattern, reason in _LOOKS:
         if pattern.search(text):
             return reason
-    for target in shell.writes:
-        if _DEVICE.match(target):
-            return "it writes to a device"
-    downloads = False
-    for words in shell.commands:
-        for inner in unwrapped(words):
-            if reason := _reason(inner):
-                return reason
-            if downloads and (program(inner) in SHELLS) and len(inner) == 1:
-                return "it runs what it downloads"
-        downloads = downloads or words[0] in ("curl", "wget", "fetch", "aria2c", "nc", "ncat")
+    for found in _INSIDE.finditer(text):
+        words = tuple(word for word in re.split(r"[\s'\"()`]+", found[0]) if word)
+        if reason := _reason(words):
+            return reason
+    fetched = _FETCHER.search(text)
+    if fetched and (
+        _INTO_SHELL.search(text, fetched.end()) or (_SUBSTITUTED.search(text) and _SHELL_OF.search(text))
+    ):
+        return "it runs what it downloads"
+    return ""
+
+
+def _bare(words: Words) -> Words:
+    return tuple(word.lstrip(UNKNOWN) or word for word in words)
+
+
+def _runs_words(words: Words) -> bool:
+    """Whether a word of it may be code itself; else its words are all that there is to know."""
+    return program(words) == "find" or bool(star_problem(words[:2]))
+
+
+def _downloaded(commands: list[Words]) -> str:
+    """Whether something is fetched, and a shell or interpreter runs what it is given."""
+    if not any(words[0] in _FETCHERS for words in commands):
+        return ""
+    for words in commands:
+        rest = [word for word in words[1:] if not word.startswith("-")]
+        reads_input = (words[0] in SHELLS or words[0] in _READERS) and (not rest or "-s" in words)
+        substitutes = words[0] in _RUNNING and any(word[:1] in "$<`" for word in words[1:] if word)
+        if (reads_input and "-c" not in words) or substitutes:
+            return "it runs what it downloads"
     return ""
 
 

@@ -222,7 +222,7 @@ def grant_problem(words: Words) -> str:
     What they run is decided elsewhere: in a file, in settings, by another host, or in the environment.
     """
     name = program(words)
-    if UNKNOWN in words:
+    if any(word.startswith(UNKNOWN) for word in words):
         return "some of its words are only known when it runs"
     if "/" in words[0]:
         return f"{words[0]} is a file, and may be another one tomorrow"

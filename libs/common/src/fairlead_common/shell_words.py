@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 
 MAX_BYTES: Final = 10_240
 MAX_COMMANDS: Final = 50
+_MAX_PARSED_BYTES: Final = 16_384  # the grammar takes quadratic time: 0.3 s for as many bytes of `a|a|a...`
 
 Words = tuple[str, ...]
-UNKNOWN: Final = "\0"  # a word that only bash can tell
+UNKNOWN: Final = "\0"  # begins a word that only bash can tell; its text follows
 
 
 def _names(text: str) -> frozenset[str]:
@@ -63,7 +64,7 @@ class Shell(NamedTuple):
 
     Fields:
         commands: the words of each program it starts, in order. When it is not plain: those that could
-            be found, as good as that goes; words that only bash can tell are UNKNOWN.
+            be found, as good as that goes; words that only bash can tell begin with UNKNOWN.
         problem: why it is not plain, in words for people; empty when it is.
         writes: where its redirections lead, as good as that can be told.
     """
@@ -81,11 +82,13 @@ class _NotPlainError(Exception):
 def read(command: str) -> Shell:
     """What `command` would run. Raises nothing: what cannot be told is not plain."""
     data = command.encode("utf-8", "surrogatepass")
-    if len(data) > MAX_BYTES:
+    if len(data) > _MAX_PARSED_BYTES:
         return Shell((), f"it is longer than {MAX_BYTES} bytes: {len(data)}")
     root = _parser().parse(data).root_node
     nodes = list(_walk(root))
     try:
+        if len(data) > MAX_BYTES:
+            raise _NotPlainError(f"it is longer than {MAX_BYTES} bytes: {len(data)}")
         _check_characters(command)
         commands = _lex(command)
         _check_grammar(nodes)
@@ -249,13 +252,13 @@ def _commands(nodes: list["Node"]) -> Iterator[Words]:
 
 
 def _literal(node: "Node") -> str:
-    """The word that a node stands for, or UNKNOWN."""
+    """The word that a node stands for; if only bash can tell, its text after UNKNOWN."""
     text = (node.text or b"").decode("utf-8", "replace")
     try:
         word, end = _word(text, 0)
     except _NotPlainError:
-        return UNKNOWN
-    return word if end == len(text) else UNKNOWN
+        end, word = -1, ""
+    return word if end == len(text) else UNKNOWN + text.replace('"', "").replace("'", "")
 
 
 def _writes(nodes: list["Node"]) -> Iterator[str]:
