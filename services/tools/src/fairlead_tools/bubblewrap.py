@@ -39,7 +39,8 @@ log = structlog.get_logger()
 
 START_TIMEOUT_S = 35.0
 IDLE_S = 900.0
-LOOK_S = 60.0  # between two looks at whether it works, and at what is left over
+LOOK_S = 300.0  # between two looks at whether it works, and at what is left over
+LOOK_AGAIN_S = 15.0  # after one that found it does not
 MAX_LOG_BYTES = 1_000_000
 
 _REQUIRED = ("no_new_privs", "seccomp", "namespaces")
@@ -95,7 +96,7 @@ class BubblewrapSandbox:
             self._launched = [each for each in self._launched if each.poll() is None]
             await asyncio.to_thread(self._sweep)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(stop.wait(), LOOK_S)
+                await asyncio.wait_for(stop.wait(), LOOK_AGAIN_S if problem else LOOK_S)
 
     async def channel(self, place: Place) -> Channel:
         """See `Sandbox.channel`."""
@@ -119,7 +120,7 @@ class BubblewrapSandbox:
                 process.wait(timeout=START_TIMEOUT_S)
             except (OSError, subprocess.SubprocessError) as error:
                 return str(error)
-            return _last_words(folder) if process.returncode else ""
+            return f"status {process.returncode}: {_last_words(folder)}" if process.returncode else ""
 
     def _missing(self) -> str:
         if not sys.platform.startswith("linux"):
