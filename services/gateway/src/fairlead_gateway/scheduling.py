@@ -137,7 +137,7 @@ async def jobs(request: Request) -> Response:
     body = ListJobs(
         include_disabled=everything == "true",
         limit=_limit(request, 200),
-        after=check_id(after, "after") if after else "",
+        after="" if after is None else check_id(after, "after"),
     )
     return await _ask(request, "cron.list", body)
 
