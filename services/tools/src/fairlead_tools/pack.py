@@ -1,39 +1,53 @@
-"""Packs the runner into one file that any Python 3.9 can run."""
+"""Packs the runner, and the library that it reads PDF with, into one file that any Python 3.9 can run."""
 
+import contextlib
 import hashlib
+import importlib.metadata
+import importlib.util
 import io
+import marshal
 import os
 import py_compile
 import secrets
 import sys
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
+
+from fairlead_tools.runner.documents import LIBRARY
+
+Library = dict[str, tuple[Path, bytes]]
 
 _SOURCES = Path(__file__).parent / "runner"
 _MAIN = b"import sys\nfrom fairlead_tools.runner.__main__ import main\nsys.exit(main())\n"
+_SMALL: dict[str, Any] = {"compress_type": zipfile.ZIP_DEFLATED, "compresslevel": 1}
 _UNCHECKED = py_compile.PycInvalidationMode.UNCHECKED_HASH  # the name has the hash of the sources
 
 
 def pack_runner(directory: Path) -> Path:
     """`runner-<hash>.pyz` in `directory`; the same sources and Python give the same name, built once."""
-    path = directory / f"runner-{_fingerprint()}.pyz"
+    library = {name: (source, source.read_bytes()) for name, source in sorted(_library())}
+    path = directory / f"runner-{_fingerprint(library)}.pyz"
     if not path.exists():
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         temporary = directory / f".{path.name}.{secrets.token_hex(4)}"
-        temporary.write_bytes(_archive())
+        temporary.write_bytes(_archive(library))
         os.replace(temporary, path)
     return path
 
 
-def _fingerprint() -> str:
+def _fingerprint(library: Library) -> str:
     digest = hashlib.sha256(str(sys.implementation.cache_tag).encode())
     for source in _sources():
         digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
+    for name, (_, content) in library.items():
+        digest.update(name.encode() + b"\0" + content + b"\0")
     return digest.hexdigest()[:16]
 
 
-def _archive() -> bytes:
+def _archive(library: Library) -> bytes:
     """Sources for any Python, and beside them bytecode for this one, which starts twice as fast."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive, TemporaryDirectory() as scratch:
@@ -47,8 +61,42 @@ def _archive() -> bytes:
             )
             archive.writestr(f"{name}c", compiled.read_bytes())
             archive.writestr(name, source.read_bytes())
+        for name, (source, content) in library.items():
+            if name.endswith(".py"):
+                archive.writestr(f"{name}c", _bytecode(source, content, name), **_SMALL)
+            archive.writestr(name, content, **_SMALL)
     return out.getvalue()
 
 
 def _sources() -> list[Path]:
     return sorted(_SOURCES.glob("*.py"))
+
+
+def _library() -> Iterator[tuple[str, Path]]:
+    """pypdf, its licence, and what it needs under an old Python, in a folder that only `documents` opens."""
+    for package in ("pypdf", "typing_extensions"):
+        spec = importlib.util.find_spec(package)
+        if spec is None or spec.origin is None:
+            continue
+        origin = Path(spec.origin)
+        if origin.name == "__init__.py":
+            for source in origin.parent.rglob("*.py"):
+                yield f"{LIBRARY}/{source.relative_to(origin.parent.parent)}", source
+        else:
+            yield f"{LIBRARY}/{origin.name}", origin
+    for path in importlib.metadata.files("pypdf") or []:
+        if "LICENSE" in path.name:
+            yield f"{LIBRARY}/pypdf/{path.name}", Path(str(path.locate()))
+
+
+def _bytecode(source: Path, content: bytes, name: str) -> bytes:
+    """Unchecked bytecode: that which lies beside the source if it is of this source, else made anew."""
+    head = importlib.util.MAGIC_NUMBER + (1).to_bytes(4, "little") + importlib.util.source_hash(content)
+    found = source.stat()
+    stamp = (int(found.st_mtime) & 0xFFFFFFFF).to_bytes(4, "little")
+    made = importlib.util.MAGIC_NUMBER + bytes(4) + stamp + (found.st_size & 0xFFFFFFFF).to_bytes(4, "little")
+    with contextlib.suppress(OSError):
+        cached = Path(importlib.util.cache_from_source(str(source))).read_bytes()
+        if cached.startswith(made):
+            return head + cached[16:]
+    return head + marshal.dumps(compile(content, name, "exec", dont_inherit=True, optimize=0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import io
 import os
 import stat
 from typing import BinaryIO
@@ -21,7 +22,7 @@ _CHUNK = 65_536
 
 
 def read(root: Root, arguments: Arguments) -> Outcome:
-    """Lines of a text file, or a picture."""
+    """Lines of a text file, a picture, or the text of a document."""
     path = arguments.text("path")
     offset = arguments.whole("offset", 1, 1, 1 << 40)
     limit = arguments.whole("limit", MAX_LINES, 1, MAX_LINES)
@@ -32,6 +33,9 @@ def read(root: Root, arguments: Arguments) -> Outcome:
         media_type = _picture(start)
         if media_type:
             return _read_picture(path, file, start, media_type, size)
+        kind = documents_kind(path, start, extract=arguments.flag("extract"))
+        if kind:
+            return _read_document(kind, path, file, size, arguments)
         if b"\0" in start:
             raise ToolError(f"{path}: is a binary file of {size} bytes")
         file.seek(0)
@@ -71,11 +75,36 @@ def _read_lines(path: str, file: BinaryIO, offset: int, limit: int, numbers: boo
     return done("\n".join(shown), lines=last - offset + 1, bytes=size)
 
 
+def _read_document(kind: str, path: str, file: BinaryIO, size: int, arguments: Arguments) -> Outcome:
+    from fairlead_tools.runner import documents  # rare, and large
+
+    file.seek(0)
+    found = documents.extract(kind, path, file, size, arguments.text("pages", ""))
+    if kind == documents.PDF:
+        return done(found.text, bytes=size, **found.details)
+    offset = arguments.whole("offset", 1, 1, 1 << 40)
+    limit = arguments.whole("limit", MAX_LINES, 1, MAX_LINES)
+    text = io.BytesIO(found.text.encode("utf-8", "replace"))
+    numbers = arguments.flag("line_numbers")
+    shown = _read_lines(path, text, offset, limit, numbers, size)
+    shown["details"].update(found.details)
+    return shown
+
+
 def _read_picture(path: str, file: BinaryIO, start: bytes, media_type: str, size: int) -> Outcome:
     if size > MAX_IMAGE_BYTES:
         raise ToolError(f"{path}: pictures may have at most {MAX_IMAGE_BYTES} bytes, this one has {size}")
     data = start + file.read(MAX_IMAGE_BYTES - len(start))
     return image(f"{path} ({media_type}, {len(data)} bytes)", media_type, base64.b64encode(data).decode())
+
+
+def documents_kind(path: str, start: bytes, *, extract: bool) -> str:
+    """`documents.kind_of`, without loading it for plain text."""
+    if not extract and not start.startswith((b"%PDF-", b"PK\x03\x04")):
+        return ""
+    from fairlead_tools.runner import documents
+
+    return documents.kind_of(path, start, extract=extract)
 
 
 def _picture(start: bytes) -> str | None:

@@ -9,8 +9,8 @@ FILES = [
     reader(
         "read",
         _GROUP,
-        "Read a text file with line numbers, a PDF, DOCX, HTML or notebook as text, or look at a picture. "
-        "At most 2,000 lines or 50 KB at a time.",
+        "Read a text file with line numbers, the text of a PDF or DOCX, or look at a picture. At most 2,000 "
+        "lines or 50 KB at a time.",
         form(
             {
                 "path": PATH,
@@ -18,7 +18,7 @@ FILES = [
                 "limit": whole(1, 2000),
                 "line_numbers": FLAG,
                 "pages": {"type": "string", "description": "Of a PDF, such as `1-3,7`."},
-                "raw": {"type": "boolean", "description": "HTML or notebook as it is."},
+                "extract": {"type": "boolean", "description": "Only the text of HTML or a notebook."},
             },
             "path",
         ),
