@@ -142,7 +142,7 @@ def test_interface_with_too_many_operations_offers_none_until_some_are_chosen() 
 
 
 def test_allow_and_deny_choose_by_method_and_path() -> None:
-    paths = {
+    paths: dict[str, Any] = {
         "/pets": {"get": {}, "post": {}},
         "/pets/{id}": {"get": {}, "delete": {}},
         "/admin/x/y": {"get": {}},
@@ -166,7 +166,7 @@ def test_allow_and_deny_choose_by_method_and_path() -> None:
 
 def test_names_are_short_allowed_and_unique() -> None:
     long = "x" * 100
-    paths = {
+    paths: dict[str, Any] = {
         "/a": {"get": {"operationId": long + "1"}, "post": {"operationId": long + "2"}},
         "/b/{c.d}/é": {"get": {"parameters": [{"name": "c.d", "in": "path"}]}},
         "/twice": {"get": {"operationId": "same"}, "post": {"operationId": "same"}},
