@@ -13,7 +13,7 @@ import pytest
 
 from fairlead_common import subjects as s
 from fairlead_common.buckets import Bucket
-from fairlead_common.bus import Delivery
+from fairlead_common.bus import Bus, BusSettings, Delivery
 from fairlead_common.content import ImageBlock
 from fairlead_common.messages import ToolCall
 from fairlead_common.objects import Objects
@@ -136,6 +136,14 @@ def program(tmp_path: Path) -> Iterator[Program]:
     made = Program(tmp_path / "programs", "server", SERVER)
     yield made
     made.stop()
+
+
+@pytest.fixture
+async def second(nats_server: NatsServer) -> AsyncIterator[Bus]:
+    """Somebody else's connection."""
+    connection = await Bus.connect(BusSettings(url=nats_server.url), name="other")
+    yield connection
+    await connection.close()
 
 
 def stdio(program: Program, **more: object) -> dict[str, object]:
@@ -394,6 +402,26 @@ async def test_a_trusted_server_is_taken_by_its_word_and_what_it_calls_idempoten
     await host.started("e1")
     assert text_of(await host.result(call)) == "done again"
     assert did(program, "again") == 2
+
+
+async def test_an_executor_that_stops_lets_calls_of_others_end(
+    host: Host, second: Bus, program: Program
+) -> None:
+    asked: list[Delivery] = []
+    await second.subscribe("demo.slow", asked.append)
+    nats = {"subject": "demo.slow", "description": "Slow."}
+    host.environ["FAIRLEAD_OVERRIDES"] = settings(
+        {"tools.mcp": {"demo": stdio(program)}, "tools.nats": {"slow": nats}}
+    )
+    await host.started()
+    calls = [await host.ask("mcp__demo__work"), await host.ask("nats__slow")]
+    await until(lambda: did(program, "work") and asked, "both work")
+    host.processes["e1"].terminate()
+    await until(lambda: "service_draining" in host.log("e1"), "it stops")
+    program.journal.with_name("go").touch()
+    await second.emit(asked[0].reply, b"worked")
+    assert [text_of(await host.result(call)) for call in calls] == ["worked", "worked"]
+    assert host.processes["e1"].wait(timeout=WAIT_S) == 0
 
 
 async def test_without_servers_the_sdk_is_not_even_imported(host: Host) -> None:

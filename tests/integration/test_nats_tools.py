@@ -184,13 +184,14 @@ async def test_a_service_of_the_platform_offers_tools_under_plain_names(host: Ho
 
 
 async def test_too_many_tools_are_left_out_and_the_executor_lives(host: Host) -> None:
-    tools = {f"t{n}": {**DEMO, "description": "x" * 3900} for n in range(80)}
+    tools = {f"t{n}": {**DEMO, "description": "x" * 3900} for n in range(80)} | {"tiny": DEMO}
     document = msgspec.json.encode({"tools": {"nats": tools}})
     await Bucket(host.bus, s.BUCKET_CONFIG).put("document", document)
     await host.started()
     await until_offered(host, "nats__t0", within_s=15)
     found = await offered(host.bus)
     assert 60 < len([name for name in found if name.startswith("nats__")]) < 70
+    assert "nats__tiny" in found
     assert "tool_left_out" in host.log("e1")
 
 

@@ -15,6 +15,7 @@ from fairlead_common.errors import BusUnavailableError, FairleadError, NotFoundE
 log = structlog.get_logger()
 
 QUIET_S = 0.5  # all services have answered once none did for so long
+DISCOVERY_S = 5.0  # and after so long nobody is listened to any more
 MAX_SERVICES = 1000
 
 _ERROR = "Nats-Service-Error"
@@ -49,6 +50,7 @@ async def discover(bus: Bus, *, quiet_s: float = QUIET_S) -> list[MicroInfo]:
         BusUnavailableError: not connected.
     """
     found: dict[str, MicroInfo] = {}
+    end = asyncio.get_running_loop().time() + DISCOVERY_S
     try:
         async for reply in bus.request_many("$SRV.INFO", b"", timeout_s=quiet_s):
             try:
@@ -57,8 +59,8 @@ async def discover(bus: Bus, *, quiet_s: float = QUIET_S) -> list[MicroInfo]:
                 log.debug("service_ignored", error=str(error))
                 continue
             found[info.id] = info
-            if len(found) >= MAX_SERVICES:
-                log.warning("services_left_out", limit=MAX_SERVICES)
+            if len(found) >= MAX_SERVICES or asyncio.get_running_loop().time() > end:
+                log.warning("services_left_out", limit=MAX_SERVICES, limit_s=DISCOVERY_S)
                 break
     except NotFoundError:
         return []

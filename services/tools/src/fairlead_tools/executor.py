@@ -213,7 +213,7 @@ class Executor:
         call = await self._decode(call_id, job)
         trace = job.headers.get(subjects.H_TRACE)
         if call.name not in BY_NAME:
-            await self._host_tools.wait()  # what others offer may not be known yet
+            await self._host_tools.wait(call.name)  # what others offer may not be known yet
         target = await self._target(call)
         problem = text_outcome("error", target.problem, is_error=True) if target.problem else None
         verdict = await self._claims.take(call, target.place, repeatable=target.repeatable, settled=problem)

@@ -107,13 +107,15 @@ class Heartbeat:
         return f"{self._config.host}.{self._config.executor}"
 
     def _offered(self) -> list[ToolSpec]:
-        """The tools of the executor itself, as far as one message holds them."""
+        """The tools that are not built in, as far as one message holds them; the platform's come first."""
         fitting = []
         left_bytes = MAX_TOOLS_BYTES
-        for name, tool in self._host_tools.current().items():
-            left_bytes -= len(msgspec.json.encode(tool.spec))
-            if left_bytes >= 0:
-                fitting.append(tool.spec)
+        tools = self._host_tools.current()
+        for name in sorted(tools, key=lambda name: tools[name].spec.group != "platform"):
+            size_bytes = len(msgspec.json.encode(tools[name].spec))
+            if size_bytes <= left_bytes:
+                left_bytes -= size_bytes
+                fitting.append(tools[name].spec)
             elif name not in self._left_out:
                 self._left_out.add(name)
                 log.warning("tool_left_out", tool=name, error=f"all tools: at most {MAX_TOOLS_BYTES} bytes")

@@ -78,12 +78,14 @@ class HostTools:
         """The tool of this name."""
         return self.current().get(name)
 
-    async def wait(self) -> None:
-        """Until every source knows what it has; one that cannot find out holds up nobody for long."""
+    async def wait(self, name: str) -> None:
+        """Until the tool is there or every source knows what it has; for a few seconds after the start."""
         slow = [source for source in self._sources if isinstance(source, SlowSource)]
         end = self._began + PATIENCE_S
-        while time.monotonic() < end and not all(source.ready for source in slow):  # noqa: ASYNC110
-            await asyncio.sleep(0.05)  # a moment at the start of the process, and only for such calls
+        while self.find(name) is None and time.monotonic() < end:
+            if all(source.ready for source in slow):
+                return
+            await asyncio.sleep(0.05)
 
     async def follow(self, stop: asyncio.Event) -> None:
         """A part of the service."""

@@ -6,6 +6,7 @@ have heard of it, or may have done it.
 
 import asyncio
 import contextlib
+import logging
 import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -36,6 +37,8 @@ REQUEST_S: Final = 30.0  # of anything but a call
 _NOT_STARTED: Final = -32097
 _LOST: Final = -32098
 _AMBIGUOUS: Final = frozenset({_LOST, mcp_types.CONNECTION_CLOSED, mcp_types.REQUEST_TIMEOUT})
+
+logging.getLogger("mcp").setLevel(logging.CRITICAL)  # it writes what servers say into the log
 
 _GUARD = Path(__file__).with_name("guard.py")
 

@@ -139,6 +139,11 @@ class Server:
             if watching is not None:
                 watching.cancel()
 
+    @property
+    def busy(self) -> bool:
+        """Whether a call is under way."""
+        return self._calls > 0
+
     def _is_idle(self) -> bool:
         idle_s = asyncio.get_running_loop().time() - self._used_at
         return not self._leads and not self._calls and idle_s > self.settings.idle_s

@@ -19,6 +19,7 @@ from fairlead_tools.mcp_servers.tool import McpTool
 log = structlog.get_logger()
 
 LOOK_S = 1.0  # how often the catalogues are looked at
+DRAIN_S = 8.0
 FIRST_LOOK_S = 10.0  # how long a server may take before its tools count as missing
 
 
@@ -54,9 +55,18 @@ class McpTools:
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout(LOOK_S):
                             await stop.wait()
+                await self._drain()
             finally:
                 for _, task in self._servers.values():
                     task.cancel()
+
+    async def _drain(self) -> None:
+        """Let calls end that would end with this process."""
+        end = asyncio.get_running_loop().time() + DRAIN_S
+        while any(server.busy for server, _ in self._servers.values()):
+            if asyncio.get_running_loop().time() > end:
+                return
+            await asyncio.sleep(0.05)
 
     def _configured(self) -> dict[str, McpServer]:
         return {
