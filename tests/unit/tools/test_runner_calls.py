@@ -45,6 +45,19 @@ def test_command_runs_in_the_workspace_with_allowed_variables_only(client: Clien
     assert "do-not-tell" not in text_of(client.call("b", "bash", command="env"))
 
 
+def test_ripgrep_that_the_launcher_names_is_used(runner: Runner, tmp_path: Path) -> None:
+    program = tmp_path / "ripgrep"
+    program.write_text(f"#!/bin/sh\ntouch {tmp_path}/used\nprintf './b\\0'\n")
+    program.chmod(0o755)
+    runner.env["FAIRLEAD_RG"] = str(program)
+    for name in "ab":
+        (runner.workspace / name).write_text("needle\n")
+    client = runner.start()
+    assert text_of(client.call("a", "grep", pattern="needle")) == "b:1: needle"
+    assert (tmp_path / "used").exists()
+    assert "FAIRLEAD_RG" not in text_of(client.call("b", "bash", command="env"))
+
+
 @pytest.mark.parametrize(
     "name",
     ["LD_PRELOAD", "PYTHONPATH", "NODE_OPTIONS", "GIT_SSH_COMMAND", "BASH_ENV", "PROMPT_COMMAND", "LC_A=B"],

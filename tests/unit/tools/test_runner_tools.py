@@ -3,12 +3,14 @@
 import base64
 import os
 import re
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fairlead_tools.local import runner_environment
 from fairlead_tools.runner import search
 from fairlead_tools.runner.confine import Root
 from fairlead_tools.runner.edit import unified_diff
@@ -216,8 +218,9 @@ def program(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     name: str = request.param
     if name == "python":
         monkeypatch.setattr(search, "find_program", lambda name: None)
-    elif not find_program("rg"):
-        pytest.skip("ripgrep is not installed")
+    else:
+        monkeypatch.setenv("FAIRLEAD_RG", runner_environment()["FAIRLEAD_RG"])
+        assert find_program("rg") == str(Path(sys.executable).with_name("rg"))
     return name
 
 

@@ -67,7 +67,7 @@ class LocalSandbox:
 
     async def _launch(self, folder: Path, workspace: Path) -> None:
         _prepare(folder, workspace)
-        environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
+        environment = runner_environment()
         # Not asyncio's: uvloop leaks a copy of the pipe to the child, and the runner would hold it open.
         command = [
             sys.executable,
@@ -107,4 +107,16 @@ def _prepare(folder: Path, workspace: Path) -> None:
 
 # What the runner itself may know; what commands see is narrower still (runner/environment.py). The
 # switches for tests are read by mutants of the runner and mean nothing without FAIRLEAD_TEST.
-_KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "FAIRLEAD_TEST", "FAIRLEAD_MUTANT")
+_PLAIN = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "FAIRLEAD_TEST", "FAIRLEAD_MUTANT")
+# Of the git tools, of background processes, and where programs lie that are not on the PATH.
+_SET = ("GIT_TOKEN", "GIT_HOST", "GIT_API", "PROCESSES", "PROCESS_LIFE_S", "RG", "GIT", "GH")
+_KEPT = (*_PLAIN, *(f"FAIRLEAD_{name}" for name in _SET))
+
+
+def runner_environment() -> dict[str, str]:
+    """What a runner on this host gets, the ripgrep that was installed with the executor included."""
+    made = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    ripgrep = Path(sys.executable).with_name("rg")
+    if "FAIRLEAD_RG" not in made and os.access(ripgrep, os.X_OK):
+        made["FAIRLEAD_RG"] = str(ripgrep)
+    return made

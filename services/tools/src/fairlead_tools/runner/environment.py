@@ -32,7 +32,10 @@ def given(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def find_program(name: str) -> str | None:
-    """Where a program lies on the PATH; None when it does not."""
+    """Where a program lies: as `FAIRLEAD_<NAME>` of the launcher says, else on the PATH; None: nowhere."""
+    told = os.environ.get(f"FAIRLEAD_{name.upper()}", "")
+    if told.startswith("/") and os.access(told, os.X_OK) and not os.path.isdir(told):
+        return told
     for directory in os.environ.get("PATH", _DEFAULTS["PATH"]).split(os.pathsep):
         path = os.path.join(directory or ".", name)
         if directory.startswith("/") and os.access(path, os.X_OK) and not os.path.isdir(path):
