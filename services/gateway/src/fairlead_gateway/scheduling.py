@@ -130,7 +130,8 @@ def _limit(request: Request, default: int) -> int:
 async def jobs(request: Request) -> Response:
     """Jobs, by id."""
     check_parameters(request, "all", "limit", "after")
-    everything = one(request, "all") or "false"
+    asked = one(request, "all")
+    everything = "false" if asked is None else asked
     if everything not in ("true", "false"):
         raise InvalidInputError("all", f"must be true or false, got {everything[:80]!r}")
     after = one(request, "after")
