@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 MAX_BYTES: Final = 10_240
 MAX_COMMANDS: Final = 50
-_MAX_PARSED_BYTES: Final = 16_384  # the grammar takes quadratic time: 0.3 s for as many bytes of `a|a|a...`
+# What the grammar is given: for pipes and here-documents it takes quadratic time, seconds for 16 KB of `a|a|`.
+_MAX_PARSED_BYTES: Final = 16_384
+_MAX_QUADRATIC: Final = 500
 
 Words = tuple[str, ...]
 UNKNOWN: Final = "\0"  # begins a word that only bash can tell; its text follows
@@ -84,6 +86,8 @@ def read(command: str) -> Shell:
     data = command.encode("utf-8", "surrogatepass")
     if len(data) > _MAX_PARSED_BYTES:
         return Shell((), f"it is longer than {MAX_BYTES} bytes: {len(data)}")
+    if max(data.count(b"|"), data.count(b"<<")) > _MAX_QUADRATIC:
+        return Shell((), f"it has more than {_MAX_QUADRATIC} pipes or here-documents")
     root = _parser().parse(data).root_node
     nodes = list(_walk(root))
     try:
