@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 MAX_BYTES: Final = 10_240
 MAX_COMMANDS: Final = 50
-# What the grammar is given: for pipes and here-documents it takes quadratic time, seconds for 16 KB of `a|a|`.
+# What the grammar is given: of pipes and here-documents it takes quadratic time, seconds for 16 KB.
 _MAX_PARSED_BYTES: Final = 16_384
 _MAX_QUADRATIC: Final = 500
 
