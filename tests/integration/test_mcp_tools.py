@@ -130,6 +130,35 @@ else:
         time.sleep(float(os.environ.get("LINGER", "0")))  # some do not care that nobody listens
 '''
 
+# A server of 2025, without an SDK: it knows the handshake of then alone, and writes what is no protocol too.
+OLD_SERVER = """
+import json, sys
+tools = [{"name": "greet", "inputSchema": {"type": "object", "properties": {"name": {"type": "string"}}}}]
+def say(**message):
+    print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+print("starting ...", flush=True)
+print("a warning", file=sys.stderr, flush=True)
+for line in sys.stdin:
+    request = json.loads(line)
+    method, number = request.get("method"), request.get("id")
+    if method == "initialize":
+        say(id=number, result={
+            "protocolVersion": "2025-03-26",
+            "capabilities": {"tools": {"listChanged": True}},
+            "serverInfo": {"name": "old", "version": "1"},
+        })
+    elif method == "tools/list":
+        say(id=number, result={"tools": tools})
+    elif method == "tools/call" and request["params"]["name"] == "greet":
+        tools.append({"name": "later", "description": "Came later.", "inputSchema": {"type": "object"}})
+        print("greeting ...", flush=True)
+        say(method="notifications/tools/list_changed")
+        text = "hello " + request["params"]["arguments"].get("name", "")
+        say(id=number, result={"content": [{"type": "text", "text": text}]})
+    elif number is not None:
+        say(id=number, error={"code": -32601, "message": f"no method {method}"})
+"""
+
 
 @pytest.fixture
 def program(tmp_path: Path) -> Iterator[Program]:
@@ -280,6 +309,25 @@ async def test_a_server_over_http_is_called_with_its_secret_and_comes_back(
         assert text_of(await host.run("mcp__web__echo", text="back")) == "back"
     assert "s3cret" not in host.log("e1")
     assert did(program, "work") == 1
+
+
+async def test_a_server_of_an_older_protocol_that_also_writes_nonsense_is_understood(
+    host: Host, tmp_path: Path
+) -> None:
+    old = Program(tmp_path / "programs", "old", OLD_SERVER)
+    put(host, old=stdio(old))
+    await host.started()
+    spec = await until_offered(host, "mcp__old__greet", within_s=20)
+    assert spec.description == "greet of the MCP server old."
+    assert text_of(await host.run("mcp__old__greet", name="Ada")) == "hello Ada"
+    await until_offered(host, "mcp__old__later", within_s=6)
+    refused = await host.run("mcp__old__later")
+    assert (refused.status, text_of(refused)) == (
+        "error",
+        "The MCP server old refused: no method tools/call",
+    )
+    assert (host.state / "mcp" / "old.log").read_text() == "a warning\n"
+    assert "greeting" not in host.log("e1")
 
 
 # -- the catalogue -------------------------------------------------------------------
