@@ -276,6 +276,27 @@ async def test_cancelled_command_and_all_it_started_end(contained: Contained) ->
     assert "sleep" not in str(api().top(container)["Processes"])
 
 
+async def test_spare_is_started_ahead_given_to_one_session_and_replaced(contained: Contained) -> None:
+    host = contained.host
+    contained.settings(image=PLAIN_IMAGE, warm=1)
+    overrides = json.loads(host.environ["FAIRLEAD_OVERRIDES"])
+    host.environ["FAIRLEAD_OVERRIDES"] = json.dumps({**overrides, "agents.main.sandbox.kind": "docker"})
+    await host.started("e1")
+    await until(lambda: len(os.listdir(host.state / "docker" / "spare")) == 1, "a spare waits")
+    [spare] = contained.running()
+    command = "cat /proc/sys/kernel/random/uuid >> ~/x; cat ~/x"
+    calls = [await contained.ask("bash", command=command, scope=scope) for scope in ("a", "b")]
+    said = {text_of(await host.result(call)) for call in calls}
+    assert len(said) == 2
+    assert {len(each.splitlines()) for each in said} == {1}  # neither saw the other's file
+    await until(lambda: len(contained.running()) == 3, "there is a new spare")
+    host.kill("e1")
+    contained.settings(image=PLAIN_IMAGE, warm=0)
+    await host.started("e1")
+    await until(lambda: len(contained.running()) == 2, "no spare is kept any more")
+    assert spare in contained.running()
+
+
 async def test_missing_engine_image_or_runtime_is_said_and_nothing_runs_elsewhere(
     contained: Contained,
 ) -> None:

@@ -11,7 +11,7 @@ from fairlead_common.service import Part, run_service
 from fairlead_common.streams import ensure_consumer
 from fairlead_tools.bubblewrap import BubblewrapSandbox
 from fairlead_tools.config import config_from_environment
-from fairlead_tools.docker import DockerSandbox
+from fairlead_tools.docker import DockerSandbox, expected_places
 from fairlead_tools.executor import ACK_WAIT_S, Executor
 from fairlead_tools.heartbeat import Heartbeat
 from fairlead_tools.host_tools import HostTools, ToolSource
@@ -64,6 +64,7 @@ async def setup(bus: Bus) -> list[Part]:
                 config.state.parents[1],
                 tasks,
                 lambda: settings.current.sandboxes.docker,
+                lambda variant: expected_places(settings.current, variant, workspaces.folder),
             ),
         ]
     )

@@ -1,7 +1,8 @@
 """Which journal, and so which container, belongs to which place. All executors of the host share it.
 
     docker/places/<hash of the place>   the journal of this place, linked into place once, synced
-    docker/spare/<journal>              a container started ahead; whoever takes the file away has it
+    docker/spare/<journal>              its container was started ahead; whoever moves the file has it
+    docker/held/<journal>               in somebody's hands, on its way to `spare` or from there to a place
     docker/journals/<journal>/          the runner's state; the engine's root owns it
 
 A journal is given to one place, for ever: a call whose start is in it cannot start anywhere else.
@@ -30,7 +31,7 @@ class Journals:
 
     def __init__(self, state: Path) -> None:
         self._folder = state / "docker"
-        for name in ("places", "spare", "journals"):
+        for name in ("places", "spare", "held", "journals"):
             (self._folder / name).mkdir(parents=True, exist_ok=True, mode=0o700)
 
     def folder(self, journal: str) -> Path:
@@ -44,6 +45,10 @@ class Journals:
         except FileNotFoundError:
             return None
         return msgspec.json.decode(data, type=Assignment).journal
+
+    def new(self) -> str:
+        """A journal that nobody else has."""
+        return secrets.token_hex(8)
 
     def assign(self, place: Place, journal: str) -> str:
         """The journal of a place from here on: this one, unless somebody was faster."""
@@ -69,12 +74,18 @@ class Journals:
                 found.add(msgspec.json.decode(path.read_bytes(), type=Assignment).journal)
         return found
 
-    def offer(self, journal: str, kind: str) -> None:
-        """Its container waits for a place of this kind."""
-        (self._folder / "spare" / journal).write_text(kind, "ascii")
+    def hold(self, kind: str) -> str:
+        """A new journal, whose container is about to be made, for a place of this kind."""
+        journal = self.new()
+        (self._folder / "held" / journal).write_text(kind, "ascii")
+        return journal
+
+    def offer(self, journal: str) -> None:
+        """Whoever needs one of its kind may take it."""
+        os.rename(self._folder / "held" / journal, self._folder / "spare" / journal)
 
     def spares(self) -> dict[str, str]:
-        """Journals whose containers wait, and for which kind of place."""
+        """Journals that may be taken, and for which kind of place."""
         found = {}
         for path in (self._folder / "spare").iterdir():
             with contextlib.suppress(FileNotFoundError):
@@ -82,20 +93,24 @@ class Journals:
         return found
 
     def take(self, journal: str) -> bool:
-        """Whether it is ours: of all who try, one succeeds."""
+        """Whether it is in our hands now: of all who try, one succeeds."""
         try:
-            (self._folder / "spare" / journal).unlink()
+            os.rename(self._folder / "spare" / journal, self._folder / "held" / journal)
         except FileNotFoundError:
             return False
         return True
 
+    def release(self, journal: str) -> None:
+        """It is not in our hands any more: it has its place, or is gone."""
+        (self._folder / "held" / journal).unlink(missing_ok=True)
+
+    def nobodys(self, journals: set[str]) -> set[str]:
+        """Those that have no place and are in nobody's hands. One that moves meanwhile may be among them."""
+        left = journals - set(self.spares()) - set(os.listdir(self._folder / "held"))
+        return left - self.assigned() if left else left
+
     def _path(self, place: Place) -> Path:
         return self._folder / "places" / hashlib.sha256(msgspec.json.encode(place)).hexdigest()[:32]
-
-
-def new_journal() -> str:
-    """A name that nobody else has."""
-    return secrets.token_hex(8)
 
 
 def _sync(folder: Path) -> None:

@@ -19,9 +19,10 @@ from fairlead_tools.docker import recipe
 from fairlead_tools.docker.egress import Egress
 from fairlead_tools.docker.engine import Engine, Inspected, NameTakenError
 from fairlead_tools.docker.host_paths import HostPaths
-from fairlead_tools.docker.journals import Journals, new_journal
+from fairlead_tools.docker.journals import Journals
 from fairlead_tools.docker.owner import owner_of
 from fairlead_tools.docker.reach import NotReachableError, reach_by_exec, reach_by_socket
+from fairlead_tools.docker.spares import Spares
 from fairlead_tools.pack import pack_runner
 from fairlead_tools.runner_socket import KeptChannels
 from fairlead_tools.sandbox import Place, SandboxRefusedError
@@ -48,6 +49,7 @@ class DockerSandbox:
         state: private folder of this host's executors. identity: names it; containers carry it.
         own: Fairlead's own folder, where workspaces of root's may be handed over.
         settings: those of now.
+        expected: places like those that sessions will want, given the variant; for spares.
     """
 
     name: SandboxKind = "docker"
@@ -59,6 +61,7 @@ class DockerSandbox:
         own: Path,
         tasks: asyncio.TaskGroup,
         settings: Callable[[], DockerConfig],
+        expected: Callable[[str], list[Place]] = lambda _: [],
         engine: Engine | None = None,
     ) -> None:
         self._identity = identity
@@ -73,6 +76,8 @@ class DockerSandbox:
         label = {LABEL_IDENTITY: identity}
         self._egress = Egress(self._engine, self._paths, state, f"fairlead-{identity[:12]}-egress", label)
         self._channels = KeptChannels()
+        self._spares = Spares(self._journals, settings, lambda: expected(self.variant()), self._make_spare)
+        self._suspects: set[str] = set()
         self._probed_at = -1e9
         self._problem = ""
 
@@ -101,13 +106,13 @@ class DockerSandbox:
             if not self._problem:
                 try:
                     await self._keep_egress()
+                    await self._spares.fill(self._engine, self._name)
                     if time.monotonic() >= reap_at:
                         reap_at = time.monotonic() + REAP_S
                         await self.reap()
                 except (ChannelLostError, SandboxRefusedError) as error:
                     log.warning("docker_upkeep_failed", error=str(error))
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(stop.wait(), PROBE_S)
+            await self._spares.nap(stop, PROBE_S)
 
     def close(self) -> None:
         """Part with all runners; what they run goes on."""
@@ -131,7 +136,7 @@ class DockerSandbox:
     # -- one container -------------------------------------------------------
 
     async def _open(self, place: Place) -> Channel:
-        journal = self._journals.of(place) or self._journals.assign(place, new_journal())
+        journal = self._journals.of(place) or self._spares.give(place)
         name = self._name(journal)
         for _ in range(ATTEMPTS):
             found = await self._engine.find(name)
@@ -196,6 +201,11 @@ class DockerSandbox:
         )
         log.info("container_created", container=name, duration_ms=int((time.monotonic() - began) * 1000))
 
+    async def _make_spare(self, journal: str, place: Place) -> None:
+        name = self._name(journal)
+        await self._create(name, journal, place)
+        await self._engine.start(name)
+
     async def _reach(self, name: str, journal: str) -> Channel:
         try:
             if self._settings().runtime:
@@ -228,21 +238,20 @@ class DockerSandbox:
         One that runs for a place is never touched: its runner ends by itself when nobody uses it.
         """
         removed = []
-        assigned: set[str] | None = None
+        running: dict[str, str] = {}
         for each in await self._engine.listed({LABEL_IDENTITY: self._identity}):
             name = each["Names"][0].lstrip("/")
-            journal = each["Labels"].get(LABEL_JOURNAL, "")
             is_young = time.time() - float(each["Created"]) < YOUNG_S
             if each["State"] in ("exited", "dead") or (each["State"] == "created" and not is_young):
-                is_left = True
-            elif is_young or not journal:
-                is_left = False
-            else:
-                assigned = await asyncio.to_thread(self._journals.assigned) if assigned is None else assigned
-                is_left = journal not in assigned and journal not in self._journals.spares()
-            if is_left:
-                await self._engine.remove(name)
                 removed.append(name)
+            elif each["State"] == "running" and each["Labels"].get(LABEL_JOURNAL):
+                running[each["Labels"][LABEL_JOURNAL]] = name
+        left = await asyncio.to_thread(self._journals.nobodys, set(running))
+        # Seen twice: what was on its way between two hands has arrived by now.
+        removed += [running[journal] for journal in left & self._suspects]
+        self._suspects = left
+        for name in removed:
+            await self._engine.remove(name)
         if removed:
             log.info("containers_removed", count=len(removed))
         return removed
