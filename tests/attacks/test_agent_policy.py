@@ -122,6 +122,24 @@ async def test_pi_01_calls_that_never_started_leave_no_trace_in_the_trust(
     assert second.outcome.status == "ok"
 
 
+async def test_in_a_sandbox_without_network_commands_are_not_asked_about_and_nothing_weaker_runs(
+    w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    info = ExecutorInfo(
+        executor="e1", host=HOST, tools=SPECS, default_workspace="/workspace", sandboxes=["local", "docker"]
+    )
+    await Bucket(w.bus, s.BUCKET_EXECUTORS).put(f"{HOST}.e1", msgspec.json.encode(info), ttl_s=60)
+    confined = {**ASK, "agents.main.sandbox.kind": "docker"}
+    async with agent_service(nats_server, monkeypatch, settings=confined):
+        await w.say("a", 'op=P1 steps=1 run="make $X > out"')
+        assert (await w.run_end("a")).outcome == "completed"
+    networked = {**confined, "sandboxes.docker.network": "egress"}
+    async with agent_service(nats_server, monkeypatch, name="agent-2", settings=networked):
+        await w.say("a", 'op=P2 steps=1 run="make $X > out"')
+        assert (await waiting(w, "a", 2)).sandbox == "docker"
+    assert [(call.sandbox, call.approved, call.flags) for call in w.calls] == [("docker", "", ["private"])]
+
+
 async def test_pi_04_words_about_an_approval_are_no_approval(
     w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -166,6 +166,8 @@ def test_which_sandboxes_have_a_network_is_read_off_the_configuration() -> None:
         (READ, {"path": ".env"}),
         (READ, {"path": "deploy/id_rsa"}),
         (WRITE, {"path": ".git/hooks/pre-commit"}),
+        (WRITE, {"path": ".git/config"}),  # SH-097: a rule for `git status` trusts what is in there
+        (WRITE, {"path": "sub/.gitmodules"}),
         (WRITE, {"path": "AGENTS.md"}),
         (WRITE, {"path": "x/../package.json"}),
         (WRITE, {"patch": "*** Add File: .github/workflows/x.yml\n+x"}),
