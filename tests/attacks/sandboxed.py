@@ -1,11 +1,15 @@
 """Real runners in a sandbox of each kind, with a workspace, and something outside that must stay there."""
 
 import asyncio
+import atexit
 import contextlib
+import functools
 import json
 import os
+import shutil
 import signal
 import socket
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +18,7 @@ import msgspec
 from fairlead_common.config import BubblewrapConfig
 from fairlead_tools.bubblewrap import BubblewrapSandbox
 from fairlead_tools.local import LocalSandbox
+from fairlead_tools.pack import pack_runner
 from fairlead_tools.sandbox import Place
 from tests.support import boxes
 
@@ -21,6 +26,14 @@ SECRET = "the secret of the host"
 WAIT_S = 30.0
 
 Outcome = dict[str, Any]
+
+
+@functools.cache
+def _archive() -> Path:
+    """The runner, packed once: that takes longer than a test."""
+    folder = Path(tempfile.mkdtemp(prefix="fairlead-archive-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return pack_runner(folder)
 
 
 class Sandboxed:
@@ -44,6 +57,8 @@ class Sandboxed:
         (self.work / "dir" / "file").write_text("harmless\n")
         self.private = directory / "private"
         self.private.mkdir(mode=0o700)
+        archive = _archive()
+        shutil.copy(archive, self.private / archive.name)
         self._settings = settings or BubblewrapConfig()
         self._place = msgspec.convert({"sandbox": kind, "workspace": str(self.work), "access": access}, Place)
         self._count = 0

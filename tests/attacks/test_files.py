@@ -6,12 +6,14 @@ not depend on the sandbox is tried in `local` alone.
 """
 
 import contextlib
+import io
 import os
 import socket
 import stat
 import subprocess
 import threading
 import time
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -273,16 +275,86 @@ def test_fs_18_pattern_that_explodes_ends_in_time(box: Sandboxed) -> None:
     assert "harmless" in box.works("grep", pattern="h.r+mless$", path="dir")
 
 
-def test_fs_19_20_no_tool_unpacks_an_archive() -> None:
-    """Commands do, behind the sandbox. When a tool here learns to, these attacks are to be tried on it."""
-    assert _words_in_sources("zipfile", "tarfile", "shutil.unpack_archive", "gzip", "lzma", "bz2") == []
+WORDS = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
 
 
-def test_fs_21_no_tool_loads_what_can_run_code() -> None:
-    found = _words_in_sources(
-        "pickle", "marshal", "yaml", "xml.", "torch", "shelve", "eval(", "exec(", "dill"
-    )
-    assert found == []
+def docx(text: str = "harmless", head: str = "", **entries: str) -> bytes:
+    """A Word document with one paragraph, and further entries by name."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+        body = f"<w:document {WORDS}><w:body><w:p><w:r><w:t>{text}</w:t></w:r></w:p></w:body></w:document>"
+        archive.writestr("word/document.xml", f'<?xml version="1.0"?>{head}{body}')
+        for name, content in entries.items():
+            archive.writestr(name, content)
+    return made.getvalue()
+
+
+def test_fs_19_names_and_links_in_an_archive_lead_nowhere(box: Sandboxed) -> None:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as archive:
+        for name in ("../../outside/new", f"{box.outside}/new", "..\\..\\new", "new/../../../x", "dir/file"):
+            archive.writestr(name, "evil")
+        link = zipfile.ZipInfo("word/document.xml")
+        link.external_attr = (stat.S_IFLNK | 0o777) << 16
+        archive.writestr(link, str(box.outside / "secret"))
+    (box.work / "evil.docx").write_bytes(made.getvalue())
+    before = sorted(str(path) for path in box.work.parent.rglob("*") if box.private not in path.parents)
+    box.refused("read", path="evil.docx")
+    after = sorted(str(path) for path in box.work.parent.rglob("*") if box.private not in path.parents)
+    assert before == after
+    assert (box.work / "dir" / "file").read_text() == "harmless\n"
+    assert box.untouched()
+
+
+def test_fs_19_twin_document_is_read(box: Sandboxed) -> None:
+    (box.work / "good.docx").write_bytes(docx("some words"))
+    assert "some words" in box.works("read", path="good.docx")
+
+
+def test_fs_20_what_unpacks_to_far_too_much_is_refused_soon(box: Sandboxed) -> None:
+    honest = docx("a" * 100_000_000)
+    liar = bytearray(honest)
+    at = liar.rindex(b"PK\x01\x02") + 24  # the size that the directory announces
+    liar[at : at + 4] = (1000).to_bytes(4, "little")
+    many = docx(**{f"f{n}": "" for n in range(10_000)})
+    before = time.monotonic()
+    for name, content in {"honest": honest, "liar": bytes(liar)}.items():
+        (box.work / f"{name}.docx").write_bytes(content)
+        assert "aaaa" not in box.refused("read", path=f"{name}.docx")
+    (box.work / "many.docx").write_bytes(many)
+    assert len(str(box.run("read", path="many.docx"))) < 100_000
+    (box.work / "torn.docx").write_bytes(honest[: len(honest) // 2])
+    box.refused("read", path="torn.docx")
+    assert time.monotonic() - before < 20
+
+
+LAUGHS = "".join(f'<!ENTITY l{n + 1} "{"&l" + str(n) + ";"}{("&l" + str(n) + ";") * 9}">' for n in range(9))
+
+
+@pytest.mark.parametrize(
+    ("head", "text"),
+    [
+        (f'<!DOCTYPE x [<!ENTITY l0 "ha">{LAUGHS}]>', "&l9;"),
+        ('<!DOCTYPE x [<!ENTITY e SYSTEM "file:///etc/passwd">]>', "&e;"),
+        ('<!DOCTYPE x SYSTEM "http://127.0.0.1:9/x.dtd">', "x"),
+        ('<!DOCTYPE x [<!ENTITY % p SYSTEM "file:///etc/passwd"> %p;]>', "x"),
+    ],
+)
+def test_fs_21_entities_are_refused(box: Sandboxed, head: str, text: str) -> None:
+    (box.work / "evil.docx").write_bytes(docx(text, head))
+    said = box.refused("read", path="evil.docx")
+    assert "root:" not in said
+    assert "refused" in said
+
+
+def test_fs_19_21_no_tool_unpacks_to_the_disk_or_loads_what_can_run_code() -> None:
+    """Where a tool learns to, these attacks are to be tried on it. `zipfile` and `expat` are, above."""
+    assert _words_in_sources("tarfile", "shutil", "gzip", "lzma", "bz2") == []
+    assert _words_in_sources("pickle", "marshal", "yaml", "torch", "shelve", "eval(", "exec(", "dill") == []
+    assert _words_in_sources("xml.etree", "xml.dom", "xml.sax", "lxml") == []
+    sources = "".join(path.read_text() for path in Path(fairlead_tools.runner.__file__).parent.glob("*.py"))
+    assert ".extractall(" not in sources
+    assert ".extract(" not in sources.replace("documents.extract(", "")
 
 
 def _words_in_sources(*words: str) -> list[str]:
