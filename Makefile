@@ -47,7 +47,7 @@ integration:  ## Tests against a real nats-server and real services
 	@$(RUN) pytest -q tests/integration
 
 chaos:  ## Kill processes for minutes and check every promise
-	@$(RUN) pytest tests/chaos
+	@FAIRLEAD_CHAOS_SLOT_RUNS=$${FAIRLEAD_CHAOS_SLOT_RUNS:-200} $(RUN) pytest tests/chaos
 
 e2e:  ## The web application in a real browser
 	@$(RUN) pytest -q tests/e2e

@@ -29,8 +29,8 @@ EVERY = Every(every_ms=MINUTE, anchor_ms=START)
 
 def test_a_slot_in_time_fires_under_every_policy() -> None:
     for policy in ("skip", "one", "all"):
-        assert decided(EVERY, Misfire(policy=policy), 0, MINUTE + 3) == ([MINUTE], None, MINUTE)  # type: ignore[arg-type]
-        assert decided(EVERY, Misfire(policy=policy), 0, MINUTE - 1) == ([], None, 0)  # type: ignore[arg-type]
+        assert decided(EVERY, Misfire(policy=policy), 0, MINUTE + 3) == ([MINUTE], None, MINUTE)
+        assert decided(EVERY, Misfire(policy=policy), 0, MINUTE - 1) == ([], None, 0)
 
 
 def test_of_many_missed_slots_one_fires_or_all_or_none() -> None:
@@ -74,12 +74,11 @@ def test_years_of_sleeps_and_looks_fire_each_slot_at_most_once_and_none_in_time_
     policy: str, seed: int
 ) -> None:
     rng = random.Random(f"{policy}{seed}")
-    schedule: Schedule = rng.choice(
-        [
-            Every(every_ms=rng.choice([MINUTE, 7 * MINUTE, HOUR]), anchor_ms=START + rng.randrange(MINUTE)),
-            Cron(expr=rng.choice(["*/10 * * * *", "30 2 * * *", "0 9 * * 1-5"]), tz="Europe/Berlin"),
-        ]
-    )
+    choices: list[Schedule] = [
+        Every(every_ms=rng.choice([MINUTE, 7 * MINUTE, HOUR]), anchor_ms=START + rng.randrange(MINUTE)),
+        Cron(expr=rng.choice(["*/10 * * * *", "30 2 * * *", "0 9 * * 1-5"]), tz="Europe/Berlin"),
+    ]
+    schedule = rng.choice(choices)
     times = times_of(schedule, START, None, "UTC")
     misfire = Misfire(policy=policy)  # type: ignore[arg-type]
     now = cursor = START

@@ -23,11 +23,12 @@ class Lead:
         term: counts up each time this scheduler begins to lead; 0 while it does not.
     """
 
-    def __init__(self, bus: Bus, name: str, on_change: Callable[[], None]) -> None:
+    def __init__(self, bus: Bus, name: str, on_change: Callable[[], None], *, ttl_s: float = TTL_S) -> None:
         self.name = name
         self.term = 0
         self._terms = 0
-        self._leases = Leases(bus, LeaseHolder(name, new_id()), ttl_s=TTL_S)
+        self._leases = Leases(bus, LeaseHolder(name, new_id()), ttl_s=ttl_s)
+        self._ttl_s = ttl_s
         self._lease: Lease | None = None
         self._renewed_at = 0.0
         self._on_change = on_change
@@ -35,7 +36,7 @@ class Lead:
     @property
     def sure(self) -> bool:
         """Whether it leads, as far as it can know: a process that was stopped for long cannot."""
-        return bool(self.term) and asyncio.get_running_loop().time() - self._renewed_at < TTL_S
+        return bool(self.term) and asyncio.get_running_loop().time() - self._renewed_at < self._ttl_s
 
     async def run(self, stop: asyncio.Event) -> None:
         """Hold the lease, or try to get it, until `stop`."""
@@ -45,7 +46,7 @@ class Lead:
             except FairleadError as error:
                 log.warning("lease_failed", error=str(error))
             try:
-                async with asyncio.timeout(TTL_S / 4):
+                async with asyncio.timeout(self._ttl_s / 4):
                     await stop.wait()
             except TimeoutError:
                 continue

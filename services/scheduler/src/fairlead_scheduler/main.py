@@ -20,10 +20,10 @@ from fairlead_scheduler.concluding import Concluding
 from fairlead_scheduler.definitions import Definitions
 from fairlead_scheduler.driving import Driving
 from fairlead_scheduler.firing import Firing
-from fairlead_scheduler.lead import Lead
+from fairlead_scheduler.lead import TTL_S, Lead
 from fairlead_scheduler.ledger import Ledger
 from fairlead_scheduler.outbox import Outbox
-from fairlead_scheduler.performing import Performing
+from fairlead_scheduler.performing import SLOT_PATIENCE_S, Performing
 from fairlead_scheduler.post import Post
 from fairlead_scheduler.settings import Settings
 from fairlead_scheduler.sources.triggers import Triggers
@@ -34,7 +34,9 @@ from fairlead_scheduler.watching import Watching
 
 async def setup(bus: Bus) -> list[Part]:
     """The parts of this service."""
-    await ensure_consumer(bus, subjects.SLOTS, subjects.SLOTS_CONSUMER, subjects.ALL_SLOTS)
+    await ensure_consumer(
+        bus, subjects.SLOTS, subjects.SLOTS_CONSUMER, subjects.ALL_SLOTS, ack_wait_s=SLOT_PATIENCE_S
+    )
     config = LiveConfig(bus, overrides_from_environment())
     await config.load()
     clock = Clock()
@@ -42,7 +44,8 @@ async def setup(bus: Bus) -> list[Part]:
     name = os.environ.get("FAIRLEAD_WORKER") or f"scheduler-{socket.gethostname()}-{os.getpid()}"
     settings = Settings(bus, config, changed.set)
     table, store, ledger, post = Table(), Store(bus), Ledger(bus, settings), Post(bus)
-    lead = Lead(bus, name, changed.set)
+    ttl_s = float(os.environ.get("FAIRLEAD_SCHEDULER_LEASE_S", TTL_S))
+    lead = Lead(bus, name, changed.set, ttl_s=ttl_s)
     concluding = Concluding(store, ledger, post, settings, clock)
     outbox = Outbox(bus, ledger, post, Channels(bus, post, settings), lead, clock)
     driving = Driving(bus, store, ledger, post, concluding, outbox, lead, settings, clock)
