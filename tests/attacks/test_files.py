@@ -140,7 +140,7 @@ def swapping(box: Sandboxed) -> Iterator[None]:
 
 def test_fs_07_08_parent_that_is_swapped_for_a_link_never_leads_out(each: Sandboxed) -> None:
     with swapping(each):
-        for n in range(15):
+        for n in range(8):
             each.run("write", path=f"swap/new{n}", content="x")
             each.run("write", path=f"swap/below{n}/new", content="x")
             assert SECRET not in str(each.run("read", path="swap/secret"))

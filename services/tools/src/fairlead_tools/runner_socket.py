@@ -9,6 +9,8 @@ from pathlib import Path
 from fairlead_tools.channel import Channel
 from fairlead_tools.runner import protocol
 
+MANY = 256  # runners, after which those that ended are forgotten
+
 
 async def connect(state: Path, tasks: asyncio.TaskGroup) -> Channel:
     """An open channel to the runner that listens in `state`.
@@ -61,12 +63,19 @@ class KeptChannels:
         Raises:
             ChannelLostError: as `reach` does.
         """
+        if len(self._locks) > MANY:
+            self._forget_lost()
         async with self._locks.setdefault(name, asyncio.Lock()):
             channel = self._channels.get(name)
             if channel is None or channel.lost:
                 channel = await reach()
                 self._channels[name] = channel
             return channel
+
+    def _forget_lost(self) -> None:
+        self._channels = {name: each for name, each in self._channels.items() if not each.lost}
+        kept = {name for name, each in self._locks.items() if each.locked()} | self._channels.keys()
+        self._locks = {name: each for name, each in self._locks.items() if name in kept}
 
     def close(self) -> None:
         """Part with all runners; what they run goes on."""
