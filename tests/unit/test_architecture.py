@@ -20,6 +20,10 @@ OWNERS = {
     "apscheduler": ["fairlead_scheduler/"],
     "jsonschema": ["fairlead_agent/", "fairlead_tools/"],
     "click": ["fairlead/"],
+    "ddgs": ["fairlead_tools/web/search_ddgs.py"],
+    "lxml": ["fairlead_tools/web/extract.py"],
+    "pypdf": ["fairlead_tools/"],
+    "trafilatura": ["fairlead_tools/web/extract.py"],
     "mcp": ["fairlead_tools/mcp_servers/sdk.py"],
     "mcp_types": ["fairlead_tools/mcp_servers/sdk.py"],
 }

@@ -135,7 +135,7 @@ def test_document_of_another_kind_is_refused(found: dict[str, Any], why: str) ->
 
 
 def test_interface_with_too_many_operations_offers_none_until_some_are_chosen() -> None:
-    paths = {f"/{group}/{n}": {"get": {}} for group in "ab" for n in range(60)}
+    paths: dict[str, Any] = {f"/{group}/{n}": {"get": {}} for group in "ab" for n in range(60)}
     with pytest.raises(DocumentError, match="120 operations, at most 100"):
         operations("x", OpenApi(document={}), document(paths))
     assert len(operations("x", OpenApi(document={}, allow=["GET /a/*"]), document(paths))) == 60

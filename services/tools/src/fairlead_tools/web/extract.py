@@ -194,11 +194,12 @@ def pdf(page: bytes) -> tuple[str, str]:
 
 def reply(text: str, title: str = "", error: str = "") -> None:
     """Say so, instead of what was said before."""
-    said = {"error": error[:500]} if error else {"text": text[:MAX_TEXT_CHARS], "title": title[:300]}
-    sys.stdout.seek(0)
-    sys.stdout.truncate()
-    sys.stdout.write(json.dumps(said))
-    sys.stdout.flush()
+    said = {"error": error} if error else {"text": text[:MAX_TEXT_CHARS], "title": title[:300]}
+    out = sys.stdout.buffer
+    out.seek(0)
+    out.truncate()
+    out.write(json.dumps(said, ensure_ascii=False).encode("utf-8", "replace"))
+    out.flush()
 
 
 def _text(kind: str, page: bytes, url: str) -> tuple[str, str]:
@@ -252,8 +253,8 @@ def main() -> None:
     """Answer one request."""
     request: dict[str, Any] = json.loads(sys.stdin.buffer.readline())
     _warm_up(request["kind"])
-    sys.stdout.seek(0)
-    sys.stdout.truncate()
+    sys.stdout.buffer.seek(0)
+    sys.stdout.buffer.truncate()
     _confine(request["limits"])
     try:
         reply(*_text(request["kind"], sys.stdin.buffer.read(), request["url"]))
@@ -262,7 +263,7 @@ def main() -> None:
     except SlowError:
         reply("", error="it needs too much time")
     except Exception as error:  # noqa: BLE001 - whatever a parser raises is this page's fault
-        reply("", error=f"{type(error).__name__}: {error}")
+        reply("", error=type(error).__name__)  # its text may be the page's own words
 
 
 if __name__ == "__main__":

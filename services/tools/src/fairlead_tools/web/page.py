@@ -2,6 +2,7 @@
 
 import codecs
 import json
+import re
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -13,6 +14,8 @@ from fairlead_tools.web.worker import Worker, WorkerError
 EXTRACT = Path(__file__).with_name("extract.py")
 Mode = Literal["markdown", "text", "raw"]
 
+_INDENTED_CHARS = 1_000_000
+_MEDIA_TYPE = re.compile(r"[A-Za-z0-9.+_-]{1,60}/[A-Za-z0-9.+_-]{1,80}")
 _IMAGES = {
     "image/png": (b"\x89PNG\r\n\x1a\n",),
     "image/jpeg": (b"\xff\xd8\xff",),
@@ -124,6 +127,8 @@ def _content_type(header: str) -> tuple[str, str]:
     media_type = f"{mime.type}/{mime.subtype}" if mime.type and mime.subtype else ""
     if mime.suffix:
         media_type += f"+{mime.suffix}"
+    if not _MEDIA_TYPE.fullmatch(media_type):  # it may come to be shown
+        media_type = ""
     return media_type.lower(), _charset(mime.parameters.get("charset", ""))
 
 
@@ -156,7 +161,7 @@ def _decoded(body: bytes, charset: str) -> str:
 
 def _indented(text: str) -> str:
     """JSON a line for each value, unless it has lines already or is none."""
-    if text.count("\n") > 2:
+    if text.count("\n") > 2 or len(text) > _INDENTED_CHARS:
         return text
     try:
         return json.dumps(json.loads(text), ensure_ascii=False, indent=1)

@@ -81,6 +81,13 @@ async def look_up(host: str, port: int) -> list[str]:
     return [str(info[4][0]) for info in infos]
 
 
+def _reason(error: Exception) -> str:
+    """What went wrong, without words of the server."""
+    if isinstance(error, aiohttp.ClientResponseError | aiohttp.http.HttpProcessingError):
+        return "the answer is not proper HTTP, or its head is too large"
+    return str(error)[:300] or type(error).__name__
+
+
 class _Pinned(AbstractResolver):
     """Answers with the addresses that were checked; asks nobody."""
 
@@ -199,9 +206,7 @@ class Transport:
             if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ServerTimeoutError):
                 raise
             sent = not isinstance(error, _UNSENT)
-            raise FetchError(
-                f"{target.host}: {str(error)[:300] or type(error).__name__}", sent=sent
-            ) from error
+            raise FetchError(f"{target.host}: {_reason(error)}", sent=sent) from error
 
     async def _read(self, target: Target, response: aiohttp.ClientResponse) -> Response:
         redirected = response.status in _REDIRECTS

@@ -58,8 +58,8 @@ class Worker:
         raise WorkerError(f"its parser ended with status {status}")
 
     async def _run(self, given: IO[bytes], reply: IO[bytes]) -> int:
-        process = await asyncio.to_thread(
-            subprocess.Popen,
+        # Takes a millisecond. In a thread, a call that is cancelled could lose sight of it.
+        process = subprocess.Popen(  # noqa: ASYNC220
             [sys.executable, "-I", "-X", "utf8", str(self._program)],
             stdin=given,
             stdout=reply,
