@@ -150,4 +150,4 @@ class Egress:
 
 
 def _read_only(source: str, target: str) -> Mount:
-    return Mount(target, source, type="bind", read_only=True, propagation="rprivate")
+    return Mount(target, source, type="bind", read_only=True)

@@ -12,11 +12,15 @@ import contextlib
 import hashlib
 import os
 import secrets
+import shutil
+import time
 from pathlib import Path
 
 import msgspec
 
 from fairlead_tools.sandbox import Place
+
+KEEP_S = 90 * 86_400.0  # longer than any request, and any note of one, is kept
 
 
 class Assignment(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,8 +44,10 @@ class Journals:
 
     def of(self, place: Place) -> str | None:
         """The journal of a place; None when it never had one."""
+        path = self._path(place)
         try:
-            data = self._path(place).read_bytes()
+            os.utime(path)
+            data = path.read_bytes()
         except FileNotFoundError:
             return None
         return msgspec.json.decode(data, type=Assignment).journal
@@ -65,6 +71,21 @@ class Journals:
         finally:
             temporary.unlink()
         return self.of(place) or journal
+
+    def forget_old(self, but: set[str]) -> int:
+        """How many journals that nobody asked for in `KEEP_S` were removed, those in `but` excepted."""
+        removed = 0
+        oldest = time.time() - KEEP_S
+        for path in (self._folder / "places").glob("[!.]*"):
+            with contextlib.suppress(OSError, msgspec.DecodeError):
+                if path.stat().st_mtime > oldest:
+                    continue
+                journal = msgspec.json.decode(path.read_bytes(), type=Assignment).journal
+                if journal not in but:
+                    path.unlink()
+                    shutil.rmtree(self.folder(journal), ignore_errors=True)  # the engine's root may own it
+                    removed += 1
+        return removed
 
     def assigned(self) -> set[str]:
         """All journals that belong to a place."""

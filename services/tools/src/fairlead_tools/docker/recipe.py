@@ -112,7 +112,7 @@ def _mounts(sources: Sources, access: WorkspaceAccess) -> list[Mount]:
 
 
 def _bind(source: str, target: str, *, read_only: bool) -> Mount:
-    return Mount(target, source, type="bind", read_only=read_only, propagation="rprivate")
+    return Mount(target, source, type="bind", read_only=read_only)
 
 
 def container_config(

@@ -239,8 +239,10 @@ class DockerSandbox:
         """
         removed = []
         running: dict[str, str] = {}
+        known: set[str] = set()
         for each in await self._engine.listed({LABEL_IDENTITY: self._identity}):
             name = each["Names"][0].lstrip("/")
+            known.add(each["Labels"].get(LABEL_JOURNAL, ""))
             is_young = time.time() - float(each["Created"]) < YOUNG_S
             if each["State"] in ("exited", "dead") or (each["State"] == "created" and not is_young):
                 removed.append(name)
@@ -250,6 +252,7 @@ class DockerSandbox:
         # Seen twice: what was on its way between two hands has arrived by now.
         removed += [running[journal] for journal in left & self._suspects]
         self._suspects = left
+        await asyncio.to_thread(self._journals.forget_old, known)
         for name in removed:
             await self._engine.remove(name)
         if removed:

@@ -1,0 +1,181 @@
+"""Parts of the docker sandbox that need no engine: journals and their places, owners, streams, variants."""
+
+import asyncio
+import os
+import struct
+import threading
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from fairlead_common.config import Config, DockerConfig
+from fairlead_common.config.agents import AgentConfig
+from fairlead_common.config.sandboxes import SandboxChoice
+from fairlead_tools.channel import ChannelLostError
+from fairlead_tools.docker import journals, recipe
+from fairlead_tools.docker.engine import Engine
+from fairlead_tools.docker.journals import Journals
+from fairlead_tools.docker.owner import NOBODY_ELSE, Owner, owner_of
+from fairlead_tools.docker.spares import expected_places
+from fairlead_tools.docker.stream import Frames
+from fairlead_tools.sandbox import Place, SandboxRefusedError
+
+PLACE = Place(sandbox="docker", workspace="/w", scope="a")
+
+
+def test_place_has_one_journal_for_ever_whoever_asks(tmp_path: Path) -> None:
+    first, second = Journals(tmp_path), Journals(tmp_path)
+    assert first.of(PLACE) is None
+    given = first.assign(PLACE, first.new())
+    assert second.assign(PLACE, second.new()) == given
+    assert second.of(PLACE) == given
+    other = msgspec.structs.replace(PLACE, scope="b")
+    assert second.assign(other, second.new()) != given
+    assert len(first.assigned()) == 2
+
+
+def test_many_who_assign_at_once_agree(tmp_path: Path) -> None:
+    found: list[str] = []
+
+    def assign() -> None:
+        mine = Journals(tmp_path)
+        found.append(mine.assign(PLACE, mine.new()))
+
+    threads = [threading.Thread(target=assign) for _ in range(16)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert len(found) == 16
+    assert len(set(found)) == 1
+
+
+def test_spare_is_taken_once_and_is_somebodys_all_the_way(tmp_path: Path) -> None:
+    mine, theirs = Journals(tmp_path), Journals(tmp_path)
+    journal = mine.hold("kind")
+    assert mine.nobodys({journal, "lost"}) == {"lost"}
+    mine.offer(journal)
+    assert theirs.spares() == {journal: "kind"}
+    assert theirs.nobodys({journal}) == set()
+    assert [mine.take(journal), theirs.take(journal)] == [True, False]
+    assert theirs.nobodys({journal}) == set()
+    mine.assign(PLACE, journal)
+    mine.release(journal)
+    assert theirs.nobodys({journal}) == set()
+
+
+def test_journals_are_kept_longer_than_any_call(tmp_path: Path) -> None:
+    kept = Journals(tmp_path)
+    old = kept.assign(PLACE, kept.new())
+    used = kept.assign(msgspec.structs.replace(PLACE, scope="b"), kept.new())
+    fresh = kept.assign(msgspec.structs.replace(PLACE, scope="c"), kept.new())
+    for journal in (old, used, fresh):
+        (kept.folder(journal) / "journal").mkdir(parents=True)
+    long_ago = time.time() - journals.KEEP_S - 60
+    for path in (tmp_path / "docker" / "places").iterdir():
+        os.utime(path, (long_ago, long_ago))
+    assert kept.of(msgspec.structs.replace(PLACE, scope="c")) == fresh  # asked for, a moment ago
+    assert kept.forget_old(but={used}) == 1
+    assert kept.assigned() == {used, fresh}
+    assert not kept.folder(old).exists()
+
+
+def test_commands_run_as_the_owner_of_the_workspace_and_never_as_root(tmp_path: Path) -> None:
+    if os.geteuid():
+        pytest.skip("only root can give folders away")
+    folder = tmp_path / "w"
+    folder.mkdir()
+    assert owner_of(folder, "ro", tmp_path / "own") == NOBODY_ELSE
+    assert owner_of(folder / "missing", "none", tmp_path) == NOBODY_ELSE
+    with pytest.raises(SandboxRefusedError, match="belongs to root"):
+        owner_of(folder, "rw", tmp_path / "own")
+    folder.chmod(0o777)
+    assert owner_of(folder, "rw", tmp_path / "own") == NOBODY_ELSE
+    assert folder.stat().st_uid == 0
+    os.chown(folder, 77, 0)
+    assert owner_of(folder, "rw", tmp_path / "own") == Owner(77, 1000)
+
+
+def test_handing_over_follows_no_links_and_takes_nothing_from_others(tmp_path: Path) -> None:
+    if os.geteuid():
+        pytest.skip("only root can give folders away")
+    folder, outside = tmp_path / "w", tmp_path / "outside"
+    (folder / "sub").mkdir(parents=True)
+    outside.mkdir()
+    (outside / "file").write_text("x")
+    (folder / "sub" / "mine").write_text("x")
+    (folder / "theirs").write_text("x")
+    os.chown(folder / "theirs", 77, 77)
+    os.link(outside / "file", folder / "other-name")
+    (folder / "link").symlink_to(outside / "file")
+    (folder / "way-out").symlink_to(outside)
+    assert owner_of(folder, "rw", tmp_path) == NOBODY_ELSE
+    assert (folder / "sub" / "mine").stat().st_uid == 1000
+    assert (folder / "sub").stat().st_uid == 1000
+    assert (folder / "theirs").stat().st_uid == 77
+    assert (outside.stat().st_uid, (outside / "file").stat().st_uid) == (0, 0)
+
+
+def test_what_makes_a_container_another_one_makes_another_variant() -> None:
+    plain = recipe.variant(DockerConfig())
+    assert recipe.variant(DockerConfig(warm=5, idle_s=1.0, egress_allow=["a.org"])) == plain
+    for changed in (
+        DockerConfig(image="x"),
+        DockerConfig(pids=99),
+        DockerConfig(network="egress"),
+        DockerConfig(runtime="runsc"),
+        DockerConfig(memory_mb=64),
+    ):
+        assert recipe.variant(changed) != plain
+
+
+def test_workspaces_of_agents_in_containers_are_expected(tmp_path: Path) -> None:
+    wants = SandboxChoice(kind="docker", workspace="ro")
+    agents = {
+        "main": AgentConfig(),
+        "boxed": AgentConfig(sandbox=wants, workspace="named"),
+        "scratch": AgentConfig(sandbox=wants, workspace_kind="scratch"),
+    }
+    found = expected_places(Config(agents=agents), "v", lambda name: tmp_path / name)
+    assert [(each.workspace, each.access, each.variant) for each in found] == [
+        (str(tmp_path / "named"), "ro", "v")
+    ]
+
+
+def frame(stream: int, data: bytes) -> bytes:
+    return struct.pack(">BxxxL", stream, len(data)) + data
+
+
+@pytest.mark.parametrize("size", [1, 3, 7, 4096])
+async def test_engines_frames_come_apart_wherever_they_were_cut(size: int) -> None:
+    reader = asyncio.StreamReader()
+    frames = Frames(reader, asyncio.get_running_loop())
+    head = b"HTTP/1.1 101 UPGRADED\r\nConnection: Upgrade\r\n\r\n"
+    sent = head + frame(1, b'{"a":1}\n{"b"') + frame(2, b"an error") + frame(1, b"") + frame(1, b":2}\n")
+    for start in range(0, len(sent), size):
+        frames.data_received(sent[start : start + size])
+    await frames.upgraded
+    frames.eof_received()
+    assert await reader.read() == b'{"a":1}\n{"b":2}\n'
+    assert frames.said == b"an error"
+
+
+async def test_engine_that_refuses_is_told_with_its_words() -> None:
+    frames = Frames(asyncio.StreamReader(), asyncio.get_running_loop())
+    frames.data_received(b'HTTP/1.1 409 Conflict\r\n\r\n{"message":"container is not running"}')
+    with pytest.raises(ChannelLostError, match="container is not running"):
+        await frames.upgraded
+
+
+@pytest.mark.parametrize(
+    ("address", "reason"),
+    [
+        ("unix:///nowhere/docker.sock", "no Docker engine listens on /nowhere/docker.sock"),
+        ("ssh://host", "must be unix:// or tcp://"),
+        ("tcp://127.0.0.1:1", "does not answer"),
+    ],
+)
+def test_engine_that_cannot_be_had_is_a_reason_and_no_exception(address: str, reason: str) -> None:
+    assert reason in Engine(address).problem("image", "")
