@@ -10,7 +10,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from bench import latency, load
+from bench import executors, latency, load
 from bench.latency import Result
 from bench.machine import about
 from bench.report import Report
@@ -27,6 +27,10 @@ SCENARIOS: dict[str, Callable[[Options], Awaitable[Result]]] = {
     "growth": latency.growth,
     "resume": latency.resume,
     "parked": load.parked,
+    "sandbox-local": executors.sandbox_local,
+    "sandbox-bubblewrap": executors.sandbox_bubblewrap,
+    "sandbox-docker": executors.sandbox_docker,
+    "scale-tools": executors.scale_tools,
 }
 
 

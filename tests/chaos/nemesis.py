@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.chaos.evidence import Journal, read_lines
-from tests.chaos.stack import Stack, commands, is_gone, is_stopped, send
+from tests.chaos.stack import Stack, commands, innermost, is_gone, is_stopped, send
 
 # How often each fault is drawn, relative to the others. `all` hurts every replica at once.
 WEIGHTS = {
@@ -113,15 +113,34 @@ class Nemesis:
         await asyncio.sleep(self._random.choice((0.0, 0.2, 3.0)))
         await asyncio.to_thread(server.start)
 
+    async def _kill_container(self) -> None:
+        containers = self._stack.containers
+
+        def busiest() -> str:
+            found = containers.running()
+            return found[0] if found and containers.commands(found[0]) else ""
+
+        await _soon(lambda: bool(busiest()), 1.5)
+        running = await asyncio.to_thread(containers.running)
+        if not running:
+            return
+        busy = len(await asyncio.to_thread(containers.commands, running[0]))
+        await asyncio.to_thread(containers.kill, running[0])
+        gone = await _soon(lambda: running[0] not in containers.running())
+        self._note("kill", "runner", gone, container=running[0][:12], commands=busy)
+
     async def _kill_runner(self) -> None:
+        if self._stack.shape.sandbox == "docker":
+            await self._kill_container()
+            return
         await _soon(lambda: any(commands(each) for each in self._stack.runners()), 1.5)
         runners = self._stack.runners()
         if not runners:
             return
         busy = len(commands(runners[0]))
-        sent = send(runners[0].pid, signal.SIGKILL)
-        gone = sent and await _soon(lambda: is_gone(runners[0].pid))
-        self._note("kill", "runner", gone, pid=runners[0].pid, commands=busy)
+        pid = innermost(runners[0]).pid
+        sent = send(pid, signal.SIGKILL)
+        self._note("kill", "runner", sent and await _soon(lambda: is_gone(pid)), pid=pid, commands=busy)
 
     # -- pauses and the network ----------------------------------------------
 

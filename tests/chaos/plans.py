@@ -1,5 +1,6 @@
 """What a run is asked to be, and for each mutant the plan that brings it to light."""
 
+import os
 from dataclasses import dataclass, field, replace
 
 from tests.chaos.driver import T_STUCK_S, Load
@@ -15,6 +16,7 @@ class Wish:
         load: how much is said; its seconds are those of the wish.
         beside: a second mutant that breaks nothing by itself, and stays without the first.
         patience_s: how long after the last fault everything must be idle.
+        sandbox: that all calls run in; `mixed`: by seed, one that works here. FAIRLEAD_CHAOS_SANDBOX says it.
     """
 
     seconds: float = 15.0
@@ -27,6 +29,7 @@ class Wish:
     runner_kills: bool | None = None
     weights: dict[str, int] | None = None
     keep: bool = False
+    sandbox: str = os.environ.get("FAIRLEAD_CHAOS_SANDBOX", "local")
 
     def without_mutant(self) -> "Wish":
         """The same plan against the sound system."""
@@ -58,4 +61,4 @@ MUTANTS: dict[str, Wish] = {
     "prompt_again": Wish(5, Load(again=0.5), weights={"kill webui": 1}),
 }
 for _name, _wish in list(MUTANTS.items()):
-    MUTANTS[_name] = replace(_wish, mutant=_name, proxy=False)
+    MUTANTS[_name] = replace(_wish, mutant=_name, proxy=False, sandbox="local")

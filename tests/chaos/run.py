@@ -20,6 +20,7 @@ from typing import Any
 
 from fairlead_common.mutants import NAMES
 from tests.chaos.api import Api
+from tests.chaos.containers import sandboxes_here
 from tests.chaos.driver import Driver
 from tests.chaos.evidence import load
 from tests.chaos.measure import Numbers, measure, percentile, upper_bound
@@ -46,6 +47,7 @@ class Run:
     violations: list[Violation] = field(default_factory=list)
     trouble: str = ""
     folder: str = ""
+    sandbox: str = "local"
 
     @property
     def valid(self) -> bool:
@@ -60,6 +62,7 @@ class Run:
     def as_dict(self) -> dict[str, Any]:
         return {
             "seed": self.seed,
+            "sandbox": self.sandbox,
             "verdict": self.verdict,
             "seconds": round(self.seconds, 1),
             "trouble": self.trouble,
@@ -79,7 +82,23 @@ def shape_of(seed: int, wish: Wish) -> tuple[Shape, dict[str, int]]:
         **(RUNNER_WEIGHT if runner_kills else {}),
     }
     mutants = ",".join(name for name in (wish.mutant, wish.beside) if name)
-    return Shape(behind_proxy=proxy, mutant=mutants), weights
+    return Shape(behind_proxy=proxy, mutant=mutants, sandbox=_sandbox(rng, wish.sandbox)), weights
+
+
+def _fitting(wish: Wish, shape: Shape) -> Wish:
+    """In a container without network nobody is asked, so no session waits for it there."""
+    return replace(wish, load=replace(wish.load, asking_sessions=0)) if shape.sandbox == "docker" else wish
+
+
+def _sandbox(rng: random.Random, wanted: str) -> str:
+    here = sandboxes_here()
+    if wanted == "mixed":
+        return rng.choice(here)
+    if wanted not in here:
+        raise ValueError(
+            f"FAIRLEAD_CHAOS_SANDBOX: {wanted!r} cannot be had here; there are {', '.join(here)}"
+        )
+    return wanted
 
 
 def run_seed(seed: int, wish: Wish, root: Path) -> Run:
@@ -89,9 +108,10 @@ def run_seed(seed: int, wish: Wish, root: Path) -> Run:
     shutil.rmtree(folder, ignore_errors=True)
     run = Run(seed, 0.0, folder=str(folder))
     shape, weights = shape_of(seed, wish)
+    run.sandbox = shape.sandbox
     try:
         with Stack(folder, shape) as stack:
-            asyncio.run(_hurt(stack, seed, wish, weights))
+            asyncio.run(_hurt(stack, seed, _fitting(wish, shape), weights))
     except (AssertionError, OSError) as error:
         run.trouble = f"{type(error).__name__}: {str(error)[:2000]}"
         (folder / "trouble.txt").write_text("".join(traceback.format_exception(error)))
@@ -237,6 +257,7 @@ def main() -> int:
     parser.add_argument("--mutant", default="", choices=["", *sorted(NAMES)])
     parser.add_argument("--control", action="store_true", help="the plan of --mutant without the mutant")
     parser.add_argument("--until-caught", action="store_true", help="stop at the first violation")
+    parser.add_argument("--sandbox", choices=["local", "bubblewrap", "docker", "mixed"])
     parser.add_argument("--proxy", action=argparse.BooleanOptionalAction, help="default: by seed")
     parser.add_argument("--runner-kills", action=argparse.BooleanOptionalAction, help="default: by seed")
     parser.add_argument("--only", action="append", help="draw only this fault (repeatable)")
@@ -252,6 +273,7 @@ def main() -> int:
         runner_kills=wish.runner_kills if arguments.runner_kills is None else arguments.runner_kills,
         weights=dict.fromkeys(arguments.only, 1) if arguments.only else wish.weights,
         keep=arguments.keep,
+        sandbox=arguments.sandbox or wish.sandbox,
     )
     if arguments.control:
         wish = wish.without_mutant()

@@ -174,7 +174,9 @@ async def _torment(arena: Arena, bus: Bus, run: SlotRun, jobs: list[Wanted], sec
                 await request(bus, "cron.pause", paused=False)
 
 
-async def _settle(arena: Arena, bus: Bus, jobs: list[Wanted], once: dict[str, int], end_ms: int) -> None:
+async def _settle(
+    arena: Arena, bus: Bus, jobs: list[Wanted], once: dict[str, int], end_ms: int, settle_s: float
+) -> None:
     """Until all that was due is done, or it is clear that it never will be."""
     for scheduler in arena.schedulers:
         scheduler.signal(signal.SIGCONT)

@@ -12,11 +12,13 @@ from types import TracebackType
 
 import psutil
 
+from tests.chaos.containers import Containers
 from tests.chaos.proxy import ProxyProcess
 from tests.support.fairlead_up import FairleadUp
 from tests.support.nats_server import NatsServer
 from tests.support.scripted_model import ModelProcess
 
+SANDBOX_USER = 1000
 LEDGER = Path(__file__).with_name("ledger.py")
 
 
@@ -28,12 +30,14 @@ class Shape:
         behind_proxy: the services reach a NATS server of the test through the proxy; else `up` starts one.
         workers: of `--workers`.
         mutant: a deliberate fault in all services.
+        sandbox: that the commands run in.
     """
 
     behind_proxy: bool = False
     workers: str = "agent=2,tools=2"
     mutant: str = ""
     sets: tuple[str, ...] = ()
+    sandbox: str = "local"
 
 
 class Stack:
@@ -46,6 +50,7 @@ class Stack:
         self.nats: NatsServer | None = None
         self.proxy: ProxyProcess | None = None
         self.up: FairleadUp | None = None
+        self.containers = Containers(folder / "home")
 
     def __enter__(self) -> "Stack":
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -71,13 +76,41 @@ class Stack:
             "FAIRLEAD_TEST": "1",
             "FAIRLEAD_MUTANT": self.shape.mutant,
         }
-        sets = ("models.default=openai/scripted", "models.retries=8", *self.shape.sets)
+        # Commands that reach a network are asked about in mode `ask`, also in a sandbox.
+        sandbox = (
+            "sandboxes.bubblewrap.network=true",
+            f"agents.main.sandbox.kind={self.shape.sandbox}",
+            "agents.main.sandbox.scope=agent",
+        )
+        sets = ("models.default=openai/scripted", "models.retries=8", *sandbox, *self.shape.sets)
         self.up = FairleadUp(
             self.folder / "home", sets=sets, workers=self.shape.workers, environ=environ, arguments=arguments
         )
         self.up.workspace.mkdir(parents=True, exist_ok=True)
         shutil.copy(LEDGER, self.up.workspace / "ledger.py")
+        self._own_workspace()
         self.up.start()
+        self._wait_for_sandbox()
+
+    def _wait_for_sandbox(self, timeout_s: float = 40.0) -> None:
+        """Until every executor offers it."""
+        assert self.up is not None
+        deadline = time.monotonic() + timeout_s
+        offered: list[list[str]] = []
+        while time.monotonic() < deadline:
+            _, status = self.up.call("GET", "/api/status")
+            offered = [info.get("sandboxes", ["local"]) for info in status["executors"]]
+            if offered and all(self.shape.sandbox in each for each in offered):
+                return
+            time.sleep(0.1)
+        raise AssertionError(f"sandbox {self.shape.sandbox} is not offered, but {offered}")
+
+    def _own_workspace(self) -> None:
+        """Commands in containers do not run as root, and so cannot write what belongs to it."""
+        assert self.up is not None
+        if self.shape.sandbox == "docker" and os.geteuid() == 0:
+            for path in (self.up.workspace, self.up.workspace / LEDGER.name):
+                os.chown(path, SANDBOX_USER, SANDBOX_USER)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -94,6 +127,8 @@ class Stack:
             for process in self.ours():
                 with contextlib.suppress(psutil.Error):
                     process.kill()
+            if self.shape.sandbox == "docker":
+                self.containers.remove()
 
     # -- processes ---------------------------------------------------------
 
@@ -125,8 +160,14 @@ class Stack:
                 for process in self.ours()
                 if process.pid not in helpers and not _is_runner(process) and not is_gone(process.pid)
             ]
-            left += self.runners()[1:]
-            if not left or time.monotonic() > deadline:
+            if self.shape.sandbox == "local":
+                left += self.runners()[1:]
+            else:  # each place has a runner of its own; none of them may have anything under way
+                left += [command for runner in self.runners() for command in commands(runner)]
+            held = self.containers.left_over() if self.shape.sandbox == "docker" else []
+            if held and time.monotonic() > deadline:
+                return held
+            if not (left or held) or time.monotonic() > deadline:
                 return [f"{process.pid} {' '.join(_words(process))[:160]}" for process in left]
             time.sleep(0.1)
 
@@ -188,6 +229,17 @@ def _home(process: psutil.Process) -> str:
         return str(process.environ().get("FAIRLEAD_HOME", ""))
     except psutil.Error:
         return ""
+
+
+def innermost(runner: psutil.Process) -> psutil.Process:
+    """The runner itself, inside of whatever launched it."""
+    try:
+        for each in (runner, *runner.children(recursive=True)):
+            if each.name() != "bwrap" and _is_runner(each):
+                return each
+    except psutil.Error:
+        pass
+    return runner
 
 
 def commands(runner: psutil.Process) -> list[psutil.Process]:
