@@ -221,3 +221,22 @@ async def test_storm_of_kills_duplicates_nothing_and_loses_nothing(host: Host) -
     assert set(statuses.values()) <= {"ok", "unknown"}
     assert {name for name, status in statuses.items() if status == "ok"} <= set(ran)
     await until(lambda: not [pid for pid in host.lines("pids") if is_alive(int(pid))], "nothing runs")
+
+
+async def test_process_in_the_background_outlives_its_executor_and_not_its_runner(host: Host) -> None:
+    await host.started("e1")
+    call = await host.ask("bash", command="echo x >> ran; echo $$ > pid; echo up; sleep 300", background=True)
+    outcome = await host.result(call)
+    process = str(outcome.details["process"])
+    pid = int(await host.file("pid"))
+    host.kill("e1")
+    await host.started("e1")
+    seen = await host.result(await host.ask("process", action="poll", process=process, wait_s=5))
+    assert (seen.details["state"], text_of(seen).splitlines()[0]) == ("running", "up")
+    assert is_alive(pid)
+    for runner in host.runners():
+        os.kill(runner, signal.SIGKILL)
+    await until(lambda: not is_alive(pid), "it died with its runner")
+    gone = await host.result(await host.ask("process", action="poll", process=process))
+    assert gone.details["state"] == "gone"
+    assert host.lines("ran") == ["x"]

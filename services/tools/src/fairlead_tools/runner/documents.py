@@ -168,6 +168,9 @@ def _pypdf() -> Any:
         import pypdf
     except ImportError:
         raise ToolError("PDF files cannot be read here: the runner was packed without pypdf") from None
+    except (TypeError, SyntaxError):
+        version = ".".join(map(str, sys.version_info[:2]))
+        raise ToolError(f"PDF files cannot be read here: pypdf does not run on Python {version}") from None
     logging.getLogger("pypdf").setLevel(logging.CRITICAL)
     return pypdf
 
