@@ -31,6 +31,7 @@ from fairlead_tools.mcp_servers.catalogue import Listed
 MAX_TOOLS: Final = 500
 MAX_PAGES: Final = 50
 MAX_EVENT_BYTES: Final = 16 << 20
+MAX_BODY_BYTES: Final = 32 << 20
 MAX_LOG_BYTES: Final = 1 << 20
 REQUEST_S: Final = 30.0  # of anything but a call
 
@@ -240,6 +241,7 @@ def _opened(log: Path) -> TextIO:
 @contextlib.asynccontextmanager
 async def _http(server: McpServer, headers: dict[str, str]) -> AsyncIterator[Any]:
     timeout = httpx2.Timeout(REQUEST_S, read=None)  # calls have limits of their own
+    headers = {**headers, "Accept-Encoding": "identity"}  # what is packed could grow without end
     async with (
         httpx2.AsyncClient(headers=headers, timeout=timeout, transport=_Telling()) as http,
         streamable_http_client(server.url, http_client=http, max_sse_event_size=MAX_EVENT_BYTES) as streams,
@@ -264,13 +266,36 @@ class _Telling(httpx2.AsyncBaseTransport):
         except httpx2.TransportError as error:
             return _failure(request, _LOST, f"the connection broke: {error!r}")
         json = response.headers.get("content-type", "").startswith("application/json")
+        if response.headers.get("content-encoding", "identity") != "identity":
+            await response.aclose()
+            return _failure(request, _LOST, "its answer is packed, which was not asked for")
         if response.status_code in (502, 503, 504) and not json:
             await response.aclose()
             return _failure(request, _LOST, f"a gateway answered with status {response.status_code}")
         if response.status_code in (401, 403, 429) and not json:
             await response.aclose()
             return _failure(request, _NOT_STARTED, f"refused with status {response.status_code}")
+        if json and isinstance(response.stream, httpx2.AsyncByteStream):
+            response.stream = _Capped(response.stream)
         return response
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+class _Capped(httpx2.AsyncByteStream):
+    """A body of at most 32 MiB."""
+
+    def __init__(self, inner: httpx2.AsyncByteStream) -> None:
+        self._inner = inner
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        size_bytes = 0
+        async for chunk in self._inner:
+            size_bytes += len(chunk)
+            if size_bytes > MAX_BODY_BYTES:
+                raise httpx2.ReadError(f"body: at most {MAX_BODY_BYTES} bytes, got more")
+            yield chunk
 
     async def aclose(self) -> None:
         await self._inner.aclose()

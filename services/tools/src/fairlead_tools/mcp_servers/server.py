@@ -80,7 +80,7 @@ class Server:
                 except Exception as error:  # noqa: BLE001 - whatever a server does harms its own tools alone
                     self._failures += 1
                     self._problem = _reason(error)
-                    log.warning("mcp_server_lost", server=self.name, error=self._problem)
+                    log.warning("mcp_server_lost", server=self.name, error=_logged(error))
                 else:
                     self._failures = 0
                 if self._failures <= 1:
@@ -221,11 +221,25 @@ async def _sdk() -> ModuleType:
 
 
 def _reason(error: BaseException) -> str:
-    """What went wrong first, in one line."""
+    """What went wrong first, in one line, for whoever called. A server's own words may be in it."""
+    first = _first(error)
+    if isinstance(first, TimeoutError):
+        return f"it did not answer within {CONNECT_S:g} s"
+    if isinstance(first, InvalidInputError):
+        return str(first)
+    return f"{type(first).__name__}: {first}"[:500]
+
+
+def _logged(error: BaseException) -> str:
+    """The same without what a server said."""
+    first = _first(error)
+    if isinstance(first, InvalidInputError | OSError | TimeoutError):
+        return _reason(first)
+    code = getattr(first, "code", None)
+    return type(first).__name__ if code is None else f"{type(first).__name__} {code}"
+
+
+def _first(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
-    if isinstance(error, TimeoutError):
-        return f"it did not answer within {CONNECT_S:g} s"
-    if isinstance(error, InvalidInputError):
-        return str(error)
-    return f"{type(error).__name__}: {error}"[:500]
+    return error
