@@ -166,6 +166,10 @@ GIT = [
     "git --exec-path=. x",
     "git rebase --autostash -x 'touch marker' HEAD~1",
     "git bisect start HEAD HEAD~1 && git bisect run touch marker",
+    "cd bare && git status",
+    "cd bare; ls; git log --oneline; git diff --stat; git status -s",
+    "git -C bare status",
+    "git --git-dir=bare status",
 ]
 EDITED = [
     "sed '1e touch marker' a.txt",
@@ -266,6 +270,14 @@ def furnish(folder: Path) -> None:
     (folder / "Makefile").write_text("all test:\n\ttouch marker\n")
     (folder / "evil.sed").write_text("1e touch marker\n")
     (folder / "evil.awk").write_text('BEGIN { system("touch marker") }\n')
+    bare = folder / "bare"  # what a clone can bring: no `.git`, and still a repository
+    for name in ("objects", "refs", "tree"):
+        (bare / name).mkdir(parents=True)
+    (bare / "HEAD").write_text("ref: refs/heads/main\n")
+    (bare / "config").write_text(
+        "[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tworktree = tree\n"
+        '\tfsmonitor = "touch marker ../marker ../../marker; false"\n'
+    )
     wild = folder / "wild"
     wild.mkdir()
     shutil.copy(folder / "payload.sh", wild / "x.sh")

@@ -278,6 +278,7 @@ def request(spec: ToolSpec, arguments: dict[str, object], **fields: str) -> Tool
         "../x",
         "awk 1 a",
         "ls && bash",
+        "cd x && git status",
         "ls $X",
         "ls > x",
     ],

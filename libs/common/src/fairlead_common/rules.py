@@ -13,7 +13,7 @@ from typing import Final, Literal, NamedTuple
 
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.messages import ToolSpec
-from fairlead_common.programs import argument_problem, star_problem, unwrapped
+from fairlead_common.programs import argument_problem, program, star_problem, unwrapped
 from fairlead_common.shell_words import Shell, Words, read
 
 API_KEY: Final = "x-fairlead-api"  # in a tool's parameters: {"method": "GET", "path": "/pets/{id}"}
@@ -221,9 +221,15 @@ def allows(rules: Iterable[Rule], subject: Subject) -> str:
 
 
 def _all_commands(rules: list[Rule], shell: Shell) -> str:
-    if shell.problem:
+    if shell.problem or moves_and_runs_git(shell):
         return ""
     return _every([command_allowed(rules, words) for words in shell.commands])
+
+
+def moves_and_runs_git(shell: Shell) -> bool:
+    """Whether git would run in another folder: a clone can bring one whose settings name programs."""
+    used = {program(words) for words in shell.commands}
+    return "git" in used and bool(used & {"cd", "pushd", "popd"})
 
 
 def command_allowed(rules: Iterable[Rule], words: Words) -> str:

@@ -12,7 +12,7 @@ import msgspec
 from fairlead_common.entries import ApprovalRequestEntry
 from fairlead_common.messages import ToolCall, ToolSpec
 from fairlead_common.programs import grant_problem
-from fairlead_common.rules import normal, raw_paths
+from fairlead_common.rules import moves_and_runs_git, normal, raw_paths
 from fairlead_common.shell_words import Words, read
 
 MAX_SHOWN_CHARS = 400
@@ -23,7 +23,11 @@ def keys(tool: str, arguments: dict[str, object], workspace: str, sandbox: str) 
     command = arguments.get("command")
     if isinstance(command, str):
         shell = read(command)
-        if shell.problem or any(grant_problem(words) for words in shell.commands):
+        if (
+            shell.problem
+            or moves_and_runs_git(shell)
+            or any(grant_problem(words) for words in shell.commands)
+        ):
             return []
         return [command_key(tool, words, workspace, sandbox) for words in shell.commands]
     if paths := _paths(tool, arguments):

@@ -12,7 +12,15 @@ from fairlead_common.content import TrustFlag
 from fairlead_common.messages import SandboxKind, ToolSpec
 from fairlead_common.never import never_automatic
 from fairlead_common.programs import fetches, program
-from fairlead_common.rules import Rule, Subject, command_allowed, names, raw_paths, subject
+from fairlead_common.rules import (
+    Rule,
+    Subject,
+    command_allowed,
+    moves_and_runs_git,
+    names,
+    raw_paths,
+    subject,
+)
 from fairlead_common.sensitive_paths import persistence, secret
 from fairlead_common.shell_words import Shell, Words, read
 
@@ -142,7 +150,9 @@ def _tainted(spec: ToolSpec, arguments: dict[str, object], at: Circumstances) ->
             "it could carry one to the other"
         )
     if spec.group == "platform" and not spec.read_only:
-        return "this session has read what strangers wrote, and this call would act later, with nobody looking"
+        return (
+            "this session has read what strangers wrote, and this call would act later, with nobody looking"
+        )
     if is_runtime(spec) and not spec.read_only and at.sandbox not in _CONFINED:
         return "this session has read what strangers wrote, and the command would run without a sandbox"
     return ""
@@ -211,7 +221,7 @@ def _allowed(spec: ToolSpec, arguments: dict[str, object], about: Subject, at: C
 def _commands_allowed(spec: ToolSpec, about: Subject, at: Circumstances) -> str:
     """Whether of every command either a rule or a grant says yes."""
     shell = about.shell
-    if shell is None or shell.problem:
+    if shell is None or shell.problem or moves_and_runs_git(shell):
         return ""
     rules = [rule for rule in at.layers.allowing if names(rule, about)]
     for words in shell.commands:
