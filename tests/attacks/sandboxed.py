@@ -141,7 +141,7 @@ class Sandboxed:
     def close(self) -> None:
         self._stream.close()
         self._sock.close()
-        boxes.kill(self.private)
+        boxes.clear(self.private)
         for lock in self.private.glob("runners/*/lock"):
             with contextlib.suppress(ProcessLookupError, ValueError):
                 os.kill(int(lock.read_text()), signal.SIGKILL)

@@ -1,14 +1,19 @@
 """Executors whose commands run in namespaces: kills, two executors, workspaces, and no bwrap at all."""
 
+import asyncio
 import json
 import os
 import shutil
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
+from fairlead_common.config import BubblewrapConfig
 from fairlead_common.messages import ToolCall
+from fairlead_tools import cgroups
+from fairlead_tools.bubblewrap import BubblewrapSandbox
 from tests.integration.tools_fixture import Host, host, is_alive, text_of, until
 from tests.support import boxes
 
@@ -44,7 +49,8 @@ class Boxed:
 @pytest.fixture
 async def boxed(host: Host) -> AsyncIterator[Boxed]:
     yield Boxed(host)
-    boxes.kill(host.state)
+    host.close()
+    boxes.clear(host.state)
 
 
 async def test_killed_executor_is_followed_by_the_next_which_brings_the_result_once(boxed: Boxed) -> None:
@@ -178,3 +184,27 @@ async def test_settings_decide_about_the_network_and_more_folders(boxed: Boxed, 
     assert "more\n" in shared
     assert (more / "f").read_text() == "more\n"
     assert not shared.endswith("\n1\n")
+
+
+async def test_what_is_left_of_old_sandboxes_is_removed(tmp_path: Path) -> None:
+    tasks = asyncio.TaskGroup()
+    sandbox = BubblewrapSandbox(tmp_path, tmp_path, tasks, BubblewrapConfig)
+    old, young, tried = (tmp_path / "bubblewrap" / name for name in ("0ld", "y0ung", "look-x"))
+    for folder, age_s in ((old, 91 * 86_400), (young, 86_400), (tried, 400)):
+        (folder / "state").mkdir(parents=True)
+        (folder / "info").touch()
+        os.utime(folder / "info", (time.time() - age_s,) * 2)
+        cgroups.make(f"fairlead-{folder.name}", cgroups.Limits(64, 20, 1.0))
+    sandbox._sweep()
+    assert sorted(path.name for path in (tmp_path / "bubblewrap").iterdir()) == ["etc", "y0ung"]
+    for folder in (old, young, tried):
+        assert not list(Path("/sys/fs/cgroup").glob(f"*/fairlead-{folder.name}"))
+
+
+async def test_sandbox_that_works_is_found_to_work_and_leaves_nothing(tmp_path: Path) -> None:
+    sandbox = BubblewrapSandbox(tmp_path, tmp_path, asyncio.TaskGroup(), BubblewrapConfig)
+    before = set(Path("/sys/fs/cgroup").glob("*/fairlead-look-*"))
+    assert await asyncio.to_thread(sandbox.look) == ""
+    assert [path.name for path in (tmp_path / "bubblewrap").iterdir()] == ["etc"]
+    after = set(Path("/sys/fs/cgroup").glob("*/fairlead-look-*")) - before
+    assert not [path for path in after if not (path / "cgroup.procs").read_text()]

@@ -5,7 +5,10 @@ import json
 import os
 import shutil
 import signal
+import time
 from pathlib import Path
+
+from fairlead_tools import cgroups
 
 MISSING = "" if shutil.which("bwrap") else "bwrap is not installed"
 
@@ -39,6 +42,15 @@ def kill(state: Path) -> None:
     for pid in first_processes(state):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
+
+
+def clear(state: Path, within_s: float = 15.0) -> None:
+    """Kill them all, and leave no control group behind."""
+    kill(state)
+    end = time.monotonic() + within_s
+    for folder in state.glob("bubblewrap/*"):
+        while not cgroups.remove(f"fairlead-{folder.name}") and time.monotonic() < end:
+            time.sleep(0.005)
 
 
 def _is_dead(pid: int) -> bool:

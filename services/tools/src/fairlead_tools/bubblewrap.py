@@ -43,6 +43,7 @@ LOOK_S = 300.0  # between two looks at whether it works, and at what is left ove
 LOOK_AGAIN_S = 15.0  # after one that found it does not
 MAX_LOG_BYTES = 1_000_000
 
+_LOOK = "look-"  # what a folder is called in which it is only tried out
 _REQUIRED = ("no_new_privs", "seccomp", "namespaces")
 
 
@@ -112,7 +113,7 @@ class BubblewrapSandbox:
         missing = self._missing()
         if missing:
             return missing
-        with tempfile.TemporaryDirectory(prefix="look-", dir=self._state) as scratch:
+        with tempfile.TemporaryDirectory(prefix=_LOOK, dir=self._state) as scratch:
             folder = Path(scratch)
             place = Place(sandbox=self.name, workspace=scratch, access="none")
             try:
@@ -120,6 +121,8 @@ class BubblewrapSandbox:
                 process.wait(timeout=START_TIMEOUT_S)
             except (OSError, subprocess.SubprocessError) as error:
                 return str(error)
+            finally:
+                cgroups.remove(_group(folder))
             return f"status {process.returncode}: {_last_words(folder)}" if process.returncode else ""
 
     def _missing(self) -> str:
@@ -187,7 +190,7 @@ class BubblewrapSandbox:
                 place.folder.mkdir(exist_ok=True)
         box = Box(place, settings, state, self._scenery, self._archive, self._private, self._interpreter())
         limits = cgroups.Limits(settings.memory_mb, settings.pids, settings.cpus)
-        groups = cgroups.make(f"fairlead-{folder.name}", limits)
+        groups = cgroups.make(_group(folder), limits)
         enter = ["/bin/sh", "-c", cgroups.ENTER, "sh", *map(str, groups), "--"]
         restriction = json.dumps(box.restriction())
         with (folder / "info").open("wb") as info, _open_log(folder) as output:
@@ -226,14 +229,25 @@ class BubblewrapSandbox:
     def _sweep(self) -> None:
         """Remove the control groups of runners that ended, and what nobody can ask for any more."""
         for folder in self._state.iterdir():
-            if folder == self._scenery or folder.name.startswith("look-") or listens(folder / "state"):
+            if folder == self._scenery:
                 continue
-            with contextlib.suppress(ChannelLostError, OSError), _locked(folder / "launch", wait_s=0):
-                if listens(folder / "state"):
+            # A look of an executor that was killed meanwhile, or a sandbox with its journal.
+            keep_s = LOOK_S if folder.name.startswith(_LOOK) else journal.KEEP_S
+            with contextlib.suppress(ChannelLostError, OSError):
+                age_s = time.time() - (folder / "info").stat().st_mtime
+                if keep_s == LOOK_S > age_s or listens(folder / "state"):
                     continue
-                cgroups.remove(f"fairlead-{folder.name}")
-                if time.time() - (folder / "info").stat().st_mtime > journal.KEEP_S:
-                    shutil.rmtree(folder)
+                with _locked(folder / "launch", wait_s=0):
+                    if listens(folder / "state"):
+                        continue
+                    cgroups.remove(_group(folder))
+                    if age_s > keep_s:
+                        shutil.rmtree(folder)
+
+
+def _group(folder: Path) -> str:
+    """Name of a sandbox's control groups."""
+    return f"fairlead-{folder.name}"
 
 
 def _name(place: Place) -> str:

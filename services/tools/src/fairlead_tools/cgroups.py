@@ -5,6 +5,7 @@ made = make(Path("/sys/fs/cgroup"), own, "fairlead-x", limits)
 """
 
 import contextlib
+import errno
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -56,11 +57,15 @@ def make(name: str, limits: Limits, root: Path = ROOT, own: Path = OWN) -> list[
     return made
 
 
-def remove(name: str, root: Path = ROOT, own: Path = OWN) -> None:
-    """Remove the groups of this name; those with processes in them stay."""
+def remove(name: str, root: Path = ROOT, own: Path = OWN) -> bool:
+    """Remove the groups of this name; those with processes in them stay. Whether none is left."""
+    left = False
     for parent, _ in _wanted(Limits(0, 0, 0), root, own):
-        with contextlib.suppress(OSError):
+        try:
             (parent / name).rmdir()
+        except OSError as error:
+            left = left or error.errno == errno.EBUSY
+    return not left
 
 
 def _wanted(limits: Limits, root: Path, own: Path) -> Iterator[tuple[Path, dict[str, str]]]:
