@@ -1,13 +1,17 @@
 """Executors whose commands run in containers: kills on both sides, siblings, workspaces, and no engine."""
 
+import asyncio
+import contextlib
 import json
 import os
+import random
 import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from docker.errors import APIError
 
 from fairlead_common import subjects as s
 from fairlead_common.messages import ToolCall
@@ -295,6 +299,35 @@ async def test_spare_is_started_ahead_given_to_one_session_and_replaced(containe
     await host.started("e1")
     await until(lambda: len(contained.running()) == 2, "no spare is kept any more")
     assert spare in contained.running()
+
+
+async def test_storm_of_kills_duplicates_nothing_and_loses_nothing(contained: Contained) -> None:
+    """Every call ends; none ran twice; `ok` ran; nothing is left running."""
+    host = contained.host
+    chance = random.Random(11)
+    for name in ("e1", "e2"):
+        await host.started(name)
+    calls: dict[str, ToolCall] = {}
+    for n in range(24):
+        command = f"echo c{n} >> ran; sleep 0.{chance.randrange(4)}; echo done"
+        calls[f"c{n}"] = await contained.ask("bash", command=command)
+        if n % 4 == 3:
+            victim = chance.choice(["e1", "e2", "container"])
+            if victim == "container":
+                for each in contained.running():
+                    with contextlib.suppress(APIError):
+                        api().kill(each)
+            else:
+                host.kill(victim)
+                host.start(victim)
+        await asyncio.sleep(chance.random() / 5)
+    statuses = {name: (await host.result(call)).status for name, call in calls.items()}
+    ran = host.lines("ran")
+    assert len(ran) == len(set(ran))
+    assert set(statuses.values()) <= {"ok", "unknown"}
+    assert {name for name, status in statuses.items() if status == "ok"} <= set(ran)
+    for each in contained.running():
+        assert "sleep" not in str(api().top(each)["Processes"])
 
 
 async def test_missing_engine_image_or_runtime_is_said_and_nothing_runs_elsewhere(
