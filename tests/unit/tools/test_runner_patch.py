@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from fairlead_common.rules import raw_paths
 from tests.unit.tools.test_runner_tools import Workspace
 
 
@@ -207,3 +208,30 @@ def test_delete_is_refused(work: Workspace, path: str) -> None:
     for spelled in (str(work.path), f"{work.path}/", f"{work.path}/dir/.."):
         assert work.run("delete", path=spelled, recursive=True)["status"] == "error"
     assert tree(work.path.parent) == before
+
+
+SPELLED = [
+    patch("*** Add File: ok", "+x", "  *** Add File: .git/hooks/x", "+x"),
+    patch("*** Add File: ok", "+x", "", "  *** Delete File: .git/hooks/x"),
+    patch("*** Add File: ok\t/../.git/hooks/x", "+x"),
+    patch("*** Add File: ok\r/../.git/hooks/x", "+x"),
+    patch("*** Update File: a", "  *** Move to: .git/hooks/x", "@@", "-one", "+x"),
+    patch("*** Update File: a", "*** Move to: .git/hooks/x", "@@", "-one", "+x"),
+    '--- a\n+++ "b/.git/hooks/x"\n@@ -1 +1 @@\n-one\n+x\n',
+    "--- a\n+++ b/.git/hooks/x\n@@ -1 +1 @@\n-one\n+x\n",
+    "--- a\n+++ a\n@@ -1 +1 @@\n-one\n+x\n"
+    "diff --git a/b b/.git/hooks/x\nrename from b\nrename to .git/hooks/x\n",
+    "--- a\n+++ a\n@@ -1 +1 @@\n-one\n+x\ndiff --git a/.git/hooks/x b/.git/hooks/x\nnew file mode 100755\n",
+]
+
+
+@pytest.mark.parametrize("text", SPELLED)
+def test_policy_sees_every_path_that_a_patch_touches(work: Workspace, text: str) -> None:
+    """Whatever the runner takes for a path, the rules took for one when they judged the call."""
+    work.file("a", "one\n")
+    work.file("b", "two\n")
+    before = set(tree(work.path))
+    outcome = work.run("apply_patch", patch=text)
+    touched = before ^ set(tree(work.path))
+    assert touched <= set(raw_paths({"patch": text})), outcome
+    assert (outcome["status"] == "error") is not bool(touched)

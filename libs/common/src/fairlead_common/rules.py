@@ -35,7 +35,8 @@ _PATH_ARGUMENTS: Final = (
     "files",
 )
 _PATCHED: Final = re.compile(
-    r"^(?:\*\*\* (?:Add|Update|Delete) File: |\*\*\* Move to: |\+\+\+ (?:b/)?|--- (?:a/)?)([^\t\r\n]+)",
+    r"^(?:\*\*\* (?:Add|Update|Delete) File: |\*\*\* Move to: |rename (?:from|to) "
+    r"|\+\+\+ (?:b/)?|--- (?:a/)?)([^\t\r\n]+)",
     re.MULTILINE,
 )
 

@@ -206,7 +206,20 @@ def parse(text: str) -> list[Change]:
         raise ToolError(f"patch: must begin with {_BEGIN!r}, or be a unified diff")
     if not changes:
         raise ToolError("patch: names no file")
+    for each in changes:
+        _check_path(each.path)
+        _check_path(each.target)
     return changes
+
+
+def _check_path(path: str) -> None:
+    """Refuse spellings of a path that whoever looked at the patch before us may have read otherwise.
+
+    Raises:
+        ToolError: it is quoted, or holds control characters.
+    """
+    if path.startswith('"') or any(ord(sign) < 32 for sign in path):
+        raise ToolError(f"patch: a path must not be quoted or hold control characters, got {path[:200]!r}")
 
 
 class _Envelope:
@@ -219,9 +232,9 @@ class _Envelope:
     def parse(self) -> list[Change]:
         changes: list[Change] = []
         while self._at < len(self._lines):
-            line = self._lines[self._at].strip()
+            line = self._lines[self._at].rstrip()
             self._at += 1
-            if line == _END:
+            if line.strip() == _END:
                 return changes
             if line.startswith("*** Add File: "):
                 changes.append(Change("add", line[14:].strip(), self._added()))

@@ -42,8 +42,8 @@ def _file(lines: list[str], at: int) -> tuple[Change, int]:
     at += is_git
     while at < len(lines) and not _is_head(lines, at) and not lines[at].startswith(("diff --git ", "@@ ")):
         line = lines[at]
-        moved_from = line[12:] if line.startswith("rename from ") else moved_from
-        moved_to = line[10:] if line.startswith("rename to ") else moved_to
+        moved_from = line[12:].strip() if line.startswith("rename from ") else moved_from
+        moved_to = line[10:].strip() if line.startswith("rename to ") else moved_to
         deleted = deleted or line.startswith("deleted file mode")
         added = added or line.startswith("new file mode")
         if line.startswith(("GIT binary patch", "Binary files ")):
@@ -53,10 +53,7 @@ def _file(lines: list[str], at: int) -> tuple[Change, int]:
         old, new = _path(lines[at][4:], "a/"), _path(lines[at + 1][4:], "b/")
         at += 2
     elif is_git and (deleted or added):
-        match = re.fullmatch(r"diff --git a/(.+) b/\1", lines[begun])
-        if match is None:
-            raise ToolError(f"patch: line {begun + 1}: cannot tell the path")
-        old = new = match[1]
+        raise ToolError(f"patch: line {begun + 1}: an empty file needs its --- and +++ lines too")
     hunks: list[Hunk] = []
     while at < len(lines) and lines[at].startswith("@@ "):
         hunk, at = _hunk(lines, at)
@@ -77,7 +74,7 @@ def _file(lines: list[str], at: int) -> tuple[Change, int]:
 
 
 def _path(text: str, prefix: str) -> str:
-    name = text.split("\t")[0].strip().strip('"')
+    name = text.split("\t")[0].strip()
     return name[len(prefix) :] if name.startswith(prefix) else name
 
 

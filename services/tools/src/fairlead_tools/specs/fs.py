@@ -14,7 +14,7 @@ FILES = [
         form(
             {
                 "path": PATH,
-                "offset": {"type": "integer", "minimum": 1, "description": "First line, from 1."},
+                "offset": {"type": "integer", "minimum": 1, "description": "First line."},
                 "limit": whole(1, 2000),
                 "line_numbers": FLAG,
                 "pages": {"type": "string", "description": "Of a PDF, such as `1-3,7`."},
@@ -27,7 +27,7 @@ FILES = [
     ToolSpec(
         name="write",
         description="Write a whole file, made with its folders if it is missing.",
-        parameters=form({"path": PATH, "content": {"type": "string"}}, "path", "content"),
+        parameters=form({"path": TEXT, "content": {"type": "string"}}, "path", "content"),
         shows="path",
         group=_GROUP,
     ),
@@ -38,10 +38,9 @@ FILES = [
         ),
         parameters=form(
             {
-                "path": PATH,
+                "path": TEXT,
                 "edits": {
                     "type": "array",
-                    "minItems": 1,
                     "items": form(
                         {"old_text": TEXT, "new_text": {"type": "string"}, "replace_all": FLAG},
                         "old_text",
@@ -60,7 +59,7 @@ FILES = [
         name="apply_patch",
         description=(
             "Change many files, all or none: `*** Begin Patch`, `*** Add File: p` (lines with +), `*** "
-            "Delete File: p`, `*** Update File: p` (`*** Move to: p`; hunks of `@@`, context, - and + lines), "
+            "Delete File: p`, `*** Update File: p` (`*** Move to: p`; hunks: `@@`, context, -, +), "
             "`*** End Patch`. Or a unified diff."
         ),
         parameters=form({"patch": TEXT}, "patch"),
@@ -72,7 +71,7 @@ FILES = [
         name="delete",
         description="Delete a file, a link itself or an empty folder.",
         parameters=form(
-            {"path": PATH, "recursive": {"type": "boolean", "description": "A folder with all in it."}},
+            {"path": TEXT, "recursive": {"type": "boolean", "description": "A folder with all in it."}},
             "path",
         ),
         shows="path",
@@ -82,7 +81,7 @@ FILES = [
         "glob",
         _GROUP,
         "Find files by a pattern such as `**/*.py`, newest first.",
-        form({"pattern": TEXT, "path": PATH}, "pattern"),
+        form({"pattern": TEXT, "path": TEXT}, "pattern"),
         "pattern",
     ),
     reader(
@@ -92,15 +91,15 @@ FILES = [
         form(
             {
                 "pattern": TEXT,
-                "path": PATH,
-                "glob": {"type": "string", "description": "Only files whose name matches, such as `*.py`."},
+                "path": TEXT,
+                "glob": {"type": "string", "description": "Only such files: `*.py`."},
                 "ignore_case": FLAG,
-                "literal": {"type": "boolean", "description": "The pattern is plain text."},
+                "literal": FLAG,
                 "limit": whole(1, 100),
             },
             "pattern",
         ),
         "pattern",
     ),
-    reader("ls", _GROUP, "List a folder.", form({"path": PATH}), "path"),
+    reader("ls", _GROUP, "List a folder.", form({"path": TEXT}), "path"),
 ]

@@ -1,11 +1,10 @@
 """Git and pull requests."""
 
 from fairlead_common.messages import ToolSpec
-from fairlead_tools.specs.schema import FLAG, PATH, TEXT, Schema, form, reader, texts, whole
+from fairlead_tools.specs.schema import FLAG, TEXT, Schema, form, reader, texts, whole
 
 _GROUP = "git"
-_REPOSITORY: Schema = {**PATH, "description": "Folder of the repository; the workspace by default."}
-_REVISION: Schema = {"type": "string", "minLength": 1, "maxLength": 250}
+_REPOSITORY: Schema = {**TEXT, "description": "Folder of the repository."}
 
 GIT = [
     reader("git_status", _GROUP, "Branch and changed files.", form({"path": _REPOSITORY}), "path"),
@@ -17,8 +16,8 @@ GIT = [
             {
                 "path": _REPOSITORY,
                 "staged": FLAG,
-                "revision": {**_REVISION, "description": "A commit, or a range such as `main...HEAD`."},
-                "files": texts(100),
+                "revision": {**TEXT, "description": "A commit, or a range such as `main...HEAD`."},
+                "files": texts(),
                 "context": whole(0, 100),
             }
         ),
@@ -28,13 +27,13 @@ GIT = [
         "git_log",
         _GROUP,
         "Commits, newest first.",
-        form({"path": _REPOSITORY, "revision": _REVISION, "files": texts(100), "limit": whole(1, 200)}),
+        form({"path": _REPOSITORY, "revision": TEXT, "files": texts(), "limit": whole(1, 200)}),
         "revision",
     ),
     ToolSpec(
         name="git_commit",
         description="Commit the given files, or all changes. Hooks and signing are left out.",
-        parameters=form({"path": _REPOSITORY, "message": TEXT, "files": texts(500)}, "message"),
+        parameters=form({"path": _REPOSITORY, "message": TEXT, "files": texts()}, "message"),
         shows="message",
         group=_GROUP,
         flags=["private"],
@@ -45,8 +44,8 @@ GIT = [
         parameters=form(
             {
                 "path": _REPOSITORY,
-                "remote": {**_REVISION, "description": "`origin` by default."},
-                "branch": _REVISION,
+                "remote": {**TEXT, "description": "`origin` by default."},
+                "branch": TEXT,
                 "force_with_lease": FLAG,
             }
         ),
@@ -62,9 +61,9 @@ GIT = [
                 "path": _REPOSITORY,
                 "title": TEXT,
                 "body": {"type": "string"},
-                "base": {**_REVISION, "description": "Branch to merge into; the remote's default."},
-                "branch": _REVISION,
-                "remote": _REVISION,
+                "base": {**TEXT, "description": "Branch to merge into; the remote's default."},
+                "branch": TEXT,
+                "remote": TEXT,
                 "draft": FLAG,
             },
             "title",
@@ -80,9 +79,9 @@ GIT = [
             {
                 "path": _REPOSITORY,
                 "action": {"enum": ["add", "list", "remove"]},
-                "name": {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"},
-                "branch": {**_REVISION, "description": "Made if it is missing; `name` by default."},
-                "base": _REVISION,
+                "name": TEXT,
+                "branch": {**TEXT, "description": "Made if it is missing; `name` by default."},
+                "base": TEXT,
                 "force": {"type": "boolean", "description": "Remove it with its changes."},
             },
             "action",

@@ -1,19 +1,19 @@
 """Commands, processes and the project's own checks."""
 
 from fairlead_common.messages import ToolSpec
-from fairlead_tools.specs.schema import PATH, TEXT, Schema, form, reader, texts, whole
+from fairlead_tools.specs.schema import TEXT, form, reader, texts, whole
 
 _GROUP = "runtime"
-_TIMEOUT = whole(1, 3600, "Stop it after so many seconds; 120 by default.")
-_PROCESS: Schema = {"type": "string", "minLength": 1, "description": "As `bash` or `list` gave it."}
+_SECONDS = whole(1, 3600)
+_TIMEOUT = whole(1, 3600, "Stop it after so long; 120 by default.")
 
 
 def _check(name: str, description: str) -> ToolSpec:
     parameters = form(
         {
-            "targets": texts(100, "Files or names to pass on; everything by default."),
-            "path": {**PATH, "description": "Folder of the project; the workspace by default."},
-            "timeout_s": _TIMEOUT,
+            "targets": texts("Files or names; all by default."),
+            "path": {**TEXT, "description": "Folder of the project."},
+            "timeout_s": _SECONDS,
         }
     )
     return ToolSpec(
@@ -39,7 +39,7 @@ RUNTIME = [
                 "command": TEXT,
                 "timeout_s": _TIMEOUT,
                 "background": {"type": "boolean", "description": "Return at once, let it run on."},
-                "yield_s": whole(1, 600, "Return after so many seconds if it still runs, let it run on."),
+                "yield_s": whole(1, 600, "Return after so long, let it run on."),
                 "pty": {"type": "boolean", "description": "On a terminal."},
                 "columns": whole(20, 500),
                 "rows": whole(5, 200),
@@ -56,9 +56,9 @@ RUNTIME = [
         form(
             {
                 "action": {"enum": ["list", "poll", "log"]},
-                "process": _PROCESS,
-                "wait_s": whole(0, 120, "`poll` waits so long for output or the end."),
-                "offset": {"type": "integer", "minimum": 1, "description": "First line of `log`."},
+                "process": TEXT,
+                "wait_s": whole(0, 120, "`poll` waits so long for news."),
+                "offset": {"type": "integer", "minimum": 1, "description": "First line."},
                 "limit": whole(1, 2000),
             },
             "action",
@@ -74,10 +74,10 @@ RUNTIME = [
         parameters=form(
             {
                 "action": {"enum": ["write", "send_keys", "kill", "remove"]},
-                "process": _PROCESS,
+                "process": TEXT,
                 "text": {"type": "string"},
                 "eof": {"type": "boolean", "description": "Close the input after the text."},
-                "keys": texts(50, "Such as `Enter`, `C-c`, `Up`, `Tab`, `Escape`, `F1`; others as they are."),
+                "keys": texts("`Enter`, `C-c`, `Up`, `F1` ...; others as they are."),
             },
             "action",
             "process",

@@ -4,8 +4,9 @@ from fairlead_common.messages import ToolSpec
 
 Schema = dict[str, object]
 
-PATH: Schema = {"type": "string", "minLength": 1, "description": "Path relative to the workspace."}
-TEXT: Schema = {"type": "string", "minLength": 1}
+# Whatever the runner checks anyway is left out: models rarely break it, and every request would carry it.
+TEXT: Schema = {"type": "string"}
+PATH: Schema = {**TEXT, "description": "Relative to the workspace."}
 FLAG: Schema = {"type": "boolean"}
 
 
@@ -21,9 +22,9 @@ def whole(low: int, high: int, description: str = "") -> Schema:
     return {**made, "description": description} if description else made
 
 
-def texts(most: int, description: str = "") -> Schema:
-    """A list of strings, at least one."""
-    made: Schema = {"type": "array", "items": TEXT, "minItems": 1, "maxItems": most}
+def texts(description: str = "") -> Schema:
+    """A list of strings."""
+    made: Schema = {"type": "array", "items": TEXT}
     return {**made, "description": description} if description else made
 
 
