@@ -11,6 +11,7 @@ import { useStore } from "./session/store";
 import styles from "./Shell.module.css";
 
 const Approvals = lazy(() => import("./approvals/Approvals").then((m) => ({ default: m.Approvals })));
+const Schedules = lazy(() => import("./schedules/Schedules").then((m) => ({ default: m.Schedules })));
 const Palette = lazy(() => import("./palette/Palette").then((m) => ({ default: m.Palette })));
 const KeysHelp = lazy(() => import("./palette/KeysHelp").then((m) => ({ default: m.KeysHelp })));
 
@@ -45,6 +46,7 @@ export function Shell({ me }: { me: Me }) {
           {route.page === "new" && <NewChat onMenu={() => setDrawer(true)} />}
           {route.page === "session" && <SessionPage key={route.id} id={route.id} onMenu={() => setDrawer(true)} />}
           {route.page === "approvals" && <Approvals onMenu={() => setDrawer(true)} />}
+          {route.page === "schedules" && <Schedules onMenu={() => setDrawer(true)} />}
           {route.page === "unknown" && <p className={styles.unknown}>There is no page at this address.</p>}
         </Suspense>
       </main>

@@ -1,12 +1,18 @@
 import type { MouseEvent, ReactNode } from "react";
 import { createStore, useStore } from "./session/store";
 
-export type Route = { page: "new" } | { page: "session"; id: string } | { page: "approvals" } | { page: "unknown" };
+export type Route =
+  | { page: "new" }
+  | { page: "session"; id: string }
+  | { page: "approvals" }
+  | { page: "schedules" }
+  | { page: "unknown" };
 
 /** The page that an address names. */
 export function toRoute(path: string): Route {
   if (path === "/" || path === "/login") return { page: "new" };
   if (path === "/approvals") return { page: "approvals" };
+  if (path === "/schedules") return { page: "schedules" };
   const session = /^\/s\/([A-Za-z0-9_-]{1,64})$/.exec(path)?.[1];
   return session ? { page: "session", id: session } : { page: "unknown" };
 }

@@ -105,6 +105,7 @@ function actionsFor(route: Route): Choice[] {
   const actions: Choice[] = [
     { id: "new", label: "New chat", hint: "Ctrl Shift O", act: () => navigate("/") },
     { id: "approvals", label: "Approvals", hint: "", act: () => navigate("/approvals") },
+    { id: "schedules", label: "Schedules", hint: "", act: () => navigate("/schedules") },
   ];
   if (route.page === "session") {
     const { id } = route;

@@ -56,6 +56,14 @@ export function Sidebar({ me, route, onPick }: { me: Me; route: Route; onPick: (
       >
         <Icon name="shield" /> Approvals {waiting > 0 && <span className={styles.badge}>{waiting}</span>}
       </Link>
+      <Link
+        to="/schedules"
+        className={styles.link}
+        aria-current={route.page === "schedules" ? "page" : undefined}
+        onFollow={onPick}
+      >
+        <Icon name="clock" /> Schedules
+      </Link>
       <div className={styles.list}>
         {groups(shown, now).map(([name, sessions]) => (
           <section key={name} aria-label={name}>

@@ -1,0 +1,87 @@
+import { useState } from "react";
+import { Button } from "../ui/Button";
+import { Confirm } from "../ui/Confirm";
+import { ago, clock } from "../ui/format";
+import { Icon } from "../ui/Icon";
+import { Menu } from "../ui/Menu";
+import { complain } from "../ui/toast";
+import { useNow } from "../ui/useNow";
+import { newKey } from "../session/outbox";
+import { cron, type Job, scheduleText } from "./jobs";
+import { Runs } from "./Runs";
+import styles from "./Schedules.module.css";
+
+/** One job: what, when next, how it went last; opened: its runs. */
+export function JobRow({ job, onEdit, onChanged }: { job: Job; onEdit: () => void; onChanged: () => void }) {
+  const [open, setOpen] = useState(false);
+  const [removing, setRemoving] = useState(false);
+  const now = useNow(true, 30_000);
+  const act = (what: string, doing: Promise<unknown>): void =>
+    void doing.then(onChanged, (error: unknown) => complain(what, error));
+  const runNow = async (): Promise<void> => {
+    const answer = await cron.run(job.id, newKey());
+    if (!answer.fired) throw new Error(answer.reason ?? "it was not fired");
+    setOpen(true);
+  };
+  const text = job.payload.kind === "systemEvent" ? job.payload.text : job.payload.message;
+  return (
+    <li className={job.enabled ? styles.job : `${styles.job} ${styles.off}`}>
+      <div className={styles.line}>
+        <button type="button" className={styles.open} aria-expanded={open} onClick={() => setOpen(!open)}>
+          <Icon name={open ? "down" : "chevron"} size={14} />
+          <span className={styles.name}>{job.name}</span>
+          <span className={styles.when}>{scheduleText(job.schedule)}</span>
+        </button>
+        <span className={styles.next}>{nextText(job, now)}</span>
+        <Button onClick={() => act("Could not run it", runNow())}>Run now</Button>
+        <Menu
+          label={`Actions for ${job.name}`}
+          className={styles.dots}
+          items={[
+            { label: "Edit", onPick: onEdit },
+            {
+              label: job.enabled ? "Disable" : "Enable",
+              onPick: () => act("Could not change it", cron.update(job.id, { enabled: !job.enabled })),
+            },
+            { label: "Remove", danger: true, onPick: () => setRemoving(true) },
+          ]}
+        >
+          <Icon name="dots" />
+        </Menu>
+      </div>
+      {job.state?.lastStatus === "error" && (
+        <p className={styles.failed}>Last run failed: {job.state.lastError ?? "no reason was given"}</p>
+      )}
+      {open && (
+        <div className={styles.inside}>
+          <p className={styles.text}>{text}</p>
+          <p className={styles.small}>
+            {job.payload.kind === "systemEvent" ? "A line for the main session" : "A task in a session of its own"}
+            {job.createdBy?.session ? `, planned by an agent in ${job.createdBy.session}` : ""}
+            {job.state?.lastRunAtMs ? `; last run ${clock(job.state.lastRunAtMs)}` : "; it has not run yet"}
+          </p>
+          <Runs job={job.id} />
+        </div>
+      )}
+      {removing && (
+        <Confirm
+          title={`Remove “${job.name}”?`}
+          text="It will not fire again. Its past runs stay listed until they are too old."
+          action="Remove it"
+          onYes={() => act("Could not remove it", cron.remove(job.id))}
+          onClose={() => setRemoving(false)}
+        />
+      )}
+    </li>
+  );
+}
+
+function nextText(job: Job, now: number): string {
+  if (job.state?.running) return "running";
+  if (!job.enabled) return "disabled";
+  const next = job.state?.nextRunAtMs;
+  if (next === undefined) return "never";
+  const minutes = (next - now) / 60_000;
+  if (minutes < 1) return "in less than a minute";
+  return minutes < 60 * 24 ? `in ${ago(now, next)}` : clock(next);
+}

@@ -1,0 +1,118 @@
+import { useCallback, useEffect, useState } from "react";
+import { onNews } from "../api/news";
+import { PageHead } from "../chat/PageHead";
+import { Button } from "../ui/Button";
+import { plural } from "../ui/format";
+import { complain } from "../ui/toast";
+import { cron, type Job, type Status } from "./jobs";
+import { JobEditor } from "./JobEditor";
+import { JobRow } from "./JobRow";
+import styles from "./Schedules.module.css";
+import { Week } from "./Week";
+
+const SOON_MS = 300;
+
+/** Scheduled jobs: what runs when, how it went, and the days ahead. */
+export function Schedules({ onMenu }: { onMenu: () => void }) {
+  const [jobs, setJobs] = useState<readonly Job[] | null>(null);
+  const [status, setStatus] = useState<Status | null>(null);
+  const [editing, setEditing] = useState<Job | "new" | null>(null);
+  const [view, setView] = useState<"list" | "week">("list");
+
+  const load = useCallback(() => {
+    Promise.all([cron.list(), cron.status()]).then(
+      ([listed, found]) => {
+        setJobs([...listed].sort(byNext));
+        setStatus(found);
+      },
+      (error: unknown) => complain("Could not list the schedules", error),
+    );
+  }, []);
+  useEffect(() => {
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const soon = (): void => {
+      clearTimeout(timer);
+      timer = setTimeout(load, SOON_MS);
+    };
+    load();
+    const forget = onNews("job", soon);
+    return () => {
+      clearTimeout(timer);
+      forget();
+    };
+  }, [load]);
+
+  const pause = (): void => {
+    if (status) cron.pause(!status.paused).then(load, (error: unknown) => complain("Could not change that", error));
+  };
+  return (
+    <>
+      <PageHead title="Schedules" onMenu={onMenu}>
+        {status && <span>{facts(status)}</span>}
+      </PageHead>
+      <div className={styles.page}>
+        <div className={styles.column}>
+          <div className={styles.bar}>
+            <Button tone="primary" onClick={() => setEditing("new")}>
+              New job
+            </Button>
+            <Button aria-pressed={view === "week"} onClick={() => setView(view === "list" ? "week" : "list")}>
+              {view === "list" ? "Show the week" : "Show the list"}
+            </Button>
+            {status?.enabled && <Button onClick={pause}>{status.paused ? "Go on firing" : "Pause all"}</Button>}
+          </div>
+          {status && !status.enabled && (
+            <p className={styles.notice}>
+              Scheduling is switched off (cron.enabled or FAIRLEAD_SKIP_CRON): nothing fires.
+            </p>
+          )}
+          {status?.paused && <p className={styles.notice}>Paused: nothing fires until you go on.</p>}
+          {jobs?.length === 0 && <Empty onNew={() => setEditing("new")} />}
+          {view === "list" ? (
+            <ul className={styles.jobs}>
+              {jobs?.map((job) => (
+                <JobRow key={job.id} job={job} onEdit={() => setEditing(job)} onChanged={load} />
+              ))}
+            </ul>
+          ) : (
+            jobs && <Week jobs={jobs} />
+          )}
+        </div>
+      </div>
+      {editing && (
+        <JobEditor
+          job={editing === "new" ? null : editing}
+          onClose={() => setEditing(null)}
+          onSaved={() => {
+            setEditing(null);
+            load();
+          }}
+        />
+      )}
+    </>
+  );
+}
+
+function Empty({ onNew }: { onNew: () => void }) {
+  return (
+    <div className={styles.none}>
+      <h2>Nothing is planned</h2>
+      <p>
+        A job runs a task or leaves a reminder: once, every so often, or by the calendar. You can also tell an agent
+        “remind me in 20 minutes”, or type <code>fairlead cron add</code> in a terminal.
+      </p>
+      <Button onClick={onNew}>Plan the first one</Button>
+    </div>
+  );
+}
+
+function facts(status: Status): string {
+  const busy = status.running > 0 ? `, ${status.running} running` : "";
+  const waiting = status.queued > 0 ? `, ${status.queued} waiting` : "";
+  return `${plural(status.enabledJobs, "job")} on${busy}${waiting}`;
+}
+
+function byNext(a: Job, b: Job): number {
+  const next = (job: Job): number => (job.enabled ? (job.state?.nextRunAtMs ?? Infinity) : Infinity);
+  return next(a) === next(b) ? a.name.localeCompare(b.name) : next(a) - next(b);
+}

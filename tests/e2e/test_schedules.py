@@ -1,0 +1,106 @@
+"""The schedules page in a real browser: plan, look ahead, run, look back."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.e2e import test_web
+from tests.e2e.tab import Tab
+from tests.support.fairlead_up import FairleadUp
+
+pytestmark = test_web.pytestmark
+PHONE = test_web.PHONE
+
+# The stack, the browser and the tabs are those of the other pages' tests.
+model, up, browser, new_tab, tab = (
+    test_web.model,
+    test_web.up,
+    test_web.browser,
+    test_web.new_tab,
+    test_web.tab,
+)
+
+
+def test_a_job_is_planned_with_a_preview_run_and_its_result_is_listed(up: FairleadUp, tab: Tab) -> None:
+    page = tab.page
+    tab.go("/schedules")
+    expect(page.get_by_role("heading", name="Nothing is planned")).to_be_visible()
+    tab.shoot("empty")
+    page.get_by_role("button", name="New job").click()
+    dialog = page.get_by_role("dialog", name="New job")
+    dialog.get_by_label("Task", exact=True).fill('answer="the lights are off"')
+    dialog.get_by_label("Expression").fill("0 22 * * 1")
+    dialog.get_by_label("Time zone").fill("Europe/Berlin")
+    dialog.get_by_label("Name").fill("Lights")
+    expect(dialog.get_by_role("status").get_by_role("listitem")).to_have_count(5)
+    expect(dialog.get_by_role("status")).to_contain_text("22:00:00")
+    tab.shoot("editor")
+    dialog.get_by_role("button", name="Add", exact=True).click()
+    row = page.get_by_role("listitem").filter(has_text="Lights").first
+    expect(row).to_contain_text("0 22 * * 1 (Europe/Berlin)")
+    row.get_by_role("button", name="Run now").click()
+    expect(page.get_by_role("table")).to_contain_text("the lights are off")
+    expect(page.get_by_role("table")).to_contain_text("ok")
+    tab.shoot("ran")
+    page.get_by_role("link", name="open").first.click()
+    expect(page.get_by_text(re.compile(r"\[cron:[^\]]+\] Lights"))).to_be_visible()
+
+
+def test_what_cannot_be_a_time_is_said_while_typing_and_nothing_is_added(up: FairleadUp, tab: Tab) -> None:
+    tab.expect_trouble("400")
+    page = tab.page
+    before = len(up.api("GET", "/api/cron/jobs?all=true")["jobs"])
+    tab.go("/schedules")
+    page.get_by_role("button", name="New job").click()
+    dialog = page.get_by_role("dialog", name="New job")
+    dialog.get_by_label("Task", exact=True).fill("x")
+    dialog.get_by_label("Expression").fill("*/0 * * * *")
+    expect(dialog.get_by_role("status")).to_contain_text("a step must be 1 to 59")
+    dialog.get_by_role("button", name="Add", exact=True).click()
+    expect(dialog.get_by_role("alert")).to_contain_text("a step must be 1 to 59")
+    assert len(up.api("GET", "/api/cron/jobs?all=true")["jobs"]) == before
+
+
+def test_a_job_made_elsewhere_appears_is_edited_disabled_and_removed(up: FairleadUp, tab: Tab) -> None:
+    page = tab.page
+    tab.go("/schedules")
+    expect(page.get_by_role("button", name="New job")).to_be_visible()
+    made = up.cli("cron", "add", "--every", "3h", "--system-event", "stretch", "--name", "Stretch")
+    assert made.returncode == 0, made.stderr
+    row = page.get_by_role("listitem").filter(has_text="Stretch").first
+    expect(row).to_contain_text("every 3h")
+    row.get_by_role("button", name="Actions for Stretch").click()
+    page.get_by_role("menuitem", name="Edit").click()
+    dialog = page.get_by_role("dialog", name="Edit job")
+    dialog.get_by_label("Interval").fill("4h")
+    dialog.get_by_role("button", name="Save").click()
+    expect(row).to_contain_text("every 4h")
+    row.get_by_role("button", name="Actions for Stretch").click()
+    page.get_by_role("menuitem", name="Disable").click()
+    expect(row).to_contain_text("disabled")
+    row.get_by_role("button", name="Actions for Stretch").click()
+    page.get_by_role("menuitem", name="Remove").click()
+    page.get_by_role("button", name="Remove it").click()
+    expect(row).to_have_count(0)
+
+
+def test_the_week_shows_what_is_ahead_and_a_pause_is_said(up: FairleadUp, tab: Tab) -> None:
+    page = tab.page
+    up.cli("cron", "add", "--cron", "15 6 * * *", "--system-event", "morning", "--name", "Morning")
+    tab.go("/schedules")
+    page.get_by_role("button", name="Show the week").click()
+    expect(page.get_by_text("Morning")).to_have_count(5)
+    tab.shoot("week")
+    page.get_by_role("button", name="Pause all").click()
+    expect(page.get_by_text("Paused: nothing fires until you go on.")).to_be_visible()
+    page.get_by_role("button", name="Go on firing").click()
+    expect(page.get_by_text("Paused: nothing fires until you go on.")).to_have_count(0)
+
+
+@pytest.mark.parametrize("options", [PHONE])
+def test_the_page_fits_a_phone(up: FairleadUp, new_tab: test_web.NewTab, options: dict[str, object]) -> None:
+    tab = new_tab(**options)
+    tab.go("/schedules")
+    expect(tab.page.get_by_role("button", name="New job")).to_be_visible()
+    assert not test_web.has_sideways_scrolling(tab)
