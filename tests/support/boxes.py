@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 from fairlead_tools import cgroups
+from fairlead_tools.bubblewrap import group_name
 
 MISSING = "" if shutil.which("bwrap") else "bwrap is not installed"
 
@@ -49,7 +50,7 @@ def clear(state: Path, within_s: float = 15.0) -> None:
     kill(state)
     end = time.monotonic() + within_s
     for folder in state.glob("bubblewrap/*"):
-        while not cgroups.remove(f"fairlead-{folder.name}") and time.monotonic() < end:
+        while not cgroups.remove(group_name(folder)) and time.monotonic() < end:
             time.sleep(0.005)
 
 

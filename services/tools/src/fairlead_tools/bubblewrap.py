@@ -122,7 +122,7 @@ class BubblewrapSandbox:
             except (OSError, subprocess.SubprocessError) as error:
                 return str(error)
             finally:
-                cgroups.remove(_group(folder))
+                cgroups.remove(group_name(folder))
             return f"status {process.returncode}: {_last_words(folder)}" if process.returncode else ""
 
     def _missing(self) -> str:
@@ -190,7 +190,7 @@ class BubblewrapSandbox:
                 place.folder.mkdir(exist_ok=True)
         box = Box(place, settings, state, self._scenery, self._archive, self._private, self._interpreter())
         limits = cgroups.Limits(settings.memory_mb, settings.pids, settings.cpus)
-        groups = cgroups.make(_group(folder), limits)
+        groups = cgroups.make(group_name(folder), limits)
         enter = ["/bin/sh", "-c", cgroups.ENTER, "sh", *map(str, groups), "--"]
         restriction = json.dumps(box.restriction())
         with (folder / "info").open("wb") as info, _open_log(folder) as output:
@@ -240,14 +240,14 @@ class BubblewrapSandbox:
                 with _locked(folder / "launch", wait_s=0):
                     if listens(folder / "state"):
                         continue
-                    cgroups.remove(_group(folder))
+                    cgroups.remove(group_name(folder))
                     if age_s > keep_s:
                         shutil.rmtree(folder)
 
 
-def _group(folder: Path) -> str:
-    """Name of a sandbox's control groups."""
-    return f"fairlead-{folder.name}"
+def group_name(folder: Path) -> str:
+    """What the control groups of a sandbox are called, apart from those of another Fairlead on this host."""
+    return f"fairlead-{hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]}"
 
 
 def _name(place: Place) -> str:
