@@ -172,6 +172,8 @@ async def _torment(arena: Arena, bus: Bus, run: SlotRun, jobs: list[Wanted], sec
                 await request(bus, "cron.pause", paused=True)
                 await asyncio.sleep(rng.choice([0.1, 0.8]))
                 await request(bus, "cron.pause", paused=False)
+            case other:
+                raise AssertionError(other)
 
 
 async def _settle(
@@ -208,15 +210,17 @@ async def judge(bus: Bus, jobs: list[Wanted], once: dict[str, int], end_ms: int)
         if msgspec.json.decode(data).get("missed"):
             missed.add((job, slot))
     found += [f"slot {job}.{slot} was fired {n} times" for (job, slot), n in times.items() if n > 1]
-    for job in jobs:
-        fired = {int(slot) for name, slot in times if name == job.id}
-        due = set(range(job.first_ms, end_ms + 1, job.every_ms))
-        early = {slot for slot in fired if (slot - job.first_ms) % job.every_ms or slot < job.first_ms}
-        found += [f"slot {job.id}.{slot} was never due" for slot in early]
-        if job.policy == "all":
-            found += [f"slot {job.id}.{slot} was not fired" for slot in sorted(due - fired)]
+    for wanted in jobs:
+        fired = {int(slot) for name, slot in times if name == wanted.id}
+        due = set(range(wanted.first_ms, end_ms + 1, wanted.every_ms))
+        early = {
+            slot for slot in fired if (slot - wanted.first_ms) % wanted.every_ms or slot < wanted.first_ms
+        }
+        found += [f"slot {wanted.id}.{slot} was never due" for slot in early]
+        if wanted.policy == "all":
+            found += [f"slot {wanted.id}.{slot} was not fired" for slot in sorted(due - fired)]
         elif due and not any(slot >= max(due) for slot in fired):
-            found.append(f"job {job.id} fires no more: {max(fired, default=0)} of {max(due)}")
+            found.append(f"job {wanted.id} fires no more: {max(fired, default=0)} of {max(due)}")
     for name, at_ms in once.items():
         if at_ms <= end_ms and (name, str(at_ms)) not in times:
             found.append(f"one-shot {name} was not fired")

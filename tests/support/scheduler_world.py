@@ -41,7 +41,7 @@ async def ask(bus: Bus, method: str, /, **fields: Any) -> Any:
 
 async def _reply(bus: Bus, subject: str, data: bytes) -> Delivery | None:
     try:
-        return await bus.request(subject, data)
+        return await bus.request(subject, data, timeout_s=1.0)
     except (NotFoundError, BusUnavailableError):
         return None  # none is there yet
 

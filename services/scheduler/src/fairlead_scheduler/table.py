@@ -45,7 +45,7 @@ class Entry:
 
     Fields:
         cursor: all slots up to here are decided.
-        due_ms: when the next slot fires: its time and the job's own offset; None: never.
+        due_ms: when the next slot fires: its time and the job's own offset; None: never, or it is given out.
         revision: of the bucket, since when its schedule is as it is; 0 for jobs of the configuration.
     """
 
@@ -158,6 +158,7 @@ class Table:
             if entry.due_ms is None or entry.due_ms > now_ms:
                 break
             heapq.heappop(self._heap)
+            entry.due_ms = None  # it may be in the heap more than once; it is given out once
             found.append(entry)
         return found
 
