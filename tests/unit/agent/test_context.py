@@ -133,3 +133,10 @@ def test_arguments_are_checked_with_words_that_name_the_place(
 def test_profile_narrows_the_tools() -> None:
     specs = [ToolSpec(name=name, description="", parameters={}) for name in ("bash", "read")]
     assert list(Tools(specs, ["read"]).specs) == ["read"]
+
+
+def test_what_rules_read_of_a_tool_is_not_shown_to_models() -> None:
+    parameters: dict[str, object] = {"type": "object", "x-fairlead-api": {"method": "GET", "path": "/pets"}}
+    tools = Tools([ToolSpec(name="api__pets__list", description="", parameters=parameters)], [])
+    assert json.loads(tools.wire)[0]["function"]["parameters"] == {"type": "object"}
+    assert tools.specs["api__pets__list"].parameters == parameters

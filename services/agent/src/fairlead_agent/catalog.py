@@ -45,7 +45,7 @@ class Tools:
                     "function": {
                         "name": spec.name,
                         "description": spec.description,
-                        "parameters": spec.parameters,
+                        "parameters": _shown(spec.parameters),
                     },
                 }
                 for spec in self.specs.values()
@@ -68,6 +68,11 @@ class Tools:
             return None
         where = ".".join(str(part) for part in error.absolute_path) or "arguments"
         return f"{where}: {error.message[:500]}"
+
+
+def _shown(parameters: dict[str, object]) -> dict[str, object]:
+    """Without what only Fairlead reads: some providers refuse a schema with words they do not know."""
+    return {key: value for key, value in parameters.items() if not key.startswith("x-")}
 
 
 class Catalog:
