@@ -172,6 +172,9 @@ async def test_settings_decide_about_the_network_and_more_folders(boxed: Boxed, 
     more = tmp_path / "more"
     more.mkdir()
     (more / "f").write_text("more\n")
+    (more / "bin").mkdir()
+    (more / "bin" / "own-tool").write_text("#!/bin/sh\necho found\n")
+    (more / "bin" / "own-tool").chmod(0o755)
     interfaces = "ls /sys/class/net 2>/dev/null; grep -c : /proc/net/dev"
     await boxed.host.started("e1")
     alone = await boxed.run("bash", command=f"cat {more}/f; {interfaces}")
@@ -184,6 +187,7 @@ async def test_settings_decide_about_the_network_and_more_folders(boxed: Boxed, 
     assert "more\n" in shared
     assert (more / "f").read_text() == "more\n"
     assert not shared.endswith("\n1\n")
+    assert await boxed.run("bash", command="own-tool") == "ok: found\n"
 
 
 async def test_what_is_left_of_old_sandboxes_is_removed(tmp_path: Path) -> None:

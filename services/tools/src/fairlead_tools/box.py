@@ -29,6 +29,7 @@ _ETC = (
 _OF_NETWORK = ("resolv.conf", "gai.conf")
 _KEPT = ("LANG", "LC_ALL", "LC_CTYPE", "TZ")
 
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _PASSWD = f"root:x:0:0:root:/root:/bin/sh\nsandbox:x:{UID}:{UID}:sandbox:{HOME}:/bin/bash\n"
 _GROUP = f"root:x:0:\nsandbox:x:{UID}:\n"
 _HOSTS = "127.0.0.1 localhost sandbox\n::1 localhost sandbox\n"
@@ -122,7 +123,8 @@ class Box(NamedTuple):
         return ["--tmpfs", f"{seen_at}/{self.private.relative_to(os.path.realpath(folder))}"]
 
     def _environment(self) -> list[str]:
-        path = f"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:{ARCHIVE_FOLDER}/bin"
+        added = [f"{path}/bin" for path in self.settings.read_only if Path(path, "bin").is_dir()]
+        path = ":".join([*added, _PATH, f"{ARCHIVE_FOLDER}/bin"])
         made = ["--clearenv", "--setenv", "PATH", path, "--setenv", "HOME", HOME]
         for name in _KEPT:
             if name in os.environ:
