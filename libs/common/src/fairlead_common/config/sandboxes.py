@@ -57,7 +57,7 @@ class BubblewrapConfig(Part, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     Fields:
         network: commands share the host's network.
         memory_mb, cpus, pids: of all commands of a sandbox together, where control groups can be made.
-        read_only: more host folders that commands may read, beside the system's; a `bin` in them is on the PATH.
+        read_only: more host folders that commands may read; a `bin` in one of them is on their PATH.
     """
 
     network: bool = False
