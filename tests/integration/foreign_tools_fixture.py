@@ -59,12 +59,23 @@ class Program:
             self._process.wait(timeout=WAIT_S)
 
 
+async def heartbeat(bus: Bus, executor: str) -> ExecutorInfo | None:
+    record = await Bucket(bus, s.BUCKET_EXECUTORS).get(f"{HOST}.{executor}")
+    return None if record is None else msgspec.json.decode(record.data, type=ExecutorInfo)
+
+
 async def offered(bus: Bus, executor: str = "e1") -> dict[str, ToolSpec]:
     """What the heartbeat of an executor tells agents now."""
-    record = await Bucket(bus, s.BUCKET_EXECUTORS).get(f"{HOST}.{executor}")
-    if record is None:
-        return {}
-    return {spec.name: spec for spec in msgspec.json.decode(record.data, type=ExecutorInfo).tools}
+    info = await heartbeat(bus, executor)
+    return {} if info is None else {spec.name: spec for spec in info.tools}
+
+
+async def warnings(bus: Bus, executor: str = "e1") -> list[str]:
+    """What it tells people; waits for the first."""
+    async with asyncio.timeout(WAIT_S):
+        while (info := await heartbeat(bus, executor)) is None or not info.warnings:
+            await asyncio.sleep(0.05)
+    return info.warnings
 
 
 async def until_offered(host: Host, *names: str, gone: bool = False, within_s: float = WAIT_S) -> ToolSpec:

@@ -23,6 +23,7 @@ from tests.integration.foreign_tools_fixture import (
     offered,
     settings,
     until_offered,
+    warnings,
 )
 from tests.integration.tools_fixture import HOST, WAIT_S, Host, host, is_alive, text_of, until
 from tests.support.nats_server import NatsServer, free_port
@@ -232,7 +233,8 @@ async def test_results_progress_secrets_and_cancellation_cross_the_protocol(
 ) -> None:
     shown: list[Delivery] = []
     await host.bus.subscribe(s.event("chat"), shown.append)
-    put(host, demo=stdio(program, env={"JOURNAL": str(program.journal), "TOKEN": {"from_env": "SECRET"}}))
+    journal = {"JOURNAL": str(program.journal)}
+    await change(host, demo=stdio(program, env={**journal, "TOKEN": {"from_env": "SECRET"}}))
     await host.started()
     objects = Objects(host.bus)
     failed = await host.run("mcp__demo__fail")
@@ -259,6 +261,11 @@ async def test_results_progress_secrets_and_cancellation_cross_the_protocol(
     assert (await host.result(call)).status == "cancelled"
     await until(lambda: did(program, "stopped by CancelledError"), "the server stops")
     assert did(program, "work") == 1
+    await change(host, demo=stdio(program, env={**journal, "TOKEN": "another"}))
+    async with asyncio.timeout(WAIT_S):  # calls go on, to the server as it is configured now
+        while not text_of(await host.run("mcp__demo__environment")).endswith("\ntoken=another"):
+            await asyncio.sleep(0.1)
+    await until(lambda: len(pids(program)) == 1, "the one before it is gone")
 
 
 # -- streamable HTTP ---------------------------------------------------------------
@@ -362,11 +369,14 @@ async def test_a_changed_description_is_withheld_until_a_person_accepts_it(
     await until(lambda: "mcp_tool_withheld" in host.log("e1"), "the log says so")
     await until_offered(host, "mcp__demo__echo", gone=True, within_s=20)
     assert "mcp__demo__work" in await offered(host.bus)
+    [warning] = await warnings(host.bus)
+    assert "echo changed and is withheld until tools.mcp.demo.accept is " in warning
     refused = await host.run("mcp__demo__echo", text="x")
     assert "There is no tool" in text_of(refused)
     [line] = [line for line in host.log("e1").splitlines() if "mcp_tool_withheld" in line]
     fingerprint = line.partition('"accept":')[2].strip(' "').partition('"')[0]
     assert len(fingerprint) == 16, line
+    assert warning.endswith(fingerprint)
     await change(host, demo=stdio(program, accept="0" * 16))  # of another listing
     await change(host, demo=stdio(program, accept=fingerprint))
     spec = await until_offered(host, "mcp__demo__echo", within_s=10)
@@ -391,6 +401,9 @@ async def test_servers_of_other_hosts_and_broken_ones_harm_nobody(host: Host, pr
     assert "NOT_THERE" in log
     assert "elsewhere" not in log
     assert len(pids(program)) == 1
+    told = await warnings(host.bus)
+    assert any("broken cannot be reached" in each for each in told)
+    assert any("no NOT_THERE" in each for each in told)
 
 
 async def test_executors_of_one_host_share_the_catalogue_and_start_a_server_when_they_need_it(

@@ -252,6 +252,7 @@ class ExecutorInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         sandboxes: the kinds that work here now.
         workspace_root: absolute path under which named workspaces lie.
         default_workspace: absolute path of the workspace of sessions that name none.
+        warnings: what a person should look at, such as tools that are withheld.
     """
 
     executor: str
@@ -266,6 +267,7 @@ class ExecutorInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     workspace_root: str = ""
     default_workspace: str = ""
     version: str = ""
+    warnings: list[str] = []
 
 
 INPUT_KINDS = ("prompt", "steer", "followup")

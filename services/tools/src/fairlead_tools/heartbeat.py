@@ -137,6 +137,7 @@ class Heartbeat:
             workspace_root=str(self._config.workspaces),
             default_workspace=str(self._config.workspace),
             version=VERSION,
+            warnings=self._host_tools.warnings(),
         )
 
     async def _answer_all(self) -> None:

@@ -13,6 +13,8 @@ from fairlead_common.messages import ToolCall, ToolSpec
 log = structlog.get_logger()
 
 PATIENCE_S = 15.0
+MAX_WARNINGS = 20
+MAX_WARNING_CHARS = 300
 
 Progress = Callable[[str], Awaitable[None]]
 
@@ -52,6 +54,15 @@ class SlowSource(ToolSource, Protocol):
         """Whether it did so once. Till then a tool that is missing may only not be known yet."""
 
 
+@runtime_checkable
+class WarningSource(ToolSource, Protocol):
+    """A source that may have something to tell to those who run it."""
+
+    @property
+    def warnings(self) -> list[str]:
+        """What a person should look at now, a sentence each."""
+
+
 class HostTools:
     """All sources together. The first that has a name keeps it; built-in names cannot be taken."""
 
@@ -77,6 +88,13 @@ class HostTools:
     def find(self, name: str) -> HostTool | None:
         """The tool of this name."""
         return self.current().get(name)
+
+    def warnings(self) -> list[str]:
+        """What a person should look at: at most 20 sentences of 300 characters."""
+        found = [
+            text for source in self._sources if isinstance(source, WarningSource) for text in source.warnings
+        ]
+        return [text[:MAX_WARNING_CHARS] for text in found[:MAX_WARNINGS]]
 
     async def wait(self, name: str) -> None:
         """Until the tool is there or every source knows what it has; for a few seconds after the start."""

@@ -28,6 +28,8 @@ def status(as_json: bool, url: str | None) -> None:
         click.echo(f"{part}:")
         for row in rows:
             click.echo(f"  {_executor(row) if part == 'executors' else _row(row)}")
+            for warning in (row.get("warnings") or []) if part == "executors" else []:
+                click.echo(f"    ! {warning}")
 
 
 def _executor(row: dict[str, Any]) -> str:

@@ -45,8 +45,10 @@ class Server:
         self._session: Session | None = None
         self._wanted = asyncio.Event()
         self._turned = asyncio.Event()  # replaced whenever the connection opens or an attempt fails
+        self._ended = False
         self._failures = 0
         self._problem = ""
+        self._logged = ""
         self._calls = 0
         self._used_at = 0.0
 
@@ -79,8 +81,8 @@ class Server:
                     await self._connected()
                 except Exception as error:  # noqa: BLE001 - whatever a server does harms its own tools alone
                     self._failures += 1
-                    self._problem = _reason(error)
-                    log.warning("mcp_server_lost", server=self.name, error=_logged(error))
+                    self._problem, self._logged = _reason(error), _logged(error)
+                    log.warning("mcp_server_lost", server=self.name, error=self._logged)
                 else:
                     self._failures = 0
                 if self._failures <= 1:
@@ -92,6 +94,8 @@ class Server:
                 await self._pause()
         finally:
             self.file.resign()
+            self._ended = True
+            self._turn()
 
     async def _pause(self) -> None:
         pause_s = PAUSES_S[min(self._failures, len(PAUSES_S) - 1)]
@@ -138,6 +142,19 @@ class Server:
                         self._note(await session.tools())
             if watching is not None:
                 watching.cancel()
+
+    def warnings(self) -> list[str]:
+        """What a person should look at now."""
+        found = [f"MCP server {self.name} cannot be reached: {self._logged}"] if self._failures else []
+        catalogue = self.file.read(identity_of(self.settings))
+        if catalogue is not None and (changed := catalogue.changed):
+            names = ", ".join(tool.name for tool in changed[:10])
+            where = f"tools.mcp.{self.name}.accept"
+            found.append(
+                f"MCP server {self.name}: {names} changed and is withheld until {where} is "
+                f"{catalogue.fingerprint}"
+            )
+        return found
 
     @property
     def busy(self) -> bool:
@@ -199,6 +216,8 @@ class Server:
         try:
             async with asyncio.timeout(patience_s):
                 while self._session is None or self._session.closed:
+                    if self._ended:
+                        raise UnreachableError("its settings changed meanwhile")
                     turned = self._turned
                     self._wanted.set()
                     await turned.wait()

@@ -42,6 +42,12 @@ class McpTools:
         """By name, as they are now."""
         return self._tools
 
+    @property
+    def warnings(self) -> list[str]:
+        """What a person should look at now."""
+        left_out = [f"MCP tool {where} is left out: {why}" for where, why in self._problems.items()]
+        return [text for server, _ in self._servers.values() for text in server.warnings()] + left_out
+
     async def follow(self, stop: asyncio.Event) -> None:
         """A part of the service: servers come and go with the configuration, tools with their servers."""
         began = asyncio.get_running_loop().time()
@@ -92,6 +98,7 @@ class McpTools:
     def _look(self) -> bool:
         """Take over the catalogues. Whether one is still missing."""
         specs: dict[tuple[str, str], ToolSpec] = {}
+        problems: dict[str, str] = {}
         waiting = False
         for name, (server, _) in self._servers.items():
             server.lead()
@@ -99,20 +106,16 @@ class McpTools:
             if catalogue is None:
                 waiting = True
                 continue
-            found, problems = specs_of(name, server.settings, catalogue)
+            found, broken = specs_of(name, server.settings, catalogue)
             specs |= {(name, tool): spec for tool, spec in found.items()}
-            self._tell({f"{name}/{tool}": problem for tool, problem in problems.items()})
+            problems |= {f"{name}/{tool}": why for tool, why in broken.items()}
+        for where in problems.keys() - self._problems.keys():
+            log.warning("tool_left_out", mcp=where, error=problems[where])
         if specs != self._specs:
-            self._specs = specs
-            self._tools = {
-                spec.name: McpTool(self._servers[server][0], tool, spec, self._objects)
-                for (server, tool), spec in sorted(specs.items())
-            }
-            log.info("mcp_tools_changed", tools=len(self._tools))
+            log.info("mcp_tools_changed", tools=len(specs))
+        self._problems, self._specs = problems, specs
+        self._tools = {  # anew, since a server may be another one under the same name
+            spec.name: McpTool(self._servers[name][0], tool, spec, self._objects)
+            for (name, tool), spec in sorted(specs.items(), key=lambda each: each[0])
+        }
         return waiting
-
-    def _tell(self, problems: dict[str, str]) -> None:
-        for where, problem in problems.items():
-            if self._problems.get(where) != problem:
-                self._problems[where] = problem
-                log.warning("tool_left_out", mcp=where, error=problem)

@@ -39,6 +39,11 @@ class NatsTools:
         """By name, as they are now."""
         return self._tools
 
+    @property
+    def warnings(self) -> list[str]:
+        """What a person should look at now."""
+        return [f"NATS tool {where} is left out: {why}" for where, why in self._problems.items()]
+
     async def follow(self, stop: asyncio.Event) -> None:
         """A part of the service: ask again and again who is there."""
         self._settings.on_change(self._note_settings)
