@@ -5,10 +5,7 @@ import contextlib
 import json
 import os
 import random
-import subprocess
-import sys
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 from docker.errors import APIError
@@ -358,55 +355,3 @@ async def test_image_without_python_is_an_error_that_says_so(contained: Containe
     said = await contained.run("bash", command="touch ran")
     assert said.startswith("error: The call was not started: the image has no python3 that can be started")
     assert contained.all() == []
-
-
-async def test_executor_without_rights_on_the_socket_reaches_the_runner_through_the_engine(
-    contained: Contained, tmp_path: Path
-) -> None:
-    """As an ordinary user in the group `docker` it cannot open the runner's folder, which is root's."""
-    code = """
-import asyncio, sys
-from pathlib import Path
-from fairlead_common.config import DockerConfig
-from fairlead_tools.docker import DockerSandbox
-from fairlead_tools.docker.reach import reach_by_exec
-from fairlead_tools.sandbox import Place
-
-async def main():
-    async with asyncio.TaskGroup() as tasks:
-        box = DockerSandbox(Path(sys.argv[1]), sys.argv[2], Path(sys.argv[1]), tasks,
-                            lambda: DockerConfig(image=sys.argv[4]))
-        place = Place(sandbox="docker", workspace=sys.argv[3], scope="a", variant=box.variant())
-        direct = await box.channel(place)
-        name = box._name(box._journals.of(place))
-        bridges = [await reach_by_exec(box._engine, name, tasks) for _ in range(2)]
-        for n, channel in enumerate([direct, *bridges]):
-            with channel.follow(f"c{n}") as followed:
-                await followed.send("call", tool="bash", timeout_s=20,
-                                    arguments={"command": f"echo {n}; yes | head -c 300000"})
-                while (frame := await followed.next(20))["type"] != "result":
-                    pass
-                print(frame["outcome"]["content"][0]["text"][:1], frame["outcome"]["output_bytes"])
-            channel.close()
-        box.close()
-
-asyncio.run(main())
-"""
-    identity = "test" + os.urandom(8).hex()
-    try:
-        done = subprocess.run(
-            [sys.executable, "-c", code, str(tmp_path), identity, str(contained.host.workspace), PLAIN_IMAGE],
-            capture_output=True,
-            timeout=50,
-            check=False,
-            text=True,
-        )
-    finally:
-        containers.remove_all(identity)
-    assert [
-        line for line in done.stdout.splitlines() if " " in line and line[0].isdigit() and "[" not in line
-    ] == [
-        "0 300002",
-        "1 300002",
-        "2 300002",
-    ], done.stdout + done.stderr
