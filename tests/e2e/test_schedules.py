@@ -1,6 +1,7 @@
 """The schedules page in a real browser: plan, look ahead, run, look back."""
 
 import re
+import time
 
 import pytest
 from playwright.sync_api import expect
@@ -90,7 +91,7 @@ def test_the_week_shows_what_is_ahead_and_a_pause_is_said(up: FairleadUp, tab: T
     up.cli("cron", "add", "--cron", "15 6 * * *", "--system-event", "morning", "--name", "Morning")
     tab.go("/schedules")
     page.get_by_role("button", name="Show the week").click()
-    expect(page.get_by_text("Morning")).to_have_count(5)
+    expect(page.get_by_text("Morning")).to_have_count(7 if time.localtime()[3:5] < (6, 15) else 6)
     tab.shoot("week")
     page.get_by_role("button", name="Pause all").click()
     expect(page.get_by_text("Paused: nothing fires until you go on.")).to_be_visible()

@@ -82,9 +82,11 @@ class Projections:
             mode=state.mode or (profile.mode if profile else ""),
             model=state.model or (profile.model if profile else ""),
             sandbox=effective_sandbox(profile.sandbox, state.session, state.sandbox) if profile else "",
+            workspace_kind=state.placement.kind if state.placement else "",
+            host=state.placement.host if state.placement else "",
             status=status,  # type: ignore[arg-type] # one of SessionStatus
             created_at=state.created_ms,
-            updated_at=state.updated_ms,
+            updated_at=state.updated_ms or state.created_ms,  # only unseen lines so far
             last_outcome=state.last_outcome or None,  # type: ignore[arg-type] # one of Outcome
             preview=" ".join(state.preview.split()),
             usage=SessionUsage().plus(state.usage),

@@ -8,8 +8,10 @@ from starlette.responses import Response
 
 from fairlead_common import subjects
 from fairlead_common.cron.requests import (
+    MAX_FIRINGS,
     MAX_PAGE,
     AddJob,
+    GetJob,
     Heartbeat,
     Hook,
     ListJobs,
@@ -118,12 +120,12 @@ def _job(request: Request) -> str:
     return check_id(request.path_params["job"], "job")
 
 
-def _limit(request: Request, default: int) -> int:
-    text = one(request, "limit")
+def _number(request: Request, name: str, default: int, most: int) -> int:
+    text = one(request, name)
     if text is None:
         return default
-    if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= MAX_PAGE):
-        raise InvalidInputError("limit", f"must be a number from 1 to {MAX_PAGE}, got {text[:80]!r}")
+    if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= most):
+        raise InvalidInputError(name, f"must be a number from 1 to {most}, got {text[:80]!r}")
     return int(text)
 
 
@@ -137,7 +139,7 @@ async def jobs(request: Request) -> Response:
     after = one(request, "after")
     body = ListJobs(
         include_disabled=everything == "true",
-        limit=_limit(request, 200),
+        limit=_number(request, "limit", 200, MAX_PAGE),
         after="" if after is None else check_id(after, "after"),
     )
     return await _ask(request, "cron.list", body)
@@ -160,9 +162,11 @@ async def preview(request: Request) -> Response:
 
 
 async def get(request: Request) -> Response:
-    """One job."""
-    check_parameters(request)
-    return await _ask(request, "cron.get", NameJob(id=_job(request)))
+    """One job, and when it fires next."""
+    check_parameters(request, "count")
+    return await _ask(
+        request, "cron.get", GetJob(id=_job(request), count=_number(request, "count", 5, MAX_FIRINGS))
+    )
 
 
 async def change(request: Request) -> Response:
@@ -190,7 +194,9 @@ async def run(request: Request) -> Response:
 async def runs(request: Request) -> Response:
     """Runs of one job, newest first."""
     check_parameters(request, "limit")
-    return await _ask(request, "cron.runs", ListRuns(id=_job(request), limit=_limit(request, 50)))
+    return await _ask(
+        request, "cron.runs", ListRuns(id=_job(request), limit=_number(request, "limit", 50, MAX_PAGE))
+    )
 
 
 async def status(request: Request) -> Response:
@@ -278,7 +284,17 @@ OPERATIONS: Final = (
     ),
     _operation("GET", "cron/status", status, "whether jobs fire, and what comes next", ANYTHING),
     _operation("POST", "cron/pause", pause, "stop firing, or go on", ANYTHING, body=PauseBody),
-    _operation("GET", "cron/jobs/{job}", get, "one job", _JOB, problems=(404, 409)),
+    _operation(
+        "GET",
+        "cron/jobs/{job}",
+        get,
+        "one job, and when it fires next",
+        _JOB,
+        problems=(404, 409),
+        parameters=(
+            Parameter("count", {"type": "integer", "minimum": 1, "maximum": MAX_FIRINGS}, "how many firings"),
+        ),
+    ),
     _operation(
         "PATCH",
         "cron/jobs/{job}",

@@ -9,7 +9,17 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from fairlead_common.cron.jobs import Document
-from fairlead_common.cron.requests import AddJob, ListJobs, ListRuns, NameJob, OneJob, RunJob, UpdateJob, Wake
+from fairlead_common.cron.requests import (
+    AddJob,
+    GetJob,
+    ListJobs,
+    ListRuns,
+    NameJob,
+    OneJob,
+    RunJob,
+    UpdateJob,
+    Wake,
+)
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.tool_service import Asker, ServiceTool
 from fairlead_scheduler.api import Api
@@ -30,9 +40,7 @@ class ScheduleAdd(msgspec.Struct, forbid_unknown_fields=True):
     cron: Annotated[str | None, _says("Five fields, 0 = Sunday; or `@daily`.")] = None
     tz: Annotated[str | None, _says("Zone, such as Europe/Berlin.")] = None
     reminder: Annotated[str | None, _says("Text for this session, which wakes then.")] = None
-    prompt: Annotated[str | None, _says("Task for a run of its own; this session gets its summary.")] = (
-        None
-    )
+    prompt: Annotated[str | None, _says("Task for a run of its own; this session gets its summary.")] = None
     delete_after_run: bool = False
 
 
@@ -186,7 +194,7 @@ class AgentTools:
         if schedule is not None:
             patch["schedule"] = schedule
         if asked.text is not None:
-            before = (await self._api.get(NameJob(id=asked.id))).job
+            before = (await self._api.get(GetJob(id=asked.id))).job
             payload = before.get("payload")
             is_turn = isinstance(payload, dict) and payload.get("kind") == "agentTurn"
             patch["payload"] = (

@@ -8,6 +8,7 @@ from fairlead_common.cron.requests import (
     AddJob,
     CronStatus,
     Fired,
+    GetJob,
     Heartbeat,
     Hook,
     Jobs,
@@ -82,7 +83,7 @@ class Api:
         """What is offered."""
         return [
             Method("cron.list", ListJobs, self.list),
-            Method("cron.get", NameJob, self.get),
+            Method("cron.get", GetJob, self.get),
             Method("cron.add", AddJob, self.add),
             Method("cron.preview", AddJob, self.preview),
             Method("cron.update", UpdateJob, self.update),
@@ -117,10 +118,12 @@ class Api:
                 page.append(await self._shown(found[0]))
         return Jobs(jobs=page, total=len(ids), next=following)
 
-    async def get(self, asked: NameJob) -> OneJob:
+    async def get(self, asked: GetJob) -> OneJob:
         """One job, and when it fires next."""
         document, _ = await self._store.need(check_id(asked.id, "id"))
-        return OneJob(job=await self._shown(document), preview=self._definitions.preview(document))
+        return OneJob(
+            job=await self._shown(document), preview=self._definitions.preview(document, asked.count)
+        )
 
     async def add(self, asked: AddJob) -> OneJob:
         """A new job."""

@@ -213,8 +213,8 @@ class Definitions:
             case "web" if turn.to is not None:
                 check_id(turn.to, "payload.to")
 
-    def preview(self, document: Document) -> Preview:
-        """What was understood, and the next five firings."""
+    def preview(self, document: Document, count: int = PREVIEWED) -> Preview:
+        """What was understood, and the next firings."""
         job = job_of(document)
         default_tz = self._settings.cron.timezone
         now_ms = self._clock.now_ms()
@@ -222,7 +222,7 @@ class Definitions:
         warnings = []
         slots: list[int] = []
         slot = times.after(-1 if isinstance(job.schedule, At) else max(now_ms, job.since_ms))
-        while slot is not None and len(slots) < PREVIEWED:
+        while slot is not None and len(slots) < count:
             slots.append(slot)
             slot = times.after(slot)
         if not slots:

@@ -12,6 +12,7 @@ from fairlead_common.cron.jobs import Document
 from fairlead_common.cron.runs import RunEntry
 
 MAX_PAGE = 1000
+MAX_FIRINGS = 200
 ErrorCode = Literal["invalid", "not_found", "conflict", "limit", "disabled", "unavailable"]
 
 
@@ -53,9 +54,16 @@ class UpdateJob(_Body, frozen=True, kw_only=True, rename="camel", forbid_unknown
 
 
 class NameJob(_Body, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """`cron.get` and `cron.remove`."""
+    """`cron.remove`."""
 
     id: str
+
+
+class GetJob(_Body, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """`cron.get`: the job, and its next `count` firings."""
+
+    id: str
+    count: Annotated[int, msgspec.Meta(ge=1, le=MAX_FIRINGS)] = 5
 
 
 class RunJob(_Body, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):

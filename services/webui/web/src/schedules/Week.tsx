@@ -4,6 +4,7 @@ import { cron, type Firing, type Job, week } from "./jobs";
 import styles from "./Schedules.module.css";
 
 const MOST_JOBS = 50;
+const MOST_FIRINGS = 60; // of each: more would only fill the page
 
 /** The next seven days: the next five firings of each job, in its day. */
 export function Week({ jobs }: { jobs: readonly Job[] }) {
@@ -12,7 +13,7 @@ export function Week({ jobs }: { jobs: readonly Job[] }) {
   useEffect(() => {
     let current = true;
     const asked = jobs.filter((job) => job.enabled).slice(0, MOST_JOBS);
-    Promise.all(asked.map((job) => cron.get(job.id))).then(
+    Promise.all(asked.map((job) => cron.get(job.id, MOST_FIRINGS))).then(
       (answers) => {
         const found = answers.flatMap(({ job, preview }) => (preview?.nextRunAtMs ?? []).map((at) => ({ job, at })));
         if (current) setFirings(found);

@@ -184,7 +184,7 @@ const one = (id: string): string => `jobs/${encodeURIComponent(id)}`;
 export const cron = {
   status: () => json<Status>("GET", "status"),
   list: () => json<{ jobs: Job[] }>("GET", "jobs?all=true&limit=200").then((answer) => answer.jobs),
-  get: (id: string) => json<{ job: Job; preview: Preview | null }>("GET", one(id)),
+  get: (id: string, count: number) => json<{ job: Job; preview: Preview | null }>("GET", `${one(id)}?count=${count}`),
   preview: (draft: Draft) => json<Preview>("POST", "preview", { job: jobOf(draft) }),
   add: (draft: Draft, key: string) => json<{ job: Job }>("POST", "jobs", { job: jobOf(draft), key }),
   update: (id: string, patch: Record<string, unknown>) => json<{ job: Job }>("PATCH", one(id), { patch }),
