@@ -13,6 +13,7 @@ from fairlead_common.shown import shown_hash
 
 BASH = ToolSpec(name="bash", description="", parameters={}, group="runtime")
 CONTROL = ToolSpec(name="process_control", description="", parameters={}, group="runtime")
+PATCH = ToolSpec(name="apply_patch", description="", parameters={}, group="fs")
 WRITE = ToolSpec(name="write", description="", parameters={}, group="fs")
 READ = ToolSpec(name="read", description="", parameters={}, read_only=True, group="fs", flags=["private"])
 FETCH = ToolSpec(
@@ -177,6 +178,10 @@ def test_which_sandboxes_have_a_network_is_read_off_the_configuration() -> None:
         (BASH, {"command": "cp evil .git/hooks/pre-commit"}),
         (BASH, {"command": "echo evil > .git/hooks/pre-commit"}),
         (BASH, {"command": "echo evil >> ~/.bashrc; echo evil >> .bashrc"}),
+        (BASH, {"command": "wc < .env"}),
+        (BASH, {"command": "cat $HOME/.env"}),
+        (BASH, {"command": "find . -name .env -exec cat {} +"}),
+        (PATCH, {"patch": "diff --git a/x b/x\nrename from x\nrename to .git/hooks/pre-commit\n"}),
         (BASH, {"command": "rm -rf /"}),
     ],
 )
@@ -201,6 +206,8 @@ def test_pi_05_what_acts_later_or_is_secret_is_asked_about_in_every_mode(
         (BASH, {"command": "grep -rn 'credentials' src"}),
         (BASH, {"command": "cat package.json"}),
         (BASH, {"command": "echo .env"}),
+        (BASH, {"command": "find . -name .env"}),
+        (BASH, {"command": "ls -la .env"}),
         (BASH, {"command": "rm -rf build"}),
     ],
 )

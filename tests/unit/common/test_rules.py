@@ -85,6 +85,8 @@ def test_every_file_of_a_patch_has_to_be_allowed_and_any_of_them_can_be_denied()
     assert raw_paths({"patch": patch}) == ["src/a.py", ".git/hooks/pre-commit"]
     assert not fits("apply_patch(src/**)", PATCH, patch=patch)
     assert touches([parse_rule("apply_patch(.git/**)")], subject(PATCH, {"patch": patch}))
+    moved = "diff --git a/src/a b/src/b\nrename from src/a\nrename to .git/hooks/pre-commit\n"
+    assert raw_paths({"patch": moved}) == ["src/a", ".git/hooks/pre-commit"]
     unified = "--- a/src/a.py\n+++ b/src/a.py\n@@ -1 +1 @@\n-x\n+y\n"
     assert fits("apply_patch(src/**)", PATCH, patch=unified)
     assert not fits("apply_patch(src/**)", PATCH, patch="nothing that names a file")

@@ -34,9 +34,10 @@ _PATH_ARGUMENTS: Final = (
     "directory",
     "files",
 )
+# At least every path that `apply_patch` would take from a patch; a line of content may look like one too.
 _PATCHED: Final = re.compile(
-    r"^(?:\*\*\* (?:Add|Update|Delete) File: |\*\*\* Move to: |rename (?:from|to) "
-    r"|\+\+\+ (?:b/)?|--- (?:a/)?)([^\t\r\n]+)",
+    r"^(?:(?:\*\*\* (?:Add|Update|Delete) File: |\*\*\* Move to: |rename (?:from|to) )"
+    r"|(\+\+\+ |--- ))([^\t\r\n]+)",
     re.MULTILINE,
 )
 
@@ -102,8 +103,16 @@ def raw_paths(arguments: Mapping[str, object]) -> list[str]:
             found += [each for each in value if isinstance(each, str)]
     patch = arguments.get("patch")
     if isinstance(patch, str):
-        found += [path.strip() for path in _PATCHED.findall(patch) if path.strip() != "/dev/null"] or [""]
+        found += [path for head, text in _PATCHED.findall(patch) if (path := _patched(head, text))] or [""]
     return found
+
+
+def _patched(head: str, text: str) -> str:
+    """The path that a line of a patch names; "" for the one that stands for no file."""
+    path = text.strip()
+    if not head:
+        return path
+    return "" if path == "/dev/null" else path.removeprefix("b/" if head == "+++ " else "a/")
 
 
 def _relative(paths: list[str]) -> Words | None:

@@ -44,7 +44,10 @@ _CHANGING = frozenset(
         "ed",
     )
 )
-_SAYING = frozenset(("echo", "printf", "true", "false"))
+# Programs whose words are no files, or that tell of a file no more than that it is there.
+_HARMLESS = frozenset(
+    ("echo", "printf", "true", "false", "ls", "stat", "test", "du", "basename", "dirname", "realpath")
+)
 _PATTERN_FIRST = frozenset(("grep", "egrep", "fgrep", "rg", "sed"))
 
 
@@ -183,8 +186,8 @@ def _sensitive_path(
 
 def _sensitive_command(shell: Shell) -> str:
     for target in shell.writes:
-        if reason := persistence(target):
-            return f"{target!r} is not written without a person: {reason}"
+        if reason := persistence(target) or secret(target):
+            return f"{target!r} is not read or written without a person: {reason}"
     for words in shell.commands:
         name = program(words)
         for word in _files(name, words):
@@ -197,7 +200,7 @@ def _sensitive_command(shell: Shell) -> str:
 
 def _files(name: str, words: Words) -> list[str]:
     """The words that may be files; a flag may carry one after `=`."""
-    if name in _SAYING:
+    if name in _HARMLESS or (name == "find" and not any(word.startswith(("-exec", "-ok")) for word in words)):
         return []
     found = [word.partition("=")[2] if word.startswith("-") else word.lstrip("@") for word in words[1:]]
     if name in _PATTERN_FIRST:
