@@ -120,7 +120,7 @@ def fork_command(
     report_r, report_w = os.pipe()
     input_r = input_w = -1
     if terminal:
-        output_r, output_w = terminals.open_one(*terminal, user.uid if user else -1)
+        output_r, output_w = terminals.open_one(*terminal, user)
         input_w = os.dup(output_r)
     else:
         output_r, output_w = os.pipe()

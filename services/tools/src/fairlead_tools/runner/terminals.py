@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import struct
 
 from fairlead_tools.runner.confine import ToolError
+from fairlead_tools.runner.user import User
 
 MAX_KEYS_BYTES = 4_000  # a terminal that nobody reads takes about so much
 
@@ -35,14 +37,13 @@ _NAMED.update({f"f{number}": f"\x1b{code}" for number, code in enumerate(_FUNCTI
 _CONTROLS = "@abcdefghijklmnopqrstuvwxyz[\\]^_"
 
 
-def open_one(columns: int, rows: int, uid: int) -> tuple[int, int]:
-    """Our end and the command's, of this size; the command's belongs to `uid` unless that is -1."""
+def open_one(columns: int, rows: int, user: User | None) -> tuple[int, int]:
+    """Our end and the command's, of this size; the command's belongs to `user`, who may open it again."""
     import termios  # few commands need one
 
-    ours, theirs = os.openpty()
+    with user.for_a_moment() if user else contextlib.nullcontext():
+        ours, theirs = os.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-    if uid >= 0:
-        os.fchown(theirs, uid, -1)
     return ours, theirs
 
 
