@@ -42,7 +42,7 @@ _own = st.tuples(st.sampled_from(_HEADS[:3]), st.sampled_from(_NAMES), _whole).m
 @hypothesis.given(
     st.lists(st.one_of(_whole, _moved, _unified, _own), max_size=3), st.sampled_from(["\n", "\r\n"])
 )
-@hypothesis.settings(max_examples=1500, deadline=None, derandomize=True, database=None)
+@hypothesis.settings(max_examples=500, deadline=None, derandomize=True, database=None)
 def test_every_path_that_a_patch_changes_is_seen_by_the_rules(parts: list[list[str]], end: str) -> None:
     text = end.join(line for part in parts for line in part)
     try:
