@@ -26,6 +26,7 @@ from fairlead_tools.runner.user import User
 MAX_JOBS = 64
 MAX_FETCH_BYTES = 1024 * 1024
 SYNC_AFTER_S = 0.1
+MAX_UNSYNCED = 8
 MAX_YIELDED_BYTES = 16 * 1024 * 1024  # of output before a command goes to the background
 
 _DIED = "The runner that ran this call died."
@@ -127,7 +128,7 @@ class Calls:
         call_id = protocol.call_id_of(frame)
         if self._tell_known(connection, call_id):
             return None
-        if self.is_closing or len(self._jobs) >= MAX_JOBS:
+        if self.is_closing or len(self._jobs) + len(self._waits) >= MAX_JOBS:
             text = (
                 "the runner is stopping" if self.is_closing else f"at most {MAX_JOBS} calls may run at once"
             )
@@ -233,6 +234,8 @@ class Calls:
             _send_result(each, call_id, result)
         if call is not None:
             self._unsynced[call_id] = (call, time.monotonic() + SYNC_AFTER_S)
+            if len(self._unsynced) > MAX_UNSYNCED:  # each holds open files
+                self.sync(next(iter(self._unsynced.values()))[1])
 
     def sync(self, now: float = float("inf")) -> None:
         """Bring outcomes to the disk that nobody has fetched until `now`.

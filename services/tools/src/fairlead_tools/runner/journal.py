@@ -38,7 +38,7 @@ class Call:
     def __init__(self, path: str, lock_fd: int) -> None:
         self.path = path
         self._lock_fd = lock_fd
-        self._exit_fd = -1
+        self._is_finished = False
 
     def start(self, record: Record) -> None:
         """Pass the gate: after this, and not before, the command may run.
@@ -79,26 +79,27 @@ class Call:
         """
         temporary = os.path.join(self.path, "exit.new")
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-        self._exit_fd = os.open(temporary, flags, 0o600)
-        view = memoryview(json.dumps(outcome).encode("ascii"))
-        while view:
-            view = view[os.write(self._exit_fd, view) :]
+        fd = os.open(temporary, flags, 0o600)
+        try:
+            view = memoryview(json.dumps(outcome).encode("ascii"))
+            while view:
+                view = view[os.write(fd, view) :]
+        finally:
+            os.close(fd)
         os.rename(temporary, os.path.join(self.path, "exit"))
+        self._is_finished = True
 
     def close(self) -> None:
         """Bring the outcome to the disk, and let go of the lock."""
         try:
-            if self._exit_fd >= 0:
-                os.fsync(self._exit_fd)
+            if self._is_finished:
+                _sync(os.path.join(self.path, "exit"), os.O_NOFOLLOW)
                 _sync_directory(self.path)
         finally:
             self.release()
 
     def release(self) -> None:
         """Let go of the lock, where nobody will ask for the outcome again."""
-        if self._exit_fd >= 0:
-            os.close(self._exit_fd)
-            self._exit_fd = -1
         os.close(self._lock_fd)
 
 
@@ -209,7 +210,11 @@ def _read(path: str) -> Record | None:
 
 
 def _sync_directory(path: str) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    _sync(path, os.O_DIRECTORY)
+
+
+def _sync(path: str, flags: int) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | flags)
     try:
         os.fsync(fd)
     finally:
