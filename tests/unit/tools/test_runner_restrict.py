@@ -210,3 +210,12 @@ def test_binding_a_command_costs_less_than_a_millisecond(tmp_path: Path) -> None
         return spent
 
     assert min(cost() for _ in range(25)) < 0.001
+
+
+def test_sb_27_kernel_without_landlock_is_told_and_the_rest_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(landlock, "abi", lambda: 0)
+    made = prepared(tmp_path, seccomp=True, writable=[str(tmp_path)])
+    assert made.features == {"no_new_privs": True, "seccomp": True, "landlock": 0, "namespaces": False}
+    assert bound(made, called(seccomp._REFUSED["ptrace"][COLUMN] or 0)) == "EPERM"
