@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fairlead_tools.egress import hello
-from fairlead_tools.egress.allow import AllowFile, AllowList, Target, parse_target
+from fairlead_tools.egress.allow import AllowFile, AllowList, Target, is_entry, parse_target
 from fairlead_tools.egress.proxy import Proxy, RefusedError, addresses_of, parse_request
 
 
@@ -64,6 +64,14 @@ def test_list_allows_what_it_names_and_nothing_else(entry: str, asked: str, expe
 )
 def test_what_could_be_read_in_two_ways_is_no_target(text: str) -> None:
     assert parse_target(text) is None
+
+
+@pytest.mark.parametrize(
+    ("entry", "expected"),
+    [("a.org", True), ("*.a.org:8443", True), ("https://a.org", False), ("*", False), ("a.org/path", False)],
+)
+def test_entry_that_can_allow_nothing_is_known(entry: str, expected: bool) -> None:
+    assert is_entry(entry) is expected
 
 
 def test_list_in_a_file_is_read_again_and_a_missing_one_allows_nothing(tmp_path: Path) -> None:

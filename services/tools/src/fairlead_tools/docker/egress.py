@@ -12,12 +12,16 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import structlog
 from docker.types import LogConfig, Mount
 
 from fairlead_common.config import DockerConfig
 from fairlead_tools.channel import ChannelLostError
 from fairlead_tools.docker.engine import Engine, NameTakenError
 from fairlead_tools.docker.host_paths import HostPaths
+from fairlead_tools.egress.allow import is_entry
+
+log = structlog.get_logger()
 
 SOCKET = "sock"
 LABEL_EGRESS = "fairlead.egress"
@@ -91,6 +95,9 @@ class Egress:
         text = json.dumps(entries)
         if path.exists() and path.read_text("utf-8") == text:
             return
+        for entry in entries:
+            if not is_entry(entry):
+                log.warning("egress_entry_ignored", entry=entry[:200])
         temporary = path.with_name(f".{secrets.token_hex(4)}")
         temporary.write_text(text, "utf-8")
         temporary.chmod(0o644)

@@ -51,6 +51,11 @@ def parse_target(text: str, default_port: int | None = None) -> Target | None:
     return target
 
 
+def is_entry(text: str) -> bool:
+    """Whether the list could allow anything by this."""
+    return parse_target(text.removeprefix("*."), DEFAULT_PORT) is not None
+
+
 class AllowList:
     """Entries of the list. What is not understood allows nothing."""
 
