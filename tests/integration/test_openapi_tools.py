@@ -44,6 +44,11 @@ async def specs(bus: Bus) -> dict[str, ToolSpec]:
     return {tool.name: tool for tool in info.tools if tool.group == "api"}
 
 
+async def warnings(bus: Bus) -> list[str]:
+    record = await Bucket(bus, s.BUCKET_EXECUTORS).get(f"{HOST}.e1")
+    return msgspec.json.decode(record.data, type=ExecutorInfo).warnings if record else []
+
+
 async def offered(bus: Bus, *names: str) -> dict[str, ToolSpec]:
     """The tools of all interfaces, as soon as they are just these."""
     found: dict[str, ToolSpec] = {}
@@ -245,6 +250,9 @@ async def test_change_of_settings_and_of_the_document_changes_the_tools(
     await offered(bus, "api__p__listPets")
     file.write_text("half a docu")
     await until(lambda: "api_refused" in host.log("e1"), "it is refused")
+    async with asyncio.timeout(20):
+        while not any("interface p: document: no JSON" in warning for warning in await warnings(bus)):
+            await asyncio.sleep(0.05)
     assert set(await specs(bus)) == {"api__p__listPets"}  # what was good before stays
     assert '"Rex"' in text_of(await host.run("api__p__listPets"))
     await configure(bus)

@@ -143,3 +143,18 @@ async def test_executor_loads_an_http_client_only_when_it_fetches(host: Host, bu
         await host.run("web_fetch", url=f"http://127.0.0.1:{server.port}/")
         assert "aiohttp" in maps.read_text()
         assert "lxml" not in maps.read_text()
+
+
+async def test_search_provider_without_its_key_is_told_to_those_who_run_it(host: Host, bus: Bus) -> None:
+    await configure(bus, search={"provider": "brave", "key": {"from_env": "NO_SUCH_KEY"}})
+    await host.started()
+    async with asyncio.timeout(20):
+        while (record := await Bucket(bus, s.BUCKET_EXECUTORS).get(f"{HOST}.e1")) is None:
+            await asyncio.sleep(0.05)
+    warnings = msgspec.json.decode(record.data, type=ExecutorInfo).warnings
+    assert warnings == [
+        "web_search: tools.web.search.key: the environment of the executor has no NO_SUCH_KEY"
+    ]
+    outcome = await host.run("web_search", query="knots")
+    assert outcome.is_error
+    assert "NO_SUCH_KEY" in text_of(outcome)

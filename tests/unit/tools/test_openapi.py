@@ -198,8 +198,13 @@ def test_operation_that_makes_no_sense_is_left_out_and_the_others_stay() -> None
         None,
     ]
     paths = {f"/odd/{n}": item for n, item in enumerate(odd)} | {"/odd/{id}": {"get": {}}, "no slash": good}
-    made = operations("x", OpenApi(document={}), document({**paths, "/good": good}))
+    left_out: dict[str, str] = {}
+    made = operations("x", OpenApi(document={}), document({**paths, "/good": good}), left_out)
     assert [each.spec.name for each in made] == ["api__x__good"]
+    assert set(left_out) == {f"{m} /odd/{n}" for n, m in enumerate(["GET"] * 3 + ["POST"] * 3)} | {
+        "GET /odd/{id}"
+    }
+    assert left_out["GET /odd/{id}"] == "the path has parameters that are not declared: id"
 
 
 def test_credentials_and_headers_of_http_are_no_arguments() -> None:

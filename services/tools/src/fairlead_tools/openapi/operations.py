@@ -4,8 +4,6 @@ import re
 from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
-import structlog
-
 from fairlead_common.config import OpenApi
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.messages import ToolSpec
@@ -13,8 +11,6 @@ from fairlead_common.rules import API_KEY, Subject, parse_rule, touches
 from fairlead_tools.openapi.schemas import DocumentError, Resolver
 from fairlead_tools.tool_names import joined
 from fairlead_tools.tool_schemas import BrokenSchemaError, checked_schema, described
-
-log = structlog.get_logger()
 
 _METHODS = ("get", "head", "post", "put", "patch", "delete")
 _READING = ("GET", "HEAD")
@@ -55,8 +51,13 @@ class Operation(NamedTuple):
     body_argument: str
 
 
-def operations(name: str, config: OpenApi, document: dict[str, Any]) -> list[Operation]:
-    """What the configuration lets through. An operation that cannot be a tool is left out, and logged.
+def operations(
+    name: str, config: OpenApi, document: dict[str, Any], left_out: dict[str, str] | None = None
+) -> list[Operation]:
+    """What the configuration lets through. An operation that cannot be a tool is left out.
+
+    Args:
+        left_out: takes in those, and why.
 
     Raises:
         DocumentError: it is no OpenAPI 3 document, or has more operations than `max_tools`.
@@ -75,20 +76,19 @@ def operations(name: str, config: OpenApi, document: dict[str, Any]) -> list[Ope
         )
     resolver = Resolver(document)
     made: dict[str, Operation] = {}
+    left_out = {} if left_out is None else left_out
     for path, method, item, operation in chosen:
+        where = f"{method} {path[:200]}"
         try:
             one = _operation(name, config, resolver, path, method, item, operation)
         except (DocumentError, BrokenSchemaError, InvalidInputError) as error:
-            log.warning("operation_left_out", api=name, method=method, path=path[:200], why=str(error))
+            left_out[where] = str(error)
             continue
         except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
-            why = f"not well formed: {error!r}"[:300]
-            log.warning("operation_left_out", api=name, method=method, path=path[:200], why=why)
+            left_out[where] = f"not well formed: {error!r}"[:300]
             continue
         if one.spec.name in made:
-            log.warning(
-                "operation_left_out", api=name, method=method, path=path[:200], why="its id is not unique"
-            )
+            left_out[where] = f"another operation has its id: {made[one.spec.name].path[:200]}"
             continue
         made[one.spec.name] = one
     return list(made.values())

@@ -21,6 +21,7 @@ from fairlead_tools.openapi.tool import ApiTool
 log = structlog.get_logger()
 
 PERIOD_S = 2.0  # how often files are looked at
+MAX_SHOWN = 3
 RETRY_S = 15.0  # after a document that could not be had
 _AGENT = f"Fairlead/{VERSION} (interface tools of an agent)"
 
@@ -28,6 +29,7 @@ _AGENT = f"Fairlead/{VERSION} (interface tools of an agent)"
 class _Loaded(NamedTuple):
     config: OpenApi
     tools: dict[str, ApiTool]
+    left_out: dict[str, str]
     file: int | None
     again_at: float  # of the monotonic clock
 
@@ -48,6 +50,19 @@ class ApiTools:
     def tools(self) -> Mapping[str, ApiTool]:
         """By name, as they are now."""
         return {name: tool for loaded in self._loaded.values() for name, tool in loaded.tools.items()}
+
+    @property
+    def warnings(self) -> list[str]:
+        """What a person should look at now."""
+        found = [f"interface {name}: {why}" for name, why in sorted(self._problems.items())]
+        for name, loaded in sorted(self._loaded.items()):
+            lines = [
+                f"interface {name}: {where} is left out: {why}" for where, why in loaded.left_out.items()
+            ]
+            found += lines[:MAX_SHOWN]
+            if len(lines) > MAX_SHOWN:
+                found.append(f"interface {name}: {len(lines) - MAX_SHOWN} more operations are left out")
+        return found
 
     async def follow(self, stop: asyncio.Event) -> None:
         """A part of the service: read documents when they or their settings change."""
@@ -71,6 +86,7 @@ class ApiTools:
         }
         for name in set(self._loaded) - set(wanted):
             del self._loaded[name]
+            self._problems.pop(name, None)
         due = {name: config for name, config in wanted.items() if self._is_due(name, config)}
         async with asyncio.TaskGroup() as tasks:
             for name, config in due.items():
@@ -86,21 +102,26 @@ class ApiTools:
         before = self._loaded.get(name)
         file = changed_at(config)
         again_s = config.refresh_s if _is_url(config) else float("inf")
+        left_out: dict[str, str] = {}
         try:
             document = await load(config, _AGENT)
             url = base_url(config, document)
-            found = await asyncio.to_thread(operations, name, config, document)
+            found = await asyncio.to_thread(operations, name, config, document, left_out)
             tools = {each.spec.name: ApiTool(each, config, url, self._objects, _AGENT) for each in found}
             if self._problems.pop(name, "") or before is None or set(before.tools) != set(tools):
                 log.info("api_loaded", api=name, tools=len(tools))
+            for where, why in left_out.items():
+                if before is None or before.left_out.get(where) != why:
+                    log.warning("operation_left_out", api=name, operation=where, why=why)
         except (DocumentError, InvalidInputError) as error:
             if self._problems.get(name) != str(error):
                 self._problems[name] = str(error)
                 log.warning("api_refused", api=name, why=str(error))
             # What another setting allowed is not kept for this one.
-            tools = before.tools if before is not None and before.config == config else {}
+            kept = before is not None and before.config == config
+            tools, left_out = (before.tools, before.left_out) if before is not None and kept else ({}, {})
             again_s = RETRY_S
-        self._loaded[name] = _Loaded(config, tools, file, time.monotonic() + again_s)
+        self._loaded[name] = _Loaded(config, tools, left_out, file, time.monotonic() + again_s)
 
 
 def _is_url(config: OpenApi) -> bool:

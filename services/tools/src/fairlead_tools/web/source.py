@@ -10,6 +10,7 @@ from fairlead_common.live_config import LiveConfig
 from fairlead_common.messages import ToolCall, ToolSpec
 from fairlead_common.service import VERSION
 from fairlead_tools.host_tools import HostTool, Progress
+from fairlead_tools.secret import SecretError, read_secret
 from fairlead_tools.web.specs import FETCH, SEARCH
 
 
@@ -52,6 +53,21 @@ class WebTools:
     def tools(self) -> Mapping[str, HostTool]:
         """By name."""
         return self._tools
+
+    @property
+    def warnings(self) -> list[str]:
+        """What a person should look at now."""
+        search = self._config.search
+        if search.provider == "searxng" and not search.base_url:
+            return ["web_search: searxng needs tools.web.search.base_url"]
+        if search.provider not in ("brave", "tavily"):
+            return []
+        try:
+            if read_secret(search.key):
+                return []
+        except SecretError as error:
+            return [f"web_search: tools.web.search.key: {error}"]
+        return [f"web_search: {search.provider} needs tools.web.search.key"]
 
     async def follow(self, stop: asyncio.Event) -> None:
         """Nothing to do: the configuration says when it changed."""
