@@ -275,7 +275,11 @@ def test_secrets_are_read_on_the_host_and_fairleads_own_are_not(
     monkeypatch.setenv("FAIRLEAD_NATS_PASSWORD", "do-not-tell")
     file = tmp_path / "key"
     file.write_text("def\n")
-    values = {"A": Secret(from_env="GITHUB_TOKEN"), "B": Secret(from_file=str(file)), "C": "plain"}
+    values: dict[str, str | Secret] = {
+        "A": Secret(from_env="GITHUB_TOKEN"),
+        "B": Secret(from_file=str(file)),
+        "C": "plain",
+    }
     assert resolved(values, "env") == {"A": "abc", "B": "def", "C": "plain"}
     for secret in (
         Secret(from_env="FAIRLEAD_NATS_PASSWORD"),
