@@ -99,15 +99,9 @@ class Git:
         Raises:
             GitError: it failed, or took too long.
         """
-        command = [
-            "clone",
-            "--quiet",
-            "--no-recurse-submodules",
-            "--template=",
-            "--",
-            repository,
-            str(folder),
-        ]
+        # Not as links to the files of a repository on this host: who writes here would write there.
+        options = ["--quiet", "--no-recurse-submodules", "--template=", "--no-hardlinks"]
+        command = ["clone", *options, "--", repository, str(folder)]
         self.run(command, folder.parent, timeout_s=CLONE_TIMEOUT_S)
 
     def add_worktree(self, repository: str, folder: Path) -> None:
