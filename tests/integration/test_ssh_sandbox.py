@@ -149,24 +149,20 @@ async def test_host_with_another_key_is_refused(there: There) -> None:
     assert not there.workspace.exists()
 
 
-@pytest.mark.parametrize(
-    ("fields", "words"),
-    [
+async def test_what_cannot_be_had_there_is_an_error_and_nothing_runs(there: There) -> None:
+    await there.host.started()
+    tries: list[tuple[dict[str, object], str]] = [
         ({"remote": "elsewhere"}, "sandboxes.ssh.elsewhere: is not configured"),
         ({"remote": ""}, "is not configured"),
         ({"remote": "-oProxyCommand=touch ran"}, "is not configured"),
         ({"access": "ro"}, "access rw"),
         ({"workspace": "../x"}, "workspace"),
         ({"workspace": "$(touch ran)"}, "workspace"),
-    ],
-)
-async def test_what_cannot_be_had_there_is_an_error_and_nothing_runs(
-    there: There, fields: dict[str, object], words: str
-) -> None:
-    await there.host.started()
-    outcome = await there.host.result(await there.ask("bash", command="touch ran", **fields))
-    assert outcome.status == "error"
-    assert words in text_of(outcome)
+    ]
+    for fields, words in tries:
+        outcome = await there.host.result(await there.ask("bash", command="touch ran", **fields))
+        assert outcome.status == "error"
+        assert words in text_of(outcome)
     assert not there.folder.exists()
 
 
