@@ -334,13 +334,12 @@ def test_hash_changes_with_everything_that_is_shown_and_with_nothing_else() -> N
         {"remote": "r"},
         {"repository": "r"},
         {"workspace_kind": "scratch"},
-        {"timeout_s": 5.0},
     ]
     hashes = {shown_hash(msgspec.structs.replace(base, **each), "h") for each in changed}  # type: ignore[arg-type]
     hashes |= {shown_hash(base, "h"), shown_hash(base, "i")}
     assert len(hashes) == len(changed) + 2
     same = msgspec.structs.replace(
-        base, call_id="d", token="u", tainted=True, approved="x", flags=["private"]
+        base, call_id="d", token="u", tainted=True, approved="x", flags=["private"], timeout_s=5.0
     )
     assert shown_hash(same, "h") == shown_hash(base, "h")
     first = request(BASH, {"b": 1, "a": 2})

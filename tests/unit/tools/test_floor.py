@@ -87,7 +87,6 @@ def test_sandboxes_timeouts_and_workspaces_are_limited(tmp_path: Path) -> None:
         {"remote": "r"},
         {"session": "t"},
         {"name": "process"},
-        {"timeout_s": 121.0},
     ],
 )
 def test_i_15_one_byte_changed_after_the_approval_is_refused(

@@ -21,6 +21,5 @@ def shown_hash(call: ToolCall, host: str) -> str:
         call.scope,
         call.access,
         call.remote,
-        call.timeout_s,
     ]
     return hashlib.sha256(msgspec.json.encode(shown, order="deterministic")).hexdigest()

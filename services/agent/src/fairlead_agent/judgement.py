@@ -29,6 +29,8 @@ class Judgement:
         asked = self._state.asked.get(request.call_id)
         decision = self._state.decisions.get(request.call_id)
         allowed = asked is not None and decision is not None and decision.decision in GRANTING
+        if asked is not None and not request.workspace:  # the host's own, and nobody there can be asked now
+            request = msgspec.structs.replace(request, workspace=asked.workspace)
         return msgspec.structs.replace(
             request,
             flags=effects(spec, request.arguments, networked=networked),

@@ -1,0 +1,81 @@
+"""A call after a person's answer: exactly what was shown runs, or nothing."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from fairlead_agent.judgement import Judgement
+from fairlead_agent.policy import Verdict
+from fairlead_agent.state import SessionState
+from fairlead_common.config import AgentConfig, parse_config
+from fairlead_common.entries import ApprovalEntry, ApprovalRequestEntry
+from fairlead_common.messages import ToolCall, ToolSpec
+from fairlead_common.shown import shown_hash
+
+BASH = ToolSpec(name="bash", description="", parameters={}, group="runtime")
+REQUEST = ToolCall(
+    call_id="c", session="s", name="bash", arguments={"command": "make"}, workspace="/w", token="t"
+)
+
+
+def judged(
+    now: ToolCall, decision: str = "once", settings: dict[str, object] | None = None
+) -> tuple[ToolCall, Verdict]:
+    """What becomes of a call as it is `now`, after `REQUEST` was shown and answered."""
+    state = SessionState("s", agent="main")
+    asked = ApprovalRequestEntry(
+        id="a",
+        call_id="c",
+        tool="bash",
+        arguments=REQUEST.arguments,
+        workspace=REQUEST.workspace,
+        host="h",
+        shown_hash=shown_hash(REQUEST, "h"),
+        expires_at=0,
+        why="",
+    )
+    state.apply(asked, 1)
+    answer = ApprovalEntry(id="b", approval_id="a", call_id="c", decision=cast(Any, decision))
+    state.apply(answer, 2)
+    config = SimpleNamespace(current=parse_config({}, settings or {}))
+    judgement = Judgement(state, cast(Any, config), cast(Any, SimpleNamespace(of=lambda _: set())))
+    marked = judgement.marked(now, BASH, "h")
+    return marked, judgement.verdict(marked, BASH, AgentConfig(), "h")
+
+
+def test_what_was_shown_is_allowed_and_carries_its_hash() -> None:
+    marked, verdict = judged(REQUEST)
+    assert verdict.action == "allow"
+    assert marked.approved == shown_hash(REQUEST, "h")
+
+
+def test_a_host_that_cannot_be_asked_for_its_workspace_does_not_undo_the_answer() -> None:
+    marked, verdict = judged(msgspec.structs.replace(REQUEST, workspace=""))
+    assert verdict.action == "allow"
+    assert marked.workspace == "/w"
+    assert marked.approved == shown_hash(REQUEST, "h")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"workspace": "/x"}, {"sandbox": "docker"}, {"arguments": {"command": "make x"}}, {"access": "ro"}],
+)
+def test_anything_else_is_denied(change: dict[str, object]) -> None:
+    _, verdict = judged(msgspec.structs.replace(REQUEST, **change))
+    assert verdict.action == "deny"
+    assert "not what they were shown" in verdict.why
+
+
+@pytest.mark.parametrize(("decision", "why"), [("deny", "a person said no"), ("expired", "nobody answered")])
+def test_a_no_is_no_and_leaves_no_hash(decision: str, why: str) -> None:
+    marked, verdict = judged(REQUEST, decision)
+    assert verdict.action == "deny"
+    assert why in verdict.why
+    assert marked.approved == ""
+
+
+def test_a_rule_that_denies_holds_after_the_answer_too() -> None:
+    _, verdict = judged(REQUEST, settings={"policy.deny": ["bash(make *)"]})
+    assert verdict.action == "deny"
