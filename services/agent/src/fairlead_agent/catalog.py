@@ -167,8 +167,9 @@ class Catalog:
             return
 
     def default_workspace(self, host: str) -> str:
-        """The workspace on `host` of those that name none."""
-        live = self.executors(host)
+        """The workspace on `host` of those that name none; while it restarts, what it last said."""
+        known = [info for info, _ in self._executors.values() if info.host == host]
+        live = self.executors(host) or known[-1:]
         return live[0].default_workspace if live else ""
 
     async def is_lost(self, host: str, limit_s: float) -> bool:
