@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 
 from fairlead_tools.runner.user import User
 
@@ -10,25 +11,30 @@ VARIABLE = "FAIRLEAD_FORWARD"  # `<port>=<path of the socket>`
 
 _NOBODY = User(65534, 65534)
 _CHUNK_BYTES = 64 * 1024
+_PATIENCE_S = 5.0  # with who listens there, and may be about to start
+_PAUSE_S = 0.05
 
 
 def start(setting: str) -> None:
     """Leave a process behind that forwards. It is no child of ours, and commands cannot end it."""
     port, _, path = setting.partition("=")
+    # Before the fork: whoever connects from here on is queued, and never refused.
+    listener = socket.create_server(("127.0.0.1", int(port)), backlog=128)
     pid = os.fork()
     if pid:
+        listener.close()
         os.waitpid(pid, 0)
         return
     try:
         if os.fork() == 0:
             os.setsid()
             _NOBODY.become()
-            _serve(int(port), path)
+            _serve(listener, path)
     finally:
         os._exit(0)
 
 
-def _serve(port: int, path: str) -> None:
+def _serve(listener: socket.socket, path: str) -> None:
     import asyncio  # only here: the runner forks faster without it
 
     async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -43,9 +49,20 @@ def _serve(port: int, path: str) -> None:
         except OSError:
             writer.close()
 
+    async def connect() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        left = int(_PATIENCE_S / _PAUSE_S)
+        while True:
+            try:
+                return await asyncio.open_unix_connection(path)
+            except OSError:
+                if not left:
+                    raise
+            left -= 1
+            await asyncio.sleep(_PAUSE_S)
+
     async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            theirs = await asyncio.open_unix_connection(path)
+            theirs = await connect()
         except OSError:
             writer.write(b"HTTP/1.1 502 Bad Gateway\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
             writer.close()
@@ -57,7 +74,7 @@ def _serve(port: int, path: str) -> None:
             writer.close()
 
     async def run() -> None:
-        server = await asyncio.start_server(forward, "127.0.0.1", port)
+        server = await asyncio.start_server(forward, sock=listener)
         async with server:
             await server.serve_forever()
 
