@@ -1,0 +1,131 @@
+"""Sources of MCP servers, run as processes of their own."""
+
+# Notes what it does in a journal. `extra` appears, and `echo` says something else, once a file says so.
+SERVER = '''
+import asyncio, os, pathlib, subprocess, sys, time
+from mcp.server.mcpserver import Context, Image, MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp.types import ToolAnnotations
+
+journal = pathlib.Path(os.environ["JOURNAL"])
+def note(line):
+    with journal.open("a") as file:
+        file.write(line + "\\n")
+note(f"pid {os.getpid()}")
+server = MCPServer("test")
+
+def described():
+    changed = journal.with_name("changed")
+    return changed.read_text() if changed.exists() else "Says it again."
+
+@server.tool(description=described(), annotations=ToolAnnotations(read_only_hint=True, open_world_hint=False))
+def echo(text: str) -> str:
+    note("echo")
+    return text
+
+@server.tool()
+async def work(ctx: Context) -> str:
+    """Works until it may end."""
+    note("work")
+    await ctx.report_progress(1, 2, "half of it")
+    try:
+        while not journal.with_name("go").exists():
+            await asyncio.sleep(0.01)
+    except BaseException as error:
+        note(f"stopped by {type(error).__name__}")
+        raise
+    return "worked"
+
+@server.tool(annotations=ToolAnnotations(idempotent_hint=True))
+async def again() -> str:
+    note("again")
+    while not journal.with_name("go").exists():
+        await asyncio.sleep(0.01)
+    return "done again"
+
+@server.tool()
+def fail() -> str:
+    raise ToolError("the kettle is empty")
+
+@server.tool()
+def picture() -> Image:
+    return Image(data=bytes.fromhex("89504e470d0a1a0a"), format="png")
+
+@server.tool()
+def long() -> str:
+    return "".join(f"line {n}\\n" for n in range(30_000))
+
+@server.tool()
+def numbers(a: int, b: int) -> dict[str, int]:
+    return {"sum": a + b}
+
+@server.tool()
+def environment() -> str:
+    return "\\n".join(sorted(os.environ)) + "\\ntoken=" + os.environ.get("TOKEN", "")
+
+@server.tool()
+def child() -> str:
+    null = subprocess.DEVNULL
+    return str(subprocess.Popen(["sleep", "600"], stdin=null, stdout=null, start_new_session=True).pid)
+
+@server.tool()
+async def grow(ctx: Context) -> str:
+    @server.tool()
+    def extra() -> str:
+        """Came later."""
+        return "extra"
+    await ctx.notify_tools_changed()
+    return "grown"
+
+@server.tool()
+def crash() -> str:
+    note("crash")
+    os._exit(3)
+
+if len(sys.argv) > 1:
+    import uvicorn
+    async def main():
+        app = server.streamable_http_app()
+        async def guarded(scope, receive, send):
+            if scope["type"] == "http" and dict(scope["headers"]).get(b"x-key") != b"s3cret":
+                await send({"type": "http.response.start", "status": 401, "headers": []})
+                await send({"type": "http.response.body", "body": b"no"})
+                return
+            await app(scope, receive, send)
+        await uvicorn.Server(uvicorn.Config(guarded, port=int(sys.argv[1]), log_level="error")).serve()
+    asyncio.run(main())
+else:
+    try:
+        server.run()
+    finally:
+        time.sleep(float(os.environ.get("LINGER", "0")))  # some do not care that nobody listens
+'''
+
+# A server of 2025, without an SDK: it knows the handshake of then alone, and writes what is no protocol too.
+OLD_SERVER = """
+import json, sys
+tools = [{"name": "greet", "inputSchema": {"type": "object", "properties": {"name": {"type": "string"}}}}]
+def say(**message):
+    print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+print("starting ...", flush=True)
+print("a warning", file=sys.stderr, flush=True)
+for line in sys.stdin:
+    request = json.loads(line)
+    method, number = request.get("method"), request.get("id")
+    if method == "initialize":
+        say(id=number, result={
+            "protocolVersion": "2025-03-26",
+            "capabilities": {"tools": {"listChanged": True}},
+            "serverInfo": {"name": "old", "version": "1"},
+        })
+    elif method == "tools/list":
+        say(id=number, result={"tools": tools})
+    elif method == "tools/call" and request["params"]["name"] == "greet":
+        tools.append({"name": "later", "description": "Came later.", "inputSchema": {"type": "object"}})
+        print("greeting ...", flush=True)
+        say(method="notifications/tools/list_changed")
+        text = "hello " + request["params"]["arguments"].get("name", "")
+        say(id=number, result={"content": [{"type": "text", "text": text}]})
+    elif number is not None:
+        say(id=number, error={"code": -32601, "message": f"no method {method}"})
+"""
