@@ -230,8 +230,8 @@ def test_killed_runner_leaves_no_process_and_the_next_says_it_is_gone(runner: Ru
 
 def test_killed_runner_and_guard_leave_no_process(runner: Runner) -> None:
     client = runner.start()
-    name = start(client, "a", "trap '' HUP TERM; echo $$ > pid; sleep LONG & wait")
-    pid = int(runner.wait_for("pid"))
+    name = start(client, "a", "sleep LONG & echo $! > child; echo $$ > pid; wait")
+    pid, child = int(runner.wait_for("pid")), int(runner.wait_for("child"))
     guard = next(
         p
         for p in Path("/proc").iterdir()
@@ -240,8 +240,9 @@ def test_killed_runner_and_guard_leave_no_process(runner: Runner) -> None:
     os.kill(runner.pid, signal.SIGSTOP)
     os.kill(int(guard.name), signal.SIGKILL)
     runner.kill()
+    assert is_alive(child)
     client = runner.start()
-    eventually(lambda: not is_alive(pid), "it is dead")
+    eventually(lambda: not is_alive(pid) and not is_alive(child), "all of it is dead")
     assert poll(client, "g", name, 0)["details"]["state"] == "gone"
 
 
