@@ -1,6 +1,7 @@
 """How a container is made: everything comes from the configuration, nothing from a call."""
 
 import hashlib
+import posixpath
 import re
 from typing import Any, NamedTuple
 
@@ -70,7 +71,8 @@ def host_config(
     tmpfs = {"/tmp": f"{scratch},mode=1777"}  # noqa: S108 - inside
     # Folders that the image declares as volumes would become disks without a limit.
     for path in image.get("Config", {}).get("Volumes") or {}:
-        tmpfs[path] = "ro,noexec,nosuid,nodev,size=1m"
+        if posixpath.normpath(path) not in ("/tmp", WORKSPACE, RUNNER, STATE, EGRESS):  # noqa: S108
+            tmpfs[path] = "ro,noexec,nosuid,nodev,size=1m"
     if sources.workspace is None:
         tmpfs[WORKSPACE] = f"{scratch},mode=0755,uid={owner.uid},gid={owner.gid}"
     return {
