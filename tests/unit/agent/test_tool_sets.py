@@ -14,21 +14,24 @@ SPECS = [
     spec("read", "fs", read_only=True),
     spec("write", "fs"),
     spec("bash", "runtime"),
+    spec("run_tests", "runtime"),
     spec("git_log", "git", read_only=True),
     spec("web_fetch", "web", read_only=True),
     spec("mcp__a__x", "mcp"),
     spec("mcp__a__y", "mcp", read_only=True),
 ]
 ALL = [each.name for each in SPECS]
+STANDARD = [name for name in ALL if name not in ("run_tests", "git_log")]
 
 
 @pytest.mark.parametrize(
     ("wanted", "work_mode", "expected"),
     [
-        ([], "", ALL),
+        ([], "", STANDARD),
+        (["standard"], "implement", STANDARD),
         (["full"], "", ALL),
         (["minimal"], "", ["read"]),
-        (["coding"], "", ["read", "write", "bash", "git_log"]),
+        (["coding"], "", ["read", "write", "bash", "run_tests", "git_log"]),
         (["minimal", "web"], "", ["read", "web_fetch"]),
         (["group:mcp", "bash"], "", ["bash", "mcp__a__x", "mcp__a__y"]),
         (["mcp__a__*"], "", ["mcp__a__x", "mcp__a__y"]),
@@ -36,7 +39,7 @@ ALL = [each.name for each in SPECS]
         ([], "plan", ["read", "git_log", "web_fetch", "mcp__a__y"]),
         (["coding"], "review", ["read", "git_log"]),
         ([], "implement", ALL),
-        (["coding"], "bugfix", ["read", "write", "bash", "git_log"]),
+        (["coding"], "bugfix", ["read", "write", "bash", "run_tests", "git_log"]),
     ],
 )
 def test_names_groups_profiles_and_the_work_select(

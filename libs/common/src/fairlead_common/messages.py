@@ -135,7 +135,7 @@ class HeartbeatNotice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
 
 class Notice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """System events and fired timers: `create`, `update-...`, `move-...`, `delete`, `approval-<id>` (it expired)."""
+    """System events and fired timers: `create`, `update-...`, `move-...`, `delete`, `approval-<id>`."""
 
     name: str
     body: msgspec.Raw = msgspec.Raw(b"null")

@@ -7,19 +7,22 @@ from fairlead_common.messages import ToolSpec
 
 _GROUPED: Final = {"coding": ("fs", "runtime", "git"), "web": ("web",)}
 _READING: Final = ("plan", "review")
+# What `bash` does as well. Each schema is sent with every request, so these are given on request only.
+_SPECIAL: Final = frozenset({"run_tests", "run_lint", "check_types", "schedule_run", "schedule_runs"})
 
 _Test = Callable[[ToolSpec], bool]
 
 
 def select(specs: Iterable[ToolSpec], wanted: Iterable[str], work_mode: str) -> list[ToolSpec]:
-    """The specs that are wanted (all, when nothing is said), and that fit the work.
+    """The specs that are wanted, and that fit the work.
 
     Args:
-        wanted: names, names with `*` at the end, `group:<group>`, `minimal`, `coding`, `web`, `full`.
+        wanted: names, names with `*` at the end, `group:<group>`, `minimal`, `standard`, `coding`, `web`,
+            `full`. Nothing means `standard`, and `full` for somebody with a kind of work to do.
         work_mode: `plan` and `review` leave what only reads, in the workspace and on the web.
     """
-    tests = [_test(word) for word in wanted]
-    chosen = [spec for spec in specs if not tests or any(test(spec) for test in tests)]
+    tests = [_test(word) for word in wanted] or [_test("full" if work_mode else "standard")]
+    chosen = [spec for spec in specs if any(test(spec) for test in tests)]
     return [spec for spec in chosen if spec.read_only] if work_mode in _READING else chosen
 
 
@@ -32,6 +35,8 @@ def unknown(specs: Iterable[ToolSpec], wanted: Iterable[str]) -> list[str]:
 def _test(word: str) -> _Test:
     if word == "full":
         return lambda _: True
+    if word == "standard":
+        return lambda spec: spec.group != "git" and spec.name not in _SPECIAL
     if word == "minimal":
         return lambda spec: spec.group == "fs" and spec.read_only
     if word in _GROUPED:

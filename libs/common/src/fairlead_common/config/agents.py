@@ -25,7 +25,8 @@ class AgentConfig(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
         max_turns: model replies in one run. max_run_s: wall-clock seconds of one run.
         max_run_tokens: input and output tokens of one run; 0: no limit.
         approval_timeout_s: after that an unanswered approval is denied.
-        tools: tool names, `group:<group>` and profiles (`minimal`, `coding`, `web`, `full`); empty: all.
+        tools: tool names, `group:<group>` and profiles (`minimal`, `standard`, `coding`,
+            `web`, `full`); empty: `standard`, which leaves out what `bash` can do as well.
         work_mode: `plan` and `review` leave an agent what reads and searches, `implement`, `bugfix` and
             empty all of its tools.
         allow, ask, deny: rules, see `Rules`.
