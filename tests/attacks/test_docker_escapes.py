@@ -253,7 +253,8 @@ async def test_sb_17_tricks_of_an_image_have_no_effect(box: DockerBox, tmp_path:
     context = tmp_path / "image"
     context.mkdir()
     (context / "Dockerfile").write_text(
-        f"FROM {PLAIN_IMAGE}\nENV EVIL=1 LD_LIBRARY_PATH=/evil\nVOLUME /data /tmp /workspace\nUSER 0\nWORKDIR /proc/self/fd\n"
+        f"FROM {PLAIN_IMAGE}\nENV EVIL=1 LD_LIBRARY_PATH=/evil\nVOLUME /data /tmp /workspace\nUSER 0\n"
+        "WORKDIR /proc/self/fd\n"
         'HEALTHCHECK --interval=1s CMD touch /tmp/health\nSTOPSIGNAL SIGINT\nENTRYPOINT ["/bin/false"]\n'
         'CMD ["evil"]\nONBUILD RUN false\n'
     )
