@@ -246,6 +246,16 @@ def test_killed_runner_and_guard_leave_no_process(runner: Runner) -> None:
     assert poll(client, "g", name, 0)["details"]["state"] == "gone"
 
 
+def test_runner_that_is_told_to_end_ends_its_processes_and_notes_it(runner: Runner) -> None:
+    client = runner.start()
+    name = start(client, "a", "echo $$ > pid; trap '' TERM; echo up; sleep LONG & wait; wait")
+    pid = int(runner.wait_for("pid"))
+    until_says(client, name, "up", "p")
+    runner.kill(signal.SIGTERM)
+    assert not is_alive(pid)
+    assert poll(runner.start(), "g", name, 0)["details"]["state"] == "ended"
+
+
 def status(path: Path) -> str:
     try:
         return (path / "status").read_text()

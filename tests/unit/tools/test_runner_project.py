@@ -171,7 +171,7 @@ OUTPUTS = {
         [("sum.test.js", 5, None, "sum \u203a adds")],
     ),
     "vitest": (
-        " FAIL  src/sum.test.ts > sum > adds\nAssertionError: expected 3 to be 4\n \u276f src/sum.test.ts:5:21\n\n"
+        " FAIL  src/sum.test.ts > sum > adds\nError: 3 is not 4\n \u276f src/sum.test.ts:5:21\n\n"
         "      Tests  1 failed | 2 passed (3)\n",
         {"failed": 1, "passed": 2},
         [("src/sum.test.ts", 5, None, "sum > adds")],

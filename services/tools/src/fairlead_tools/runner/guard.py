@@ -281,7 +281,7 @@ def _command(seat: Seat) -> NoReturn:
         os._exit(127)
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _changed_signals() -> tuple[int, ...]:
     """The signals that this process does not treat as usual.
 
