@@ -10,7 +10,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from bench import executors, latency, load
+from bench import cron, executors, latency, load
 from bench.latency import Result
 from bench.machine import about
 from bench.report import Report
@@ -31,6 +31,7 @@ SCENARIOS: dict[str, Callable[[Options], Awaitable[Result]]] = {
     "sandbox-bubblewrap": executors.sandbox_bubblewrap,
     "sandbox-docker": executors.sandbox_docker,
     "scale-tools": executors.scale_tools,
+    "cron": cron.cron,
 }
 
 

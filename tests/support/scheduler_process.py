@@ -62,6 +62,11 @@ class SchedulerProcess:
     def alive(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
     def signal(self, signum: signal.Signals) -> None:
         if self._process is not None and self.alive:
             self._process.send_signal(signum)

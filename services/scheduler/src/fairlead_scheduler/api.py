@@ -114,8 +114,10 @@ class Api:
                 following = str(page[-1]["id"])
                 break
             found = await self._store.get(job)
-            if found is not None:
-                page.append(await self._shown(found[0]))
+            if found is None:
+                self._table.remove(job)
+                continue
+            page.append(await self._shown(found[0]))
         return Jobs(jobs=page, total=len(ids), next=following)
 
     async def get(self, asked: GetJob) -> OneJob:
@@ -246,6 +248,6 @@ class Api:
         job = str(document["id"])
         state = document_of(await self._ledger.state(job))
         entry = self._table.get(job)
-        if entry is not None and entry.due_ms is not None:
+        if entry is not None and entry.due_ms is not None and entry.due_ms > 0:
             state["nextRunAtMs"] = entry.due_ms
         return {**document, "state": state}

@@ -119,11 +119,10 @@ class Firing:
 
     async def _fire(self, entry: Entry, now_ms: int) -> int:
         """Write the slots of one job that are due; up to where they are decided."""
-        slot = entry.times.after(entry.cursor)
+        times = entry.times
+        slot = times.after(entry.cursor)
         offset = 0 if slot is None else entry.offset_ms(slot)
-        decided = plan(
-            entry.times, entry.timing.schedule, entry.timing.misfire, entry.cursor, now_ms - offset
-        )
+        decided = plan(times, entry.timing.schedule, entry.timing.misfire, entry.cursor, now_ms - offset)
         if decided.missed is not None:
             late_s = (now_ms - decided.missed) / 1000
             await self._write(

@@ -49,7 +49,7 @@ async def setup(bus: Bus) -> list[Part]:
     concluding = Concluding(store, ledger, post, settings, clock)
     outbox = Outbox(bus, ledger, post, Channels(bus, post, settings), lead, clock)
     driving = Driving(bus, store, ledger, post, concluding, outbox, lead, settings, clock)
-    watching = Watching(bus, table, clock, changed.set)
+    watching = Watching(bus, table, lead, clock, changed.set)
     firing = Firing(bus, table, lead, settings, clock, changed)
     firing.seen_revision = lambda: watching.revision
     performing = Performing(bus, store, ledger, post, concluding, config, clock)

@@ -129,6 +129,7 @@ class Performing:
         found = await self._store.get(slot.job)
         if found is None:
             log.info("slot_skipped", job=slot.job, slot=slot.slot, reason="the job was removed")
+            await self._store.tell(CronEvent(job_id=slot.job, action="removed"))
             return
         document, revision = found
         try:

@@ -16,6 +16,7 @@ from fairlead_scheduler.planning import offset_ms
 from fairlead_scheduler.triggers import Times, times_of
 
 _DEFAULT_MISFIRE = Misfire()
+GIVEN_OUT = -1  # instead of a due time: it is being fired
 
 
 class Timing(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -45,22 +46,29 @@ class Entry:
 
     Fields:
         cursor: all slots up to here are decided.
-        due_ms: when the next slot fires: its time and the job's own offset; None: never, or it is given out.
+        due_ms: when the next slot fires: its time and the job's own offset; None: never.
         revision: of the bucket, since when its schedule is as it is; 0 for jobs of the configuration.
+        default_tz: zone of a schedule that names none.
     """
 
-    __slots__ = ("cause", "cursor", "due_ms", "id", "revision", "times", "timing")
+    __slots__ = ("cause", "cursor", "default_tz", "due_ms", "id", "revision", "timing")
 
     def __init__(
-        self, job: str, timing: Timing, revision: int, times: Times, cursor: int, cause: Cause
+        self, job: str, timing: Timing, revision: int, cursor: int, default_tz: str, cause: Cause = "schedule"
     ) -> None:
         self.id = job
         self.timing = timing
         self.revision = revision
-        self.times = times
         self.cursor = cursor
-        self.cause = cause
+        self.default_tz = default_tz
+        self.cause: Cause = cause
         self.due_ms: int | None = None
+
+    @property
+    def times(self) -> Times:
+        """When it is due. Made anew each time: a hundred thousand of them would not fit."""
+        timing = self.timing
+        return times_of(timing.schedule, timing.created_at_ms, timing.active_window, self.default_tz)
 
     def aim(self) -> None:
         """Find the next slot after the cursor."""
@@ -115,13 +123,35 @@ class Table:
             cursor = old.cursor  # nothing about its times has changed
         else:
             cursor = self._start(timing, since_revision)
-        times = times_of(timing.schedule, timing.created_at_ms, timing.active_window, self.default_tz)
-        entry = Entry(job, timing, since_revision, times, cursor, cause)
+        entry = Entry(job, timing, since_revision, cursor, self.default_tz, cause)
         entry.aim()
-        self._enabled += timing.enabled - (old.timing.enabled if old else False)
-        self._entries[job] = entry
-        self._push(entry)
+        self._take_in(entry, old)
         return entry
+
+    def restore(self, entry: Entry, due_ms: int | None) -> None:
+        """Take over a job as a snapshot has it, with its next slot if that is still to come."""
+        entry.default_tz = self.default_tz
+        if due_ms is None or due_ms > self.position.t_ms:
+            entry.due_ms = due_ms
+        else:
+            entry.cursor = max(entry.cursor, self._start(entry.timing, entry.revision))
+            entry.aim()
+        self._take_in(entry, self._entries.get(entry.id))
+
+    def _take_in(self, entry: Entry, old: Entry | None) -> None:
+        self._enabled += entry.timing.enabled - (old.timing.enabled if old else False)
+        self._entries[entry.id] = entry
+        self._push(entry)
+
+    def move_to_zone(self, default_tz: str) -> None:
+        """Schedules that name no zone are of another one from here on."""
+        if default_tz == self.default_tz:
+            return
+        self.default_tz = default_tz
+        for entry in self._entries.values():
+            entry.default_tz = default_tz
+            entry.aim()
+            self._push(entry)
 
     def _start(self, timing: Timing, revision: int) -> int:
         """From where on slots are looked at."""
@@ -158,7 +188,7 @@ class Table:
             if entry.due_ms is None or entry.due_ms > now_ms:
                 break
             heapq.heappop(self._heap)
-            entry.due_ms = None  # it may be in the heap more than once; it is given out once
+            entry.due_ms = GIVEN_OUT  # it may be in the heap more than once
             found.append(entry)
         return found
 

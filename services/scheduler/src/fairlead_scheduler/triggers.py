@@ -211,12 +211,12 @@ class Windowed:
         return minute < self._end and (day - 1) % 7 in self._days
 
 
-@lru_cache(maxsize=20_000)
+@lru_cache(maxsize=512)  # 10 KB each
 def _calendar(expr: str, tz: str) -> Calendar:
     return Calendar(parse_expression(expr), zone(tz))
 
 
-@lru_cache(maxsize=50_000)
+@lru_cache(maxsize=4096)
 def _next(expr: str, tz: str, moment_ms: int) -> int | None:
     return _calendar(expr, tz).after(moment_ms)
 

@@ -1,18 +1,22 @@
 """Keeps the table up to the bucket `jobs` and to the configuration."""
 
 import asyncio
+import gc
 from collections.abc import Callable
 
 import msgspec
 import structlog
 
 from fairlead_common import subjects
-from fairlead_common.bus import Bus, Record
+from fairlead_common.bus import Bus, Delivery, Record
 from fairlead_common.config import Config
-from fairlead_common.errors import RetryableError
+from fairlead_common.cron.runs import CronEvent
+from fairlead_common.errors import FairleadError, RetryableError
 from fairlead_common.tail import Source, Tail
 from fairlead_scheduler.clock import Clock
 from fairlead_scheduler.heartbeats import plant
+from fairlead_scheduler.lead import Lead
+from fairlead_scheduler.snapshots import Snapshots
 from fairlead_scheduler.table import Table, Timing
 
 log = structlog.get_logger()
@@ -24,12 +28,15 @@ _decoder = msgspec.json.Decoder(Timing)
 class Watching:
     """A part of every scheduler."""
 
-    def __init__(self, bus: Bus, table: Table, clock: Clock, changed: Callable[[], None]) -> None:
+    def __init__(self, bus: Bus, table: Table, lead: Lead, clock: Clock, changed: Callable[[], None]) -> None:
         self._bus = bus
+        self._lead = lead
+        self._snapshots = Snapshots(bus)
         self._table = table
         self._clock = clock
         self._changed = changed
         self._tail: Tail | None = None
+        self._taken = 0
         self.ready = asyncio.Event()
 
     @property
@@ -37,15 +44,15 @@ class Watching:
         """How far the table follows the bucket."""
         return self._tail.seen[0] if self._tail is not None and not self._tail.has_news else self._taken
 
-    _taken = 0
-
     async def run(self, stop: asyncio.Event) -> None:
         """Take over all jobs, then every change, until `stop`."""
-        source = Source(f"KV_{subjects.BUCKET_JOBS}", f"{_PREFIX}>", 1)
+        removals = await self._bus.subscribe(subjects.CRON_CHANGED, self._note_removal)
+        started = asyncio.get_running_loop().time()
+        self._taken = await self._snapshots.load(self._table)
+        source = Source(f"KV_{subjects.BUCKET_JOBS}", f"{_PREFIX}>", self._taken + 1)
         live = f"fairlead.kv.{subjects.BUCKET_JOBS}.>"
         async with Tail(self._bus, live, [source], lambda _: 0) as tail:
             self._tail = tail
-            started = asyncio.get_running_loop().time()
             while not stop.is_set():
                 try:
                     news = await tail.take()
@@ -58,15 +65,32 @@ class Watching:
                 if not self.ready.is_set():
                     took_ms = round((asyncio.get_running_loop().time() - started) * 1000)
                     log.info("jobs_loaded", jobs=len(self._table), duration_ms=took_ms)
+                    gc.freeze()  # what is here stays: it need not be looked through again and again
                     self.ready.set()
                 if news:
                     self._changed()
+                if self._lead.term:
+                    await self._save()
                 await tail.wait(1.0)
+        await removals.unsubscribe()
+
+    def _note_removal(self, delivery: Delivery) -> None:
+        """A job that a snapshot still had may be gone without a trace in the bucket."""
+        if b'"removed"' in delivery.data:
+            event = msgspec.json.decode(delivery.data, type=CronEvent)
+            if event.action == "removed":
+                self._table.remove(event.job_id)
 
     def look(self) -> None:
         """Look again now."""
         if self._tail is not None:
             self._tail.catch_up_soon()
+
+    async def _save(self) -> None:
+        try:
+            await self._snapshots.save_if_worth(self._table, self.revision)
+        except FairleadError as error:
+            log.warning("snapshot_failed", error=str(error))
 
     def _note(self, record: Record) -> None:
         job = record.headers.get("Nats-Subject", record.subject).removeprefix(_PREFIX)
@@ -81,7 +105,7 @@ class Watching:
 
     def configured(self, config: Config) -> None:
         """Take over the configuration."""
-        self._table.default_tz = config.cron.timezone
+        self._table.move_to_zone(config.cron.timezone)
         self._table.default_stagger_ms = round(config.cron.stagger_s * 1000)
         plant(self._table, config, self._clock.now_ms())
         self._changed()
