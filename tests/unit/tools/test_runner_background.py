@@ -139,12 +139,21 @@ def test_terminal_is_one(client: Client) -> None:
 def test_keys_reach_a_terminal(client: Client) -> None:
     name = start(client, "a", "PS1='ready> ' bash --norc --noprofile -i", pty=True)
     until_says(client, name, "ready> ", "p")
-    keys = ["echo one", "Enter", "Up", "Enter", "sleep LONG", "Enter"]
-    client.call("k", "process_control", action="send_keys", process=name, keys=keys)
-    said = until_says(client, name, "sleep", "q")
-    assert said.count("\rone\r\n") == 2, said
-    client.call("c", "process_control", action="send_keys", process=name, keys=["C-c"])
-    client.call("x", "process_control", action="send_keys", process=name, keys=["exit 7", "Enter"])
+
+    def press(call_id: str, *keys: str) -> None:
+        assert not client.call(call_id, "process_control", action="send_keys", process=name, keys=keys)[
+            "is_error"
+        ]
+
+    press("k1", "echo $((6 * 7))", "Enter")
+    assert "42\r\n" in until_says(client, name, "42\r\n", "q")
+    press("k2", "Up", "Enter")
+    assert "42\r\n" in until_says(client, name, "42\r\n", "r")
+    press("k3", f"sh -c 'echo sleeping; exec sleep {LONG}'", "Enter")
+    until_says(client, name, "sleeping\r\n", "s")
+    press("k4", "C-c")
+    until_says(client, name, "ready> ", "t")
+    press("k5", "exit 7", "Enter")
     assert ended(client, name, "e")["exit_code"] == 7
 
 
