@@ -30,6 +30,7 @@ _EXPECTED = "NoNewPrivs=1 Seccomp=2 CapEff=e0 CapPrm=e0 CapBnd=e0"
 # gVisor is its own boundary, and its /proc does not tell of filters.
 _EXPECTED_RUNSC = "CapEff=e0 CapPrm=e0"
 
+_EMPTY = "ro,noexec,nosuid,nodev,size=1m"
 INODES_PER_MB = 64  # of memory: files without content use it up too
 SHM_MB = 64
 STOP_TIMEOUT_S = 5
@@ -45,12 +46,14 @@ class Sources(NamedTuple):
     Fields:
         workspace: None when the sandbox shall not have it.
         egress: folder with the socket of the proxy; None without a network.
+        hidden: folders in the workspace, relative to it, that are empty for the sandbox.
     """
 
     archive: str
     state: str
     workspace: str | None
     egress: str | None
+    hidden: tuple[str, ...] = ()
 
 
 def variant(settings: DockerConfig) -> str:
@@ -72,7 +75,9 @@ def host_config(
     # Folders that the image declares as volumes would become disks without a limit.
     for path in image.get("Config", {}).get("Volumes") or {}:
         if posixpath.normpath(path) not in ("/tmp", WORKSPACE, RUNNER, STATE, EGRESS):  # noqa: S108
-            tmpfs[path] = "ro,noexec,nosuid,nodev,size=1m"
+            tmpfs[path] = _EMPTY
+    for path in sources.hidden:
+        tmpfs[f"{WORKSPACE}/{path}"] = _EMPTY
     if sources.workspace is None:
         tmpfs[WORKSPACE] = f"{scratch},mode=0755,uid={owner.uid},gid={owner.gid}"
     return {

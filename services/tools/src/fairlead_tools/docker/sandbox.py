@@ -20,7 +20,7 @@ from fairlead_tools.docker.egress import Egress
 from fairlead_tools.docker.engine import Engine, Inspected, NameTakenError
 from fairlead_tools.docker.host_paths import HostPaths
 from fairlead_tools.docker.journals import Journals
-from fairlead_tools.docker.owner import owner_of
+from fairlead_tools.docker.owner import hidden_in, owner_of
 from fairlead_tools.docker.reach import NotReachableError, reach_by_exec, reach_by_socket
 from fairlead_tools.docker.spares import Spares
 from fairlead_tools.pack import pack_runner
@@ -66,6 +66,7 @@ class DockerSandbox:
     ) -> None:
         self._identity = identity
         self._own = own
+        self._state = state
         self._tasks = tasks
         self._settings = settings
         self._engine = engine or Engine()
@@ -184,6 +185,7 @@ class DockerSandbox:
             egress=str(await self._paths.of(self._egress.socket_folder))
             if settings.network == "egress"
             else None,
+            hidden=hidden_in(workspace, self._own, self._state) if workspace else (),
         )
         if ":" in sources.state:
             raise SandboxRefusedError(f"the engine does not take a folder with a colon: {sources.state}")
