@@ -87,3 +87,13 @@ def test_sets_keep_everything_after_the_first_equals_sign() -> None:
     assert parse_sets(("a.b=c=d", "e=")) == {"a.b": "c=d", "e": ""}
     with pytest.raises(CommandError, match="key=value"):
         parse_sets(("a.b",))
+
+
+def test_git_token_reaches_executors_alone() -> None:
+    theirs = {**THEIRS, "FAIRLEAD_GIT_TOKEN": "t"}
+    having = {
+        service
+        for service in ("gateway", "agent", "tools", "scheduler", "webui")
+        if "FAIRLEAD_GIT_TOKEN" in service_environment(service, f"{service}-1", PLAN, NATS, theirs)
+    }
+    assert having == {"tools"}
