@@ -30,7 +30,7 @@ _TOOLS: Final = frozenset({"DOCKER_HOST", "DOCKER_CONFIG", "DOCKER_CONTEXT", "DO
     "BRAVE_API_KEY",
     "TAVILY_API_KEY",
 }
-_GIT_TOKEN: Final = "FAIRLEAD_GIT_TOKEN"  # only executors push
+_TO_PUSH: Final = "FAIRLEAD_GIT_TOKEN"  # only executors push
 _NEVER: Final = frozenset({"FAIRLEAD_TOKEN"})
 
 
@@ -125,7 +125,7 @@ def service_environment(
 def _passes(key: str, service: str) -> bool:
     if key in _NEVER:
         return False
-    if key == _GIT_TOKEN:
+    if key == _TO_PUSH:
         return service == "tools"
     if service == "agent":
         return True
