@@ -1,4 +1,4 @@
-"""Executors by themselves: calls go to them over NATS as the agents send them, and their results come back."""
+"""Executors by themselves: calls go to them over NATS as the agents send them, and results come back."""
 
 import asyncio
 import os
@@ -25,6 +25,7 @@ from fairlead_common.bus import Bus, BusSettings, Delivery
 from fairlead_common.ids import new_id
 from fairlead_common.messages import ExecutorInfo, SandboxKind, ToolCall, ToolResult
 from fairlead_common.streams import provision
+from tests.chaos.containers import Containers
 from tests.support.nats_server import NatsServer
 
 HOST = "bench"
@@ -170,7 +171,8 @@ def _start(url: str, home: Path, folder: Path, name: str, capacity: int) -> "sub
 
 
 def _end_what_is_left(home: Path) -> None:
-    """Runners outlive their executors on purpose."""
+    """Runners and containers outlive their executors on purpose."""
+    Containers(home).remove()
     for process in psutil.process_iter():
         try:
             if any(str(home) in word for word in process.cmdline()):

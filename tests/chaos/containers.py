@@ -48,6 +48,9 @@ class Containers:
 
 
 def _docker(*words: str) -> str:
+    """What docker prints; nothing where there is none."""
+    if shutil.which("docker") is None:
+        return ""
     done = subprocess.run(["docker", *words], capture_output=True, text=True, timeout=60, check=False)
     return done.stdout
 
@@ -58,6 +61,6 @@ def sandboxes_here() -> tuple[str, ...]:
     found = ["local"]
     if shutil.which("bwrap"):
         found.append("bubblewrap")
-    if shutil.which("docker") and _docker("image", "inspect", "--format", "{{.Id}}", IMAGE).strip():
+    if _docker("image", "inspect", "--format", "{{.Id}}", IMAGE).strip():
         found.append("docker")
     return tuple(found)
