@@ -298,6 +298,22 @@ async def test_spare_is_started_ahead_given_to_one_session_and_replaced(containe
     assert spare in contained.running()
 
 
+async def test_spare_that_cannot_be_made_is_logged_once_and_hinders_nothing(contained: Contained) -> None:
+    host = contained.host
+    if os.geteuid():
+        pytest.skip("folders of root's are made by root")
+    contained.settings(image=PLAIN_IMAGE, warm=1)
+    overrides = json.loads(host.environ["FAIRLEAD_OVERRIDES"])
+    host.environ["FAIRLEAD_OVERRIDES"] = json.dumps({**overrides, "agents.main.sandbox.kind": "docker"})
+    os.chown(host.workspace, 0, 0)
+    await host.started("e1")
+    await until(lambda: "docker_upkeep_failed" in host.log("e1"), "it tried to make a spare")
+    assert "belongs to root" in host.log("e1")
+    os.chown(host.workspace, USER, USER)
+    assert await contained.run("bash", command="id -u") == f"ok: {USER}\n"
+    assert host.log("e1").count("docker_upkeep_failed") == 1
+
+
 async def test_storm_of_kills_duplicates_nothing_and_loses_nothing(contained: Contained) -> None:
     """Every call ends; none ran twice; `ok` ran; nothing is left running."""
     host = contained.host

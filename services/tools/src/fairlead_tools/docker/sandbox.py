@@ -7,7 +7,7 @@ from it, and the engine lets only one container have a name.
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 
 import structlog
@@ -79,6 +79,7 @@ class DockerSandbox:
         self._channels = KeptChannels()
         self._spares = Spares(self._journals, settings, lambda: expected(self.variant()), self._make_spare)
         self._suspects: set[str] = set()
+        self._failed: dict[str, str] = {}
         self._probed_at = -1e9
         self._problem = ""
 
@@ -105,20 +106,28 @@ class DockerSandbox:
         while not stop.is_set():
             await asyncio.to_thread(self._probe)
             if not self._problem:
-                try:
-                    await self._keep_egress()
-                    await self._spares.fill(self._engine, self._name)
-                    if time.monotonic() >= reap_at:
-                        reap_at = time.monotonic() + REAP_S
-                        await self.reap()
-                except (ChannelLostError, SandboxRefusedError) as error:
-                    log.warning("docker_upkeep_failed", error=str(error))
+                await self._attempt("egress", self._keep_egress())
+                if time.monotonic() >= reap_at:
+                    reap_at = time.monotonic() + REAP_S
+                    await self._attempt("reap", self.reap())
+                await self._attempt("spares", self._spares.fill(self._engine, self._name))
             await self._spares.nap(stop, PROBE_S)
 
     def close(self) -> None:
         """Part with all runners; what they run goes on."""
         self._channels.close()
         self._engine.close()
+
+    async def _attempt(self, what: str, work: Coroutine[object, object, object]) -> None:
+        """Do it, or log once why it cannot be done; calls go on without it."""
+        problem = ""
+        try:
+            await work
+        except (ChannelLostError, SandboxRefusedError, OSError) as error:
+            problem = str(error)
+        if problem and problem != self._failed.get(what):
+            log.warning("docker_upkeep_failed", part=what, error=problem)
+        self._failed[what] = problem
 
     async def _keep_egress(self) -> None:
         settings = self._settings()
