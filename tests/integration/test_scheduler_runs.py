@@ -11,6 +11,8 @@ import msgspec
 import pytest
 from aiohttp import web
 
+from fairlead_common import subjects as s
+from fairlead_common.buckets import Bucket
 from fairlead_common.bus import Bus, Delivery
 from fairlead_common.content import AssistantMessage, ToolOutcome, UserMessage, text_outcome
 from fairlead_common.entries import MessageEntry
@@ -320,6 +322,11 @@ async def test_answers_go_to_a_subject_and_to_the_session_that_was_used_last(
     async with agent_service(nats_server, monkeypatch), scheduler(nats_server, monkeypatch):
         await w.say("chat", "op=P0")
         await w.run_end("chat")
+
+        async def listed() -> bool:
+            return await Bucket(bus, s.BUCKET_SESSIONS).get("session.chat") is not None
+
+        await until(listed)
         to_subject = {"deliver": True, "channel": "nats", "to": "alerts.cron"}
         await add(bus, turn_job("op=P1", schedule=at(0.1), payload=to_subject))
         await add(bus, turn_job("op=P2", schedule=at(0.1), payload={"deliver": True, "channel": "last"}))

@@ -26,6 +26,7 @@ from fairlead_scheduler.outbox import Outbox
 from fairlead_scheduler.performing import SLOT_PATIENCE_S, Performing
 from fairlead_scheduler.post import Post
 from fairlead_scheduler.settings import Settings
+from fairlead_scheduler.sources.folder import Folder
 from fairlead_scheduler.sources.triggers import Triggers
 from fairlead_scheduler.store import Store
 from fairlead_scheduler.table import Table
@@ -55,6 +56,7 @@ async def setup(bus: Bus) -> list[Part]:
     performing = Performing(bus, store, ledger, post, concluding, config, clock)
     triggers = Triggers(bus, store, post, settings, clock)
     definitions = Definitions(store, table, settings, clock)
+    folder = Folder(definitions, store, post, settings)
     api = Api(
         definitions, store, ledger, post, table, lead, firing, driving, outbox, settings, triggers, clock
     )
@@ -64,11 +66,12 @@ async def setup(bus: Bus) -> list[Part]:
     watching.configured(config.current)
     config.on_change(watching.configured)
     config.on_change(lambda _: triggers.look())
+    config.on_change(lambda _: folder.look())
 
     async def wake_at_stop(stop: asyncio.Event) -> None:
         await stop.wait()
         changed.set()
-        for part in (settings, outbox, driving, watching, triggers):
+        for part in (settings, outbox, driving, watching, triggers, folder):
             part.look()
 
     async def fire(stop: asyncio.Event) -> None:
@@ -90,6 +93,7 @@ async def setup(bus: Bus) -> list[Part]:
         driving.run,
         outbox.run,
         triggers.run,
+        folder.run,
         ApiService(bus, "scheduler", api.methods()).run,
         ToolService(bus, "scheduler", AgentTools(api).tools()).run,
     ]

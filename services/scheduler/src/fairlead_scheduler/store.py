@@ -13,13 +13,17 @@ from fairlead_common.errors import ConflictError, NotFoundError
 from fairlead_common.ids import is_id
 from fairlead_common.projections import TOMBSTONE
 
+MAX_TOKEN_CHARS = 54
+
 _document = msgspec.json.Decoder(Document)
 
 
 def token(*parts: str) -> str:
-    """`parts` as one id: joined where that fits, else by their hash."""
+    """`parts` as one id: joined where that fits beside a prefix of a mail's name, else by their hash."""
     joined = "-".join(parts)
-    return joined if is_id(joined) else f"{parts[0]}-{hashlib.sha256(joined.encode()).hexdigest()[:40]}"
+    if is_id(joined) and len(joined) <= MAX_TOKEN_CHARS:
+        return joined
+    return f"{parts[0][:10]}-{hashlib.sha256(joined.encode()).hexdigest()[:40]}"
 
 
 class Store:

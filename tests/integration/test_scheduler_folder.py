@@ -1,0 +1,123 @@
+"""Event files: dropped into a folder, they happen; broken ones are set aside with the reason."""
+
+import asyncio
+import json
+import os
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from fairlead_common.bus import Bus
+from tests.support.nats_server import NatsServer
+from tests.support.scheduler_world import ask, mail, scheduler, until
+
+
+def drop(folder: Path, name: str, **event: object) -> Path:
+    """As a careful writer does: whole, or not at all."""
+    path = folder / name
+    path.with_suffix(".part").write_text(json.dumps(event))
+    path.with_suffix(".part").rename(path)
+    return path
+
+
+async def texts(bus: Bus) -> list[str]:
+    return [body["text"] for key, body in await mail(bus, "main") if key.startswith("system-")]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "events"
+    made.mkdir()
+    return made
+
+
+async def test_an_immediate_file_is_said_once_though_two_schedulers_see_it(
+    nats_server: NatsServer, bus: Bus, monkeypatch: pytest.MonkeyPatch, folder: Path
+) -> None:
+    settings: dict[str, object] = {"cron.folder": str(folder)}
+    path = drop(folder, "before.json", type="immediate", text="was here before")
+    async with (
+        scheduler(nats_server, monkeypatch, "one", settings),
+        scheduler(nats_server, monkeypatch, "two", settings),
+    ):
+        await until(lambda: _said(bus, ["was here before"]))
+        drop(folder, "now.json", type="immediate", text="the backup failed")
+        await until(lambda: _said(bus, ["was here before", "the backup failed"]))
+        await until(lambda: _gone(path, folder / "now.json"))
+        assert await texts(bus) == ["was here before", "the backup failed"]
+
+
+async def _said(bus: Bus, wanted: list[str]) -> bool:
+    return await texts(bus) == wanted
+
+
+async def _gone(*paths: Path) -> bool:
+    return not any(path.exists() for path in paths)
+
+
+async def test_a_one_shot_file_happens_at_its_time_and_is_gone(
+    nats_server: NatsServer, bus: Bus, monkeypatch: pytest.MonkeyPatch, folder: Path
+) -> None:
+    async with scheduler(nats_server, monkeypatch, settings={"cron.folder": str(folder)}):
+        at = datetime.now(UTC) + timedelta(seconds=1)
+        path = drop(folder, "later.json", type="one-shot", at=at.isoformat(), text="it is time")
+        await until(lambda: _said(bus, ["it is time"]))
+        assert time.time() >= at.timestamp()
+        await until(lambda: _gone(path))
+
+
+async def test_a_periodic_job_follows_its_file(
+    nats_server: NatsServer, bus: Bus, monkeypatch: pytest.MonkeyPatch, folder: Path
+) -> None:
+    async with scheduler(nats_server, monkeypatch, settings={"cron.folder": str(folder)}):
+        path = drop(folder, "tick.json", type="periodic", schedule="* * * * * *", text="tick", timezone="UTC")
+        await until(lambda: _said_often(bus, "tick"))
+        drop(folder, "tick.json", type="periodic", schedule="* * * * * *", text="tock")
+        await until(lambda: _said_often(bus, "tock"))
+        path.unlink()
+
+        async def no_jobs() -> bool:
+            return not (await ask(bus, "cron.list", includeDisabled=True))["jobs"]
+
+        await until(no_jobs)
+
+
+async def _said_often(bus: Bus, text: str) -> bool:
+    return (await texts(bus)).count(text) >= 1
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ("{", "truncated"),
+        ('{"type": "sometimes", "text": "x"}', "Invalid enum value"),
+        ('{"type": "immediate"}', "needs a text or a prompt"),
+        ('{"type": "immediate", "text": "x", "session": "a.b"}', "session"),
+        ('{"type": "periodic", "schedule": "nonsense", "text": "x"}', "must have 5 fields"),
+        ('{"type": "one-shot", "at": "2020-01-01T00:00:00Z", "text": "x"}', "must not have passed"),
+        ('{"type": "one-shot", "at": "tomorrow", "text": "x", "other": 1}', "unknown field"),
+    ],
+)
+async def test_a_broken_file_is_set_aside_with_its_reason(
+    nats_server: NatsServer,
+    bus: Bus,
+    monkeypatch: pytest.MonkeyPatch,
+    folder: Path,
+    content: str,
+    reason: str,
+) -> None:
+    path = folder / "bad.json"
+    path.write_text(content)
+    os.utime(path, (time.time() - 60, time.time() - 60))
+    async with scheduler(nats_server, monkeypatch, settings={"cron.folder": str(folder)}):
+        await until(lambda: _exists(folder / "bad.json.error"))
+        assert reason in (folder / "bad.json.error").read_text()
+        await until(lambda: _exists(folder / "bad.json.broken"))
+        assert (folder / "bad.json.broken").read_text() == content
+        assert await mail(bus, "main") == []
+
+
+async def _exists(path: Path) -> bool:
+    return await asyncio.to_thread(path.exists)
