@@ -97,6 +97,10 @@ def test_a_session_is_given_rules_of_its_own(up: FairleadUp) -> None:
         assert time.monotonic() < deadline
         time.sleep(0.05)
     assert up.entries("narrow")[-1]["work_mode"] == "plan"
+    while (shown := up.api("GET", "/api/sessions/narrow"))["work_mode"] != "plan":
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert shown["deny"] == ["bash(rm *)"]
 
 
 def test_the_configuration_is_changed_with_history(up: FairleadUp) -> None:

@@ -113,6 +113,8 @@ async def test_rules_of_a_session_are_read_before_they_are_stored(gateway: Runni
     assert (await gateway.call("PATCH", path, {"deny": ["bash(git push *)"], "work_mode": "plan"}))[0] == 202
     assert (await gateway.call("PATCH", path, {"work_mode": "dream"}))[0] == 400
     assert (await gateway.call("POST", "/api/sessions", {"deny": [""]}))[0] == 400
+    made = (await gateway.call("POST", "/api/sessions", {"deny": ["bash"], "work_mode": "review"}))[1]
+    assert (made["deny"], made["work_mode"]) == (["bash"], "review")
 
 
 async def test_expired_approval_is_409(gateway: RunningGateway, bus: Bus) -> None:
@@ -170,15 +172,17 @@ async def test_readiness_names_what_is_missing(gateway: RunningGateway, bus: Bus
 
 async def test_agents_come_from_the_live_configuration(gateway: RunningGateway, bus: Bus) -> None:
     _, body = await gateway.call("GET", "/api/agents")
-    assert body["agents"] == [
-        {"name": "main", "description": "", "model": "demo", "mode": "ask", "tools": []}
-    ]
-    document = {"agents": {"main": {}, "coder": {"description": "Codes", "mode": "allow-all"}}}
+    rest = {"description": "", "mode": "ask", "tools": [], "work_mode": ""}
+    local = {"kind": "local", "when": "all"}
+    assert body["agents"] == [{"name": "main", "model": "demo", "sandbox": local, **rest}]
+    coder = {"description": "Codes", "mode": "allow-all", "work_mode": "bugfix"}
+    document = {"agents": {"main": {}, "coder": coder}}
     await put(bus, "config", "document", document)
     async with asyncio.timeout(5):
         while len((await gateway.call("GET", "/api/agents"))[1]["agents"]) < 2:
             await asyncio.sleep(0.02)
-    assert (await gateway.call("POST", "/api/sessions", {"agent": "coder"}))[1]["mode"] == "allow-all"
+    made = (await gateway.call("POST", "/api/sessions", {"agent": "coder"}))[1]
+    assert (made["mode"], made["work_mode"]) == ("allow-all", "bugfix")
 
 
 class FakeWebui:

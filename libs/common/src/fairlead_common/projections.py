@@ -46,6 +46,7 @@ class SessionSummary(msgspec.Struct, frozen=True, kw_only=True):
         last_outcome: how the last run ended; None before the first.
         preview: beginning of the last thing said, on one line.
         sandbox: that its calls run in.
+        deny: rules of this session alone. work_mode: what it is for; its own, or else the profile's.
         workspace_kind, host: of a workspace that has a place of its own; empty: it is where the agent's is.
         context_tokens: size of the last request to the model; context_window: what fits.
         queued: items that wait for their moment. approvals: how many are pending.
@@ -59,6 +60,8 @@ class SessionSummary(msgspec.Struct, frozen=True, kw_only=True):
     mode: str = ""
     model: str = ""
     sandbox: str = ""
+    deny: list[str] = []
+    work_mode: str = ""
     workspace_kind: str = ""
     host: str = ""
     status: SessionStatus = "idle"

@@ -82,6 +82,8 @@ class Projections:
             mode=state.mode or (profile.mode if profile else ""),
             model=state.model or (profile.model if profile else ""),
             sandbox=effective_sandbox(profile.sandbox, state.session, state.sandbox) if profile else "",
+            deny=state.deny,
+            work_mode=state.work(profile.work_mode if profile else ""),
             workspace_kind=state.placement.kind if state.placement else "",
             host=state.placement.host if state.placement else "",
             status=status,  # type: ignore[arg-type] # one of SessionStatus

@@ -171,6 +171,8 @@ async def agents(request: Request) -> Response:
                     "model": profile.model,
                     "mode": profile.mode,
                     "tools": profile.tools,
+                    "work_mode": profile.work_mode,
+                    "sandbox": {"kind": profile.sandbox.kind, "when": profile.sandbox.when},
                 }
             )
     return json_response({"agents": found})

@@ -207,6 +207,7 @@ def fresh_summary(
     """A session that nobody worked on yet."""
     agent = notice.agent or "main"
     profile = gateway.config.current.agent(agent)
+    of_profile = profile.work_mode if profile else ""
     return SessionSummary(
         id=session,
         agent=agent,
@@ -214,6 +215,8 @@ def fresh_summary(
         mode=notice.mode or (profile.mode if profile else ""),
         model=profile.model if profile else "",
         sandbox=effective_sandbox(profile.sandbox, session, notice.sandbox or "") if profile else "",
+        deny=notice.deny or [],
+        work_mode=of_profile if notice.work_mode is None else notice.work_mode,
         created_at=created_at,
         updated_at=created_at,
         context_window=profile.context_window if profile else 0,
