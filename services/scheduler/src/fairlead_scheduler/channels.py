@@ -88,7 +88,7 @@ class Channels:
                 continue
             if known is None or not isinstance(known[1], SessionSummary) or known[1].deleted:
                 continue
-            if known[0].startswith("cron-"):
+            if known[0].startswith("cron-") or not known[1].preview:  # nobody ever said anything there
                 continue
             if best is None or known[1].updated_at > best.updated_at:
                 best = known[1]
