@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import sys
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -41,8 +42,10 @@ class Tool(NamedTuple):
     def load(self) -> Callable[[Root, Arguments], Outcome]:
         """The function."""
         module, _, name = self.function.partition(":")
+        path = f"fairlead_tools.runner.{module}"
+        # The machinery of imports is slow in a child that was just forked.
         found: Callable[[Root, Arguments], Outcome] = getattr(
-            importlib.import_module(f"fairlead_tools.runner.{module}"), name
+            sys.modules.get(path) or importlib.import_module(path), name
         )
         return found
 
@@ -137,7 +140,9 @@ def make_plan(call_id: str, frame: Frame) -> Plan:
     if not isinstance(tool, str) or tool not in TOOLS:
         raise ToolError(f"There is no tool {tool!r} here.")
     known = TOOLS[tool]
-    order = {"tool": tool, "arguments": values, "marks": environment.marks(call_id)}
+    order = {"tool": tool, "arguments": values}
+    if tool not in FILE_TOOLS:
+        order["marks"] = environment.marks(call_id)  # for the programs that it starts
     if known.is_guarded:
         timeout_s = float(arguments.whole("timeout_s", 0, 0, MAX_COMMAND_TIMEOUT_S) or timeout_s)
     else:
@@ -181,7 +186,8 @@ def _command(call_id: str, text: str, env: object, life: Life) -> Order:
 def run_tool(order: Order, root: Root) -> Outcome:
     """The tool's outcome; refusals and failures of the system are outcomes too, without host paths."""
     try:
-        os.environ.update(order.get("marks", {}))  # of this child alone, for the programs that it starts
+        if "marks" in order:
+            os.environ.update(order["marks"])  # of this child alone
         return TOOLS[order["tool"]].load()(root, Arguments(order["arguments"]))
     except ToolError as error:
         return failed(str(error))
