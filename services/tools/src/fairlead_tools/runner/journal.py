@@ -1,8 +1,9 @@
 """The journal: which calls were started, what came of them, and that none can start again.
 
+starts                    the calls that were started, synced before the command runs (starts.py)
 calls/<call_id>/lock      held by the runner while the call lives
-calls/<call_id>/started   made once (O_EXCL) and synced before the command runs
-    calls/<call_id>/process   who watches over it; means nothing after a boot, so it is not synced
+calls/<call_id>/started   made once (O_EXCL): the gate
+calls/<call_id>/process   who watches over it; means nothing after a boot
 calls/<call_id>/output    what the command printed
 calls/<call_id>/exit      the complete outcome, by rename
 gone/<call_id>            the tombstone of a call whose outcome was delivered
@@ -16,6 +17,8 @@ import json
 import os
 import time
 from typing import Any
+
+from fairlead_tools.runner.starts import Starts
 
 Record = dict[str, Any]
 
@@ -35,8 +38,9 @@ class AlreadyStartedError(Exception):
 class Call:
     """One call that was reserved: its lock is ours until `close`."""
 
-    def __init__(self, path: str, lock_fd: int) -> None:
+    def __init__(self, path: str, lock_fd: int, starts: Starts) -> None:
         self.path = path
+        self._starts = starts
         self._lock_fd = lock_fd
         self._is_finished = False
 
@@ -53,11 +57,9 @@ class Call:
             raise AlreadyStartedError(self.path) from None
         try:
             os.write(fd, json.dumps(record).encode("ascii"))
-            os.fsync(fd)
         finally:
             os.close(fd)
-        _sync_directory(self.path)
-        _sync_directory(os.path.dirname(self.path))
+        self._starts.add(os.path.basename(self.path))
 
     def name_process(self, record: Record) -> None:
         """Say which process runs the call, for whoever has to kill what is left of it."""
@@ -111,7 +113,19 @@ class Journal:
         self._gone = os.path.join(directory, "gone")
         for path in (self._calls, self._gone):
             os.makedirs(path, mode=0o700, exist_ok=True)
+        self._starts = Starts(os.path.join(directory, "starts"))
         _sync_directory(directory)
+        self._remember()
+
+    def _remember(self) -> None:
+        """Calls whose files a power cut took away were started nevertheless."""
+        for call_id in self._starts.known:
+            if self.state(call_id) == NEW and not _NO_GATE:
+                call = self.reserve(call_id)
+                fd = os.open(os.path.join(call.path, "started"), _NEW_FILE, 0o600)
+                os.close(fd)
+                call.release()
+        self._starts.trim()
 
     def path(self, call_id: str, name: str = "") -> str:
         """Where the files of a call lie."""
@@ -147,7 +161,7 @@ class Journal:
             if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
                 raise AlreadyStartedError(path) from None
             raise
-        return Call(path, fd)
+        return Call(path, fd, self._starts)
 
     def record(self, call_id: str) -> Record:
         """What `started` and `process` hold; empty where a power cut left them torn."""
@@ -176,11 +190,13 @@ class Journal:
                     os.unlink(each.path)
 
     def forget(self, call_id: str) -> None:
-        """Keep only the tombstone. Safe to repeat, also for a call that never was."""
+        """Keep only the tombstone. Safe to repeat, also for a call that never was.
+
+        Nobody waits for the disk: a call whose tombstone a power cut takes away is among the starts.
+        """
         flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         fd = os.open(os.path.join(self._gone, call_id), flags, 0o600)
         os.close(fd)
-        _sync_directory(self._gone)
         self.remove(call_id)
 
     def _listed(self) -> list[str]:

@@ -1,0 +1,87 @@
+"""What the journal knows after a power cut: calls that were started, whatever became of their files."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from fairlead_tools.runner import journal, starts
+from fairlead_tools.runner.journal import Journal
+from fairlead_tools.runner.starts import GROW_BYTES, RECORD_BYTES, TRIM_BYTES, Starts
+
+
+def started(folder: Path, *calls: str) -> Journal:
+    made = Journal(str(folder))
+    for call_id in calls:
+        call = made.reserve(call_id)
+        call.start({"call_id": call_id})
+        call.release()
+    return made
+
+
+def test_a_call_whose_files_are_lost_was_started_nevertheless(tmp_path: Path) -> None:
+    started(tmp_path, "a", "b")
+    shutil.rmtree(tmp_path / "calls")  # what a power cut can do to files that nobody synced
+    again = Journal(str(tmp_path))
+    assert [again.state(name) for name in ("a", "b", "c")] == [journal.STARTED, journal.STARTED, journal.NEW]
+    assert sorted(again.unfinished()) == ["a", "b"]
+    with pytest.raises(journal.AlreadyStartedError):
+        again.reserve("a").start({})
+
+
+def test_a_lost_tombstone_does_not_let_a_call_start_again(tmp_path: Path) -> None:
+    made = started(tmp_path, "a")
+    made.forget("a")
+    assert made.state("a") == journal.FORGOTTEN
+    (tmp_path / "gone" / "a").unlink()
+    assert Journal(str(tmp_path)).state("a") == journal.STARTED
+
+
+def test_a_record_that_was_torn_belongs_to_a_call_that_never_ran(tmp_path: Path) -> None:
+    started(tmp_path, "a", "b")
+    with (tmp_path / "starts").open("r+b") as file:
+        file.seek(RECORD_BYTES)
+        file.write(bytes(RECORD_BYTES))
+    assert Starts(str(tmp_path / "starts")).known == ["a"]
+
+
+def test_it_is_on_the_disk_before_the_command_may_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[bytes] = []
+    real = starts._sync_data
+
+    def note(fd: int) -> None:
+        real(fd)
+        synced.append((tmp_path / "starts").read_bytes().rstrip(b"\0"))
+
+    monkeypatch.setattr(starts, "_sync_data", note)
+    started(tmp_path, "a")
+    assert synced == [b"a".ljust(RECORD_BYTES - 1) + b"\n"]
+
+
+def test_a_full_disk_refuses_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Journal(str(tmp_path))
+
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.pwrite", full)
+    with pytest.raises(OSError, match="No space left"):
+        made.reserve("a").start({})
+
+
+def test_the_file_grows_and_is_trimmed_when_a_runner_starts(tmp_path: Path) -> None:
+    path = str(tmp_path / "starts")
+    file = Starts(path)
+    names = [f"call-{number}" for number in range(TRIM_BYTES // RECORD_BYTES)]
+    for name in names:
+        file.add(name)
+    assert (tmp_path / "starts").stat().st_size == TRIM_BYTES
+    again = Starts(path)
+    assert again.known == names
+    again.trim()
+    assert (tmp_path / "starts").stat().st_size == 0
+    again.add("next")
+    assert (tmp_path / "starts").stat().st_size == GROW_BYTES
+    assert Starts(path).known == ["next"]
