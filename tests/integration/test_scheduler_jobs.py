@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from fairlead_common import subjects as s
 from fairlead_common.bus import Bus
 from tests.support.nats_server import NatsServer
 from tests.support.scheduler_world import (
@@ -248,6 +249,22 @@ async def test_a_time_in_the_past_is_refused_and_nothing_is_stored(
         assert refusal.value.code == "invalid"
         assert "2025-12-14T15:00:00+00:00" in str(refusal.value)
         assert not (await ask(bus, "cron.list", includeDisabled=True))["jobs"]
+
+
+async def test_a_job_that_cannot_be_used_harms_no_other(
+    nats_server: NatsServer, bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for n, document in enumerate(
+        [b"{", b"[]", b'{"schedule": {"kind": "cron", "expr": "61 * * * *"}}', b"{}"]
+    ):
+        await bus.publish(s.kv(s.BUCKET_JOBS, f"odd{n}"), document)
+    await bus.publish(s.slot("odd9", "1"), b"nonsense")
+    async with scheduler(nats_server, monkeypatch):
+        job = (await ask(bus, "cron.add", job=event_job(schedule=at(0.1))))["job"]
+        assert (await runs(bus, job["id"]))[0]["status"] == "ok"
+        letter = await bus.last(s.DEAD, s.dead("cron"))
+        assert letter is not None
+        assert b"odd9" in letter.data
 
 
 async def test_a_preview_says_what_was_understood(

@@ -25,6 +25,7 @@ log = structlog.get_logger()
 
 BATCH = 256  # jobs whose slots are written side by side
 SAVE_S = 5.0
+UNSURE_MS = 200  # until the lease is looked at again
 POSITION = "position"  # key in the bucket `runs`
 
 
@@ -95,11 +96,13 @@ class Firing:
                 self._saved_at = loop_s
                 await self._save(self._table.position)
             break
+        if not self._lead.sure:
+            return self._clock.now_ms() + UNSURE_MS
         following = self._table.next_due()
         return None if following is None else following.due_ms
 
     def _worth_saving(self, now_ms: int) -> bool:
-        return now_ms - self._saved.t_ms > SAVE_S * 1000
+        return abs(now_ms - self._saved.t_ms) > SAVE_S * 1000  # also back, after a clock that was wrong
 
     async def _save(self, position: Position) -> None:
         await self._bucket.put(POSITION, msgspec.json.encode(position))
@@ -109,11 +112,16 @@ class Firing:
         results = await asyncio.gather(*(self._fire(entry, now_ms) for entry in due), return_exceptions=True)
         failure: BaseException | None = None
         for entry, result in zip(due, results, strict=True):
-            if isinstance(result, BaseException):
+            if isinstance(result, int):
+                self._table.settle(entry, result)
+            elif isinstance(result, RetryableError):
                 failure = failure or result
                 self._table.settle(entry, entry.cursor)  # as it was: it is due at once again
+            elif isinstance(result, Exception):  # one job must not end the others
+                log.error("job_unusable", job=entry.id, exc_info=result)
+                self._table.remove(entry.id)
             else:
-                self._table.settle(entry, result)
+                raise result
         if failure is not None:
             raise failure
 

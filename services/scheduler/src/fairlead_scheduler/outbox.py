@@ -95,7 +95,7 @@ class Outbox:
             try:
                 if self._lead.term:
                     pause_s = await self._send_due()
-            except FairleadError as error:
+            except (FairleadError, msgspec.DecodeError) as error:
                 log.warning("outbox_failed", error=str(error))
             try:
                 async with asyncio.timeout(pause_s):

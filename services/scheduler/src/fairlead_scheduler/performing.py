@@ -31,6 +31,7 @@ log = structlog.get_logger()
 
 AT_ONCE = 64
 CAPACITY = 512
+MAX_DELIVERIES = 5  # of a slot that ends in an error of ours
 SLOT_PATIENCE_S = 8.0  # a slot that nobody has settled for so long goes to another scheduler
 HINT = "fairlead.hint.cron"  # core: something was opened
 
@@ -95,18 +96,27 @@ class Performing:
                 raise BadMessageError("its subject is of another slot")
             await self._perform(slot, again=delivered.delivered > 1)
         except (BadMessageError, InvalidInputError) as error:
-            log.warning("slot_dead_lettered", subject=delivered.subject, reason=str(error))
-            try:
-                await dead_letter(self._bus, "cron", delivered, str(error))
-            except FairleadError:
-                await delivered.nak(5.0)
-                return
-            await delivered.term(str(error))
+            await self._bury(delivered, str(error))
         except FairleadError as error:
             log.warning("slot_failed", subject=delivered.subject, error=str(error))
             await delivered.nak(1.0)
+        except Exception:  # one slot must not end the others
+            log.exception("slot_broken", subject=delivered.subject)
+            if delivered.delivered < MAX_DELIVERIES:
+                await delivered.nak(5.0)
+            else:
+                await self._bury(delivered, "it could not be carried out; the log says why")
         else:
             await delivered.ack()
+
+    async def _bury(self, delivered: Delivered, reason: str) -> None:
+        log.warning("slot_dead_lettered", subject=delivered.subject, reason=reason)
+        try:
+            await dead_letter(self._bus, "cron", delivered, reason)
+        except FairleadError:
+            await delivered.nak(5.0)
+            return
+        await delivered.term(reason)
 
     async def _perform(self, slot: Slot, *, again: bool) -> None:
         if (

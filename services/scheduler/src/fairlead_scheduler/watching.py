@@ -101,7 +101,11 @@ class Watching:
                 log.warning("job_unreadable", job=job, error=str(error))
             self._table.remove(job)
             return
-        self._table.put(job, timing, record.seq)
+        try:
+            self._table.put(job, timing, record.seq)
+        except Exception as error:  # noqa: BLE001 - one job must not end the others
+            log.warning("job_unusable", job=job, error=f"{type(error).__name__}: {error}")
+            self._table.remove(job)
 
     def configured(self, config: Config) -> None:
         """Take over the configuration."""

@@ -74,15 +74,18 @@ class Folder:
         while not stop.is_set():
             self._changed.clear()
             folder = Path(self._settings.cron.folder or "/")
-            if self._settings.cron.folder and folder.is_dir():  # noqa: ASYNC240 - one look
-                await self._scan(folder)
-                await self._wait(folder)
-            else:
-                try:
-                    async with asyncio.timeout(SCAN_S):
-                        await self._changed.wait()
-                except TimeoutError:
+            try:
+                if self._settings.cron.folder and folder.is_dir():  # noqa: ASYNC240 - one look
+                    await self._scan(folder)
+                    await self._wait(folder)
                     continue
+            except OSError as error:  # it went away meanwhile
+                log.warning("folder_failed", error=str(error))
+            try:
+                async with asyncio.timeout(SCAN_S):
+                    await self._changed.wait()
+            except TimeoutError:
+                continue
 
     async def _wait(self, folder: Path) -> None:
         """Until something in the folder changes, or for a while."""
