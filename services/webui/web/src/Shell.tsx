@@ -12,6 +12,7 @@ import styles from "./Shell.module.css";
 
 const Approvals = lazy(() => import("./approvals/Approvals").then((m) => ({ default: m.Approvals })));
 const Schedules = lazy(() => import("./schedules/Schedules").then((m) => ({ default: m.Schedules })));
+const Executors = lazy(() => import("./executors/Executors").then((m) => ({ default: m.Executors })));
 const Palette = lazy(() => import("./palette/Palette").then((m) => ({ default: m.Palette })));
 const KeysHelp = lazy(() => import("./palette/KeysHelp").then((m) => ({ default: m.KeysHelp })));
 
@@ -47,6 +48,7 @@ export function Shell({ me }: { me: Me }) {
           {route.page === "session" && <SessionPage key={route.id} id={route.id} onMenu={() => setDrawer(true)} />}
           {route.page === "approvals" && <Approvals onMenu={() => setDrawer(true)} />}
           {route.page === "schedules" && <Schedules onMenu={() => setDrawer(true)} />}
+          {route.page === "executors" && <Executors onMenu={() => setDrawer(true)} />}
           {route.page === "unknown" && <p className={styles.unknown}>There is no page at this address.</p>}
         </Suspense>
       </main>

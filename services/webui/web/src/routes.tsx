@@ -6,6 +6,7 @@ export type Route =
   | { page: "session"; id: string }
   | { page: "approvals" }
   | { page: "schedules" }
+  | { page: "executors" }
   | { page: "unknown" };
 
 /** The page that an address names. */
@@ -13,6 +14,7 @@ export function toRoute(path: string): Route {
   if (path === "/" || path === "/login") return { page: "new" };
   if (path === "/approvals") return { page: "approvals" };
   if (path === "/schedules") return { page: "schedules" };
+  if (path === "/executors") return { page: "executors" };
   const session = /^\/s\/([A-Za-z0-9_-]{1,64})$/.exec(path)?.[1];
   return session ? { page: "session", id: session } : { page: "unknown" };
 }

@@ -106,6 +106,7 @@ function actionsFor(route: Route): Choice[] {
     { id: "new", label: "New chat", hint: "Ctrl Shift O", act: () => navigate("/") },
     { id: "approvals", label: "Approvals", hint: "", act: () => navigate("/approvals") },
     { id: "schedules", label: "Schedules", hint: "", act: () => navigate("/schedules") },
+    { id: "executors", label: "Executors", hint: "", act: () => navigate("/executors") },
   ];
   if (route.page === "session") {
     const { id } = route;

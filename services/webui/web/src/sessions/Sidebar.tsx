@@ -64,6 +64,14 @@ export function Sidebar({ me, route, onPick }: { me: Me; route: Route; onPick: (
       >
         <Icon name="clock" /> Schedules
       </Link>
+      <Link
+        to="/executors"
+        className={styles.link}
+        aria-current={route.page === "executors" ? "page" : undefined}
+        onFollow={onPick}
+      >
+        <Icon name="server" /> Executors
+      </Link>
       <div className={styles.list}>
         {groups(shown, now).map(([name, sessions]) => (
           <section key={name} aria-label={name}>

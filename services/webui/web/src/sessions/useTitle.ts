@@ -12,6 +12,7 @@ export function useTitle(route: Route): void {
   const name = useStore(sessionList, (list) => {
     if (route.page === "approvals") return "Approvals";
     if (route.page === "schedules") return "Schedules";
+    if (route.page === "executors") return "Executors";
     const session = route.page === "session" ? list.sessions.find((s) => s.id === route.id) : undefined;
     return session ? nameOf(session) : null;
   });

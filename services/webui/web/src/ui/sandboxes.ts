@@ -1,0 +1,34 @@
+/** The boundaries that commands may run in. */
+export interface Sandbox {
+  kind: string;
+  /** In two words, for chips and lists. */
+  short: string;
+  /** What it means for who decides. */
+  means: string;
+}
+
+/** Weakest first; `ssh` is another machine, and neither stronger nor weaker than the rest. */
+export const SANDBOXES: readonly Sandbox[] = [
+  { kind: "local", short: "no sandbox", means: "Commands run on the host, as the user that Fairlead runs as" },
+  {
+    kind: "bubblewrap",
+    short: "bubblewrap",
+    means: "Light sandbox: the system can only be read, no network by default",
+  },
+  { kind: "docker", short: "container", means: "A container of its own, apart from the host" },
+  { kind: "ssh", short: "over ssh", means: "Another machine; only an agent’s profile can choose it" },
+];
+
+const ORDER = ["local", "bubblewrap", "docker"];
+
+export const sandboxOf = (kind: string): Sandbox =>
+  SANDBOXES.find((one) => one.kind === kind) ?? { kind, short: kind, means: "" };
+
+/** Why a session may not choose `kind` where its agent demands `demanded`; null when it may. */
+export function whyNot(kind: string, demanded: string): string | null {
+  if (kind === demanded) return null;
+  const [wish, least] = [ORDER.indexOf(kind), ORDER.indexOf(demanded)];
+  if (wish < 0) return "only an agent’s profile can choose it";
+  if (least < 0) return `the agent wants ${demanded}, and nothing can stand in for it`;
+  return wish < least ? `weaker than ${demanded}, which the agent demands` : null;
+}
