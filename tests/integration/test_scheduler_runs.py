@@ -115,17 +115,17 @@ async def test_no_more_runs_than_allowed_are_under_way(
         jobs = [await add(bus, turn_job(f"op=P{n} steps=1", schedule=at(0.1))) for n in range(5)]
         await _calls(w, 2)
 
-        async def queued() -> bool:
-            status = await ask(bus, "cron.status")
-            return (status["running"], status["queued"]) == (2, 3)
-
-        await until(queued)
+        await until(lambda: _open(bus, 2, 3))
         assert len(w.calls) == 2
         hold.set()
         for job in jobs:
             assert (await runs(bus, job["id"]))[0]["status"] == "ok"
-        status = await ask(bus, "cron.status")
-        assert (status["running"], status["queued"]) == (0, 0)
+        await until(lambda: _open(bus, 0, 0))
+
+
+async def _open(bus: Bus, running: int, queued: int) -> bool:
+    status = await ask(bus, "cron.status")
+    return (status["running"], status["queued"]) == (running, queued)
 
 
 @pytest.mark.parametrize(
