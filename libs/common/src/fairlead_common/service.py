@@ -16,6 +16,7 @@ from nats.micro.service import ServiceConfig
 from fairlead_common.bus import Bus, settings_from_environment
 from fairlead_common.errors import BusUnavailableError, WeakConfigurationError
 from fairlead_common.logs import configure_logs
+from fairlead_common.pulse import end_pulse, keep_pulse
 from fairlead_common.streams import provision
 
 log = structlog.get_logger()
@@ -56,9 +57,10 @@ async def _serve(name: str, setup: Setup, metadata: dict[str, str]) -> None:
         await _patiently(lambda: provision(bus))
         micro = await register(bus, name, metadata)
         parts = await setup(bus)
-        await _run_parts(name, parts, bus, stop)
+        await _run_parts(name, micro.id, parts, bus, stop)
         await micro.stop()
     finally:
+        end_pulse()
         await bus.close()
 
 
@@ -106,13 +108,14 @@ async def _patiently(action: Callable[[], Awaitable[None]], timeout_s: float = 6
             await asyncio.sleep(0.1)
 
 
-async def _run_parts(name: str, parts: list[Part], bus: Bus, stop: asyncio.Event) -> None:
+async def _run_parts(name: str, instance: str, parts: list[Part], bus: Bus, stop: asyncio.Event) -> None:
     async def lost_bus() -> None:
         await bus.closed.wait()
         raise BusUnavailableError("the connection to NATS closed for good")
 
     async with asyncio.TaskGroup() as tasks:
         watch = tasks.create_task(lost_bus(), name="bus")
+        pulse = tasks.create_task(keep_pulse(bus, name, instance), name="pulse")
         running = [tasks.create_task(_part(part, stop), name=f"{name}-{n}") for n, part in enumerate(parts)]
         log.info("service_ready", pid=os.getpid())
         await stop.wait()
@@ -123,6 +126,7 @@ async def _run_parts(name: str, parts: list[Part], bus: Bus, stop: asyncio.Event
                 log.warning("drain_timed_out", part=task.get_name())
                 task.cancel()
         watch.cancel()
+        pulse.cancel()
     log.info("service_stopped")
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import socket
 
 from fairlead_agent.catalog import Catalog
 from fairlead_agent.grants import Grants
@@ -24,7 +25,7 @@ async def setup(bus: Bus) -> list[Part]:
     registry = Registry(config)
     grants = Grants(bus)
     projections = Projections(bus, config)
-    name = os.environ.get("FAIRLEAD_WORKER", "agent")
+    name = os.environ.get("FAIRLEAD_WORKER") or f"agent-{socket.gethostname()}-{os.getpid()}"
     worker = Worker(bus, config, catalog, registry, grants, projections, name)
 
     async def models(stop: asyncio.Event) -> None:

@@ -17,8 +17,12 @@ from fairlead_gateway.problems import Problem, json_response, on_failure, on_pro
 from fairlead_gateway.routes import OPERATIONS
 
 
-def create_app(gateway: Gateway) -> ASGIApp:
-    """The ASGI application of one gateway."""
+def create_app(gateway: Gateway, public_host: str = "") -> ASGIApp:
+    """The ASGI application of one gateway.
+
+    Args:
+        public_host: name, and port unless 443, that it has behind a proxy which speaks TLS.
+    """
     app = FastAPI(
         title="Fairlead",
         version=VERSION,
@@ -47,7 +51,7 @@ def create_app(gateway: Gateway) -> ASGIApp:
     app.add_route("/openapi.json", openapi, methods=["GET"])
     app.add_route("/login", account.login_page, methods=["GET"])
     app.add_route("/{path:path}", pages.page, methods=["GET"])
-    return FrontDoor(app, gateway.auth, gateway.config)
+    return FrontDoor(app, gateway.auth, gateway.config, public_host)
 
 
 async def _on_http_exception(request: Request, error: Exception) -> Response:

@@ -18,7 +18,7 @@ from fairlead_gateway.auth import REVOKED, Auth
 from fairlead_gateway.gateway import Gateway
 from fairlead_gateway.index import Index
 from fairlead_gateway.news import News
-from fairlead_gateway.server import HttpServer, address_from_environment
+from fairlead_gateway.server import HttpServer, address_from_environment, public_host_from_environment
 
 log = structlog.get_logger()
 
@@ -28,6 +28,7 @@ async def setup(bus: Bus) -> list[Part]:
     try:
         config = LiveConfig(bus, overrides_from_environment())
         host, port = address_from_environment()
+        public = public_host_from_environment()
         file = auth_file()
     except InvalidInputError as error:
         raise WeakConfigurationError(str(error)) from error
@@ -39,7 +40,7 @@ async def setup(bus: Bus) -> list[Part]:
     news = News(bus)
     index = Index(bus, lambda key, value: note_revoked(auth, key, value), news.tell)
     gateway = Gateway(bus, config, auth, index, news)
-    server = HttpServer(create_app(gateway), gateway.streams, host, port)
+    server = HttpServer(create_app(gateway, public), gateway.streams, host, port)
 
     async def serve(stop: asyncio.Event) -> None:
         async with asyncio.timeout(30):
@@ -53,7 +54,7 @@ def auth_file() -> AuthFile:
     """The auth file of this home; made, and its token shown once, if there is none."""
     home = Path(os.environ.get("FAIRLEAD_HOME") or "~/.fairlead").expanduser()
     path = Path(os.environ.get("FAIRLEAD_AUTH_FILE") or home / "auth.json")
-    given = os.environ.get("FAIRLEAD_TOKEN")
+    given = _given_token()
     if given is not None and len(given) < GOOD_TOKEN_CHARS:
         log.warning("token_short", chars=len(given), better=GOOD_TOKEN_CHARS)
     file, token = ensure_auth_file(path, given)
@@ -61,6 +62,17 @@ def auth_file() -> AuthFile:
         sys.stdout.write(f"Fairlead token (shown once, keep it): {token}\n")
         sys.stdout.flush()
     return file
+
+
+def _given_token() -> str | None:
+    """The admin token of this start: in the file `FAIRLEAD_TOKEN_FILE`, else in `FAIRLEAD_TOKEN`, if any."""
+    path = os.environ.get("FAIRLEAD_TOKEN_FILE")
+    if not path:
+        return os.environ.get("FAIRLEAD_TOKEN")
+    try:
+        return Path(path).read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise WeakConfigurationError(f"FAIRLEAD_TOKEN_FILE: {path} cannot be read: {error}") from error
 
 
 def note_revoked(auth: Auth, key: str, value: bytes) -> None:

@@ -52,9 +52,13 @@ _HSTS: Final = (b"strict-transport-security", b"max-age=31536000")
 
 
 class Asked:
-    """The headers of a request that decide whether it is let in."""
+    """The headers of a request that decide whether it is let in.
 
-    def __init__(self, scope: Scope) -> None:
+    Args:
+        public_host: a name that clients have over TLS only: a request for it is taken for secure.
+    """
+
+    def __init__(self, scope: Scope, public_host: str = "") -> None:
         found: dict[bytes, str] = {}
         self.cookies: list[str] = []
         for name, value in scope["headers"]:
@@ -70,7 +74,9 @@ class Asked:
         self.method: str = scope["method"]
         self.path: str = scope["path"]
         forwarded = found.get(b"x-forwarded-proto", "") if self.address in ("127.0.0.1", "::1") else ""
-        self.secure = "https" in (scope["scheme"], forwarded)
+        is_public = bool(public_host) and found.get(b"host", "").lower().removesuffix(":443") == public_host
+        self.secure = is_public or "https" in (scope["scheme"], forwarded)
+        self.is_public = is_public
 
     def get(self, name: bytes) -> str | None:
         """The value of a header."""
@@ -80,10 +86,11 @@ class Asked:
 class FrontDoor:
     """Lets a request in to `app`, or answers it."""
 
-    def __init__(self, app: ASGIApp, auth: Auth, config: LiveConfig) -> None:
+    def __init__(self, app: ASGIApp, auth: Auth, config: LiveConfig, public_host: str = "") -> None:
         self._app = app
         self._auth = auth
         self._config = config
+        self._public_host = public_host
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI."""
@@ -92,7 +99,7 @@ class FrontDoor:
         path, secure = scope["path"], scope["scheme"] == "https"
         api = is_api(path)
         try:
-            asked = Asked(scope)
+            asked = Asked(scope, self._public_host)
             secure = asked.secure
             principal = self._admit(asked, scope)
             receive = self._limited(asked, receive)
@@ -117,7 +124,8 @@ class FrontDoor:
             Problem: they may not come in.
         """
         host = asked.get(b"host") or ""
-        self._check_host(host)
+        if not asked.is_public:
+            self._check_host(host)
         origin = asked.get(b"origin")
         if origin is not None and not _same_origin(origin, host, secure=asked.secure):
             raise Problem(403, "requests from other origins are refused", field="Origin")

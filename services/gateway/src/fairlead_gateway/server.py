@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import re
 import socket
 from collections.abc import Iterator
 from typing import Any, Final
@@ -23,6 +24,8 @@ MAX_HEADER_BYTES: Final = 32 * 1024
 FINISH_WITHIN_S: Final = 5
 KEEP_ALIVE_S: Final = 75
 BACKLOG: Final = 2048
+
+_PUBLIC_HOST: Final = re.compile(r"[A-Za-z0-9._-]{1,253}(:[0-9]{1,5})?")
 
 
 class Protocol(HttpToolsProtocol):
@@ -155,3 +158,16 @@ def address_from_environment() -> tuple[str, int]:
     if not text.isdecimal() or int(text) > 65_535:
         raise InvalidInputError("FAIRLEAD_PORT", f"must be a number from 0 to 65535, got {text!r}")
     return os.environ.get("FAIRLEAD_HOST_BIND") or "127.0.0.1", int(text)
+
+
+def public_host_from_environment() -> str:
+    """The name (and port, unless 443) of `FAIRLEAD_PUBLIC_URL`: where a proxy offers this gateway over TLS.
+
+    Raises:
+        InvalidInputError: it is no `https://` address of a host alone.
+    """
+    text = os.environ.get("FAIRLEAD_PUBLIC_URL") or ""
+    host = text.removeprefix("https://").removesuffix("/")
+    if text and (text == host or not _PUBLIC_HOST.fullmatch(host)):
+        raise InvalidInputError("FAIRLEAD_PUBLIC_URL", f"must be https://<name>[:<port>], got {text[:200]!r}")
+    return host.lower().removesuffix(":443")

@@ -24,6 +24,7 @@ class ExecutorConfig(msgspec.Struct, frozen=True, kw_only=True):
         capacity: calls at the same time.
         pool, labels: what agents may ask for when they are placed.
         floor: file of what this host refuses; None: there is none.
+        finish_s: at a stop, how long commands may take that would end with this executor's container.
     """
 
     host: str
@@ -35,13 +36,14 @@ class ExecutorConfig(msgspec.Struct, frozen=True, kw_only=True):
     pool: str = DEFAULT_POOL
     labels: dict[str, str] = {}
     floor: Path | None = None
+    finish_s: float = 0.0
 
 
 def config_from_environment(environ: Mapping[str, str] | None = None) -> ExecutorConfig:
     """The settings in the environment.
 
     They are `FAIRLEAD_HOME`, `_HOST`, `_EXECUTOR` (or `_WORKER`), `_WORKSPACE`, `_TOOLS_CAPACITY`,
-    `_POOL`, `_LABELS` (`gpu=yes,zone=home`) and `_FLOOR` (else `floor.toml` of the home, if any).
+    `_POOL`, `_LABELS` (`gpu=yes,zone=home`), `_FINISH_S` and `_FLOOR` (else `floor.toml` of the home).
 
     Raises:
         WeakConfigurationError: one of them does not fit.
@@ -52,16 +54,19 @@ def config_from_environment(environ: Mapping[str, str] | None = None) -> Executo
     try:
         host = check_id(env.get("FAIRLEAD_HOST") or label, "FAIRLEAD_HOST")
         executor = check_id(
-            env.get("FAIRLEAD_EXECUTOR") or env.get("FAIRLEAD_WORKER") or f"executor-{os.getpid()}",
+            env.get("FAIRLEAD_EXECUTOR") or env.get("FAIRLEAD_WORKER") or f"{label}-{os.getpid()}",
             "FAIRLEAD_EXECUTOR",
         )
         pool = check_id(env.get("FAIRLEAD_POOL") or DEFAULT_POOL, "FAIRLEAD_POOL")
         labels = _labels(env.get("FAIRLEAD_LABELS") or "")
         capacity = int(env.get("FAIRLEAD_TOOLS_CAPACITY") or 8)
+        finish_s = float(env.get("FAIRLEAD_FINISH_S") or 0)
     except (InvalidInputError, ValueError) as error:
         raise WeakConfigurationError(str(error)) from error
     if not 1 <= capacity <= 1000:
         raise WeakConfigurationError(f"FAIRLEAD_TOOLS_CAPACITY: must be from 1 to 1000, got {capacity}")
+    if not 0 <= finish_s <= 3600:
+        raise WeakConfigurationError(f"FAIRLEAD_FINISH_S: must be from 0 to 3600, got {finish_s:g}")
     return ExecutorConfig(
         host=host,
         executor=executor,
@@ -72,6 +77,7 @@ def config_from_environment(environ: Mapping[str, str] | None = None) -> Executo
         pool=pool,
         labels=labels,
         floor=_floor(env.get("FAIRLEAD_FLOOR") or "", home),
+        finish_s=finish_s,
     )
 
 

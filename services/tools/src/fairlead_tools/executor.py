@@ -116,6 +116,9 @@ class Executor:
         async with asyncio.TaskGroup() as tasks:
             parts = [tasks.create_task(self._adopt_for_ever()), tasks.create_task(self._keep_for_ever())]
             await self._pull.run(stop)
+            if self._config.finish_s and self._serving:
+                open_calls = [each.task for each in self._serving.values()]
+                await asyncio.wait(open_calls, timeout=self._config.finish_s)
             for part in parts:
                 part.cancel()
         await cancels.unsubscribe()

@@ -139,13 +139,16 @@ def _set(document: dict[str, object], key: str, value: object) -> None:
 
 
 def overrides_from_environment(environ: Mapping[str, str] | None = None) -> dict[str, object]:
-    """The overrides of this start.
+    """The overrides of this start; `FAIRLEAD_MODEL` is one for `models.default`.
 
     Raises:
         InvalidInputError: `FAIRLEAD_OVERRIDES` is not a JSON object.
     """
-    text = (os.environ if environ is None else environ).get("FAIRLEAD_OVERRIDES", "") or "{}"
+    env = os.environ if environ is None else environ
+    text = env.get("FAIRLEAD_OVERRIDES", "") or "{}"
     try:
-        return msgspec.json.decode(text, type=dict[str, object])
+        given = msgspec.json.decode(text, type=dict[str, object])
     except msgspec.DecodeError as error:
         raise InvalidInputError("FAIRLEAD_OVERRIDES", str(error)) from error
+    model = env.get("FAIRLEAD_MODEL")
+    return {"models.default": model, **given} if model else given
