@@ -60,6 +60,16 @@ sandbox-image:  ## Build the image of the docker sandbox (BASE=<image> for anoth
 	@DOCKER_BUILDKIT=1 docker build -q --label fairlead.image=sandbox \
 	  $(if $(BASE),--build-arg BASE=$(BASE)) -t fairlead-sandbox:latest services/tools/sandbox
 
+.PHONY: images secrets
+images: secrets  ## Build the images of compose.yaml, one after the other
+	@for name in nats gateway webui scheduler tools agent; do \
+	  docker compose build -q $$name || exit 1; done
+	@docker images --filter label=org.opencontainers.image.title --format '{{.Size}} {{.Repository}}' \
+	  | grep ' fairlead-' | sort -u
+
+secrets:  ## Make what compose.yaml needs to be secret, in ./secrets; what is there is kept
+	@tools/make-secrets
+
 .PHONY: web down clean
 web:  ## Build the web application
 	@$(RUN) python services/webui/build.py

@@ -1,0 +1,1 @@
+"""The only process of a deployment that reaches the Docker engine, and lets executors do what they need."""
