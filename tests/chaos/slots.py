@@ -22,10 +22,11 @@ from fairlead_common import subjects as s
 from fairlead_common.bus import Bus, BusSettings
 from fairlead_common.errors import FairleadError
 from fairlead_common.streams import ensure_consumer, provision
+from tests.chaos.fake_agent import answer_prompts
 from tests.support.nats_server import NatsServer
 from tests.support.scheduler_process import SchedulerProcess
 
-SETTINGS: dict[str, object] = {"cron.min_interval_s": 0.05}
+SETTINGS: dict[str, object] = {"cron.min_interval_s": 0.05, "cron.max_concurrent_runs": 20}
 SCHEDULERS = 3
 
 
@@ -93,12 +94,15 @@ async def run_seed(
             await ensure_consumer(bus, s.SLOTS, s.SLOTS_CONSUMER, s.ALL_SLOTS, ack_wait_s=1.0)
             for scheduler in arena.schedulers:
                 scheduler.start()
-            jobs, once = await _jobs(bus, rng)
-            await _torment(arena, bus, run, jobs, seconds)
-            end_ms = round(time.time() * 1000)
-            await _settle(arena, bus, jobs, once, end_ms, settle_s)
-            run.violations = await judge(bus, jobs, once, end_ms)
-            run.fired = await _count(bus)
+            async with asyncio.TaskGroup() as tasks:
+                agent = tasks.create_task(answer_prompts(bus))
+                jobs, once = await _jobs(bus, rng)
+                await _torment(arena, bus, run, jobs, seconds)
+                end_ms = round(time.time() * 1000)
+                await _settle(arena, bus, jobs, once, end_ms, settle_s)
+                run.violations = await judge(bus, jobs, once, end_ms)
+                run.fired = await _count(bus)
+                agent.cancel()
         finally:
             await bus.close()
     finally:
@@ -121,6 +125,16 @@ async def _jobs(bus: Bus, rng: random.Random) -> tuple[list[Wanted], dict[str, i
         }
         made = (await request(bus, "cron.add", job=job, key=f"j{n}"))["job"]
         jobs.append(Wanted(f"j{n}", every_ms, policy, made["createdAtMs"] + every_ms))
+    isolated = {
+        "name": "isolated",
+        "schedule": {"kind": "every", "everyMs": 700},
+        "payload": {"kind": "agentTurn", "message": "work"},
+        "misfire": {"policy": "all"},
+        "overlap": {"policy": "parallel", "max": 100},
+        "runtime": {"maxAttempts": 3},
+    }
+    made = (await request(bus, "cron.add", job=isolated, key="i0"))["job"]
+    jobs.append(Wanted("i0", 700, "all", made["createdAtMs"] + 700))
     once = {}
     for n in range(3):
         at_ms = round(time.time() * 1000) + rng.randrange(200, 2500)
@@ -241,12 +255,25 @@ async def _effects(bus: Bus, done: set[tuple[str, str]]) -> list[str]:
     found += [f"{job}.{slot} has no effect" for job, slot in done - mails.keys()]
     found += [f"{job}.{slot} has {n} effects" for (job, slot), n in mails.items() if n > 1]
     found += [f"{job}.{slot} has an effect and was never fired" for job, slot in mails.keys() - known]
+    prompts: Counter[str] = Counter()
+    for subject, _ in await _records(bus, s.SESSIONS, "fairlead.session.*.in.prompt.*"):
+        prompts[s.parse_session(subject).session] += 1
+    found += [f"{session} was prompted {n} times" for session, n in prompts.items() if n > 1]
+    found += [
+        f"{job}.{slot} was not prompted"
+        for job, slot in done
+        if job == "i0" and not prompts[f"cron-{job}-{slot}"]
+    ]
     runs: Counter[str] = Counter()
     for subject, data in await _records(bus, f"KV_{s.BUCKET_RUNS}", f"$KV.{s.BUCKET_RUNS}.run.>"):
         job, slot = subject.split(".")[-2:]
-        if msgspec.json.decode(data)["status"] == "ok":
+        status = msgspec.json.decode(data)["status"]
+        if status == "ok":
             runs[job] += 1
-        done.discard((job, slot))
+        if status in ("ok", "error", "skipped"):
+            done.discard((job, slot))
+        if job == "i0" and status in ("error", "skipped"):
+            found.append(f"{job}.{slot} ended as {status}: {msgspec.json.decode(data)['error']}")
     found += [f"{job}.{slot} is not in the history" for job, slot in done]
     for subject, data in await _records(bus, f"KV_{s.BUCKET_RUNS}", f"$KV.{s.BUCKET_RUNS}.state.*"):
         job = subject.rpartition(".")[2]
