@@ -90,6 +90,7 @@ class UserMessage(
         seqs: stream sequences of the mail it was made of, one or (several steers) more.
         keys: their idempotency keys, where they had one.
         sender: who said so, as the gateway knows them.
+        untrusted: strangers wrote a part of it, or what that was made of.
     """
 
     content: list[ContentBlock]
@@ -98,6 +99,7 @@ class UserMessage(
     keys: list[str] = []
     sender: str | None = None
     reply_to: str | None = None
+    untrusted: bool = False
 
 
 StopReason = Literal["stop", "length", "tool_use", "error", "aborted"]

@@ -45,6 +45,7 @@ class QueuedEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag=
 
     Fields:
         mail_seq: stream sequence of its mail.
+        untrusted: strangers wrote it, or what it was made of.
     """
 
     kind: Source
@@ -53,6 +54,7 @@ class QueuedEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag=
     key: str | None = None
     sender: str | None = None
     reply_to: str | None = None
+    untrusted: bool = False
 
 
 class DroppedEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="dropped"):

@@ -35,6 +35,7 @@ class UserInput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         agent: profile of a session that does not exist yet; ignored for one that does.
         reply_to: subject that receives the final answer as JSON.
         sender: who said so; set by the gateway.
+        untrusted: strangers wrote it, or what it was made of.
     """
 
     text: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_TEXT_CHARS)]
@@ -42,14 +43,20 @@ class UserInput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     agent: str | None = None
     reply_to: str | None = None
     sender: str | None = None
+    untrusted: bool = False
 
 
 class Abort(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Stop the open run; or, with `item`, only drop that queued item."""
+    """Stop the open run; or, with `item`, only drop that queued item.
+
+    Fields:
+        run_id: the only run that is meant; another one goes on.
+    """
 
     reason: str = ""
     item: str | None = None
     sender: str | None = None
+    run_id: str | None = None
 
 
 DecisionKind = Literal["once", "session", "always", "deny"]
@@ -116,10 +123,12 @@ class SystemNotice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     Fields:
         source: what it comes from, `cron:<job>`, `wake`, `trigger:<name>`.
+        untrusted: strangers wrote it, or what it was made of.
     """
 
     text: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_TEXT_CHARS)]
     source: str = ""
+    untrusted: bool = False
 
 
 class HeartbeatNotice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
