@@ -1,4 +1,4 @@
-"""Ends the run of every prompt of a job at once, as an agent's log would tell it; needs no model."""
+"""Ends the run of every prompt of a job after a while, as an agent's log would tell it; needs no model."""
 
 import asyncio
 
@@ -8,21 +8,35 @@ from fairlead_common.content import AssistantMessage, TextBlock, UserMessage
 from fairlead_common.entries import EntryBase, MessageEntry, RunEndEntry, encode_entry
 from fairlead_common.errors import FairleadError
 
+THINKS_S = 0.8  # so long that schedulers die meanwhile
+
 _PROMPTS = "fairlead.session.*.in.prompt.*"
 
 
 async def answer_prompts(bus: Bus) -> None:
     """Until it is cancelled."""
     seen = 0
+    async with asyncio.TaskGroup() as tasks:
+        while True:
+            try:
+                async for record in bus.read(s.SESSIONS, _PROMPTS, start=seen + 1):
+                    mail = s.parse_session(record.subject)
+                    tasks.create_task(_think(bus, mail.session, mail.key, record.seq))
+                    seen = record.seq
+            except FairleadError:
+                await asyncio.sleep(0.1)  # the server is away
+            await asyncio.sleep(0.05)
+
+
+async def _think(bus: Bus, session: str, key: str, seq: int) -> None:
+    await asyncio.sleep(THINKS_S)
     while True:
         try:
-            async for record in bus.read(s.SESSIONS, _PROMPTS, start=seen + 1):
-                mail = s.parse_session(record.subject)
-                await _answer(bus, mail.session, mail.key, record.seq)
-                seen = record.seq
+            await _answer(bus, session, key, seq)
         except FairleadError:
-            await asyncio.sleep(0.1)  # the server is away
-        await asyncio.sleep(0.05)
+            await asyncio.sleep(0.1)
+            continue
+        return
 
 
 async def _answer(bus: Bus, session: str, key: str, seq: int) -> None:
