@@ -149,3 +149,27 @@ def test_attempts_grow_with_takeovers_and_are_forgotten_with_progress() -> None:
     assert log.state.attempts == 2
     log.assistant(text="x")
     assert log.state.attempts == 0
+
+
+def test_a_message_of_strangers_marks_the_session_for_good_once_it_is_said() -> None:
+    log = Log()
+    log.start()
+    log.user("hi", 1)
+    stranger = [TextBlock(text="x")]
+    log.add(QueuedEntry, kind="steer", content=stranger, mail_seq=2, untrusted=True)
+    assert not log.state.untrusted
+    message = UserMessage(content=stranger, untrusted=True)
+    log.add(MessageEntry, message=message)
+    assert log.state.untrusted
+    log.user("and now", 3)
+    assert log.state.untrusted
+
+
+def test_a_run_that_goes_on_after_an_approval_still_is_the_run_that_was_parked() -> None:
+    log = Log()
+    log.start()
+    log.add(RunEndEntry, outcome="waiting_approval")
+    log.state.apply(RunStartEntry(id="x", run_id="r2", agent="main", model="", mode="", resumes="r1"), 9)
+    assert log.state.lineage == ["r1", "r2"]
+    log.state.apply(RunStartEntry(id="y", run_id="r3", agent="main", model="", mode=""), 10)
+    assert log.state.lineage == ["r3"]

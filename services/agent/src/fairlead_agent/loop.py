@@ -239,17 +239,18 @@ class AgentLoop:
             queued = [item for item in queued if item.id in self._state.queue]
             if not queued:
                 return
-            lines, items = self._state.wakes.block()
+            lines = self._state.wakes.block()
             await self._owner.append_locked(
                 MessageEntry,
-                items=[*items, *(item.id for item in queued)],
+                items=[*lines.items, *(item.id for item in queued)],
                 message=UserMessage(
-                    content=[*lines, *(block for item in queued for block in item.content)],
+                    content=[*lines.content, *(block for item in queued for block in item.content)],
                     source=queued[0].kind,
                     seqs=[item.mail_seq for item in queued],
                     keys=[item.key for item in queued if item.key],
                     sender=queued[0].sender,
                     reply_to=next((item.reply_to for item in queued if item.reply_to), None),
+                    untrusted=lines.untrusted or any(item.untrusted for item in queued),
                 ),
             )
 

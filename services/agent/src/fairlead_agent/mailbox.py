@@ -104,21 +104,23 @@ class Mailbox:
                 key=key or None,
                 sender=mail.sender,
                 reply_to=reply_to,
+                untrusted=mail.untrusted,
             )
             return
         await self.begin_run(agent=mail.agent)
-        lines, items = self._state.wakes.block()
+        lines = self._state.wakes.block()
         await self._owner.append_locked(
             MessageEntry,
             cursor=record.seq,
-            items=items,
+            items=lines.items,
             message=UserMessage(
-                content=[*lines, *content],
+                content=[*lines.content, *content],
                 source="prompt" if kind == "prompt" else kind,  # type: ignore[arg-type] # one of Source
                 seqs=[record.seq],
                 keys=[key] if key else [],
                 sender=mail.sender,
                 reply_to=reply_to,
+                untrusted=mail.untrusted or lines.untrusted,
             ),
         )
 
@@ -176,6 +178,9 @@ class Mailbox:
                 seqs=[queued.mail_seq] if queued else [],
                 keys=[queued.key] if queued and queued.key else [],
             )
+            return
+        if mail.run_id is not None and mail.run_id not in self._state.lineage:
+            await self._ignore(f"run {mail.run_id[:80]} does not run", seq)
             return
         if self._state.run is None and self._state.parked:
             await self.begin_run(resumes=self._state.last_run_id)
@@ -310,6 +315,8 @@ class Mailbox:
 
     async def _mark(self, name: str, body: SystemNotice, seq: int) -> None:
         data: dict[str, object] = {"text": body.text, "source": body.source}
+        if body.untrusted:
+            data["untrusted"] = True
         await self._owner.append_locked(CustomEntry, cursor=seq, name=name, data=data)
 
     async def _beat(self, key: str, body: HeartbeatNotice, seq: int) -> None:
@@ -325,17 +332,18 @@ class Mailbox:
     async def say_heartbeat(self, prompt: str, file: str) -> None:
         """Begin the run of all heartbeats that wait with its words, with the lock held."""
         wakes = self._state.wakes
-        lines, items = wakes.block()
+        lines = wakes.block()
         text = f"{prompt}\n\n{file}" if file else prompt
         await self._owner.append_locked(
             MessageEntry,
-            items=[*items, *wakes.beats],
+            items=[*lines.items, *wakes.beats],
             message=UserMessage(
-                content=[*lines, TextBlock(text=text)],
+                content=[*lines.content, TextBlock(text=text)],
                 source="system",
                 seqs=[beat.seq for beat in wakes.beats.values()],
                 keys=[beat.key for beat in wakes.beats.values()],
                 sender="heartbeat",
+                untrusted=lines.untrusted,
             ),
         )
 

@@ -94,6 +94,7 @@ class SessionState:
         settled_approvals: decided or void, and perhaps still shown in lists.
         unended: (sequence, key) of all input that no run has ended yet.
         deleting: its deletion was accepted; whoever owns it next carries it out.
+        lineage: ids of the open or parked run, and of those before it that it is the rest of.
         attempts: owners in a row that took over the open run without getting any further.
     """
 
@@ -121,6 +122,7 @@ class SessionState:
     run: Run | None = None
     last_outcome: str = ""
     last_run_id: str | None = None
+    lineage: list[str] = field(default_factory=list)
     parked: bool = False
     pending: dict[str, ToolCallBlock] = field(default_factory=dict)
     queue: dict[str, QueuedEntry] = field(default_factory=dict)
@@ -220,6 +222,7 @@ class SessionState:
                 spoken = entry.resumes is not None
                 self.run = Run(run_id=entry.run_id or entry.id, started_ms=entry.ts, spoken=spoken)
                 self.run.before = (seen_ms, self.preview)
+                self.lineage = [*self.lineage, self.run.run_id] if spoken else [self.run.run_id]
                 self.parked = False
                 self.agent, self.attempts = entry.agent, 0
             case RunEndEntry():
@@ -272,6 +275,7 @@ class SessionState:
         self.attempts = 0
         match message:
             case UserMessage():
+                self.untrusted = self.untrusted or message.untrusted
                 lines = self.wakes.say(entry.items)
                 if self.run is not None:
                     self.run.spoken = True

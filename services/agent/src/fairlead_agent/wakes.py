@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Final, NamedTuple
 
 from fairlead_common.content import TextBlock
 from fairlead_common.entries import CustomEntry
@@ -14,6 +15,25 @@ from fairlead_common.session_marks import (
 
 # Entries that people have no part in: a session is not newer for them.
 SILENT = frozenset({SYSTEM_EVENT, HEARTBEAT, HEARTBEAT_SKIPPED})
+# Of the lines that wait: the newest are kept, so that no flood of them fills the model's context.
+MAX_LINES: Final = 200
+MAX_LINES_BYTES: Final = 64 * 1024
+
+
+class Line(NamedTuple):
+    """A system event, as the model will see it. `untrusted`: strangers wrote it."""
+
+    text: str
+    size_bytes: int
+    untrusted: bool
+
+
+class Block(NamedTuple):
+    """The beginning of a user message. `items`: ids of the entries that it is made of."""
+
+    content: list[TextBlock]
+    items: list[str]
+    untrusted: bool
 
 
 @dataclass(slots=True, frozen=True)
@@ -30,10 +50,12 @@ class Wakes:
     """By the id of the entry that brought them, in order.
 
     Fields:
-        lines: system events, as the model will see them.
+        lines: the newest system events. left_out: how many older ones the model will not see.
     """
 
-    lines: dict[str, str] = field(default_factory=dict)
+    lines: dict[str, Line] = field(default_factory=dict)
+    lines_bytes: int = 0
+    left_out: int = 0
     beats: dict[str, Beat] = field(default_factory=dict)
 
     def note(self, entry: CustomEntry) -> None:
@@ -41,7 +63,7 @@ class Wakes:
         data = entry.data
         match entry.name:
             case name if name == SYSTEM_EVENT:
-                self.lines[entry.id] = line_of(str(data.get("text", "")), entry.ts)
+                self._add(entry)
             case name if name == HEARTBEAT:
                 seq = data.get("seq")
                 beat = Beat(
@@ -51,6 +73,18 @@ class Wakes:
             case name if name == HEARTBEAT_SKIPPED:
                 self.beats = self.left_after(entry)
 
+    def _add(self, entry: CustomEntry) -> None:
+        text = line_of(str(entry.data.get("text", "")), entry.ts)
+        line = Line(text, len(text.encode("utf-8", "replace")), entry.data.get("untrusted") is True)
+        self.lines[entry.id] = line
+        self.lines_bytes += line.size_bytes
+        while len(self.lines) > MAX_LINES or (self.lines_bytes > MAX_LINES_BYTES and len(self.lines) > 1):
+            self._pop(next(iter(self.lines)))
+            self.left_out += 1
+
+    def _pop(self, item: str) -> None:
+        self.lines_bytes -= self.lines.pop(item).size_bytes
+
     def left_after(self, skipped: CustomEntry) -> dict[str, Beat]:
         """The heartbeats that still wait once those of this entry do not."""
         keys = skipped.data.get("keys")
@@ -59,19 +93,35 @@ class Wakes:
 
     def say(self, items: list[str]) -> int:
         """A user message was made of these; how many system lines are in it."""
-        said = [self.lines.pop(item) for item in items if item in self.lines]
+        said = [item for item in items if item in self.lines]
+        for item in said:
+            self._pop(item)
         for item in items:
             self.beats.pop(item, None)
+        if said:
+            self.left_out = 0
         return len(said)
 
-    def block(self) -> tuple[list[TextBlock], list[str]]:
-        """The lines that wait, as the beginning of a user message, and what it is made of."""
+    def block(self) -> Block:
+        """The lines that wait; empty when there are none."""
         if not self.lines:
-            return [], []
-        return [TextBlock(text="\n".join(self.lines.values()))], list(self.lines)
+            return Block([], [], untrusted=False)
+        texts = [line.text for line in self.lines.values()]
+        if self.left_out:
+            texts.insert(0, f"{SYSTEM_PREFIX}[{self.left_out} earlier lines were left out]")
+        return Block(
+            [TextBlock(text="\n".join(texts))],
+            list(self.lines),
+            untrusted=any(line.untrusted for line in self.lines.values()),
+        )
 
 
 def line_of(text: str, at_ms: int) -> str:
-    """`System: [2026-03-01 07:00 UTC] text`; what follows a line break is indented."""
+    """`System: [2026-03-01 07:00 UTC] text`, cut at its limit; what follows a line break is indented."""
     at = datetime.fromtimestamp(at_ms / 1000, UTC)
-    return f"{SYSTEM_PREFIX}[{at:%Y-%m-%d %H:%M} UTC] " + "\n  ".join(text.strip().splitlines())
+    line = f"{SYSTEM_PREFIX}[{at:%Y-%m-%d %H:%M} UTC] " + "\n  ".join(text.strip().splitlines())
+    whole = line.encode("utf-8", "replace")
+    if len(whole) <= MAX_LINES_BYTES:
+        return line
+    note = f"\n  [cut: it was {len(whole)} bytes long]"
+    return whole[: MAX_LINES_BYTES - len(note)].decode("utf-8", "ignore") + note
