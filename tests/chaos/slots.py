@@ -278,6 +278,7 @@ async def _effects(bus: Bus, done: set[tuple[str, str]]) -> list[str]:
     for subject, data in await _records(bus, f"KV_{s.BUCKET_RUNS}", f"$KV.{s.BUCKET_RUNS}.state.*"):
         job = subject.rpartition(".")[2]
         counted = msgspec.json.decode(data)["state"]["runs"]
-        if not 0 <= counted - runs[job] <= 64:  # a run is counted just before it is in the history
+        # A run is counted just before it is in the history, an isolated one just after; neither is at rest.
+        if not (-20 if job == "i0" else 0) <= counted - runs[job] <= 64:
             found.append(f"job {job} counted {counted} runs, there are {runs[job]}")
     return found
