@@ -14,7 +14,7 @@ import structlog
 from fairlead_common.bus import Bus, Delivery
 from fairlead_common.cron.jobs import AgentTurn, Job, job_of
 from fairlead_common.cron.runs import RunEntry
-from fairlead_common.errors import ConflictError, FairleadError, RetryableError
+from fairlead_common.errors import ConflictError, FairleadError, InvalidInputError, RetryableError
 from fairlead_common.messages import HeartbeatNotice
 from fairlead_scheduler.attending import Attempt, Attending
 from fairlead_scheduler.clock import Clock
@@ -42,6 +42,7 @@ class Open:
     run: RunEntry
     job: Job | None  # None: a heartbeat
     text: str = ""
+    untrusted: bool = False
     task: asyncio.Task[None] | None = None
 
     @property
@@ -77,6 +78,8 @@ class Driving:
         self._attending = Attending(bus, post)
         self._open: dict[str, Open] = {}
         self._seen = 0
+        self._ends = 0  # of attended runs; each may have left its run open
+        self._ends_seen = 0
         self._look = asyncio.Event()
         self._tasks: asyncio.TaskGroup | None = None
 
@@ -135,13 +138,19 @@ class Driving:
 
     async def _find(self) -> None:
         """Take up what was opened since the last look."""
-        first = not self._seen
-        found, self._seen = await self._ledger.open_since(self._seen)
+        ends = self._ends  # what ends from here on is looked at next time
+        start = self._seen if ends == self._ends_seen else 0
+        found, seen = await self._ledger.open_since(start)
         for job, slot in found:
-            if f"{job}.{slot}" not in self._open:
+            if f"{job}.{slot}" in self._open:
+                continue
+            try:
                 await self._take_up(job, slot)
-        if first:
+            except (InvalidInputError, msgspec.DecodeError) as error:  # one run must not hide the others
+                log.error("open_run_unreadable", job=job, slot=slot, error=str(error))
+        if not start:
             await self._clear_lane()
+        self._seen, self._ends_seen = seen, ends
 
     async def _take_up(self, job: str, slot: str) -> None:
         known = await self._ledger.run(job, slot)
@@ -149,7 +158,8 @@ class Driving:
         if known is None or opened is None:
             return
         run = known[0]
-        each = Open(run, job_of(opened.job) if opened.job else None, opened.text)
+        job = job_of(opened.job) if opened.job else None
+        each = Open(run, job, opened.text, opened.untrusted)
         self._open[each.key] = each
         if run.status in FINAL:  # it ended, and whoever ended it did not get to the last line
             self._start(each, self._settle(each))
@@ -178,7 +188,7 @@ class Driving:
             await asyncio.sleep(5.0)
         finally:
             self._open.pop(each.key, None)
-            self._seen = 0  # look at all of them again: this one may still be open
+            self._ends += 1  # all are looked at again: this one may still be open
             self._look.set()
 
     async def _clear_lane(self) -> None:
@@ -283,7 +293,8 @@ class Driving:
             cost_usd=cost,
             tokens=tokens,
             summary=(ending.text.strip() or error or "")[:SUMMARY_CHARS],
-            delivery=await self._outbox.accept(each.run, job, payload, ending.text) if delivers else None,
+            untrusted=ending.untrusted,
+            delivery=await self._outbox.accept(each.run, job, payload, ending) if delivers else None,
         )
 
     def _session(self, each: Open, job: Job) -> str:
@@ -299,7 +310,7 @@ class Driving:
         text = f"[cron:{job.id}] {job.name}: {payload.message}"
         if each.text:
             text = f"{text}\n\n{each.text}"
-        seq = await self._post.prompt(session, key, text, payload.agent)
+        seq = await self._post.prompt(session, key, text, payload.agent, untrusted=each.untrusted)
         timeout_s = payload.timeout_seconds or self._settings.cron.timeout_s
         return Attempt(session, key, seq, timeout_s)
 
@@ -369,7 +380,11 @@ class Driving:
             prefix = job.isolation.post_to_main_prefix
             said = f"failed: {run.error}" if run.status == "error" else run.summary or "(said nothing)"
             await self._post.system(
-                job.session, token(job.id, run.slot), f"{prefix} ({job.name}): {said}", f"cron:{job.id}"
+                job.session,
+                token(job.id, run.slot),
+                f"{prefix} ({job.name}): {said}",
+                f"cron:{job.id}",
+                untrusted=run.untrusted,
             )
         if run.delivery is not None and run.delivery.status == "pending":
             await self._outbox.send_soon(run)

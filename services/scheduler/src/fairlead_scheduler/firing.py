@@ -69,7 +69,7 @@ class Firing:
                     self._table.rewind(self._clock.now_ms())
                 if self._lead.term and self._settings.firing:
                     until_ms = await self._fire_due()
-            except RetryableError as error:
+            except FairleadError as error:
                 log.warning("firing_failed", error=str(error))
                 until_ms = self._clock.now_ms() + 500
             await self._clock.wait(until_ms, self._changed)
@@ -154,6 +154,10 @@ class Firing:
             coalesced=coalesced,
             by=self._lead.name,
         )
-        if await write_slot(self._bus, slot):
+        try:
+            fired = await write_slot(self._bus, slot)
+        except FairleadError as error:  # a refusal is the server's, whatever the job is like: it passes
+            raise RetryableError(f"{entry.id}: the slot {at_ms} could not be written: {error}") from error
+        if fired:
             self.lag_ms = fired_ms - at_ms
             log.info("slot_fired", job=entry.id, slot=at_ms, late_ms=self.lag_ms, missed=bool(missed))

@@ -93,9 +93,15 @@ class Triggers:
                 answer = msgspec.json.encode(fired)
             except FairleadError as error:
                 log.warning("trigger_failed", trigger=name, error=str(error))
-                answer = msgspec.json.encode({"error": {"code": "invalid", "message": str(error)}})
-            if delivery.reply and not delivery.reply.startswith("$JS."):
-                await self._bus.emit(delivery.reply, answer)
+                answer = _refusal(str(error))
+            except Exception:  # what one stranger sends must not end the others
+                log.exception("trigger_broken", trigger=name)
+                answer = _refusal("it could not be carried out")
+            try:
+                if delivery.reply and not delivery.reply.startswith("$JS."):
+                    await self._bus.emit(delivery.reply, answer)
+            except FairleadError as error:
+                log.warning("trigger_not_answered", trigger=name, error=str(error))
 
     async def hook(self, asked: Hook) -> Fired:
         """As if it had come on the trigger's subject."""
@@ -116,22 +122,31 @@ class Triggers:
         self._count(name, trigger)
         text = _render(trigger.template, body, subject, lower)
         if trigger.job:
-            return await self._run_job(trigger.job, key, text)
+            return await self._run_job(trigger.job, key, text, untrusted=not trigger.trusted)
         if not trigger.session:
             raise InvalidInputError(f"cron.triggers.{name}", "names neither a job nor a session")
         session = check_id(trigger.session, "session")
         if trigger.action == "prompt":
-            await self._post.prompt(session, key, text, trigger.agent or None)
+            agent = trigger.agent or None
+            await self._post.prompt(session, key, text, agent, untrusted=not trigger.trusted)
         else:
-            await self._post.system(session, key, text, f"trigger:{name}")
+            source = f"trigger:{name}"
+            await self._post.system(session, key, text, source, untrusted=not trigger.trusted)
             await self._post.heartbeat(session, key, HeartbeatNotice(reason="wake"))
         return Fired(fired=True, id=key)
 
-    async def _run_job(self, job: str, key: str, text: str) -> Fired:
+    async def _run_job(self, job: str, key: str, text: str, *, untrusted: bool) -> Fired:
         _, revision = await self._store.need(job)
         now_ms = self._clock.now_ms()
         slot = Slot(
-            job=job, slot=key, due_ms=now_ms, fired_ms=now_ms, cause="trigger", revision=revision, text=text
+            job=job,
+            slot=key,
+            due_ms=now_ms,
+            fired_ms=now_ms,
+            cause="trigger",
+            revision=revision,
+            text=text,
+            untrusted=untrusted,
         )
         fired = await write_slot(self._bus, slot)
         return Fired(fired=fired, id=key, reason=None if fired else "that key was used before")
@@ -151,6 +166,10 @@ class Triggers:
         times.append(now)
 
 
+def _refusal(message: str) -> bytes:
+    return msgspec.json.encode({"error": {"code": "invalid", "message": message}})
+
+
 def _token(key: str) -> str:
     return key if is_id(key) and len(key) <= 40 else hashlib.sha256(key.encode()).hexdigest()[:32]
 
@@ -166,7 +185,7 @@ def _key(trigger: TriggerConfig, body: str, headers: Mapping[str, str]) -> str:
 def _field(body: str, path: str) -> str:
     try:
         value: object = msgspec.json.decode(body)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return ""
     for part in path.split("."):
         if not isinstance(value, dict):

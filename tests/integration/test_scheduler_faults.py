@@ -1,0 +1,117 @@
+"""What goes wrong around the scheduler: refusals of the server, strangers' nonsense, deleted sessions."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fairlead_common import subjects as s
+from fairlead_common.bus import Bus
+from fairlead_common.cron.runs import RunEntry
+from fairlead_common.errors import ConflictError
+from fairlead_scheduler.driving import Driving
+from fairlead_scheduler.ledger import Ledger
+from tests.support.agent_world import World, world
+from tests.support.nats_server import NatsServer
+from tests.support.scheduler_world import ask, at, event_job, mail, runs, scheduler, turn_job, until
+
+
+@pytest.fixture
+async def w(bus: Bus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+    async with world(bus, tmp_path, monkeypatch) as made:
+        yield made
+
+
+async def _allow_slots(bus: Bus, max_bytes: int) -> None:
+    config = (await bus.api(f"STREAM.INFO.{s.SLOTS}"))["config"]
+    assert isinstance(config, dict)
+    await bus.api(f"STREAM.UPDATE.{s.SLOTS}", {**config, "max_msg_size": max_bytes})
+
+
+async def test_a_job_whose_slot_the_server_refuses_fires_once_the_server_takes_it(
+    nats_server: NatsServer, bus: Bus, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with scheduler(nats_server, monkeypatch):
+        await ask(bus, "cron.status")
+        await _allow_slots(bus, 8)  # the server answers 10054, which is none of those that are known to pass
+        every = {"kind": "every", "everyMs": 200}
+        job = (await ask(bus, "cron.add", job=event_job(schedule=every)))["job"]
+
+        async def overdue() -> bool:
+            status = await ask(bus, "cron.status")
+            due_ms = status["nextRunAtMs"]
+            return status["nextJobId"] == job["id"] and due_ms < job["createdAtMs"] + 1000
+
+        async def tried() -> bool:
+            return refused.is_set()
+
+        refused = asyncio.Event()
+        original = Bus.create
+
+        async def create(self: Bus, stream: str, *rest: Any, **more: Any) -> int:
+            try:
+                return await original(self, stream, *rest, **more)
+            except Exception:
+                if stream == s.SLOTS:
+                    refused.set()
+                raise
+
+        monkeypatch.setattr(Bus, "create", create)
+        await until(tried)
+        await until(overdue)
+        await _allow_slots(bus, -1)
+        assert (await runs(bus, job["id"]))[0]["status"] == "ok"
+
+
+async def test_an_open_run_that_was_left_while_open_runs_were_read_is_taken_up_again(
+    nats_server: NatsServer, bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driven, let_go, left = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    change, open_since, guard = Ledger.change, Ledger.open_since, Driving._guard
+
+    async def changed_elsewhere_once(self: Ledger, run: RunEntry, revision: int) -> int:
+        if driven.is_set():
+            return await change(self, run, revision)
+        driven.set()
+        await let_go.wait()
+        raise ConflictError("another scheduler")
+
+    async def read_while_it_is_left(self: Ledger, seq: int) -> tuple[list[tuple[str, str]], int]:
+        found = await open_since(self, seq)
+        if driven.is_set() and not left.is_set():
+            let_go.set()
+            await asyncio.wait_for(left.wait(), 10)
+        return found
+
+    async def told_of(self: Driving, each: Any, work: Any) -> None:
+        await guard(self, each, work)
+        left.set()
+
+    monkeypatch.setattr(Ledger, "change", changed_elsewhere_once)
+    monkeypatch.setattr(Ledger, "open_since", read_while_it_is_left)
+    monkeypatch.setattr(Driving, "_guard", told_of)
+    async with scheduler(nats_server, monkeypatch):
+        job = (await ask(bus, "cron.add", job=turn_job(schedule=at(0.1))))["job"]
+        await asyncio.wait_for(driven.wait(), 10)
+
+        async def prompted() -> list[tuple[str, Any]]:
+            return await mail(bus, f"cron-{job['id']}", "prompt")
+
+        assert len(await until(prompted)) == 1
+
+
+async def test_a_message_that_is_too_deep_to_be_read_harms_no_later_one(
+    nats_server: NatsServer, bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trigger = {"subject": "ci.>", "session": "builds", "template": "{json.name}!", "key_field": "id"}
+    async with scheduler(nats_server, monkeypatch, settings={"cron.triggers": {"ci": trigger}}):
+        await ask(bus, "cron.status")
+        for body in (b"[" * 20_000, b'{"name": ' * 5_000, b"\xff\xfe", b'{"id": "b1", "name": "after"}'):
+            await bus.emit("ci.build", body)
+
+        async def said() -> bool:
+            return "after!" in [body["text"] for _, body in await mail(bus, "builds", "prompt")]
+
+        await until(said)
