@@ -62,7 +62,7 @@ class RunningGateway:
 
 @asynccontextmanager
 async def running_gateway(
-    url: str, folder: Path, overrides: dict[str, object] | None = None
+    url: str, folder: Path, overrides: dict[str, object] | None = None, *, public_host: str = ""
 ) -> AsyncIterator[RunningGateway]:
     """A gateway with a connection of its own."""
     bus = await Bus.connect(BusSettings(url=url), name="gateway")
@@ -72,7 +72,7 @@ async def running_gateway(
     news = News(bus)
     index = Index(bus, lambda key, value: note_revoked(auth, key, value), news.tell)
     gateway = Gateway(bus, config, auth, index, news)
-    server = HttpServer(create_app(gateway), gateway.streams, "127.0.0.1", 0)
+    server = HttpServer(create_app(gateway, public_host), gateway.streams, "127.0.0.1", 0)
     stop = asyncio.Event()
     running = RunningGateway(gateway, server, file, stop)
     async with asyncio.TaskGroup() as tasks:

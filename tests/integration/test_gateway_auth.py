@@ -186,6 +186,29 @@ async def test_behind_tls_the_cookie_is_a_host_cookie(stranger: httpx.AsyncClien
     assert (await stranger.post("/api/sessions", headers=change)).status_code == 403
 
 
+async def test_under_its_public_name_the_gateway_is_secure_whoever_the_proxy_is(
+    bus: Bus, nats_server: NatsServer, tmp_path: Path
+) -> None:
+    async with (
+        running_gateway(nats_server.url, tmp_path, public_host="fairlead.tail1.ts.net") as gateway,
+        httpx.AsyncClient(base_url=gateway.url, timeout=20) as stranger,
+    ):
+        public = {"Host": "fairlead.tail1.ts.net", "Origin": "https://fairlead.tail1.ts.net"}
+        logged_in = await stranger.post("/api/login", json={"token": TOKEN}, headers=public)
+        assert logged_in.status_code == 204
+        assert logged_in.headers["Set-Cookie"].startswith("__Host-fairlead=")
+        assert "strict-transport-security" in logged_in.headers
+        for headers, status in (
+            ({**public, "Origin": "http://fairlead.tail1.ts.net"}, 403),
+            ({"Host": "fairlead.tail1.ts.net:8420"}, 421),
+            ({"Host": "other.tail1.ts.net"}, 421),
+        ):
+            refused = await stranger.post("/api/login", json={"token": TOKEN}, headers=headers)
+            assert refused.status_code == status, headers
+        plain = await stranger.post("/api/login", json={"token": TOKEN})
+        assert plain.headers["Set-Cookie"].startswith("fairlead=")
+
+
 async def test_login_code_opens_one_login(
     gateway: RunningGateway, nats_server: NatsServer, stranger: httpx.AsyncClient, tmp_path: Path
 ) -> None:

@@ -1,0 +1,106 @@
+"""A deployment of compose.yaml of a test's own: project, secrets, port, volumes; and its gateway's API."""
+
+import json
+import os
+import shutil
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.chaos.api import Api
+from tests.support.containers import PLAIN_IMAGE, api
+from tests.support.nats_server import free_port
+
+ROOT = Path(__file__).parents[2]
+SERVICES = ("nats", "gateway", "agent", "tools", "scheduler", "webui")
+SOCKET = Path("/var/run/docker.sock")
+BASES = (PLAIN_IMAGE, "nats:2-alpine", "node:22-slim")
+LABEL = "fairlead.engine"
+
+Json = dict[str, Any]
+
+
+class Deployment:
+    """What `docker compose` was told to run."""
+
+    def __init__(self, folder: Path, settings: Json) -> None:
+        self.project = "flt" + os.urandom(4).hex()
+        self.secrets = folder / "secrets"
+        self.port = free_port()
+        self._environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith("FAIRLEAD_")},
+            "COMPOSE_PROJECT_NAME": self.project,
+            "DOCKER_BUILDKIT": "1",
+            "FAIRLEAD_VERSION": "test",
+            "FAIRLEAD_SECRETS": str(self.secrets),
+            "FAIRLEAD_PORT": str(self.port),
+            "FAIRLEAD_OVERRIDES": json.dumps(settings),
+            "DOCKER_GID": str(SOCKET.stat().st_gid) if SOCKET.exists() else "999",
+        }
+
+    def make_secrets(self) -> None:
+        subprocess.run([ROOT / "tools/make-secrets", self.secrets], check=True, timeout=20)
+
+    @property
+    def token(self) -> str:
+        return (self.secrets / "gateway-token").read_text()
+
+    def compose(self, *arguments: str, timeout_s: float = 120, check: bool = True) -> str:
+        """What it said.
+
+        Raises:
+            AssertionError: it failed; the text has its output and the ends of all logs.
+        """
+        command = ["docker", "compose", "--env-file", os.devnull, *arguments]
+        done = subprocess.run(
+            command,
+            cwd=ROOT,
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+        if done.returncode and check:
+            logs = self.compose("logs", "--tail", "15", check=False) if arguments[0] != "logs" else ""
+            raise AssertionError(f"{' '.join(command)}: {done.stderr[-2000:]}\n{logs[-6000:]}")
+        return done.stdout
+
+    def build(self) -> None:
+        """All images, one after the other: layers that they share are made once."""
+        for service in SERVICES:
+            self.compose("build", "-q", service, timeout_s=600)
+
+    def up(self, *arguments: str) -> float:
+        """Seconds until everything was healthy."""
+        began = time.monotonic()
+        self.compose("--profile", "*", "config", "-q")
+        self.compose("up", "-d", "--wait", *arguments, timeout_s=150)
+        return time.monotonic() - began
+
+    def containers(self, service: str = "") -> list[Json]:
+        """What the engine knows of the containers of a service, or of all."""
+        wanted = {"com.docker.compose.project": self.project, "com.docker.compose.service": service}
+        labels = [f"{name}={value}" for name, value in wanted.items() if value]
+        found = api().containers(all=True, filters={"label": labels})
+        return [api().inspect_container(each["Id"]) for each in found]
+
+    def run_in(self, service: str, *command: str, timeout_s: float = 30, check: bool = True) -> str:
+        return self.compose("exec", "-T", service, *command, timeout_s=timeout_s, check=check)
+
+    def gateway(self) -> Api:
+        return Api(f"http://127.0.0.1:{self.port}", self.token)
+
+    def remove(self) -> None:
+        """Everything but the images."""
+        boxes = next((each["Mountpoint"] for each in self._volumes() if each["Name"].endswith("_boxes")), "")
+        for each in api().containers(all=True, filters={"label": [LABEL]}) if boxes else []:
+            if any(mount["Source"].startswith(boxes) for mount in each["Mounts"]):
+                api().remove_container(each["Id"], force=True)
+        self.compose("--profile", "*", "down", "-v", "-t", "0", "--remove-orphans", check=False)
+        shutil.rmtree(self.secrets, ignore_errors=True)
+
+    def _volumes(self) -> list[Json]:
+        wanted = f"com.docker.compose.project={self.project}"
+        return list(api().volumes(filters={"label": wanted})["Volumes"] or [])

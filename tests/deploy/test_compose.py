@@ -1,0 +1,270 @@
+"""compose.yaml as a user starts it: from nothing, scaled, killed under load. One deployment for all tests."""
+
+import asyncio
+import os
+import shutil
+import subprocess
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.deploy.asking import ask, count, told
+from tests.deploy.deployment import BASES, SERVICES, SOCKET, Deployment
+from tests.support import containers
+from tests.support.containers import PLAIN_IMAGE
+
+
+def _missing() -> str:
+    found = next((problem for image in BASES if (problem := containers.missing(image))), "")
+    if found or not shutil.which("docker"):
+        return found or "no docker command"
+    compose = subprocess.run(["docker", "compose", "version"], capture_output=True, timeout=20, check=False)
+    return "no docker compose" if compose.returncode else ""
+
+
+pytestmark = [
+    pytest.mark.docker,
+    pytest.mark.skipif(bool(_missing()), reason=_missing()),
+    pytest.mark.timeout(900),  # the first build of the images
+]
+
+SETTINGS = {
+    "agents.main.mode": "allow-all",
+    "agents.boxed": {"mode": "allow-all", "sandbox": {"kind": "docker"}},
+    "models.demo_delay_s": 0,
+    "sandboxes.docker.image": PLAIN_IMAGE,
+    "sandboxes.docker.warm": 0,
+}
+HOME = "/var/lib/fairlead"
+RECOVERY_S = 60.0
+
+
+@pytest.fixture(scope="module")
+def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    made = Deployment(tmp_path_factory.mktemp("deploy"), SETTINGS)
+    made.make_secrets()
+    try:
+        made.build()
+        print(f"up --wait: {made.up():.1f} s")
+        yield made
+    finally:
+        made.remove()
+
+
+async def test_a_deployment_made_from_nothing_answers_through_a_tool(deployment: Deployment) -> None:
+    async with deployment.gateway() as gateway:
+        ready = await gateway.request("GET", "/readyz")
+        assert ready.status == 200, ready
+        await ask(gateway, "first", "run: id -u; git --version; rg --version; ssh -V 2>&1")
+        answer = await told(gateway, "first")
+    assert answer.outcomes == ["completed"]
+    for word in ("10001", "git version 2", "ripgrep", "OpenSSH"):
+        assert word in answer.answer
+
+
+def test_the_page_is_served_and_the_command_line_works_inside(deployment: Deployment) -> None:
+    with urllib.request.urlopen(f"http://127.0.0.1:{deployment.port}/", timeout=10) as answer:
+        assert b'<script type="module"' in answer.read()
+    assert "fairlead-webui" in deployment.run_in("gateway", "fairlead", "status")
+    deployment.run_in("gateway", "fairlead", "config", "set", "agents.main.description", "of the deployment")
+    assert deployment.run_in("gateway", "fairlead", "config", "get", "agents.main.description").strip()
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_a_service_runs_as_nobody_special_and_has_limits(deployment: Deployment, service: str) -> None:
+    (found,) = deployment.containers(service)
+    host = found["HostConfig"]
+    assert host["ReadonlyRootfs"]
+    assert host["CapDrop"] == ["ALL"]
+    assert not host["CapAdd"]
+    assert any(each.startswith("no-new-privileges") for each in host["SecurityOpt"])
+    assert not host["Privileged"]
+    assert host["Memory"] > 0
+    assert host["NanoCpus"] > 0
+    assert host["PidsLimit"] > 0
+    assert host["RestartPolicy"]["Name"] == "unless-stopped"
+    status = Path(f"/proc/{found['State']['Pid']}/status")
+    told_inside = status.read_text() if status.exists() else ""
+    for line in ("Uid:\t10001\t10001", "Gid:\t10001\t10001", "CapEff:\t0000000000000000", "NoNewPrivs:\t1"):
+        assert line in told_inside
+    assert not any("docker.sock" in mount["Source"] for mount in found["Mounts"])
+    with pytest.raises(AssertionError, match="Read-only file system"):
+        deployment.run_in(service, "sh", "-c", "echo x > /etc/x")
+
+
+def test_only_the_gateway_is_published_and_on_loopback(deployment: Deployment) -> None:
+    ports = {}
+    for each in deployment.containers():
+        bound = each["NetworkSettings"]["Ports"] or {}
+        named = each["Config"]["Labels"]["com.docker.compose.service"]
+        ports[named] = [binding for bindings in bound.values() for binding in bindings or []]
+    assert ports.pop("gateway") == [{"HostIp": "127.0.0.1", "HostPort": str(deployment.port)}]
+    assert set(ports) == set(SERVICES) - {"gateway"}
+    assert not any(ports.values())
+
+
+TRY = """
+import asyncio, sys
+from fairlead_common.bus import Bus, settings_from_environment
+async def main():
+    bus = await Bus.connect(settings_from_environment(), name="tools", timeout_s=5)
+    await bus.client.publish(sys.argv[1], b"{}")
+    await asyncio.wait_for(bus.client.flush(), 5)
+    await bus.close()
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize(
+    ("service", "subject", "refused"),
+    [
+        ("tools", "fairlead.session.s.in.approval.a1", True),
+        ("tools", "fairlead.session.s.in.prompt", True),
+        ("tools", "fairlead.prompt.s", True),
+        ("tools", "$KV.config.document", True),
+        ("tools", "fairlead.event.s", False),
+        ("agent", "fairlead.session.s.in.approval.a1", True),
+        ("scheduler", "fairlead.session.s.in.approval.a1", True),
+        ("webui", "fairlead.event.s", True),
+    ],
+)
+def test_a_service_may_not_say_what_is_not_its_own(
+    deployment: Deployment, service: str, subject: str, refused: bool
+) -> None:
+    deployment.run_in(service, "python", "-c", TRY, subject)
+    violation = f'"$G/user:{service}" - Publish Violation - Subject "{subject}"'
+    assert (violation in deployment.compose("logs", "--no-log-prefix", "nats")) == refused
+
+
+async def test_scaled_executors_and_agents_share_the_work_and_the_workspace(deployment: Deployment) -> None:
+    deployment.compose("up", "-d", "--wait", "--no-recreate", "--scale", "tools=4", "--scale", "agent=3")
+    async with deployment.gateway() as gateway:
+        names = [f"wide-{n}" for n in range(12)]
+        for name in names:
+            await ask(gateway, name, f"run: echo {name} >> wide; hostname; sleep 0.2")
+        done = [await told(gateway, name) for name in names]
+        status = (await gateway.request("GET", "/api/status")).body
+    assert [each.outcomes for each in done] == [["completed"]] * len(names)
+    lines = deployment.run_in("tools", "cat", f"{HOME}/workspace/wide")
+    assert sorted(lines.split()) == sorted(names)
+    executors = status["executors"]
+    assert len({each["executor"] for each in executors}) == 4
+    assert {each["host"] for each in executors} == {"compose"}
+    assert sum(each["name"] == "fairlead-agent" for each in status["services"]) == 3
+    deployment.compose("up", "-d", "--wait", "--no-recreate", "--scale", "tools=2", "--scale", "agent=1")
+
+
+@pytest.mark.parametrize("service", ["agent", "tools", "gateway", "scheduler", "nats"])
+async def test_a_killed_service_comes_back_and_nothing_is_lost(deployment: Deployment, service: str) -> None:
+    names = [f"{service}-{n}" for n in range(6)]
+    steps = 4
+    async with deployment.gateway() as gateway:
+        asked = asyncio.Event()
+
+        async def load() -> None:
+            for name in names:
+                ops = (f"run: echo {name}.{step} >> ledger-{service}; sleep 0.3" for step in range(steps))
+                await ask(gateway, name, "\n".join(ops))
+                asked.set()
+
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(load())
+            await asked.wait()
+            before = await asyncio.to_thread(_kill, deployment, service)
+            await asyncio.to_thread(_wait_until_back, deployment, service, before)
+        done = {name: await told(gateway, name, within_s=RECOVERY_S) for name in names}
+    lines = deployment.run_in("tools", "cat", f"{HOME}/workspace/ledger-{service}")
+    for name, each in done.items():
+        assert each.outcomes == ["completed"], (name, each)
+        assert len(each.statuses) == steps, (name, each)
+        assert set(each.statuses) <= ({"ok", "unknown"} if service == "tools" else {"ok"}), (name, each)
+        for step, status in enumerate(each.statuses):
+            times = count(lines, f"{name}.{step}")
+            assert times == 1 if status == "ok" else times <= 1, (name, step, status, times)
+
+
+def _kill(deployment: Deployment, service: str) -> dict[str, int]:
+    """Kill all processes of one container, as the kernel would that has no memory left."""
+    before = {each["Id"]: each["RestartCount"] for each in deployment.containers(service)}
+    deployment.run_in(service, "sh", "-c", "kill -9 -1", check=False)
+    return before
+
+
+def _wait_until_back(deployment: Deployment, service: str, before: dict[str, int]) -> None:
+    def is_back() -> bool:
+        found = deployment.containers(service)
+        again = any(each["RestartCount"] > before[each["Id"]] for each in found)
+        return again and all(each["State"].get("Health", {}).get("Status") == "healthy" for each in found)
+
+    containers.wait_for(is_back, f"{service} is healthy again", RECOVERY_S)
+
+
+async def test_what_the_engine_was_told_to_kill_is_taken_up_by_siblings(deployment: Deployment) -> None:
+    async with deployment.gateway() as gateway:
+        names = [f"orphan-{n}" for n in range(4)]
+        for name in names:
+            await ask(gateway, name, f"run: echo {name} >> orphans; sleep 1\nrun: echo {name}.2 >> orphans")
+        deployment.compose("kill", "tools")
+        deployment.compose("start", "tools")
+        done = {name: await told(gateway, name, within_s=RECOVERY_S) for name in names}
+    lines = deployment.run_in("tools", "cat", f"{HOME}/workspace/orphans")
+    for name, each in done.items():
+        assert each.outcomes == ["completed"], (name, each)
+        assert each.statuses[1] == "ok", (name, each)
+        assert count(lines, name) <= 1
+        assert count(lines, f"{name}.2") == 1
+
+
+@pytest.mark.skipif(not SOCKET.exists(), reason="the engine listens elsewhere")
+async def test_commands_run_in_containers_and_only_the_proxy_has_the_engine(deployment: Deployment) -> None:
+    deployment.compose(
+        "--profile", "docker-sandbox", "up", "-d", "--wait", "--no-recreate", "boxes", "engine"
+    )
+    with_socket = {
+        each["Config"]["Labels"]["com.docker.compose.service"]
+        for each in deployment.containers()
+        if any(
+            mount["Source"] == os.path.realpath(SOCKET) or mount["Source"] == str(SOCKET)
+            for mount in each["Mounts"]
+        )
+    }
+    assert with_socket == {"engine"}
+    (engine,) = deployment.containers("engine")
+    assert engine["HostConfig"]["NetworkMode"] == "none"
+    assert "Uid:\t10001\t10001" in Path(f"/proc/{engine['State']['Pid']}/status").read_text()
+    async with deployment.gateway() as gateway:
+        look = "run: hostname; pwd; ls /run/secrets; ls /run/fairlead-engine; cut -d: -f1 /proc/net/dev"
+        await ask(gateway, "boxed", look, agent="boxed")
+        boxed = await told(gateway, "boxed")
+        assert boxed.statuses == ["ok"], boxed
+        assert "sandbox\n/workspace" in boxed.answer
+        assert boxed.answer.count("No such file or directory") == 2
+        assert "eth0" not in boxed.answer
+        await ask(gateway, "local", "run: id", agent="main")
+        assert (await told(gateway, "local")).statuses == ["ok"]
+    socket = "/run/fairlead-engine/docker.sock"
+    for path, body in (
+        ("/v1.41/containers/create", '{"Image": "x", "HostConfig": {"Privileged": true}}'),
+        ("/v1.41/images/create?fromImage=x", "{}"),
+        (f"/v1.41/containers/{engine['Id']}/exec", '{"Cmd": ["id"]}'),
+        (f"/v1.41/containers/{engine['Id']}/start", ""),
+    ):
+        said = deployment.run_in(
+            "boxes",
+            "curl",
+            "-s",
+            "-w",
+            "%{http_code}",
+            "--unix-socket",
+            socket,
+            "-d",
+            body,
+            f"http://engine{path}",
+        )
+        assert said[-3:] in ("403", "404"), (path, said)
+    listed = deployment.run_in(
+        "boxes", "curl", "-s", "--unix-socket", socket, "http://engine/containers/json?all=1"
+    )
+    assert deployment.project not in listed
