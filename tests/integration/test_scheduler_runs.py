@@ -44,6 +44,7 @@ async def test_an_isolated_run_happens_in_its_own_session_and_tells_the_main_one
         assert entry["summary"] == "done P1"
         assert entry["session"] == f"cron-{job['id']}"
         assert entry["tokens"] > 0
+        assert not entry["untrusted"]
         log = await log_of(bus, entry["session"])
         said = [e.message for e in log if isinstance(e, MessageEntry) and isinstance(e.message, UserMessage)]
         assert [m.content[0].text for m in said] == [f"[cron:{job['id']}] check: op=P1 steps=1"]  # type: ignore[union-attr]
@@ -388,3 +389,5 @@ async def test_a_hook_runs_a_job_with_what_came(
         assert (first["fired"], again["fired"]) == (True, False)
         (entry,) = await runs(bus, "build-job")
         assert (entry["cause"], entry["summary"]) == ("trigger", "done P7")
+        assert entry["untrusted"]  # strangers wrote what came, and the summary was made of it
+        assert [body.get("untrusted") for _, body in await mail(bus, "main")] == [True]

@@ -54,6 +54,7 @@ class Ending(NamedTuple):
     Fields:
         outcome: of the run, or `skipped`, `dropped` or `deleted`.
         quiet: it was a heartbeat that found nothing to do.
+        untrusted: its session has read what strangers wrote.
     """
 
     outcome: str
@@ -61,6 +62,7 @@ class Ending(NamedTuple):
     text: str = ""
     usage: Usage = Usage()
     quiet: bool = False
+    untrusted: bool = False
 
 
 @dataclass
@@ -96,13 +98,32 @@ class Attending:
                     for _, record in await tail.take():
                         self._look(attempt, seen, await self._entry(record))
                         if seen.ending is not None:
-                            return seen.ending
+                            break
+                    if seen.ending is not None:
+                        break
                     await self._watch_time(attempt, seen)
                     if not await tail.wait(self._pause_s(attempt, seen)):
                         await self._watch_session(attempt, seen)
                 except RetryableError as error:
                     log.warning("attending_delayed", session=attempt.session, error=str(error))
-        return seen.ending
+        return seen.ending._replace(untrusted=await self._tainted(attempt.session))
+
+    async def _tainted(self, session: str) -> bool:
+        """Whether the session has ever read what strangers wrote, as its log says."""
+        while True:
+            try:
+                async for record in self._bus.read(subjects.SESSIONS, subjects.session_log(session)):
+                    data = record.data
+                    if subjects.H_OBJECT in record.headers:
+                        data = await self._objects.unpack(record.data, record.headers)
+                    if b'"untrusted"' in data:  # as a name or a flag: in a text its quotes are escaped
+                        return True
+            except RetryableError as error:
+                log.warning("attending_delayed", session=session, error=str(error))
+            except NotFoundError:
+                return True  # nobody can know any more
+            else:
+                return False
 
     async def _entry(self, record: Record) -> Entry | None:
         try:
@@ -149,7 +170,7 @@ class Attending:
         if not attempt.timeout_s or not seen.began_ms or seen.sent_abort:
             return
         if time.time() >= seen.began_ms / 1000 + attempt.timeout_s:
-            await self._post.abort(attempt.session, attempt.key, self._timeout_text(attempt), None)
+            await self._post.abort(attempt.session, attempt.key, self._timeout_text(attempt), seen.run_id)
             seen.sent_abort = True
 
     async def _watch_session(self, attempt: Attempt, seen: _Seen) -> None:

@@ -74,7 +74,8 @@ class Channels:
         if not is_id(session):
             raise RefusedError(f"to: {session[:64]!r} cannot be a session")
         key = token(letter.job_id, letter.slot)
-        await self._post.message(session, key, letter.text, f"cron:{letter.job_id}")
+        source = f"cron:{letter.job_id}"
+        await self._post.message(session, key, letter.text, source, untrusted=letter.untrusted)
 
     async def _last_session(self) -> str | None:
         """The session that somebody used last, other than those of jobs."""

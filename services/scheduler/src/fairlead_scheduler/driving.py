@@ -158,8 +158,8 @@ class Driving:
         if known is None or opened is None:
             return
         run = known[0]
-        job = job_of(opened.job) if opened.job else None
-        each = Open(run, job, opened.text, opened.untrusted)
+        defined = job_of(opened.job) if opened.job else None
+        each = Open(run, defined, opened.text, opened.untrusted)
         self._open[each.key] = each
         if run.status in FINAL:  # it ended, and whoever ended it did not get to the last line
             self._start(each, self._settle(each))

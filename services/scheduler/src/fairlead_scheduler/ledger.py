@@ -41,6 +41,7 @@ class OpenRun(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     job: Document
     text: str = ""
+    untrusted: bool = False
 
 
 _run = msgspec.json.Decoder(RunEntry)

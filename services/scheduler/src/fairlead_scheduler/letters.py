@@ -20,6 +20,7 @@ class Letter(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
     text: str
     created_at_ms: int
     held: bool = False
+    untrusted: bool = False
     attempts: int = 0
     not_before_ms: int = 0
 

@@ -16,6 +16,7 @@ from fairlead_common.cron.jobs import AgentTurn, Job
 from fairlead_common.cron.runs import DeliveryState, RunEntry
 from fairlead_common.errors import ConflictError, FairleadError, NotFoundError
 from fairlead_common.objects import Objects
+from fairlead_scheduler.attending import Ending
 from fairlead_scheduler.channels import Channels, RefusedError
 from fairlead_scheduler.clock import Clock
 from fairlead_scheduler.lead import Lead
@@ -52,7 +53,7 @@ class Outbox:
         self._look = asyncio.Event()
         self.pending = 0
 
-    async def accept(self, run: RunEntry, job: Job, payload: AgentTurn, text: str) -> DeliveryState:
+    async def accept(self, run: RunEntry, job: Job, payload: AgentTurn, ending: Ending) -> DeliveryState:
         """Keep what is to be delivered, before the run is ended; `send_soon` then lets it go."""
         letter = Letter(
             job_id=run.job_id,
@@ -61,7 +62,8 @@ class Outbox:
             channel=payload.channel,
             to=payload.to,
             session=job.session,
-            text=text[:MAX_TEXT_CHARS],
+            text=ending.text[:MAX_TEXT_CHARS],
+            untrusted=ending.untrusted,
             created_at_ms=self._clock.now_ms(),
             held=True,
         )

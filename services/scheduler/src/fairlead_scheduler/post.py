@@ -23,17 +23,21 @@ class Post:
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
 
-    async def system(self, session: str, key: str, text: str, source: str) -> int:
+    async def system(self, session: str, key: str, text: str, source: str, *, untrusted: bool = False) -> int:
         """A `System:` line for the next turn."""
-        return await self._send(session, "notice", f"system-{key}", SystemNotice(text=text, source=source))
+        notice = SystemNotice(text=text, source=source, untrusted=untrusted)
+        return await self._send(session, "notice", f"system-{key}", notice)
 
     async def heartbeat(self, session: str, key: str, notice: HeartbeatNotice) -> int:
         """A turn without anybody asking, once the session is idle."""
         return await self._send(session, "notice", f"heartbeat-{key}", notice)
 
-    async def message(self, session: str, key: str, text: str, source: str) -> int:
+    async def message(
+        self, session: str, key: str, text: str, source: str, *, untrusted: bool = False
+    ) -> int:
         """Something for people to read; the model is not asked."""
-        return await self._send(session, "notice", f"delivery-{key}", SystemNotice(text=text, source=source))
+        notice = SystemNotice(text=text, source=source, untrusted=untrusted)
+        return await self._send(session, "notice", f"delivery-{key}", notice)
 
     async def create(self, session: str, agent: str | None, title: str) -> None:
         """Settings of a session that may be new; one that is there keeps its own."""
@@ -44,13 +48,16 @@ class Post:
         body = UpdateSession(model=model, thinking=thinking, sender=SENDER)
         await self._send(session, "notice", f"update-{key}", body)
 
-    async def prompt(self, session: str, key: str, text: str, agent: str | None) -> int:
+    async def prompt(
+        self, session: str, key: str, text: str, agent: str | None, *, untrusted: bool = False
+    ) -> int:
         """A prompt."""
-        return await self._send(session, "prompt", key, UserInput(text=text, agent=agent, sender=SENDER))
+        said = UserInput(text=text, agent=agent, sender=SENDER, untrusted=untrusted)
+        return await self._send(session, "prompt", key, said)
 
-    async def abort(self, session: str, key: str, reason: str, item: str | None) -> None:
-        """Stop the open run, or take back the queued item."""
-        await self._send(session, "abort", key, Abort(reason=reason, item=item, sender=SENDER))
+    async def abort(self, session: str, key: str, reason: str, run_id: str | None) -> None:
+        """Stop a run, if it is still the open one."""
+        await self._send(session, "abort", key, Abort(reason=reason, run_id=run_id, sender=SENDER))
 
     async def _send(self, session: str, kind: str, key: str, body: object) -> int:
         subject = subjects.mail(session, kind, key)

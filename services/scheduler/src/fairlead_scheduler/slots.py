@@ -16,7 +16,7 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defau
         revision: of the bucket `jobs`, since when the schedule is the one that this slot is of.
         missed: why it is not to be carried out.
         coalesced: how many other slots that had passed it stands for.
-        text: that came with it, for a firing by a trigger.
+        text: that came with it, for a firing by a trigger. untrusted: strangers wrote it.
     """
 
     job: str
@@ -29,6 +29,7 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defau
     coalesced: int = 0
     by: str = ""
     text: str = ""
+    untrusted: bool = False
 
 
 _decoder = msgspec.json.Decoder(Slot)

@@ -59,6 +59,7 @@ class TriggerConfig(Part, frozen=True, kw_only=True, forbid_unknown_fields=True)
         session: whose `prompt`, or `system` event with a heartbeat at once, it becomes.
         template: of the text; `{body}`, `{subject}`, `{json.<field>}`, `{header.<name>}`.
         key_header, key_field: where its idempotency key is; the same key sets nothing going again.
+        trusted: what comes is written by people you trust; else it taints the session that it goes to.
         rate_per_minute: more are refused.
     """
 
@@ -70,6 +71,7 @@ class TriggerConfig(Part, frozen=True, kw_only=True, forbid_unknown_fields=True)
     template: Annotated[str, msgspec.Meta(min_length=1, max_length=20_000)] = "{body}"
     key_header: str = ""
     key_field: str = ""
+    trusted: bool = False
     rate_per_minute: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 60
 
 

@@ -25,6 +25,7 @@ class RunEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         status: `skipped` never started; `error` says why; for `error` see `outcome`.
         outcome: how the last attempt's run in its session ended (`completed`, `timed_out`, ...).
         summary: text of the system event, or the beginning of the agent's last words.
+        untrusted: its session has read what strangers wrote.
     """
 
     job_id: str
@@ -44,6 +45,7 @@ class RunEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     cost_usd: float = 0.0
     tokens: int = 0
     summary: str | None = None
+    untrusted: bool = False
     delivery: DeliveryState | None = None
 
 
