@@ -105,6 +105,7 @@ else:
 OLD_SERVER = """
 import json, sys
 tools = [{"name": "greet", "inputSchema": {"type": "object", "properties": {"name": {"type": "string"}}}}]
+tools.append({"name": "garble", "inputSchema": {"type": "object"}})
 def say(**message):
     print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
 print("starting ...", flush=True)
@@ -126,6 +127,8 @@ for line in sys.stdin:
         say(method="notifications/tools/list_changed")
         text = "hello " + request["params"]["arguments"].get("name", "")
         say(id=number, result={"content": [{"type": "text", "text": text}]})
+    elif method == "tools/call" and request["params"]["name"] == "garble":
+        say(id=number, result={"content": "done, in a shape that nobody knows"})
     elif number is not None:
         say(id=number, error={"code": -32601, "message": f"no method {method}"})
 """

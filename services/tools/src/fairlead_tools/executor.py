@@ -41,6 +41,7 @@ PROGRESS_S = 2.0  # how often a delivery is told that work goes on
 ADOPT_S = 3.0  # how often it looks for calls of executors that died
 OTHER_ALIVE_S = 5.0
 DRAIN_S = 8.0  # for calls that would end with this process
+ANSWER_S = 1.5  # then for those that came to an end meanwhile: what is known must not be lost
 
 _call = msgspec.json.Decoder(ToolCall)
 _encode = msgspec.json.Encoder().encode
@@ -95,6 +96,7 @@ class Executor:
         self._host_calls = HostCalls(config.state, self._show)
         self._tasks = tasks
         self._serving: dict[str, Serving] = {}
+        self._hosted: set[str] = set()  # those that run here
         self._draining = False
         self._pull = PullConsumer(
             bus,
@@ -122,13 +124,21 @@ class Executor:
             for part in parts:
                 part.cancel()
         await cancels.unsubscribe()
-        if self._host_calls.running:
-            await asyncio.wait(self._host_calls.running, timeout=DRAIN_S)
+        await self._finish_hosted()
         self._draining = True
         left = list(self._serving.values())
         for each in left:
             each.task.cancel()
         await asyncio.gather(*(each.task for each in left), return_exceptions=True)
+
+    async def _finish_hosted(self) -> None:
+        """Wait for calls that would end with this process, until their results are written."""
+        hosted = {call_id: self._serving[call_id].task for call_id in self._hosted & set(self._serving)}
+        if hosted:
+            await asyncio.wait(hosted.values(), timeout=DRAIN_S)
+        answering = [hosted[call_id] for call_id in hosted if call_id not in self._host_calls.running]
+        if answering:
+            await asyncio.wait(answering, timeout=ANSWER_S)
 
     # -- what arrives --------------------------------------------------------
 
@@ -242,7 +252,11 @@ class Executor:
         elif verdict.place is not None:
             await self._run_in_sandbox(call, verdict, verdict.place, trace, target.repeatable, problem)
         else:
-            await self._run_here(call, target.tool, trace)
+            self._hosted.add(call_id)
+            try:
+                await self._run_here(call, target.tool, trace)
+            finally:
+                self._hosted.discard(call_id)
         return None
 
     async def _run_in_sandbox(

@@ -16,7 +16,7 @@ import structlog
 
 from fairlead_common.content import ToolOutcome, text_outcome
 from fairlead_common.messages import ToolCall
-from fairlead_tools.host_tools import HostTool
+from fairlead_tools.host_tools import HostTool, NotStartedError
 from fairlead_tools.records import KEEP_S
 from fairlead_tools.runner_calls import Show
 
@@ -26,6 +26,7 @@ _LOST = (
     "The executor that ran this call is gone. It may have taken effect, wholly, in part or not at all: look "
     "before you repeat it."
 )
+_UNKNOWN = "{why}. The call may have taken effect, wholly, in part or not at all: look before you repeat it."
 
 
 class HostCalls:
@@ -39,9 +40,9 @@ class HostCalls:
         self._cancelled: set[str] = set()
 
     @property
-    def running(self) -> list[asyncio.Task[ToolOutcome]]:
-        """What would be cut off if this process ended now."""
-        return list(self._running.values())
+    def running(self) -> set[str]:
+        """Ids of the calls that would be cut off if this process ended now."""
+        return set(self._running)
 
     async def outcome(self, call: ToolCall, tool: HostTool) -> ToolOutcome:
         """What came of it. Safe to ask again: it is started once, unless the tool may be repeated."""
@@ -55,7 +56,8 @@ class HostCalls:
             offset += len(text)
 
         began = time.monotonic()
-        task = asyncio.create_task(self._bounded(call, tool.run(call, progress)), name=f"host-{call.call_id}")
+        work = self._bounded(call, tool.run(call, progress), repeatable=tool.spec.idempotent)
+        task = asyncio.create_task(work, name=f"host-{call.call_id}")
         self._running[call.call_id] = task
         try:
             outcome = await asyncio.shield(task)
@@ -63,22 +65,32 @@ class HostCalls:
             task.cancel()
             if call.call_id not in self._cancelled:
                 raise
-            outcome = text_outcome("cancelled", "Cancelled while it ran.", is_error=True)
+            text = "Cancelled while it ran; what it did by then stays done."
+            outcome = text_outcome("cancelled", text, is_error=True)
         finally:
             self._running.pop(call.call_id, None)
             self._cancelled.discard(call.call_id)
         duration_ms = int((time.monotonic() - began) * 1000)
         return outcome if outcome.duration_ms else msgspec.structs.replace(outcome, duration_ms=duration_ms)
 
-    async def _bounded(self, call: ToolCall, work: Awaitable[ToolOutcome]) -> ToolOutcome:
+    async def _bounded(
+        self, call: ToolCall, work: Awaitable[ToolOutcome], *, repeatable: bool
+    ) -> ToolOutcome:
+        limit = asyncio.timeout(call.timeout_s)
         try:
-            async with asyncio.timeout(call.timeout_s):
+            async with limit:
                 return await work
-        except TimeoutError:
-            return text_outcome("timed_out", f"Stopped after {call.timeout_s:g} s.", is_error=True)
+        except NotStartedError as error:
+            return text_outcome("error", f"Not started: {error}.", is_error=True)
         except Exception as error:
-            log.exception("host_tool_failed", tool=call.name, error=repr(error))
-            return text_outcome("error", f"The tool failed: {error}", is_error=True)
+            if limit.expired():
+                why = f"Stopped after {call.timeout_s:g} s"
+                outcome = text_outcome("timed_out", f"{why}.", is_error=True)
+            else:
+                log.exception("host_tool_failed", tool=call.name, error=repr(error))
+                why = f"The tool failed: {error}"
+                outcome = text_outcome("error", why, is_error=True)
+        return outcome if repeatable else text_outcome("unknown", _UNKNOWN.format(why=why), is_error=True)
 
     def was_started(self, call_id: str) -> bool:
         """Whether a call that must not be repeated was begun, by this executor or one before it."""

@@ -19,6 +19,10 @@ MAX_WARNING_CHARS = 300
 Progress = Callable[[str], Awaitable[None]]
 
 
+class NotStartedError(Exception):
+    """Raised by a tool before it did anything at all; the text says why, for the model."""
+
+
 class HostTool(Protocol):
     """One tool."""
 
@@ -31,6 +35,10 @@ class HostTool(Protocol):
 
         Args:
             progress: shows a piece of text to whoever watches.
+
+        Raises:
+            NotStartedError: nothing was done. After any other error of a tool that must not be repeated
+                the outcome is `unknown`.
         """
 
 

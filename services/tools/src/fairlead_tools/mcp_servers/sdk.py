@@ -50,10 +50,11 @@ class Answer(NamedTuple):
     """What a call came to.
 
     Fields:
-        kind: `result`; `refused` (the server says it did not); `unsent`; `lost` or `late`: nobody knows.
+        kind: `result`; `refused` (the server says it did not); `unsent`; `lost` or `late`: nobody knows;
+            `garbled`: it answered, and what it says makes no sense.
     """
 
-    kind: Literal["result", "refused", "unsent", "lost", "late"]
+    kind: Literal["result", "refused", "unsent", "lost", "late", "garbled"]
     text: str = ""
     result: mcp_types.CallToolResult | None = None
 
@@ -128,7 +129,7 @@ class Session:
         except MCPError as error:
             return self._failed(error)
         except (pydantic.ValidationError, RuntimeError) as error:
-            return Answer("refused", f"its answer makes no sense: {str(error)[:500]}")
+            return Answer("garbled", f"its answer makes no sense: {str(error)[:500]}")
         return Answer("result", result=result)
 
     def _failed(self, error: MCPError) -> Answer:

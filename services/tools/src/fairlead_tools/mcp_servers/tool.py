@@ -58,6 +58,9 @@ class McpTool:
             case "refused":
                 text = f"The MCP server {self._server.name} refused: {answer.text}"
                 return await text_result(text, self._objects, is_error=True), False
+            case "garbled" if self._spec.idempotent:
+                text = f"The MCP server {self._server.name} failed: {answer.text}"
+                return await text_result(text, self._objects, is_error=True), False
             case "unsent":
                 return self._not_started(answer.text), True
             case _:

@@ -58,6 +58,20 @@ class FetchError(Exception):
         self.sent = sent
 
 
+class _BrokenError(aiohttp.ClientError):
+    """The connection broke after the request may have been sent."""
+
+
+async def _once(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+    """A request is never sent twice: aiohttp repeats some methods, unless it does not know the error."""
+    try:
+        return await send(request)
+    except _UNSENT:
+        raise
+    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+        raise _BrokenError(str(error)) from error
+
+
 class Limits(NamedTuple):
     """Of one fetch, redirects included. `body_bytes`: unpacked."""
 
@@ -186,6 +200,7 @@ class Transport:
                     connector=connector,
                     cookie_jar=aiohttp.DummyCookieJar(),
                     trust_env=False,
+                    middlewares=(_once,),
                     auto_decompress=False,
                     max_line_size=MAX_LINE_BYTES,
                     max_field_size=MAX_LINE_BYTES,
