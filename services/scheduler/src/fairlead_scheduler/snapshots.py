@@ -91,7 +91,10 @@ class Snapshots:
         for chunk in chunks:
             for row in chunk.rows:
                 entry = Entry(row.id, row.timing, row.revision, row.cursor, table.default_tz)
-                table.restore(entry, row.due_ms)
+                try:
+                    table.restore(entry, row.due_ms)
+                except Exception as error:  # noqa: BLE001 - one job must not end the others
+                    log.warning("job_unusable", job=row.id, error=f"{type(error).__name__}: {error}")
         self._side = "b" if head.side == "a" else "a"
         self._revision = head.revision
         return head.revision
