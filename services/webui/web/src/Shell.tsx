@@ -4,6 +4,7 @@ import { NewChat } from "./chat/NewChat";
 import { SessionPage } from "./chat/SessionPage";
 import { useRoute } from "./routes";
 import { watchSessions } from "./sessions/list";
+import { settingsOf } from "./sessions/settings";
 import { Sidebar } from "./sessions/Sidebar";
 import { useTitle } from "./sessions/useTitle";
 import { overlay, useKeys } from "./keys";
@@ -13,6 +14,7 @@ import styles from "./Shell.module.css";
 const Approvals = lazy(() => import("./approvals/Approvals").then((m) => ({ default: m.Approvals })));
 const Schedules = lazy(() => import("./schedules/Schedules").then((m) => ({ default: m.Schedules })));
 const Executors = lazy(() => import("./executors/Executors").then((m) => ({ default: m.Executors })));
+const SessionSettings = lazy(() => import("./sessions/SessionSettings").then((m) => ({ default: m.SessionSettings })));
 const Palette = lazy(() => import("./palette/Palette").then((m) => ({ default: m.Palette })));
 const KeysHelp = lazy(() => import("./palette/KeysHelp").then((m) => ({ default: m.KeysHelp })));
 
@@ -20,6 +22,7 @@ const KeysHelp = lazy(() => import("./palette/KeysHelp").then((m) => ({ default:
 export function Shell({ me }: { me: Me }) {
   const route = useRoute();
   const open = useStore(overlay, (state) => state);
+  const settings = useStore(settingsOf, (state) => state);
   const [drawer, setDrawer] = useState(false);
   const close = (): void => overlay.set(() => null);
   useEffect(watchSessions, []);
@@ -54,6 +57,7 @@ export function Shell({ me }: { me: Me }) {
       </main>
       <Suspense>
         {open === "palette" && <Palette route={route} onClose={close} />}
+        {settings && <SessionSettings key={settings} id={settings} onClose={() => settingsOf.set(() => null)} />}
         {open === "keys" && <KeysHelp onClose={close} />}
       </Suspense>
     </div>

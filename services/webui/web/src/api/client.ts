@@ -7,6 +7,8 @@ export class ApiError extends Error {
     readonly status: number,
     readonly code: string,
     message: string,
+    /** Of the body, which it was about. */
+    readonly field: string = "",
   ) {
     super(message);
   }
@@ -49,8 +51,9 @@ export async function request(method: string, path: string, body?: unknown, sign
 async function refusal(answer: Response): Promise<ApiError> {
   const text = await answer.text().catch(() => "");
   try {
-    const body = JSON.parse(text) as { error?: { code?: string; message?: string } };
-    if (body.error?.message) return new ApiError(answer.status, body.error.code ?? "", body.error.message);
+    const body = JSON.parse(text) as { error?: { code?: string; message?: string; field?: string } };
+    const { code = "", message, field } = body.error ?? {};
+    if (message) return new ApiError(answer.status, code, message, field);
   } catch {
     // A proxy's page, not the gateway's answer: the status has to do.
   }
@@ -80,6 +83,15 @@ export interface SendBody {
   attachments?: Attachment[];
 }
 
+export interface SessionChange {
+  title?: string;
+  mode?: string;
+  model?: string;
+  sandbox?: string;
+  deny?: string[];
+  work_mode?: string;
+}
+
 export const api = {
   me: () => json<Me>("GET", "/api/me"),
   login: (token: string) => request("POST", "/api/login", { token }),
@@ -99,8 +111,9 @@ export const api = {
   },
   session: (id: string) => json<Session>("GET", one(id)),
   createSession: (body: { id: string; agent?: string; mode?: string }) => json<Session>("POST", "/api/sessions", body),
-  updateSession: (id: string, body: { title?: string; mode?: string; model?: string }) =>
-    request("PATCH", one(id), body),
+  updateSession: (id: string, body: SessionChange) => request("PATCH", one(id), body),
+  moveSession: (id: string, body: { host?: string; force_empty?: boolean }) =>
+    json<{ seq: number; host: string }>("POST", `${one(id)}/move`, body),
   deleteSession: (id: string) => request("DELETE", one(id)),
 
   send: (id: string, kind: SendKind, body: SendBody) =>

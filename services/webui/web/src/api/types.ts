@@ -24,6 +24,14 @@ export interface Session {
   title?: string | null;
   mode: string;
   model: string;
+  /** The boundary that calls get; empty when nobody knows the agent. */
+  sandbox?: string;
+  /** Rules of this session alone. */
+  deny?: string[];
+  work_mode?: string;
+  /** Empty: the workspace is where the agent's is. */
+  host?: string;
+  workspace_kind?: string;
   status: Status;
   created_at: number;
   updated_at: number;
@@ -64,6 +72,8 @@ export interface Agent {
   model?: string;
   mode?: string;
   tools?: string[];
+  work_mode?: string;
+  sandbox?: { kind: string; when: "all" | "non-main" };
 }
 
 export interface Me {
@@ -161,6 +171,15 @@ export type RunEndEntry = EntryBase & {
   keys?: string[];
 };
 export type ApprovalRequestEntry = EntryBase & { type: "approval_request" } & Omit<Approval, "id" | "session">;
+export type SessionInfoEntry = EntryBase & {
+  type: "session_info";
+  title?: string | null;
+  agent?: string | null;
+  sandbox?: string | null;
+  deny?: string[] | null;
+  work_mode?: string | null;
+  placement?: { host: string; workspace: string; kind?: string } | null;
+};
 export type Entry =
   | MessageEntry
   | QueuedEntry
@@ -175,7 +194,7 @@ export type Entry =
       decision: Decision | "expired";
       reason?: string;
     })
-  | (EntryBase & { type: "session_info"; title?: string | null; agent?: string | null })
+  | SessionInfoEntry
   | (EntryBase & { type: "mode_change"; mode: string })
   | (EntryBase & { type: "model_change"; model: string })
   | (EntryBase & { type: "epoch"; worker?: string; attempt?: number })

@@ -4,9 +4,10 @@ import type { Agent, Status } from "../api/types";
 import type { LiveSession, SessionState } from "../session/liveSession";
 import { statusOf } from "../session/status";
 import { useStore } from "../session/store";
-import { changeMode, changeModel, renameSession } from "../sessions/actions";
+import { changeMode, changeModel } from "../sessions/actions";
 import { sessionList } from "../sessions/list";
 import { nameOf } from "../sessions/names";
+import { SessionMenu } from "../sessions/SessionMenu";
 import { money } from "../ui/format";
 import { Icon } from "../ui/Icon";
 import { Menu } from "../ui/Menu";
@@ -16,6 +17,8 @@ import styles from "./Header.module.css";
 import { MODES } from "./modes";
 import { NameModel } from "./NameModel";
 import { PageHead } from "./PageHead";
+import { SettingChips } from "./SettingChips";
+import { Title } from "./Title";
 
 /** Name of the session and the numbers people care about. */
 export function Header({ session, onMenu }: { session: LiveSession; onMenu: () => void }) {
@@ -31,13 +34,28 @@ export function Header({ session, onMenu }: { session: LiveSession; onMenu: () =
     title: listed?.title ?? title ?? meta?.title ?? null,
     preview: listed?.preview || meta?.preview || said,
   });
+  const [renaming, setRenaming] = useState(false);
+  const shown = listed ?? meta;
   const window = meta?.context_window ?? 0;
   const usage = meta?.usage ?? {};
   const cost = usage.cost_usd ?? 0;
 
   return (
-    <PageHead title={<Title id={session.id} name={name} />} onMenu={onMenu}>
+    <PageHead
+      title={<Title id={session.id} name={name} editing={renaming} onEditing={setRenaming} />}
+      onMenu={onMenu}
+      actions={
+        <SessionMenu
+          id={session.id}
+          name={name}
+          label="This session"
+          className={styles.dots}
+          onRename={() => setRenaming(true)}
+        />
+      }
+    >
       <State status={status} />
+      {shown && <SettingChips session={shown} />}
       <Menu
         label={`Mode: ${mode}`}
         className={styles.choice}
@@ -115,42 +133,5 @@ function ModelMenu({ id, model }: { id: string; model: string }) {
         <NameModel model={model} onName={(named) => changeModel(id, named)} onClose={() => setNaming(false)} />
       )}
     </>
-  );
-}
-
-function Title({ id, name }: { id: string; name: string }) {
-  const [editing, setEditing] = useState(false);
-  if (!editing) {
-    return (
-      <button
-        type="button"
-        className={styles.title}
-        title={`${name} (click to rename)`}
-        onClick={() => setEditing(true)}
-      >
-        {name}
-      </button>
-    );
-  }
-  const done = (title: string): void => {
-    setEditing(false);
-    if (title && title !== name) renameSession(id, title);
-  };
-  return (
-    <input
-      className={styles.rename}
-      aria-label="Name of the session"
-      defaultValue={name}
-      autoFocus
-      maxLength={200}
-      onFocus={(event) => event.target.select()}
-      onBlur={(event) => done(event.target.value.trim())}
-      onKeyDown={(event) => {
-        if (event.key === "Enter") event.currentTarget.blur();
-        if (event.key !== "Escape") return;
-        event.preventDefault();
-        setEditing(false);
-      }}
-    />
   );
 }

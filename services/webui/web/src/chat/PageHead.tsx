@@ -4,7 +4,17 @@ import { Icon } from "../ui/Icon";
 import styles from "./PageHead.module.css";
 
 /** The line on top of a page; on a phone it opens the list of sessions. */
-export function PageHead({ title, onMenu, children }: { title: ReactNode; onMenu: () => void; children?: ReactNode }) {
+export function PageHead({
+  title,
+  onMenu,
+  actions,
+  children,
+}: {
+  title: ReactNode;
+  onMenu: () => void;
+  actions?: ReactNode;
+  children?: ReactNode;
+}) {
   return (
     <header className={styles.head}>
       <span className={styles.menu}>
@@ -13,6 +23,7 @@ export function PageHead({ title, onMenu, children }: { title: ReactNode; onMenu
         </IconButton>
       </span>
       <h1 className={styles.title}>{title}</h1>
+      {actions && <span className={styles.actions}>{actions}</span>}
       {children && <div className={styles.facts}>{children}</div>}
     </header>
   );

@@ -83,7 +83,7 @@ function Empty() {
       <h2>No executor is heard</h2>
       <p>
         Executors run what agents ask for, and say every five seconds that they are there. Prompts are accepted
-        meanwhile, and their tools run as soon as one is back.
+        meanwhile, but their tools cannot run until one is back.
       </p>
       <p>
         <code>fairlead up</code> starts one beside the rest; <code>fairlead logs tools</code> tells why one ended.

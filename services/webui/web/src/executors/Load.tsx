@@ -16,7 +16,9 @@ export function Load({ running, capacity, label }: { running: number; capacity: 
       >
         <span style={{ width: `${part * 100}%` }} />
       </span>
-      {running} / {capacity}
+      <span className={styles.share}>
+        {running} / {capacity}
+      </span>
     </span>
   );
 }

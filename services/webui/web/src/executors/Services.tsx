@@ -33,7 +33,7 @@ export function Services({ services }: { services: readonly Service[] }) {
               </td>
               <td>{service.versions.join(", ")}</td>
               <td title={service.since === null ? undefined : clock(service.since)}>
-                {service.since === null ? "" : `up ${ago(service.since, now)}`}
+                {service.since === null ? "" : upFor(service.since, now)}
               </td>
             </tr>
           ))}
@@ -41,4 +41,11 @@ export function Services({ services }: { services: readonly Service[] }) {
       </table>
     </section>
   );
+}
+
+const DAY_MS = 86_400_000;
+
+function upFor(since: number, now: number): string {
+  if (now - since < 60_000) return "just started";
+  return now - since < DAY_MS ? `up ${ago(since, now)}` : `since ${ago(since, now)}`;
 }

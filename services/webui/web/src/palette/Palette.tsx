@@ -8,6 +8,7 @@ import { useStore } from "../session/store";
 import { changeMode, stopRun } from "../sessions/actions";
 import { sessionList } from "../sessions/list";
 import { nameOf } from "../sessions/names";
+import { openSettings } from "../sessions/settings";
 import { Dialog } from "../ui/Dialog";
 import { ago } from "../ui/format";
 import { nextTheme } from "../ui/theme";
@@ -110,6 +111,7 @@ function actionsFor(route: Route): Choice[] {
   ];
   if (route.page === "session") {
     const { id } = route;
+    actions.push({ id: "settings", label: "Session settings", hint: "", act: () => openSettings(id) });
     actions.push({ id: "stop", label: "Stop the run", hint: "Esc Esc", act: () => stopRun(id) });
     for (const mode of MODES)
       actions.push({

@@ -1,5 +1,6 @@
-import type { ContentBlock, Entry, MessageEntry, StreamEvent } from "../api/types";
+import type { ContentBlock, Entry, MessageEntry, SessionInfoEntry, StreamEvent } from "../api/types";
 import { foldDelta, startPartial } from "./partial";
+import { settingsSaid } from "./settingsSaid";
 import { appendTail, EMPTY_TAIL } from "./tail";
 import { type Call, EMPTY_VIEW, type Item, NEW_CALL, type View } from "./view";
 
@@ -80,7 +81,7 @@ export function foldEntry(view: View, entry: Entry): View {
       }));
     }
     case "session_info":
-      return entry.title ? { ...next, title: entry.title } : next;
+      return foldInfo(next, entry);
     case "mode_change":
       return withNote({ ...next, mode: entry.mode }, entry, `Mode is now ${entry.mode}`);
     case "model_change":
@@ -119,6 +120,12 @@ export function prepend(view: View, older: readonly Entry[]): View {
 /** The view over these entries alone. */
 export function foldAll(log: readonly Entry[]): View {
   return log.reduce(foldEntry, EMPTY_VIEW);
+}
+
+function foldInfo(view: View, entry: SessionInfoEntry): View {
+  const next = { ...view, title: entry.title || view.title, host: entry.placement?.host ?? view.host };
+  const said = settingsSaid(entry, view.host);
+  return said ? withNote(next, entry, said) : next;
 }
 
 function foldMessage(view: View, entry: MessageEntry): View {

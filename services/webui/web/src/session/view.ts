@@ -66,6 +66,8 @@ export interface View {
   mode: string | null;
   model: string | null;
   title: string | null;
+  /** Where its own workspace is, once the log says so. */
+  host: string | null;
   contextTokens: number | null;
   lastSeq: number;
   caughtUp: boolean;
@@ -86,6 +88,7 @@ export const EMPTY_VIEW: View = {
   mode: null,
   model: null,
   title: null,
+  host: null,
   contextTokens: null,
   lastSeq: 0,
   caughtUp: false,

@@ -4,14 +4,13 @@ import { Link, sessionPath } from "../routes";
 import { liveSession } from "../session/open";
 import { statusOf } from "../session/status";
 import { useStore } from "../session/store";
-import { Confirm } from "../ui/Confirm";
 import { ago } from "../ui/format";
-import { Icon } from "../ui/Icon";
-import { Menu } from "../ui/Menu";
 import { Spinner } from "../ui/Spinner";
-import { deleteSession, renameSession } from "./actions";
+import { renameSession } from "./actions";
 import { nameOf } from "./names";
+import { RenameBox } from "./RenameBox";
 import { isUnread, seen } from "./seen";
+import { SessionMenu } from "./SessionMenu";
 import styles from "./SessionRow.module.css";
 
 /** One session of the list: its name and the one thing about it that matters now. */
@@ -27,7 +26,6 @@ export const SessionRow = memo(function SessionRow({
   onPick: () => void;
 }) {
   const [renaming, setRenaming] = useState(false);
-  const [deleting, setDeleting] = useState(false);
   const unread = useStore(seen, (state) => !current && isUnread(state, session));
   const name = nameOf(session);
 
@@ -36,9 +34,10 @@ export const SessionRow = memo(function SessionRow({
       <li>
         <RenameBox
           name={name}
+          className={styles.rename}
           onDone={(title) => {
             setRenaming(false);
-            if (title && title !== name) renameSession(session.id, title);
+            if (title) renameSession(session.id, title);
           }}
         />
       </li>
@@ -56,25 +55,13 @@ export const SessionRow = memo(function SessionRow({
         <span className={styles.name}>{name}</span>
         {current ? <LiveBadge session={session} now={now} /> : <Badge session={session} unread={unread} now={now} />}
       </Link>
-      <Menu
+      <SessionMenu
+        id={session.id}
+        name={name}
         label={`Actions for ${name}`}
         className={styles.actions}
-        items={[
-          { label: "Rename", onPick: () => setRenaming(true) },
-          { label: "Delete", danger: true, onPick: () => setDeleting(true) },
-        ]}
-      >
-        <Icon name="dots" />
-      </Menu>
-      {deleting && (
-        <Confirm
-          title="Delete this session?"
-          text={`“${name}” and everything said in it will be gone. Files in its workspace stay.`}
-          action="Delete"
-          onYes={() => deleteSession(session.id)}
-          onClose={() => setDeleting(false)}
-        />
-      )}
+        onRename={() => setRenaming(true)}
+      />
     </li>
   );
 });
@@ -104,25 +91,4 @@ function Badge({ session, unread, now }: { session: Session; unread: boolean; no
       </span>
     );
   return <span className={styles.time}>{ago(session.updated_at, now)}</span>;
-}
-
-function RenameBox({ name, onDone }: { name: string; onDone: (title: string | null) => void }) {
-  return (
-    <input
-      className={styles.rename}
-      aria-label="Name of the session"
-      defaultValue={name}
-      autoFocus
-      maxLength={200}
-      onFocus={(event) => event.target.select()}
-      onBlur={(event) => onDone(event.target.value.trim())}
-      onKeyDown={(event) => {
-        if (event.key === "Enter") event.currentTarget.blur();
-        if (event.key === "Escape") {
-          event.stopPropagation();
-          onDone(null);
-        }
-      }}
-    />
-  );
 }

@@ -1,0 +1,47 @@
+import { useState } from "react";
+import { Confirm } from "../ui/Confirm";
+import { Icon } from "../ui/Icon";
+import { Menu } from "../ui/Menu";
+import { deleteSession } from "./actions";
+import { openSettings } from "./settings";
+
+/** What can be done with one session, wherever it is shown. */
+export function SessionMenu({
+  id,
+  name,
+  label,
+  className,
+  onRename,
+}: {
+  id: string;
+  name: string;
+  label: string;
+  className: string | undefined;
+  onRename: () => void;
+}) {
+  const [deleting, setDeleting] = useState(false);
+  return (
+    <>
+      <Menu
+        label={label}
+        className={className}
+        items={[
+          { label: "Rename", onPick: onRename },
+          { label: "Settings", onPick: () => openSettings(id) },
+          { label: "Delete", danger: true, onPick: () => setDeleting(true) },
+        ]}
+      >
+        <Icon name="dots" />
+      </Menu>
+      {deleting && (
+        <Confirm
+          title="Delete this session?"
+          text={`“${name}” and everything said in it will be gone. Files in its workspace stay.`}
+          action="Delete"
+          onYes={() => deleteSession(id)}
+          onClose={() => setDeleting(false)}
+        />
+      )}
+    </>
+  );
+}

@@ -1,0 +1,38 @@
+import { expect, test } from "vitest";
+import type { Session } from "../api/types";
+import { changesOf, demandedBy, draftOf, rulesOf } from "./settings";
+
+const session: Session = {
+  id: "s",
+  agent: "main",
+  mode: "ask",
+  model: "demo",
+  status: "idle",
+  created_at: 0,
+  updated_at: 0,
+  sandbox: "bubblewrap",
+  deny: ["write", "bash(git push *)"],
+  work_mode: "plan",
+};
+
+test("only what was changed is sent", () => {
+  const draft = draftOf(session);
+  expect(changesOf(session, draft)).toEqual({});
+  expect(changesOf(session, { ...draft, sandbox: "docker" })).toEqual({ sandbox: "docker" });
+  expect(changesOf(session, { ...draft, workMode: "" })).toEqual({ work_mode: "" });
+  expect(changesOf(session, { ...draft, rules: " write \n\n group:web\n" })).toEqual({ deny: ["write", "group:web"] });
+  expect(changesOf(session, { ...draft, rules: "\nwrite\nbash(git push *)  \n" })).toEqual({});
+  expect(changesOf(session, { ...draft, rules: "" })).toEqual({ deny: [] });
+});
+
+test("rules stand one on a line", () => {
+  expect(rulesOf("a\r\n\n  b(c d)  ")).toEqual(["a", "b(c d)"]);
+});
+
+test("the session main may be free where its agent confines all others", () => {
+  const agent = { name: "main", sandbox: { kind: "docker", when: "non-main" as const } };
+  expect(demandedBy(agent, "main")).toBe("local");
+  expect(demandedBy(agent, "s")).toBe("docker");
+  expect(demandedBy({ name: "main", sandbox: { kind: "docker", when: "all" } }, "main")).toBe("docker");
+  expect(demandedBy(undefined, "s")).toBeNull();
+});

@@ -1,0 +1,58 @@
+import type { SessionChange } from "../api/client";
+import type { Agent, Session } from "../api/types";
+import { createStore } from "../session/store";
+
+/** The session whose settings are open. */
+export const settingsOf = createStore<string | null>(null);
+
+export const openSettings = (id: string): void => settingsOf.set(() => id);
+
+/** What the dialog holds. */
+export interface Draft {
+  sandbox: string;
+  workMode: string;
+  /** Rules, one on a line. */
+  rules: string;
+}
+
+export const WORK_MODES: readonly { name: string; label: string; means: string }[] = [
+  { name: "", label: "Anything", means: "The tools that its agent has" },
+  { name: "plan", label: "Plan", means: "Looks and thinks: only tools that read" },
+  { name: "implement", label: "Implement", means: "All tools of the agent, those for git and tests as well" },
+  { name: "bugfix", label: "Fix a bug", means: "All tools of the agent, those for git and tests as well" },
+  { name: "review", label: "Review", means: "Looks and judges: only tools that read" },
+];
+
+export function draftOf(session: Session): Draft {
+  return {
+    sandbox: session.sandbox ?? "",
+    workMode: session.work_mode ?? "",
+    rules: (session.deny ?? []).join("\n"),
+  };
+}
+
+/** What has to be sent for `draft`; empty when it says what is so already. */
+export function changesOf(session: Session, draft: Draft): SessionChange {
+  const before = draftOf(session);
+  const rules = rulesOf(draft.rules);
+  return {
+    ...(draft.sandbox === before.sandbox ? {} : { sandbox: draft.sandbox }),
+    ...(draft.workMode === before.workMode ? {} : { work_mode: draft.workMode }),
+    ...(rules.join("\n") === before.rules ? {} : { deny: rules }),
+  };
+}
+
+/** One rule on each line; blank lines are none. */
+export function rulesOf(text: string): string[] {
+  return text
+    .split("\n")
+    .map((line) => line.trim())
+    .filter(Boolean);
+}
+
+/** The least that the agent of a session demands; null when it is not known. */
+export function demandedBy(agent: Agent | undefined, session: string): string | null {
+  const choice = agent?.sandbox;
+  if (!choice) return null;
+  return choice.when === "non-main" && session === "main" ? "local" : choice.kind;
+}
