@@ -1,27 +1,24 @@
 """What goes wrong around the scheduler: refusals of the server, strangers' nonsense, deleted sessions."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
+import time
 from typing import Any
 
+import msgspec
 import pytest
 
 from fairlead_common import subjects as s
 from fairlead_common.bus import Bus
+from fairlead_common.content import TextBlock, UserMessage
 from fairlead_common.cron.runs import RunEntry
+from fairlead_common.entries import MessageEntry
 from fairlead_common.errors import ConflictError
+from fairlead_common.ids import new_id
+from fairlead_scheduler import attending
 from fairlead_scheduler.driving import Driving
 from fairlead_scheduler.ledger import Ledger
-from tests.support.agent_world import World, world
 from tests.support.nats_server import NatsServer
 from tests.support.scheduler_world import ask, at, event_job, mail, runs, scheduler, turn_job, until
-
-
-@pytest.fixture
-async def w(bus: Bus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
-    async with world(bus, tmp_path, monkeypatch) as made:
-        yield made
 
 
 async def _allow_slots(bus: Bus, max_bytes: int) -> None:
@@ -31,7 +28,7 @@ async def _allow_slots(bus: Bus, max_bytes: int) -> None:
 
 
 async def test_a_job_whose_slot_the_server_refuses_fires_once_the_server_takes_it(
-    nats_server: NatsServer, bus: Bus, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    nats_server: NatsServer, bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with scheduler(nats_server, monkeypatch):
         await ask(bus, "cron.status")
@@ -115,3 +112,73 @@ async def test_a_message_that_is_too_deep_to_be_read_harms_no_later_one(
             return "after!" in [body["text"] for _, body in await mail(bus, "builds", "prompt")]
 
         await until(said)
+
+
+# -- sessions of runs that go away, and runs that do not end -----------------------------
+
+
+async def _prompted(bus: Bus) -> str:
+    """The session of a new isolated run, once its prompt is there. No agent is."""
+    job = (await ask(bus, "cron.add", job=turn_job(schedule=at(0.1), payload={"timeoutSeconds": 0.2})))["job"]
+    session = f"cron-{job['id']}"
+
+    async def prompts() -> list[tuple[str, Any]]:
+        return await mail(bus, session, "prompt")
+
+    await until(prompts)
+    return session
+
+
+async def _freed(bus: Bus) -> bool:
+    status = await ask(bus, "cron.status")
+    return (status["running"], status["queued"]) == (0, 0)
+
+
+async def test_a_run_whose_session_was_deleted_ends_though_there_is_new_mail_for_it(
+    nats_server: NatsServer, bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attending, "WAIT_S", 0.2)
+    async with scheduler(nats_server, monkeypatch):
+        session = await _prompted(bus)
+        await bus.purge(s.SESSIONS, s.session_all(session))
+        await bus.create(s.SESSIONS, s.mail(session, "prompt", "later"), b"hello again")
+        (entry,) = await runs(bus, session.removeprefix("cron-"))
+        assert (entry["status"], entry["outcome"]) == ("error", "deleted")
+        await until(lambda: _freed(bus))
+        assert [key for key, _ in await _raw(bus, session)] == ["later"]
+
+
+async def _raw(bus: Bus, session: str) -> list[tuple[str, bytes]]:
+    subject = f"fairlead.session.{session}.in.prompt.>"
+    return [(s.parse_session(r.subject).key or "", r.data) async for r in bus.read(s.SESSIONS, subject)]
+
+
+async def test_a_run_whose_session_was_deleted_while_no_scheduler_was_there_is_not_prompted_again(
+    nats_server: NatsServer, bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with scheduler(nats_server, monkeypatch):
+        session = await _prompted(bus)
+    await bus.purge(s.SESSIONS, s.session_all(session))
+    async with scheduler(nats_server, monkeypatch, "scheduler-2"):
+        (entry,) = await runs(bus, session.removeprefix("cron-"))
+        assert (entry["status"], entry["outcome"]) == ("error", "deleted")
+        await until(lambda: _freed(bus))
+        assert await _raw(bus, session) == []
+
+
+async def test_a_run_that_does_not_stop_when_told_gives_its_place_back_and_is_not_repeated(
+    nats_server: NatsServer, bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attending, "WAIT_S", 0.2)
+    monkeypatch.setattr(attending, "ABORT_PATIENCE_S", 0.5)
+    async with scheduler(nats_server, monkeypatch):
+        session = await _prompted(bus)
+        ((key, _),) = await mail(bus, session, "prompt")
+        said = UserMessage(content=[TextBlock(text="work")], keys=[str(key)])
+        entry = MessageEntry(id=new_id(), ts=round(time.time() * 1000), run_id="run-1", message=said)
+        await bus.publish(s.session_log(session), msgspec.json.encode(entry))
+        (ended,) = await runs(bus, session.removeprefix("cron-"))
+        assert (ended["status"], ended["outcome"], ended["attempt"]) == ("error", "unknown", 1)
+        ((_, abort),) = await mail(bus, session, "abort")
+        assert abort["run_id"] == "run-1"
+        await until(lambda: _freed(bus))

@@ -4,6 +4,7 @@ Whoever attends knows nothing that is not stored: after a crash another schedule
 lines, and what was sent is not sent again.
 """
 
+import asyncio
 import time
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -31,6 +32,7 @@ from fairlead_scheduler.post import Post
 log = structlog.get_logger()
 
 WAIT_S = 5.0
+ABORT_PATIENCE_S = 120.0  # for a run that was told to stop
 
 
 class Attempt(NamedTuple):
@@ -39,6 +41,7 @@ class Attempt(NamedTuple):
     Fields:
         key: of the prompt, or name of the heartbeat notice.
         mail_seq: where the mail is stored; its end comes later.
+        proof: subject and sequence of the mail that is there as long as the session is.
         timeout_s: of the run, from its first words on; 0: none.
     """
 
@@ -46,13 +49,14 @@ class Attempt(NamedTuple):
     key: str
     mail_seq: int
     timeout_s: float
+    proof: tuple[str, int]
 
 
 class Ending(NamedTuple):
     """How an attempt ended.
 
     Fields:
-        outcome: of the run, or `skipped`, `dropped` or `deleted`.
+        outcome: of the run, or `skipped`, `dropped` or `deleted`; `unknown`: it was told to stop and did not.
         quiet: it was a heartbeat that found nothing to do.
         untrusted: its session has read what strangers wrote.
     """
@@ -75,7 +79,13 @@ class _Seen:
     text: str = ""
     quiet: bool = False
     ending: Ending | None = None
-    sent_abort: bool = False
+    aborted_at_s: float | None = None  # by the loop's clock
+    checked_at_s: float = 0.0
+
+    @property
+    def sent_abort(self) -> bool:
+        """Whether it was told to stop."""
+        return self.aborted_at_s is not None
 
 
 class Attending:
@@ -88,7 +98,7 @@ class Attending:
 
     async def attend(self, attempt: Attempt) -> Ending:
         """How the attempt ends, whenever that is."""
-        seen = _Seen()
+        seen = _Seen(checked_at_s=_loop_s())
         source = Source(
             subjects.SESSIONS, subjects.session_log(attempt.session), attempt.mail_seq + 1, chained=False
         )
@@ -102,13 +112,15 @@ class Attending:
                     if seen.ending is not None:
                         break
                     await self._watch_time(attempt, seen)
-                    if not await tail.wait(self._pause_s(attempt, seen)):
+                    await tail.wait(self._pause_s(attempt, seen))
+                    if _loop_s() - seen.checked_at_s >= WAIT_S:  # however much is going on there
                         await self._watch_session(attempt, seen)
+                        seen.checked_at_s = _loop_s()
                 except RetryableError as error:
                     log.warning("attending_delayed", session=attempt.session, error=str(error))
-        return seen.ending._replace(untrusted=await self._tainted(attempt.session))
+        return seen.ending
 
-    async def _tainted(self, session: str) -> bool:
+    async def tainted(self, session: str) -> bool:
         """Whether the session has ever read what strangers wrote, as its log says."""
         while True:
             try:
@@ -167,19 +179,36 @@ class Attending:
         return max(0.05, min(WAIT_S, seen.began_ms / 1000 + attempt.timeout_s - time.time()))
 
     async def _watch_time(self, attempt: Attempt, seen: _Seen) -> None:
-        if not attempt.timeout_s or not seen.began_ms or seen.sent_abort:
+        if seen.aborted_at_s is not None:
+            if _loop_s() - seen.aborted_at_s >= ABORT_PATIENCE_S:
+                why = f"{self._timeout_text(attempt)}; told to stop, it had not {ABORT_PATIENCE_S:g} s later"
+                seen.ending = Ending("unknown", why, seen.text)
             return
-        if time.time() >= seen.began_ms / 1000 + attempt.timeout_s:
+        if attempt.timeout_s and seen.began_ms and time.time() >= seen.began_ms / 1000 + attempt.timeout_s:
             await self._post.abort(attempt.session, attempt.key, self._timeout_text(attempt), seen.run_id)
-            seen.sent_abort = True
+            seen.aborted_at_s = _loop_s()
 
     async def _watch_session(self, attempt: Attempt, seen: _Seen) -> None:
-        """A session that was deleted tells nothing any more."""
+        """A session that was deleted tells nothing any more, also if there is another of its name."""
         try:
-            if await self._bus.last(subjects.SESSIONS, subjects.session_all(attempt.session)) is None:
-                seen.ending = Ending("deleted", f"the session {attempt.session} was deleted")
+            if not await self.stands(attempt.proof):
+                seen.ending = deleted(attempt.session)
         except FairleadError as error:
             log.debug("session_unknown", session=attempt.session, error=str(error))
+
+    async def stands(self, proof: tuple[str, int]) -> bool:
+        """Whether the mail that proves a session is still there."""
+        record = await self._bus.last(subjects.SESSIONS, proof[0])
+        return record is not None and record.seq == proof[1]
+
+
+def deleted(session: str) -> Ending:
+    """The end of what went on in a session that is not there any more."""
+    return Ending("deleted", f"the session {session} was deleted")
+
+
+def _loop_s() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def _only_log(subject: str) -> int | None:

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 import msgspec
 import structlog
 
+from fairlead_common import subjects
 from fairlead_common.bus import Bus, Delivery
 from fairlead_common.cron.jobs import AgentTurn, Job, job_of
 from fairlead_common.cron.runs import RunEntry
 from fairlead_common.errors import ConflictError, FairleadError, InvalidInputError, RetryableError
 from fairlead_common.messages import HeartbeatNotice
-from fairlead_scheduler.attending import Attempt, Attending
+from fairlead_scheduler.attending import Attempt, Attending, Ending, deleted
 from fairlead_scheduler.clock import Clock
 from fairlead_scheduler.concluding import Concluding
 from fairlead_scheduler.lane import Verdict, admit
@@ -78,7 +79,7 @@ class Driving:
         self._attending = Attending(bus, post)
         self._open: dict[str, Open] = {}
         self._seen = 0
-        self._ends = 0  # of attended runs; each may have left its run open
+        self._ends = 0  # of attended runs that left their run open
         self._ends_seen = 0
         self._look = asyncio.Event()
         self._tasks: asyncio.TaskGroup | None = None
@@ -175,9 +176,11 @@ class Driving:
 
     async def _guard(self, each: Open, work: Coroutine[object, object, None]) -> None:
         """One run must not end the others; what fails here is taken up again."""
+        again = True
         try:
             with structlog.contextvars.bound_contextvars(job=each.run.job_id, slot=each.run.slot):
                 await work
+            again = False
         except ConflictError as error:
             log.info("run_changed_elsewhere", why=str(error))
         except RetryableError as error:
@@ -187,8 +190,12 @@ class Driving:
             log.exception("run_failed")
             await asyncio.sleep(5.0)
         finally:
-            self._open.pop(each.key, None)
-            self._ends += 1  # all are looked at again: this one may still be open
+            if not again and each.run.status == "queued":
+                each.task = None  # it waits for a place, for its next attempt
+            else:
+                self._open.pop(each.key, None)
+            if again:
+                self._ends += 1  # all are looked at again: this one is still open
             self._look.set()
 
     async def _clear_lane(self) -> None:
@@ -254,18 +261,20 @@ class Driving:
         payload = job.payload
         assert isinstance(payload, AgentTurn)  # noqa: S101 - others are not opened
         if each.run.status != "running":
+            session = self._session(each, job)
+            made = await self._post.create(session, payload.agent, job.name[:60])
             await self._change(
                 each,
                 status="running",
                 attempt=each.run.attempt + 1,
-                session=self._session(each, job),
+                session=session,
+                mail_seq=made,
                 started_at_ms=each.run.started_at_ms or self._clock.now_ms(),
                 error=None,
             )
             await self._store.tell(event_of(each.run, "started"))
             log.info("run_started", attempt=each.run.attempt)
-        attempt = await self._send(each, job, payload)
-        ending = await self._attending.attend(attempt)
+        ending = await self._attempt(each, job, payload)
         cost = each.run.cost_usd + ending.usage.cost_usd
         tokens = each.run.tokens + ending.usage.input_tokens + ending.usage.output_tokens
         failed = ending.outcome != "completed"
@@ -301,10 +310,14 @@ class Driving:
         own = job.isolation.fresh_session or job.overlap.policy == "parallel"
         return token("cron", job.id, each.run.slot) if own else token("cron", job.id)
 
-    async def _send(self, each: Open, job: Job, payload: AgentTurn) -> Attempt:
+    async def _attempt(self, each: Open, job: Job, payload: AgentTurn) -> Ending:
+        """Send the prompt, unless it was sent before, and see it to its end."""
         session = each.run.session or self._session(each, job)
+        made = each.run.mail_seq or await self._post.create(session, payload.agent, job.name[:60])
+        proof = (subjects.mail(session, "notice", "create"), made)
+        if not await self._attending.stands(proof):  # another session of that name must not be prompted
+            return deleted(session)
         key = token("cron", each.run.slot, str(each.run.attempt))
-        await self._post.create(session, payload.agent, f"{job.name}"[:60])
         if payload.model or payload.thinking:
             await self._post.settings(session, key, payload.model, payload.thinking)
         text = f"[cron:{job.id}] {job.name}: {payload.message}"
@@ -312,7 +325,8 @@ class Driving:
             text = f"{text}\n\n{each.text}"
         seq = await self._post.prompt(session, key, text, payload.agent, untrusted=each.untrusted)
         timeout_s = payload.timeout_seconds or self._settings.cron.timeout_s
-        return Attempt(session, key, seq, timeout_s)
+        ending = await self._attending.attend(Attempt(session, key, seq, timeout_s, proof))
+        return ending._replace(untrusted=await self._attending.tainted(session))
 
     async def _wait_for_retry(self, each: Open) -> None:
         """The pause before the next attempt; then it waits for a place like any other."""
@@ -331,8 +345,14 @@ class Driving:
         asked = each.text == "force"
         notice = HeartbeatNotice(reason="wake" if asked else "interval", force=asked)
         key = token(run.job_id, run.slot)
-        seq = await self._post.heartbeat(session, key, notice)
-        ending = await self._attending.attend(Attempt(session, f"heartbeat-{key}", seq, 0.0))
+        proof = subjects.mail(session, "notice", f"heartbeat-{key}")
+        if not run.mail_seq:
+            await self._change(each, mail_seq=await self._post.heartbeat(session, key, notice))
+        seq = each.run.mail_seq
+        ending = deleted(session)
+        if await self._attending.stands((proof, seq)):
+            attempt = Attempt(session, f"heartbeat-{key}", seq, 0.0, (proof, seq))
+            ending = await self._attending.attend(attempt)
         usage = ending.usage
         status = {"completed": "ok", "skipped": "skipped"}.get(ending.outcome, "error")
         await self._end(

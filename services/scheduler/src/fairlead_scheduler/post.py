@@ -39,9 +39,11 @@ class Post:
         notice = SystemNotice(text=text, source=source, untrusted=untrusted)
         return await self._send(session, "notice", f"delivery-{key}", notice)
 
-    async def create(self, session: str, agent: str | None, title: str) -> None:
+    async def create(self, session: str, agent: str | None, title: str) -> int:
         """Settings of a session that may be new; one that is there keeps its own."""
-        await self._send(session, "notice", "create", CreateSession(agent=agent, title=title, sender=SENDER))
+        return await self._send(
+            session, "notice", "create", CreateSession(agent=agent, title=title, sender=SENDER)
+        )
 
     async def settings(self, session: str, key: str, model: str | None, thinking: str | None) -> None:
         """Model and thinking level from here on."""
