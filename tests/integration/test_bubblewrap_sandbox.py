@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from fairlead_common import subjects as s
+from fairlead_common.buckets import Bucket
 from fairlead_common.config import BubblewrapConfig
 from fairlead_common.messages import ToolCall
 from fairlead_tools import cgroups
 from fairlead_tools.bubblewrap import BubblewrapSandbox, group_name
-from tests.integration.tools_fixture import Host, host, is_alive, text_of, until
+from tests.integration.tools_fixture import HOST, Host, host, is_alive, text_of, until
 from tests.support import boxes
 
 __all__ = ["host"]
@@ -166,6 +168,19 @@ async def test_fairleads_own_files_are_hidden_in_a_workspace_that_holds_them(box
     assert "No such file" in seen
     assert "tools" not in seen.replace("home/tools", "")
     assert "No such file" in await boxed.run("read", workspace=above, path="home/tools/here/lock")
+
+
+async def test_box_ends_with_the_workspace_that_it_was_made_for(boxed: Boxed) -> None:
+    await boxed.host.started()
+    mine = {"workspace": "chat-1", "workspace_kind": "scratch"}
+    call = await boxed.ask("bash", command="echo x > began; sleep 1000", **mine)
+    folder = boxed.host.home / "workspaces" / ".sessions" / HOST / "chat-1"
+    await until(lambda: (folder / "began").exists(), "it runs")
+    [first] = boxes.first_processes(boxed.host.state)
+    await Bucket(boxed.host.bus, s.BUCKET_WORKSPACES).put(s.workspace_gone(HOST, "chat-1"), b"{}")
+    await until(lambda: not is_alive(first), "it ended")
+    assert (await boxed.host.result(call)).status == "unknown"
+    await until(lambda: "workspace_removed" in boxed.host.log("e1"), "the workspace is removed")
 
 
 async def test_settings_decide_about_the_network_and_more_folders(boxed: Boxed, tmp_path: Path) -> None:

@@ -11,8 +11,9 @@ import pytest
 from docker.errors import APIError
 
 from fairlead_common import subjects as s
+from fairlead_common.buckets import Bucket
 from fairlead_common.messages import ToolCall
-from tests.integration.tools_fixture import Host, host, is_alive, text_of, until
+from tests.integration.tools_fixture import HOST, Host, host, is_alive, text_of, until
 from tests.support import containers
 from tests.support.containers import PLAIN_IMAGE, api
 
@@ -219,6 +220,23 @@ async def test_folder_of_roots_is_refused_unless_it_is_fairleads_own(contained: 
     assert (await contained.run("bash", command="echo y >> old; id -u", workspace="named")) == "ok: 1000\n"
     assert outside.stat().st_uid == 0
     assert (own / "old").read_text() == "xy\n"
+
+
+async def test_container_is_removed_with_the_workspace_that_it_was_made_for(contained: Contained) -> None:
+    host = contained.host
+    await host.started()
+    mine = {"workspace": "chat-1", "workspace_kind": "scratch"}
+    await contained.run("bash", command="true", workspace="")
+    [other] = contained.running()
+    call = await contained.ask("bash", command="echo x > began; sleep 1000", **mine)
+    folder = host.home / "workspaces" / ".sessions" / HOST / "chat-1"
+    await until(lambda: (folder / "began").exists(), "it runs")
+    [mine_id] = set(contained.running()) - {other}
+    await Bucket(host.bus, s.BUCKET_WORKSPACES).put(s.workspace_gone(HOST, "chat-1"), b"{}")
+    await until(lambda: mine_id not in contained.running(), "it ended")
+    assert (await host.result(call)).status == "unknown"
+    await until(lambda: "workspace_removed" in host.log("e1"), "the workspace is removed")
+    assert other in contained.running()
 
 
 async def test_other_settings_make_another_container_and_what_runs_goes_on(contained: Contained) -> None:

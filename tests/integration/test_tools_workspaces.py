@@ -12,7 +12,7 @@ from fairlead_common import subjects as s
 from fairlead_common.buckets import Bucket
 from fairlead_common.errors import NotFoundError
 from fairlead_common.messages import ExecutorInfo, WorkspaceQuery
-from tests.integration.tools_fixture import HOST, Host, host, text_of, until
+from tests.integration.tools_fixture import HOST, Host, host, is_alive, text_of, until
 
 __all__ = ["host"]
 
@@ -42,6 +42,20 @@ async def test_session_works_in_its_own_scratch_until_that_is_gone(host: Host) -
         while await bucket.get(key) is not None:
             await asyncio.sleep(0.02)
     assert (folder / "chat-2").is_dir()
+
+
+async def test_command_that_still_runs_in_a_workspace_ends_before_it_is_removed(host: Host) -> None:
+    await host.started()
+    command = "echo $$ > began; while :; do echo x > $((n=n+1)); done"
+    call = await host.ask("bash", command=command, workspace="chat-1", workspace_kind="scratch")
+    folder = host.home / "workspaces" / ".sessions" / HOST / "chat-1"
+    await until(lambda: (folder / "began").exists() and (folder / "began").read_text(), "it runs")
+    pid = int((folder / "began").read_text())
+    await Bucket(host.bus, s.BUCKET_WORKSPACES).put(s.workspace_gone(HOST, "chat-1"), b"{}")
+    await until(lambda: folder.with_suffix(".gone").exists() and not is_alive(pid), "it ended")
+    assert (await host.result(call)).status == "cancelled"
+    await until(lambda: "workspace_removed" in host.log("e1"), "the workspace is removed")
+    assert not folder.with_suffix(".trash").exists()
 
 
 async def test_workspace_that_was_deleted_while_the_host_was_down_is_removed_when_it_is_up(
@@ -85,6 +99,7 @@ async def test_clone_is_there_for_the_first_call_and_for_the_instructions(host: 
         **{**mine, "workspace": "chat-3", "workspace_kind": "worktree", "sandbox": "docker"},
     )
     assert apart.status == "error"
+    assert "out of reach in sandbox 'docker'; use a clone" in text_of(apart)
 
 
 async def test_executor_that_drains_says_so_and_hands_its_command_over(host: Host) -> None:

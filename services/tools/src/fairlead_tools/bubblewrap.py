@@ -104,6 +104,18 @@ class BubblewrapSandbox:
         folder = self._state / _name(place)
         return await self._channels.get(folder.name, lambda: self._open(folder, place))
 
+    async def end(self, workspace: Path) -> None:
+        """See `Sandbox.end`."""
+        await asyncio.to_thread(self._end, str(workspace))
+
+    def _end(self, workspace: str) -> None:
+        for path in self._state.glob("*/place"):
+            with contextlib.suppress(FileNotFoundError, msgspec.DecodeError):
+                place = msgspec.json.decode(path.read_bytes(), type=Place)
+                if place.workspace == workspace:
+                    with _locked(path.with_name("launch")):
+                        _end_old(path.parent)
+
     def close(self) -> None:
         """Part with all runners; what they run goes on."""
         self._channels.close()

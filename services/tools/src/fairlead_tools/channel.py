@@ -27,7 +27,8 @@ class ChannelLostError(RetryableError):
 class Channel:
     """Frames over one pair of streams. Open it with `Channel.open`; one task reads for all calls.
 
-    `features` tells what the runner says of its restrictions (see `runner/restrict.py`).
+    `features` tells what the runner says of its restrictions (see `runner/restrict.py`), `pid` which
+    process it is where it runs; 0 when it does not say.
     """
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -37,6 +38,7 @@ class Channel:
         self._reading: asyncio.Task[None] | None = None
         self.lost = False
         self.features: Frame = {}
+        self.pid = 0
 
     async def open(self, tasks: asyncio.TaskGroup) -> "Channel":
         """Greet the runner and begin to read, in `tasks`.
@@ -57,6 +59,8 @@ class Channel:
             raise ChannelLostError(f"the runner refused: {answer.get('message', answer)}")
         features = answer.get("features")
         self.features = features if isinstance(features, dict) else {}
+        pid = answer.get("pid")
+        self.pid = pid if isinstance(pid, int) and pid > 1 else 0
         self._reading = tasks.create_task(self._read(), name="runner")
         return self
 

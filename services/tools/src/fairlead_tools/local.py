@@ -4,6 +4,8 @@ import asyncio
 import contextlib
 import hashlib
 import os
+import select
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -13,13 +15,14 @@ import structlog
 from fairlead_common.messages import SandboxKind
 from fairlead_tools.channel import Channel, ChannelLostError
 from fairlead_tools.pack import pack_runner
-from fairlead_tools.runner_socket import KeptChannels, connect
+from fairlead_tools.runner_socket import KeptChannels, connect, listens
 from fairlead_tools.sandbox import Place
 
 log = structlog.get_logger()
 
 START_TIMEOUT_S = 35.0
 IDLE_S = 900.0
+END_S = 10.0
 _WORKSPACE_FILE = "workspace"
 
 
@@ -54,8 +57,25 @@ class LocalSandbox:
         """Part with all runners; what they run goes on."""
         self._channels.close()
 
+    async def end(self, workspace: Path) -> None:
+        """See `Sandbox.end`."""
+        folder = self._folder(workspace)
+        if not await asyncio.to_thread(listens, folder):
+            return
+        channel = await self._channels.get(str(workspace), lambda: connect(folder, self._tasks))
+        with contextlib.suppress(ProcessLookupError):
+            process = os.pidfd_open(channel.pid)
+            try:
+                if not channel.lost:  # else the number may be another's by now
+                    await asyncio.to_thread(_end, process)
+            finally:
+                os.close(process)
+
+    def _folder(self, workspace: Path) -> Path:
+        return self._state / hashlib.sha256(os.fsencode(workspace)).hexdigest()[:16]
+
     async def _open(self, workspace: Path) -> Channel:
-        folder = self._state / hashlib.sha256(os.fsencode(workspace)).hexdigest()[:16]
+        folder = self._folder(workspace)
         try:
             return await connect(folder, self._tasks)
         except (OSError, ChannelLostError):
@@ -95,6 +115,19 @@ class LocalSandbox:
         if done.returncode:
             reason = done.stderr.decode("utf-8", "replace").strip()[-500:]
             raise ChannelLostError(f"the runner did not start: {reason}")
+
+
+def _end(process: int) -> None:
+    """End a runner, and with it all that it runs: it takes some time over it, but not for ever.
+
+    Raises:
+        ChannelLostError: it does not end.
+    """
+    for each in (signal.SIGTERM, signal.SIGKILL):
+        signal.pidfd_send_signal(process, each)
+        if select.select([process], [], [], END_S)[0]:
+            return
+    raise ChannelLostError(f"the runner did not end within {END_S:g} s")
 
 
 def _prepare(folder: Path, workspace: Path) -> None:

@@ -47,7 +47,9 @@ async def setup(bus: Bus) -> list[Part]:
         subjects.tool_requests(config.host),
         ack_wait_s=ACK_WAIT_S,
     )
-    sessions = SessionWorkspaces(config.workspaces / ".sessions" / config.host)
+    sessions = SessionWorkspaces(
+        config.workspaces / ".sessions" / config.host, lambda folder: sandboxes.end(folder)
+    )
     workspaces = Workspaces(config.workspace, config.workspaces, config.state, sessions)
     workspaces.folder("")
     tasks = asyncio.TaskGroup()  # of calls and channels; entered by `execute`

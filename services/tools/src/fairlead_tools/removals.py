@@ -39,7 +39,7 @@ class Removals:
                 if loop.time() - swept_at > SWEEP_S:
                     swept_at = loop.time()
                     await self._sessions.sweep()
-            except FairleadError as error:
+            except (FairleadError, OSError) as error:
                 log.warning("removal_failed", error=str(error))
             try:
                 async with asyncio.timeout(PERIOD_S):

@@ -5,10 +5,13 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 import msgspec
+import structlog
 
 from fairlead_common.errors import FairleadError
 from fairlead_common.messages import SandboxKind, ToolCall, WorkspaceAccess
-from fairlead_tools.channel import Channel
+from fairlead_tools.channel import Channel, ChannelLostError
+
+log = structlog.get_logger()
 
 
 class SandboxRefusedError(FairleadError):
@@ -58,6 +61,13 @@ class Sandbox(Protocol):
             SandboxRefusedError: none can be launched, and none lives.
         """
 
+    async def end(self, workspace: Path) -> None:
+        """Nothing runs in this workspace any more: not its commands, and not its runners.
+
+        Raises:
+            ChannelLostError: that cannot be had.
+        """
+
     async def keep(self, stop: asyncio.Event) -> None:
         """A part of the service: see whether it is available, have spares ready, remove what is left over."""
 
@@ -104,6 +114,14 @@ class Sandboxes:
     async def channel(self, place: Place) -> Channel:
         """See `Sandbox.channel`."""
         return await self._kinds[place.sandbox].channel(place)
+
+    async def end(self, workspace: Path) -> None:
+        """See `Sandbox.end`. A kind that cannot is logged: a removal does not rest on it."""
+        for kind in self._kinds.values():
+            try:
+                await kind.end(workspace)
+            except (ChannelLostError, OSError) as error:
+                log.warning("end_failed", sandbox=kind.name, error=str(error))
 
     async def keep(self, stop: asyncio.Event) -> None:
         """A part of the service."""

@@ -4,6 +4,7 @@
     <name>.json     it is ready; says what it is
     <name>.gone     it was removed, and its name is never used again
     <name>.lock     held by whoever makes or removes it, and by the git that works for them
+    <name>.trash/   what is left of it while it is removed
 
 Whoever dies in between leaves no `.json`, so the next one begins anew. All executors of a host share the
 folder.
@@ -14,10 +15,9 @@ import contextlib
 import fcntl
 import os
 import re
-import shutil
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
@@ -27,12 +27,14 @@ import structlog
 
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.messages import WorkspaceKind
+from fairlead_tools import trash
 from fairlead_tools.records import KEEP_S
 from fairlead_tools.repository import CLONE_TIMEOUT_S, Git, GitError, check_repository
 
 log = structlog.get_logger()
 
 PATIENCE_S: Final = CLONE_TIMEOUT_S + 10.0  # with another executor that makes the same workspace
+REMOVE_S: Final = 30.0  # of one removal; what is left then is for the next one
 _POLL_S: Final = 0.05
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 
@@ -42,11 +44,20 @@ class _About(msgspec.Struct, frozen=True):
     repository: str
 
 
-class SessionWorkspaces:
-    """Those of one host, in a folder of their own."""
+async def _end_nothing(folder: Path) -> None:
+    """Where nobody runs commands, nothing has to end."""
 
-    def __init__(self, root: Path) -> None:
+
+class SessionWorkspaces:
+    """Those of one host, in a folder of their own.
+
+    Args:
+        end: ends all that runs in a workspace, before it is removed.
+    """
+
+    def __init__(self, root: Path, end: Callable[[Path], Awaitable[None]] = _end_nothing) -> None:
         self._root = Path(os.path.realpath(root))
+        self._end = end
         self._threads = ThreadPoolExecutor(4, "workspace")  # git may take minutes
         self._stop = threading.Event()
 
@@ -63,28 +74,41 @@ class SessionWorkspaces:
             return folder
         if kind != "scratch":
             check_repository(repository, local=kind == "worktree")
-        lock = await self._lock(folder)
-        await self._work(lock, lambda git: self._make(folder, kind, repository, git))
+        try:
+            lock = await self._lock(folder)
+            await self._work(lock, lambda git: self._make(folder, kind, repository, git))
+        except OSError as error:
+            raise InvalidInputError("workspace", f"{name} cannot be made: {error}") from error
         return folder
 
     async def remove(self, name: str) -> None:
-        """Remove the workspace, with all that is in it. Safe to repeat.
+        """Remove the workspace, with all that is in it and runs there. Safe to repeat.
 
         Raises:
             InvalidInputError: it cannot be removed yet.
         """
         folder = self._path(name)
-        lock = await self._lock(folder)
-        await self._work(lock, lambda git: self._remove(folder, git))
+        try:
+            self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
+            folder.with_suffix(".gone").touch()  # from here on nobody makes it for a new call
+            await self._end(folder)
+            lock = await self._lock(folder)
+            await self._work(lock, lambda git: self._remove(folder, git))
+        except OSError as error:
+            raise InvalidInputError("workspace", f"{name} cannot be removed: {error}") from error
 
     async def sweep(self) -> None:
         """Remove again what came back: a runner that is asked for an old call wants a folder to be in."""
-        oldest = time.time() - KEEP_S
         for mark in self._root.glob("*.gone"):
-            if mark.stat().st_mtime < oldest:
-                mark.unlink(missing_ok=True)
-            elif mark.with_suffix("").exists():
-                await self.remove(mark.stem)
+            try:
+                if mark.stat().st_mtime < time.time() - KEEP_S:
+                    mark.unlink()
+                elif _is_there(mark.with_suffix("")) or _is_there(mark.with_suffix(".trash")):
+                    await self.remove(mark.stem)
+            except FileNotFoundError:
+                continue  # a sibling was faster
+            except (OSError, InvalidInputError) as error:  # of one must not keep us from the others
+                log.warning("sweep_failed", workspace=mark.stem, error=str(error))
 
     def close(self) -> None:
         """End what is under way; it is begun anew when it is needed."""
@@ -130,8 +154,8 @@ class SessionWorkspaces:
     def _make(self, folder: Path, kind: WorkspaceKind, repository: str, git: Git) -> None:
         if self._is_ready(folder) or folder.with_suffix(".gone").exists():  # somebody did while we waited
             return
-        self._clear(folder, repository if kind == "worktree" else "", git)
         try:
+            self._clear(folder, repository if kind == "worktree" else "", git)
             match kind:
                 case "clone":
                     git.clone(repository, folder)
@@ -147,39 +171,30 @@ class SessionWorkspaces:
         log.info("workspace_made", workspace=folder.name, kind=kind)
 
     def _remove(self, folder: Path, git: Git) -> None:
-        folder.with_suffix(".gone").touch()
         repository = ""
         with contextlib.suppress(OSError, msgspec.DecodeError):
             about = msgspec.json.decode(folder.with_suffix(".json").read_bytes(), type=_About)
             repository = about.repository if about.kind == "worktree" else ""
-        try:
-            self._clear(folder, repository, git)
-        except OSError as error:
-            raise InvalidInputError("workspace", f"{folder.name} cannot be removed: {error}") from error
+        self._clear(folder, repository, git)
         folder.with_suffix(".json").unlink(missing_ok=True)
         folder.with_suffix(".lock").unlink(missing_ok=True)
         log.info("workspace_removed", workspace=folder.name)
 
     @staticmethod
     def _clear(folder: Path, repository: str, git: Git) -> None:
-        """Remove the folder. What says that it is ready goes last: a removal that was cut off is repeated."""
+        """Remove the folder. What says that it is ready goes last: a removal that was cut off is repeated.
+
+        Git only hears of it when it is away: it would remove it by its path.
+        """
+        away = folder.with_suffix(".trash")
+        trash.put_away(folder, away)
         if repository:
             git.remove_worktree(repository, folder)
-        if folder.is_symlink():
-            folder.unlink()
-        elif folder.exists():
-            shutil.rmtree(folder, onerror=_make_writable)
+        trash.empty(away, REMOVE_S)
 
 
-def _make_writable(function: object, path: str, info: object) -> None:  # noqa: ARG001
-    """A folder that a command has made read-only is removed all the same."""
-    parent = os.path.dirname(path)
-    os.chmod(parent, 0o700)
-    if os.path.isdir(path) and not os.path.islink(path):
-        os.chmod(path, 0o700)
-        shutil.rmtree(path)
-    else:
-        os.unlink(path)
+def _is_there(path: Path) -> bool:
+    return os.path.lexists(path)
 
 
 def _try_lock(path: Path) -> int:

@@ -106,6 +106,9 @@ class SshSandbox:
             return f"{self._program} is not installed (package openssh-client)"
         return "" if self._hosts() else "sandboxes.ssh names no host"
 
+    async def end(self, workspace: Path) -> None:
+        """See `Sandbox.end`; nothing of ours runs in a workspace of this host."""
+
     async def keep(self, stop: asyncio.Event) -> None:
         """A part of the service: collect clients whose connection ended."""
         while not stop.is_set():

@@ -14,6 +14,7 @@ import os
 import secrets
 import shutil
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -89,11 +90,16 @@ class Journals:
 
     def assigned(self) -> set[str]:
         """All journals that belong to a place."""
-        found = set()
+        return {each.journal for each in self._assignments()}
+
+    def has(self, workspace: str) -> bool:
+        """Whether a place with this workspace ever had a journal."""
+        return any(each.place.workspace == workspace for each in self._assignments())
+
+    def _assignments(self) -> Iterator[Assignment]:
         for path in (self._folder / "places").glob("[!.]*"):
             with contextlib.suppress(FileNotFoundError, msgspec.DecodeError):
-                found.add(msgspec.json.decode(path.read_bytes(), type=Assignment).journal)
-        return found
+                yield msgspec.json.decode(path.read_bytes(), type=Assignment)
 
     def hold(self, kind: str) -> str:
         """A new journal, whose container is about to be made, for a place of this kind."""

@@ -100,6 +100,13 @@ class DockerSandbox:
         """See `Sandbox.channel`."""
         return await self._channels.get(repr(place), lambda: self._open(place))
 
+    async def end(self, workspace: Path) -> None:
+        """See `Sandbox.end`."""
+        if await asyncio.to_thread(self._journals.has, str(workspace)):
+            labels = {LABEL_IDENTITY: self._identity, LABEL_WORKSPACE: str(workspace)}
+            for each in await self._engine.listed(labels):
+                await self._engine.remove(each["Id"])
+
     async def keep(self, stop: asyncio.Event) -> None:
         """A part of the service: ask the engine now and then, and remove what is left of ended containers."""
         reap_at = 0.0
