@@ -161,13 +161,16 @@ async def test_sb_26_bwrap_that_refuses_is_an_error_and_never_local(boxed: Boxed
     assert "is not available" in await boxed.run("bash", command="echo x >> ran")
 
 
-async def test_fairleads_own_files_are_hidden_in_a_workspace_that_holds_them(boxed: Boxed) -> None:
+async def test_workspace_that_holds_fairleads_own_files_is_refused(boxed: Boxed) -> None:
+    """A cover over them could be moved aside, with a folder above it."""
     await boxed.host.started()
-    above = str(boxed.host.home.parent)
-    seen = await boxed.run("bash", workspace=above, command="ls home; cat home/tools/here/bubblewrap/*/place")
-    assert "No such file" in seen
-    assert "tools" not in seen.replace("home/tools", "")
-    assert "No such file" in await boxed.run("read", workspace=above, path="home/tools/here/lock")
+    for access in ("rw", "ro"):
+        for above in (boxed.host.home.parent, boxed.host.home, boxed.host.state.parent):
+            move = "mkdir x; mv home x; mkdir -p home/tools; cat x/home/tools/here/lock"
+            said = await boxed.run("bash", workspace=str(above), access=access, command=move)
+            assert said.startswith("error: "), said
+            assert f"{above} holds Fairlead's own files" in said
+    assert boxed.host.state.is_dir()
 
 
 async def test_box_ends_with_the_workspace_that_it_was_made_for(boxed: Boxed) -> None:

@@ -222,6 +222,18 @@ async def test_folder_of_roots_is_refused_unless_it_is_fairleads_own(contained: 
     assert (own / "old").read_text() == "xy\n"
 
 
+async def test_workspace_that_holds_fairleads_own_files_is_refused(contained: Contained) -> None:
+    host = contained.host
+    await host.started()
+    for above in (host.home.parent, host.home):
+        os.chown(above, USER, USER)
+        said = await contained.run("bash", workspace=str(above), command="mv home x; ls")
+        assert said.startswith("error: "), said
+        assert f"{above} holds Fairlead's own files" in said
+    assert host.state.is_dir()
+    assert contained.all() == []
+
+
 async def test_container_is_removed_with_the_workspace_that_it_was_made_for(contained: Contained) -> None:
     host = contained.host
     await host.started()

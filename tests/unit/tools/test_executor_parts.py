@@ -5,14 +5,16 @@ import time
 from pathlib import Path
 
 import jsonschema
+import msgspec
 import pytest
 
 from fairlead_common.errors import InvalidInputError, WeakConfigurationError
+from fairlead_common.messages import ToolCall
 from fairlead_tools.config import config_from_environment
 from fairlead_tools.liveness import Liveness
 from fairlead_tools.records import KEEP_S, Note, Records
 from fairlead_tools.runner.plan import COMMAND_TOOL, PROCESS_TOOLS, TOOLS, is_once
-from fairlead_tools.sandbox import Place
+from fairlead_tools.sandbox import Place, SandboxRefusedError, check_shareable
 from fairlead_tools.session_workspaces import SessionWorkspaces
 from fairlead_tools.specs import BUILT_IN, BY_NAME
 from fairlead_tools.workspaces import Workspaces
@@ -69,6 +71,45 @@ def test_journals_are_no_workspace(workspaces: Workspaces, tmp_path: Path) -> No
     for path in ("state", "state/runners", "sly", "default/../state"):
         with pytest.raises(InvalidInputError):
             workspaces.folder(f"{tmp_path}/{path}")
+
+
+def call(**more: object) -> ToolCall:
+    fields = {"call_id": "c", "session": "s", "token": "t", "name": "bash", "arguments": {}}
+    return msgspec.convert({**fields, **more}, ToolCall)
+
+
+@pytest.mark.parametrize("sandbox", ["docker", "bubblewrap"])
+async def test_folder_with_fairleads_own_files_in_it_is_for_nobody_but_local_commands(
+    tmp_path: Path, sandbox: str
+) -> None:
+    home = tmp_path / "me" / "fairlead"
+    state, elsewhere = home / "tools" / "h", tmp_path / "elsewhere"
+    state.mkdir(parents=True)
+    elsewhere.mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "me")
+    (home / "moved").symlink_to(elsewhere)
+    made = Workspaces(home / "workspace", home / "workspaces", state, SessionWorkspaces(home / "s"), home)
+    for holds in (tmp_path, tmp_path / "me", home, tmp_path / "link", home / "tools"):
+        for access in ("rw", "ro"):
+            with pytest.raises(InvalidInputError, match="holds Fairlead's own files"):
+                await made.place(call(workspace=str(holds), sandbox=sandbox, access=access))
+            with pytest.raises(SandboxRefusedError, match="holds Fairlead's own files"):
+                check_shareable(holds, home, state)
+        assert await made.place(call(workspace=str(holds), sandbox="local")) == os.path.realpath(holds)
+        assert await made.place(call(workspace=str(holds), sandbox=sandbox, access="none"))
+    for apart in ("", "named", str(elsewhere), str(home / "moved")):
+        place = await made.place(call(workspace=apart, sandbox=sandbox))
+        check_shareable(Path(place), home, state)
+
+
+@pytest.mark.parametrize("sandbox", ["docker", "bubblewrap", "ssh"])
+async def test_worktree_in_a_sandbox_that_cannot_reach_its_repository_is_refused(
+    workspaces: Workspaces, tmp_path: Path, sandbox: str
+) -> None:
+    asked = call(workspace="w", workspace_kind="worktree", repository=str(tmp_path), sandbox=sandbox)
+    with pytest.raises(InvalidInputError, match=r"use a clone|cannot be made on a remote machine"):
+        await workspaces.place(asked)
+    assert not (tmp_path / "sessions").exists()
 
 
 def test_note_is_found_by_its_attempt_alone(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fairlead_common.config import BubblewrapConfig
-from fairlead_tools.sandbox import Place
+from fairlead_tools.sandbox import Place, check_shareable
 
 WORKSPACE = "/workspace"
 STATE = "/run/fairlead"
@@ -40,7 +40,7 @@ class Box(NamedTuple):
 
     Fields:
         state: of its runner. scenery: folder with what `write_scenery` wrote.
-        private: Fairlead's own folder, hidden even where a workspace holds it.
+        private: Fairlead's own folder, hidden where a folder that can only be read holds it.
         python: an interpreter of the host outside of /usr, with its folder; empty: the system's.
     """
 
@@ -111,7 +111,8 @@ class Box(NamedTuple):
             return ["--size", self._tmp_size(), "--tmpfs", WORKSPACE]
         way = "--bind" if self.place.access == "rw" else "--ro-bind"
         workspace = self.place.workspace
-        return [way, workspace, WORKSPACE, *self._hide_private(workspace, WORKSPACE)]
+        check_shareable(Path(workspace), self.private, self.state)
+        return [way, workspace, WORKSPACE]
 
     def _tmp_size(self) -> str:
         return str(min(TMP_MB, self.settings.memory_mb // 6) * 1024 * 1024)

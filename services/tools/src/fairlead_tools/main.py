@@ -50,7 +50,9 @@ async def setup(bus: Bus) -> list[Part]:
     sessions = SessionWorkspaces(
         config.workspaces / ".sessions" / config.host, lambda folder: sandboxes.end(folder)
     )
-    workspaces = Workspaces(config.workspace, config.workspaces, config.state, sessions)
+    workspaces = Workspaces(
+        config.workspace, config.workspaces, config.state, sessions, config.state.parents[1]
+    )
     workspaces.folder("")
     tasks = asyncio.TaskGroup()  # of calls and channels; entered by `execute`
     sandboxes = Sandboxes(
@@ -66,7 +68,7 @@ async def setup(bus: Bus) -> list[Part]:
                 config.state.parents[1],
                 tasks,
                 lambda: settings.current.sandboxes.docker,
-                lambda variant: expected_places(settings.current, variant, workspaces.folder),
+                lambda variant: expected_places(settings.current, variant, workspaces.shared),
             ),
         ]
     )

@@ -1,6 +1,7 @@
 """Where commands run. The runner is the same everywhere; a sandbox is the way it is launched and reached."""
 
 import asyncio
+import os
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -43,6 +44,19 @@ class Place(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def folder(self) -> Path:
         """The workspace on this host."""
         return Path(self.workspace)
+
+
+def check_shareable(workspace: Path, *own: Path) -> None:
+    """A sandbox may have the workspace: none of Fairlead's own folders lie in it.
+
+    To cover them would not do: a folder above the cover can be renamed, and then they are bare.
+
+    Raises:
+        SandboxRefusedError: one does.
+    """
+    real = Path(os.path.realpath(workspace))
+    if any(Path(os.path.realpath(each)).is_relative_to(real) for each in own):
+        raise SandboxRefusedError(f"the workspace {workspace} holds Fairlead's own files")
 
 
 class Sandbox(Protocol):

@@ -22,13 +22,22 @@ class Workspaces:
         default: used when a call names none. root: folder of those that are only named.
         private: folder of journals, which no workspace may lie in.
         sessions: makes those that belong to one session.
+        home: all of Fairlead's own files; `private` alone if it is not given.
     """
 
-    def __init__(self, default: Path, root: Path, private: Path, sessions: SessionWorkspaces) -> None:
+    def __init__(
+        self,
+        default: Path,
+        root: Path,
+        private: Path,
+        sessions: SessionWorkspaces,
+        home: Path | None = None,
+    ) -> None:
         self.default = default
         self.root = root
         self._sessions = sessions
         self._private = Path(os.path.realpath(private))
+        self._own = {self._private, Path(os.path.realpath(home or private))}
 
     def folder(self, workspace: str) -> Path:
         """The folder of a workspace, without links, made if it is missing.
@@ -57,6 +66,22 @@ class Workspaces:
             raise InvalidInputError("workspace", f"{workspace} belongs to Fairlead itself")
         return real
 
+    def shared(self, workspace: str) -> Path:
+        """As `folder`, for a sandbox that is given the folder and must not see Fairlead's own files.
+
+        They could be covered, but whoever may rename a folder above them takes the cover off.
+
+        Raises:
+            InvalidInputError: also when Fairlead's own files lie in it.
+        """
+        real = self.folder(workspace)
+        if any(each.is_relative_to(real) for each in self._own):
+            problem = (
+                f"{real} holds Fairlead's own files and cannot be given to a sandbox; use a folder in it"
+            )
+            raise InvalidInputError("workspace", problem)
+        return real
+
     async def place(self, call: ToolCall) -> str:
         """The workspace of a call, as its `Place` names it; made if it is missing.
 
@@ -64,7 +89,10 @@ class Workspaces:
             InvalidInputError: it cannot be made, or its name is none.
         """
         if call.workspace_kind == "folder":
-            return call.workspace if call.sandbox == "ssh" else str(self.folder(call.workspace))
+            if call.sandbox == "ssh":
+                return call.workspace
+            sees_all = call.sandbox == "local" or call.access == "none"
+            return str(self.folder(call.workspace) if sees_all else self.shared(call.workspace))
         if call.sandbox == "ssh":
             raise InvalidInputError(
                 "workspace", f"a {call.workspace_kind} cannot be made on a remote machine"

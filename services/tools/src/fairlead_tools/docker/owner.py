@@ -48,21 +48,6 @@ def owner_of(workspace: Path, access: WorkspaceAccess, own: Path) -> Owner:
     return NOBODY_ELSE
 
 
-def hidden_in(workspace: Path, *own: Path) -> tuple[str, ...]:
-    """Where Fairlead's own folders lie in the workspace, relative to it: commands must not see them.
-
-    Raises:
-        SandboxRefusedError: the workspace is one of them.
-    """
-    real = Path(os.path.realpath(workspace))
-    found = {Path(os.path.realpath(each)) for each in own}
-    if real in found:
-        raise SandboxRefusedError(f"the workspace {workspace} is Fairlead's own folder")
-    inside = {each for each in found if each.is_relative_to(real)}
-    outermost = {each for each in inside if not inside & set(each.parents)}
-    return tuple(sorted(str(each.relative_to(real)) for each in outermost))
-
-
 def _hand_over(folder: Path) -> None:
     """By open folders, so that no link leads out. Other names of a file outside stay whose they are."""
     for _, folders, files, fd in os.fwalk(folder, follow_symlinks=False):

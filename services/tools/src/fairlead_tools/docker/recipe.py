@@ -46,14 +46,12 @@ class Sources(NamedTuple):
     Fields:
         workspace: None when the sandbox shall not have it.
         egress: folder with the socket of the proxy; None without a network.
-        hidden: folders in the workspace, relative to it, that are empty for the sandbox.
     """
 
     archive: str
     state: str
     workspace: str | None
     egress: str | None
-    hidden: tuple[str, ...] = ()
 
 
 def variant(settings: DockerConfig) -> str:
@@ -76,8 +74,6 @@ def host_config(
     for path in image.get("Config", {}).get("Volumes") or {}:
         if posixpath.normpath(path) not in ("/tmp", WORKSPACE, RUNNER, STATE, EGRESS):  # noqa: S108
             tmpfs[path] = _EMPTY
-    for path in sources.hidden:
-        tmpfs[f"{WORKSPACE}/{path}"] = _EMPTY
     if sources.workspace is None:
         tmpfs[WORKSPACE] = f"{scratch},mode=0755,uid={owner.uid},gid={owner.gid}"
     return {

@@ -20,12 +20,12 @@ from fairlead_tools.docker.egress import Egress
 from fairlead_tools.docker.engine import Engine, Inspected, NameTakenError
 from fairlead_tools.docker.host_paths import HostPaths
 from fairlead_tools.docker.journals import Journals
-from fairlead_tools.docker.owner import hidden_in, owner_of
+from fairlead_tools.docker.owner import owner_of
 from fairlead_tools.docker.reach import NotReachableError, reach_by_exec, reach_by_socket
 from fairlead_tools.docker.spares import Spares
 from fairlead_tools.pack import pack_runner
 from fairlead_tools.runner_socket import KeptChannels
-from fairlead_tools.sandbox import Place, SandboxRefusedError
+from fairlead_tools.sandbox import Place, SandboxRefusedError, check_shareable
 
 log = structlog.get_logger()
 
@@ -188,6 +188,7 @@ class DockerSandbox:
             raise SandboxRefusedError(f"the image {settings.image} is not there")
         workspace = place.folder if place.access != "none" else None
         if workspace is not None:
+            check_shareable(workspace, self._own, self._state)
             # One that was removed is made again: without it, nobody could ask the journal of its calls.
             with contextlib.suppress(OSError):
                 workspace.mkdir(exist_ok=True)
@@ -201,7 +202,6 @@ class DockerSandbox:
             egress=str(await self._paths.of(self._egress.socket_folder))
             if settings.network == "egress"
             else None,
-            hidden=hidden_in(workspace, self._own, self._state) if workspace else (),
         )
         if ":" in sources.state:
             raise SandboxRefusedError(f"the engine does not take a folder with a colon: {sources.state}")
