@@ -355,3 +355,40 @@ def test_a_session_that_read_strangers_words_plans_nothing_without_a_person() ->
     assert action(plan, at._replace(untrusted=False)) == "allow"
     assert action(plan, at._replace(taint=False)) == "allow"
     assert action(look, at) == "allow"
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("src/a", "deny"),
+        ("/workspace/src/a", "deny"),
+        ("/home/ada/project/src/a", "deny"),
+        ("/workspace/docs/a", "allow"),
+        ("docs/a", "allow"),
+    ],
+)
+def test_a_denied_path_is_denied_in_every_mode_however_it_is_spelled(path: str, expected: str) -> None:
+    rules = layers(PolicyConfig(deny=["write(src/**)"]))
+    at = Circumstances(mode="allow-all", layers=rules, sandbox="docker", root="/workspace")
+    assert action(WRITE, at, path=path) == expected
+
+
+def test_an_asked_path_is_asked_however_it_is_spelled() -> None:
+    at = Circumstances(mode="allow-all", layers=layers(PolicyConfig(ask=["write(src/**)"])), root="/home/ada")
+    assert action(WRITE, at, path="/home/ada/src/a") == "ask"
+    assert action(WRITE, at, path="/home/ada/docs/a") == "allow"
+    assert action(WRITE, at, path="/home/eve/docs/a") == "ask"
+
+
+def test_a_rule_that_names_a_sensitive_file_counts_for_its_absolute_path_too() -> None:
+    at = Circumstances(layers=layers(PolicyConfig(allow=["write(pyproject.toml)"])), root="/workspace")
+    assert action(WRITE, at, path="/workspace/pyproject.toml") == "allow"
+    assert action(WRITE, at, path="/workspace/sub/pyproject.toml") == "ask"
+
+
+@pytest.mark.parametrize("mode", ["ask", "allow-all"])
+def test_keys_that_type_a_dangerous_command_are_seen_in_every_mode(mode: str) -> None:
+    at = Circumstances(mode=mode, sandbox="docker", networked=False)
+    found = verdict(CONTROL, at, {"action": "send_keys", "keys": ["sudo rm -rf /", "Enter"]})
+    assert (found.action, found.lasting) == ("ask", False)
+    assert action(CONTROL, at, {"action": "send_keys", "keys": ["y", "Enter"]}) == "allow"

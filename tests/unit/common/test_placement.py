@@ -3,13 +3,14 @@
 import pytest
 
 from fairlead_common.config import SandboxChoice
-from fairlead_common.messages import ExecutorInfo
+from fairlead_common.messages import ExecutorInfo, ToolCall
 from fairlead_common.placement import (
     choose_host,
     demanded_sandbox,
     effective_sandbox,
     sandbox_problem,
     suits,
+    workspace_root,
 )
 
 
@@ -85,3 +86,28 @@ def test_host_of_another_pool_or_without_a_label_does_not_suit() -> None:
     assert suits(gpu, "gpu", {"gpu": "yes"})
     assert not suits(gpu, "gpu", {"gpu": "no"})
     assert not suits(plain, "default", {"gpu": "yes"})
+
+
+@pytest.mark.parametrize(
+    ("fields", "root"),
+    [
+        ({"sandbox": "docker", "workspace": "/home/ada"}, "/workspace"),
+        ({"sandbox": "bubblewrap", "workspace": ""}, "/workspace"),
+        ({"workspace": "/home/ada"}, "/home/ada"),
+        ({"workspace": "site"}, "/named/site"),
+        ({"workspace": ""}, "/default"),
+        ({"workspace": "s-1", "workspace_kind": "clone"}, "/named/.sessions/h/s-1"),
+        ({"sandbox": "ssh", "workspace": "/srv/x"}, "/srv/x"),
+        ({"sandbox": "ssh", "workspace": "x"}, ""),
+    ],
+)
+def test_the_workspace_is_known_by_the_path_that_its_tools_have_for_it(
+    fields: dict[str, object], root: str
+) -> None:
+    call = ToolCall(call_id="c", session="s", name="read", arguments={}, token="t", **fields)  # type: ignore[arg-type]
+    assert workspace_root(call, "h", named="/named", default="/default") == root
+
+
+def test_a_root_that_nobody_told_is_not_known() -> None:
+    call = ToolCall(call_id="c", session="s", name="read", arguments={}, token="t", workspace="site")
+    assert workspace_root(call, "h", named="", default="") == ""

@@ -7,7 +7,7 @@ import pytest
 from fairlead_common.config import parse_config
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.messages import ToolSpec
-from fairlead_common.never import never_automatic
+from fairlead_common.never import never_automatic, typed
 from fairlead_common.rules import allows, glob_fits, parse_rule, raw_paths, subject, touches, unreadable
 from fairlead_common.shell_words import read
 
@@ -298,3 +298,58 @@ def test_looking_takes_no_time_that_an_attacker_could_choose() -> None:
                 began = time.process_time()
                 never_automatic(command, read(command))
                 assert time.process_time() - began < 2.0, (code, piece, size)
+
+
+@pytest.mark.parametrize(
+    ("path", "root", "touched"),
+    [
+        ("src/a", "/workspace", True),
+        ("/workspace/src/a", "/workspace", True),
+        ("/workspace//src/./a", "/workspace", True),
+        ("/home/ada/project/src/a", "/home/ada/project/", True),
+        ("/workspace/docs/a", "/workspace", False),
+        ("/workspace", "/workspace", False),
+        ("/src/a", "/", True),
+        ("/docs/a", "/", False),
+        # what is spelled as lying elsewhere may still be it
+        ("/workspace/src/a", "", True),
+        ("/workspace-2/docs/a", "/workspace", True),
+        ("/workspace/../workspace/src/a", "/workspace", True),
+        ("../project/docs/a", "/home/ada/project", True),
+        ("~/docs/a", "/workspace", True),
+        ("file:///workspace/docs/a", "/workspace", True),
+        ("", "/workspace", False),
+    ],
+)
+def test_a_rule_that_denies_a_path_holds_however_the_path_is_spelled(
+    path: str, root: str, touched: bool
+) -> None:
+    about = subject(WRITE, {"path": path}, root)
+    assert bool(touches([parse_rule("write(src/**)")], about)) is touched
+
+
+@pytest.mark.parametrize(
+    ("path", "allowed"),
+    [("/workspace/src/a", True), ("/workspace/docs/a", False), ("/etc/src/a", False), ("/workspace", False)],
+)
+def test_a_rule_that_allows_a_path_takes_the_workspace_in_front_of_it(path: str, allowed: bool) -> None:
+    about = subject(WRITE, {"path": path}, "/workspace")
+    assert bool(allows([parse_rule("write(src/**)")], about)) is allowed
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        ["sudo rm -rf /", "Enter"],
+        ["sudo", "Space", "rm", "space", "-rf", "Space", "/", "C-m"],
+        ["Escape", "C-u", *"sudo rm -rf /"],
+        ["rm -rf", " /", "Return"],
+    ],
+)
+def test_keys_are_judged_as_the_text_that_they_type(keys: list[str]) -> None:
+    [text] = typed({"action": "send_keys", "keys": keys})
+    assert never_automatic(text, read(text))
+
+
+def test_keys_that_only_move_about_are_no_text() -> None:
+    assert typed({"keys": ["Up", "PageDown", "C-c", "y", "Enter"], "text": "a"}) == ["a", "y\n"]

@@ -128,3 +128,32 @@ def test_a_file_that_others_may_write_or_that_is_missing_stops_the_executor(tmp_
         read_floor(missing.floor)
     assert config_from_environment({"FAIRLEAD_HOME": str(tmp_path)}).floor == path
     assert config_from_environment({"FAIRLEAD_HOME": str(tmp_path / "x")}).floor is None
+
+
+def test_a_rule_of_the_host_holds_however_the_path_is_spelled(tmp_path: Path) -> None:
+    made = floor(tmp_path, 'deny = ["write(conf/**)"]')
+    (tmp_path / "link").symlink_to(tmp_path)
+
+    def write(path: str, **fields: object) -> str:
+        return refusal(made, call("write", {"path": path, "content": ""}, **fields))
+
+    assert "write(conf/**)" in write("/workspace/conf/x", sandbox="docker")
+    assert write("/workspace/src/x", sandbox="docker") == ""
+    assert "write(conf/**)" in write(f"{tmp_path}/conf/x")
+    assert write(f"{tmp_path}/src/x") == ""
+    assert "write(conf/**)" in write(f"{tmp_path}/site/conf/x", workspace="site")
+    assert write(f"{tmp_path}/site/src/x", workspace="site") == ""
+    assert write(f"{tmp_path}/src/x", workspace=f"{tmp_path}/link") == ""
+    for elsewhere in ("/workspace/src/x", "/etc/passwd", "../x", f"{tmp_path}/link/src/../../x"):
+        assert "write(conf/**)" in write(elsewhere, workspace=f"{tmp_path}/y"), elsewhere
+    made = floor(tmp_path, 'require_sandbox_for = ["write(conf/**)"]')
+    assert "in a sandbox only" in write(f"{tmp_path}/conf/x")
+    assert write(f"{tmp_path}/src/x") == ""
+
+
+def test_keys_that_type_a_command_need_a_person_like_the_command(tmp_path: Path) -> None:
+    made = floor(tmp_path)
+    keys: dict[str, object] = {"action": "send_keys", "process": "p", "keys": ["sudo rm -rf /", "Enter"]}
+    assert "no person" in refusal(made, call("process_control", keys))
+    harmless = {**keys, "keys": ["y", "Enter"]}
+    assert refusal(made, call("process_control", harmless)) == ""

@@ -5,6 +5,7 @@ for the crudest of attacks: who wants to can write the same in a way that nothin
 """
 
 import re
+from collections.abc import Mapping
 from typing import Final
 
 from fairlead_common.programs import SHELLS, program, star_problem, unwrapped
@@ -52,6 +53,35 @@ _SHELL_OF: Final = re.compile(r"\b(sh|bash|dash|zsh|ksh|eval|source)\b")
 _SUBSTITUTED: Final = re.compile(r"[$<(`]\(?\s{0,9}(curl|wget)\b")
 _PATH_OF_THE_NET: Final = re.compile(r"/dev/(tcp|udp)/")
 _BOMB: Final = re.compile(r"(?:^|[\s;])([\w:]{1,40})\s{0,9}\(\)\s{0,9}\{[^}]{0,100}?\1\s{0,9}\|\s{0,9}\1")
+
+
+# Names of keys that are text; the other names stand for none.
+_KEYS: Final = {
+    "enter": "\n",
+    "return": "\n",
+    "c-j": "\n",
+    "c-m": "\n",
+    "space": " ",
+    "tab": "\t",
+    "c-i": "\t",
+}
+_TEXTLESS: Final = re.compile(
+    r"s-tab|esc(ape)?|backspace|delete|insert|up|down|right|left|home|end|page[_-]?(up|down)|f\d\d?|c-."
+)
+
+
+def typed(arguments: Mapping[str, object]) -> list[str]:
+    """What a call would type into a running program: its text, and its keys one after the other."""
+    text, keys = arguments.get("text"), arguments.get("keys")
+    found = [text] if isinstance(text, str) else []
+    if isinstance(keys, list):
+        found.append("".join(_text_of_key(key) for key in keys if isinstance(key, str)))
+    return found
+
+
+def _text_of_key(key: str) -> str:
+    name = key.lower()
+    return "" if _TEXTLESS.fullmatch(name) and name not in _KEYS else _KEYS.get(name, key)
 
 
 def never_automatic(command: str, shell: Shell) -> str:

@@ -4,9 +4,10 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from fairlead_common.config import SandboxChoice
-from fairlead_common.messages import ExecutorInfo, SandboxKind
+from fairlead_common.messages import ExecutorInfo, SandboxKind, ToolCall
 
 DEFAULT_POOL: Final = "default"
+BOX_WORKSPACE: Final = "/workspace"  # where a container or namespace has it
 
 _ORDER: Final = ("local", "bubblewrap", "docker")  # each at least as strong as those before it
 _MAIN: Final = "main"
@@ -68,3 +69,20 @@ def described_place(pool: str, labels: Mapping[str, str]) -> str:
     """`pool x with labels a=b`, for errors."""
     wanted = ",".join(f"{name}={value}" for name, value in sorted(labels.items()))
     return f"pool {pool or DEFAULT_POOL}" + (f" with labels {wanted}" if wanted else "")
+
+
+def workspace_root(call: ToolCall, host: str, *, named: str, default: str) -> str:
+    """The absolute path that file tools of the call have for its workspace; empty when nobody here knows.
+
+    Args:
+        named: folder of the named workspaces of the host. default: its workspace for calls that name none.
+    """
+    if call.sandbox in ("docker", "bubblewrap"):
+        return BOX_WORKSPACE
+    if call.workspace.startswith("/"):
+        return call.workspace
+    if call.sandbox == "ssh" or not named:
+        return ""
+    if call.workspace_kind != "folder":
+        return f"{named}/.sessions/{host}/{call.workspace}"
+    return f"{named}/{call.workspace}" if call.workspace else default

@@ -69,6 +69,7 @@ class Subject(NamedTuple):
         shell: what its command would run; None for a tool without a command.
         paths: what it names, relative to the workspace; None when it names nothing that is a path.
             A path that leads elsewhere is "" here.
+        outside: it names a path that leads elsewhere, as far as its spelling tells.
         api: method and path of the request that it makes.
     """
 
@@ -76,18 +77,22 @@ class Subject(NamedTuple):
     group: str
     shell: Shell | None = None
     paths: Words | None = None
+    outside: bool = False
     api: tuple[str, str] | None = None
 
 
-def subject(spec: ToolSpec, arguments: Mapping[str, object]) -> Subject:
-    """The call that `spec` and `arguments` make."""
+def subject(spec: ToolSpec, arguments: Mapping[str, object], root: str = "") -> Subject:
+    """The call that `spec` and `arguments` make. `root`: the workspace, as its tools spell it."""
     command = arguments.get("command")
+    raw = raw_paths(arguments)
+    paths = tuple(normal(path, root) for path in raw)
     api = spec.parameters.get(API_KEY)
     return Subject(
         name=spec.name,
         group=spec.group,
         shell=read(command) if isinstance(command, str) else None,
-        paths=_relative(raw_paths(arguments)),
+        paths=paths or None,
+        outside=any(given and not path for given, path in zip(raw, paths, strict=True)),
         api=(str(api.get("method", "")).upper(), str(api.get("path", ""))) if isinstance(api, dict) else None,
     )
 
@@ -115,12 +120,16 @@ def _patched(head: str, text: str) -> str:
     return "" if path == "/dev/null" else path.removeprefix("b/" if head == "+++ " else "a/")
 
 
-def _relative(paths: list[str]) -> Words | None:
-    return tuple(map(normal, paths)) if paths else None
+def normal(path: str, root: str = "") -> str:
+    """The path relative to the workspace, without `.` and `..`; "" when it leads elsewhere.
 
-
-def normal(path: str) -> str:
-    """The path relative to the workspace, without `.` and `..`; "" when it leads elsewhere."""
+    Args:
+        root: absolute path of the workspace; a path may begin with it.
+    """
+    if root and path.startswith("/"):
+        top = posixpath.normpath(root).rstrip("/")
+        if path == top or path.startswith(f"{top}/"):
+            path = path[len(top) :].lstrip("/") or "."
     if not path or path.startswith(("/", "~", "\\")) or "\0" in path or path.lower().startswith("file:"):
         return ""
     plain = posixpath.normpath(path)
@@ -277,7 +286,10 @@ def _touches(rule: Rule, subject: Subject) -> bool:
                 _words_fit(rule.words, inner) for words in commands for inner in (words, *unwrapped(words))
             )
         case "path":
-            return any(path and _path_fits(rule.words, path) for path in subject.paths or ())
+            # What leads elsewhere may come back by a link or another name: no rule can be sure of it.
+            return subject.outside or any(
+                path and _path_fits(rule.words, path) for path in subject.paths or ()
+            )
 
 
 def unreadable(rules: Iterable[Rule], subject: Subject) -> str:

@@ -15,7 +15,8 @@ from fairlead_common import subjects
 from fairlead_common.bus import Bus
 from fairlead_common.entries import Placement
 from fairlead_common.errors import BusUnavailableError, FairleadError, NotFoundError
-from fairlead_common.messages import ExecutorInfo, ToolSpec, WorkspaceQuery
+from fairlead_common.messages import ExecutorInfo, ToolCall, ToolSpec, WorkspaceQuery
+from fairlead_common.placement import workspace_root
 from fairlead_common.tail import Source, Tail
 
 log = structlog.get_logger()
@@ -171,6 +172,13 @@ class Catalog:
         known = [info for info, _ in self._executors.values() if info.host == host]
         live = self.executors(host) or known[-1:]
         return live[0].default_workspace if live else ""
+
+    def root(self, call: ToolCall, host: str) -> str:
+        """See `workspace_root`; while the host restarts, what it last said."""
+        known = [info for info, _ in self._executors.values() if info.host == host]
+        info = next(iter(self.executors(host) or known[-1:]), None)
+        named, default = (info.workspace_root, info.default_workspace) if info else ("", "")
+        return workspace_root(call, host, named=named, default=default)
 
     async def is_lost(self, host: str, limit_s: float) -> bool:
         """Whether no executor of `host` was heard for `limit_s`."""

@@ -5,7 +5,7 @@ import msgspec
 from fairlead_agent.grants import Grants
 from fairlead_agent.layers import Layers, layers_of
 from fairlead_agent.offers import keys_of
-from fairlead_agent.policy import Circumstances, Verdict, effects, judge
+from fairlead_agent.policy import Circumstances, Verdict, effects, judge, outside_hint
 from fairlead_agent.state import GRANTING, SessionState
 from fairlead_common import mutants
 from fairlead_common.config import AgentConfig, SandboxesConfig
@@ -38,14 +38,16 @@ class Judgement:
             approved=shown_hash(request, host) if allowed else "",
         )
 
-    def verdict(self, request: ToolCall, spec: ToolSpec, profile: AgentConfig, host: str) -> Verdict:
-        """What to do with the call."""
+    def verdict(
+        self, request: ToolCall, spec: ToolSpec, profile: AgentConfig, host: str, root: str = ""
+    ) -> Verdict:
+        """What to do with the call. `root`: absolute path of its workspace, where that is known."""
         if mutants.active("no_approval"):
             return Verdict("allow", "nobody is asked")
         state, config = self._state, self._config.current
         layers = self._layers(profile)
         if request.call_id in state.decisions:
-            return self._decided(request, spec, layers, host)
+            return self._decided(request, spec, layers, host, root)
         return judge(
             spec,
             request.arguments,
@@ -59,10 +61,11 @@ class Judgement:
                 private=state.private,
                 taint=config.policy.taint,
                 granted=self._granted(),
+                root=root,
             ),
         )
 
-    def _decided(self, request: ToolCall, spec: ToolSpec, layers: Layers, host: str) -> Verdict:
+    def _decided(self, request: ToolCall, spec: ToolSpec, layers: Layers, host: str, root: str) -> Verdict:
         decision = self._state.decisions[request.call_id]
         if decision.decision not in GRANTING:
             reason = f": {decision.reason}" if decision.reason else ""
@@ -71,8 +74,9 @@ class Judgement:
         asked = self._state.asked.get(request.call_id)
         if asked is None or asked.shown_hash != shown_hash(request, host):
             return Verdict("deny", "a person allowed it, but what would run now is not what they were shown")
-        if why := layers.denies(subject(spec, request.arguments)):
-            return Verdict("deny", f"{why} denies it")
+        about = subject(spec, request.arguments, root)
+        if why := layers.denies(about):
+            return Verdict("deny", f"{why} denies it{outside_hint(about)}")
         return Verdict("allow", "a person allowed it")
 
     def _layers(self, profile: AgentConfig) -> Layers:

@@ -10,14 +10,14 @@ from fairlead_agent.layers import Layers
 from fairlead_agent.offers import command_key, keys
 from fairlead_common.content import TrustFlag
 from fairlead_common.messages import SandboxKind, ToolSpec
-from fairlead_common.never import never_automatic
+from fairlead_common.never import never_automatic, typed
 from fairlead_common.programs import fetches, program
 from fairlead_common.rules import (
-    Rule,
     Subject,
     command_allowed,
     moves_and_runs_git,
     names,
+    normal,
     raw_paths,
     subject,
 )
@@ -70,6 +70,7 @@ class Circumstances(NamedTuple):
         networked: commands of the sandbox reach a network.
         untrusted, private: what the session has read so far.
         taint: whether that counts.
+        root: absolute path of the workspace, as its file tools spell it; empty when that is not known.
         granted: keys, as `offers.keys` makes them, of what was allowed for longer than once.
     """
 
@@ -82,13 +83,14 @@ class Circumstances(NamedTuple):
     private: bool = False
     taint: bool = True
     granted: Collection[str] = ()
+    root: str = ""
 
 
 def judge(spec: ToolSpec, arguments: dict[str, object], at: Circumstances) -> Verdict:
     """The verdict: deny wins over ask, ask over allow."""
-    about = subject(spec, arguments)
+    about = subject(spec, arguments, at.root)
     if why := at.layers.denies(about):
-        return Verdict("deny", f"{why} denies it")
+        return Verdict("deny", f"{why} denies it{outside_hint(about)}")
     if at.mode == "safe" and not spec.read_only:
         return Verdict("deny", f"mode safe allows reading only, and {spec.name} changes things")
     if why := _must_be_seen(spec, arguments, about, at):
@@ -104,6 +106,11 @@ def judge(spec: ToolSpec, arguments: dict[str, object], at: Circumstances) -> Ve
     plain = about.shell.problem if about.shell else ""
     hint = f"; no rule can allow the command, for {plain}" if plain else ""
     return Verdict("ask", f"mode ask: {spec.name} changes things{hint}", lasting=True)
+
+
+def outside_hint(about: Subject) -> str:
+    """Why a rule about other paths may have decided, in words for the model."""
+    return "; rules about paths cover every path outside of the workspace" if about.outside else ""
 
 
 def is_runtime(spec: ToolSpec) -> bool:
@@ -128,16 +135,16 @@ def effects(spec: ToolSpec, arguments: dict[str, object], *, networked: bool) ->
 
 
 def _must_be_seen(spec: ToolSpec, arguments: dict[str, object], about: Subject, at: Circumstances) -> str:
-    typed = arguments.get("text") if is_runtime(spec) else None
-    if isinstance(typed, str) and (reason := never_automatic(typed, read(typed))):
-        return f"this input is never sent without a person: {reason}"
+    for text in typed(arguments) if is_runtime(spec) else ():
+        if reason := never_automatic(text, read(text)):
+            return f"this input is never sent without a person: {reason}"
     if about.shell is not None:
         command = str(arguments["command"])
         if reason := never_automatic(command, about.shell):
             return f"this command is never allowed without a person: {reason}"
         if reason := _sensitive_command(about.shell):
             return reason
-    elif reason := _sensitive_path(spec, arguments, about, at.layers.allowing):
+    elif reason := _sensitive_path(spec, arguments, about, at):
         return reason
     if reason := _tainted(spec, arguments, at):
         return reason
@@ -161,20 +168,19 @@ def _tainted(spec: ToolSpec, arguments: dict[str, object], at: Circumstances) ->
     return ""
 
 
-def _sensitive_path(
-    spec: ToolSpec, arguments: dict[str, object], about: Subject, allowing: tuple[Rule, ...]
-) -> str:
+def _sensitive_path(spec: ToolSpec, arguments: dict[str, object], about: Subject, at: Circumstances) -> str:
     """Why one of its paths has to be seen. A rule that names exactly this path counts as seen."""
     named = {
         "/".join(rule.words)
-        for rule in allowing
+        for rule in at.layers.allowing
         if rule.kind == "path" and names(rule, about) and not any("*" in word for word in rule.words)
     }
     paths = raw_paths(arguments)
     pattern = arguments.get("glob")
     if isinstance(pattern, str):
         paths.append(pattern)
-    for path in paths:
+    for given in paths:
+        path = normal(given, at.root) or given
         if path in named:
             continue
         if spec.read_only and (reason := secret(path)):

@@ -142,7 +142,8 @@ class ToolCalls:
             return "settled"
         assert spec is not None and call.arguments is not None and call.host  # noqa: S101, PT018 - see _refusal
         request = self._judgement.marked(self._request(call, spec, profile), spec, call.host)
-        verdict = self._judgement.verdict(request, spec, profile, call.host)
+        root = self._catalog.root(request, call.host)
+        verdict = self._judgement.verdict(request, spec, profile, call.host, root)
         if verdict.action == "deny":
             outcome = text_outcome("denied", f"Denied: {verdict.why}.", is_error=True)
             await self.settle_unstarted(call, outcome)

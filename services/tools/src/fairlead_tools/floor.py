@@ -16,7 +16,8 @@ from jsonschema.protocols import Validator
 
 from fairlead_common.errors import InvalidInputError, WeakConfigurationError
 from fairlead_common.messages import SandboxKind, ToolCall, ToolSpec
-from fairlead_common.never import never_automatic
+from fairlead_common.never import never_automatic, typed
+from fairlead_common.placement import workspace_root
 from fairlead_common.rules import Rule, check_rules, parse_rule, subject, touches, unreadable
 from fairlead_common.shell_words import read
 from fairlead_common.shown import shown_hash
@@ -103,7 +104,7 @@ class Floor:
         return f"Invalid arguments for {call.name}: {where}: {error.message[:500]}"
 
     def _denied(self, call: ToolCall, spec: ToolSpec) -> str:
-        about = subject(spec, call.arguments)
+        about = subject(spec, call.arguments, self._root(call))
         if rule := touches(self._deny, about):
             return f"Host {self._config.host} refuses this call: its own rule {rule} denies it."
         if (rule := unreadable(self._deny, about)) and not call.approved:
@@ -123,7 +124,9 @@ class Floor:
         if settings.sandboxes is not None and call.sandbox not in settings.sandboxes:
             allowed = ", ".join(settings.sandboxes) or "none"
             return f"Host {host} does not run calls in sandbox {call.sandbox!r}; it allows {allowed}."
-        if call.sandbox not in _BOUNDARIES and touches(self._confined, subject(spec, call.arguments)):
+        if call.sandbox not in _BOUNDARIES and touches(
+            self._confined, subject(spec, call.arguments, self._root(call))
+        ):
             return f"Host {host} runs {call.name} in a sandbox only, and this session has {call.sandbox!r}."
         if self._roots and call.workspace.startswith("/"):
             folder = Path(os.path.realpath(call.workspace))
@@ -139,11 +142,16 @@ class Floor:
             return "Refused: a person allowed something else than what would run here."
         if call.name not in BY_NAME or BY_NAME[call.name].group != "runtime":
             return ""
-        for key in ("command", "text"):
-            typed = call.arguments.get(key)
-            if isinstance(typed, str) and (reason := never_automatic(typed, read(typed))):
+        command = call.arguments.get("command")
+        for text in ([command] if isinstance(command, str) else []) + typed(call.arguments):
+            if reason := never_automatic(text, read(text)):
                 return f"Refused: {reason}, and no person has allowed this command."
         return ""
+
+    def _root(self, call: ToolCall) -> str:
+        config = self._config
+        root = workspace_root(call, config.host, named=str(config.workspaces), default=str(config.workspace))
+        return os.path.realpath(root) if call.sandbox == "local" else root
 
     def _validator(self, spec: ToolSpec) -> Validator:
         schema, validator = self._validators.get(spec.name, (None, None))
