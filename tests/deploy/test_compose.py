@@ -1,6 +1,7 @@
 """compose.yaml as a user starts it: from nothing, scaled, killed under load. One deployment for all tests."""
 
 import asyncio
+import json
 import os
 import shutil
 import subprocess
@@ -201,6 +202,20 @@ def _wait_until_back(deployment: Deployment, service: str, before: dict[str, int
     containers.wait_for(is_back, f"{service} is healthy again", RECOVERY_S)
 
 
+async def test_an_executor_that_is_stopped_lets_its_commands_end(deployment: Deployment) -> None:
+    async with deployment.gateway() as gateway:
+        await ask(gateway, "patient", "run: echo begun >> patient; sleep 4; echo ended >> patient")
+        await asyncio.to_thread(
+            containers.wait_for,
+            lambda: deployment.run_in("tools", "cat", f"{HOME}/workspace/patient", check=False),
+            "the command begins",
+        )
+        await asyncio.to_thread(deployment.compose, "restart", "tools")
+        patient = await told(gateway, "patient", within_s=RECOVERY_S)
+    assert patient.statuses == ["ok"], patient
+    assert deployment.run_in("tools", "cat", f"{HOME}/workspace/patient") == "begun\nended\n"
+
+
 async def test_what_the_engine_was_told_to_kill_is_taken_up_by_siblings(deployment: Deployment) -> None:
     async with deployment.gateway() as gateway:
         names = [f"orphan-{n}" for n in range(4)]
@@ -264,7 +279,7 @@ async def test_commands_run_in_containers_and_only_the_proxy_has_the_engine(depl
             f"http://engine{path}",
         )
         assert said[-3:] in ("403", "404"), (path, said)
-    listed = deployment.run_in(
-        "boxes", "curl", "-s", "--unix-socket", socket, "http://engine/containers/json?all=1"
-    )
-    assert deployment.project not in listed
+    address = "http://engine/containers/json?all=1"
+    listed = json.loads(deployment.run_in("boxes", "curl", "-s", "--unix-socket", socket, address))
+    assert listed
+    assert {each["Labels"].get("fairlead.workspace") for each in listed} == {f"{HOME}/workspace"}

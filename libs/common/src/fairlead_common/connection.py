@@ -17,7 +17,12 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription as NatsSubscription
 
-from fairlead_common.errors import BusUnavailableError, NotFoundError, StreamFullError
+from fairlead_common.errors import (
+    BusUnavailableError,
+    NotFoundError,
+    StreamFullError,
+    WeakConfigurationError,
+)
 
 log = structlog.get_logger()
 
@@ -328,12 +333,19 @@ def delivery_of(msg: Msg, subject: str) -> Delivery:
 
 
 def settings_from_environment(environ: Mapping[str, str] | None = None) -> BusSettings:
-    """Bus settings from `FAIRLEAD_NATS_URL` and, beside it, `_USER`, `_PASSWORD`, `_PASSWORD_FILE`, ..."""
+    """Bus settings from `FAIRLEAD_NATS_URL` and, beside it, `_USER`, `_PASSWORD`, `_PASSWORD_FILE`, ...
+
+    Raises:
+        WeakConfigurationError: the file of the password cannot be read.
+    """
     env = os.environ if environ is None else environ
     password = env.get("FAIRLEAD_NATS_PASSWORD")
     if path := env.get("FAIRLEAD_NATS_PASSWORD_FILE"):
-        with open(path, encoding="utf-8") as file:
-            password = file.read().strip()
+        try:
+            with open(path, encoding="utf-8") as file:
+                password = file.read().strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise WeakConfigurationError(f"FAIRLEAD_NATS_PASSWORD_FILE: {path}: {error}") from error
     return BusSettings(
         url=env.get("FAIRLEAD_NATS_URL", "nats://127.0.0.1:4222"),
         user=env.get("FAIRLEAD_NATS_USER"),
