@@ -139,6 +139,26 @@ def test_a_service_may_not_say_what_is_not_its_own(
     assert (violation in deployment.compose("logs", "--no-log-prefix", "nats")) == refused
 
 
+def test_a_job_fires_and_its_command_runs(deployment: Deployment) -> None:
+    job = (
+        "--name",
+        "ticks",
+        "--every",
+        "1s",
+        "--session",
+        "isolated",
+        "--message",
+        "run: echo tick >> ticks",
+    )
+    deployment.run_in("gateway", "fairlead", "cron", "add", *job)
+    containers.wait_for(
+        lambda: count(deployment.run_in("tools", "cat", f"{HOME}/workspace/ticks", check=False), "tick") >= 2,
+        "two runs of the job",
+        RECOVERY_S,
+    )
+    deployment.run_in("gateway", "fairlead", "cron", "pause")
+
+
 async def test_scaled_executors_and_agents_share_the_work_and_the_workspace(deployment: Deployment) -> None:
     deployment.compose("up", "-d", "--wait", "--no-recreate", "--scale", "tools=4", "--scale", "agent=3")
     async with deployment.gateway() as gateway:
