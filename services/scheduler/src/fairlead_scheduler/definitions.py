@@ -15,6 +15,7 @@ from fairlead_common.cron.jobs import (
     Document,
     Every,
     Job,
+    Source,
     SystemEvent,
     document_of,
     job_of,
@@ -48,8 +49,11 @@ class Definitions:
         self._settings = settings
         self._clock = clock
 
-    async def add(self, asked: AddJob) -> tuple[Document, Preview]:
+    async def add(self, asked: AddJob, source: Source | None = None) -> tuple[Document, Preview]:
         """Write a new job; what is stored of it.
+
+        Args:
+            source: the event file that asks for it.
 
         Raises:
             InvalidInputError: something does not fit; nothing is stored.
@@ -61,6 +65,8 @@ class Definitions:
         if len(self._table) >= limit:
             raise LimitError("jobs", f"at most {limit}, there are {len(self._table)} (cron.max_jobs)")
         document["createdBy"] = document_of(await self._creator(asked))
+        if source is not None:
+            document["source"] = document_of(source)
         preview = self.preview(document)
         try:
             await self._store.create(str(document["id"]), document)
@@ -127,8 +133,11 @@ class Definitions:
                 )
         return Creator(sender=asked.sender, session=asked.session, depth=depth)
 
-    async def update(self, asked: UpdateJob) -> tuple[Document, Preview]:
+    async def update(self, asked: UpdateJob, source: Source | None = None) -> tuple[Document, Preview]:
         """Change a job; what is stored of it.
+
+        Args:
+            source: the event file that asks for it.
 
         Raises:
             NotFoundError: there is none.
@@ -142,6 +151,8 @@ class Definitions:
             if asked.if_updated_at_ms not in (None, document.get("updatedAtMs")):
                 raise ConflictError(f"job {asked.id} was changed at {document.get('updatedAtMs')}")
             fresh = self._patched(document, revision, asked.patch)
+            if source is not None:
+                fresh["source"] = document_of(source)
             preview = self.preview(fresh)
             try:
                 await self._store.update(asked.id, fresh, revision)
@@ -265,5 +276,5 @@ def _name_of(payload: object) -> str:
 
 
 def _asked_for(document: Document) -> Document:
-    times = {"createdAtMs", "updatedAtMs", "sinceMs", "sinceRevision", "state", "createdBy"}
+    times = {"createdAtMs", "updatedAtMs", "sinceMs", "sinceRevision", "state", "createdBy", "source"}
     return {key: value for key, value in document.items() if key not in times}

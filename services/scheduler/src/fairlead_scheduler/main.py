@@ -56,7 +56,7 @@ async def setup(bus: Bus) -> list[Part]:
     performing = Performing(bus, store, ledger, post, concluding, config, clock)
     triggers = Triggers(bus, store, post, settings, clock)
     definitions = Definitions(store, table, settings, clock)
-    folder = Folder(definitions, store, post, settings)
+    folder = Folder(definitions, store, post, settings, table)
     api = Api(
         definitions, store, ledger, post, table, lead, firing, driving, outbox, settings, triggers, clock
     )
@@ -78,6 +78,10 @@ async def setup(bus: Bus) -> list[Part]:
         await watching.ready.wait()
         await firing.run(stop)
 
+    async def follow_folder(stop: asyncio.Event) -> None:
+        await watching.ready.wait()
+        await folder.run(stop)
+
     async def leading(stop: asyncio.Event) -> None:
         await lead.run(stop)
         await lead.release()
@@ -93,7 +97,7 @@ async def setup(bus: Bus) -> list[Part]:
         driving.run,
         outbox.run,
         triggers.run,
-        folder.run,
+        follow_folder,
         ApiService(bus, "scheduler", api.methods()).run,
         ToolService(bus, "scheduler", AgentTools(api).tools()).run,
     ]

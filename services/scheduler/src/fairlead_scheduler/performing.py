@@ -156,13 +156,15 @@ class Performing:
             case SystemEvent():
                 await self._main(job, job.payload, run, slot)
             case AgentTurn():
-                await self._open(run, document, slot)
+                await self._open(run, document, slot, untrusted=job.untrusted)
 
     async def _main(self, job: Job, payload: SystemEvent, run: RunEntry, slot: Slot) -> None:
         started = self._clock.now_ms()
         key = token(job.id, slot.slot)
         text = f"{payload.text}\n{slot.text}" if slot.text else payload.text
-        await self._post.system(job.session, key, text, f"cron:{job.id}", untrusted=slot.untrusted)
+        await self._post.system(
+            job.session, key, text, f"cron:{job.id}", untrusted=slot.untrusted or job.untrusted
+        )
         if job.wake_mode == "now":
             await self._post.heartbeat(job.session, key, HeartbeatNotice(reason="wake"))
         ended = self._clock.now_ms()
@@ -178,12 +180,14 @@ class Performing:
         )
         await self._concluding.conclude(done, job)
 
-    async def _open(self, run: RunEntry, document: Document, slot: Slot) -> None:
+    async def _open(self, run: RunEntry, document: Document, slot: Slot, *, untrusted: bool = False) -> None:
         if not await self._ledger.begin(run):
             known = await self._ledger.run(run.job_id, run.slot)
             if known is not None and known[0].status in FINAL:
                 return
-        await self._ledger.open(run, OpenRun(job=document, text=slot.text, untrusted=slot.untrusted))
+        await self._ledger.open(
+            run, OpenRun(job=document, text=slot.text, untrusted=untrusted or slot.untrusted)
+        )
         await self._bus.emit(HINT, f"{run.job_id}.{run.slot}".encode())
 
     async def _heartbeat(self, slot: Slot, run: RunEntry) -> None:

@@ -155,6 +155,13 @@ class Creator(_Part, frozen=True, kw_only=True, rename="camel"):
     depth: int = 0
 
 
+class Source(_Part, frozen=True, kw_only=True, rename="camel"):
+    """The event file that the job was made from: in which folder, and what it said."""
+
+    folder: str
+    digest: str
+
+
 class Job(_Part, frozen=True, kw_only=True, rename="camel"):
     """One job.
 
@@ -189,14 +196,20 @@ class Job(_Part, frozen=True, kw_only=True, rename="camel"):
     delete_after_run: bool = False
     max_failures: Annotated[int, msgspec.Meta(ge=0, le=1000)] | None = None
     created_by: Creator | None = None
+    source: Source | None = None
     since_ms: int = 0
     since_revision: int = 0
     state: JobState | None = None
 
+    @property
+    def untrusted(self) -> bool:
+        """Whether strangers may have written what it says."""
+        return self.source is not None
+
 
 # Set by the server alone.
 SERVER_KEYS = frozenset(
-    {"id", "createdAtMs", "updatedAtMs", "createdBy", "sinceMs", "sinceRevision", "state"}
+    {"id", "createdAtMs", "updatedAtMs", "createdBy", "sinceMs", "sinceRevision", "source", "state"}
 )
 
 

@@ -25,8 +25,8 @@ class RunEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         status: `skipped` never started; `error` says why; for `error` see `outcome`.
         outcome: how the last attempt's run in its session ended (`completed`, `timed_out`, ...).
         summary: text of the system event, or the beginning of the agent's last words.
-        mail_seq: stream sequence of the mail that made its session (of a heartbeat: its own); once that is not
-            there any more the session was deleted.
+        mail_seq: stream sequence of the mail that made its session (of a heartbeat: its own); once that is
+            gone the session was deleted.
         untrusted: its session has read what strangers wrote.
     """
 

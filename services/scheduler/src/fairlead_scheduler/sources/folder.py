@@ -7,70 +7,57 @@
 With `prompt` instead of `text` it is a run in a session of its own. An immediate file is removed once it is
 mail, a one-shot file once it has happened; a periodic job lives as long as its file. A file that cannot be
 read is set aside as `<name>.broken`, with the reason in `<name>.error`.
+
+A job remembers the digest of its file: as long as the file stays the same, what people did with the job
+(switched off, edited) stays. What files say counts as written by strangers.
 """
 
 import asyncio
-import hashlib
-import time
 from pathlib import Path
-from typing import Annotated, Literal
 
 import msgspec
 import structlog
 from watchfiles import awatch
 
-from fairlead_common.cron.jobs import Document
+from fairlead_common.cron.jobs import Document, Source
 from fairlead_common.cron.requests import AddJob, UpdateJob
 from fairlead_common.errors import ConflictError, FairleadError, InvalidInputError
-from fairlead_common.ids import check_id
 from fairlead_common.messages import HeartbeatNotice
 from fairlead_scheduler.definitions import Definitions
 from fairlead_scheduler.post import Post
 from fairlead_scheduler.settings import Settings
-from fairlead_scheduler.store import Store, token
+from fairlead_scheduler.sources import event_files
+from fairlead_scheduler.sources.event_files import Found
+from fairlead_scheduler.store import Store
+from fairlead_scheduler.table import Table
 
 log = structlog.get_logger()
 
-MAX_BYTES = 256 * 1024
-HALF_WRITTEN_S = 2.0  # a file that was changed less long ago may not be whole yet
 SCAN_S = 5.0
-
-_PREFIX = "file"
-
-
-class EventFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a file says; see the module."""
-
-    type: Literal["immediate", "one-shot", "periodic"]
-    text: Annotated[str, msgspec.Meta(min_length=1)] | None = None
-    prompt: Annotated[str, msgspec.Meta(min_length=1)] | None = None
-    session: str = "main"
-    at: str | None = None
-    schedule: str | None = None
-    timezone: str | None = None
-    agent: str | None = None
-
-
-_decoder = msgspec.json.Decoder(EventFile)
 
 
 class Folder:
     """A part of every scheduler that reaches the folder; each file has its effect once all the same."""
 
-    def __init__(self, definitions: Definitions, store: Store, post: Post, settings: Settings) -> None:
+    def __init__(
+        self, definitions: Definitions, store: Store, post: Post, settings: Settings, table: Table
+    ) -> None:
         self._definitions = definitions
         self._store = store
         self._post = post
         self._settings = settings
+        self._table = table
         self._changed = asyncio.Event()
+        self._folder_id = ""  # of the folder whose jobs are known
         self._known: dict[str, str] = {}  # job: digest of the file that it was made from
+        self._stuck: set[tuple[str, str]] = set()  # files that could not be set aside, and why
 
     def look(self) -> None:
         """Look again now: at the configuration, and at the folder."""
         self._changed.set()
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Follow the folder until `stop`."""
+        """Follow the folder until `stop`. The table has to hold all jobs by then."""
         while not stop.is_set():
             self._changed.clear()
             folder = Path(self._settings.cron.folder or "/")
@@ -79,7 +66,7 @@ class Folder:
                     await self._scan(folder)
                     await self._wait(folder)
                     continue
-            except OSError as error:  # it went away meanwhile
+            except (FairleadError, OSError) as error:  # it went away meanwhile, or NATS did
                 log.warning("folder_failed", error=str(error))
             try:
                 async with asyncio.timeout(SCAN_S):
@@ -101,16 +88,26 @@ class Folder:
             return
 
     async def _scan(self, folder: Path) -> None:
-        paths = await asyncio.to_thread(_files, folder)
-        jobs: set[str] = set()
-        for path in paths:
+        folder_id = await asyncio.to_thread(event_files.id_of, folder)
+        if folder_id != self._folder_id:
+            self._known = await self._jobs_of(folder_id)
+            self._folder_id = folder_id
+        for private, name in await asyncio.to_thread(event_files.taken, folder):
             try:
-                jobs.add(await self._take(path))
-            except (InvalidInputError, msgspec.DecodeError, UnicodeDecodeError) as error:
-                await asyncio.to_thread(_set_aside, path, str(error))
+                await self._finish(private, name)
+            except (FairleadError, OSError) as error:
+                log.warning("event_file_delayed", file=name, error=str(error))
+        jobs: set[str] = set()
+        for path in await asyncio.to_thread(_files, folder):
+            job = event_files.job_of(path.name)
+            try:
+                await self._take(path, job)
+                jobs.add(job)
+            except InvalidInputError as error:
+                await self._set_aside(path, str(error))
             except (FairleadError, OSError) as error:
                 log.warning("event_file_delayed", file=path.name, error=str(error))
-                jobs.add(_job_of(path))
+                jobs.add(job)
         for job in set(self._known) - jobs:  # its file was removed
             try:
                 await self._store.remove(job)
@@ -119,65 +116,72 @@ class Folder:
                 continue
             del self._known[job]
 
-    async def _take(self, path: Path) -> str:
-        """Do what a file says; the id of its job."""
-        job = _job_of(path)
-        stat = await asyncio.to_thread(path.stat)
-        if stat.st_size > MAX_BYTES:
-            raise InvalidInputError("file", f"at most {MAX_BYTES} bytes, got {stat.st_size}")
-        data = await asyncio.to_thread(path.read_bytes)
-        digest = hashlib.sha256(data).hexdigest()[:32]
-        try:
-            event = _decoder.decode(data)
-        except msgspec.DecodeError:
-            if time.time() - stat.st_mtime < HALF_WRITTEN_S:
-                log.debug("event_file_unfinished", file=path.name)
-                return job
-            raise
-        if event.type == "immediate":
-            await self._now(event, token(job, digest[:12], str(stat.st_mtime_ns)))
-            await asyncio.to_thread(path.unlink, missing_ok=True)
-            return job
-        if self._known.get(job) != digest:
-            await self._define(job, self._document(path, event))
-            self._known[job] = digest
-        elif event.type == "one-shot" and await self._happened(job):
-            await asyncio.to_thread(path.unlink, missing_ok=True)
-        return job
+    async def _jobs_of(self, folder_id: str) -> dict[str, str]:
+        """Jobs that were made from files of this folder, also before this scheduler was there."""
+        known: dict[str, str] = {}
+        for job in self._table.ids():
+            if not job.startswith(f"{event_files.PREFIX}-"):
+                continue
+            found = await self._store.get(job)
+            source = None if found is None else _source_of(found[0])
+            if source is not None and source.folder == folder_id:
+                known[job] = source.digest
+        return known
 
-    async def _now(self, event: EventFile, key: str) -> None:
-        session = check_id(event.session, "session")
-        if event.prompt is not None:
-            await self._post.prompt(session, key, event.prompt, event.agent)
+    async def _take(self, path: Path, job: str) -> None:
+        """Do what a file says."""
+        found = await asyncio.to_thread(event_files.read, path, path.name)
+        if found is None:
             return
-        if event.text is None:
-            raise InvalidInputError("text", "an event needs a text or a prompt")
-        await self._post.system(session, key, event.text, "file")
-        await self._post.heartbeat(session, key, HeartbeatNotice(reason="wake"))
+        if found.event.type == "immediate":
+            await self._finish(await asyncio.to_thread(event_files.take, path), path.name)
+        elif self._known.get(job) != found.digest:
+            await self._define(job, path.name, found)
+            self._known[job] = found.digest
+        elif found.event.type == "one-shot" and await self._happened(job):
+            await asyncio.to_thread(event_files.use_up, path, found.digest)
 
-    def _document(self, path: Path, event: EventFile) -> Document:
-        schedule: Document
-        if event.type == "one-shot":
-            schedule = {"kind": "at", "at": event.at or "", "tz": event.timezone}
-        else:
-            schedule = {"kind": "cron", "expr": event.schedule or "", "tz": event.timezone}
-        payload: Document = {"kind": "systemEvent", "text": event.text or ""}
-        if event.prompt is not None:
-            payload = {"kind": "agentTurn", "message": event.prompt, "agent": event.agent}
-        return {
-            "name": path.stem[:200],
-            "schedule": {key: value for key, value in schedule.items() if value is not None},
-            "payload": {key: value for key, value in payload.items() if value is not None},
-            "session": event.session,
-            "wakeMode": "now",
-        }
-
-    async def _define(self, job: str, document: Document) -> None:
-        """Make the job of a file, or bring it up to the file."""
+    async def _finish(self, private: Path, name: str) -> None:
+        """Send what an immediate file says that was taken out of the folder, and remove it."""
         try:
-            await self._definitions.add(AddJob(job=document, key=job, sender="file"))
-        except ConflictError:
-            await self._definitions.update(UpdateJob(id=job, patch={**document, "enabled": True}))
+            found = await asyncio.to_thread(event_files.read, private, name)
+        except InvalidInputError:
+            found = None
+        if found is None or found.event.type != "immediate":  # it is looked at again under its own name
+            await asyncio.to_thread(event_files.put_back, private, name)
+            return
+        event, key = found.event, found.key
+        if event.prompt is not None:
+            await self._post.prompt(event.session, key, event.prompt, event.agent, untrusted=True)
+        else:
+            await self._post.system(event.session, key, event.text or "", "file", untrusted=True)
+            await self._post.heartbeat(event.session, key, HeartbeatNotice(reason="wake"))
+        await asyncio.to_thread(private.unlink, missing_ok=True)
+
+    async def _set_aside(self, path: Path, reason: str) -> None:
+        if (path.name, reason) in self._stuck:
+            return
+        try:
+            await asyncio.to_thread(event_files.set_aside, path, reason)
+        except OSError as error:  # the others are read all the same
+            self._stuck.add((path.name, reason))
+            log.warning("event_file_stuck", file=path.name, reason=reason, error=str(error))
+
+    async def _define(self, job: str, name: str, found: Found) -> None:
+        """Make the job of a file, or bring it up to a file that was changed."""
+        document = found.event.document(name)
+        source = Source(folder=self._folder_id, digest=found.digest)
+        stored = await self._store.get(job)
+        if stored is None:
+            await self._definitions.add(AddJob(job=document, key=job, sender=event_files.PREFIX), source)
+            return
+        before = _source_of(stored[0])
+        if before is None:
+            raise ConflictError(f"job {job} was not made from a file")
+        changed = before.digest != found.digest
+        if changed or before.folder != source.folder:
+            patch = {**document, "enabled": True} if changed else {}
+            await self._definitions.update(UpdateJob(id=job, patch=patch), source)
 
     async def _happened(self, job: str) -> bool:
         """Whether a one-shot job has had its moment."""
@@ -185,15 +189,12 @@ class Folder:
         return found is None or not found[0].get("enabled", True)
 
 
+def _source_of(document: Document) -> Source | None:
+    try:
+        return msgspec.convert(document.get("source"), Source)
+    except msgspec.ValidationError:
+        return None
+
+
 def _files(folder: Path) -> list[Path]:
-    return sorted(folder.glob("*.json"))
-
-
-def _job_of(path: Path) -> str:
-    return token(_PREFIX, hashlib.sha256(path.name.encode()).hexdigest()[:24])
-
-
-def _set_aside(path: Path, reason: str) -> None:
-    log.warning("event_file_set_aside", file=path.name, reason=reason)
-    path.with_name(f"{path.name}.error").write_text(f"{reason}\n", encoding="utf-8")
-    path.rename(path.with_name(f"{path.name}.broken"))
+    return sorted(path for path in folder.glob("*.json") if not path.name.startswith("."))
