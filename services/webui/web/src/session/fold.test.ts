@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { AssistantBlock, Delta, Entry, StreamEvent } from "../api/types";
-import { fold, foldAll, prepend } from "./fold";
+import { fold, foldAll, foldEntry, prepend } from "./fold";
 import { EMPTY_VIEW, type View } from "./view";
 
 const said = (seq: number, text: string, more: object = {}): Entry => ({
@@ -272,5 +272,34 @@ describe("older entries", () => {
     expect(whole.calls["c9"]?.output?.text).toBe("busy");
     expect(whole.partial?.messageId).toBe("a10");
     expect(whole.run?.id).toBe("r1");
+  });
+});
+
+describe("what the scheduler brings", () => {
+  const custom = (seq: number, name: string, data: Record<string, unknown>): Entry =>
+    ({ type: "custom", id: `x${seq}`, seq, run_id: "r1", name, data }) as Entry;
+
+  it("a heartbeat that found nothing to do leaves nothing to see", () => {
+    const before = foldAll([said(1, "hello"), replied(2, "a2", [{ type: "text", text: "hi" }]), runEnd(3)]);
+    const after = [
+      runStart(4),
+      said(5, "Read HEARTBEAT.md", { id: "h5", run_id: "r1" }),
+      replied(6, "a6", [{ type: "text", text: "HEARTBEAT_OK" }]),
+      custom(7, "heartbeat_ok", { entries: ["h5", "a6"] }),
+      runEnd(8),
+    ].reduce(foldEntry, before);
+    expect(after.items).toEqual(before.items);
+    expect(after.run).toBeNull();
+  });
+
+  it("a line that waits and an answer that was sent here are told", () => {
+    const view = foldAll([
+      custom(1, "system_event", { text: "tea", source: "cron" }),
+      custom(2, "delivery", { text: "all is well", source: "Lights" }),
+    ]);
+    expect(view.items.map((item) => item.kind === "note" && item.text)).toEqual([
+      "System: tea",
+      "all is well (Lights)",
+    ]);
   });
 });

@@ -65,7 +65,10 @@ export function foldEntry(view: View, entry: Entry): View {
     case "run_end": {
       const parked = entry.outcome === "waiting_approval";
       const closed: View = { ...next, run: null, partial: null, retry: null };
-      return parked ? closed : withItem(closed, { kind: "run_end", id: entry.id, ts: entry.ts ?? 0, end: entry });
+      const quiet = entry.run_id !== undefined && entry.run_id === view.quietRun;
+      return parked || quiet
+        ? closed
+        : withItem(closed, { kind: "run_end", id: entry.id, ts: entry.ts ?? 0, end: entry });
     }
     case "approval_request":
       return withCall({ ...next, approvals: [...next.approvals, entry] }, entry.call_id, (call) => ({
@@ -89,7 +92,7 @@ export function foldEntry(view: View, entry: Entry): View {
     case "epoch":
       return foldEpoch(next, entry);
     case "custom":
-      return next;
+      return foldCustom(next, entry);
     default:
       return next; // a newer gateway may write entries that this version does not know
   }
@@ -120,6 +123,29 @@ export function prepend(view: View, older: readonly Entry[]): View {
 /** The view over these entries alone. */
 export function foldAll(log: readonly Entry[]): View {
   return log.reduce(foldEntry, EMPTY_VIEW);
+}
+
+/** What the scheduler brings: lines that wait, answers that were sent here, heartbeats that found nothing to do. */
+function foldCustom(view: View, entry: Entry & { type: "custom" }): View {
+  const text = typeof entry.data?.["text"] === "string" ? entry.data["text"] : "";
+  const source = typeof entry.data?.["source"] === "string" ? ` (${entry.data["source"]})` : "";
+  switch (entry.name) {
+    case "system_event":
+      return withItem(view, { kind: "note", id: entry.id, ts: entry.ts ?? 0, text: `System: ${text}` });
+    case "delivery":
+      return withItem(view, { kind: "note", id: entry.id, ts: entry.ts ?? 0, text: `${text}${source}` });
+    case "heartbeat_ok": {
+      const hidden = entry.data?.["entries"];
+      const ids = Array.isArray(hidden) ? hidden : [];
+      return {
+        ...view,
+        quietRun: entry.run_id ?? null,
+        items: view.items.filter((item) => !ids.includes(item.id)),
+      };
+    }
+    default:
+      return view;
+  }
 }
 
 function foldInfo(view: View, entry: SessionInfoEntry): View {

@@ -68,6 +68,8 @@ export interface View {
   title: string | null;
   /** Where its own workspace is, once the log says so. */
   host: string | null;
+  /** A heartbeat that found nothing to do: its end is not told. */
+  quietRun: string | null;
   contextTokens: number | null;
   lastSeq: number;
   caughtUp: boolean;
@@ -89,6 +91,7 @@ export const EMPTY_VIEW: View = {
   model: null,
   title: null,
   host: null,
+  quietRun: null,
   contextTokens: null,
   lastSeq: 0,
   caughtUp: false,
