@@ -72,21 +72,21 @@ class Egress:
             if found is not None and is_ours and found["State"]["Running"]:
                 return
             if found is not None and not (is_ours and found["State"]["Status"] == "created"):
-                await self._engine.remove(self._name)
+                await self._engine.remove(found["Id"])
                 found = None
-            if found is None:
-                try:
-                    await self._create(settings.image, archive, version)
-                except NameTakenError:
-                    continue  # a sibling was faster
-            await self._engine.start(self._name)
+            try:
+                made = found["Id"] if found else await self._create(settings.image, archive, version)
+            except NameTakenError:
+                continue  # a sibling was faster
+            await self._engine.start(made)
             return
         raise ChannelLostError("the proxy for sandboxes is removed as often as it is made")
 
     async def gone(self) -> None:
         """No proxy runs: sandboxes that still ask one get nowhere."""
-        if self._folder.exists():
-            await self._engine.remove(self._name)
+        found = await self._engine.find(self._name) if self._folder.exists() else None
+        if found is not None:
+            await self._engine.remove(found["Id"])
 
     def _write_list(self, entries: list[str]) -> None:
         for folder in (self._folder, self._folder / "list"):
@@ -120,7 +120,7 @@ class Egress:
             os.replace(temporary, path)
         return path
 
-    async def _create(self, image: str, archive: Path, version: str) -> None:
+    async def _create(self, image: str, archive: Path, version: str) -> str:
         program, listed, sock = f"{_INSIDE}/egress.pyz", f"{_INSIDE}/list", f"{_INSIDE}/socket"
         host: dict[str, Any] = {
             "mounts": [
@@ -141,7 +141,7 @@ class Egress:
             "restart_policy": {"Name": "no"},
             "log_config": LogConfig(type="local", config={"max-size": "10m", "max-file": "3"}),
         }
-        await self._engine.create(
+        return await self._engine.create(
             self._name,
             image,
             host,

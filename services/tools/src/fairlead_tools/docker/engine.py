@@ -94,38 +94,39 @@ class Engine:
         except APIError as error:
             raise ChannelLostError(f"the Docker engine: {_short(error)}") from error
 
-    async def create(self, name: str, image: str, host: dict[str, Any], **config: Any) -> None:
-        """Make a container.
+    async def create(self, name: str, image: str, host: dict[str, Any], **config: Any) -> str:
+        """Make a container; its id.
 
         Raises:
             NameTakenError: there is one of that name.
             SandboxRefusedError: the engine does not make such a one.
         """
 
-        def make(api: Any) -> object:
-            return api.create_container(
+        def make(api: Any) -> str:
+            made = api.create_container(
                 image, name=name, host_config=api.create_host_config(**host), **config
             )
+            return str(made["Id"])
 
         try:
-            await self._ask(make)
+            return await self._ask(make)
         except APIError as error:
             if error.status_code == 409:
                 raise NameTakenError(name) from error
             raise SandboxRefusedError(f"the engine makes no such container: {_short(error)}") from error
 
-    async def start(self, name: str) -> None:
+    async def start(self, container_id: str) -> None:
         """Start a container; one that runs already is left alone.
 
         Raises:
             SandboxRefusedError: it cannot be started. ChannelLostError: it is gone.
         """
         try:
-            await self._ask(lambda api: api.start(name))
+            await self._ask(lambda api: api.start(container_id))
         except NotFound as error:
             raise ChannelLostError("the container was removed before it started") from error
         except APIError as error:
-            await self.remove(name)
+            await self.clear(container_id)
             raise SandboxRefusedError(f"the container does not start: {_short(error)}") from error
 
     async def unpause(self, name: str) -> None:
@@ -133,10 +134,15 @@ class Engine:
         with contextlib.suppress(APIError):
             await self._ask(lambda api: api.unpause(name))
 
-    async def remove(self, name: str) -> None:
-        """Kill and remove a container; safe to repeat."""
+    async def remove(self, container_id: str) -> None:
+        """Kill and remove a container; safe to repeat. By its id: its name may be another one's by now."""
         with contextlib.suppress(APIError):  # it is gone, or somebody else is removing it
-            await self._ask(lambda api: api.remove_container(name, v=True, force=True))
+            await self._ask(lambda api: api.remove_container(container_id, v=True, force=True))
+
+    async def clear(self, container_id: str) -> None:
+        """Remove a container, unless it runs; safe to repeat."""
+        with contextlib.suppress(APIError):
+            await self._ask(lambda api: api.remove_container(container_id, v=True))
 
     async def listed(self, labels: dict[str, str]) -> list[Inspected]:
         """Containers with all of these labels, in whatever state."""

@@ -161,27 +161,25 @@ class DockerSandbox:
                 raise SandboxRefusedError(f"a container that is not ours has the name {name}")
             status = found["State"]["Status"] if found else "missing"
             try:
-                match status:
-                    case "missing":
-                        await self._create(name, journal, place)
-                        await self._engine.start(name)
-                    case "created":
-                        await self._engine.start(name)
-                    case "paused":
-                        await self._engine.unpause(name)
-                    case "running":
-                        pass
-                    case _:  # exited, dead, removing
-                        await self._engine.remove(name)
-                        await asyncio.sleep(PAUSE_S if status == "removing" else 0)
-                        continue
+                made = found["Id"] if found else await self._create(name, journal, place)
             except NameTakenError:
                 await asyncio.sleep(PAUSE_S)  # a sibling makes it; there is nothing to do twice
                 continue
+            match status:
+                case "missing" | "created":
+                    await self._engine.start(made)
+                case "paused":
+                    await self._engine.unpause(made)
+                case "running":
+                    pass
+                case _:  # exited, dead, removing
+                    await self._engine.clear(made)
+                    await asyncio.sleep(PAUSE_S if status == "removing" else 0)
+                    continue
             return await self._reach(name, journal)
         raise ChannelLostError(f"the container {name} is removed as often as it is made")
 
-    async def _create(self, name: str, journal: str, place: Place) -> None:
+    async def _create(self, name: str, journal: str, place: Place) -> str:
         settings = self._settings()
         image = await self._engine.image(settings.image)
         if image is None:
@@ -211,18 +209,17 @@ class DockerSandbox:
             LABEL_WORKSPACE: str(workspace or ""),
         }
         began = time.monotonic()
-        await self._engine.create(
+        made = await self._engine.create(
             name,
             settings.image,
             recipe.host_config(settings, sources, place.access, owner, image),
             **recipe.container_config(settings, owner, labels, idle_s=settings.idle_s),
         )
         log.info("container_created", container=name, duration_ms=int((time.monotonic() - began) * 1000))
+        return made
 
     async def _make_spare(self, journal: str, place: Place) -> None:
-        name = self._name(journal)
-        await self._create(name, journal, place)
-        await self._engine.start(name)
+        await self._engine.start(await self._create(self._name(journal), journal, place))
 
     async def _reach(self, name: str, journal: str) -> Channel:
         try:
@@ -236,8 +233,8 @@ class DockerSandbox:
             found = await self._engine.find(name)
             if found is None or found["State"]["Running"]:
                 raise
-            said = await self._engine.last_words(name)
-            await self._engine.remove(name)
+            said = await self._engine.last_words(found["Id"])
+            await self._engine.clear(found["Id"])
             _, refused, reason = said.rpartition("runner: ")
             if refused:
                 raise SandboxRefusedError(reason) from error
@@ -251,31 +248,33 @@ class DockerSandbox:
     # -- what is left over ---------------------------------------------------
 
     async def reap(self) -> list[str]:
-        """The containers of this host that were removed: those that ended, and those nobody can ask for.
+        """The ids of those of this host that were removed: they ended, or nobody can ask for them.
 
         One that runs for a place is never touched: its runner ends by itself when nobody uses it.
         """
-        removed = []
+        ended: list[str] = []
         running: dict[str, str] = {}
         known: set[str] = set()
         for each in await self._engine.listed({LABEL_IDENTITY: self._identity}):
-            name = each["Names"][0].lstrip("/")
+            container_id = each["Id"]
             known.add(each["Labels"].get(LABEL_JOURNAL, ""))
             is_young = time.time() - float(each["Created"]) < YOUNG_S
             if each["State"] in ("exited", "dead") or (each["State"] == "created" and not is_young):
-                removed.append(name)
+                ended.append(container_id)
             elif each["State"] == "running" and each["Labels"].get(LABEL_JOURNAL):
-                running[each["Labels"][LABEL_JOURNAL]] = name
+                running[each["Labels"][LABEL_JOURNAL]] = container_id
         left = await asyncio.to_thread(self._journals.nobodys, set(running))
         # Seen twice: what was on its way between two hands has arrived by now.
-        removed += [running[journal] for journal in left & self._suspects]
+        unused = [running[journal] for journal in left & self._suspects]
         self._suspects = left
         await asyncio.to_thread(self._journals.forget_old, known)
-        for name in removed:
-            await self._engine.remove(name)
-        if removed:
-            log.info("containers_removed", count=len(removed))
-        return removed
+        for container_id in ended:
+            await self._engine.clear(container_id)
+        for container_id in unused:
+            await self._engine.remove(container_id)
+        if ended or unused:
+            log.info("containers_removed", count=len(ended) + len(unused))
+        return ended + unused
 
 
 def _ending(found: Inspected, said: str) -> str:

@@ -80,7 +80,8 @@ class Spares:
             if kind in wanted and found is not None and found["State"]["Running"]:
                 ready[kind] += 1
             elif self._journals.take(journal):
-                await engine.remove(name(journal))
+                if found is not None:
+                    await engine.remove(found["Id"])
                 self._journals.release(journal)
         for kind, place in wanted.items():
             for _ in range(self._settings().warm - ready[kind]):
