@@ -79,3 +79,40 @@ def test_a_no_is_no_and_leaves_no_hash(decision: str, why: str) -> None:
 def test_a_rule_that_denies_holds_after_the_answer_too() -> None:
     _, verdict = judged(REQUEST, settings={"policy.deny": ["bash(make *)"]})
     assert verdict.action == "deny"
+
+
+LATER = ToolSpec(name="schedule_add", description="", parameters={}, group="platform")
+
+
+@pytest.mark.parametrize(
+    ("session", "profile", "expected"),
+    [
+        ({}, {}, "allow"),
+        ({"deny": ["bash"]}, {}, "ask"),
+        ({"work_mode": "review"}, {}, "ask"),
+        ({"work_mode": "review"}, {"work_mode": "review"}, "allow"),
+        ({"work_mode": ""}, {"work_mode": "review"}, "allow"),
+        ({"sandbox": "docker"}, {}, "ask"),
+        ({"sandbox": "docker"}, {"sandbox": {"kind": "docker"}}, "allow"),
+        ({"mode": "ask"}, {}, "ask"),
+        ({"mode": "allow-all"}, {"mode": "ask"}, "allow"),
+        ({"mode": "nonsense"}, {}, "ask"),
+    ],
+)
+def test_a_session_that_is_narrower_than_its_profile_asks_before_it_makes_a_job(
+    session: dict[str, Any], profile: dict[str, Any], expected: str
+) -> None:
+    state = SessionState("s", agent="main", **session)
+    config = SimpleNamespace(current=parse_config({}, {}))
+    judgement = Judgement(state, cast(Any, config), cast(Any, SimpleNamespace(of=lambda _: set())))
+    agent = msgspec.convert({"mode": "allow-all", **profile}, AgentConfig)
+    call = ToolCall(
+        call_id="c",
+        session="s",
+        name="schedule_add",
+        arguments={"prompt": "x"},
+        workspace="/w",
+        token="t",
+        sandbox=session.get("sandbox", "local"),
+    )
+    assert judgement.verdict(call, LATER, agent, "h").action == expected

@@ -123,7 +123,7 @@ def test_rules_and_grants_allow_in_mode_ask_and_not_in_mode_safe() -> None:
     assert action(WRITE, Circumstances(layers=found), path="src/a.py") == "allow"
     assert action(WRITE, Circumstances(layers=found), path="src/../b.py") == "ask"
     assert action(WRITE, Circumstances(layers=found, mode="safe"), path="src/a.py") == "deny"
-    granted = keys("bash", {"command": "git log -n 1"}, "/w", "local")
+    granted = keys("bash", "runtime", {"command": "git log -n 1"}, "/w", "local")
     at = Circumstances(layers=found, granted=granted, workspace="/w")
     assert action(BASH, at, command="git log -n 1") == "allow"
     assert action(BASH, at, command="git log -n 1 && git status -s") == "allow"
@@ -189,7 +189,7 @@ def test_pi_05_what_acts_later_or_is_secret_is_asked_about_in_every_mode(
     spec: ToolSpec, arguments: dict[str, object]
 ) -> None:
     for mode in ("ask", "allow-all"):
-        granted = keys(spec.name, arguments, "", "local")
+        granted = keys(spec.name, spec.group, arguments, "", "local")
         at = Circumstances(mode=mode, granted=granted, layers=layers(PolicyConfig(allow=["*"])))
         found = verdict(spec, at, arguments)
         assert found.action == "ask"
@@ -292,7 +292,7 @@ def request(spec: ToolSpec, arguments: dict[str, object], **fields: str) -> Tool
 )
 def test_sh_095_what_runs_other_things_can_only_be_allowed_once(command: str) -> None:
     assert offers(BASH, request(BASH, {"command": command})) == {}
-    assert keys("bash", {"command": command}, "/w", "local") == []
+    assert keys("bash", "runtime", {"command": command}, "/w", "local") == []
 
 
 def test_what_a_lasting_answer_grants_is_said_in_words() -> None:
@@ -316,7 +316,7 @@ def test_what_a_lasting_answer_grants_is_said_in_words() -> None:
 
 
 def test_a_grant_for_a_file_is_for_this_file() -> None:
-    at = Circumstances(granted=keys("write", {"path": "src/a.py", "content": "1"}, "", "local"))
+    at = Circumstances(granted=keys("write", "fs", {"path": "src/a.py", "content": "1"}, "", "local"))
     assert action(WRITE, at, path="src/./a.py", content="2") == "allow"
     assert action(WRITE, at, path="src/b.py", content="1") == "ask"
 
@@ -392,3 +392,44 @@ def test_keys_that_type_a_dangerous_command_are_seen_in_every_mode(mode: str) ->
     found = verdict(CONTROL, at, {"action": "send_keys", "keys": ["sudo rm -rf /", "Enter"]})
     assert (found.action, found.lasting) == ("ask", False)
     assert action(CONTROL, at, {"action": "send_keys", "keys": ["y", "Enter"]}) == "allow"
+
+
+PUSH = ToolSpec(name="git_push", description="", parameters={}, group="git", flags=["external"])
+RUN = ToolSpec(name="mcp__host__exec", description="", parameters={}, group="mcp")
+LATER = ToolSpec(name="schedule_add", description="", parameters={}, group="platform")
+
+
+@pytest.mark.parametrize(
+    ("spec", "shown", "more"),
+    [
+        (PUSH, {"path": "."}, {"remote": "evil", "branch": "main", "force_with_lease": True}),
+        (RUN, {"command": "ls"}, {"host": "production"}),
+        (LATER, {"name": "tea", "prompt": "say hello"}, {"prompt": "mail the keys"}),
+    ],
+)
+def test_a_grant_covers_the_arguments_that_were_shown_and_no_others(
+    spec: ToolSpec, shown: dict[str, object], more: dict[str, object]
+) -> None:
+    at = Circumstances(granted=keys(spec.name, spec.group, shown, "", "local"))
+    assert action(spec, at, shown) == "allow"
+    assert action(spec, at, dict(reversed(shown.items()))) == "allow"
+    assert action(spec, at, {**shown, **more}) == "ask"
+    assert action(spec, at._replace(workspace="/v"), shown) == "ask"
+    assert "with exactly these arguments" in offers(spec, request(spec, shown))["session"]
+
+
+def test_a_command_of_another_tool_is_not_granted_by_its_words() -> None:
+    words = keys("bash", "runtime", {"command": "ls"}, "", "local")
+    assert action(RUN, Circumstances(granted=words), command="ls") == "ask"
+
+
+def test_a_narrowed_session_asks_before_it_leaves_work_behind() -> None:
+    free = Circumstances(mode="allow-all")
+    assert action(LATER, free, prompt="x") == "allow"
+    narrowed = free._replace(narrowed="rules of its own")
+    found = verdict(LATER, narrowed, prompt="x")
+    assert (found.action, found.lasting) == ("ask", False)
+    assert "rules of its own" in found.why
+    listing = msgspec.structs.replace(LATER, name="schedule_list", read_only=True)
+    assert action(listing, narrowed) == "allow"
+    assert action(WRITE, narrowed, path="a") == "allow"

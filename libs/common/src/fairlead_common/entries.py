@@ -110,6 +110,7 @@ class ApprovalRequestEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=T
         why: which rule asks.
         grants: what `session` and `always` would allow, in words; one that is missing is not on offer.
         tainted: the model had read what strangers wrote when it asked for this.
+        group: of the tool.
     """
 
     call_id: str
@@ -126,6 +127,7 @@ class ApprovalRequestEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=T
     remote: str = ""
     grants: dict[str, str] = {}
     tainted: bool = False
+    group: str = ""
 
 
 class ApprovalEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="approval"):

@@ -11,8 +11,11 @@ from fairlead_common import mutants
 from fairlead_common.config import AgentConfig, SandboxesConfig
 from fairlead_common.live_config import LiveConfig
 from fairlead_common.messages import SandboxKind, ToolCall, ToolSpec
+from fairlead_common.placement import demanded_sandbox
 from fairlead_common.rules import subject
 from fairlead_common.shown import shown_hash
+
+_ALLOWANCE = {"safe": 0, "allow-all": 2}  # of a mode; of every other as much as `ask`
 
 
 class Judgement:
@@ -62,6 +65,7 @@ class Judgement:
                 taint=config.policy.taint,
                 granted=self._granted(),
                 root=root,
+                narrowed=self._narrowed(request, profile),
             ),
         )
 
@@ -78,6 +82,19 @@ class Judgement:
         if why := layers.denies(about):
             return Verdict("deny", f"{why} denies it{outside_hint(about)}")
         return Verdict("allow", "a person allowed it")
+
+    def _narrowed(self, request: ToolCall, profile: AgentConfig) -> str:
+        """What holds this session back that its profile alone would not: a new session would be without."""
+        state = self._state
+        if state.deny:
+            return "rules of its own"
+        if state.work_mode and state.work_mode != profile.work_mode:
+            return f"the work mode {state.work_mode}"
+        if request.sandbox != demanded_sandbox(profile.sandbox, state.session):
+            return f"the stronger sandbox {request.sandbox}"
+        if state.mode and _ALLOWANCE.get(state.mode, 1) < _ALLOWANCE.get(profile.mode, 1):
+            return f"the narrower mode {state.mode}"
+        return ""
 
     def _layers(self, profile: AgentConfig) -> Layers:
         state = self._state

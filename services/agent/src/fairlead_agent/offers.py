@@ -1,7 +1,8 @@
 """What an approval can grant for longer than once: the keys that stand for it, and the words that say it.
 
-A grant covers what was shown and nothing wider: the exact words of each command, or the exact file. What
-decides elsewhere what it runs (a shell, an interpreter, `make`) can only be allowed once.
+A grant covers what was shown and nothing wider: the exact words of each command, the exact file, or the exact
+arguments; of a tool of others every call, in so many words. What decides elsewhere what it runs (a shell, an
+interpreter, `make`) can only be allowed once.
 """
 
 import hashlib
@@ -16,12 +17,13 @@ from fairlead_common.rules import moves_and_runs_git, normal, raw_paths
 from fairlead_common.shell_words import Words, read
 
 MAX_SHOWN_CHARS = 400
+SHELL = "bash"
 
 
-def keys(tool: str, arguments: dict[str, object], workspace: str, sandbox: str) -> list[str]:
+def keys(tool: str, group: str, arguments: dict[str, object], workspace: str, sandbox: str) -> list[str]:
     """What a grant of this call consists of; empty when it can only be allowed once."""
-    command = arguments.get("command")
-    if isinstance(command, str):
+    command = _command(tool, arguments)
+    if command is not None:
         shell = read(command)
         if (
             shell.problem
@@ -30,15 +32,29 @@ def keys(tool: str, arguments: dict[str, object], workspace: str, sandbox: str) 
         ):
             return []
         return [command_key(tool, words, workspace, sandbox) for words in shell.commands]
-    if paths := _paths(tool, arguments):
+    if paths := _paths(tool, group, arguments):
         plain = [normal(path) for path in paths]
         return [_key(tool, ["path", path], workspace, sandbox) for path in plain] if all(plain) else []
-    return [_key(tool, ["name"], "", "")]
+    if _is_wide(tool, arguments):
+        return [_key(tool, ["name"], "", "")]
+    exact = msgspec.json.encode(arguments, order="deterministic").decode()
+    return [_key(tool, ["arguments", exact], workspace, sandbox)]
 
 
-def _paths(tool: str, arguments: dict[str, object]) -> list[str]:
-    """The files that a tool of our own names; what others call a path may be anything."""
-    return [] if "__" in tool else raw_paths(arguments)
+def _command(tool: str, arguments: dict[str, object]) -> str | None:
+    """The command of our own shell; what other tools call so may be a part of what they do."""
+    command = arguments.get("command")
+    return command if tool == SHELL and isinstance(command, str) else None
+
+
+def _paths(tool: str, group: str, arguments: dict[str, object]) -> list[str]:
+    """The files that are all that a file tool of our own is about; elsewhere a path may be anything."""
+    return raw_paths(arguments) if group == "fs" and "__" not in tool else []
+
+
+def _is_wide(tool: str, arguments: dict[str, object]) -> bool:
+    """Whether a grant covers all calls of the tool: one of others that runs no commands."""
+    return "__" in tool and "command" not in arguments
 
 
 def command_key(tool: str, words: Words, workspace: str, sandbox: str) -> str:
@@ -53,31 +69,33 @@ def _key(tool: str, what: list[str], workspace: str, sandbox: str) -> str:
 
 def keys_of(request: ApprovalRequestEntry) -> list[str]:
     """The keys that a lasting answer to this request grants."""
-    return keys(request.tool, request.arguments, request.workspace, request.sandbox)
+    return keys(request.tool, request.group, request.arguments, request.workspace, request.sandbox)
 
 
 def offers(spec: ToolSpec, request: ToolCall) -> dict[str, str]:
     """What `session` and `always` would allow, in words; without those that are not on offer."""
     if spec.group == "runtime" and "command" not in request.arguments:
         return {}
-    if not keys(request.name, request.arguments, request.workspace, request.sandbox):
+    if not keys(request.name, spec.group, request.arguments, request.workspace, request.sandbox):
         return {}
-    what = _words(request.name, request.arguments)
+    what = _words(request.name, spec.group, request.arguments)
     return {
         "session": f"{what}, in this session",
         "always": f"{what}, in every session of this agent",
     }
 
 
-def _words(tool: str, arguments: dict[str, object]) -> str:
-    command = arguments.get("command")
-    if isinstance(command, str):
+def _words(tool: str, group: str, arguments: dict[str, object]) -> str:
+    command = _command(tool, arguments)
+    if command is not None:
         commands = "; ".join(shlex.join(words) for words in read(command).commands)
         return f"exactly `{_cut(commands)}`, in this workspace and kind of sandbox"
-    if paths := _paths(tool, arguments):
+    if paths := _paths(tool, group, arguments):
         files = ", ".join(normal(path) for path in paths)
         return f"{tool} of `{_cut(files)}` with any content, in this workspace and kind of sandbox"
-    return f"every call of {tool}, with any arguments"
+    if _is_wide(tool, arguments):
+        return f"every call of {tool}, with any arguments"
+    return f"{tool} with exactly these arguments, in this workspace and kind of sandbox"
 
 
 def _cut(text: str) -> str:

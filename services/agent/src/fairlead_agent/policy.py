@@ -7,7 +7,7 @@ from collections.abc import Collection
 from typing import Literal, NamedTuple
 
 from fairlead_agent.layers import Layers
-from fairlead_agent.offers import command_key, keys
+from fairlead_agent.offers import SHELL, command_key, keys
 from fairlead_common.content import TrustFlag
 from fairlead_common.messages import SandboxKind, ToolSpec
 from fairlead_common.never import never_automatic, typed
@@ -70,6 +70,7 @@ class Circumstances(NamedTuple):
         networked: commands of the sandbox reach a network.
         untrusted, private: what the session has read so far.
         taint: whether that counts.
+        narrowed: what makes the session narrower than its profile, in words; empty when nothing does.
         root: absolute path of the workspace, as its file tools spell it; empty when that is not known.
         granted: keys, as `offers.keys` makes them, of what was allowed for longer than once.
     """
@@ -84,6 +85,7 @@ class Circumstances(NamedTuple):
     taint: bool = True
     granted: Collection[str] = ()
     root: str = ""
+    narrowed: str = ""
 
 
 def judge(spec: ToolSpec, arguments: dict[str, object], at: Circumstances) -> Verdict:
@@ -148,6 +150,8 @@ def _must_be_seen(spec: ToolSpec, arguments: dict[str, object], about: Subject, 
         return reason
     if reason := _tainted(spec, arguments, at):
         return reason
+    if at.narrowed and spec.group == "platform" and not spec.read_only:
+        return f"this session has {at.narrowed}, and what it leaves behind here would act without that"
     return at.layers.asks(about)
 
 
@@ -221,9 +225,9 @@ def _files(name: str, words: Words) -> list[str]:
 def _allowed(spec: ToolSpec, arguments: dict[str, object], about: Subject, at: Circumstances) -> str:
     if rules := at.layers.allows(about):
         return f"allowed by {rules}"
-    if about.shell is not None:
-        return _commands_allowed(spec, about, at)
-    wanted = keys(spec.name, arguments, at.workspace, at.sandbox)
+    if about.shell is not None and (why := _commands_allowed(spec, about, at)):
+        return why
+    wanted = keys(spec.name, spec.group, arguments, at.workspace, at.sandbox)
     return "it was granted before" if wanted and all(key in at.granted for key in wanted) else ""
 
 
@@ -234,7 +238,7 @@ def _commands_allowed(spec: ToolSpec, about: Subject, at: Circumstances) -> str:
         return ""
     rules = [rule for rule in at.layers.allowing if names(rule, about)]
     for words in shell.commands:
-        granted = command_key(spec.name, words, at.workspace, at.sandbox) in at.granted
+        granted = spec.name == SHELL and command_key(SHELL, words, at.workspace, at.sandbox) in at.granted
         if not granted and not command_allowed(rules, words):
             return ""
     return "it was granted before"

@@ -19,6 +19,7 @@ from fairlead_agent.judgement import Judgement
 from fairlead_agent.offers import offers
 from fairlead_agent.owner import Owner
 from fairlead_agent.placement import Places, boundary
+from fairlead_agent.policy import Verdict
 from fairlead_common import mutants, subjects
 from fairlead_common.bus import Bus
 from fairlead_common.config import AgentConfig
@@ -149,8 +150,7 @@ class ToolCalls:
             await self.settle_unstarted(call, outcome)
             return "settled"
         if verdict.action == "ask":
-            lasting = offers(spec, request) if verdict.lasting else {}
-            await self._ask(request, call.host, profile, verdict.why, lasting)
+            await self._ask(request, spec, call.host, profile, verdict)
             return "parked"
         if await self._settled_as_lost(call):
             return "settled"
@@ -167,7 +167,7 @@ class ToolCalls:
         return True
 
     async def _ask(
-        self, request: ToolCall, host: str, profile: AgentConfig, why: str, lasting: dict[str, str]
+        self, request: ToolCall, spec: ToolSpec, host: str, profile: AgentConfig, verdict: Verdict
     ) -> None:
         if any(each.call_id == request.call_id for each in self._state.approvals.values()):
             return
@@ -185,13 +185,14 @@ class ToolCalls:
             host=host,
             shown_hash=shown_hash(request, host),
             expires_at=expires_at,
-            why=why,
+            why=verdict.why,
             sandbox=request.sandbox,
             scope=request.scope,
             access=request.access,
             remote=request.remote,
-            grants=lasting,
+            grants=offers(spec, request) if verdict.lasting else {},
             tainted=request.tainted,
+            group=spec.group,
         )
 
     def _request(self, call: ToolCallBlock, spec: ToolSpec, profile: AgentConfig) -> ToolCall:
