@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import socket
 import struct
 import threading
 import time
@@ -14,8 +15,8 @@ from fairlead_common.config import Config, DockerConfig
 from fairlead_common.config.agents import AgentConfig
 from fairlead_common.config.sandboxes import SandboxChoice
 from fairlead_tools.channel import ChannelLostError
-from fairlead_tools.docker import journals, recipe
-from fairlead_tools.docker.engine import Engine
+from fairlead_tools.docker import DockerSandbox, journals, recipe
+from fairlead_tools.docker.engine import PROBE_TIMEOUT_S, Engine
 from fairlead_tools.docker.journals import Journals
 from fairlead_tools.docker.owner import NOBODY_ELSE, Owner, owner_of
 from fairlead_tools.docker.spares import expected_places
@@ -179,3 +180,48 @@ async def test_engine_that_refuses_is_told_with_its_words() -> None:
 )
 def test_engine_that_cannot_be_had_is_a_reason_and_no_exception(address: str, reason: str) -> None:
     assert reason in Engine(address).problem("image", "")
+
+
+async def test_engine_that_takes_connections_and_says_nothing_holds_nobody_up(tmp_path: Path) -> None:
+    """Who is asked for each call gives the last answer; the engine is waited for elsewhere."""
+    address = f"unix://{tmp_path}/sock"
+    stop, slowest_s = asyncio.Event(), 0.0
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(f"{tmp_path}/sock")
+        listener.listen(64)
+        async with asyncio.TaskGroup() as tasks:
+            sandbox = DockerSandbox(tmp_path, "id", tmp_path, tasks, DockerConfig, engine=Engine(address))
+            assert "has not answered yet" in sandbox.unavailable()
+            keeping = tasks.create_task(sandbox.keep(stop))
+            async with asyncio.timeout(30):
+                while "has not answered yet" in sandbox.unavailable():
+                    began = time.monotonic()
+                    sandbox.unavailable()
+                    await asyncio.sleep(0.01)
+                    slowest_s = max(slowest_s, time.monotonic() - began)
+            stop.set()
+            await keeping
+    assert "the Docker engine does not answer" in sandbox.unavailable()
+    assert slowest_s < PROBE_TIMEOUT_S / 2
+
+
+async def test_engine_is_asked_before_the_first_call_but_not_waited_for_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fairlead_tools.docker.sandbox.BEGIN_S", 0.05)
+    tasks = asyncio.TaskGroup()
+    missing = Engine(f"unix://{tmp_path}/nowhere")
+    sandbox = DockerSandbox(tmp_path, "id", tmp_path, tasks, DockerConfig, engine=missing)
+    await sandbox.begin()
+    async with asyncio.timeout(10):
+        while "no Docker engine listens on" not in sandbox.unavailable():
+            await asyncio.sleep(0.01)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(f"{tmp_path}/sock")
+        listener.listen(64)
+        silent = Engine(f"unix://{tmp_path}/sock")
+        sandbox = DockerSandbox(tmp_path, "id", tmp_path, tasks, DockerConfig, engine=silent)
+        began = time.monotonic()
+        await sandbox.begin()
+        assert time.monotonic() - began < PROBE_TIMEOUT_S / 2
+        assert "has not answered yet" in sandbox.unavailable()

@@ -55,6 +55,15 @@ async def setup(bus: Bus) -> list[Part]:
     )
     workspaces.folder("")
     tasks = asyncio.TaskGroup()  # of calls and channels; entered by `execute`
+    docker = DockerSandbox(
+        config.state,
+        records.identity,
+        config.state.parents[1],
+        tasks,
+        lambda: settings.current.sandboxes.docker,
+        lambda variant: expected_places(settings.current, variant, workspaces.shared),
+    )
+    await docker.begin()
     sandboxes = Sandboxes(
         [
             LocalSandbox(config.state, tasks),
@@ -62,14 +71,7 @@ async def setup(bus: Bus) -> list[Part]:
                 config.state, config.state.parents[1], tasks, lambda: settings.current.sandboxes.bubblewrap
             ),
             SshSandbox(config.state, tasks, lambda: settings.current.sandboxes.ssh),
-            DockerSandbox(
-                config.state,
-                records.identity,
-                config.state.parents[1],
-                tasks,
-                lambda: settings.current.sandboxes.docker,
-                lambda variant: expected_places(settings.current, variant, workspaces.shared),
-            ),
+            docker,
         ]
     )
     drained = asyncio.Event()

@@ -35,6 +35,7 @@ LABEL_WORKSPACE = "fairlead.workspace"
 
 ATTEMPTS = 6
 PAUSE_S = 0.1
+BEGIN_S = 4.0
 PROBE_S = 10.0
 PROBE_AGAIN_S = 1.0  # after a bad answer
 REAP_S = 30.0
@@ -80,16 +81,17 @@ class DockerSandbox:
         self._spares = Spares(self._journals, settings, lambda: expected(self.variant()), self._make_spare)
         self._suspects: set[str] = set()
         self._failed: dict[str, str] = {}
-        self._probed_at = -1e9
-        self._problem = ""
+        self._problem = "the Docker engine has not answered yet"
 
     # -- the protocol --------------------------------------------------------
 
+    async def begin(self) -> None:
+        """Ask the engine for the first time, and do not wait long for it."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.to_thread(self._probe), BEGIN_S)
+
     def unavailable(self) -> str:
-        """See `Sandbox.unavailable`: the last answer, or a new one if that was bad or is missing."""
-        patience_s = PROBE_AGAIN_S if self._problem or self._probed_at < 0 else float("inf")
-        if time.monotonic() - self._probed_at > patience_s:
-            self._probe()
+        """See `Sandbox.unavailable`; the last answer of the engine."""
         return self._problem
 
     def variant(self) -> str:
@@ -118,7 +120,7 @@ class DockerSandbox:
                     reap_at = time.monotonic() + REAP_S
                     await self._attempt("reap", self.reap())
                 await self._attempt("spares", self._spares.fill(self._engine, self._name))
-            await self._spares.nap(stop, PROBE_S)
+            await self._spares.nap(stop, PROBE_AGAIN_S if self._problem else PROBE_S)
 
     def close(self) -> None:
         """Part with all runners; what they run goes on."""
@@ -148,7 +150,7 @@ class DockerSandbox:
         problem = self._engine.problem(settings.image, settings.runtime)
         if problem != self._problem:
             log.info("docker_looked_at", problem=problem)
-        self._problem, self._probed_at = problem, time.monotonic()
+        self._problem = problem
 
     # -- one container -------------------------------------------------------
 
