@@ -10,6 +10,7 @@ import referencing.exceptions
 import structlog
 from jsonschema.protocols import Validator
 
+from fairlead_agent.recent import Recent
 from fairlead_agent.tool_sets import select, unknown
 from fairlead_common import subjects
 from fairlead_common.bus import Bus
@@ -24,6 +25,10 @@ log = structlog.get_logger()
 FRESH_S = 16.0  # an executor that was not heard for longer is gone: its heartbeat has a TTL of 15 s
 INSTRUCTIONS_TTL_S = 60.0
 REFRESH_TIMEOUT_S = 3.0
+FORGET_S = 600.0  # a silent executor is of no use any more where its host has others
+MAX_HOSTS = 1000
+MAX_TOOL_SETS = 100  # a set takes about 200 KB
+MAX_INSTRUCTIONS = 500  # 32 KiB each at most
 # For the answer about its instructions; a repository has to be fetched first.
 _PATIENCE_S = {"folder": 0.3, "scratch": 0.3, "clone": 20.0, "worktree": 20.0}
 
@@ -85,8 +90,8 @@ class Catalog:
         self._started = asyncio.get_running_loop().time()
         self._heard: dict[str, float] = {}  # host: when any of its executors was last heard
         self._changed = asyncio.Event()
-        self._tools: dict[tuple[object, ...], Tools] = {}
-        self._instructions: dict[tuple[str, str], tuple[float, str]] = {}
+        self._tools: Recent[tuple[object, ...], Tools] = Recent(MAX_TOOL_SETS)
+        self._instructions: Recent[tuple[str, str], tuple[float, str]] = Recent(MAX_INSTRUCTIONS)
 
     async def follow(self, stop: asyncio.Event) -> None:
         """A part of the service: keep up with the bucket `executors`."""
@@ -102,10 +107,24 @@ class Catalog:
             log.warning("heartbeat_ignored", error=str(error))
             return
         now = asyncio.get_running_loop().time()
+        is_new = (info.host, info.executor) not in self._executors
         self._executors[info.host, info.executor] = (info, now)
         self._heard[info.host] = now
+        if is_new:
+            self._forget(now)
         self._changed.set()
         self._changed = asyncio.Event()
+
+    def _forget(self, now: float) -> None:
+        """Drop executors that others of their host have outlived, and hosts beyond the limit."""
+        for key, (info, heard) in list(self._executors.items()):
+            if now - heard > FORGET_S and self._heard[info.host] > heard:
+                del self._executors[key]
+        while len(self._heard) > MAX_HOSTS:
+            gone = min(self._heard, key=self._heard.__getitem__)
+            del self._heard[gone]
+            for key in [key for key in self._executors if key[0] == gone]:
+                del self._executors[key]
 
     async def refresh(self) -> None:
         """Take note of all heartbeats that are stored: what is decided for ever must not miss one."""
@@ -142,11 +161,12 @@ class Catalog:
         live = self.executors(host) or known[-1:]  # while it restarts, what it last said
         specs = live[0].tools if live else []
         key = (host, work_mode, *wanted, msgspec.json.encode(specs))
-        if key not in self._tools:
-            self._tools[key] = Tools(specs, wanted, work_mode)
+        tools = self._tools.get(key)
+        if tools is None:
+            tools = self._tools.put(key, Tools(specs, wanted, work_mode))
             if specs and (missing := unknown(specs, wanted)):
                 log.warning("tools_unknown", host=host, tools=missing)
-        return self._tools[key]
+        return tools
 
     async def first(self, choose: Callable[[list[ExecutorInfo]], T | None], patience_s: float) -> T | None:
         """What `choose` finds among the executors that live, as soon as it finds anything; else None."""
@@ -190,7 +210,7 @@ class Catalog:
         """The AGENTS.md of a workspace, or nothing if there is none or nobody answers in time."""
         host, workspace = placement.host, placement.workspace
         now = asyncio.get_running_loop().time()
-        read_at, text = self._instructions.get((host, workspace), (-INSTRUCTIONS_TTL_S, ""))
+        read_at, text = self._instructions.get((host, workspace)) or (-INSTRUCTIONS_TTL_S, "")
         if now - read_at < INSTRUCTIONS_TTL_S:
             return text
         try:
@@ -202,7 +222,7 @@ class Catalog:
             text = reply.data.decode("utf-8", "replace")
         except (NotFoundError, BusUnavailableError):
             pass
-        self._instructions[host, workspace] = (now, text)
+        self._instructions.put((host, workspace), (now, text))
         return text
 
     async def file(self, placement: Placement, name: str) -> str:

@@ -1,0 +1,32 @@
+"""A cache that keeps what was used last."""
+
+from typing import Generic, TypeVar
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Recent(Generic[K, V]):
+    """At most `limit` values; for a new one the value goes that was not used for the longest time."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._values: dict[K, V] = {}
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def get(self, key: K) -> V | None:
+        """The value, which then counts as used."""
+        if key not in self._values:
+            return None
+        value = self._values[key] = self._values.pop(key)
+        return value
+
+    def put(self, key: K, value: V) -> V:
+        """Keep the value; returns it."""
+        self._values.pop(key, None)
+        self._values[key] = value
+        if len(self._values) > self._limit:
+            del self._values[next(iter(self._values))]
+        return value
