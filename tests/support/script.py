@@ -117,10 +117,10 @@ def _step(name: str, step: int, pairs: dict[str, str], command: str) -> list[Cal
     for number in range(1, count + 1):
         op = f"{name}.S{step}" if count == 1 else f"{name}.S{step}.{number}"
         tool = pairs.get("tool", "bash")
-        if tool == "bash":
-            arguments = {"command": pairs.get("run") or command.format(op=op, sleep=pairs.get("sleep", "0"))}
-        elif "args" in pairs:
+        if "args" in pairs:
             arguments = json.loads(pairs["args"])
+        elif tool == "bash":
+            arguments = {"command": pairs.get("run") or command.format(op=op, sleep=pairs.get("sleep", "0"))}
         else:
             arguments = {"path": pairs.get("path", ".")}
         calls.append(Call(f"call_{op.replace('.', '_')}", tool, json.dumps(arguments)))

@@ -7,11 +7,14 @@ import { Escaped } from "../ui/Escaped";
 import { duration, elapsed } from "../ui/format";
 import { Icon } from "../ui/Icon";
 import { Spinner } from "../ui/Spinner";
+import { readToolName } from "../ui/toolName";
 import { useNow } from "../ui/useNow";
 import { mainArgument } from "./arguments";
 import { diffCounts, diffOf } from "./diff";
+import { reportOf } from "./report";
 import styles from "./ToolCall.module.css";
 import { ToolDetails } from "./ToolDetails";
+import { Counts } from "./ToolReport";
 
 /** A tool call: one line that says what, how long and how it went; opened, everything. */
 export const ToolCall = memo(function ToolCall({
@@ -28,6 +31,7 @@ export const ToolCall = memo(function ToolCall({
   const runs = useStore(session.store, (state) => state.view.run !== null);
   const state = stateOf(call, writing, runs);
   const diff = call.outcome ? diffOf(call.outcome) : null;
+  const report = call.outcome ? reportOf(block.name, call.outcome) : null;
 
   return (
     <section className={open ? `${styles.call} ${styles.open}` : styles.call}>
@@ -36,11 +40,15 @@ export const ToolCall = memo(function ToolCall({
           {state === "running" || state === "writing" ? <Spinner /> : <Icon name={LOOK[state].icon} size={14} />}
           <span className="visually-hidden">{LOOK[state].says}:</span>
         </span>
-        <span className={styles.name}>{block.name || "…"}</span>
+        <Name name={block.name} />
         <span className={styles.argument}>
           <Escaped text={mainArgument(block)} />
         </span>
         {diff && <DiffCounts diff={diff} />}
+        {report?.kind === "check" && <Counts counts={report.counts} />}
+        {report?.kind === "facts" && report.tag && (
+          <span className={`${styles.exit} ${styles.calm}`}>{report.tag}</span>
+        )}
         <Exit call={call} state={state} />
         <Clock call={call} ticking={state === "running"} />
       </button>
@@ -48,6 +56,18 @@ export const ToolCall = memo(function ToolCall({
     </section>
   );
 });
+
+/** A tool from elsewhere says where from. */
+function Name({ name }: { name: string }) {
+  const { kind, source, own } = readToolName(name);
+  return (
+    <span className={styles.name} title={name}>
+      {kind && <span className={styles.kind}>{kind}</span>}
+      {source && <span className={styles.source}>{source} › </span>}
+      {own || "…"}
+    </span>
+  );
+}
 
 type State =
   | "writing"

@@ -9,7 +9,9 @@ import { Icon } from "../ui/Icon";
 import { Diff } from "./Diff";
 import { diffOf } from "./diff";
 import { Output } from "./Output";
+import { reportOf } from "./report";
 import styles from "./ToolDetails.module.css";
+import { ToolReport } from "./ToolReport";
 
 /** What lies behind the line of a tool call. */
 export function ToolDetails({ block, call }: { block: ToolCallBlock; call: Call }) {
@@ -17,6 +19,10 @@ export function ToolDetails({ block, call }: { block: ToolCallBlock; call: Call 
   const diff = outcome ? diffOf(outcome) : null;
   const output = outcome ? textOf(outcome) : (call.output?.text ?? "");
   const object = outcome?.output_object;
+  const report = outcome ? reportOf(block.name, outcome) : null;
+  // `git_diff` prints its diff: once is enough.
+  const repeats = diff !== null && output.trim() === diff.trim();
+  const pictures = outcome?.content.some((piece) => piece.type === "image") ?? false;
   return (
     <div className={styles.details}>
       {diff ? (
@@ -30,7 +36,8 @@ export function ToolDetails({ block, call }: { block: ToolCallBlock; call: Call 
       ) : (
         <Arguments given={block.arguments ?? null} raw={block.raw_arguments ?? ""} />
       )}
-      {(output || !diff) && (
+      {report && <ToolReport report={report} />}
+      {!repeats && (output || !(diff || pictures)) && (
         <div>
           <div className={styles.label}>
             <span>{outcome ? "Output" : "Output so far"}</span>
@@ -45,13 +52,14 @@ export function ToolDetails({ block, call }: { block: ToolCallBlock; call: Call 
       )}
       {outcome?.content.map((piece) =>
         piece.type === "image" ? (
-          <img
-            key={piece.object}
-            className={styles.image}
-            src={objectUrl(piece.object)}
-            alt={piece.name ?? "picture from the tool"}
-            loading="lazy"
-          />
+          <a key={piece.object} href={objectUrl(piece.object)} download className={styles.picture}>
+            <img
+              className={styles.image}
+              src={objectUrl(piece.object)}
+              alt={piece.name ?? "picture from the tool"}
+              loading="lazy"
+            />
+          </a>
         ) : null,
       )}
       {object && (

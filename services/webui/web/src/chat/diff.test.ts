@@ -33,3 +33,13 @@ it("names the argument that matters, also of a call that is still being written"
   expect(mainArgument(call({ raw_arguments: '{"comm' }))).toBe("");
   expect(mainArgument(call({ arguments: { n: 3 } }))).toBe('{"n":3}');
 });
+
+it("tells where the next file begins, also without a line of git's between them", () => {
+  const two =
+    "--- a.py\n+++ a.py\n@@ -1 +1,2 @@\n-x\n+y\n+z\n--- b.py\n+++ b.py\n@@ -0,0 +1 @@\n+new\n[the diff is longer]\n";
+  expect(readDiff(two).map((line) => line.kind)).toEqual([
+    ...["file", "file", "hunk", "removed", "added", "added"],
+    ...["file", "file", "hunk", "added", "file"],
+  ]);
+  expect(diffCounts(two)).toEqual({ added: 3, removed: 1 });
+});

@@ -26,21 +26,32 @@ export function readDiff(diff: string): DiffLine[] {
   const lines: DiffLine[] = [];
   let before = 0;
   let after = 0;
-  let inHunk = false;
+  // How many lines of the hunk are to come: what follows them is no change, even if it looks like one (`--- a`).
+  let left = 0;
+  let right = 0;
   for (const text of diff.replace(/\n$/, "").split("\n")) {
-    const hunk = /^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@/.exec(text);
+    const hunk = /^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@/.exec(text);
     if (hunk) {
       before = Number(hunk[1]);
-      after = Number(hunk[2]);
-      inHunk = true;
+      left = Number(hunk[2] ?? 1);
+      after = Number(hunk[3]);
+      right = Number(hunk[4] ?? 1);
       lines.push({ kind: "hunk", before: null, after: null, text });
-    } else if (!inHunk || /^(?:diff --git|index [0-9a-f]+\.\.)/.test(text)) {
-      inHunk = false;
+    } else if (text.startsWith("\\")) lines.push({ kind: "hunk", before: null, after: null, text });
+    else if (right > 0 && text.startsWith("+")) {
+      right -= 1;
+      lines.push({ kind: "added", before: null, after: after++, text: text.slice(1) });
+    } else if (left > 0 && text.startsWith("-")) {
+      left -= 1;
+      lines.push({ kind: "removed", before: before++, after: null, text: text.slice(1) });
+    } else if (left > 0 && right > 0 && /^(?: |$)/.test(text)) {
+      left -= 1;
+      right -= 1;
+      lines.push({ kind: "same", before: before++, after: after++, text: text.slice(1) });
+    } else {
+      left = right = 0;
       lines.push({ kind: "file", before: null, after: null, text });
-    } else if (text.startsWith("+")) lines.push({ kind: "added", before: null, after: after++, text: text.slice(1) });
-    else if (text.startsWith("-")) lines.push({ kind: "removed", before: before++, after: null, text: text.slice(1) });
-    else if (text.startsWith("\\")) lines.push({ kind: "hunk", before: null, after: null, text });
-    else lines.push({ kind: "same", before: before++, after: after++, text: text.slice(1) });
+    }
   }
   return lines;
 }

@@ -9,7 +9,16 @@ import styles from "./SessionSettings.module.css";
 type Answer = { kind: "moved"; host: string } | { kind: "refused"; why: string; canForce: boolean };
 
 /** Where the session works, and the way to another host. What cannot be done is said with its reason. */
-export function MoveSession({ session, infos }: { session: Session; infos: readonly ExecutorInfo[] | null }) {
+export function MoveSession({
+  session,
+  infos,
+  asked,
+}: {
+  session: Session;
+  /** Null: not known, and once it was asked for: not to be had. */
+  infos: readonly ExecutorInfo[] | null;
+  asked: boolean;
+}) {
   const [host, setHost] = useState("");
   const [moving, setMoving] = useState(false);
   const [answer, setAnswer] = useState<Answer | null>(null);
@@ -50,7 +59,7 @@ export function MoveSession({ session, infos }: { session: Session; infos: reado
         )}{" "}
         {alone && "No other host is heard."}
       </p>
-      {!alone && (
+      {asked && !alone && (
         <div className={styles.moving}>
           <select aria-label="Move to" value={host} onChange={(event) => setHost(event.target.value)}>
             <option value="">The least loaded other one</option>

@@ -16,6 +16,7 @@ export function SessionSettings({ id, onClose }: { id: string; onClose: () => vo
   const [session, setSession] = useState<Session | null>(null);
   const [agent, setAgent] = useState<Agent | undefined>();
   const [infos, setInfos] = useState<readonly ExecutorInfo[] | null>(null);
+  const [asked, setAsked] = useState(false);
   const [problem, setProblem] = useState<string | null>(null);
   useEffect(() => {
     Promise.all([api.session(id), api.agents()]).then(
@@ -26,10 +27,12 @@ export function SessionSettings({ id, onClose }: { id: string; onClose: () => vo
       (error: unknown) => setProblem(wordsOf(error)),
     );
     const leaving = new AbortController();
-    readStatus(leaving.signal).then(
-      (report) => setInfos(report.executors),
-      () => undefined, // the gateway decides; the list of hosts only helps
-    );
+    readStatus(leaving.signal)
+      .then(
+        (report) => setInfos(report.executors),
+        () => undefined, // the gateway decides; the list of hosts only helps
+      )
+      .finally(() => setAsked(true));
     return () => leaving.abort();
   }, [id]);
   return (
@@ -43,7 +46,7 @@ export function SessionSettings({ id, onClose }: { id: string; onClose: () => vo
       {session && (
         <>
           <SettingsForm session={session} agent={agent} infos={infos} onClose={onClose} />
-          <MoveSession session={session} infos={infos} />
+          <MoveSession session={session} infos={infos} asked={asked} />
         </>
       )}
     </Dialog>
@@ -109,7 +112,7 @@ function SettingsForm({
       <label>
         <span className={styles.name}>Denied in this session</span>
         <textarea
-          rows={3}
+          rows={4}
           spellCheck={false}
           className={styles.rules}
           value={draft.rules}
