@@ -204,7 +204,7 @@ class AgentTools:
             )
         if not patch:
             raise InvalidInputError("id", "nothing to change: give at least one other argument")
-        return _told(await self._api.update(UpdateJob(id=asked.id, patch=patch)))
+        return _told(await self._api.update(UpdateJob(id=asked.id, patch=patch), asker.session))
 
     async def remove(self, asked: ScheduleName, _: Asker) -> object:
         """Whether there was one."""
@@ -217,7 +217,7 @@ class AgentTools:
     async def wake(self, asked: WakeMe, asker: Asker) -> object:
         """Whether the line is stored."""
         wanted = Wake(text=asked.text, mode=asked.mode, session=_main_of(asker), key=asker.call_id)
-        return await self._api.wake(wanted)
+        return await self._api.wake(wanted, untrusted=asker.tainted)
 
 
 def _main_of(asker: Asker) -> str:

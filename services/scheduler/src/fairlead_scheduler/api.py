@@ -136,9 +136,9 @@ class Api:
         """What would be understood; nothing is stored."""
         return self._definitions.preview(self._definitions.complete(asked))
 
-    async def update(self, asked: UpdateJob) -> OneJob:
-        """A changed job."""
-        document, preview = await self._definitions.update(asked)
+    async def update(self, asked: UpdateJob, session: str = "") -> OneJob:
+        """A changed job. `session`: that asks for it through its agent."""
+        document, preview = await self._definitions.update(asked, session=session)
         return OneJob(job=await self._shown(document), preview=preview)
 
     async def remove(self, asked: NameJob) -> Removed:
@@ -206,12 +206,12 @@ class Api:
         await self._store.tell(CronEvent(job_id="", action="paused" if asked.paused else "resumed"))
         return await self.status(Empty())
 
-    async def wake(self, asked: Wake) -> Fired:
+    async def wake(self, asked: Wake, *, untrusted: bool = False) -> Fired:
         """A system line, and with `now` a heartbeat."""
         session = check_id(asked.session, "session")
         key = check_id(asked.key, "key") if asked.key else new_id()
         key = token("wake", key)
-        await self._post.system(session, key, asked.text, "wake")
+        await self._post.system(session, key, asked.text, "wake", untrusted=untrusted)
         if asked.mode == "now":
             await self._post.heartbeat(session, key, HeartbeatNotice(reason="wake"))
         return Fired(fired=True, id=key)

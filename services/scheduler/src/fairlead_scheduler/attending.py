@@ -28,6 +28,7 @@ from fairlead_common.objects import Objects
 from fairlead_common.session_marks import HEARTBEAT_OK, HEARTBEAT_SKIPPED
 from fairlead_common.tail import Source, Tail
 from fairlead_scheduler.post import Post
+from fairlead_scheduler.standing import says_untrusted
 
 log = structlog.get_logger()
 
@@ -128,7 +129,7 @@ class Attending:
                     data = record.data
                     if subjects.H_OBJECT in record.headers:
                         data = await self._objects.unpack(record.data, record.headers)
-                    if b'"untrusted"' in data:  # as a name or a flag: in a text its quotes are escaped
+                    if says_untrusted(data):
                         return True
             except RetryableError as error:
                 log.warning("attending_delayed", session=session, error=str(error))

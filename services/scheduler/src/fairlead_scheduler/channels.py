@@ -46,6 +46,12 @@ class Channels:
         hook = self._settings.cron.webhooks.get(letter.to or "") if letter.channel == "webhook" else None
         return hook.max_attempts if hook else MAX_ATTEMPTS
 
+    async def addressed(self, letter: Letter) -> Letter:
+        """The letter with the session that it goes to, at whatever attempt."""
+        if letter.channel != "last" or letter.to:
+            return letter
+        return msgspec.structs.replace(letter, to=await self._last_session() or letter.session)
+
     async def send(self, letter: Letter) -> None:
         """Deliver; returns once the other side has it.
 
@@ -57,7 +63,7 @@ class Channels:
             case "web":
                 await self._to_session(letter, letter.to or letter.session)
             case "last":
-                await self._to_session(letter, await self._last_session() or letter.session)
+                await self._to_session(letter, letter.to or letter.session)
             case "nats":
                 await self._to_subject(letter)
             case "webhook":

@@ -84,7 +84,13 @@ class Concluding:
             f"Job '{job.name}' ({job.id}) failed {state.consecutive_failures} times in a row and is off.\n"
             f"Last error: {(run.error or 'none was given')[:500]}"
         )
-        await self._post.system(job.session, token("disabled", job.id, run.slot), text, f"cron:{job.id}")
+        await self._post.system(
+            job.session,
+            token("disabled", job.id, run.slot),
+            text,
+            f"cron:{job.id}",
+            untrusted=run.untrusted or job.untrusted,
+        )
 
     async def _disable(self, job: Job, still: Callable[[Document], bool]) -> bool:
         """Whether it was enabled, and this disabled it."""

@@ -29,7 +29,9 @@ from fairlead_common.errors import ConflictError, InvalidInputError
 from fairlead_common.ids import check_id, new_id
 from fairlead_scheduler.channels import RefusedError, check_subject
 from fairlead_scheduler.clock import Clock
+from fairlead_scheduler.post import depth_of
 from fairlead_scheduler.settings import Settings
+from fairlead_scheduler.standing import Standing, as_narrow, standing_of
 from fairlead_scheduler.store import Store
 from fairlead_scheduler.table import Table
 from fairlead_scheduler.triggers import times_of
@@ -122,30 +124,37 @@ class Definitions:
         """
         depth = 0
         if asked.session and asked.session.startswith("cron-"):
-            job = asked.session.removeprefix("cron-")
-            found = await self._store.get(job) or await self._store.get(job.rpartition("-")[0] or job)
-            parent = job_of(found[0]).created_by if found is not None else None
-            depth = (parent.depth if parent is not None else 0) + 1
+            parent = await depth_of(self._store.bus, asked.session)
+            depth = self._settings.cron.max_depth + 1 if parent is None else parent + 1
             if depth > self._settings.cron.max_depth:
                 limit = self._settings.cron.max_depth
                 raise InvalidInputError(
                     "session", f"jobs may make jobs {limit} deep, this would be {depth} (cron.max_depth)"
                 )
-        return Creator(sender=asked.sender, session=asked.session, depth=depth)
+        if not asked.session:
+            return Creator(sender=asked.sender, depth=depth)
+        limits, untrusted = await standing_of(self._store.bus, asked.session, self._settings.all)
+        return Creator(
+            sender=asked.sender, session=asked.session, depth=depth, limits=limits, untrusted=untrusted
+        )
 
-    async def update(self, asked: UpdateJob, source: Source | None = None) -> tuple[Document, Preview]:
+    async def update(
+        self, asked: UpdateJob, source: Source | None = None, session: str = ""
+    ) -> tuple[Document, Preview]:
         """Change a job; what is stored of it.
 
         Args:
             source: the event file that asks for it.
+            session: that asks for it through its agent.
 
         Raises:
             NotFoundError: there is none.
-            InvalidInputError: something does not fit; nothing is stored.
+            InvalidInputError: something does not fit, or that session may not; nothing is stored.
             ConflictError: it was changed since.
         """
         if wrong := sorted(SERVER_KEYS & asked.patch.keys()):
             raise InvalidInputError(f"patch.{wrong[0]}", "is set by the server alone")
+        asker = await standing_of(self._store.bus, session, self._settings.all) if session else None
         while True:
             document, revision = await self._store.need(check_id(asked.id, "id"))
             if asked.if_updated_at_ms not in (None, document.get("updatedAtMs")):
@@ -153,6 +162,8 @@ class Definitions:
             fresh = self._patched(document, revision, asked.patch)
             if source is not None:
                 fresh["source"] = document_of(source)
+            if asker is not None:
+                self._check_asker(asker, fresh, asked.patch)
             preview = self.preview(fresh)
             try:
                 await self._store.update(asked.id, fresh, revision)
@@ -176,6 +187,17 @@ class Definitions:
         else:  # its slots stay what they are, whatever else was edited
             fresh["sinceRevision"] = document.get("sinceRevision") or revision
         return fresh
+
+    def _check_asker(self, asker: Standing, fresh: Document, patch: Document) -> None:
+        """Refuse a change by a session that may do less than the runs of the job; mark strangers' words."""
+        creator = job_of(fresh).created_by or Creator()
+        if not as_narrow(creator.limits, asker.limits):
+            raise InvalidInputError(
+                "id",
+                "this session has limits of its own, which runs of that job do not have; add a job instead",
+            )
+        if asker.untrusted and {"payload", "name"} & patch.keys():
+            fresh["createdBy"] = document_of(msgspec.structs.replace(creator, untrusted=True))
 
     def _check(self, document: Document) -> None:
         job = job_of(document)

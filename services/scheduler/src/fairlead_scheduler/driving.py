@@ -13,7 +13,7 @@ import structlog
 
 from fairlead_common import subjects
 from fairlead_common.bus import Bus, Delivery
-from fairlead_common.cron.jobs import AgentTurn, Job, job_of
+from fairlead_common.cron.jobs import AgentTurn, Creator, Job, job_of
 from fairlead_common.cron.runs import RunEntry
 from fairlead_common.errors import ConflictError, FairleadError, InvalidInputError, RetryableError
 from fairlead_common.messages import HeartbeatNotice
@@ -27,6 +27,7 @@ from fairlead_scheduler.outbox import Outbox
 from fairlead_scheduler.performing import HINT, event_of
 from fairlead_scheduler.post import Post
 from fairlead_scheduler.settings import Settings
+from fairlead_scheduler.standing import narrowed
 from fairlead_scheduler.store import Store, token
 
 log = structlog.get_logger()
@@ -262,7 +263,7 @@ class Driving:
         assert isinstance(payload, AgentTurn)  # noqa: S101 - others are not opened
         if each.run.status != "running":
             session = self._session(each, job)
-            made = await self._post.create(session, payload.agent, job.name[:60])
+            made = await self._create(session, job, payload)
             await self._change(
                 each,
                 status="running",
@@ -310,10 +311,17 @@ class Driving:
         own = job.isolation.fresh_session or job.overlap.policy == "parallel"
         return token("cron", job.id, each.run.slot) if own else token("cron", job.id)
 
+    async def _create(self, session: str, job: Job, payload: AgentTurn) -> int:
+        """Make the session, no wider than the one that made the job."""
+        creator = job.created_by or Creator()
+        profile = self._settings.all.agent(payload.agent or "main")
+        limits = narrowed(creator.limits, profile, session)
+        return await self._post.create(session, payload.agent, job.name[:60], creator.depth, limits)
+
     async def _attempt(self, each: Open, job: Job, payload: AgentTurn) -> Ending:
         """Send the prompt, unless it was sent before, and see it to its end."""
         session = each.run.session or self._session(each, job)
-        made = each.run.mail_seq or await self._post.create(session, payload.agent, job.name[:60])
+        made = each.run.mail_seq or await self._create(session, job, payload)
         proof = (subjects.mail(session, "notice", "create"), made)
         if not await self._attending.stands(proof):  # another session of that name must not be prompted
             return deleted(session)
@@ -404,7 +412,7 @@ class Driving:
                 token(job.id, run.slot),
                 f"{prefix} ({job.name}): {said}",
                 f"cron:{job.id}",
-                untrusted=run.untrusted,
+                untrusted=run.untrusted or job.untrusted,
             )
         if run.delivery is not None and run.delivery.status == "pending":
             await self._outbox.send_soon(run)

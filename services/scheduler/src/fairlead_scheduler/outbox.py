@@ -60,7 +60,7 @@ class Outbox:
             slot=run.slot,
             name=job.name,
             channel=payload.channel,
-            to=payload.to,
+            to=None if payload.channel == "last" else payload.to,
             session=job.session,
             text=ending.text[:MAX_TEXT_CHARS],
             untrusted=ending.untrusted,
@@ -123,7 +123,11 @@ class Outbox:
         return max(0.05, min([POLL_S, *(span / 1000 for span in later)]))
 
     async def _send(self, letter: Letter, revision: int) -> None:
-        """One attempt. It is counted before it is made, so that the number on it is never too low."""
+        """One attempt. It is counted before it is made, so that the number on it is never too low.
+
+        Where it goes is written with the count: the session used last may be another one the next time.
+        """
+        letter = await self._channels.addressed(letter)
         attempt = letter.attempts + 1
         pause_ms = min(FIRST_PAUSE_MS * 2 ** min(attempt - 1, 20), LONGEST_PAUSE_MS)
         letter = msgspec.structs.replace(
@@ -162,7 +166,8 @@ class Outbox:
         if final:
             text = f"The answer of '{letter.name}' could not be delivered ({letter.channel}): {error[:300]}"
             key = token("undelivered", letter.job_id, letter.slot)
-            await self._post.system(letter.session, key, text, f"cron:{letter.job_id}")
+            source = f"cron:{letter.job_id}"
+            await self._post.system(letter.session, key, text, source, untrusted=letter.untrusted)
             await self._bucket.delete(letter.key)
 
     async def _note(self, letter: Letter, state: DeliveryState) -> None:

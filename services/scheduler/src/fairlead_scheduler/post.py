@@ -4,6 +4,7 @@ import msgspec
 
 from fairlead_common import subjects
 from fairlead_common.bus import Bus
+from fairlead_common.cron.jobs import Limits
 from fairlead_common.errors import ConflictError
 from fairlead_common.messages import (
     Abort,
@@ -39,11 +40,18 @@ class Post:
         notice = SystemNotice(text=text, source=source, untrusted=untrusted)
         return await self._send(session, "notice", f"delivery-{key}", notice)
 
-    async def create(self, session: str, agent: str | None, title: str) -> int:
+    async def create(self, session: str, agent: str | None, title: str, depth: int, limits: Limits) -> int:
         """Settings of a session that may be new; one that is there keeps its own."""
-        return await self._send(
-            session, "notice", "create", CreateSession(agent=agent, title=title, sender=SENDER)
+        body = CreateSession(
+            agent=agent,
+            title=title,
+            mode=limits.mode or None,
+            sandbox=limits.sandbox or None,  # type: ignore[arg-type] # it came out of a session's log
+            work_mode=limits.work_mode or None,  # type: ignore[arg-type] # likewise
+            deny=limits.deny or None,
+            sender=f"{SENDER}:{depth}",
         )
+        return await self._send(session, "notice", "create", body)
 
     async def settings(self, session: str, key: str, model: str | None, thinking: str | None) -> None:
         """Model and thinking level from here on."""
@@ -67,3 +75,16 @@ class Post:
             return await self._bus.create(subjects.SESSIONS, subject, msgspec.json.encode(body))
         except ConflictError as error:  # an earlier attempt, when the job or the configuration was another
             return int(error.args[1].seq)
+
+
+async def depth_of(bus: Bus, session: str) -> int | None:
+    """How many jobs stand between a session of a job and a person; None if nobody knows."""
+    record = await bus.last(subjects.SESSIONS, subjects.mail(session, "notice", "create"))
+    if record is None:
+        return None
+    try:
+        sender = msgspec.json.decode(record.data, type=CreateSession).sender or ""
+    except msgspec.DecodeError:
+        return None
+    kind, _, depth = sender.partition(":")
+    return int(depth) if kind == SENDER and depth.isdecimal() else None

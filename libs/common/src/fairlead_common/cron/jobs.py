@@ -147,12 +147,29 @@ class JobState(_Part, frozen=True, kw_only=True, rename="camel"):
     consecutive_failures: int = 0
 
 
-class Creator(_Part, frozen=True, kw_only=True, rename="camel"):
-    """Who made the job. `depth` counts jobs that made jobs."""
+class Limits(_Part, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """In what a session is narrower than its profile; what is empty is as the profile says."""
+
+    mode: str = ""
+    sandbox: str = ""
+    work_mode: str = ""
+    deny: list[str] = []
+
+
+class Creator(_Part, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """Who made the job.
+
+    Fields:
+        depth: how many jobs that made jobs stand between it and a person.
+        limits: of the session that made it; its isolated runs have them too.
+        untrusted: that session, or one that changed the job, had read what strangers wrote.
+    """
 
     sender: str | None = None
     session: str | None = None
     depth: int = 0
+    limits: Limits = Limits()
+    untrusted: bool = False
 
 
 class Source(_Part, frozen=True, kw_only=True, rename="camel"):
@@ -204,7 +221,7 @@ class Job(_Part, frozen=True, kw_only=True, rename="camel"):
     @property
     def untrusted(self) -> bool:
         """Whether strangers may have written what it says."""
-        return self.source is not None
+        return self.source is not None or (self.created_by is not None and self.created_by.untrusted)
 
 
 # Set by the server alone.

@@ -1,0 +1,63 @@
+"""Answers on their way out, when the first attempt went wrong."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from fairlead_common import subjects as s
+from fairlead_common.buckets import Bucket
+from fairlead_common.bus import Bus
+from fairlead_common.errors import BusUnavailableError
+from fairlead_scheduler.post import Post
+from tests.support.agent_world import World, agent_service, world
+from tests.support.nats_server import NatsServer
+from tests.support.scheduler_world import ask, at, mail, runs, scheduler, turn_job, until
+
+
+@pytest.fixture
+async def w(bus: Bus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+    async with world(bus, tmp_path, monkeypatch) as made:
+        yield made
+
+
+async def _used(w: World, bus: Bus, session: str) -> None:
+    """Somebody says something in a session, which is the one used last from then on."""
+    await w.say(session, "op=P0")
+    await w.run_end(session)
+
+    async def listed() -> bool:
+        record = await Bucket(bus, s.BUCKET_SESSIONS).get(f"session.{session}")
+        return record is not None and msgspec.json.decode(record.data)["status"] == "idle"
+
+    await until(listed)
+
+
+async def test_a_delivery_that_is_tried_again_goes_where_it_went_before(
+    w: World, nats_server: NatsServer, bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    message, tried = Post.message, list[str]()
+
+    async def lost_at_first(self: Post, session: str, *given: Any, **more: Any) -> int:
+        tried.append(session)
+        seq = await message(self, session, *given, **more)
+        if len(tried) == 1:
+            await _used(w, bus, "later")
+            raise BusUnavailableError("it was stored, and nobody heard of it")
+        return seq
+
+    monkeypatch.setattr(Post, "message", lost_at_first)
+    async with agent_service(nats_server, monkeypatch), scheduler(nats_server, monkeypatch):
+        await _used(w, bus, "chat")
+        payload = {"deliver": True, "channel": "last"}
+        job = (await ask(bus, "cron.add", job=turn_job("op=P1", schedule=at(0.1), payload=payload)))["job"]
+
+        async def sent() -> bool:
+            return bool((await runs(bus, job["id"]))[0]["delivery"]["status"] == "sent")
+
+        await until(sent)
+        assert tried == ["chat", "chat"]
+        delivered = [key for key, _ in await mail(bus, "chat") if key.startswith("delivery-")]
+        assert len(delivered) == 1
