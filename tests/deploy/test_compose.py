@@ -35,6 +35,7 @@ SETTINGS = {
     "agents.main.mode": "allow-all",
     "agents.boxed": {"mode": "allow-all", "sandbox": {"kind": "docker"}},
     "models.demo_delay_s": 0,
+    "cron.min_interval_s": 1,
     "sandboxes.docker.image": PLAIN_IMAGE,
     "sandboxes.docker.warm": 0,
 }
@@ -125,6 +126,8 @@ asyncio.run(main())
         ("tools", "fairlead.session.s.in.prompt", True),
         ("tools", "fairlead.prompt.s", True),
         ("tools", "$KV.config.document", True),
+        ("tools", "$JS.API.DIRECT.GET.KV_credentials.$KV.credentials.x", True),
+        ("scheduler", "$JS.API.STREAM.MSG.GET.KV_credentials", True),
         ("tools", "fairlead.event.s", False),
         ("agent", "fairlead.session.s.in.approval.a1", True),
         ("scheduler", "fairlead.session.s.in.approval.a1", True),

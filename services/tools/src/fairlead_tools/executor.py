@@ -28,6 +28,7 @@ from fairlead_tools.floor import Floor
 from fairlead_tools.host_calls import HostCalls
 from fairlead_tools.host_tools import HostTool, HostTools
 from fairlead_tools.liveness import Liveness
+from fairlead_tools.own_commands import running_here
 from fairlead_tools.records import Records
 from fairlead_tools.runner_calls import RunnerCalls
 from fairlead_tools.sandbox import Place, Sandboxes, SandboxRefusedError
@@ -118,9 +119,8 @@ class Executor:
         async with asyncio.TaskGroup() as tasks:
             parts = [tasks.create_task(self._adopt_for_ever()), tasks.create_task(self._keep_for_ever())]
             await self._pull.run(stop)
-            if self._config.finish_s and self._serving:
-                open_calls = [each.task for each in self._serving.values()]
-                await asyncio.wait(open_calls, timeout=self._config.finish_s)
+            if self._config.finish_s:
+                await self._finish_commands()
             for part in parts:
                 part.cancel()
         await cancels.unsubscribe()
@@ -130,6 +130,17 @@ class Executor:
         for each in left:
             each.task.cancel()
         await asyncio.gather(*(each.task for each in left), return_exceptions=True)
+
+    async def _finish_commands(self) -> None:
+        """Wait for calls in its hands, and for commands that siblings run in its container."""
+        try:
+            async with asyncio.timeout(self._config.finish_s):
+                if open_calls := [each.task for each in self._serving.values()]:
+                    await asyncio.wait(open_calls)
+                while await asyncio.to_thread(running_here, self._config.state):  # noqa: ASYNC110 - nobody tells
+                    await asyncio.sleep(0.1)
+        except TimeoutError:
+            log.warning("commands_cut_off", after_s=self._config.finish_s)
 
     async def _finish_hosted(self) -> None:
         """Wait for calls that would end with this process, until their results are written."""
