@@ -1,50 +1,99 @@
-"""From what the runner reports to what the session gets."""
+"""From what the runner reports to what the session gets. A runner on another host may report anything."""
 
 import asyncio
 import base64
+import re
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
 import msgspec
 
-from fairlead_common.content import ToolOutcome, text_outcome
+from fairlead_common.content import ContentBlock, TextBlock, ToolOutcome, text_outcome
 from fairlead_common.objects import Objects
-from fairlead_tools.channel import Followed
+from fairlead_tools.channel import Followed, Frame
 
 FETCH_TIMEOUT_S = 30.0
+STORE_TIMEOUT_S = 120.0  # of a whole output; what came until then is kept
 MAX_KEPT_BYTES = 64 << 20  # of an output, in the object store
+MAX_SAID = 500  # characters that a runner says of itself
+MAX_SHOWN = 64 << 10  # characters of output in one piece: as JSON they fit into a message
+MAX_OFFSET = 1 << 53
+
+# All that values of the wrong kind can raise, here or when the result is written.
+_NONSENSE = (msgspec.MsgspecError, ValueError, TypeError, OverflowError, RecursionError)
 
 
-async def finished(report: dict[str, Any], followed: Followed, objects: Objects) -> ToolOutcome:
-    """The outcome with its pictures and, where its text was cut, its full output in the object store."""
-    fields = dict(report)
-    cut = bool(fields.pop("output_cut", False))
-    fields["content"] = [await _block(block, objects) for block in fields.get("content", [])]
-    if cut:
-        fields["output_object"] = await _store_output(followed, objects)
+class _Picture(msgspec.Struct, tag="image"):
+    data: str
+    media_type: Annotated[str, msgspec.Meta(pattern=r"^image/[a-z0-9.+-]{1,40}$")]
+
+
+async def finished(report: object, followed: Followed, objects: Objects) -> ToolOutcome:
+    """The outcome with its pictures and, where its text was cut, its full output in the object store.
+
+    A report that makes no sense is `unknown`: the runner had the call.
+    """
     try:
-        return msgspec.convert(fields, ToolOutcome)
-    except msgspec.ValidationError as error:
-        return text_outcome("error", f"The runner reported nonsense: {error}", is_error=True)
+        fields = msgspec.convert(report, dict[str, object])
+        blocks = msgspec.convert(fields.get("content", []), list[TextBlock | _Picture])
+        pictures = [
+            base64.b64decode(each.data, validate=True) if isinstance(each, _Picture) else b""
+            for each in blocks
+        ]
+        # The names of objects are given here alone.
+        rest = {name: value for name, value in fields.items() if name not in ("content", "output_object")}
+        outcome = msgspec.convert({**rest, "content": []}, ToolOutcome)
+        # Whoever gets it has to be able to read it.
+        msgspec.json.decode(msgspec.json.encode(outcome), type=ToolOutcome)
+        msgspec.json.encode(blocks)
+    except _NONSENSE as error:
+        return text_outcome("unknown", _nonsense(said(error)), is_error=True)
+    content: list[ContentBlock] = []
+    for block, data in zip(blocks, pictures, strict=True):
+        if isinstance(block, TextBlock):
+            content.append(block)
+        else:
+            picture = {"type": "image", "object": await objects.put(data), "media_type": block.media_type}
+            content.append(msgspec.convert(picture, ContentBlock))
+    stored = await _store_output(followed, objects) if fields.get("output_cut") else None
+    return msgspec.structs.replace(outcome, content=content, output_object=stored)
 
 
-async def _block(block: dict[str, Any], objects: Objects) -> dict[str, Any]:
-    if block.get("type") != "image":
-        return block
-    name = await objects.put(base64.b64decode(block["data"]))
-    return {"type": "image", "object": name, "media_type": block["media_type"]}
+def _nonsense(why: str) -> str:
+    return (
+        f"The runner reported nonsense: {why}. The call may have run, wholly, in part or not at all: look "
+        "before you repeat it."
+    )
+
+
+def said(what: object) -> str:
+    """Words of a runner or about it, as they can be written: not too many, and of whole characters."""
+    return re.sub(r"[\ud800-\udfff]", "\ufffd", str(what)[:MAX_SAID])
+
+
+def shown(frame: Frame) -> list[tuple[str, int]]:
+    """The pieces of output in a frame, and at which character each begins; none where it makes no sense."""
+    text, offset = frame.get("text"), frame.get("offset")
+    if not isinstance(text, str) or type(offset) is not int or not 0 <= offset < MAX_OFFSET:
+        return []
+    whole = re.sub(r"[\ud800-\udfff]", "\ufffd", text)
+    return [(whole[at : at + MAX_SHOWN], offset + at) for at in range(0, len(whole), MAX_SHOWN)]
 
 
 async def _store_output(followed: Followed, objects: Objects) -> str | None:
     with tempfile.TemporaryDirectory(prefix="fairlead-") as folder:
         path = Path(folder) / "output"
         with path.open("wb") as file:
-            while file.tell() < MAX_KEPT_BYTES:
-                data = await _fetch(followed, file.tell())
-                if not data:
-                    break
-                await asyncio.to_thread(file.write, data)
+            try:
+                async with asyncio.timeout(STORE_TIMEOUT_S):
+                    while file.tell() < MAX_KEPT_BYTES:
+                        data = await _fetch(followed, file.tell())
+                        if not data:
+                            break
+                        await asyncio.to_thread(file.write, data)
+            except TimeoutError:
+                pass
         return await objects.put_file(path)
 
 
@@ -53,6 +102,9 @@ async def _fetch(followed: Followed, offset: int) -> bytes:
     while True:
         frame = await followed.next(FETCH_TIMEOUT_S)
         if frame.get("type") == "data":
-            return base64.b64decode(frame["data"])
+            try:
+                return base64.b64decode(frame.get("data", ""))
+            except (ValueError, TypeError):
+                return b""
         if frame.get("type") == "error":
             return b""

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 import msgspec
 import structlog
@@ -12,8 +11,8 @@ from fairlead_common import mutants
 from fairlead_common.content import ToolOutcome, text_outcome
 from fairlead_common.messages import ToolCall
 from fairlead_common.objects import Objects
-from fairlead_tools.channel import Channel, ChannelLostError, Followed
-from fairlead_tools.results import finished
+from fairlead_tools.channel import Channel, ChannelLostError, Followed, Frame
+from fairlead_tools.results import finished, said, shown
 from fairlead_tools.sandbox import Place, Sandboxes, SandboxRefusedError
 
 log = structlog.get_logger()
@@ -23,7 +22,18 @@ PAUSE_S = 0.2
 OVERTIME_S = 60.0  # beyond the call's own limit, after which its runner does not answer any more
 MAX_TIMEOUT_S = 3600.0  # that a command may ask for itself
 
+_OTHER_SETTINGS = (
+    "The call was not started: the settings of its sandbox have changed since it was taken. Ask again, and "
+    "it runs in one with the settings of now."
+)
+
+_LOOK = "It may have run, wholly, in part or not at all: look before you repeat it."
+
 Show = Callable[[ToolCall, str, int], Awaitable[None]]
+
+
+class _Nothing:
+    """Nothing is settled yet."""
 
 
 class RunnerCalls:
@@ -48,7 +58,8 @@ class RunnerCalls:
             instead: the outcome if it was not started before; it is not started then.
 
         Raises:
-            ChannelLostError: the runner cannot be reached; whether the call was started is in its journal.
+            ChannelLostError: the runner cannot be reached, or has no room; whether the call was started is
+                in its journal.
             SandboxRefusedError: there is none; `asked` tells whether one was asked to start the call.
         """
         attempt = 0
@@ -56,6 +67,8 @@ class RunnerCalls:
         while True:
             attempt += 1
             try:
+                if self._sandboxes.is_stale(place):  # a runner with other settings only answers
+                    instead = instead or text_outcome("error", _OTHER_SETTINGS, is_error=True)
                 channel = await self._sandboxes.channel(place)
                 with channel.follow(call.call_id) as followed:
                     self._followed[call.call_id] = followed
@@ -101,30 +114,41 @@ class RunnerCalls:
         else:
             await followed.send("attach")
         patience_s = max(call.timeout_s, MAX_TIMEOUT_S) + OVERTIME_S
-        while True:
-            try:
-                frame: dict[str, Any] = await followed.next(patience_s)
-            except TimeoutError:
-                channel.close()
-                raise ChannelLostError(f"the runner said nothing for {patience_s:g} s") from None
-            match frame.get("type"):
-                case "output":
-                    await self._show(call, frame["text"], frame["offset"])
-                case "result":
-                    outcome = await finished(frame["outcome"], followed, self._objects)
-                    if outcome.status == "unknown" and mutants.active("retry_unknown"):
-                        again = msgspec.structs.replace(call, call_id=f"{call.call_id}r")
-                        with channel.follow(again.call_id) as repeated:
-                            return await self._follow(again, channel, repeated)
-                    return outcome
-                case "state" if frame.get("state") == "forgotten":
-                    return None
-                case "state" if frame.get("state") == "new" and instead is not None:
-                    return instead
-                case "error" if frame.get("code") == "busy":
-                    raise ChannelLostError(str(frame.get("message")))
-                case "error":
-                    text = f"The runner refused the call: {frame.get('message')}"
-                    return text_outcome("error", text, is_error=True)
-                case _:
-                    continue
+        try:
+            async with asyncio.timeout(patience_s):
+                while True:
+                    outcome = await self._met(call, await followed.next(), followed, instead)
+                    if not isinstance(outcome, _Nothing):
+                        break
+        except TimeoutError:
+            channel.close()
+            text = f"The runner did not tell within {patience_s:g} s what became of the call. {_LOOK}"
+            return text_outcome("unknown", text, is_error=True)
+        if outcome is not None and outcome.status == "unknown" and mutants.active("retry_unknown"):
+            again = msgspec.structs.replace(call, call_id=f"{call.call_id}r")
+            with channel.follow(again.call_id) as repeated:
+                return await self._follow(again, channel, repeated)
+        return outcome
+
+    async def _met(
+        self, call: ToolCall, frame: Frame, followed: Followed, instead: ToolOutcome | None
+    ) -> ToolOutcome | _Nothing | None:
+        """What a frame settles. Whatever makes no sense in it settles nothing, or is `unknown`."""
+        match frame.get("type"):
+            case "output":
+                for text, offset in shown(frame):
+                    await self._show(call, text, offset)
+            case "result":
+                return await finished(frame.get("outcome"), followed, self._objects)
+            case "state" if frame.get("state") == "forgotten":
+                return None
+            case "state" if frame.get("state") == "new" and instead is not None:
+                return instead
+            case "error" if frame.get("code") == "busy":
+                raise ChannelLostError(said(frame.get("message")))
+            case "error":
+                text = f"The runner refused the call: {said(frame.get('message'))}"
+                return text_outcome("error", text, is_error=True)
+            case _:
+                pass
+        return _Nothing()

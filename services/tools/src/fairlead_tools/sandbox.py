@@ -121,6 +121,11 @@ class Sandboxes:
             variant=kind.variant() if isinstance(kind, Varied) else "",
         )
 
+    def is_stale(self, place: Place) -> bool:
+        """Whether a sandbox that is made for this place now has other settings than it was wanted with."""
+        kind = self._kinds.get(place.sandbox)
+        return isinstance(kind, Varied) and kind.variant() != place.variant
+
     def available(self) -> list[str]:
         """The kinds that work now."""
         return [name for name, kind in self._kinds.items() if not kind.unavailable()]
