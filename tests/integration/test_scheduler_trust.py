@@ -1,5 +1,6 @@
 """What agents ask of the scheduler: nobody gets wider by a job, and words of strangers stay theirs."""
 
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -7,12 +8,12 @@ import pytest
 
 from fairlead_common import subjects as s
 from fairlead_common.bus import Bus, Delivery
-from fairlead_common.content import ToolResultMessage, text_outcome
-from fairlead_common.entries import Entry, MessageEntry, ModeChangeEntry, SessionInfoEntry
+from fairlead_common.content import ToolResultMessage, Usage, text_outcome
+from fairlead_common.entries import Entry, MessageEntry, ModeChangeEntry, RunEndEntry, SessionInfoEntry
 from fairlead_common.errors import BusUnavailableError, NotFoundError
 from fairlead_common.ids import new_id
 from tests.support.nats_server import NatsServer
-from tests.support.scheduler_world import ask, at, mail, scheduler, turn_job, until
+from tests.support.scheduler_world import ask, at, mail, runs, scheduler, turn_job, until
 
 YEARLY = {"kind": "cron", "expr": "@yearly"}
 ROOM: dict[str, object] = {"cron.max_concurrent_runs": 9}  # no run of these ever ends
@@ -138,6 +139,44 @@ async def test_what_a_session_plans_that_read_strangers_words_taints_whoever_hea
 
 async def _lines(bus: Bus, session: str) -> list[dict[str, Any]]:
     return [body for key, body in await mail(bus, session) if key.startswith("system-")]
+
+
+@pytest.mark.parametrize("trusted", [False, True])
+async def test_what_comes_by_a_trigger_taints_unless_the_trigger_is_trusted(
+    nats_server: NatsServer, bus: Bus, monkeypatch: pytest.MonkeyPatch, trusted: bool
+) -> None:
+    triggers = {
+        "said": {"session": "builds", "action": "prompt", "trusted": trusted},
+        "told": {"session": "builds", "action": "system", "trusted": trusted},
+    }
+    async with scheduler(nats_server, monkeypatch, settings={**ROOM, "cron.triggers": triggers}):
+        await ask(bus, "hook", name="said", body="do it")
+        await ask(bus, "hook", name="told", body="it broke")
+        ((_, prompt),) = await mail(bus, "builds", "prompt")
+        (line,) = await _lines(bus, "builds")
+        assert [each.get("untrusted", False) for each in (prompt, line)] == [not trusted] * 2
+
+
+async def test_the_summary_of_a_run_that_read_strangers_words_taints_also_in_later_runs(
+    nats_server: NatsServer, bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with scheduler(nats_server, monkeypatch, settings=ROOM):
+        job = (await ask(bus, "cron.add", job=turn_job(schedule=YEARLY)))["job"]
+        for n in range(3):
+            await ask(bus, "cron.run", id=job["id"], mode="force")
+            prompts = await until(partial(_more, bus, job["id"], n))
+            key = prompts[-1][0]
+            if n == 1:
+                await read_the_web(bus, f"cron-{job['id']}")
+            end = RunEndEntry(id=new_id(), ts=9, run_id="r", outcome="completed", keys=[key], usage=Usage())
+            await write(bus, f"cron-{job['id']}", end)
+            await runs(bus, job["id"], n + 1)
+        assert [line.get("untrusted", False) for line in await _lines(bus, "main")] == [False, True, True]
+
+
+async def _more(bus: Bus, job: str, than: int) -> list[tuple[str, Any]]:
+    prompts = await mail(bus, f"cron-{job}", "prompt")
+    return prompts if len(prompts) > than else []
 
 
 @pytest.mark.parametrize("overlap", ["skip", "parallel"])

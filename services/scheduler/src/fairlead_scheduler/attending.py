@@ -33,6 +33,7 @@ from fairlead_scheduler.standing import says_untrusted
 log = structlog.get_logger()
 
 WAIT_S = 5.0
+MAX_KNOWN = 1000  # sessions whose logs need not be read from the start again
 ABORT_PATIENCE_S = 120.0  # for a run that was told to stop
 
 
@@ -96,6 +97,7 @@ class Attending:
         self._bus = bus
         self._objects = Objects(bus)
         self._post = post
+        self._clean: dict[str, int] = {}  # session: up to here its log has no words of strangers
 
     async def attend(self, attempt: Attempt) -> Ending:
         """How the attempt ends, whenever that is."""
@@ -125,12 +127,19 @@ class Attending:
         """Whether the session has ever read what strangers wrote, as its log says."""
         while True:
             try:
-                async for record in self._bus.read(subjects.SESSIONS, subjects.session_log(session)):
+                start = self._clean.get(session, 0) + 1
+                async for record in self._bus.read(
+                    subjects.SESSIONS, subjects.session_log(session), start=start
+                ):
                     data = record.data
                     if subjects.H_OBJECT in record.headers:
                         data = await self._objects.unpack(record.data, record.headers)
                     if says_untrusted(data):
+                        self._clean.pop(session, None)
                         return True
+                    self._clean[session] = record.seq
+                    if len(self._clean) > MAX_KNOWN:
+                        self._clean.pop(next(iter(self._clean)))
             except RetryableError as error:
                 log.warning("attending_delayed", session=session, error=str(error))
             except NotFoundError:
