@@ -17,6 +17,9 @@ PATIENCE_MS = 25_000
 # What the browser itself writes on the console when a request gets no answer.
 UNREACHABLE = r"Failed to load resource: net::ERR_"
 
+# ... and when an interface of this machine comes or goes, as with every container; it asks again by itself.
+_NETWORK_CHANGED = r"net::ERR_NETWORK_CHANGED"
+
 expect.set_options(timeout=PATIENCE_MS)
 
 
@@ -40,7 +43,7 @@ class Tab:
         self.base_url = base_url
         self.name = name
         self.troubles: list[str] = []
-        self.expected: list[str] = []
+        self.expected: list[str] = [_NETWORK_CHANGED]
         size = {"width": 1180, "height": 800}
         self.context: BrowserContext = browser.new_context(
             base_url=base_url, **{"viewport": size, "reduced_motion": "reduce", **options}

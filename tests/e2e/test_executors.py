@@ -187,3 +187,14 @@ def test_the_palette_leads_to_the_executors(up: FairleadUp, tab: Tab) -> None:
     tab.page.keyboard.press("Enter")
     tab.page.wait_for_url("**/executors")
     expect(tab.page.get_by_role("region", name="Host workbench")).to_be_visible()
+
+
+def test_a_page_whose_files_cannot_be_had_says_so_and_leaves_the_rest_alone(up: FairleadUp, tab: Tab) -> None:
+    tab.expect_trouble("Executors-|dynamically imported module")
+    tab.page.route("**/assets/Executors-*.js", lambda route: route.abort())
+    tab.go("/")
+    tab.page.get_by_role("navigation").get_by_role("link", name="Executors").click()
+    expect(tab.page.get_by_role("alert")).to_contain_text("This page could not be shown.")
+    tab.shoot("broken")
+    tab.page.get_by_role("navigation").get_by_role("link", name="Approvals").click()
+    expect(tab.page.get_by_role("heading", name="Nothing waits for you")).to_be_visible()

@@ -9,6 +9,7 @@ import { Sidebar } from "./sessions/Sidebar";
 import { useTitle } from "./sessions/useTitle";
 import { overlay, useKeys } from "./keys";
 import { useStore } from "./session/store";
+import { Guard } from "./ui/Guard";
 import styles from "./Shell.module.css";
 
 const Approvals = lazy(() => import("./approvals/Approvals").then((m) => ({ default: m.Approvals })));
@@ -46,14 +47,16 @@ export function Shell({ me }: { me: Me }) {
         />
       )}
       <main id="page" className={styles.page} tabIndex={-1}>
-        <Suspense>
-          {route.page === "new" && <NewChat onMenu={() => setDrawer(true)} />}
-          {route.page === "session" && <SessionPage key={route.id} id={route.id} onMenu={() => setDrawer(true)} />}
-          {route.page === "approvals" && <Approvals onMenu={() => setDrawer(true)} />}
-          {route.page === "schedules" && <Schedules onMenu={() => setDrawer(true)} />}
-          {route.page === "executors" && <Executors onMenu={() => setDrawer(true)} />}
-          {route.page === "unknown" && <p className={styles.unknown}>There is no page at this address.</p>}
-        </Suspense>
+        <Guard key={route.page}>
+          <Suspense>
+            {route.page === "new" && <NewChat onMenu={() => setDrawer(true)} />}
+            {route.page === "session" && <SessionPage key={route.id} id={route.id} onMenu={() => setDrawer(true)} />}
+            {route.page === "approvals" && <Approvals onMenu={() => setDrawer(true)} />}
+            {route.page === "schedules" && <Schedules onMenu={() => setDrawer(true)} />}
+            {route.page === "executors" && <Executors onMenu={() => setDrawer(true)} />}
+            {route.page === "unknown" && <p className={styles.unknown}>There is no page at this address.</p>}
+          </Suspense>
+        </Guard>
       </main>
       <Suspense>
         {open === "palette" && <Palette route={route} onClose={close} />}

@@ -276,8 +276,14 @@ describe("older entries", () => {
 });
 
 describe("what the scheduler brings", () => {
-  const custom = (seq: number, name: string, data: Record<string, unknown>): Entry =>
-    ({ type: "custom", id: `x${seq}`, seq, run_id: "r1", name, data }) as Entry;
+  const custom = (seq: number, name: string, data: Record<string, unknown>): Entry => ({
+    type: "custom",
+    id: `x${seq}`,
+    seq,
+    run_id: "r1",
+    name,
+    data,
+  });
 
   it("a heartbeat that found nothing to do leaves nothing to see", () => {
     const before = foldAll([said(1, "hello"), replied(2, "a2", [{ type: "text", text: "hi" }]), runEnd(3)]);

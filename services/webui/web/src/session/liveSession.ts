@@ -42,6 +42,7 @@ export class LiveSession {
     let closed = false;
     const start = async (): Promise<void> => {
       if (this.store.get().phase !== "ready") await this.load();
+      else this.refresh();
       if (!closed && this.store.get().phase === "ready") this.followFrom();
     };
     void start();
@@ -49,6 +50,8 @@ export class LiveSession {
       closed = true;
       this.unfollow?.();
       this.unfollow = null;
+      if (this.refreshing) clearTimeout(this.refreshing);
+      this.refreshing = null;
     };
   }
 
