@@ -223,6 +223,23 @@ async def test_what_is_left_of_old_sandboxes_is_removed(tmp_path: Path) -> None:
         assert not list(Path("/sys/fs/cgroup").glob(f"*/{group_name(folder)}"))
 
 
+@pytest.mark.parametrize("name", ["starts", "calls", "gone"])
+async def test_journal_that_was_used_lately_stays_however_long_ago_its_runner_began(
+    tmp_path: Path, name: str
+) -> None:
+    sandbox = BubblewrapSandbox(tmp_path, tmp_path, asyncio.TaskGroup(), BubblewrapConfig)
+    state = tmp_path / "bubblewrap" / "0ld" / "state"
+    for path in (state.parent / "info", *(state / each for each in ("starts", "calls", "gone", "lock"))):
+        path.mkdir(parents=True)
+        os.utime(path, (time.time() - 91 * 86_400,) * 2)
+    os.utime(state / name)
+    sandbox._sweep()
+    assert state.is_dir()
+    os.utime(state / name, (time.time() - 91 * 86_400,) * 2)
+    sandbox._sweep()
+    assert not state.parent.exists()
+
+
 async def test_sandbox_that_works_is_found_to_work_and_leaves_nothing(tmp_path: Path) -> None:
     sandbox = BubblewrapSandbox(tmp_path, tmp_path, asyncio.TaskGroup(), BubblewrapConfig)
     assert await asyncio.to_thread(sandbox.look) == ""

@@ -83,6 +83,56 @@ def test_journals_are_kept_longer_than_any_call(tmp_path: Path) -> None:
     assert not kept.folder(old).exists()
 
 
+def test_journal_of_a_container_counts_as_used_until_that_is_gone(tmp_path: Path) -> None:
+    kept = Journals(tmp_path)
+    journal = kept.assign(PLACE, kept.new())
+    [path] = (tmp_path / "docker" / "places").iterdir()
+    os.utime(path, (time.time() - journals.KEEP_S - 60,) * 2)
+    assert kept.forget_old(but={journal}) == 0
+    assert kept.forget_old(but=set()) == 0
+    assert kept.assigned() == {journal}
+
+
+def test_journal_that_cannot_be_removed_keeps_its_place_until_it_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = Journals(tmp_path)
+    journal = kept.assign(PLACE, kept.new())
+    (kept.folder(journal) / "journal").mkdir(parents=True)
+    [path] = (tmp_path / "docker" / "places").iterdir()
+    os.utime(path, (time.time() - journals.KEEP_S - 60,) * 2)
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("shutil.rmtree", refuse)
+        assert kept.forget_old(but=set()) == 0
+    assert kept.assigned() == {journal}
+    assert kept.forget_old(but=set()) == 1
+    assert kept.assigned() == set()
+    assert not kept.folder(journal).exists()
+
+
+def test_what_nobody_has_in_hand_any_more_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spares that nobody took, and what was in the hands of somebody who was killed."""
+    kept = Journals(tmp_path)
+    placed, contained, held, spare, dropped = (kept.new() for _ in range(5))
+    kept.assign(PLACE, placed)
+    held = kept.hold("kind")
+    spare = kept.hold("kind")
+    kept.offer(spare)
+    for journal in (placed, contained, held, spare, dropped):
+        (kept.folder(journal) / "journal").mkdir(parents=True)
+    assert kept.forget_lost(but=set()) == 0, "all are young"
+    assert kept.forget_lost(but=set()) == 0
+    monkeypatch.setattr(journals, "HELD_S", -1.0)
+    assert kept.forget_lost(but={contained}) == 2
+    left = {path.name for path in (tmp_path / "docker" / "journals").iterdir()}
+    assert left == {placed, contained, spare}
+    assert list((tmp_path / "docker" / "held").iterdir()) == []
+
+
 def test_commands_run_as_the_owner_of_the_workspace_and_never_as_root(tmp_path: Path) -> None:
     if os.geteuid():
         pytest.skip("only root can give folders away")

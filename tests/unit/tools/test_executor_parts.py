@@ -1,5 +1,6 @@
 """Settings, workspaces, notes and specifications of an executor."""
 
+import asyncio
 import os
 import time
 from pathlib import Path
@@ -146,6 +147,21 @@ def test_old_notes_go_and_young_ones_stay(tmp_path: Path) -> None:
     records.prune()
     assert records.find("old", "1") is None
     assert records.find("young", "1") == NOTE
+
+
+async def test_notes_are_pruned_again_and_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fairlead_tools.records.PRUNE_S", 0.001)
+    records, stop = Records(tmp_path), asyncio.Event()
+    past = time.time() - KEEP_S - 1
+    async with asyncio.TaskGroup() as tasks, asyncio.timeout(20):
+        tasks.create_task(records.keep(stop))
+        for number in range(3):
+            records.begin(f"call{number}", "1", NOTE)
+            records.finish(f"call{number}")
+            os.utime(tmp_path / "done" / f"call{number}.1", (past, past))
+            while records.find(f"call{number}", "1"):
+                await asyncio.sleep(0.001)
+        stop.set()
 
 
 async def test_executor_lives_as_long_as_its_lock(tmp_path: Path) -> None:

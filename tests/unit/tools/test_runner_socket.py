@@ -2,14 +2,17 @@
 
 import asyncio
 import contextlib
+import fcntl
 import os
 import signal
+import time
 from pathlib import Path
 
 import pytest
 
 from fairlead_tools import runner_socket
 from fairlead_tools.local import LocalSandbox
+from fairlead_tools.runner import journal
 from fairlead_tools.runner_socket import listens
 from fairlead_tools.sandbox import Place
 
@@ -49,3 +52,31 @@ async def test_channel_is_kept_while_its_runner_lives_and_forgotten_afterwards(
 def test_folder_without_a_runner_does_not_listen(tmp_path: Path) -> None:
     assert not listens(tmp_path)
     assert not listens(tmp_path / "missing")
+
+
+async def test_state_of_a_runner_that_nobody_can_ask_any_more_is_removed(tmp_path: Path) -> None:
+    """Unless one is there, or its calls are young."""
+    sandbox = LocalSandbox(tmp_path, asyncio.TaskGroup())
+    names = ("old", "used", "alive", "begun")
+    for name in names[:3]:
+        folder = tmp_path / "runners" / name
+        for each in ("calls", "gone"):
+            (folder / each).mkdir(parents=True)
+        for each in ("starts", "lock", "workspace"):
+            (folder / each).touch()
+        for path in folder.iterdir():
+            os.utime(path, (time.time() - journal.KEEP_S - 60,) * 2)
+    (tmp_path / "runners" / "begun").mkdir()  # a moment ago, by a sibling
+    os.utime(tmp_path / "runners" / "used" / "gone")
+    with (tmp_path / "runners" / "alive" / "lock").open("rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        sandbox._sweep()
+    assert {path.name for path in (tmp_path / "runners").iterdir()} == {"used", "alive", "begun"}
+    stop = asyncio.Event()
+    async with asyncio.TaskGroup() as tasks:
+        keeping = tasks.create_task(sandbox.keep(stop))
+        async with asyncio.timeout(10):
+            while (tmp_path / "runners" / "alive").exists():
+                await asyncio.sleep(0.01)
+        stop.set()
+        await keeping

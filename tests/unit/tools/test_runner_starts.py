@@ -1,11 +1,15 @@
 """What the journal knows after a power cut: calls that were started, whatever became of their files."""
 
+import os
 import shutil
+import time
 from pathlib import Path
 
 import pytest
 
 from fairlead_tools.runner import journal, starts
+from fairlead_tools.runner.calls import FORGET_S, Calls
+from fairlead_tools.runner.confine import Root
 from fairlead_tools.runner.journal import Journal
 from fairlead_tools.runner.starts import GROW_BYTES, RECORD_BYTES, TRIM_BYTES, Starts
 
@@ -85,3 +89,21 @@ def test_the_file_grows_and_is_trimmed_when_a_runner_starts(tmp_path: Path) -> N
     again.add("next")
     assert (tmp_path / "starts").stat().st_size == GROW_BYTES
     assert Starts(path).known == ["next"]
+
+
+def test_tombstones_of_old_calls_go_while_the_runner_serves_and_what_is_about_to_start_stays(
+    tmp_path: Path,
+) -> None:
+    made = Journal(str(tmp_path))
+    calls = Calls(Root(str(tmp_path)), made)
+    for name in ("old", "young"):
+        made.forget(name)
+    os.utime(tmp_path / "gone" / "old", (time.time() - journal.KEEP_S - 60,) * 2)
+    reserved = made.reserve("reserved")
+    now = time.monotonic()
+    calls.tick(now)
+    assert made.state("old") == journal.FORGOTTEN
+    calls.tick(now + FORGET_S + 1)
+    assert [made.state(name) for name in ("old", "young")] == [journal.NEW, journal.FORGOTTEN]
+    reserved.start({})
+    reserved.close()

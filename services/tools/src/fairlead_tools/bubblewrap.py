@@ -28,6 +28,7 @@ import structlog
 from fairlead_common.config import BubblewrapConfig
 from fairlead_common.messages import SandboxKind
 from fairlead_tools import cgroups
+from fairlead_tools.ages import journal_age_s
 from fairlead_tools.box import Box, write_scenery
 from fairlead_tools.channel import Channel, ChannelLostError
 from fairlead_tools.pack import pack_runner
@@ -246,7 +247,7 @@ class BubblewrapSandbox:
             # A look of an executor that was killed meanwhile, or a sandbox with its journal.
             keep_s = LOOK_S if folder.name.startswith(_LOOK) else journal.KEEP_S
             with contextlib.suppress(ChannelLostError, OSError):
-                age_s = time.time() - (folder / "info").stat().st_mtime
+                age_s = journal_age_s(folder / "state", folder / "info")
                 if keep_s == LOOK_S > age_s or listens(folder / "state"):
                     continue
                 with _locked(folder / "launch", wait_s=0):

@@ -2,9 +2,11 @@
 
 import asyncio
 import contextlib
+import fcntl
 import hashlib
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,8 +15,10 @@ from pathlib import Path
 import structlog
 
 from fairlead_common.messages import SandboxKind
+from fairlead_tools.ages import journal_age_s
 from fairlead_tools.channel import Channel, ChannelLostError
 from fairlead_tools.pack import pack_runner
+from fairlead_tools.runner import journal
 from fairlead_tools.runner_socket import KeptChannels, connect, listens
 from fairlead_tools.sandbox import Place
 
@@ -23,7 +27,9 @@ log = structlog.get_logger()
 START_TIMEOUT_S = 35.0
 IDLE_S = 900.0
 END_S = 10.0
+SWEEP_S = 3600.0
 _WORKSPACE_FILE = "workspace"
+_LOCK_FILE = "lock"  # the runner's own
 
 
 class LocalSandbox:
@@ -46,8 +52,17 @@ class LocalSandbox:
         return ""
 
     async def keep(self, stop: asyncio.Event) -> None:
-        """Nothing to do: runners that nobody needs end by themselves."""
-        await stop.wait()
+        """A part of the service: remove what is left of runners that nobody can ask for any more."""
+        while not stop.is_set():
+            await asyncio.to_thread(self._sweep)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), SWEEP_S)
+
+    def _sweep(self) -> None:
+        for folder in self._state.iterdir():
+            with contextlib.suppress(OSError):
+                if journal_age_s(folder, folder / _WORKSPACE_FILE) > journal.KEEP_S:
+                    _remove(folder)
 
     async def channel(self, place: Place) -> Channel:
         """See `Sandbox.channel`."""
@@ -115,6 +130,16 @@ class LocalSandbox:
         if done.returncode:
             reason = done.stderr.decode("utf-8", "replace").strip()[-500:]
             raise ChannelLostError(f"the runner did not start: {reason}")
+
+
+def _remove(folder: Path) -> None:
+    """Remove the state of a runner, unless there is one."""
+    lock = os.open(folder / _LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(folder)
+    finally:
+        os.close(lock)
 
 
 def _end(process: int) -> None:

@@ -39,7 +39,6 @@ async def setup(bus: Bus) -> list[Part]:
     liveness = Liveness(config.state, config.executor)
     await liveness.begin()
     records = Records(config.state)
-    records.prune()
     await ensure_consumer(
         bus,
         subjects.TOOLS,
@@ -92,7 +91,15 @@ async def setup(bus: Bus) -> list[Part]:
             sandboxes.close()
             drained.set()
 
-    return [settings.follow, execute, heartbeat.run, sandboxes.keep, host_tools.follow, removals.run]
+    return [
+        settings.follow,
+        execute,
+        heartbeat.run,
+        sandboxes.keep,
+        host_tools.follow,
+        removals.run,
+        records.keep,
+    ]
 
 
 def main() -> None:

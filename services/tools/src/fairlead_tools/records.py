@@ -8,6 +8,7 @@ The journal that keeps a command from starting twice belongs to a runner, and a 
 workspace. Settings change; the note does not, and so the same journal is asked for ever.
 """
 
+import asyncio
 import contextlib
 import os
 import secrets
@@ -16,10 +17,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
+import structlog
 
 from fairlead_common.content import ToolOutcome
 from fairlead_tools.sandbox import Place
 
+log = structlog.get_logger()
+
+PRUNE_S = 3600.0
 KEEP_S = 30 * 86_400.0  # longer than the stream keeps requests, so no call comes back without its note
 
 
@@ -94,6 +99,16 @@ class Records:
             if note is not None:
                 found.append(Open(path.name.partition(".")[0], note))
         return found
+
+    async def keep(self, stop: asyncio.Event) -> None:
+        """A part of the service: prune now, and every hour."""
+        while not stop.is_set():
+            try:
+                await asyncio.to_thread(self.prune)
+            except OSError as error:
+                log.warning("prune_failed", error=str(error))
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), PRUNE_S)
 
     def prune(self) -> None:
         """Remove notes that nobody can ask for any more."""

@@ -18,10 +18,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
+import structlog
 
 from fairlead_tools.sandbox import Place
 
+log = structlog.get_logger()
+
 KEEP_S = 90 * 86_400.0  # longer than any request, and any note of one, is kept
+HELD_S = 3600.0  # longer than anybody has a journal in hand
 
 
 class Assignment(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,6 +42,7 @@ class Journals:
         self._folder = state / "docker"
         for name in ("places", "spare", "held", "journals"):
             (self._folder / name).mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._complained = False
 
     def folder(self, journal: str) -> Path:
         """Where the runner keeps its state. The engine makes it, so that it belongs to the engine's root."""
@@ -74,7 +79,11 @@ class Journals:
         return self.of(place) or journal
 
     def forget_old(self, but: set[str]) -> int:
-        """How many journals that nobody asked for in `KEEP_S` were removed, those in `but` excepted."""
+        """How many journals that nobody asked for in `KEEP_S` were removed.
+
+        Args:
+            but: those that have a container. They count as asked for until it is gone.
+        """
         removed = 0
         oldest = time.time() - KEEP_S
         for path in (self._folder / "places").glob("[!.]*"):
@@ -82,11 +91,42 @@ class Journals:
                 if path.stat().st_mtime > oldest:
                     continue
                 journal = msgspec.json.decode(path.read_bytes(), type=Assignment).journal
-                if journal not in but:
+                if journal in but:
+                    os.utime(path)
+                elif self._drop(journal):
                     path.unlink()
-                    shutil.rmtree(self.folder(journal), ignore_errors=True)  # the engine's root may own it
                     removed += 1
         return removed
+
+    def forget_lost(self, but: set[str]) -> int:
+        """How many journals were removed that no place, no spare and nobody's hands have.
+
+        They are left behind by whoever is killed between two steps, and by spares that nobody took.
+        """
+        for path in (self._folder / "held").iterdir():
+            with contextlib.suppress(OSError):
+                if time.time() - path.stat().st_ctime > HELD_S:
+                    path.unlink()
+        lost = set()
+        for path in (self._folder / "journals").iterdir():
+            with contextlib.suppress(OSError):
+                if time.time() - path.stat().st_ctime > HELD_S:
+                    lost.add(path.name)
+        return sum(self._drop(journal) for journal in self.nobodys(lost - but))
+
+    def _drop(self, journal: str) -> bool:
+        """Whether nothing is left of a journal. Where the engine's root owns it, only root can remove it."""
+        folder = self.folder(journal)
+        try:
+            shutil.rmtree(folder)
+        except FileNotFoundError:
+            return not folder.exists()
+        except OSError as error:
+            if not self._complained:
+                self._complained = True
+                log.warning("journal_stays", folder=str(folder), error=str(error))
+            return False
+        return True
 
     def assigned(self) -> set[str]:
         """All journals that belong to a place."""

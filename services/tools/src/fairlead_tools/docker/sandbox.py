@@ -39,6 +39,7 @@ BEGIN_S = 4.0
 PROBE_S = 10.0
 PROBE_AGAIN_S = 1.0  # after a bad answer
 REAP_S = 30.0
+SWEEP_S = 3600.0  # between two looks for journals that nobody needs any more
 _NO_PROGRAM = (126, 127)
 YOUNG_S = 60.0  # a container of this age may be on its way between two steps of a sibling
 
@@ -80,6 +81,7 @@ class DockerSandbox:
         self._channels = KeptChannels()
         self._spares = Spares(self._journals, settings, lambda: expected(self.variant()), self._make_spare)
         self._suspects: set[str] = set()
+        self._sweep_at = 0.0
         self._failed: dict[str, str] = {}
         self._problem = "the Docker engine has not answered yet"
 
@@ -269,7 +271,10 @@ class DockerSandbox:
         # Seen twice: what was on its way between two hands has arrived by now.
         unused = [running[journal] for journal in left & self._suspects]
         self._suspects = left
-        await asyncio.to_thread(self._journals.forget_old, known)
+        if time.monotonic() >= self._sweep_at:
+            self._sweep_at = time.monotonic() + SWEEP_S
+            await asyncio.to_thread(self._journals.forget_old, known)
+            await asyncio.to_thread(self._journals.forget_lost, known)
         for container_id in ended:
             await self._engine.clear(container_id)
         for container_id in unused:

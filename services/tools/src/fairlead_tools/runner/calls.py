@@ -26,6 +26,7 @@ from fairlead_tools.runner.user import User
 MAX_JOBS = 64
 MAX_FETCH_BYTES = 1024 * 1024
 SYNC_AFTER_S = 0.1
+FORGET_S = 3600.0  # between two looks for calls that nobody can ask for any more
 MAX_UNSYNCED = 8
 MAX_YIELDED_BYTES = 16 * 1024 * 1024  # of output before a command goes to the background
 
@@ -54,6 +55,7 @@ class Calls:
         self._processes = Processes(".", self._boot)
         self._spare: dict[bool, guard.Child] = {}  # waiting children; True: for commands
         self._used: set[bool] = set()
+        self._forget_at = time.monotonic() + FORGET_S
         self.is_closing = False
 
     def running(self) -> list[Job]:
@@ -253,6 +255,10 @@ class Calls:
     def tick(self, now: float) -> None:
         """Let go of commands whose call is to return, and answer who waits for a background process."""
         self.sync(now)
+        if now >= self._forget_at:
+            self._forget_at = now + FORGET_S
+            with contextlib.suppress(OSError):
+                self._journal.forget_old()
         for job in list(self._jobs.values()):
             if job.is_to_yield(now):
                 self._send_to_background(job)

@@ -179,10 +179,17 @@ class Journal:
         return [call_id for call_id in self._listed() if self.state(call_id) == STARTED]
 
     def sweep(self) -> None:
-        """Remove what reservations without a start, deliveries cut short, and very old calls left behind."""
+        """Remove what reservations without a start, deliveries cut short, and very old calls left behind.
+
+        Only before any call is served: one that is about to start is a reservation too.
+        """
         for call_id in self._listed():
             if self.state(call_id) in (NEW, FORGOTTEN):
                 self.remove(call_id)
+        self.forget_old()
+
+    def forget_old(self) -> None:
+        """Remove the tombstones of very old calls."""
         oldest = time.time() - KEEP_S
         with os.scandir(self._gone) as tombstones:
             for each in tombstones:
