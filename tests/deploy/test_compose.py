@@ -143,17 +143,8 @@ def test_a_service_may_not_say_what_is_not_its_own(
 
 
 def test_a_job_fires_and_its_command_runs(deployment: Deployment) -> None:
-    job = (
-        "--name",
-        "ticks",
-        "--every",
-        "1s",
-        "--session",
-        "isolated",
-        "--message",
-        "run: echo tick >> ticks",
-    )
-    deployment.run_in("gateway", "fairlead", "cron", "add", *job)
+    job = ("--name", "ticks", "--every", "1s", "--session", "isolated")
+    deployment.run_in("gateway", "fairlead", "cron", "add", *job, "--message", "now\nrun: echo tick >> ticks")
     containers.wait_for(
         lambda: count(deployment.run_in("tools", "cat", f"{HOME}/workspace/ticks", check=False), "tick") >= 2,
         "two runs of the job",
