@@ -39,7 +39,7 @@ async def test_a_job_whose_slot_the_server_refuses_fires_once_the_server_takes_i
         async def overdue() -> bool:
             status = await ask(bus, "cron.status")
             due_ms = status["nextRunAtMs"]
-            return status["nextJobId"] == job["id"] and due_ms < job["createdAtMs"] + 1000
+            return bool(status["nextJobId"] == job["id"] and due_ms < job["createdAtMs"] + 1000)
 
         async def tried() -> bool:
             return refused.is_set()

@@ -2,7 +2,8 @@
 
 from typing import Final
 
-# Data: text, source, untrusted (when it is). A `System:` line that waits for the next turn, whose user message lists it in `items`.
+# Data: text, source, untrusted (when it is). A `System:` line that waits for the next turn, whose user
+# message lists it in `items`.
 SYSTEM_EVENT: Final = "system_event"
 # Data: key, reason, force. A heartbeat that waits until the session is idle.
 HEARTBEAT: Final = "heartbeat"
