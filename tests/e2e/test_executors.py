@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Route, expect
+from playwright.sync_api import Request, Route, expect
 
 from tests.e2e import test_web
 from tests.e2e.tab import UNREACHABLE, Tab
@@ -106,8 +106,13 @@ def test_hosts_show_their_executors_warnings_tools_and_the_services(up: Fairlead
 
 
 def test_a_call_that_runs_moves_the_meter_of_its_host_without_a_reload(up: FairleadUp, tab: Tab) -> None:
-    asked: list[float] = []
-    tab.page.on("request", lambda request: "/api/status" in request.url and asked.append(0.0))
+    asked: list[str] = []
+
+    def note(request: Request) -> None:
+        if "/api/status" in request.url:
+            asked.append(request.url)
+
+    tab.page.on("request", note)
     tab.go("/executors")
     meter = tab.page.get_by_role("meter", name="Calls on workbench")
     expect(meter).to_have_attribute("aria-valuenow", "0")
