@@ -86,7 +86,8 @@ class Floor:
     def problem(self, call: ToolCall, spec: ToolSpec) -> str:
         """Why the call is refused, in words for the model; empty when it may run."""
         return (
-            self._malformed(call, spec)
+            _impossible(call)
+            or self._malformed(call, spec)
             or self._denied(call, spec)
             or self._misplaced(call, spec)
             or self._unapproved(call)
@@ -163,3 +164,7 @@ class Floor:
 
 def _rules(texts: list[str]) -> list[Rule]:
     return [parse_rule(text) for text in texts]
+
+
+def _impossible(call: ToolCall) -> str:
+    return "workspace: must not hold a NUL character" if "\0" in call.workspace else ""

@@ -6,6 +6,7 @@ Unlike a command, such a call ends with its executor: nothing outlives it that c
 """
 
 import asyncio
+import contextlib
 import os
 import time
 from collections.abc import Awaitable
@@ -107,8 +108,9 @@ class HostCalls:
         """Remove marks of calls that no stream keeps any more."""
         oldest = time.time() - KEEP_S
         for path in self._folder.iterdir():
-            if path.stat().st_mtime < oldest:
-                path.unlink(missing_ok=True)
+            with contextlib.suppress(FileNotFoundError):  # a sibling was quicker
+                if path.stat().st_mtime < oldest:
+                    path.unlink()
 
     def _mark(self, call_id: str) -> bool:
         """Whether this is the first start. Synced: a power cut must not allow a second one."""
