@@ -167,4 +167,4 @@ def _rules(texts: list[str]) -> list[Rule]:
 
 
 def _impossible(call: ToolCall) -> str:
-    return "workspace: must not hold a NUL character" if "\0" in call.workspace else ""
+    return "The workspace cannot be used: its name holds a NUL character." if "\0" in call.workspace else ""
