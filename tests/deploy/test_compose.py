@@ -128,6 +128,7 @@ asyncio.run(main())
         ("tools", "$KV.config.document", True),
         ("tools", "$JS.API.DIRECT.GET.KV_credentials.$KV.credentials.x", True),
         ("scheduler", "$JS.API.STREAM.MSG.GET.KV_credentials", True),
+        ("tools", "$JS.API.STREAM.UPDATE.SESSIONS", True),
         ("tools", "fairlead.event.s", False),
         ("agent", "fairlead.session.s.in.approval.a1", True),
         ("scheduler", "fairlead.session.s.in.approval.a1", True),
