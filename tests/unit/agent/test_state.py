@@ -5,6 +5,7 @@ from typing import Any
 from fairlead_agent.state import ABORT, SessionState
 from fairlead_common.content import (
     AssistantMessage,
+    ContentBlock,
     TextBlock,
     ToolCallBlock,
     ToolResultMessage,
@@ -155,7 +156,7 @@ def test_a_message_of_strangers_marks_the_session_for_good_once_it_is_said() -> 
     log = Log()
     log.start()
     log.user("hi", 1)
-    stranger = [TextBlock(text="x")]
+    stranger: list[ContentBlock] = [TextBlock(text="x")]
     log.add(QueuedEntry, kind="steer", content=stranger, mail_seq=2, untrusted=True)
     assert not log.state.untrusted
     message = UserMessage(content=stranger, untrusted=True)
