@@ -128,6 +128,7 @@ async def test_ss_33_gzip_bomb_is_unpacked_to_the_limit_and_no_further() -> None
         ("deflate", zlib.compress(b"small and good")[2:-4]),
         ("identity", b"small and good"),
     ],
+    ids=["gzip", "gzip-twice", "gzip-and-more", "deflate", "deflate-raw", "identity"],
 )
 async def test_ss_33_twin_packed_page_is_unpacked(encoding: str, data: bytes) -> None:
     async with victim(answer(data, "text/plain", f"Content-Encoding: {encoding}")) as server:
