@@ -47,7 +47,11 @@ def _try(body: bytes, model: type) -> None:
     [
         ('{"mode": "x"}', 'mode: must be one of safe, ask, allow-all; got "x"'),
         ('{"title": 5}', "title: expected `str | null`, got `int`; got 5"),
-        ('{"tilte": "x"}', "tilte: object contains unknown field `tilte`; there are title, mode, model"),
+        (
+            '{"tilte": "x"}',
+            "tilte: object contains unknown field `tilte`; "
+            "there are title, mode, model, sandbox, deny, work_mode",
+        ),
         ('{"title": "' + "x" * 501 + '"}', "title: expected `str` of length <= 500; got 501 characters"),
     ],
 )
