@@ -213,3 +213,26 @@ def test_status_and_pause_are_told(up: FairleadUp) -> None:
     finally:
         assert up.cli("cron", "resume").returncode == 0
     assert re.search(r"cron enabled; \d+ of \d+ jobs", up.cli("cron", "status").stdout)
+
+
+@pytest.mark.parametrize("size", [300 * 1024, 2 << 20])
+def test_a_payload_that_is_too_large_is_refused_by_its_size_and_nothing_is_stored(
+    up: FairleadUp, size: int
+) -> None:
+    job = {
+        "schedule": {"kind": "every", "every": "1h"},
+        "payload": {"kind": "systemEvent", "text": "x" * size},
+    }
+    before = up.api("GET", "/api/cron/jobs?all=true")["total"]
+    with pytest.raises(HttpError) as refusal:
+        up.api("POST", "/api/cron/jobs", {"job": job})
+    assert refusal.value.status in (400, 413), refusal.value.body
+    assert "bytes" in str(refusal.value.body)
+    assert up.api("GET", "/api/cron/jobs?all=true")["total"] == before
+
+
+def test_ten_megabytes_are_refused_before_they_are_read(up: FairleadUp) -> None:
+    job = {"payload": {"kind": "systemEvent", "text": "x" * 10_000_000}}
+    with pytest.raises(HttpError) as refusal:
+        up.api("POST", "/api/cron/jobs", {"job": job})
+    assert refusal.value.status == 413

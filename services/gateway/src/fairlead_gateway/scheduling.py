@@ -31,6 +31,7 @@ from fairlead_gateway.operation import ANYTHING, Operation, Parameter, Schema, l
 from fairlead_gateway.problems import Problem
 
 TIMEOUT_S: Final = 8.0
+MAX_REQUEST_BYTES: Final = 512 * 1024  # one message of NATS is 1 MB, and its headers count
 _STATUS: Final = {"invalid": 400, "not_found": 404, "conflict": 409, "limit": 409, "disabled": 409}
 _HOOK_HEADERS: Final = 50
 
@@ -94,10 +95,14 @@ async def _ask(request: Request, method: str, body: msgspec.Struct, status: int 
 
     Raises:
         Problem: it refused, or none answers.
+        InvalidInputError: the request is larger than one message may be.
     """
     bus = gateway_of(request).bus
+    data = msgspec.json.encode(body)
+    if len(data) > MAX_REQUEST_BYTES:
+        raise InvalidInputError("body", f"at most {MAX_REQUEST_BYTES} bytes, got {len(data)} bytes")
     try:
-        reply = await bus.request(subjects.api(method), msgspec.json.encode(body), timeout_s=TIMEOUT_S)
+        reply = await bus.request(subjects.api(method), data, timeout_s=TIMEOUT_S)
     except NotFoundError:
         raise Problem(503, "no scheduler answers: is the service `scheduler` running?") from None
     except BusUnavailableError as error:
