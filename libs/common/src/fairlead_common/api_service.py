@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import msgspec
 import structlog
 from nats.micro.request import ERROR_CODE_HEADER, ERROR_HEADER, Request
-from nats.micro.service import Service as MicroService
 
 from fairlead_common import subjects
 from fairlead_common.bus import Bus
+from fairlead_common.endpoints import Endpoint, serve
 from fairlead_common.errors import (
     ConflictError,
     FairleadError,
@@ -22,7 +22,6 @@ from fairlead_common.errors import (
     NotFoundError,
     RetryableError,
 )
-from fairlead_common.service import register, retire
 
 log = structlog.get_logger()
 
@@ -59,29 +58,14 @@ class ApiService:
 
     async def run(self, stop: asyncio.Event) -> None:
         """A part of the service: answer until `stop`; requests under way get a few seconds more."""
-        running: set[asyncio.Task[None]] = set()
-        async with asyncio.TaskGroup() as tasks:
-            micro = await register(self._bus, f"{self._service}-api", {})
-            for method in self._methods:
-                await self._offer(micro, method, tasks, running)
-            await stop.wait()
-            await retire(self._bus, micro)
-            if running:
-                await asyncio.wait(running, timeout=STOP_PATIENCE_S)
-            for task in running:
-                task.cancel()
+        endpoints = [self._endpoint(method) for method in self._methods]
+        await serve(self._bus, f"{self._service}-api", endpoints, stop, patience_s=STOP_PATIENCE_S)
 
-    async def _offer(
-        self, micro: MicroService, method: Method, tasks: asyncio.TaskGroup, running: set[asyncio.Task[None]]
-    ) -> None:
-        async def begin(request: Request) -> None:  # the work is done outside the subscription's callback
-            task = tasks.create_task(self._answer(method, request), name=f"api-{method.name}")
-            running.add(task)
-            task.add_done_callback(running.discard)
+    def _endpoint(self, method: Method) -> Endpoint:
+        async def answer(request: Request) -> None:
+            await self._answer(method, request)
 
-        await micro.add_endpoint(
-            name=method.name.replace(".", "-"), handler=begin, subject=subjects.api(method.name)
-        )
+        return Endpoint(method.name.replace(".", "-"), subjects.api(method.name), answer)
 
     async def _answer(self, method: Method, request: Request) -> None:
         reply = request._msg.reply  # noqa: SLF001 - `respond` hides it, and waits for no connection

@@ -29,11 +29,11 @@ from typing import Any, NamedTuple
 import msgspec
 import structlog
 from nats.micro.request import ERROR_CODE_HEADER, ERROR_HEADER, Request
-from nats.micro.service import Service as MicroService
 
 from fairlead_common import subjects
 from fairlead_common.bus import INLINE_LIMIT_BYTES, Bus
 from fairlead_common.content import TrustFlag
+from fairlead_common.endpoints import Endpoint, serve
 from fairlead_common.errors import (
     ConflictError,
     FairleadError,
@@ -41,7 +41,6 @@ from fairlead_common.errors import (
     NotFoundError,
     RetryableError,
 )
-from fairlead_common.service import register, retire
 
 log = structlog.get_logger()
 
@@ -124,36 +123,15 @@ class ToolService:
 
     async def run(self, stop: asyncio.Event) -> None:
         """A part of the service: offer the tools until `stop`; calls under way get a few seconds more."""
-        running: set[asyncio.Task[None]] = set()
-        async with asyncio.TaskGroup() as tasks:
-            micro = await register(self._bus, f"{self._service}-tools", {})
-            for tool in self._tools:
-                await self._offer(micro, tool, tasks, running)
-            await stop.wait()
-            await retire(self._bus, micro)
-            if running:
-                await asyncio.wait(running, timeout=STOP_PATIENCE_S)
-            for task in running:
-                task.cancel()
+        endpoints = [self._endpoint(tool) for tool in self._tools]
+        await serve(self._bus, f"{self._service}-tools", endpoints, stop, patience_s=STOP_PATIENCE_S)
 
-    async def _offer(
-        self,
-        micro: MicroService,
-        tool: ServiceTool,
-        tasks: asyncio.TaskGroup,
-        running: set[asyncio.Task[None]],
-    ) -> None:
-        async def begin(request: Request) -> None:  # the work is done outside the subscription's callback
-            task = tasks.create_task(self._answer(tool, request), name=f"tool-{tool.name}")
-            running.add(task)
-            task.add_done_callback(running.discard)
+    def _endpoint(self, tool: ServiceTool) -> Endpoint:
+        async def answer(request: Request) -> None:
+            await self._answer(tool, request)
 
-        await micro.add_endpoint(
-            name=tool.name,
-            handler=begin,
-            subject=subjects.service_tool(self._service, tool.name),
-            metadata=tool.metadata(),
-        )
+        subject = subjects.service_tool(self._service, tool.name)
+        return Endpoint(tool.name, subject, answer, tool.metadata())
 
     async def _answer(self, tool: ServiceTool, request: Request) -> None:
         reply = request._msg.reply  # noqa: SLF001 - `respond` hides it, and waits for no connection
