@@ -142,9 +142,12 @@ def test_old_notes_go_and_young_ones_stay(tmp_path: Path) -> None:
     for name in ("old", "young"):
         records.begin(name, "1", NOTE)
         records.finish(name)
+        (tmp_path / "host" / name).touch()
     past = time.time() - KEEP_S - 1
-    os.utime(tmp_path / "done" / "old.1", (past, past))
+    for path in ("done/old.1", "host/old"):
+        os.utime(tmp_path / path, (past, past))
     records.prune()
+    assert [path.name for path in (tmp_path / "host").iterdir()] == ["young"]
     assert records.find("old", "1") is None
     assert records.find("young", "1") == NOTE
 

@@ -114,7 +114,6 @@ class Executor:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop`; commands that run then go on in their runners, for the next executor."""
-        self._host_calls.prune()
         cancels = await self._bus.subscribe("fairlead.cancel.*", self._on_cancel)
         async with asyncio.TaskGroup() as tasks:
             parts = [tasks.create_task(self._adopt_for_ever()), tasks.create_task(self._keep_for_ever())]

@@ -6,7 +6,6 @@ Unlike a command, such a call ends with its executor: nothing outlives it that c
 """
 
 import asyncio
-import contextlib
 import os
 import time
 from collections.abc import Awaitable
@@ -18,7 +17,6 @@ import structlog
 from fairlead_common.content import ToolOutcome, text_outcome
 from fairlead_common.messages import ToolCall
 from fairlead_tools.host_tools import HostTool, NotStartedError
-from fairlead_tools.records import KEEP_S
 from fairlead_tools.runner_calls import Show
 
 log = structlog.get_logger()
@@ -103,14 +101,6 @@ class HostCalls:
         if task is not None:
             self._cancelled.add(call_id)
             task.cancel()
-
-    def prune(self) -> None:
-        """Remove marks of calls that no stream keeps any more."""
-        oldest = time.time() - KEEP_S
-        for path in self._folder.iterdir():
-            with contextlib.suppress(FileNotFoundError):  # a sibling was quicker
-                if path.stat().st_mtime < oldest:
-                    path.unlink()
 
     def _mark(self, call_id: str) -> bool:
         """Whether this is the first start. Synced: a power cut must not allow a second one."""

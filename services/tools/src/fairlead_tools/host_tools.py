@@ -95,7 +95,7 @@ class HostTools:
 
     def find(self, name: str) -> HostTool | None:
         """The tool of this name."""
-        return self.current().get(name)
+        return None if name in self._reserved else self.current().get(name)
 
     def warnings(self) -> list[str]:
         """What a person should look at: at most 20 sentences of 300 characters."""

@@ -3,6 +3,7 @@
     identity                        names this state folder; a claim made under another cannot be adopted
     calls/<call_id>.<attempt>       a claim was attempted; says by whom, and in which workspace
     done/<call_id>.<attempt>        its result was delivered
+    host/<call_id>                  a call that an executor runs itself was started (host_calls.py)
 
 The journal that keeps a command from starting twice belongs to a runner, and a runner to a
 workspace. Settings change; the note does not, and so the same journal is asked for ever.
@@ -56,7 +57,8 @@ class Records:
     def __init__(self, state: Path) -> None:
         self._calls = state / "calls"
         self._done = state / "done"
-        for folder in (self._calls, self._done):
+        self._host = state / "host"
+        for folder in (self._calls, self._done, self._host):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.identity = _identity(state / "identity")
 
@@ -111,9 +113,9 @@ class Records:
                 await asyncio.wait_for(stop.wait(), PRUNE_S)
 
     def prune(self) -> None:
-        """Remove notes that nobody can ask for any more."""
+        """Remove notes and marks that nobody can ask for any more."""
         oldest = time.time() - KEEP_S
-        for path in [*self._done.iterdir(), *self._calls.glob(".*")]:
+        for path in [*self._done.iterdir(), *self._host.iterdir(), *self._calls.glob(".*")]:
             with contextlib.suppress(FileNotFoundError):
                 if path.stat().st_mtime < oldest:
                     path.unlink()
