@@ -170,26 +170,6 @@ def read_report(data: bytes) -> tuple[Order | None, Report | None]:
     return done, report
 
 
-def kill_orphans(known: set[int], patience_s: float = STUCK_S) -> int:
-    """How many children of this process that it did not start were killed, with all below them."""
-    own = os.getpid()
-    end = time.monotonic() + patience_s
-    killed: set[int] = set()
-    while time.monotonic() < end:
-        alive = list(linux.processes())
-        orphans = [each for each in alive if each.parent == own and each.pid not in known]
-        if not orphans:
-            break
-        for each in orphans + linux.descendants({each.pid for each in orphans}, alive):
-            linux.kill(each)
-            killed.add(each.pid)
-        time.sleep(0.005)
-        for each in orphans:
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(each.pid, os.WNOHANG)
-    return len(killed)
-
-
 def _fork(body: Callable[[int], None], restriction: Restriction = OPEN) -> int:
     _changed_signals()
     # Blocked before the fork, so that no signal falls between fork and the guard's first wait.

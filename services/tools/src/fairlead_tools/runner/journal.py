@@ -166,13 +166,13 @@ class Journal:
     def record(self, call_id: str) -> Record:
         """What `started` and `process` hold; empty where a power cut left them torn."""
         return {
-            **(_read(self.path(call_id, "started")) or {}),
-            **(_read(self.path(call_id, "process")) or {}),
+            **(read_record(self.path(call_id, "started")) or {}),
+            **(read_record(self.path(call_id, "process")) or {}),
         }
 
     def outcome(self, call_id: str) -> Record | None:
         """What `exit` holds; None when there is none that can be read."""
-        return _read(self.path(call_id, "exit"))
+        return read_record(self.path(call_id, "exit"))
 
     def unfinished(self) -> list[str]:
         """Calls that were started, and whose end nobody wrote down."""
@@ -223,7 +223,8 @@ class Journal:
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
-def _read(path: str) -> Record | None:
+def read_record(path: str) -> Record | None:
+    """The JSON object in a file; None when there is none that is whole."""
     try:
         with open(path, "rb") as file:
             found = json.load(file)

@@ -18,6 +18,7 @@ from typing import Any
 
 from fairlead_tools.runner.confine import ToolError
 from fairlead_tools.runner.jobs import Job
+from fairlead_tools.runner.journal import read_record
 from fairlead_tools.runner.outcome import Outcome
 from fairlead_tools.runner.recovery import kill_leftovers
 from fairlead_tools.runner.scroll import Scroll, first_segment
@@ -40,7 +41,7 @@ class Process:
         self.record = record
         self.job = job
         self.scroll = Scroll(directory)
-        self.exit: Record = _read(os.path.join(directory, "exit")) or {}
+        self.exit: Record = read_record(os.path.join(directory, "exit")) or {}
         self._seen = 0
         self._polled = ("", 0)
 
@@ -88,7 +89,7 @@ class Processes:
         """Take over what an earlier runner left: records and output are kept, what still runs is killed."""
         for name in os.listdir(self._directory):
             path = os.path.join(self._directory, name)
-            record = _read(os.path.join(path, "record"))
+            record = read_record(os.path.join(path, "record"))
             if record is None:
                 _remove(path)
                 continue
@@ -190,15 +191,6 @@ def _remove(directory: str) -> None:
         for name in os.listdir(directory):
             os.unlink(os.path.join(directory, name))
         os.rmdir(directory)
-
-
-def _read(path: str) -> Record | None:
-    try:
-        with open(path, "rb") as file:
-            found = json.load(file)
-    except (OSError, ValueError):
-        return None
-    return found if isinstance(found, dict) else None
 
 
 def _write(path: str, record: Record) -> None:

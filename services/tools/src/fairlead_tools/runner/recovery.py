@@ -1,7 +1,9 @@
-"""What a runner that was killed left behind: found by lineage, session and environment, and killed."""
+"""What a runner or guard that was killed left behind: found by lineage, session and environment, and killed."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import time
 from typing import Any
 
@@ -9,6 +11,27 @@ from fairlead_tools.runner import environment, linux
 from fairlead_tools.runner.linux import Process
 
 PATIENCE_S = 5.0
+ORPHAN_PATIENCE_S = 10.0
+
+
+def kill_orphans(known: set[int], patience_s: float = ORPHAN_PATIENCE_S) -> int:
+    """How many children of this process that it did not start were killed, with all below them."""
+    own = os.getpid()
+    end = time.monotonic() + patience_s
+    killed: set[int] = set()
+    while time.monotonic() < end:
+        alive = list(linux.processes())
+        orphans = [each for each in alive if each.parent == own and each.pid not in known]
+        if not orphans:
+            break
+        for each in orphans + linux.descendants({each.pid for each in orphans}, alive):
+            linux.kill(each)
+            killed.add(each.pid)
+        time.sleep(0.005)
+        for each in orphans:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(each.pid, os.WNOHANG)
+    return len(killed)
 
 
 def kill_leftovers(call_id: str, record: dict[str, Any], boot: str) -> int:

@@ -10,11 +10,12 @@ import sys
 import time
 from typing import Callable
 
-from fairlead_tools.runner import guard, protocol
+from fairlead_tools.runner import protocol
 from fairlead_tools.runner.calls import Calls
 from fairlead_tools.runner.connection import Connection
 from fairlead_tools.runner.jobs import Job
 from fairlead_tools.runner.protocol import Frame, FrameError
+from fairlead_tools.runner.recovery import kill_orphans
 
 MAX_CONNECTIONS = 64
 
@@ -111,7 +112,7 @@ class Server:
         job.drain(job.child.report)
         orphans = 0
         if job.output is not None and not job.has_report:
-            orphans = guard.kill_orphans(self._calls.children())
+            orphans = kill_orphans(self._calls.children())
         job.drain(job.child.output)
         for fd in job.fds:
             self._forget_fd(fd)
