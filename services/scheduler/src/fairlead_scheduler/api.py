@@ -30,7 +30,6 @@ from fairlead_common.ids import check_id, new_id
 from fairlead_common.messages import HeartbeatNotice
 from fairlead_scheduler.clock import Clock
 from fairlead_scheduler.definitions import Definitions
-from fairlead_scheduler.driving import Driving
 from fairlead_scheduler.firing import Firing
 from fairlead_scheduler.heartbeats import agent_of, job_id
 from fairlead_scheduler.lead import Lead
@@ -60,7 +59,6 @@ class Api:
         table: Table,
         lead: Lead,
         firing: Firing,
-        driving: Driving,
         outbox: Outbox,
         settings: Settings,
         triggers: Triggers,
@@ -73,7 +71,6 @@ class Api:
         self._table = table
         self._lead = lead
         self._firing = firing
-        self._driving = driving
         self._outbox = outbox
         self._settings = settings
         self._triggers = triggers

@@ -85,16 +85,6 @@ class Driving:
         self._look = asyncio.Event()
         self._tasks: asyncio.TaskGroup | None = None
 
-    @property
-    def running(self) -> int:
-        """Open runs that this scheduler attends."""
-        return sum(each.task is not None for each in self._open.values())
-
-    @property
-    def queued(self) -> int:
-        """Open runs that wait for a place."""
-        return sum(each.task is None for each in self._open.values())
-
     async def run(self, stop: asyncio.Event) -> None:
         """See to open runs until `stop`; they go on with the next leader."""
         hints = await self._bus.subscribe(HINT, self._hinted)

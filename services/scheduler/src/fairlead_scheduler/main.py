@@ -57,9 +57,7 @@ async def setup(bus: Bus) -> list[Part]:
     triggers = Triggers(bus, store, post, settings, clock)
     definitions = Definitions(store, table, settings, clock)
     folder = Folder(definitions, store, post, settings, table)
-    api = Api(
-        definitions, store, ledger, post, table, lead, firing, driving, outbox, settings, triggers, clock
-    )
+    api = Api(definitions, store, ledger, post, table, lead, firing, outbox, settings, triggers, clock)
 
     await firing.load()
     await settings.load()
