@@ -128,7 +128,7 @@ def test_fs_16_twin_template_or_public_half_is_not_asked_about(path: str) -> Non
         "a//.env",
         "a\\.env",
         ".env/",
-        "file:///work/.env",
+        "file:///srv/.env",
         "file://.env",
         ".en\u00adv",
         "\u202e.env",

@@ -30,7 +30,7 @@ class Box:
         self.outside = directory / "outside"
         self.outside.mkdir()
         (self.outside / "secret").write_text(SECRET)
-        self.inside = directory / "work"
+        self.inside = directory / "place"
         self.inside.mkdir()
         (self.inside / "file").write_text("harmless\n")
         (self.inside / "dir").mkdir()
@@ -90,7 +90,7 @@ def test_kernel_here_has_openat2(tmp_path: Path) -> None:
         "../../etc/passwd",
         "dir/../../outside/secret",
         "./../outside/secret",
-        "dir/../../work/../outside/secret",
+        "dir/../../place/../outside/secret",
         "..",
         "../outside",
         "dir/../..",
@@ -319,7 +319,7 @@ def test_fs_12_name_in_bytes_that_are_no_text_can_be_used(box: Box) -> None:
 
 
 def test_fs_13_directory_that_begins_like_the_workspace_is_elsewhere(box: Box) -> None:
-    evil = box.inside.parent / "work-evil"
+    evil = box.inside.parent / "place-evil"
     evil.mkdir()
     (evil / "secret").write_text(SECRET)
     everything_refuses(box, f"{evil}/secret")

@@ -157,11 +157,11 @@ OUTPUTS = {
         [("src/a.ts", 3, "TS2322", None), ("src/b.ts", 4, "TS2304", None)],
     ),
     "eslint": (
-        "\n/work/src/a.js\n  1:7   error    'x' is assigned a value but never used  no-unused-vars\n"
+        "\n/srv/src/a.js\n  1:7   error    'x' is assigned a value but never used  no-unused-vars\n"
         "  2:1   warning  Unexpected console statement            no-console\n\n"
         "✖ 2 problems (1 error, 1 warning)\n",
         {"errors": 1, "warnings": 1},
-        [("/work/src/a.js", 1, "no-unused-vars", None), ("/work/src/a.js", 2, "no-console", None)],
+        [("/srv/src/a.js", 1, "no-unused-vars", None), ("/srv/src/a.js", 2, "no-console", None)],
     ),
     "jest": (
         " FAIL  ./sum.test.js\n  ● sum \u203a adds\n\n    expect(received).toBe(expected)\n\n"
