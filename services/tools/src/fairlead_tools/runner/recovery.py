@@ -1,4 +1,4 @@
-"""What a runner or guard that was killed left behind: found by lineage, session and environment, and killed."""
+"""What a runner or guard that was killed left behind: found by lineage, session, environment; and killed."""
 
 from __future__ import annotations
 
