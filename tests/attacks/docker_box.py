@@ -8,10 +8,10 @@ from typing import Any, cast
 
 from fairlead_common.config import DockerConfig
 from fairlead_common.messages import WorkspaceAccess
-from fairlead_tools.channel import Channel
-from fairlead_tools.docker import DockerSandbox
-from fairlead_tools.docker.engine import Inspected
-from fairlead_tools.sandbox import Place
+from fairlead_tools.sandboxes.channel import Channel
+from fairlead_tools.sandboxes.docker import DockerSandbox
+from fairlead_tools.sandboxes.docker.engine import Inspected
+from fairlead_tools.sandboxes.sandbox import Place
 from tests.support import containers
 from tests.support.containers import PLAIN_IMAGE, api
 

@@ -16,10 +16,10 @@ from typing import Any
 import msgspec
 
 from fairlead_common.config import BubblewrapConfig
-from fairlead_tools.bubblewrap import BubblewrapSandbox
-from fairlead_tools.local import LocalSandbox
-from fairlead_tools.pack import pack_runner
-from fairlead_tools.sandbox import Place
+from fairlead_tools.sandboxes.bubblewrap import BubblewrapSandbox
+from fairlead_tools.sandboxes.local import LocalSandbox
+from fairlead_tools.sandboxes.pack import pack_runner
+from fairlead_tools.sandboxes.sandbox import Place
 from tests.support import boxes
 
 SECRET = "the secret of the host"

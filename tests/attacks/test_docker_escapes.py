@@ -16,9 +16,9 @@ import msgspec
 import pytest
 
 from fairlead_common.messages import ToolCall
-from fairlead_tools.docker import recipe
 from fairlead_tools.runner import seccomp
-from fairlead_tools.sandbox import SandboxRefusedError
+from fairlead_tools.sandboxes.docker import recipe
+from fairlead_tools.sandboxes.sandbox import SandboxRefusedError
 from tests.attacks.docker_box import SECRET, USER, DockerBox
 from tests.support import containers
 from tests.support.containers import PLAIN_IMAGE, api

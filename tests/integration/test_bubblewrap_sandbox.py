@@ -14,8 +14,8 @@ from fairlead_common import subjects as s
 from fairlead_common.buckets import Bucket
 from fairlead_common.config import BubblewrapConfig
 from fairlead_common.messages import ToolCall
-from fairlead_tools import cgroups
-from fairlead_tools.bubblewrap import BubblewrapSandbox, group_name
+from fairlead_tools.sandboxes import cgroups
+from fairlead_tools.sandboxes.bubblewrap import BubblewrapSandbox, group_name
 from tests.integration.tools_fixture import HOST, Host, host, is_alive, text_of, until
 from tests.support import boxes
 

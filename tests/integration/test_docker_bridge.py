@@ -21,8 +21,8 @@ CODE = """
 import asyncio, os, sys
 from pathlib import Path
 from fairlead_common.config import DockerConfig
-from fairlead_tools.docker import DockerSandbox, reach, sandbox
-from fairlead_tools.sandbox import Place
+from fairlead_tools.sandboxes.docker import DockerSandbox, reach, sandbox
+from fairlead_tools.sandboxes.sandbox import Place
 
 used = []
 

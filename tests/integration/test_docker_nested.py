@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_tools.docker.engine import Engine
-from fairlead_tools.docker.host_paths import HostPaths
-from fairlead_tools.sandbox import SandboxRefusedError
+from fairlead_tools.sandboxes.docker.engine import Engine
+from fairlead_tools.sandboxes.docker.host_paths import HostPaths
+from fairlead_tools.sandboxes.sandbox import SandboxRefusedError
 from tests.support import containers
 from tests.support.containers import PLAIN_IMAGE, api
 
@@ -22,8 +22,8 @@ CODE = """
 import asyncio, json, os, sys
 from pathlib import Path
 from fairlead_common.config import DockerConfig
-from fairlead_tools.docker import DockerSandbox
-from fairlead_tools.sandbox import Place, SandboxRefusedError
+from fairlead_tools.sandboxes.docker import DockerSandbox
+from fairlead_tools.sandboxes.sandbox import Place, SandboxRefusedError
 
 async def main():
     home = Path("/data/home")

@@ -11,11 +11,11 @@ from typing import TypeVar, cast
 import pytest
 
 from fairlead_common.config import DockerConfig
-from fairlead_tools.channel import ChannelLostError
-from fairlead_tools.docker import DockerSandbox
-from fairlead_tools.docker import sandbox as module
-from fairlead_tools.docker.engine import Engine, Inspected
-from fairlead_tools.sandbox import Place
+from fairlead_tools.sandboxes.channel import ChannelLostError
+from fairlead_tools.sandboxes.docker import DockerSandbox
+from fairlead_tools.sandboxes.docker import sandbox as module
+from fairlead_tools.sandboxes.docker.engine import Engine, Inspected
+from fairlead_tools.sandboxes.sandbox import Place
 from tests.support import containers
 from tests.support.containers import PLAIN_IMAGE, api
 

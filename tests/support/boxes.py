@@ -8,8 +8,8 @@ import signal
 import time
 from pathlib import Path
 
-from fairlead_tools import cgroups
-from fairlead_tools.bubblewrap import group_name
+from fairlead_tools.sandboxes import cgroups
+from fairlead_tools.sandboxes.bubblewrap import group_name
 
 MISSING = "" if shutil.which("bwrap") else "bwrap is not installed"
 

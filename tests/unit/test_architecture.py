@@ -13,7 +13,7 @@ SERVICES = {"agent", "gateway", "scheduler", "tools", "webui"}
 OWNERS = {
     "nats": ["fairlead_common/"],
     "litellm": ["fairlead_agent/models/litellm_backend.py"],
-    "docker": ["fairlead_tools/docker/"],
+    "docker": ["fairlead_tools/sandboxes/docker/"],
     "fastapi": ["fairlead_gateway/"],
     "starlette": ["fairlead_gateway/"],
     "uvicorn": ["fairlead_gateway/"],

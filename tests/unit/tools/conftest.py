@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from fairlead_tools.pack import pack_runner
+from fairlead_tools.sandboxes.pack import pack_runner
 
 WAIT_S = 20.0
 

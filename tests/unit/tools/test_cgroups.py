@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_tools import cgroups
-from fairlead_tools.cgroups import Limits
+from fairlead_tools.sandboxes import cgroups
+from fairlead_tools.sandboxes.cgroups import Limits
 
 LIMITS = Limits(memory_mb=64, pids=20, cpus=0.5)
 

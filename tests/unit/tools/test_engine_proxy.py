@@ -8,11 +8,11 @@ import docker
 import pytest
 
 from fairlead_common.config import DockerConfig
-from fairlead_tools.docker import recipe
-from fairlead_tools.docker.owner import Owner
 from fairlead_tools.engine_proxy.refused import RefusedError
 from fairlead_tools.engine_proxy.requests import LABEL, Request, translated
 from fairlead_tools.engine_proxy.volume import Volume
+from fairlead_tools.sandboxes.docker import recipe
+from fairlead_tools.sandboxes.docker.owner import Owner
 
 OUTSIDE = "/var/lib/docker/volumes/x/_data"
 

@@ -15,10 +15,10 @@ from fairlead_tools.config import config_from_environment
 from fairlead_tools.liveness import Liveness
 from fairlead_tools.records import KEEP_S, Note, Records
 from fairlead_tools.runner.plan import COMMAND_TOOL, PROCESS_TOOLS, TOOLS, is_once
-from fairlead_tools.sandbox import Place, SandboxRefusedError, check_shareable
-from fairlead_tools.session_workspaces import SessionWorkspaces
+from fairlead_tools.sandboxes.sandbox import Place, SandboxRefusedError, check_shareable
 from fairlead_tools.specs import BUILT_IN, BY_NAME
-from fairlead_tools.workspaces import Workspaces
+from fairlead_tools.workspaces.session_workspaces import SessionWorkspaces
+from fairlead_tools.workspaces.workspaces import Workspaces
 
 NOTE = Note(executor="e1", place=Place(workspace="/w"))
 

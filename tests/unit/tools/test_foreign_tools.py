@@ -15,7 +15,9 @@ from fairlead_common.messages import ToolCall, ToolSpec
 from fairlead_common.requests import Endpoint, MicroInfo
 from fairlead_tools.config import config_from_environment
 from fairlead_tools.floor import Floor
-from fairlead_tools.host_results import MAX_TEXT_BYTES, MAX_TEXT_LINES, cut_text
+from fairlead_tools.host.names import joined
+from fairlead_tools.host.results import MAX_TEXT_BYTES, MAX_TEXT_LINES, cut_text
+from fairlead_tools.host.schemas import BrokenSchemaError, checked_schema, described
 from fairlead_tools.mcp_servers.catalogue import (
     Catalogue,
     CatalogueFile,
@@ -26,8 +28,6 @@ from fairlead_tools.mcp_servers.catalogue import (
 )
 from fairlead_tools.mcp_servers.environment import resolved
 from fairlead_tools.nats_tools.declared import declarations
-from fairlead_tools.tool_names import joined
-from fairlead_tools.tool_schemas import BrokenSchemaError, checked_schema, described
 
 # -- names --------------------------------------------------------------------
 

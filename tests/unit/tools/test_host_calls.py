@@ -7,8 +7,8 @@ import pytest
 
 from fairlead_common.content import TextBlock, ToolOutcome, ToolStatus, text_outcome
 from fairlead_common.messages import ToolCall, ToolSpec
-from fairlead_tools.host_calls import HostCalls
-from fairlead_tools.host_tools import NotStartedError, Progress
+from fairlead_tools.host.calls import HostCalls
+from fairlead_tools.host.tools import NotStartedError, Progress
 
 
 class Tool:

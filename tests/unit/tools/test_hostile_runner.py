@@ -14,11 +14,11 @@ from fairlead_common.content import ImageBlock, TextBlock, ToolOutcome
 from fairlead_common.messages import SandboxKind, ToolCall, ToolResult
 from fairlead_common.objects import Objects
 from fairlead_tools import results, runner_calls
-from fairlead_tools.channel import Channel
-from fairlead_tools.local import LocalSandbox
 from fairlead_tools.runner import protocol
 from fairlead_tools.runner_calls import RunnerCalls
-from fairlead_tools.sandbox import Place, Sandboxes
+from fairlead_tools.sandboxes.channel import Channel
+from fairlead_tools.sandboxes.local import LocalSandbox
+from fairlead_tools.sandboxes.sandbox import Place, Sandboxes
 
 Frames = list[dict[str, Any]]
 PLACE = Place(workspace="/w")

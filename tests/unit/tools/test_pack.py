@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import fairlead_tools.runner
-from fairlead_tools.pack import pack_runner
+from fairlead_tools.sandboxes.pack import pack_runner
 
 SOURCES = sorted(Path(fairlead_tools.runner.__file__).parent.glob("*.py"))
 

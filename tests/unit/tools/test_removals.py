@@ -11,8 +11,8 @@ import pytest
 
 from fairlead_common.errors import InvalidInputError
 from fairlead_tools.records import KEEP_S
-from fairlead_tools.removals import Removals
-from fairlead_tools.session_workspaces import SessionWorkspaces
+from fairlead_tools.workspaces.removals import Removals
+from fairlead_tools.workspaces.session_workspaces import SessionWorkspaces
 
 
 class FullDisk:
@@ -23,7 +23,7 @@ class FullDisk:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
         patch.setattr(Path, "touch", refuse)
-        patch.setattr("fairlead_tools.session_workspaces._try_lock", refuse)
+        patch.setattr("fairlead_tools.workspaces.session_workspaces._try_lock", refuse)
 
 
 async def test_disk_that_is_full_is_a_reason_and_ends_nothing(
@@ -74,7 +74,7 @@ async def test_old_mark_that_a_sibling_removes_meanwhile_is_no_error(
 
 
 async def test_part_of_the_service_outlives_what_the_disk_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fairlead_tools.removals.PERIOD_S", 0.001)
+    monkeypatch.setattr("fairlead_tools.workspaces.removals.PERIOD_S", 0.001)
     stop, looks = asyncio.Event(), 0
 
     class Bus:

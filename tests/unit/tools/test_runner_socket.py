@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_tools import runner_socket
-from fairlead_tools.local import LocalSandbox
 from fairlead_tools.runner import journal
-from fairlead_tools.runner_socket import listens
-from fairlead_tools.sandbox import Place
+from fairlead_tools.sandboxes import runner_socket
+from fairlead_tools.sandboxes.local import LocalSandbox
+from fairlead_tools.sandboxes.runner_socket import listens
+from fairlead_tools.sandboxes.sandbox import Place
 
 
 async def test_channel_is_kept_while_its_runner_lives_and_forgotten_afterwards(

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from fairlead_tools.local import runner_environment
 from fairlead_tools.runner import search
 from fairlead_tools.runner.confine import Root
 from fairlead_tools.runner.edit import unified_diff
 from fairlead_tools.runner.environment import find_program
 from fairlead_tools.runner.plan import run_tool
 from fairlead_tools.runner.search import matcher
+from fairlead_tools.sandboxes.local import runner_environment
 
 
 class Workspace:

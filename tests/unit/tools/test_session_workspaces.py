@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from fairlead_common.errors import InvalidInputError
-from fairlead_tools.repository import Git, GitError, check_repository
-from fairlead_tools.session_workspaces import SessionWorkspaces
+from fairlead_tools.workspaces.repository import Git, GitError, check_repository
+from fairlead_tools.workspaces.session_workspaces import SessionWorkspaces
 
 
 def run_git(folder: Path, *arguments: str) -> str:
@@ -158,7 +158,7 @@ async def test_of_many_that_make_the_same_workspace_one_does(repository: Path, t
 _MAKER = """
 import asyncio, sys
 from pathlib import Path
-from fairlead_tools.session_workspaces import SessionWorkspaces
+from fairlead_tools.workspaces.session_workspaces import SessionWorkspaces
 asyncio.run(SessionWorkspaces(Path(sys.argv[1])).folder("one", sys.argv[2], sys.argv[3]))
 """
 

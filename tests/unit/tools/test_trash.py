@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_tools import trash
-from fairlead_tools.session_workspaces import SessionWorkspaces
+from fairlead_tools.workspaces import trash
+from fairlead_tools.workspaces.session_workspaces import SessionWorkspaces
 
 RENAME_EXCHANGE = 2
 _libc = ctypes.CDLL(None)
@@ -120,7 +120,7 @@ def test_tree_that_is_deep_closed_and_full_of_links_is_removed(tmp_path: Path, o
 _NOBODY = """
 import os, sys
 from pathlib import Path
-from fairlead_tools import trash
+from fairlead_tools.workspaces import trash
 if os.geteuid() == 0:
     os.setgid(65534); os.setuid(65534)
 top = Path(sys.argv[1])

@@ -18,7 +18,7 @@ from fairlead_common.messages import ToolCall, ToolClaim
 from fairlead_tools.config import ExecutorConfig
 from fairlead_tools.liveness import Liveness
 from fairlead_tools.records import Note, Records
-from fairlead_tools.sandbox import Place
+from fairlead_tools.sandboxes.sandbox import Place
 
 Action = Literal["run", "leave", "wait", "unknown"]
 

@@ -25,15 +25,15 @@ from fairlead_common.trace import trace_headers, trace_id
 from fairlead_tools.claims import Claims, Verdict
 from fairlead_tools.config import ExecutorConfig
 from fairlead_tools.floor import Floor
-from fairlead_tools.host_calls import HostCalls
-from fairlead_tools.host_tools import HostTool, HostTools
+from fairlead_tools.host.calls import HostCalls
+from fairlead_tools.host.tools import HostTool, HostTools
 from fairlead_tools.liveness import Liveness
 from fairlead_tools.own_commands import running_here
 from fairlead_tools.records import Records
 from fairlead_tools.runner_calls import RunnerCalls
-from fairlead_tools.sandbox import Place, Sandboxes, SandboxRefusedError
+from fairlead_tools.sandboxes.sandbox import Place, Sandboxes, SandboxRefusedError
 from fairlead_tools.specs import BY_NAME
-from fairlead_tools.workspaces import Workspaces
+from fairlead_tools.workspaces.workspaces import Workspaces
 
 log = structlog.get_logger()
 

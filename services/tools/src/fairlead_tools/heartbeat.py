@@ -13,10 +13,10 @@ from fairlead_common.errors import FairleadError
 from fairlead_common.messages import ExecutorInfo, ToolSpec, WorkspaceQuery
 from fairlead_common.service import VERSION
 from fairlead_tools.config import ExecutorConfig
-from fairlead_tools.host_tools import HostTools
-from fairlead_tools.sandbox import Sandboxes
+from fairlead_tools.host.tools import HostTools
+from fairlead_tools.sandboxes.sandbox import Sandboxes
 from fairlead_tools.specs import BUILT_IN
-from fairlead_tools.workspaces import Workspaces
+from fairlead_tools.workspaces.workspaces import Workspaces
 
 log = structlog.get_logger()
 

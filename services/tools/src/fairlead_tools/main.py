@@ -9,25 +9,25 @@ from fairlead_common.live_config import LiveConfig
 from fairlead_common.objects import Objects
 from fairlead_common.service import Part, run_service
 from fairlead_common.streams import ensure_consumer
-from fairlead_tools.bubblewrap import BubblewrapSandbox
 from fairlead_tools.config import config_from_environment
-from fairlead_tools.docker import DockerSandbox, expected_places
 from fairlead_tools.executor import ACK_WAIT_S, Executor
 from fairlead_tools.heartbeat import Heartbeat
-from fairlead_tools.host_tools import HostTools, ToolSource
+from fairlead_tools.host.tools import HostTools, ToolSource
 from fairlead_tools.liveness import Liveness
-from fairlead_tools.local import LocalSandbox
 from fairlead_tools.mcp_servers.source import McpTools
 from fairlead_tools.nats_tools.source import NatsTools
 from fairlead_tools.openapi.source import ApiTools
 from fairlead_tools.records import Records
-from fairlead_tools.removals import Removals
-from fairlead_tools.sandbox import Sandboxes
-from fairlead_tools.session_workspaces import SessionWorkspaces
+from fairlead_tools.sandboxes.bubblewrap import BubblewrapSandbox
+from fairlead_tools.sandboxes.docker import DockerSandbox, expected_places
+from fairlead_tools.sandboxes.local import LocalSandbox
+from fairlead_tools.sandboxes.sandbox import Sandboxes
+from fairlead_tools.sandboxes.ssh import SshSandbox
 from fairlead_tools.specs import BY_NAME
-from fairlead_tools.ssh import SshSandbox
 from fairlead_tools.web.source import WebTools
-from fairlead_tools.workspaces import Workspaces
+from fairlead_tools.workspaces.removals import Removals
+from fairlead_tools.workspaces.session_workspaces import SessionWorkspaces
+from fairlead_tools.workspaces.workspaces import Workspaces
 
 
 async def setup(bus: Bus) -> list[Part]:

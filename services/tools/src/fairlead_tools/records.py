@@ -21,7 +21,7 @@ import msgspec
 import structlog
 
 from fairlead_common.content import ToolOutcome
-from fairlead_tools.sandbox import Place
+from fairlead_tools.sandboxes.sandbox import Place
 
 log = structlog.get_logger()
 

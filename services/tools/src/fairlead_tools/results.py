@@ -11,7 +11,7 @@ import msgspec
 
 from fairlead_common.content import ContentBlock, TextBlock, ToolOutcome, text_outcome
 from fairlead_common.objects import Objects
-from fairlead_tools.channel import Followed, Frame
+from fairlead_tools.sandboxes.channel import Followed, Frame
 
 FETCH_TIMEOUT_S = 30.0
 STORE_TIMEOUT_S = 120.0  # of a whole output; what came until then is kept

@@ -11,9 +11,9 @@ from fairlead_common import mutants
 from fairlead_common.content import ToolOutcome, text_outcome
 from fairlead_common.messages import ToolCall
 from fairlead_common.objects import Objects
-from fairlead_tools.channel import Channel, ChannelLostError, Followed, Frame
 from fairlead_tools.results import finished, said, shown
-from fairlead_tools.sandbox import Place, Sandboxes, SandboxRefusedError
+from fairlead_tools.sandboxes.channel import Channel, ChannelLostError, Followed, Frame
+from fairlead_tools.sandboxes.sandbox import Place, Sandboxes, SandboxRefusedError
 
 log = structlog.get_logger()
 

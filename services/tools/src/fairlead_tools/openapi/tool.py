@@ -7,11 +7,11 @@ from fairlead_common.config import ApiAuth, OpenApi
 from fairlead_common.content import ContentBlock, ImageBlock, ToolOutcome, text_outcome
 from fairlead_common.messages import ToolCall, ToolSpec
 from fairlead_common.objects import Objects
-from fairlead_tools.host_results import text_result
-from fairlead_tools.host_tools import Progress
+from fairlead_tools.host.results import text_result
+from fairlead_tools.host.secret import SecretError, read_secret
+from fairlead_tools.host.tools import Progress
 from fairlead_tools.openapi.operations import Operation
 from fairlead_tools.openapi.request import ArgumentError, request
-from fairlead_tools.secret import SecretError, read_secret
 
 MAX_BODY_BYTES = 4 << 20
 

@@ -9,8 +9,8 @@ from fairlead_common.content import ToolOutcome
 from fairlead_common.live_config import LiveConfig
 from fairlead_common.messages import ToolCall, ToolSpec
 from fairlead_common.service import VERSION
-from fairlead_tools.host_tools import HostTool, Progress
-from fairlead_tools.secret import SecretError, read_secret
+from fairlead_tools.host.secret import SecretError, read_secret
+from fairlead_tools.host.tools import HostTool, Progress
 from fairlead_tools.web.specs import FETCH, SEARCH
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 import msgspec
 import structlog
 
-from fairlead_tools.sandbox import Place
+from fairlead_tools.sandboxes.sandbox import Place
 
 log = structlog.get_logger()
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fairlead_common.messages import WorkspaceAccess
-from fairlead_tools.sandbox import SandboxRefusedError
+from fairlead_tools.sandboxes.sandbox import SandboxRefusedError
 
 DEFAULT_ID = 1000
 

@@ -23,11 +23,11 @@ import structlog
 
 from fairlead_common.config import SshConfig
 from fairlead_common.messages import SandboxKind
-from fairlead_tools.channel import Channel, ChannelLostError
-from fairlead_tools.pack import pack_runner
 from fairlead_tools.runner import protocol
-from fairlead_tools.runner_socket import KeptChannels
-from fairlead_tools.sandbox import Place, SandboxRefusedError
+from fairlead_tools.sandboxes.channel import Channel, ChannelLostError
+from fairlead_tools.sandboxes.pack import pack_runner
+from fairlead_tools.sandboxes.runner_socket import KeptChannels
+from fairlead_tools.sandboxes.sandbox import Place, SandboxRefusedError
 
 log = structlog.get_logger()
 

@@ -14,18 +14,18 @@ import structlog
 
 from fairlead_common.config import DockerConfig
 from fairlead_common.messages import SandboxKind
-from fairlead_tools.channel import Channel, ChannelLostError
-from fairlead_tools.docker import recipe
-from fairlead_tools.docker.egress import Egress
-from fairlead_tools.docker.engine import Engine, Inspected, NameTakenError
-from fairlead_tools.docker.host_paths import HostPaths
-from fairlead_tools.docker.journals import Journals
-from fairlead_tools.docker.owner import owner_of
-from fairlead_tools.docker.reach import NotReachableError, reach_by_exec, reach_by_socket
-from fairlead_tools.docker.spares import Spares
-from fairlead_tools.pack import pack_runner
-from fairlead_tools.runner_socket import KeptChannels
-from fairlead_tools.sandbox import Place, SandboxRefusedError, check_shareable
+from fairlead_tools.sandboxes.channel import Channel, ChannelLostError
+from fairlead_tools.sandboxes.docker import recipe
+from fairlead_tools.sandboxes.docker.egress import Egress
+from fairlead_tools.sandboxes.docker.engine import Engine, Inspected, NameTakenError
+from fairlead_tools.sandboxes.docker.host_paths import HostPaths
+from fairlead_tools.sandboxes.docker.journals import Journals
+from fairlead_tools.sandboxes.docker.owner import owner_of
+from fairlead_tools.sandboxes.docker.reach import NotReachableError, reach_by_exec, reach_by_socket
+from fairlead_tools.sandboxes.docker.spares import Spares
+from fairlead_tools.sandboxes.pack import pack_runner
+from fairlead_tools.sandboxes.runner_socket import KeptChannels
+from fairlead_tools.sandboxes.sandbox import Place, SandboxRefusedError, check_shareable
 
 log = structlog.get_logger()
 

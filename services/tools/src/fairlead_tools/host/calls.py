@@ -16,7 +16,7 @@ import structlog
 
 from fairlead_common.content import ToolOutcome, text_outcome
 from fairlead_common.messages import ToolCall
-from fairlead_tools.host_tools import HostTool, NotStartedError
+from fairlead_tools.host.tools import HostTool, NotStartedError
 from fairlead_tools.runner_calls import Show
 
 log = structlog.get_logger()

@@ -16,10 +16,10 @@ import structlog
 from docker.types import LogConfig, Mount
 
 from fairlead_common.config import DockerConfig
-from fairlead_tools.channel import ChannelLostError
-from fairlead_tools.docker.engine import Engine, NameTakenError
-from fairlead_tools.docker.host_paths import HostPaths
 from fairlead_tools.egress.allow import is_entry
+from fairlead_tools.sandboxes.channel import ChannelLostError
+from fairlead_tools.sandboxes.docker.engine import Engine, NameTakenError
+from fairlead_tools.sandboxes.docker.host_paths import HostPaths
 
 log = structlog.get_logger()
 
@@ -30,7 +30,7 @@ MEMORY = "128m"
 PIDS = 32
 ATTEMPTS = 4
 
-_SOURCES = Path(__file__).parents[1]
+_SOURCES = Path(__file__).parents[2]
 _MAIN = b"import sys\nfrom fairlead_tools.egress.proxy import main\nsys.exit(main())\n"
 _INSIDE = "/fairlead"
 

@@ -20,7 +20,7 @@ from fairlead_tools.runner.documents import LIBRARY
 
 Library = dict[str, tuple[Path, bytes]]
 
-_SOURCES = Path(__file__).parent / "runner"
+_SOURCES = Path(__file__).parents[1] / "runner"
 _MAIN = b"import sys\nfrom fairlead_tools.runner.__main__ import main\nsys.exit(main())\n"
 _SMALL: dict[str, Any] = {"compress_type": zipfile.ZIP_DEFLATED, "compresslevel": 1}
 _UNCHECKED = py_compile.PycInvalidationMode.UNCHECKED_HASH  # the name has the hash of the sources

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fairlead_common.config import BubblewrapConfig
-from fairlead_tools.sandbox import Place, check_shareable
+from fairlead_tools.sandboxes.sandbox import Place, check_shareable
 
 WORKSPACE = "/workspace"
 STATE = "/run/fairlead"

@@ -15,12 +15,12 @@ from pathlib import Path
 import structlog
 
 from fairlead_common.messages import SandboxKind
-from fairlead_tools.ages import journal_age_s
-from fairlead_tools.channel import Channel, ChannelLostError
-from fairlead_tools.pack import pack_runner
 from fairlead_tools.runner import journal
-from fairlead_tools.runner_socket import KeptChannels, connect, listens
-from fairlead_tools.sandbox import Place
+from fairlead_tools.sandboxes.ages import journal_age_s
+from fairlead_tools.sandboxes.channel import Channel, ChannelLostError
+from fairlead_tools.sandboxes.pack import pack_runner
+from fairlead_tools.sandboxes.runner_socket import KeptChannels, connect, listens
+from fairlead_tools.sandboxes.sandbox import Place
 
 log = structlog.get_logger()
 

@@ -15,9 +15,9 @@ import structlog
 
 from fairlead_common.config import Config, DockerConfig
 from fairlead_common.errors import InvalidInputError
-from fairlead_tools.docker.engine import Engine
-from fairlead_tools.docker.journals import Journals
-from fairlead_tools.sandbox import Place
+from fairlead_tools.sandboxes.docker.engine import Engine
+from fairlead_tools.sandboxes.docker.journals import Journals
+from fairlead_tools.sandboxes.sandbox import Place
 
 log = structlog.get_logger()
 

@@ -11,9 +11,9 @@ import docker
 import requests
 from docker.errors import APIError, DockerException, NotFound
 
-from fairlead_tools.channel import ChannelLostError
-from fairlead_tools.docker.stream import ExecStream, open_exec
-from fairlead_tools.sandbox import SandboxRefusedError
+from fairlead_tools.sandboxes.channel import ChannelLostError
+from fairlead_tools.sandboxes.docker.stream import ExecStream, open_exec
+from fairlead_tools.sandboxes.sandbox import SandboxRefusedError
 
 TIMEOUT_S = 60
 PROBE_TIMEOUT_S = 3.0

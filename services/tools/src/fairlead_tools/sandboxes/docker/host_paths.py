@@ -4,8 +4,8 @@ import re
 import socket
 from pathlib import Path
 
-from fairlead_tools.docker.engine import Engine, Inspected
-from fairlead_tools.sandbox import SandboxRefusedError
+from fairlead_tools.sandboxes.docker.engine import Engine, Inspected
+from fairlead_tools.sandboxes.sandbox import SandboxRefusedError
 
 _MARK = Path("/.dockerenv")
 _MOUNTINFO = Path("/proc/self/mountinfo")

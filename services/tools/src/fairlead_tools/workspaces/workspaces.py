@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.messages import ToolCall, WorkspaceQuery
-from fairlead_tools.session_workspaces import SessionWorkspaces
+from fairlead_tools.workspaces.session_workspaces import SessionWorkspaces
 
 INSTRUCTION_FILES = ("AGENTS.md", "CLAUDE.md")
 MAX_INSTRUCTION_BYTES = 32 * 1024

@@ -12,7 +12,7 @@ from fairlead_common import subjects
 from fairlead_common.buckets import Bucket
 from fairlead_common.bus import Bus
 from fairlead_common.errors import FairleadError, InvalidInputError
-from fairlead_tools.session_workspaces import SessionWorkspaces
+from fairlead_tools.workspaces.session_workspaces import SessionWorkspaces
 
 log = structlog.get_logger()
 

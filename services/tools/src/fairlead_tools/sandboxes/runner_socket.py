@@ -6,8 +6,8 @@ import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from fairlead_tools.channel import Channel
 from fairlead_tools.runner import protocol
+from fairlead_tools.sandboxes.channel import Channel
 
 MANY = 256  # runners, after which those that ended are forgotten
 

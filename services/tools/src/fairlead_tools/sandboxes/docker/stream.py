@@ -9,8 +9,8 @@ import struct
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from fairlead_tools.channel import ChannelLostError
 from fairlead_tools.runner import protocol
+from fairlead_tools.sandboxes.channel import ChannelLostError
 
 OPEN_TIMEOUT_S = 20.0
 MAX_HEAD_BYTES = 64 * 1024

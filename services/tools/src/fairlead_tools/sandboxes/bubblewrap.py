@@ -27,14 +27,14 @@ import structlog
 
 from fairlead_common.config import BubblewrapConfig
 from fairlead_common.messages import SandboxKind
-from fairlead_tools import cgroups
-from fairlead_tools.ages import journal_age_s
-from fairlead_tools.box import Box, write_scenery
-from fairlead_tools.channel import Channel, ChannelLostError
-from fairlead_tools.pack import pack_runner
 from fairlead_tools.runner import journal, linux
-from fairlead_tools.runner_socket import KeptChannels, connect, listens
-from fairlead_tools.sandbox import Place, SandboxRefusedError
+from fairlead_tools.sandboxes import cgroups
+from fairlead_tools.sandboxes.ages import journal_age_s
+from fairlead_tools.sandboxes.box import Box, write_scenery
+from fairlead_tools.sandboxes.channel import Channel, ChannelLostError
+from fairlead_tools.sandboxes.pack import pack_runner
+from fairlead_tools.sandboxes.runner_socket import KeptChannels, connect, listens
+from fairlead_tools.sandboxes.sandbox import Place, SandboxRefusedError
 
 log = structlog.get_logger()
 
