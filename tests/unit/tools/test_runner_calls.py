@@ -338,7 +338,8 @@ def test_own_descriptors_stay_few(client: Client, runner: Runner) -> None:
     for n in range(30):
         client.call(f"a{n}", "bash", command="true")
         client.call(f"b{n}", "ls")
-    assert len(os.listdir(f"/proc/{runner.pid}/fd")) < 25
+    # The last guards may still be on their way out.
+    eventually(lambda: len(os.listdir(f"/proc/{runner.pid}/fd")) < 25, "only what stays is open")
 
 
 def test_outcome_that_nobody_takes_away_is_brought_to_the_disk_soon(client: Client, runner: Runner) -> None:
