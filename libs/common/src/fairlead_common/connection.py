@@ -8,6 +8,7 @@ request may have many replies.
 
 import asyncio
 import os
+import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Final, NamedTuple, Protocol, Self
 
@@ -18,6 +19,7 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription as NatsSubscription
 
 from fairlead_common.errors import (
+    AccessRefusedError,
     BusUnavailableError,
     NotFoundError,
     StreamFullError,
@@ -27,6 +29,8 @@ from fairlead_common.errors import (
 log = structlog.get_logger()
 
 REQUEST_TIMEOUT_S: Final = 5.0
+REFUSED_PATIENCE_S: Final = 3.0  # how long a server may refuse the user before that is believed
+_REFUSALS: Final = ("authorization violation", "authorization failed", "user authentication")
 
 Headers = dict[str, str]
 
@@ -41,7 +45,14 @@ class Delivery(NamedTuple):
 
 
 class BusSettings(NamedTuple):
-    """How to reach NATS."""
+    """How to reach NATS.
+
+    Fields:
+        url: one address, or several of the same server with commas between them.
+        ca_file: who may have signed the server's certificate; None: whom the system trusts.
+        tls_name: the name in the certificate, where it is not the one in the address.
+        tls_first: the encryption starts before the server's greeting.
+    """
 
     url: str = "nats://127.0.0.1:4222"
     user: str | None = None
@@ -50,11 +61,18 @@ class BusSettings(NamedTuple):
     credentials_file: str | None = None
     nkey_seed_file: str | None = None
     replicas: int = 1
+    ca_file: str | None = None
+    tls_name: str | None = None
+    tls_first: bool = False
 
 
 def _options(settings: BusSettings, name: str) -> dict[str, Any]:
+    tls: dict[str, Any] = {"tls": _tls(settings.ca_file)} if settings.ca_file else {}
     return {
-        "servers": settings.url,
+        "servers": settings.url.split(","),
+        "tls_hostname": settings.tls_name,
+        "tls_handshake_first": settings.tls_first,
+        **tls,
         "name": name,
         "user": settings.user,
         "password": settings.password,
@@ -71,6 +89,18 @@ def _options(settings: BusSettings, name: str) -> dict[str, Any]:
     }
 
 
+def _tls(ca_file: str) -> ssl.SSLContext:
+    """Trust this authority alone.
+
+    Raises:
+        WeakConfigurationError: the file cannot be read, or holds no certificate.
+    """
+    try:
+        return ssl.create_default_context(cafile=ca_file)
+    except (OSError, ssl.SSLError) as error:
+        raise WeakConfigurationError(f"FAIRLEAD_NATS_CA: {ca_file}: {error}") from error
+
+
 class Subscription(Protocol):
     """Something to unsubscribe."""
 
@@ -85,6 +115,9 @@ class Connection:
         self._nc = connection
         self.settings = settings
         self.closed = asyncio.Event()
+        self.refusal = ""
+        self._refused_since: float | None = None
+        self._first_deadline: float | None = None
         self._inbox = ""
         self._token = 0
         self._waiting: dict[str, asyncio.Queue[Msg | None]] = {}
@@ -94,15 +127,18 @@ class Connection:
 
     @classmethod
     async def connect(cls, settings: BusSettings, *, name: str, timeout_s: float = 30.0) -> Self:
-        """A connection that reconnects for ever; `closed` is set if it ends for good.
+        """A connection that reconnects for ever.
+
+        `closed` is set if it ends for good; `refusal` says why, when the server does not want this user.
 
         Raises:
             BusUnavailableError: no server answered within `timeout_s`.
+            AccessRefusedError: one answers, and refuses this user.
         """
         connection = Client()
         bus = cls(connection, settings)
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout_s
+        bus._first_deadline = deadline = loop.time() + timeout_s
         while True:
             try:
                 await connection.connect(**_options(settings, name), **bus._callbacks())
@@ -113,6 +149,7 @@ class Connection:
                         f"no NATS server at {settings.url} within {timeout_s:.0f} s: {error}"
                     ) from error
                 await asyncio.sleep(0.05)
+        bus._first_deadline = None
         bus._inbox = connection.new_inbox()
         await connection.subscribe(
             f"{bus._inbox}.*", cb=bus._on_reply, pending_msgs_limit=-1, pending_bytes_limit=-1
@@ -121,9 +158,12 @@ class Connection:
 
     def _callbacks(self) -> dict[str, Any]:
         async def on_closed() -> None:
+            if _is_refusal(self._nc.last_error):
+                log.warning("bus_access_ended")
             self.closed.set()
 
         async def on_reconnected() -> None:
+            self._refused_since = None
             log.info("bus_reconnected")
             self._call_listeners()
 
@@ -136,8 +176,11 @@ class Connection:
         async def on_error(error: Exception) -> None:
             if isinstance(error, nats.errors.SlowConsumerError):  # something was dropped
                 self._call_listeners()
-            if not isinstance(error, OSError):  # a refused reconnect every 100 ms is no news
+            if _is_refusal(error):
+                self._on_refused(error)
+            elif not isinstance(error, OSError):  # a refused reconnect every 100 ms is no news
                 log.warning("bus_error", error=str(error), kind=type(error).__name__)
+            self._end_first_attempt(error)
 
         return {
             "closed_cb": on_closed,
@@ -145,6 +188,24 @@ class Connection:
             "disconnected_cb": on_disconnected,
             "error_cb": on_error,
         }
+
+    def _on_refused(self, error: Exception) -> None:
+        """Note that the server does not want this user; believe it when it stays so."""
+        now = asyncio.get_running_loop().time()
+        if self._refused_since is None:
+            self._refused_since = now
+            log.warning("bus_access_refused", error=str(error))
+        elif now > self._refused_since + REFUSED_PATIENCE_S:
+            self.refusal = f"{self.settings.url} refuses this user: {error}"
+            if self._first_deadline is not None:
+                raise AccessRefusedError(self.refusal)
+            self.closed.set()
+
+    def _end_first_attempt(self, error: Exception) -> None:
+        """Raise out of the library's first `connect`, which would otherwise try for ever."""
+        deadline = self._first_deadline
+        if deadline is not None and asyncio.get_running_loop().time() > deadline:
+            raise BusUnavailableError(f"no NATS server at {self.settings.url} within its time: {error}")
 
     def _call_listeners(self) -> None:
         for callback in list(self._on_reconnect):
@@ -290,6 +351,10 @@ class replies:  # noqa: N801 - reads like a function at its only uses
         self._connection._waiting.pop(self._inbox, None)  # noqa: SLF001
 
 
+def _is_refusal(error: Exception | None) -> bool:
+    return any(text in str(error).lower() for text in _REFUSALS)
+
+
 class _Subscribed:
     def __init__(self, subscription: NatsSubscription) -> None:
         self._subscription = subscription
@@ -354,4 +419,7 @@ def settings_from_environment(environ: Mapping[str, str] | None = None) -> BusSe
         credentials_file=env.get("FAIRLEAD_NATS_CREDS"),
         nkey_seed_file=env.get("FAIRLEAD_NATS_NKEY"),
         replicas=int(env.get("FAIRLEAD_NATS_REPLICAS", "1")),
+        ca_file=env.get("FAIRLEAD_NATS_CA"),
+        tls_name=env.get("FAIRLEAD_NATS_TLS_NAME"),
+        tls_first=env.get("FAIRLEAD_NATS_TLS_FIRST") == "yes",
     )

@@ -18,6 +18,10 @@ class BusUnavailableError(RetryableError):
     """NATS did not answer in time; what was sent may or may not have been stored."""
 
 
+class AccessRefusedError(FairleadError):
+    """NATS does not know this user, or does not want it any more; trying again will not help."""
+
+
 class StreamFullError(RetryableError):
     """The stream refused a message because its limit is reached; nothing was stored."""
 

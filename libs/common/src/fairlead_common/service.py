@@ -14,7 +14,7 @@ from nats.micro.service import Service as MicroService
 from nats.micro.service import ServiceConfig
 
 from fairlead_common.bus import Bus, settings_from_environment
-from fairlead_common.errors import BusUnavailableError, WeakConfigurationError
+from fairlead_common.errors import AccessRefusedError, BusUnavailableError, WeakConfigurationError
 from fairlead_common.logs import configure_logs
 from fairlead_common.pulse import end_pulse, keep_pulse
 from fairlead_common.streams import provision
@@ -31,7 +31,8 @@ Setup = Callable[[Bus], Awaitable[list[Part]]]
 def run_service(name: str, setup: Setup, *, metadata: dict[str, str] | None = None) -> None:
     """Connect, provision, register as a NATS micro service, run the parts; then exit the process.
 
-    Exit status 0 after SIGTERM or SIGINT, 78 for a configuration that must not run, 1 for the rest.
+    Exit status 0 after SIGTERM or SIGINT, 78 for a configuration that must not run and a user that NATS
+    refuses, 1 for the rest.
 
     Args:
         setup: makes the parts; each runs until the stop event it is given is set, and drains then.
@@ -41,6 +42,9 @@ def run_service(name: str, setup: Setup, *, metadata: dict[str, str] | None = No
         uvloop.run(_serve(name, setup, metadata or {}))
     except* WeakConfigurationError as group:
         log.error("configuration_refused", error="; ".join(str(e) for e in group.exceptions))
+        sys.exit(EXIT_CONFIG)
+    except* AccessRefusedError as group:
+        log.error("access_refused", error="; ".join(str(e) for e in group.exceptions))
         sys.exit(EXIT_CONFIG)
     except* BusUnavailableError as group:
         log.error("bus_unavailable", error="; ".join(str(e) for e in group.exceptions))
@@ -111,6 +115,8 @@ async def _patiently(action: Callable[[], Awaitable[None]], timeout_s: float = 6
 async def _run_parts(name: str, instance: str, parts: list[Part], bus: Bus, stop: asyncio.Event) -> None:
     async def lost_bus() -> None:
         await bus.closed.wait()
+        if bus.refusal:
+            raise AccessRefusedError(bus.refusal)
         raise BusUnavailableError("the connection to NATS closed for good")
 
     async with asyncio.TaskGroup() as tasks:
