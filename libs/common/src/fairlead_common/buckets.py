@@ -11,6 +11,7 @@ import msgspec
 from fairlead_common import mutants, subjects
 from fairlead_common.bus import Bus, Record, WrongSequenceError
 from fairlead_common.errors import BusUnavailableError, ConflictError
+from fairlead_common.failpoints import failpoint
 
 
 class Bucket:
@@ -26,23 +27,26 @@ class Bucket:
         record = await self._bus.last(self.stream, subjects.kv(self.name, key))
         return None if record is None or "KV-Operation" in record.headers else record
 
-    async def put(self, key: str, value: bytes, *, ttl_s: float | None = None) -> int:
+    async def put(self, key: str, value: bytes, *, ttl_s: float | None = None, point: str = "") -> int:
         """Write whatever was there; the new revision.
 
         Raises:
             BusUnavailableError: not acknowledged; it may or may not be written.
         """
-        return await self._bus.publish(subjects.kv(self.name, key), value, _ttl(ttl_s))
+        return await self._bus.publish(subjects.kv(self.name, key), value, _ttl(ttl_s), point=point)
 
-    async def create(self, key: str, value: bytes, *, ttl_s: float | None = None) -> int:
+    async def create(self, key: str, value: bytes, *, ttl_s: float | None = None, point: str = "") -> int:
         """Write if nothing is there; the revision. Idempotent for the same bytes.
 
         Raises:
             ConflictError: something else is there.
         """
-        return await self._bus.create(self.stream, subjects.kv(self.name, key), value, _ttl(ttl_s))
+        subject = subjects.kv(self.name, key)
+        return await self._bus.create(self.stream, subject, value, _ttl(ttl_s), point=point)
 
-    async def update(self, key: str, value: bytes, revision: int, *, ttl_s: float | None = None) -> int:
+    async def update(
+        self, key: str, value: bytes, revision: int, *, ttl_s: float | None = None, point: str = ""
+    ) -> int:
         """Write if `revision` is still the last; the new revision.
 
         Raises:
@@ -56,6 +60,7 @@ class Bucket:
                 record_id=f"{revision}-{hash(value) & 0xFFFFFFFF:x}",
                 expected=revision,
                 headers=_ttl(ttl_s),
+                point=point,
             )
         except WrongSequenceError as error:
             raise ConflictError(f"{self.name}/{key}: changed since revision {revision}") from error
@@ -108,7 +113,7 @@ class Leases:
     async def acquire(self, key: str) -> Lease | None:
         """The lease, or None while somebody else holds it."""
         try:
-            return Lease(key, await self._write(key, 0))
+            return Lease(key, await self._write(key, 0, "lease.acquire"))
         except WrongSequenceError:
             record = await self._bus.last(self._stream, subjects.kv(subjects.BUCKET_LEASES, key))
         if record is None:
@@ -117,7 +122,7 @@ class Leases:
         if holder.worker != self._holder.worker:
             return None
         try:
-            return Lease(key, await self._write(key, record.seq))
+            return Lease(key, await self._write(key, record.seq, "lease.acquire"))
         except WrongSequenceError:
             return None
 
@@ -125,7 +130,7 @@ class Leases:
         """The lease with a fresh TTL, or None if it is lost."""
         for expected in (lease.revision, 0):  # 0: it is gone, for the server was away too long
             try:
-                return Lease(lease.key, await self._write(lease.key, expected))
+                return Lease(lease.key, await self._write(lease.key, expected, "lease.renew"))
             except WrongSequenceError:
                 continue
         record = await self._bus.last(self._stream, subjects.kv(subjects.BUCKET_LEASES, lease.key))
@@ -138,7 +143,9 @@ class Leases:
         try:
             subject = subjects.kv(subjects.BUCKET_LEASES, lease.key)
             # Not what came after: that is the lease of whoever took over.
+            failpoint("lease.release.before")
             await self._bus.purge(self._stream, subject, before=lease.revision + 1)
+            failpoint("lease.release.after")
         except BusUnavailableError:
             return
 
@@ -155,9 +162,9 @@ class Leases:
         record = await self._bus.last(self._stream, subjects.kv(subjects.BUCKET_LEASES, key))
         return None if record is None else _holder.decode(record.data).worker
 
-    async def _write(self, key: str, expected: int) -> int:
+    async def _write(self, key: str, expected: int, point: str) -> int:
         if mutants.active("no_lease"):
             return 0
         headers = {**_ttl(self.ttl_s), "Nats-Expected-Last-Subject-Sequence": str(expected)}
         subject = subjects.kv(subjects.BUCKET_LEASES, key)
-        return await self._bus.publish(subject, self._value, headers, timeout_s=WRITE_TIMEOUT_S)
+        return await self._bus.publish(subject, self._value, headers, timeout_s=WRITE_TIMEOUT_S, point=point)

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from fairlead_common import failpoints
 from fairlead_common.connection import (
     REQUEST_TIMEOUT_S,
     BusSettings,
@@ -94,17 +95,24 @@ class Bus(Connection):
         headers: Headers | None = None,
         *,
         timeout_s: float = REQUEST_TIMEOUT_S,
+        point: str = "",
     ) -> int:
         """Store once and return the sequence. Not repeated: after an error it may or may not be stored.
+
+        Args:
+            point: the step that this write is, for tests that cut it off (`failpoints.py`).
 
         Raises:
             StreamFullError: a limit is reached; nothing was stored.
             WrongSequenceError: an expectation in `headers` does not hold; nothing was stored.
             BusUnavailableError: no acknowledgement in time.
         """
+        failpoints.passing(point, "before")
         reply = await self.request(subject, data, headers=headers, timeout_s=timeout_s)
         ack = _ack_decoder.decode(reply.data)
         if ack.error is None:
+            if failpoints.passing(point, "after"):
+                raise BusUnavailableError(f"the connection was lost before {subject} was answered")
             return ack.seq
         code = int(str(ack.error.get("err_code", 0)))
         text = str(ack.error.get("description", "refused"))
@@ -114,7 +122,9 @@ class Bus(Connection):
             raise StreamFullError(f"{subject}: {text} (err_code {code})")
         raise JetStreamError(code, text, subject)
 
-    async def create(self, stream: str, subject: str, data: bytes, headers: Headers | None = None) -> int:
+    async def create(
+        self, stream: str, subject: str, data: bytes, headers: Headers | None = None, *, point: str = ""
+    ) -> int:
         """Store unless something is there; the sequence of what is stored, now or before.
 
         Idempotent: repeated until acknowledged or `WRITE_DEADLINE_S` passed. If exactly these bytes
@@ -127,7 +137,7 @@ class Bus(Connection):
         headers = {**(headers or {}), "Nats-Expected-Last-Subject-Sequence": "0"}
         async for _ in _attempts(f"create {subject}"):
             try:
-                return await self.publish(subject, data, headers)
+                return await self.publish(subject, data, headers, point=point)
             except WrongSequenceError:
                 there = await self.last(stream, subject)
                 if there is None:  # it went away meanwhile (deleted, expired)
@@ -149,6 +159,7 @@ class Bus(Connection):
         expected: int,
         fence: tuple[str, int] | None = None,
         headers: Headers | None = None,
+        point: str = "",
     ) -> int:
         """Store if `subject` still ends at `expected`; its sequence.
 
@@ -170,7 +181,7 @@ class Bus(Connection):
             fields["Nats-Expected-Last-Subject-Sequence"] = str(fence[1])
         async for _ in _attempts(f"append {subject}"):
             try:
-                return await self.publish(subject, data, fields)
+                return await self.publish(subject, data, fields, point=point)
             except WrongSequenceError:
                 stored = await self._find(stream, subject, record_id, expected)
                 if stored is None:

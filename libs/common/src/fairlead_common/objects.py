@@ -16,6 +16,7 @@ from nats.js.object_store import ObjectStore
 from fairlead_common import subjects
 from fairlead_common.bus import INLINE_LIMIT_BYTES, Bus, Headers
 from fairlead_common.errors import BusUnavailableError, NotFoundError
+from fairlead_common.failpoints import failpoint
 
 TIMEOUT_S = 60.0
 
@@ -68,7 +69,9 @@ class Objects:
                 try:
                     await store.get_info(name)
                 except nats.js.errors.ObjectNotFoundError:
+                    failpoint("objects.put.before")
                     await store.put(name, source)  # type: ignore[arg-type] # any readable is accepted
+                    failpoint("objects.put.after")
         except (nats.errors.Error, TimeoutError) as error:
             raise BusUnavailableError(f"object {name}: {error}") from error
         return name

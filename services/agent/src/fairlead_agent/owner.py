@@ -15,7 +15,7 @@ import structlog
 from fairlead_agent.state import SessionState
 from fairlead_common import mutants, subjects
 from fairlead_common.bus import Bus, Record, WrongSequenceError
-from fairlead_common.entries import EntryBase, RunEndEntry, decode_entry, encode_entry
+from fairlead_common.entries import EntryBase, MessageEntry, RunEndEntry, decode_entry, encode_entry
 from fairlead_common.errors import LostOwnershipError
 from fairlead_common.events import EventBase
 from fairlead_common.ids import new_id
@@ -231,6 +231,7 @@ class Owner:
                 expected=state.last_seq,
                 fence=fence,
                 headers=headers,
+                point=f"agent.log.{_kind_of(entry)}",
             )
         state.apply(entry, seq, len(data))
         self.changed.set()
@@ -252,6 +253,11 @@ class Owner:
                 await self.changed.wait()
         except TimeoutError:
             return
+
+
+def _kind_of(entry: Any) -> str:
+    message = isinstance(entry, MessageEntry)
+    return str((entry.message if message else entry).__struct_config__.tag)
 
 
 def _only_stored(subject: str) -> int | None:

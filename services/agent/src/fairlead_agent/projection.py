@@ -131,9 +131,10 @@ class Projections:
 
     async def _write(self, key: str, value: bytes | None) -> None:
         if value is not None:
-            await self._bucket.put(key, value)
+            await self._bucket.put(key, value, point="agent.projection")
         elif await self._bucket.get(key) is not None:
-            await self._bucket.put(key, TOMBSTONE)  # the live tail shows it; a purge would not
+            # The live tail shows it; a purge would not.
+            await self._bucket.put(key, TOMBSTONE, point="agent.unlist")
             await self._bucket.delete(key)
 
     async def last_seq(self, session: str) -> int | None:

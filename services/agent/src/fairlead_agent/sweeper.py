@@ -15,6 +15,7 @@ from fairlead_common import mutants, subjects
 from fairlead_common.buckets import Bucket, Lease, Leases, session_lease
 from fairlead_common.bus import Bus, Record
 from fairlead_common.errors import FairleadError
+from fairlead_common.failpoints import failpoint
 from fairlead_common.ids import is_id
 
 log = structlog.get_logger()
@@ -124,7 +125,9 @@ class Sweeper:
         if state.hinted_at:
             log.info("session_hinted", session=session, phase=state.phase)
         state.hinted_at = now
+        failpoint("agent.hint.before")
         await self._bus.emit(subjects.WAKE, session.encode())
+        failpoint("agent.hint.after")
 
     def _note(self, record: Record) -> None:
         subject = subjects.parse_session(record.subject)

@@ -7,6 +7,7 @@ import structlog
 from fairlead_common import subjects
 from fairlead_common.bus import Bus
 from fairlead_common.errors import BadMessageError, FairleadError
+from fairlead_common.failpoints import failpoint
 from fairlead_common.pull import Job, PullConsumer
 
 log = structlog.get_logger()
@@ -38,8 +39,11 @@ class Timers:
             job = await self._due.get()
             try:
                 session, name = subjects.parse_due_timer(job.subject)
-                await self._bus.create(subjects.SESSIONS, subjects.mail(session, "notice", name), b"null")
+                subject = subjects.mail(session, "notice", name)
+                await self._bus.create(subjects.SESSIONS, subject, b"null", point="agent.notice")
+                failpoint("agent.timer_purge.before")
                 await self._bus.purge(subjects.TIMERS, job.subject)
+                failpoint("agent.timer_purge.after")
             except BadMessageError as error:
                 await job.term(str(error))
             except FairleadError as error:

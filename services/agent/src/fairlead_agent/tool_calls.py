@@ -220,7 +220,11 @@ class ToolCalls:
         self._sent[request.call_id] = (request, _now())
         try:
             await self._bus.create(
-                subjects.TOOLS, subject, payload, {**headers, **trace_headers(self._owner.trace)}
+                subjects.TOOLS,
+                subject,
+                payload,
+                {**headers, **trace_headers(self._owner.trace)},
+                point="agent.request",
             )
         except ConflictError:  # an owner before this one published it; its token counts
             self._recalled = False
@@ -327,7 +331,7 @@ class ToolCalls:
         claim = msgspec.json.encode(ToolClaim(by="agent", holder=self._worker))
         subject = subjects.tool_claim(call.host or "", call.call_id)
         try:
-            await self._bus.create(subjects.TOOLS, subject, claim)
+            await self._bus.create(subjects.TOOLS, subject, claim, point="agent.claim")
         except ConflictError as error:
             if _claim.decode(error.args[1].data).by == "agent":
                 return True
@@ -394,4 +398,4 @@ async def set_timer(bus: Bus, session: str, name: str, at_ms: int) -> None:
     at = datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     subject = subjects.timer(session, name)
     headers = {"Nats-Schedule": f"@at {at}", "Nats-Schedule-Target": f"{subject}.due"}
-    await bus.publish(subject, b"null", headers)
+    await bus.publish(subject, b"null", headers, point="agent.timer")

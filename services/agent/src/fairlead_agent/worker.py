@@ -5,6 +5,7 @@ message it came with is consumed. At any moment this process may die: nothing he
 """
 
 import asyncio
+import os
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
@@ -27,6 +28,7 @@ from fairlead_common.bus import Bus, Delivery
 from fairlead_common.dead import dead_letter
 from fairlead_common.entries import CustomEntry
 from fairlead_common.errors import BadMessageError, FairleadError, InvalidInputError, LostOwnershipError
+from fairlead_common.failpoints import failpoint
 from fairlead_common.ids import check_id, is_id, new_id
 from fairlead_common.live_config import LiveConfig
 from fairlead_common.objects import Objects
@@ -34,7 +36,7 @@ from fairlead_common.pull import Job, PullConsumer
 
 log = structlog.get_logger()
 
-LEASE_TTL_S = 4.0
+LEASE_TTL_S = float(os.environ.get("FAIRLEAD_AGENT_LEASE_S") or 4.0)
 MAX_SESSIONS = 256
 CACHE_BYTES = 64 << 20
 CACHE_SESSIONS = 1024
@@ -258,7 +260,9 @@ class Worker:
                 await workspaces.put(subjects.workspace_gone(place.host, place.workspace), b"{}")
         await self._projections.remove(owner.state)
         await self._bus.purge(subjects.TIMERS, f"fairlead.timer.{session}.>")
+        failpoint("agent.delete.before")
         await self._bus.purge(subjects.SESSIONS, subjects.session_all(session))
+        failpoint("agent.delete.after")
         log.info("session_deleted")
 
     def _remember(self, state: SessionState) -> None:
@@ -272,7 +276,9 @@ class Worker:
 
     async def _ack(self, held: Held, cursor: int) -> None:
         for seq in [seq for seq in held.jobs if seq <= cursor]:
+            failpoint("agent.ack.before")
             await held.jobs.pop(seq).ack()
+            failpoint("agent.ack.after")
 
     async def _ack_consumed(self, session: str, held: Held) -> None:
         """Somebody else owns the session: settle the hints whose mail it has consumed."""

@@ -73,6 +73,7 @@ async def decide(request: Request) -> Response:
                 subjects.SESSIONS,
                 subjects.mail(approval.session, "approval", name),
                 msgspec.json.encode(decision),
+                point="gateway.approval",
             )
         except ConflictError:
             raise Problem(409, f"approval {name} is decided already") from None

@@ -133,6 +133,7 @@ async def create_session(gateway: Gateway, session: str, notice: CreateSession) 
             record_id=new_id(),
             expected=0,
             fence=(subjects.session_all(session), 0),
+            point="gateway.session",
         )
     except WrongSequenceError:
         raise Problem(409, f"session {session} exists already", field="id") from None
@@ -263,6 +264,7 @@ async def change(request: Request) -> Response:
             subjects.SESSIONS,
             subjects.mail(session, "notice", f"update-{new_id()}"),
             msgspec.json.encode(update),
+            point="gateway.update",
         )
     return json_response({"seq": seq}, 202)
 
@@ -291,7 +293,8 @@ async def ask_to_delete(gateway: Gateway, session: str, sender: str) -> None:
     """Ask the agent service to remove everything of a session. Asking again does no harm."""
     notice = msgspec.json.encode({"sender": sender})
     try:
-        await gateway.bus.create(subjects.SESSIONS, subjects.mail(session, "notice", "delete"), notice)
+        subject = subjects.mail(session, "notice", "delete")
+        await gateway.bus.create(subjects.SESSIONS, subject, notice, point="gateway.delete")
     except ConflictError:
         return  # somebody else asked
 
@@ -354,7 +357,7 @@ async def store_words(
         subject = subjects.mail(session, kind, key)
         if mutants.active("prompt_again"):
             return await gateway.bus.publish(subject, packed, headers)
-        return await gateway.bus.create(subjects.SESSIONS, subject, packed, headers)
+        return await gateway.bus.create(subjects.SESSIONS, subject, packed, headers, point=f"gateway.{kind}")
     except ConflictError:
         raise Problem(409, f"the key {key} was used for something else", field="key") from None
 
@@ -388,4 +391,5 @@ async def _abort(gateway: Gateway, session: str, wish: Abort) -> Response:
 async def send_abort(gateway: Gateway, session: str, wish: Abort) -> int:
     """The sequence under which the wish is stored."""
     subject = subjects.mail(session, "abort", new_id())
-    return await gateway.bus.create(subjects.SESSIONS, subject, msgspec.json.encode(wish))
+    data = msgspec.json.encode(wish)
+    return await gateway.bus.create(subjects.SESSIONS, subject, data, point="gateway.abort")

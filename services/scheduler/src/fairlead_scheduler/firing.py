@@ -105,7 +105,7 @@ class Firing:
         return abs(now_ms - self._saved.t_ms) > SAVE_S * 1000  # also back, after a clock that was wrong
 
     async def _save(self, position: Position) -> None:
-        await self._bucket.put(POSITION, msgspec.json.encode(position))
+        await self._bucket.put(POSITION, msgspec.json.encode(position), point="scheduler.position")
         self._saved = position
 
     async def _fire_all(self, due: list[Entry], now_ms: int) -> None:

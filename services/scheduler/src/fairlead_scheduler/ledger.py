@@ -16,6 +16,7 @@ from fairlead_common.bus import Bus, Record
 from fairlead_common.cron.jobs import Document, JobState
 from fairlead_common.cron.runs import RunEntry
 from fairlead_common.errors import ConflictError
+from fairlead_common.failpoints import failpoint
 from fairlead_scheduler.settings import Settings
 
 APPLIED = 64  # runs that a state remembers having counted
@@ -75,7 +76,8 @@ class Ledger:
         """Write a new run; False if it is there already."""
         ttl_s = self._history_s if run.status in FINAL else None
         try:
-            await self._bucket.create(f"run.{run.job_id}.{run.slot}", _encode(run), ttl_s=ttl_s)
+            key = f"run.{run.job_id}.{run.slot}"
+            await self._bucket.create(key, _encode(run), ttl_s=ttl_s, point="scheduler.begin")
         except ConflictError:
             return False
         return True
@@ -87,7 +89,8 @@ class Ledger:
             ConflictError: somebody else did.
         """
         ttl_s = self._history_s if run.status in FINAL else None
-        return await self._bucket.update(f"run.{run.job_id}.{run.slot}", _encode(run), revision, ttl_s=ttl_s)
+        key = f"run.{run.job_id}.{run.slot}"
+        return await self._bucket.update(key, _encode(run), revision, ttl_s=ttl_s, point="scheduler.run")
 
     async def history(self, job: str, limit: int) -> list[RunEntry]:
         """The runs of a job, newest first."""
@@ -109,7 +112,8 @@ class Ledger:
     async def open(self, run: RunEntry, opened: OpenRun) -> None:
         """Note that a run is open; harmless to repeat."""
         try:
-            await self._bucket.create(f"open.{run.job_id}.{run.slot}", _encode(opened))
+            key = f"open.{run.job_id}.{run.slot}"
+            await self._bucket.create(key, _encode(opened), point="scheduler.open")
         except ConflictError:
             return
 
@@ -120,7 +124,9 @@ class Ledger:
 
     async def shut(self, job: str, slot: str) -> None:
         """The run is open no more."""
+        failpoint("scheduler.shut.before")
         await self._bucket.delete(f"open.{job}.{slot}")
+        failpoint("scheduler.shut.after")
 
     async def open_since(self, seq: int) -> tuple[list[tuple[str, str]], int]:
         """Job and slot of what was opened after `seq`, in order, and the last sequence."""
@@ -146,7 +152,7 @@ class Ledger:
             if wanted == lane:
                 return True
             try:
-                await self._bucket.update("lane", _encode(wanted), revision)
+                await self._bucket.update("lane", _encode(wanted), revision, point="scheduler.lane")
             except ConflictError:
                 continue
             return True
@@ -169,7 +175,8 @@ class Ledger:
             state = _after(stored.state, run)
             value = _encode(StoredState(state=state, applied=[*stored.applied, run.slot][-APPLIED:]))
             try:
-                await self._bucket.update(key, value, 0 if record is None else record.seq)
+                revision = 0 if record is None else record.seq
+                await self._bucket.update(key, value, revision, point="scheduler.count")
             except ConflictError:
                 continue
             return state

@@ -68,7 +68,7 @@ class Outbox:
             held=True,
         )
         try:
-            await self._bucket.create(_key(run), msgspec.json.encode(letter))
+            await self._bucket.create(_key(run), msgspec.json.encode(letter), point="scheduler.letter")
         except ConflictError:
             log.info("letter_kept_before", job=run.job_id)
         return DeliveryState(channel=payload.channel)
@@ -134,7 +134,9 @@ class Outbox:
             letter, attempts=attempt, not_before_ms=self._clock.now_ms() + pause_ms
         )
         try:
-            revision = await self._bucket.update(letter.key, msgspec.json.encode(letter), revision)
+            revision = await self._bucket.update(
+                letter.key, msgspec.json.encode(letter), revision, point="scheduler.attempt"
+            )
         except ConflictError:
             return  # another scheduler sends it
         try:

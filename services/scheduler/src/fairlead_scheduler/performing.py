@@ -15,6 +15,7 @@ from fairlead_common.cron.jobs import AgentTurn, Document, Job, SystemEvent, job
 from fairlead_common.cron.runs import CronEvent, RunEntry
 from fairlead_common.dead import dead_letter
 from fairlead_common.errors import BadMessageError, FairleadError, InvalidInputError
+from fairlead_common.failpoints import failpoint
 from fairlead_common.live_config import LiveConfig
 from fairlead_common.messages import HeartbeatNotice
 from fairlead_common.pull import Job as Delivered
@@ -107,7 +108,9 @@ class Performing:
             else:
                 await self._bury(delivered, "it could not be carried out; the log says why")
         else:
+            failpoint("scheduler.ack.before")
             await delivered.ack()
+            failpoint("scheduler.ack.after")
 
     async def _bury(self, delivered: Delivered, reason: str) -> None:
         log.warning("slot_dead_lettered", subject=delivered.subject, reason=reason)

@@ -72,7 +72,8 @@ class Post:
     async def _send(self, session: str, kind: str, key: str, body: object) -> int:
         subject = subjects.mail(session, kind, key)
         try:
-            return await self._bus.create(subjects.SESSIONS, subject, msgspec.json.encode(body))
+            data = msgspec.json.encode(body)
+            return await self._bus.create(subjects.SESSIONS, subject, data, point="scheduler.mail")
         except ConflictError as error:  # an earlier attempt, when the job or the configuration was another
             return int(error.args[1].seq)
 

@@ -59,7 +59,7 @@ async def write_slot(bus: Bus, slot: Slot) -> bool:
         await bus.publish(subject, data)
         return True
     try:
-        await bus.create(subjects.SLOTS, subject, data)
+        await bus.create(subjects.SLOTS, subject, data, point="scheduler.slot")
     except ConflictError:
         return False
     return True

@@ -59,15 +59,15 @@ class Store:
         Raises:
             ConflictError: the id is taken; `args[1]` is the record that has it.
         """
-        return await self._bucket.create(job, msgspec.json.encode(document))
+        return await self._bucket.create(job, msgspec.json.encode(document), point="scheduler.job")
 
-    async def update(self, job: str, document: Document, revision: int) -> int:
+    async def update(self, job: str, document: Document, revision: int, *, point: str = "") -> int:
         """Write if `revision` is still the last.
 
         Raises:
             ConflictError: it is not.
         """
-        return await self._bucket.update(job, msgspec.json.encode(document), revision)
+        return await self._bucket.update(job, msgspec.json.encode(document), revision, point=point)
 
     async def remove(self, job: str) -> bool:
         """Remove a job: first a tombstone, which the others hear of, then all of it. Whether it was there."""

@@ -91,7 +91,7 @@ class Claims:
     async def _write(self, call: ToolCall, claim: ToolClaim) -> ToolClaim:
         subject = subjects.tool_claim(self._config.host, call.call_id)
         try:
-            await self._bus.create(subjects.TOOLS, subject, msgspec.json.encode(claim))
+            await self._bus.create(subjects.TOOLS, subject, msgspec.json.encode(claim), point="tools.claim")
         except ConflictError as error:
             return _decoder.decode(error.args[1].data)
         return claim

@@ -17,6 +17,7 @@ from fairlead_common.content import ToolOutcome, text_outcome
 from fairlead_common.dead import dead_letter
 from fairlead_common.errors import BadMessageError, ConflictError, FairleadError, InvalidInputError
 from fairlead_common.events import ToolExecutionUpdate
+from fairlead_common.failpoints import failpoint
 from fairlead_common.ids import check_id
 from fairlead_common.messages import ToolCall, ToolResult
 from fairlead_common.objects import Objects
@@ -218,7 +219,9 @@ class Executor:
             delay_s = 0.2  # another executor may have it at once
         serving = self._serving.pop(call_id)
         if serving.job.reply:
+            failpoint("tools.ack.before")
             await (serving.job.ack() if delay_s is None else serving.job.nak(delay_s))
+            failpoint("tools.ack.after")
         self._pull.nudge()
 
     async def _bury(self, job: Job, reason: str) -> bool:
@@ -358,6 +361,6 @@ class Executor:
             await self._bus.publish(subject, payload, headers)
             return
         try:
-            await self._bus.create(subjects.SESSIONS, subject, payload, headers)
+            await self._bus.create(subjects.SESSIONS, subject, payload, headers, point="tools.result")
         except ConflictError:
             log.info("result_was_there", call=call.call_id)

@@ -83,7 +83,8 @@ class Heartbeat:
     async def _say(self) -> bool:
         bucket = Bucket(self._bus, subjects.BUCKET_EXECUTORS)
         try:
-            await bucket.put(self._key, msgspec.json.encode(self._info()), ttl_s=TTL_S)
+            info = msgspec.json.encode(self._info())
+            await bucket.put(self._key, info, ttl_s=TTL_S, point="tools.heartbeat")
         except FairleadError as error:
             log.warning("heartbeat_failed", error=str(error))
             return False

@@ -21,6 +21,7 @@ import msgspec
 import structlog
 
 from fairlead_common.content import ToolOutcome
+from fairlead_common.failpoints import failpoint
 from fairlead_tools.sandboxes.sandbox import Place
 
 log = structlog.get_logger()
@@ -67,7 +68,9 @@ class Records:
         path = self._calls / f"{call_id}.{attempt}"
         temporary = self._calls / f".{call_id}.{attempt}"
         temporary.write_bytes(msgspec.json.encode(note))
+        failpoint("tools.note.before")
         temporary.rename(path)
+        failpoint("tools.note.after")
 
     def settle(self, call_id: str, attempt: str, outcome: ToolOutcome) -> None:
         """Note the outcome of a call that no runner shall have any more, before it is told."""
@@ -90,8 +93,10 @@ class Records:
     def finish(self, call_id: str, *, keep: bool = True) -> None:
         """The result is delivered. Safe to repeat. `keep` what tells where its journal is."""
         for path in self._calls.glob(f"{call_id}.*"):
+            failpoint("tools.done.before")
             with contextlib.suppress(FileNotFoundError):
                 path.rename(self._done / path.name) if keep else path.unlink()
+            failpoint("tools.done.after")
 
     def open_calls(self) -> list[Open]:
         """Calls that somebody attempted and whose result was not delivered."""

@@ -9,6 +9,7 @@ import structlog
 
 from fairlead_common import mutants
 from fairlead_common.content import ToolOutcome, text_outcome
+from fairlead_common.failpoints import failpoint
 from fairlead_common.messages import ToolCall
 from fairlead_common.objects import Objects
 from fairlead_tools.results import finished, said, shown
@@ -99,18 +100,22 @@ class RunnerCalls:
         try:
             channel = await self._sandboxes.channel(place)
             with channel.follow(call_id) as followed:
+                failpoint("tools.forget.before")
                 await followed.send("forget")
                 frame = await followed.next(10.0)
         except (ChannelLostError, SandboxRefusedError, TimeoutError) as error:
             log.warning("forget_failed", call=call_id, error=str(error))
             return False
+        failpoint("tools.forget.after")
         return frame.get("type") == "forgotten"
 
     async def _follow(
         self, call: ToolCall, channel: Channel, followed: Followed, instead: ToolOutcome | None = None
     ) -> ToolOutcome | None:
         if instead is None:
+            failpoint("tools.call.before")
             await followed.send("call", tool=call.name, arguments=call.arguments, timeout_s=call.timeout_s)
+            failpoint("tools.call.after")
         else:
             await followed.send("attach")
         patience_s = max(call.timeout_s, MAX_TIMEOUT_S) + OVERTIME_S

@@ -11,6 +11,7 @@ from fairlead_tools.runner import guard, journal, linux, process_calls, protocol
 from fairlead_tools.runner.arguments import Arguments
 from fairlead_tools.runner.confine import Root, ToolError
 from fairlead_tools.runner.connection import Connection
+from fairlead_tools.runner.failpoints import failpoint
 from fairlead_tools.runner.jobs import Job
 from fairlead_tools.runner.journal import AlreadyStartedError, Journal
 from fairlead_tools.runner.outcome import Outcome, failed, unknown
@@ -118,8 +119,10 @@ class Calls:
             except AlreadyStartedError:
                 continue
             try:
+                failpoint("runner.recover.before")
                 kill_leftovers(call_id, self._journal.record(call_id), self._boot)
                 call.finish(unknown(_DIED, summary(self._journal.path(call_id, "output"))))
+                failpoint("runner.recover.after")
             finally:
                 call.close()
         self._processes.recover()
@@ -232,8 +235,10 @@ class Calls:
             except OSError:
                 # A full disk: whoever asks gets it from memory, and after a crash the journal says unknown.
                 self._unsaved[call_id] = result
+        failpoint("runner.tell.before")
         for each in followers:
             _send_result(each, call_id, result)
+        failpoint("runner.tell.after")
         if call is not None:
             self._unsynced[call_id] = (call, time.monotonic() + SYNC_AFTER_S)
             if len(self._unsynced) > MAX_UNSYNCED:  # each holds open files
@@ -359,7 +364,9 @@ class Calls:
                 )
                 limit = MAX_FILE_BYTES if plan.life.yield_s is None else MAX_YIELDED_BYTES
                 output = Output(call.open_output(), limit) if plan.is_command else None
+            failpoint("runner.go.before")
             child.go(plan.order)
+            failpoint("runner.go.after")
         except BaseException:
             if child is not None:
                 child.abandon()

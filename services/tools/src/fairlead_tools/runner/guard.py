@@ -20,6 +20,7 @@ import time
 from typing import Any, Callable, NamedTuple, NoReturn
 
 from fairlead_tools.runner import linux, terminals
+from fairlead_tools.runner.failpoints import failpoint
 from fairlead_tools.runner.restrict import OPEN, Restriction
 from fairlead_tools.runner.user import User
 
@@ -127,7 +128,9 @@ def fork_command(
         if has_input:
             input_r, input_w = _gate()
     seat = Seat(cwd_fd, gate_r, output_w, report_w, user, work, input_r, terminal is not None, restriction)
+    failpoint("runner.fork.before")
     pid = _fork(lambda parent: _guard(parent, seat), restriction)
+    failpoint("runner.fork.after")
     for fd in seat.fds - {cwd_fd, restriction.rules}:
         os.close(fd)
     return Child(pid, _start_of(pid), gate_w, output_r, report_r, input_w)
@@ -230,8 +233,10 @@ def _guard(parent: int, seat: Seat) -> NoReturn:
         with contextlib.suppress(OSError):  # it did so itself, or is gone
             os.setpgid(pid, pid)
     report = _watch(pid)
+    failpoint("runner.guard.before")
     with contextlib.suppress(BrokenPipeError):  # the runner died: what it started is gone, and nobody asks
         os.write(seat.report, b"\0" + json.dumps(report._asdict()).encode("ascii") + b"\n")
+    failpoint("runner.guard.after")
     os._exit(0)
 
 
@@ -243,6 +248,7 @@ def _command(seat: Seat) -> NoReturn:
         for number in _changed_signals():
             signal.signal(number, signal.SIG_DFL)  # what is ignored stays so through exec
         order = _wait_at(seat.gate)
+        failpoint("runner.command.before")
         _become(seat.user, guard, signal.SIGKILL)
         os.fchdir(seat.cwd)  # as that user: root without capabilities may not enter its folders
         seat.restriction.narrow()

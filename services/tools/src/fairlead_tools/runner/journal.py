@@ -18,6 +18,7 @@ import os
 import time
 from typing import Any
 
+from fairlead_tools.runner.failpoints import failpoint
 from fairlead_tools.runner.starts import Starts
 
 Record = dict[str, Any]
@@ -51,10 +52,12 @@ class Call:
             AlreadyStartedError: somebody passed it before.
             OSError: the disk did not take it; the call must not run.
         """
+        failpoint("runner.gate.before")
         try:
             fd = os.open(os.path.join(self.path, "started"), _NEW_FILE, 0o600)
         except FileExistsError:
             raise AlreadyStartedError(self.path) from None
+        failpoint("runner.gate.after")
         try:
             os.write(fd, json.dumps(record).encode("ascii"))
         finally:
@@ -63,11 +66,13 @@ class Call:
 
     def name_process(self, record: Record) -> None:
         """Say which process runs the call, for whoever has to kill what is left of it."""
+        failpoint("runner.process.before")
         fd = os.open(os.path.join(self.path, "process"), _NEW_FILE, 0o600)
         try:
             os.write(fd, json.dumps(record).encode("ascii"))
         finally:
             os.close(fd)
+        failpoint("runner.process.after")
 
     def open_output(self) -> int:
         """The file that keeps all output."""
@@ -88,15 +93,19 @@ class Call:
                 view = view[os.write(fd, view) :]
         finally:
             os.close(fd)
+        failpoint("runner.outcome.before")
         os.rename(temporary, os.path.join(self.path, "exit"))
+        failpoint("runner.outcome.after")
         self._is_finished = True
 
     def close(self) -> None:
         """Bring the outcome to the disk, and let go of the lock."""
         try:
             if self._is_finished:
+                failpoint("runner.sync.before")
                 _sync(os.path.join(self.path, "exit"), os.O_NOFOLLOW)
                 _sync_directory(self.path)
+                failpoint("runner.sync.after")
         finally:
             self.release()
 
@@ -153,6 +162,7 @@ class Journal:
         if _NO_GATE:
             self.remove(call_id)
         os.makedirs(path, mode=0o700, exist_ok=True)
+        failpoint("runner.lock.before")
         fd = os.open(os.path.join(path, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -161,6 +171,7 @@ class Journal:
             if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
                 raise AlreadyStartedError(path) from None
             raise
+        failpoint("runner.lock.after")
         return Call(path, fd, self._starts)
 
     def record(self, call_id: str) -> Record:
@@ -202,8 +213,10 @@ class Journal:
         Nobody waits for the disk: a call whose tombstone a power cut takes away is among the starts.
         """
         flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        failpoint("runner.tombstone.before")
         fd = os.open(os.path.join(self._gone, call_id), flags, 0o600)
         os.close(fd)
+        failpoint("runner.tombstone.after")
         self.remove(call_id)
 
     def _listed(self) -> list[str]:

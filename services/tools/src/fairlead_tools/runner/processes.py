@@ -17,6 +17,7 @@ import time
 from typing import Any
 
 from fairlead_tools.runner.confine import ToolError
+from fairlead_tools.runner.failpoints import failpoint
 from fairlead_tools.runner.jobs import Job
 from fairlead_tools.runner.journal import read_record
 from fairlead_tools.runner.outcome import Outcome
@@ -148,7 +149,9 @@ class Processes:
             "at": job.began_at,
             "pty": job.life.terminal is not None,
         }
+        failpoint("runner.background.before")
         _write(os.path.join(path, "record"), record)
+        failpoint("runner.background.after")
         process = Process(name, path, record, job)
         self._all[name] = process
         return process

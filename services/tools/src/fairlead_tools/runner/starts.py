@@ -11,6 +11,8 @@ from __future__ import annotations
 import os
 import re
 
+from fairlead_tools.runner.failpoints import failpoint
+
 RECORD_BYTES = 65  # a call id of at most 64 characters, padded, and a newline
 GROW_BYTES = RECORD_BYTES * 1024
 TRIM_BYTES = GROW_BYTES * 4
@@ -49,7 +51,9 @@ class Starts:
         record = call_id.encode("ascii").ljust(RECORD_BYTES - 1) + b"\n"
         if os.pwrite(self._fd, record, self._end) != RECORD_BYTES:
             raise OSError(28, "the record was cut off")
+        failpoint("runner.start.before")
         _sync_data(self._fd)
+        failpoint("runner.start.after")
         self._end += RECORD_BYTES
 
     def _grow(self) -> None:

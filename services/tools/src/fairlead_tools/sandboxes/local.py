@@ -14,6 +14,7 @@ from pathlib import Path
 
 import structlog
 
+from fairlead_common.failpoints import failpoint
 from fairlead_common.messages import SandboxKind
 from fairlead_tools.runner import journal
 from fairlead_tools.sandboxes.ages import journal_age_s
@@ -94,7 +95,9 @@ class LocalSandbox:
         try:
             return await connect(folder, self._tasks)
         except (OSError, ChannelLostError):
+            failpoint("tools.launch.before")
             await self._launch(folder, workspace)
+            failpoint("tools.launch.after")
         try:
             return await connect(folder, self._tasks)
         except OSError as error:
@@ -164,11 +167,12 @@ def _prepare(folder: Path, workspace: Path) -> None:
 
 
 # What the runner itself may know; what commands see is narrower still (runner/environment.py). The
-# switches for tests are read by mutants of the runner and mean nothing without FAIRLEAD_TEST.
-_PLAIN = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "FAIRLEAD_TEST", "FAIRLEAD_MUTANT")
+# switches for tests are read by mutants and fail-points of the runner and mean nothing without FAIRLEAD_TEST.
+_PLAIN = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR")
+_TESTS = ("FAIRLEAD_TEST", "FAIRLEAD_MUTANT", "FAIRLEAD_FAILPOINTS")
 # Of the git tools, of background processes, and where programs lie that are not on the PATH.
 _SET = ("GIT_TOKEN", "GIT_HOST", "GIT_API", "PROCESSES", "PROCESS_LIFE_S", "RG", "GIT", "GH")
-_KEPT = (*_PLAIN, *(f"FAIRLEAD_{name}" for name in _SET))
+_KEPT = (*_PLAIN, *_TESTS, *(f"FAIRLEAD_{name}" for name in _SET))
 
 
 def runner_environment() -> dict[str, str]:
