@@ -12,6 +12,7 @@ TOOLS: Final = "TOOLS"
 EVENTS: Final = "EVENTS"
 SLOTS: Final = "SLOTS"
 DEAD: Final = "DEAD"
+OUTPUTS: Final = "OUTPUTS"
 
 # Buckets (stream KV_<bucket>, subject $KV.<bucket>.<key>)
 BUCKET_SESSIONS: Final = "sessions"
@@ -32,6 +33,7 @@ SLOTS_CONSUMER: Final = "schedulers"
 # Headers
 H_REPLY_TO: Final = "Fairlead-Reply-To"  # where the final answer of a prompt is published
 H_OBJECT: Final = "Fairlead-Object"  # the payload lies in the object store under this name
+H_PARTS: Final = "Fairlead-Parts"  # of a tool request: its payload is in so many parts beside it
 H_CURSOR: Final = "Fairlead-Cursor"  # on log entries: last mailbox sequence consumed
 H_STATE: Final = "Fairlead-State"  # on log entries: open | parked | closed
 H_TRACE: Final = "traceparent"
@@ -120,6 +122,16 @@ def tool_claim(host: str, call: str) -> str:
     return f"fairlead.tool.{check_id(host, 'host')}.{check_id(call, 'call')}.claim"
 
 
+def tool_part(host: str, call: str, number: int) -> str:
+    """One part of a request that is too large for a message, for the executors of that host alone."""
+    return f"fairlead.tool.{check_id(host, 'host')}.{check_id(call, 'call')}.part.{number}"
+
+
+def output_part(host: str, name: str, number: int) -> str:
+    """One part of what an executor of a host stores for good, by the SHA-256 of the whole."""
+    return f"fairlead.output.{check_id(host, 'host')}.{check_id(name, 'object')}.{number}"
+
+
 def tool_requests(host: str) -> str:
     """Filter over all calls for one host."""
     return f"fairlead.tool.{check_id(host, 'host')}.*.request"
@@ -133,6 +145,16 @@ def tools_consumer(host: str) -> str:
 def workspace_instructions(host: str) -> str:
     """Core request to the executors of a host: the AGENTS.md of the workspace named in the payload."""
     return f"fairlead.workspace.{check_id(host, 'host')}.instructions"
+
+
+def workspaces_to_remove(host: str) -> str:
+    """Core request to the agents: names of workspaces that the host is to remove, as a JSON list."""
+    return f"fairlead.workspace.{check_id(host, 'host')}.gone"
+
+
+def workspace_removed(host: str) -> str:
+    """Core request to the agents: the host has removed the workspace named in the payload."""
+    return f"fairlead.workspace.{check_id(host, 'host')}.removed"
 
 
 def workspace_gone(host: str, workspace: str) -> str:

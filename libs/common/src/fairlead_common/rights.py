@@ -1,0 +1,451 @@
+"""Who may do what on NATS: the one table of users and subjects, allow-lists only.
+
+What a user is not given here the server refuses. Each user has an inbox prefix of its own, so that nobody
+hears the answers that others get. `docs/security.md` says what a user that was taken over can still do.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from fairlead_common import subjects as s
+from fairlead_common.errors import InvalidInputError
+from fairlead_common.ids import check_id
+
+GATEWAY: Final = "gateway"
+AGENT: Final = "agent"
+SCHEDULER: Final = "scheduler"
+WEBUI: Final = "webui"
+PROVISIONER: Final = "provisioner"
+OPERATOR: Final = "operator"
+
+ANSWERS: Final = ("answers.>", "_INBOX.>")  # where other systems may always have answers sent
+ANSWER_WITHIN: Final = "1h"  # how long a request may be answered: the longest call of a tool takes as long
+ANY_NUMBER: Final = -1
+
+_GET: Final = "$JS.API.DIRECT.GET"
+_INFO: Final = "$JS.API.STREAM.INFO"
+_PURGE: Final = "$JS.API.STREAM.PURGE"
+
+
+class Rights(NamedTuple):
+    """What a user may do.
+
+    Fields:
+        inbox: prefix of the subjects that answers to it come on; no other user hears them.
+        publish, subscribe: subjects that are allowed, beside the inbox; all others are not.
+        answers: how many messages it may send to whoever asked it something; 0: none.
+        recipe: what `remade` makes the same rights of, as a later version of this table has them.
+    """
+
+    inbox: str
+    publish: tuple[str, ...] = ()
+    subscribe: tuple[str, ...] = ()
+    answers: int = 0
+    recipe: Mapping[str, object] = {}
+
+
+class Others(NamedTuple):
+    """Subjects of other systems that services of Fairlead have to do with.
+
+    Fields:
+        tools: executors ask there. triggers: the scheduler hears them.
+        answers: agents and the scheduler send there.
+    """
+
+    tools: tuple[str, ...] = ()
+    triggers: tuple[str, ...] = ()
+    answers: tuple[str, ...] = ()
+
+
+NOBODY: Final = Others()
+
+
+class User(NamedTuple):
+    """One user of the server. It proves with its nkey who it is."""
+
+    name: str
+    public_key: str
+    rights: Rights
+
+
+def inbox(name: str) -> str:
+    """The inbox prefix of a user of Fairlead's own. Those of other systems are `_INBOX.<name>`."""
+    return f"_INBOX_{check_id(name, 'user')}"
+
+
+def gateway() -> Rights:
+    """The front door: it writes the mail of people, approvals above all, and reads what it shows."""
+    kinds = ("prompt", "steer", "followup", "abort", "approval", "notice")
+    mail = [f"fairlead.session.*.in.{kind}" for kind in kinds]
+    return _service(
+        GATEWAY,
+        publish=[
+            *mail,
+            *(f"{subject}.*" for subject in mail),
+            "fairlead.api.>",
+            s.WEBUI_FILE,
+            f"$KV.{s.BUCKET_LEASES}.login.*",
+            f"$KV.{s.BUCKET_SESSIONS}.revoked.*",
+            *_store_objects(),
+            *_read(s.SESSIONS, s.EVENTS, _kv(s.BUCKET_SESSIONS), _kv(s.BUCKET_EXECUTORS), *_OBJECTS),
+            f"{_GET}.{_kv(s.BUCKET_WORKSPACES)}.$KV.{s.BUCKET_WORKSPACES}.agent.*",
+            f"{_GET}.{_kv(s.BUCKET_LEASES)}.$KV.{s.BUCKET_LEASES}.login.*",
+            *_CONFIGURATION,
+            "$SRV.INFO",
+            "$SRV.STATS",
+            "$SRV.PING.fairlead-agent",
+        ],
+        subscribe=[
+            "fairlead.live.*.>",
+            f"fairlead.kv.{s.BUCKET_SESSIONS}.>",
+            f"fairlead.kv.{s.BUCKET_EXECUTORS}.>",
+            _CONFIG_CHANGES,
+            s.CRON_CHANGED,
+        ],
+    )
+
+
+def agent(others: Others = NOBODY) -> Rights:
+    """The owner of sessions: logs, calls of tools, lists. No mail of people: it approves nothing."""
+    buckets = (s.BUCKET_SESSIONS, s.BUCKET_LEASES, s.BUCKET_EXECUTORS, s.BUCKET_WORKSPACES, s.BUCKET_CONFIG)
+    read = (s.SESSIONS, s.TOOLS, s.EVENTS, s.TIMERS, *map(_kv, buckets), _kv(s.BUCKET_CREDENTIALS), *_OBJECTS)
+    purged = (s.SESSIONS, s.TIMERS, *map(_kv, (s.BUCKET_SESSIONS, s.BUCKET_LEASES, s.BUCKET_WORKSPACES)))
+    return _service(
+        AGENT,
+        publish=[
+            "fairlead.session.*.log",
+            "fairlead.session.*.in.result.*",
+            "fairlead.session.*.in.notice.*",
+            "fairlead.tool.*.*.request",
+            "fairlead.tool.*.*.claim",
+            "fairlead.tool.*.*.part.*",
+            "fairlead.timer.*.*",
+            "fairlead.event.*",
+            "fairlead.cancel.*",
+            s.WAKE,
+            "fairlead.workspace.*.instructions",
+            s.dead("sessions"),
+            f"$KV.{s.BUCKET_SESSIONS}.*.*",
+            f"$KV.{s.BUCKET_LEASES}.>",
+            f"$KV.{s.BUCKET_WORKSPACES}.>",
+            f"$KV.{s.BUCKET_CONFIG}.grant.*.*",
+            *_store_objects(),
+            *_read(*read),
+            *(f"{_PURGE}.{stream}" for stream in purged),
+            *_consume(s.SESSIONS, s.AGENTS_CONSUMER),
+            *_consume(s.TIMERS, s.TIMERS_CONSUMER),
+            *ANSWERS,
+            *others.answers,
+        ],
+        subscribe=[
+            s.WAKE,
+            "fairlead.live.*.>",
+            f"fairlead.kv.{s.BUCKET_CONFIG}.>",
+            f"fairlead.kv.{s.BUCKET_EXECUTORS}.>",
+            "fairlead.workspace.*.gone",
+            "fairlead.workspace.*.removed",
+        ],
+    )
+
+
+def scheduler(others: Others = NOBODY) -> Rights:
+    """Jobs and their runs; prompts, notices and aborts for sessions. It reads logs to see how runs ended."""
+    buckets = (s.BUCKET_JOBS, s.BUCKET_RUNS, s.BUCKET_LEASES)
+    return _service(
+        SCHEDULER,
+        micro=("fairlead-scheduler", "fairlead-scheduler-api", "fairlead-scheduler-tools"),
+        answers=ANY_NUMBER,
+        publish=[
+            "fairlead.cron.*.*",
+            "fairlead.session.*.in.prompt.*",
+            "fairlead.session.*.in.notice.*",
+            "fairlead.session.*.in.abort.*",
+            s.CRON_CHANGED,
+            "fairlead.hint.cron",
+            s.dead("cron"),
+            f"$KV.{s.BUCKET_JOBS}.>",
+            f"$KV.{s.BUCKET_RUNS}.>",
+            f"$KV.{s.BUCKET_LEASES}.scheduler",
+            *_read(s.SESSIONS, s.SLOTS, *map(_kv, buckets), _kv(s.BUCKET_SESSIONS), *_OBJECTS),
+            *(f"{_PURGE}.{_kv(bucket)}" for bucket in buckets),
+            *_consume(s.SLOTS, s.SLOTS_CONSUMER),
+            *_CONFIGURATION,
+            *ANSWERS,
+            *others.answers,
+        ],
+        subscribe=[
+            "fairlead.live.*.>",
+            f"fairlead.kv.{s.BUCKET_JOBS}.>",
+            _CONFIG_CHANGES,
+            s.CRON_CHANGED,
+            "fairlead.hint.cron",
+            "fairlead.api.>",
+            "fairlead.service.scheduler.*",
+            *others.triggers,
+        ],
+    )
+
+
+def webui() -> Rights:
+    """It answers requests for files, and that is all."""
+    return _service(WEBUI, publish=[], subscribe=[s.WEBUI_FILE])
+
+
+def executor(host: str, others: Others = NOBODY) -> Rights:
+    """The executors of one host: its calls, their claims, results and output. They read nothing else.
+
+    No stream that they may write to takes a roll-up of more than heartbeats, and none is read as a whole.
+    """
+    check_id(host, "host")
+    calls = f"fairlead.tool.{host}.*"
+    beats = f"$KV.{s.BUCKET_EXECUTORS}.{host}.*"
+    output = f"fairlead.output.{host}.*.*"
+    return _service(
+        f"tools-{host}",
+        micro=("fairlead-tools",),
+        publish=[
+            f"{calls}.claim",
+            "fairlead.session.*.in.result.*",
+            "fairlead.event.*",
+            output,
+            beats,
+            s.dead("tools"),
+            f"fairlead.workspace.{host}.gone",
+            f"fairlead.workspace.{host}.removed",
+            *(f"{_GET}.{s.TOOLS}.{calls}.{part}" for part in ("request", "claim", "part.*")),
+            f"{_GET}.{s.OUTPUTS}.{output}",
+            f"{_GET}.{_kv(s.BUCKET_EXECUTORS)}.{beats}",
+            *_consume(s.TOOLS, s.tools_consumer(host)),
+            *_CONFIGURATION,
+            "$SRV.INFO",
+            "fairlead.service.*.*",
+            *others.tools,
+        ],
+        subscribe=[
+            "fairlead.cancel.*",
+            f"fairlead.workspace.{host}.instructions",
+            _CONFIG_CHANGES,
+        ],
+    )._replace(recipe={"kind": "executor", "host": host})
+
+
+def provisioner() -> Rights:
+    """Makes and widens streams and durable consumers. It reads and writes no message."""
+    return Rights(
+        inbox(PROVISIONER),
+        publish=(
+            f"{_INFO}.*",
+            "$JS.API.STREAM.CREATE.*",
+            "$JS.API.STREAM.UPDATE.*",
+            "$JS.API.CONSUMER.INFO.*.*",
+            *(
+                f"$JS.API.CONSUMER.CREATE.{stream}.{name}.{subject}"
+                for stream, name, subject in (
+                    (s.SESSIONS, s.AGENTS_CONSUMER, s.ALL_MAIL),
+                    (s.TIMERS, s.TIMERS_CONSUMER, s.DUE_TIMERS),
+                    (s.SLOTS, s.SLOTS_CONSUMER, s.ALL_SLOTS),
+                    (s.TOOLS, "*", "fairlead.tool.*.*.request"),
+                )
+            ),
+        ),
+    )
+
+
+def operator() -> Rights:
+    """The owner of the installation, for the command line; no service gets its key."""
+    return Rights(inbox(OPERATOR), publish=(">",), subscribe=(">",))
+
+
+def other(
+    name: str,
+    *,
+    sessions: Iterable[str] = (),
+    services: Iterable[str] = (),
+    tools: Iterable[str] = (),
+    triggers: Iterable[str] = (),
+    answers: Iterable[str] = (),
+) -> Rights:
+    """Another system: it prompts the sessions named, offers tools, sets triggers off, hears answers.
+
+    Args:
+        sessions: names, or `*` for all.
+        services: names of its NATS micro services. tools: the subjects that they are asked on.
+        triggers: subjects it publishes to. answers: subjects it hears.
+
+    Raises:
+        InvalidInputError: one of them cannot be, or would reach into what is Fairlead's own.
+    """
+    recipe = {
+        "kind": "other",
+        "name": check_id(name, "user"),
+        "sessions": list(sessions),
+        "services": list(services),
+        "tools": list(tools),
+        "triggers": list(triggers),
+        "answers": list(answers),
+    }
+    return remade(recipe)
+
+
+def prompts(name: str, sessions: Iterable[str]) -> Rights:
+    """Another system that prompts the sessions named, and hears the answers on its own inbox."""
+    return other(name, sessions=sessions)
+
+
+def remade(recipe: Mapping[str, object], others: Others = NOBODY) -> Rights:
+    """The rights that `recipe` stands for.
+
+    Raises:
+        InvalidInputError: it is no recipe, or a subject or name in it cannot be.
+    """
+    match recipe:
+        case {"kind": "executor", "host": str(host)}:
+            return executor(host, others)
+        case {"kind": "other", "name": str(name)}:
+            return _other(name, recipe)
+        case _:
+            raise InvalidInputError("kind", f"must be executor or other, got {recipe.get('kind')!r}")
+
+
+def others_of(recipes: Iterable[Mapping[str, object]]) -> Others:
+    """What the services of Fairlead have to do with, given the users there are."""
+    wanted = list(recipes)
+    return Others(
+        *(tuple(each for recipe in wanted for each in _texts(recipe, key)) for key in Others._fields)
+    )
+
+
+def _other(name: str, recipe: Mapping[str, object]) -> Rights:
+    tools, triggers, answers = (_texts(recipe, key) for key in Others._fields)
+    for subject in (*tools, *triggers, *answers):
+        check_foreign(subject)
+    may: list[str] = []
+    for session in _texts(recipe, "sessions"):
+        if session != "*":
+            check_id(session, "session")
+        prompt = f"fairlead.session.{session}.in.prompt"
+        may += [f"fairlead.prompt.{session}", prompt, f"{prompt}.*"]
+    micro: list[str] = []
+    for service in _texts(recipe, "services"):
+        if check_id(service, "service").startswith("fairlead"):
+            raise InvalidInputError("service", f"names that begin with fairlead are taken: {service!r}")
+        micro += _micro(service)
+    return Rights(
+        f"_INBOX.{check_id(name, 'user')}",
+        publish=(*may, *triggers),
+        subscribe=(*tools, *answers, *dict.fromkeys(micro), *(["fairlead.cancel.*"] if tools else [])),
+        answers=ANY_NUMBER if tools else 0,
+        recipe=recipe,
+    )
+
+
+def _texts(recipe: Mapping[str, object], key: str) -> tuple[str, ...]:
+    found = recipe.get(key, [])
+    if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
+        raise InvalidInputError(key, f"must be a list of names, got {found!r}")
+    return tuple(found)
+
+
+def check_foreign(subject: str) -> str:
+    """`subject` itself, if it may be another system's.
+
+    Raises:
+        InvalidInputError: it reaches into what belongs to Fairlead, to the server or to inboxes.
+    """
+    tokens = subject.split(".")
+    if len(subject) > 255 or not all(tokens) or any(c in subject for c in ' "\\{}\t\r\n'):
+        raise InvalidInputError("subject", f"cannot be one: {subject[:80]!r}")
+    if tokens[0] in ("fairlead", ">", "*") or tokens[0].startswith(("$", "_")):
+        raise InvalidInputError(
+            "subject", f"must not lie under fairlead., $, _ or begin with a wildcard, got {subject[:80]!r}"
+        )
+    if any((">" in token or "*" in token) and len(token) > 1 for token in tokens) or ">" in tokens[:-1]:
+        raise InvalidInputError(
+            "subject", f"`*` stands for one whole word, `>` for the rest: {subject[:80]!r}"
+        )
+    return subject
+
+
+def render_users(users: Iterable[User]) -> str:
+    """The block `authorization` of the server's configuration."""
+    blocks = "".join(_block(user) for user in users)
+    return f"authorization {{\n  users: [\n{blocks}  ]\n}}\n"
+
+
+def _block(user: User) -> str:
+    rights = user.rights
+    own = f"{rights.inbox}.>"
+    responses = ""
+    if rights.answers:
+        responses = f'        allow_responses: {{ max: {rights.answers}, expires: "{ANSWER_WITHIN}" }}\n'
+    return (
+        f"    # {user.name}\n"
+        f"    {{ nkey: {user.public_key}\n"
+        "      allowed_connection_types: [STANDARD]\n"
+        "      permissions {\n"
+        f"        publish {{ allow: {_listed((*rights.publish, own))} }}\n"
+        f"        subscribe {{ allow: {_listed((*rights.subscribe, own))} }}\n"
+        f"{responses}"
+        "      } }\n"
+    )
+
+
+def _listed(subjects: Iterable[str]) -> str:
+    rows = "".join(f'          "{subject}"\n' for subject in dict.fromkeys(subjects))
+    return f"[\n{rows}        ]"
+
+
+def _service(
+    name: str,
+    *,
+    publish: Iterable[str],
+    subscribe: Iterable[str],
+    micro: tuple[str, ...] = (),
+    answers: int = 1,
+) -> Rights:
+    """A service: it answers `$SRV`, and asks itself whether it does."""
+    names = micro or (f"fairlead-{name}",)
+    return Rights(
+        inbox(name),
+        publish=(*publish, f"$SRV.PING.{names[0]}.*"),
+        subscribe=(*subscribe, *(subject for each in names for subject in _micro(each))),
+        answers=answers,
+    )
+
+
+def _micro(name: str) -> list[str]:
+    """What a NATS micro service of this name hears."""
+    verbs = ("PING", "INFO", "STATS")
+    return [f"$SRV.{verb}{tail}" for verb in verbs for tail in ("", f".{name}", f".{name}.*")]
+
+
+def _kv(bucket: str) -> str:
+    return f"KV_{bucket}"
+
+
+def _read(*streams: str) -> list[str]:
+    """All of the streams, message by message and in batches; and how far they have got."""
+    return [
+        subject
+        for stream in streams
+        for subject in (f"{_GET}.{stream}", f"{_GET}.{stream}.>", f"{_INFO}.{stream}")
+    ]
+
+
+def _consume(stream: str, consumer: str) -> list[str]:
+    """Use a durable consumer that is there."""
+    return [
+        f"$JS.API.CONSUMER.INFO.{stream}.{consumer}",
+        f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}",
+        f"$JS.ACK.{stream}.{consumer}.>",
+    ]
+
+
+def _store_objects() -> list[str]:
+    return [f"$O.{s.OBJECTS}.C.*", f"$O.{s.OBJECTS}.M.*"]
+
+
+_OBJECTS: Final = (f"OBJ_{s.OBJECTS}", s.OUTPUTS)
+_DOCUMENT: Final = s.kv(s.BUCKET_CONFIG, "document")
+_CONFIGURATION: Final = (f"{_GET}.{_kv(s.BUCKET_CONFIG)}.{_DOCUMENT}",)
+_CONFIG_CHANGES: Final = f"fairlead.kv.{s.BUCKET_CONFIG}.document"

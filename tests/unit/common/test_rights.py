@@ -1,0 +1,150 @@
+"""The table of NATS users: allow-lists only, and nothing that reaches further than its owner's work."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from fairlead_common import nkey, rights
+from fairlead_common.errors import InvalidInputError
+from fairlead_common.rights import Rights, User
+from tests.support.nats_server import binary
+
+SERVICES: dict[str, Rights] = {
+    "gateway": rights.gateway(),
+    "agent": rights.agent(),
+    "scheduler": rights.scheduler(),
+    "webui": rights.webui(),
+    "executor": rights.executor("mill"),
+    "provisioner": rights.provisioner(),
+    "alerts": rights.prompts("alerts", ["main"]),
+}
+
+
+def reaches(pattern: str, subject: str) -> bool:
+    """Whether an allowed `pattern` covers `subject`, as the server has it."""
+    wanted, has = pattern.split("."), subject.split(".")
+    for index, token in enumerate(wanted):
+        if token == ">":
+            return len(has) > index
+        if index >= len(has) or token not in ("*", has[index]):
+            return False
+    return len(wanted) == len(has)
+
+
+def who(subject: str, direction: str = "publish") -> set[str]:
+    return {
+        name
+        for name, may in SERVICES.items()
+        if any(reaches(pattern, subject) for pattern in getattr(may, direction))
+    }
+
+
+def test_the_rendered_block_is_taken_by_the_server_and_has_no_deny_list(tmp_path: Path) -> None:
+    users = [User(name, nkey.public_key(nkey.new_seed()), may) for name, may in SERVICES.items()]
+    text = rights.render_users(users)
+    assert "deny" not in text
+    config = tmp_path / "nats.conf"
+    config.write_text(text)
+    done = subprocess.run([binary(), "-t", "-c", str(config)], capture_output=True, timeout=10, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("subject", "writers"),
+    [
+        ("fairlead.session.main.in.approval.a1", {"gateway"}),
+        ("fairlead.session.main.in.approval", {"gateway"}),
+        ("fairlead.session.main.in.steer.k", {"gateway"}),
+        ("fairlead.session.main.in.prompt", {"gateway", "alerts"}),
+        ("fairlead.session.main.in.prompt.k", {"gateway", "scheduler", "alerts"}),
+        ("fairlead.session.other.in.prompt.k", {"gateway", "scheduler"}),
+        ("fairlead.session.main.in.notice.n", {"gateway", "scheduler", "agent"}),
+        ("fairlead.session.main.in.result.c", {"agent", "executor"}),
+        ("fairlead.session.main.log", {"agent"}),
+        ("fairlead.tool.mill.c.request", {"agent"}),
+        ("fairlead.tool.mill.c.claim", {"agent", "executor"}),
+        ("fairlead.tool.barn.c.claim", {"agent"}),
+        ("fairlead.output.mill.c.0", {"executor"}),
+        ("fairlead.output.barn.c.0", set()),
+        ("fairlead.cron.job.1", {"scheduler"}),
+        ("$KV.config.document", set()),
+        ("$KV.config.grant.main.k", {"agent"}),
+        ("$KV.credentials.key", set()),
+        ("$KV.workspaces.agent.main", {"agent"}),
+        ("$KV.executors.mill.x", {"executor"}),
+        ("$KV.executors.barn.x", set()),
+        ("$JS.API.STREAM.PURGE.TOOLS", set()),
+        ("$JS.API.STREAM.DELETE.SESSIONS", set()),
+        ("$JS.API.STREAM.UPDATE.SESSIONS", {"provisioner"}),
+        ("$JS.API.STREAM.MSG.GET.SESSIONS", set()),
+        ("$JS.API.STREAM.RESTORE.SESSIONS", set()),
+        ("$JS.API.CONSUMER.CREATE.SESSIONS.spy.fairlead.session.*.log", set()),
+        ("$JS.API.CONSUMER.CREATE.SESSIONS", set()),
+        ("$JS.API.CONSUMER.DURABLE.CREATE.TOOLS.x", set()),
+        ("$JS.API.DIRECT.GET.SESSIONS", {"gateway", "agent", "scheduler"}),
+        ("$JS.API.DIRECT.GET.TOOLS", {"agent"}),
+        ("$JS.API.DIRECT.GET.TOOLS.fairlead.tool.barn.*.request", {"agent"}),
+        ("$JS.API.DIRECT.GET.KV_credentials", {"agent"}),
+        ("$SYS.REQ.SERVER.PING", set()),
+        ("_INBOX_gateway.x.1", set()),
+    ],
+)
+def test_a_subject_is_written_by_whom_it_belongs_to(subject: str, writers: set[str]) -> None:
+    assert who(subject) == writers
+
+
+@pytest.mark.parametrize("subject", ["fairlead.session.main.log", "$SYS.ACCOUNT.x", "$JS.API.x", "anything"])
+def test_nobody_hears_what_is_stored_or_all_there_is(subject: str) -> None:
+    assert who(subject, "subscribe") == set()
+
+
+def test_inboxes_of_users_do_not_overlap() -> None:
+    own = {name: f"{may.inbox}.x" for name, may in SERVICES.items()}
+    for name, may in SERVICES.items():
+        for other, subject in own.items():
+            if other != name:
+                assert not reaches(f"{may.inbox}.>", subject)
+                assert not any(reaches(pattern, subject) for pattern in may.subscribe)
+
+
+@pytest.mark.parametrize(
+    "subject",
+    [
+        "fairlead.prompt.x",
+        "$KV.x",
+        "_INBOX.x",
+        ">",
+        "*",
+        "*.x",
+        "a..b",
+        "a b",
+        "",
+        'a"',
+        "a.>.b",
+        "a.x*",
+        "{a}",
+    ],
+)
+def test_a_subject_of_another_system_cannot_be_fairleads(subject: str) -> None:
+    with pytest.raises(InvalidInputError):
+        rights.other("x", triggers=[subject])
+
+
+@pytest.mark.parametrize("session", ["ops-*", ">", "a.b", ""])
+def test_a_session_is_named_whole_or_by_a_star(session: str) -> None:
+    with pytest.raises(InvalidInputError, match="session"):
+        rights.prompts("x", [session])
+
+
+def test_an_executor_is_bound_to_one_whole_word() -> None:
+    for host in ("*", ">", "a.b", ""):
+        with pytest.raises(InvalidInputError):
+            rights.executor(host)
+
+
+def test_a_recipe_makes_the_rights_that_it_came_from() -> None:
+    for may in (rights.executor("mill"), rights.other("x", sessions=["a"], services=["w"], tools=["w.>"])):
+        assert rights.remade(may.recipe) == may
+        assert re.fullmatch(r"executor|other", str(may.recipe["kind"]))
