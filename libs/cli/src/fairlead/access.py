@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 from fairlead.client import Client
@@ -27,6 +28,26 @@ def prepare_auth(home: Home) -> tuple[str | None, Callable[[], str]]:
     except WeakConfigurationError as error:
         raise CommandError(str(error), CONFIG) from error
     return generated, file.login_code
+
+
+def login_code(home: Home) -> str:
+    """A code that opens one login within ten minutes.
+
+    Raises:
+        CommandError: the home has no key, or one that must not be used.
+    """
+    from fairlead_common.credentials import AuthFile
+    from fairlead_common.errors import WeakConfigurationError
+
+    path = Path(os.environ.get("FAIRLEAD_AUTH_FILE") or home.auth)
+    try:
+        return AuthFile.read(path).login_code()
+    except FileNotFoundError as error:
+        raise CommandError(
+            f"no key to make a link with: run this where `fairlead up` ran ({path} is missing)"
+        ) from error
+    except WeakConfigurationError as error:
+        raise CommandError(str(error), CONFIG) from error
 
 
 def server_url(url: str | None = None) -> str:

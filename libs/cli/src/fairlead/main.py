@@ -1,5 +1,6 @@
 """The entry of the command `fairlead`: which commands there are, loaded only when they are called."""
 
+import errno
 import importlib
 import os
 import sys
@@ -7,12 +8,14 @@ from typing import Any, Final
 
 import click
 
-from fairlead.errors import ABORTED, CommandError
+from fairlead.errors import ABORTED, FAILED, CommandError
 
 # name: module in fairlead.commands, and what --help says of it without loading it
 _COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "up": ("up", "Start everything on this machine and keep it running."),
     "down": ("down", "Stop what `up` started."),
+    "login": ("login", "Print a link that opens the page, logged in."),
+    "service": ("service", "Run Fairlead as a service of this machine."),
     "run": ("run", "Give an agent a prompt and print its answer."),
     "sessions": ("sessions", "List, show and delete sessions."),
     "approve": ("approve", "List what waits for a decision, or decide it."),
@@ -94,6 +97,11 @@ def main(argv: list[str] | None = None) -> None:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = 0
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        click.echo(f"fairlead: {error.strerror}: {error.filename or 'a file could not be written'}", err=True)
+        status = FAILED
     sys.exit(status if isinstance(status, int) else 0)
 
 

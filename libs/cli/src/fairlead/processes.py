@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from fairlead.errors import CommandError
@@ -89,12 +90,33 @@ class UpLock:
         self._file.close()
 
 
+def holder_of(home: Home) -> int | None:
+    """The process of the `up` that runs on this home, 0 if it does not say which; None if there is none."""
+    if not home.lock.exists():
+        return None
+    lock = UpLock(home)
+    try:
+        return lock.holder()
+    finally:
+        lock.release()
+
+
+def service_of(pid: int) -> str:
+    """The name of the service that keeps this process running; empty if it is nobody's, or unknown."""
+    with contextlib.suppress(OSError):
+        for pair in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+            if pair.startswith(b"FAIRLEAD_SERVICE="):
+                return pair.partition(b"=")[2].decode("utf-8", "replace")
+    return ""
+
+
 class ProcessFile:
     """The file that names the running processes of a home, for the next start and for `status`."""
 
     def __init__(self, home: Home) -> None:
         self._path = home.processes
         self._running: dict[str, ProcessId] = {}
+        self._behind = False
 
     def add(self, name: str, pid: int) -> None:
         """Note a process that was just started."""
@@ -110,7 +132,18 @@ class ProcessFile:
 
     def _write(self) -> None:
         rows = [process._asdict() for process in self._running.values()]
-        write_private(self._path, json.dumps({"supervisor": os.getpid(), "processes": rows}, indent=1) + "\n")
+        text = json.dumps({"supervisor": os.getpid(), "processes": rows}, indent=1) + "\n"
+        try:
+            write_private(self._path, text)
+        except OSError:  # a full disk is no reason to run less
+            self._behind = True
+        else:
+            self._behind = False
+
+    def catch_up(self) -> None:
+        """Write again what could not be written."""
+        if self._behind:
+            self._write()
 
 
 def recorded(home: Home) -> list[ProcessId]:

@@ -106,6 +106,9 @@ def _announcer(home: Home, port: int, console: Console) -> Callable[[float], Non
     generated, code = prepare_auth(home)
 
     def announce(took_s: float) -> None:
+        if os.environ.get("FAIRLEAD_SERVICE"):  # others read the journal: no key goes there
+            console.say(f"ready after {took_s:.1f} s: http://127.0.0.1:{port} (`fairlead login` opens it)")
+            return
         console.say(f"ready after {took_s:.1f} s: http://127.0.0.1:{port}/login?code={code()}")
         if generated:
             console.say(f"admin token (shown only now): {generated}")

@@ -1,0 +1,29 @@
+"""One question to the gateway, without credentials."""
+
+import http.client
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+
+class Answer(NamedTuple):
+    """What came back."""
+
+    status: int
+    body: str
+    date: str
+
+
+def ask(url: str, path: str, *, timeout_s: float = 3.0) -> Answer | None:
+    """The answer to a GET; None when there is none."""
+    parts = urlsplit(url)
+    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    connection = kind(parts.hostname or "", parts.port, timeout=timeout_s)
+    try:
+        connection.request("GET", parts.path.rstrip("/") + path)
+        response = connection.getresponse()
+        body = response.read(4096).decode("utf-8", "replace")
+        return Answer(response.status, body, response.headers.get("Date", ""))
+    except (OSError, http.client.HTTPException):
+        return None
+    finally:
+        connection.close()

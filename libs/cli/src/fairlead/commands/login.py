@@ -1,0 +1,24 @@
+"""`fairlead login`."""
+
+import click
+
+
+@click.command()
+@click.option("--prepare", is_flag=True, hidden=True, help="Make home and token; print a new token only.")
+@click.option("--url", help="Address in the link (default: FAIRLEAD_URL, else this machine).")
+def login(prepare: bool, url: str | None) -> None:
+    """Print a link that opens the page in a browser, logged in. It works once, within ten minutes.
+
+    This works where the home is: it is made with the key in there.
+    """
+    from fairlead.access import login_code, prepare_auth, server_url
+    from fairlead.home import home_from_environment
+
+    home = home_from_environment()
+    if prepare:
+        home.prepare()
+        generated, _ = prepare_auth(home)
+        if generated:
+            click.echo(f"admin token (shown only now): {generated}")
+        return
+    click.echo(f"{server_url(url).rstrip('/')}/login?code={login_code(home)}")

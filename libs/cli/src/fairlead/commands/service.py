@@ -1,0 +1,298 @@
+"""`fairlead service ...`."""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from fairlead.errors import CONFIG, FAILED, CommandError
+from fairlead.service.wanted import NAMES, Kind, Scope, check_name
+
+_READY_WITHIN_S: Final = 40.0
+
+_NAME = click.option("--name", help="Default: fairlead; with --executor: fairlead-executor.")
+_EXECUTOR = click.option("--executor", is_flag=True, help="Of a machine that joined with an executor.")
+_SYSTEM = click.option("--system", is_flag=True, help="Of the machine, not of this user.")
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def service() -> None:
+    """Run Fairlead as a service of this machine (systemd, or launchd on macOS)."""
+
+
+@service.command(context_settings={"ignore_unknown_options": False})
+@_SYSTEM
+@_EXECUTOR
+@_NAME
+@click.option("--user", metavar="NAME", help="With --system: runs as (default: fairlead, made if missing).")
+@click.option("--env", multiple=True, metavar="KEY[=VALUE]", help="For the service; KEY alone: as here.")
+@click.option("--linger/--no-linger", default=None, help="Let it start with the machine, before you log in.")
+@click.option("--dry-run", is_flag=True, help="Print the files and commands; do nothing.")
+@click.option("--force", is_flag=True, help="Replace a unit that somebody else wrote, or of another home.")
+@click.argument("arguments", nargs=-1, metavar="[-- ARGUMENTS OF UP]")
+def install(
+    system: bool, executor: bool, name: str | None, user: str | None, env: tuple[str, ...],
+    linger: bool | None, dry_run: bool, force: bool, arguments: tuple[str, ...],
+) -> None:  # fmt: skip
+    """Set the service up and start it; again: bring it up to date.
+
+    \b
+    fairlead service install --env OPENAI_API_KEY -- --workers agent=2
+    sudo fairlead service install --system
+
+    FAIRLEAD_* settings of this shell that are not secret go with it; keys do only by --env, into a file that
+    only the service's user (or root) can read.
+    """  # noqa: D301 - click wants the control character
+    from fairlead.service import installing
+
+    scope: Scope = "system" if system else "user"
+    kind: Kind = "executor" if executor else "up"
+    chosen = check_name(name or NAMES[kind])
+    request = installing.Request(kind, scope, chosen, user, env, list(arguments), dry_run, force)
+    changed = installing.install(request, click.echo)
+    if dry_run:
+        return
+    click.echo(f"{chosen}: {'set up and started' if changed else 'nothing to change'}")
+    if scope == "user" and sys.platform == "linux":
+        _let_linger(linger)
+    _tell_when_ready(scope, chosen, kind)
+
+
+@service.command()
+@_SYSTEM
+@_EXECUTOR
+@_NAME
+@click.option("--end-commands", is_flag=True, help="Also end the commands that agents still run.")
+@click.option("--dry-run", is_flag=True, help="Print what would be done.")
+def uninstall(system: bool, executor: bool, name: str | None, end_commands: bool, dry_run: bool) -> None:
+    """Stop the service and remove it. What it stored is kept."""
+    from fairlead.service.installing import uninstall as remove
+
+    scope, chosen = _which(system, executor, name)
+    remove(scope, chosen, click.echo, dry_run=dry_run, end_commands=end_commands)
+
+
+@service.command()
+@_SYSTEM
+@_EXECUTOR
+@_NAME
+@click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
+def status(system: bool, executor: bool, name: str | None, as_json: bool) -> None:
+    """Show whether the service runs and answers. Exit status 0 only if it does."""
+    from fairlead.service.installing import controller
+
+    scope, chosen = _which(system, executor, name)
+    control = controller(scope)
+    state, home = control.state(chosen), control.home(chosen)
+    health = _health(_settings(control, chosen)) if home and not _is_executor(control, chosen) else None
+    well = state.running and (health is None or health[0])
+    if as_json:
+        found = {**state._asdict(), "home": str(home) if home else None, "ok": well}
+        found["gateway"] = None if health is None else {"ready": health[0], "text": health[1]}
+        click.echo(json.dumps(found))
+    else:
+        for line in _lines(state, home, health, control.places(chosen).definition):
+            click.echo(line)
+    raise SystemExit(0 if well else 1)
+
+
+def _lines(state: Any, home: Path | None, health: tuple[bool, str] | None, definition: Path) -> list[str]:
+    if not state.installed:
+        return [f"{state.name}: not installed ({definition} is missing); `fairlead service install`"]
+    boot = "at boot" if state.scope == "system" else "at login, or at boot with lingering"
+    lines = [
+        f"{state.name}: {state.active}" + (f", process {state.pid}" if state.pid else ""),
+        f"  since     {state.since or '-'}, restarted by itself {state.restarts} times",
+        f"  starts    {boot if state.enabled else 'only when asked'}",
+        f"  unit      {definition}",
+    ]
+    if state.why:
+        lines.append(f"  ended     {state.why}; `fairlead service logs` says why")
+    if home:
+        lines.append(f"  home      {home}")
+    if state.commands:
+        lines.append(f"  commands  {state.commands} processes of agents' commands and their runners")
+    if state.memory_bytes:
+        lines.append(f"  memory    {state.memory_bytes / (1 << 20):.0f} MiB")
+    if health:
+        lines.append(f"  gateway   {health[1]}")
+    return lines
+
+
+@service.command()
+@_SYSTEM
+@_EXECUTOR
+@_NAME
+@click.option("-f", "--follow", is_flag=True, help="Go on until Ctrl-C.")
+@click.option("-n", "--lines", type=click.IntRange(0, 1_000_000), default=50, show_default=True)
+def logs(system: bool, executor: bool, name: str | None, follow: bool, lines: int) -> None:
+    """Show what the service printed (`fairlead logs` shows the services one by one)."""
+    from fairlead.service.installing import controller
+
+    scope, chosen = _which(system, executor, name)
+    argv = controller(scope).log_command(chosen, lines=lines, follow=follow)
+    try:
+        os.execvp(argv[0], argv)  # noqa: S606 - its output and Ctrl-C are the command's
+    except OSError as error:
+        raise CommandError(f"{argv[0]}: {error.strerror}", FAILED) from error
+
+
+def _turner(verb: str, text: str) -> Callable[..., None]:
+    @_SYSTEM
+    @_EXECUTOR
+    @_NAME
+    def turn(system: bool, executor: bool, name: str | None) -> None:
+        from fairlead.service import situation
+        from fairlead.service.installing import controller
+        from fairlead.service.steps import do
+
+        scope, chosen = _which(system, executor, name)
+        control = controller(scope)
+        if not control.places(chosen).definition.exists():
+            raise CommandError(f"there is no service {chosen}: `fairlead service install` first")
+        situation.require_rights(scope, verb)
+        for step in control.turn(chosen, verb):
+            do(step)
+        if verb != "stop":
+            _tell_when_ready(scope, chosen, "executor" if _is_executor(control, chosen) else "up")
+        elif left := control.state(chosen).commands:
+            click.echo(f"stopped; {left} processes of agents' commands go on until they are done")
+
+    turn.__doc__ = text
+    return turn
+
+
+service.command("start")(_turner("start", "Start it."))
+service.command("stop")(_turner("stop", "Stop it; commands that agents run go on."))
+service.command("restart")(_turner("restart", "Start it anew; commands that agents run go on."))
+
+
+@service.command(hidden=True)
+@click.option("--env-file", type=click.Path(path_type=Path), required=True)
+@click.argument("arguments", nargs=-1)
+def run(env_file: Path, arguments: tuple[str, ...]) -> None:
+    """Run `fairlead <arguments>` with an environment file, for managers that have none (launchd).
+
+    What starting again does not mend ends with status 0, which such a manager leaves alone.
+    """
+    from fairlead.main import main
+    from fairlead.service.env_file import read
+
+    try:
+        os.environ.update(read(env_file))
+        main(list(arguments))
+    except CommandError as error:
+        click.echo(f"fairlead: {error}", err=True)
+        code: object = error.code
+    except SystemExit as end:
+        code = end.code
+    else:
+        code = 0
+    raise SystemExit(0 if code in (2, CONFIG) else code)
+
+
+def _which(system: bool, executor: bool, name: str | None) -> tuple[Scope, str]:
+    """The service that is meant: the user's, unless only the machine has one of that name."""
+    from fairlead.service import situation
+    from fairlead.service.wanted import launchd_places, systemd_places
+
+    chosen = check_name(name or NAMES["executor" if executor else "up"])
+    if system:
+        return "system", chosen
+    places = launchd_places if situation.manager() == "launchd" else systemd_places
+    only_system = (
+        places("system", chosen).definition.exists() and not places("user", chosen).definition.exists()
+    )
+    return ("system" if only_system else "user"), chosen
+
+
+def _is_executor(control: Any, name: str) -> bool:
+    try:
+        text = control.places(name).definition.read_text("utf-8")
+    except OSError:
+        return False
+    return " executor run" in text or "<string>executor</string>" in text
+
+
+def _settings(control: Any, name: str) -> dict[str, str]:
+    """What of its environment file this user may read."""
+    from fairlead.service.env_file import read
+
+    try:
+        return read(control.places(name).environment)
+    except CommandError:
+        return {}
+
+
+def _health(settings: dict[str, str]) -> tuple[bool, str]:
+    """Whether the gateway says that a prompt can be served, and what it says."""
+    from fairlead.checks.http import ask
+    from fairlead.home import port_from_environment
+
+    url = f"http://127.0.0.1:{port_from_environment({**os.environ, **settings})}"
+    answer = ask(url, "/readyz")
+    if answer is None:
+        return False, f"no answer from {url}"
+    if answer.status == 200:
+        return True, f"{url} is ready"
+    return False, f"{url} is not ready: {answer.body[:300]}"
+
+
+def _tell_when_ready(scope: Scope, name: str, kind: Kind) -> None:
+    """Wait until it serves, and say where; what is wrong where it does not.
+
+    Raises:
+        CommandError: it does not run.
+    """
+    from fairlead.service.installing import controller
+
+    control = controller(scope)
+    settings = _settings(control, name)
+    deadline = time.monotonic() + _READY_WITHIN_S
+    told = ""
+    while time.monotonic() < deadline:
+        state = control.state(name)
+        if state.why and not state.running:
+            raise CommandError(f"{name} does not stay up ({state.why}): `fairlead service logs` says why")
+        if kind == "executor" and state.running:
+            click.echo(f"{name} runs (process {state.pid})")
+            return
+        if kind == "up":
+            ready, told = _health(settings)
+            if ready and state.running:
+                click.echo(f"{told}; `fairlead login` prints a link that opens it logged in")
+                return
+        time.sleep(0.25)
+    raise CommandError(
+        f"{name} runs, but is not ready after {_READY_WITHIN_S:.0f} s: {told}; see `fairlead service logs`",
+        FAILED,
+    )
+
+
+def _let_linger(linger: bool | None) -> None:
+    """Let the user's services run without a login, if that is wanted."""
+    from fairlead.service.situation import user_name
+    from fairlead.service.steps import run as run_command
+
+    name = user_name()
+    try:
+        known = run_command(["loginctl", "show-user", name, "--property=Linger", "--value"], timeout_s=15.0)
+    except CommandError:
+        known = ""
+    if known.strip() == "yes":
+        return
+    if linger is None and sys.stdin.isatty():
+        linger = click.confirm("Start it with the machine, also while you are not logged in?", default=True)
+    hint = f"`sudo loginctl enable-linger {name}` lets it run while you are not logged in"
+    if not linger:
+        click.echo(f"note: it ends when you log out; {hint}")
+        return
+    try:
+        run_command(["loginctl", "enable-linger", name], timeout_s=15.0)
+    except CommandError as error:
+        click.echo(f"note: it ends when you log out: {error}; {hint}")

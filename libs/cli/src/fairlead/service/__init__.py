@@ -1,0 +1,1 @@
+"""Fairlead as a service of this machine: of systemd, or of launchd."""
