@@ -49,6 +49,7 @@ class Job:
         self._timeout_s = timeout_s
         self._began = time.monotonic()
         self._stop_reason = ""
+        self._stop_why = ""
         self._stop_at = self._began + timeout_s
         self._yield_at = float("inf") if life.yield_s is None else self._began + life.yield_s
         self._live_at = 0.0
@@ -91,11 +92,12 @@ class Job:
             if fd < 0 or not self.read(fd):
                 return
 
-    def stop(self, reason: str) -> None:
+    def stop(self, reason: str, why: str = "") -> None:
         """Ask the child to end (`cancelled`, `timed_out`); it is killed if it does not."""
         if self._stop_reason:
             return
         self._stop_reason = reason
+        self._stop_why = f": {why}" if why else ""
         self._stop_at = time.monotonic() + _STOPPING_S
         self._signal(signal.SIGTERM if self.output is not None else signal.SIGKILL)
 
@@ -197,7 +199,7 @@ class Job:
         if self._stop_reason == "timed_out":
             status, text = "timed_out", f"Stopped after {self._timeout_s:g} s."
         elif self._stop_reason:
-            status, text = "cancelled", "Cancelled."
+            status, text = "cancelled", f"Cancelled{self._stop_why}."
         elif self.call is not None:
             return unknown("The tool ended without a result.")
         else:
@@ -234,7 +236,7 @@ class Job:
             if self._stop_reason == "timed_out":
                 note = f"[stopped after {self._timeout_s:g} s]"
             else:
-                note = "[cancelled]"
+                note = f"[cancelled{self._stop_why}]"
             return outcome(self._stop_reason, words + note, is_error=True, exit_code=code)
         if code == 0:
             return outcome("ok", text or "(no output)", exit_code=0)

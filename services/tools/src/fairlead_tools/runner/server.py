@@ -67,7 +67,7 @@ class Server:
         if self._stopping:
             self._calls.is_closing = True
             for job in self._calls.running():
-                job.stop("cancelled")
+                job.stop("cancelled", "the sandbox was shut down")
         if self._calls.running():
             return False
         return self._stopping or time.monotonic() - self._active_at >= self._idle_s
