@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from fairlead.door import DOMAIN, Door
 from fairlead.errors import CommandError
 from fairlead.home import Home, read_json, write_private
 
@@ -26,10 +27,12 @@ max_payload: 1MB
 authorization {{ user: {user}, password: {password} }}
 jetstream {{
   store_dir: {store}
+  domain: {domain}
   sync_interval: always
   limits {{ default_max_consumers: 100000 }}
 }}
 feature_flags {{ js_ack_fc_v2: false }}
+include "door-link.conf"
 """
 
 
@@ -74,6 +77,7 @@ def prepare(home: Home) -> tuple[Path, NatsAccess]:
     password = home.nats_password.read_text(encoding="utf-8").strip()
     url = f"nats://127.0.0.1:{port}"
     config = home.nats / "server.conf"
+    Door(home).write_link()
     write_private(
         config,
         _CONFIG.format(
@@ -81,6 +85,7 @@ def prepare(home: Home) -> tuple[Path, NatsAccess]:
             user=json.dumps(USER),
             password=json.dumps(password),
             store=json.dumps(str(home.nats / "jetstream")),
+            domain=DOMAIN,
         ),
     )
     context = {

@@ -12,6 +12,7 @@ from typing import Final
 
 from fairlead import nats_server
 from fairlead.child import Child, Command, RefusedError, environment_of_server
+from fairlead.door import Door, commands
 from fairlead.environment import DEMO, Model, Plan, service_environment
 from fairlead.errors import CONFIG, FAILED, OK, CommandError
 from fairlead.nats_server import NatsAccess
@@ -58,6 +59,7 @@ class Supervisor:
         self._refused: str | None = None
         self._services: list[Child] = []
         self._server: Child | None = None
+        self._doors: list[Child] = []
         self._began = time.monotonic()
 
     async def run(self) -> int:
@@ -71,6 +73,7 @@ class Supervisor:
                 self._stop_server.set()
                 return CONFIG if self._refused else FAILED
             await self._choose_model(access)
+            await self._open_door(tasks)
             self._services = self._make_services(access)
             running = [
                 tasks.create_task(self._keep(child, self._stop_services), name=child.name)
@@ -112,6 +115,20 @@ class Supervisor:
             )
         await self._end_server()
         return None
+
+    async def _open_door(self, tasks: asyncio.TaskGroup) -> None:
+        """Let in executors of other machines, where that was chosen."""
+        if self._external is not None:
+            return
+        try:
+            wanted = await asyncio.to_thread(commands, Door(self._plan.home), nats_server.binary())
+        except (CommandError, OSError) as error:
+            self._console.say(f"no other machine can join: {error}")
+            return
+        for command in wanted:
+            child = self._child(command, tell=teller(self._console, command.name))
+            self._doors.append(child)
+            tasks.create_task(self._keep(child, self._stop_server), name=child.name)
 
     async def _choose_model(self, access: NatsAccess) -> None:
         model = self._suggested_model
@@ -223,12 +240,17 @@ class Supervisor:
 
     async def _end_server(self) -> None:
         self._stop_server.set()
+        for child in self._doors:
+            child.signal(signal.SIGTERM)
         server = self._server
         if server is None:
             return
         server.signal(signal.SIGTERM)
         await server.wait(0.5 if self._hurry.is_set() else SERVER_STOP_S)
         server.signal(signal.SIGKILL)
+        for child in self._doors:
+            await child.wait(1.0)
+            child.signal(signal.SIGKILL)
 
 
 def _exists(module: str) -> bool:

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import click
 
+from fairlead.door import Door
 from fairlead.environment import Plan, default_model, parse_sets, parse_workers
-from fairlead.errors import FAILED, UNREACHABLE, CommandError
+from fairlead.errors import FAILED, UNREACHABLE, USAGE, CommandError
 from fairlead.home import Home, home_from_environment, port_from_environment
 from fairlead.nats_server import is_answering, remember_external
 from fairlead.output import Console, console_of_this_terminal
@@ -21,7 +22,12 @@ from fairlead.supervisor import Supervisor
 @click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="Configure this start; repeatable.")
 @click.option("--workers", default="", metavar="agent=2,tools=4", help="Processes of a service (default 1).")
 @click.option("--nats", "nats_url", metavar="URL", help="Use this NATS server; none is started.")
-def up(sets: tuple[str, ...], workers: str, nats_url: str | None) -> None:
+@click.option(
+    "--listen",
+    metavar="ADDRESS[:PORT]|off",
+    help="Let executors of other machines in at this address, encrypted; kept for later starts.",
+)
+def up(sets: tuple[str, ...], workers: str, nats_url: str | None, listen: str | None) -> None:
     """Start everything on this machine and keep it running.
 
     \b
@@ -31,6 +37,7 @@ def up(sets: tuple[str, ...], workers: str, nats_url: str | None) -> None:
       FAIRLEAD_TOKEN      admin token, instead of a generated one
       FAIRLEAD_MODEL      demo, openai/<model> or litellm/<provider>/<model>
       FAIRLEAD_WORKSPACE  where the agent works (default $FAIRLEAD_HOME/workspace)
+      FAIRLEAD_LISTEN     as --listen, for this start and later ones
       FAIRLEAD_NATS_URL   as --nats, which keeps a password in it off the command line
       OPENAI_BASE_URL, OPENAI_API_KEY, OPENAI_MODEL, ANTHROPIC_API_KEY, ...
                           reach the agent process only
@@ -59,6 +66,7 @@ def up(sets: tuple[str, ...], workers: str, nats_url: str | None) -> None:
             )
         _require_free(port)
         external_url = nats_url or os.environ.get("FAIRLEAD_NATS_URL")
+        _choose_door(home, listen or os.environ.get("FAIRLEAD_LISTEN"), bool(external_url), console)
         if external_url and external_url.startswith("nats://") and not is_answering(external_url, 3.0):
             raise CommandError(f"no NATS server answers at {external_url.rpartition('@')[2]}", UNREACHABLE)
         plan = Plan(home, port, _workspace(home), overrides)
@@ -86,6 +94,25 @@ def _workspace(home: Home) -> Path:
     except OSError as error:
         raise CommandError(f"the workspace {folder} cannot be made: {error}") from error
     return folder
+
+
+def _choose_door(home: Home, wanted: str | None, external: bool, console: Console) -> None:
+    """Keep where other machines come in.
+
+    Raises:
+        CommandError: it is no address, its port is taken, or NATS is somebody else's.
+    """
+    if wanted and external and wanted != "off":
+        raise CommandError("--listen opens a door to this home's own NATS server, and --nats uses another", USAGE)
+    door = Door(home)
+    if wanted:
+        door.choose(wanted)
+    listen = door.listen()
+    if listen is None or external:
+        return
+    if problem := listen.problem():
+        console.say(problem)
+    console.say(f"other machines join at {listen}: `fairlead executor invite <host>` makes a ticket")
 
 
 def _require_free(port: int) -> None:

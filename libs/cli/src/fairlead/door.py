@@ -1,0 +1,313 @@
+"""The door: a second nats-server, encrypted, for executors of other machines; it passes on to the first.
+
+The first listens on loopback as ever, so nothing on this machine gets slower, and it stays up when the
+address that the door listens on comes and goes. docs/decisions/0014 has the reasons.
+"""
+
+import errno
+import ipaddress
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from fairlead.child import Command, environment_of_server
+from fairlead.errors import FAILED, USAGE, CommandError
+from fairlead.home import Home, read_json, write_private
+from fairlead.hosts import REGISTRAR, Hosts
+from fairlead.processes import recorded
+
+if TYPE_CHECKING:
+    from fairlead.authority import Authority
+
+NAME: Final = "door"  # in the home's process file, and its log
+DEFAULT_PORT: Final = 8421
+DOMAIN: Final = "fairlead"  # JetStream's, at the first server: a leaf node reaches it by this name only
+RELOAD_WITHIN_S: Final = 5.0
+MEMORY_LIMIT: Final = "128MiB"
+_USER: Final = "door"
+
+# handshake_first: nothing is said before the encryption, not even the greeting.
+# mappings: over a leaf link the server denies the plain names of JetStream's subjects.
+_CONFIG: Final = """\
+# Written by `fairlead up` at every start: changes are lost.
+listen: {listen}
+server_name: fairlead-door
+max_payload: 1MB
+max_connections: 1024
+max_subscriptions: 100000
+ping_interval: 10s
+write_deadline: 10s
+tls {{ cert_file: {certificate}, key_file: {key}, handshake_first: true, timeout: 10 }}
+include {users}
+mappings {{ "$JS.API.>": "$JS.{domain}.API.>", "$KV.>": "$JS.{domain}.API.$KV.>" }}
+leafnodes {{
+  reconnect: 1s
+  remotes: [ {{ url: {hub} }} ]
+}}
+feature_flags {{ js_ack_fc_v2: false }}
+"""
+
+_LINK: Final = """\
+leafnodes {{
+  listen: "127.0.0.1:{port}"
+  no_advertise: true
+  authorization {{ user: {user}, password: {password} }}
+}}
+"""
+
+
+class Listen(NamedTuple):
+    """Where the door listens."""
+
+    address: str
+    port: int
+
+    def __str__(self) -> str:
+        """`address:port`, as it is written."""
+        return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
+
+    @property
+    def everywhere(self) -> bool:
+        """Whether it is all addresses of the machine."""
+        return self.address in ("0.0.0.0", "::")  # noqa: S104 - compared, not bound
+
+    def problem(self) -> str:
+        """Why it cannot be listened on right now, for people; empty when it can.
+
+        Raises:
+            CommandError: another program has the port.
+        """
+        family = socket.AF_INET6 if ":" in self.address else socket.AF_INET
+        with socket.socket(family) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((self.address, self.port))
+            except OSError as error:
+                if error.errno == errno.EADDRINUSE:
+                    raise CommandError(
+                        f"port {self.port} of {self.address} is taken by another program: give --listen another"
+                    ) from error
+                return f"{self.address} is not there yet ({error.strerror}): the door opens once it is"
+        return ""
+
+    def own_url(self) -> str:
+        """How this machine itself reaches it."""
+        near = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.address, self.address)  # noqa: S104
+        return f"tls://{Listen(near, self.port)}"
+
+
+def parse_listen(text: str) -> Listen:
+    """`addr`, `addr:port`, `[v6]:port`.
+
+    Raises:
+        CommandError: it is no address of a machine, or no port.
+    """
+    host, port = text.strip(), str(DEFAULT_PORT)
+    if host.startswith("["):
+        host, _, rest = host[1:].partition("]")
+        port = rest.removeprefix(":") or port
+    elif host.count(":") == 1:
+        host, _, port = host.partition(":")
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        raise CommandError(
+            f"--listen wants an IP address of this machine, as 100.64.0.5 or 100.64.0.5:8421, got {text!r}",
+            USAGE,
+        ) from None
+    if not port.isdecimal() or not 1 <= int(port) <= 65535:
+        raise CommandError(f"--listen: the port must be from 1 to 65535, got {port!r}", USAGE)
+    return Listen(str(address), int(port))
+
+
+class Door:
+    """The door of one home. Making one touches nothing."""
+
+    def __init__(self, home: Home) -> None:
+        self.home = home
+        self._settings = home.nats / "door.json"
+        self._certificate = home.nats / "door.pem"
+        self._key = home.nats / "door.key"
+        self.config = home.nats / "door.conf"
+        self.link = home.nats / "door-link.conf"
+        self.seen = home.nats / "seen.json"
+        self.hosts = Hosts(home)
+
+    @property
+    def authority(self) -> "Authority":
+        """Who signs its certificate."""
+        from fairlead.authority import Authority  # loads a library of cryptography
+
+        return Authority(self.home.nats)
+
+    # -- the choice ----------------------------------------------------------
+
+    def listen(self) -> Listen | None:
+        """Where the door listens, as it was chosen; None: there is none."""
+        text = read_json(self._settings).get("listen")
+        return parse_listen(text) if isinstance(text, str) and text else None
+
+    def choose(self, text: str) -> None:
+        """Keep the choice for this start and later ones; `off` takes it back.
+
+        Raises:
+            CommandError: it is no address.
+        """
+        if text == "off":
+            self._write(listen="")
+            return
+        self._write(listen=str(parse_listen(text)))
+
+    # -- the server ------------------------------------------------------------
+
+    def write_link(self) -> None:
+        """Write what the first server's configuration includes for the door: nothing, where there is none."""
+        text = "# Written by `fairlead up` at every start: changes are lost.\n"
+        write_private(self.link, text + self._link())
+
+    def _link(self) -> str:
+        if self.listen() is None:
+            return ""
+        stored = read_json(self._settings)
+        port, password = stored.get("hub_port"), stored.get("hub_password")
+        if not isinstance(port, int) or not _is_free(port):
+            port = _free_port()
+        if not isinstance(password, str):
+            password = secrets.token_urlsafe(32)
+        self._write(hub_port=port, hub_password=password)
+        return _LINK.format(port=port, user=_USER, password=json.dumps(password))
+
+    def prepare(self) -> Path:
+        """Write keys, users and configuration; where the configuration is. After `write_link`."""
+        listen = self.listen()
+        stored = read_json(self._settings)
+        if listen is None or "hub_port" not in stored:
+            raise CommandError("the door was not chosen", FAILED)
+        self.authority.ensure()
+        names = [] if listen.everywhere else [listen.address]
+        self.authority.issue(self._certificate, self._key, ["localhost", *names, *own_addresses()])
+        self.hosts.render()
+        hub = f"nats-leaf://{_USER}:{stored['hub_password']}@127.0.0.1:{stored['hub_port']}"
+        write_private(
+            self.config,
+            _CONFIG.format(
+                listen=json.dumps(str(listen)),
+                certificate=json.dumps(str(self._certificate)),
+                key=json.dumps(str(self._key)),
+                users=json.dumps(self.hosts.users_file.name),
+                domain=DOMAIN,
+                hub=json.dumps(hub),
+            ),
+        )
+        return self.config
+
+    def reload(self) -> bool:
+        """Have the running door take over the users; False if none runs.
+
+        Raises:
+            CommandError: it did not say so within five seconds.
+        """
+        server = next((process for process in recorded(self.home) if process.name == NAME), None)
+        if server is None:
+            return False
+        log = self.home.logs / f"{NAME}.log"
+        before = log.stat().st_size if log.exists() else 0
+        os.kill(server.pid, signal.SIGHUP)
+        deadline = time.monotonic() + RELOAD_WITHIN_S
+        while time.monotonic() < deadline:
+            said = _since(log, before)
+            if "Reloaded server configuration" in said:
+                return True
+            if "Failed to reload" in said:
+                break
+            time.sleep(0.02)
+        raise CommandError(f"the door (process {server.pid}) did not take over its users: see {log}", FAILED)
+
+    # -- inside ------------------------------------------------------------
+
+    def _write(self, **changed: object) -> None:
+        write_private(self._settings, json.dumps({**read_json(self._settings), **changed}, indent=1) + "\n")
+
+
+def commands(door: Door, program: Path) -> list[Command]:
+    """What has to run for the door: its server and its registrar; nothing, where there is none."""
+    if door.listen() is None:
+        return []
+    config = door.prepare()
+    server = environment_of_server(os.environ, MEMORY_LIMIT)
+    passed = ("PATH", "HOME", "TZ", "LANG", "VIRTUAL_ENV", "FAIRLEAD_LOG_LEVEL")
+    own = {key: os.environ[key] for key in passed if key in os.environ}
+    return [
+        Command(NAME, [str(program), "-c", str(config)], {**server, "GOMEMLIMIT": MEMORY_LIMIT}),
+        Command(
+            REGISTRAR,
+            [sys.executable, "-P", "-m", "fairlead.registrar"],
+            {**own, "FAIRLEAD_HOME": str(door.home.path), "PYTHONUNBUFFERED": "1"},
+        ),
+    ]
+
+
+def own_addresses() -> list[str]:
+    """The addresses of this machine that others may reach: its tailnet's first, then the likeliest."""
+    found: list[str] = []
+    for family, target in ((socket.AF_INET, "100.100.100.100"), (socket.AF_INET, "192.0.2.1")):
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            try:
+                probe.connect((target, 9))  # sends nothing: it only asks the routes
+                found.append(probe.getsockname()[0])
+            except OSError:
+                continue
+    found += _of_interfaces()
+    return [
+        address
+        for address in dict.fromkeys(found)
+        if not ipaddress.ip_address(address).is_loopback and not ipaddress.ip_address(address).is_link_local
+    ]
+
+
+def _of_interfaces() -> Sequence[str]:
+    """All addresses, as `ip` tells them; none where there is no such program."""
+    try:
+        done = subprocess.run(
+            ["ip", "-json", "address"], capture_output=True, text=True, timeout=5, check=False
+        )
+        links = json.loads(done.stdout or "[]")
+        return [str(each["local"]) for link in links for each in link.get("addr_info", []) if "local" in each]
+    except (OSError, ValueError, KeyError, subprocess.TimeoutExpired):
+        return []
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _since(log: Path, position: int) -> str:
+    """What a log says after `position`; all of it if it was begun anew."""
+    try:
+        with log.open("rb") as file:
+            if file.seek(0, os.SEEK_END) < position:
+                position = 0
+            file.seek(position)
+            return file.read().decode("utf-8", "replace")
+    except OSError:
+        return ""

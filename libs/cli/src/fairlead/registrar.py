@@ -1,0 +1,183 @@
+"""The registrar: lets machines in that come with a ticket, and nobody when its time is over.
+
+`fairlead up` runs it beside the door. What it decides is in `hosts.json` before it answers.
+"""
+
+import asyncio
+import json
+import os
+import re
+import signal
+import sys
+import time
+from typing import Final
+
+import structlog
+
+from fairlead.authority import TLS_NAME
+from fairlead.door import Door
+from fairlead.errors import CONFIG, CommandError
+from fairlead.home import home_from_environment, read_json, write_private
+from fairlead.hosts import REGISTRAR, Host
+from fairlead_common import subjects
+from fairlead_common.bus import Bus, BusSettings, Delivery
+from fairlead_common.errors import AccessRefusedError, BusUnavailableError, FairleadError
+from fairlead_common.logs import configure_logs
+from fairlead_common.streams import ensure_consumer
+
+log = structlog.get_logger()
+
+LOOK_EVERY_S: Final = 5.0
+ACK_WAIT_S: Final = 6.0  # of a host's queue, as executors make it
+_KEY: Final = re.compile(r"U[A-Z2-7]{55}\Z")
+
+
+class Registrar:
+    """The registrar of one home, on its connection to the door."""
+
+    def __init__(self, door: Door, bus: Bus) -> None:
+        self._door = door
+        self._bus = bus
+        self._asked: asyncio.Queue[Delivery] = asyncio.Queue(maxsize=256)
+        self._rendered: list[str] = []
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Answer until `stop`, or until the connection ends for good.
+
+        Raises:
+            BusUnavailableError: it ended.
+        """
+        await self._bus.subscribe("fairlead.join.*", self._note)
+        async with asyncio.TaskGroup() as tasks:
+            answering = tasks.create_task(self._answer_all(), name="join")
+            looking = tasks.create_task(self._look_after(), name="tickets")
+            lost = tasks.create_task(self._lost(), name="bus")
+            await stop.wait()
+            for task in (answering, looking, lost):
+                task.cancel()
+
+    def _note(self, delivery: Delivery) -> None:
+        if delivery.reply and not self._asked.full():
+            self._asked.put_nowait(delivery)
+
+    async def _lost(self) -> None:
+        await self._bus.closed.wait()
+        raise BusUnavailableError(self._bus.refusal or "the connection to the door closed for good")
+
+    async def _answer_all(self) -> None:
+        while True:
+            delivery = await self._asked.get()
+            ticket = delivery.subject.rpartition(".")[2]
+            answer = await self._answer(ticket, delivery.data)
+            await self._bus.emit(delivery.reply, json.dumps(answer).encode())
+            if "refused" in answer:
+                log.warning("join_refused", ticket=ticket, why=answer["refused"])
+                continue
+            log.info("host_joined", host=answer["host"], ticket=ticket)
+            await self._reload()
+
+    async def _answer(self, ticket: str, data: bytes) -> dict[str, object]:
+        try:
+            key = str(json.loads(data[:4096])["key"])
+        except (ValueError, KeyError, TypeError):
+            return {"refused": "the request is not one of a Fairlead that this one understands"}
+        if not _KEY.match(key):
+            return {"refused": "the key in the request is no public key of a user"}
+        try:
+            found = await asyncio.to_thread(self._door.hosts.redeem, ticket, key)
+            if not isinstance(found, Host):
+                return {"refused": found}
+            await self._make_queue(found.host)
+        except (FairleadError, CommandError, OSError) as error:
+            log.warning("join_failed", ticket=ticket, error=str(error))
+            return {"refused": f"not possible right now, try again: {error}"}
+        return {"host": found.host, "pool": found.pool, "labels": dict(found.labels)}
+
+    async def _make_queue(self, host: str) -> None:
+        """The queue of the host's calls, which executors may use and not make."""
+        await ensure_consumer(
+            self._bus,
+            subjects.TOOLS,
+            subjects.tools_consumer(host),
+            subjects.tool_requests(host),
+            ack_wait_s=ACK_WAIT_S,
+        )
+
+    async def _look_after(self) -> None:
+        """Take expired tickets from the server, and note who was heard."""
+        while True:
+            good = self._good_tickets()
+            if good != self._rendered:
+                self._rendered = good
+                await asyncio.to_thread(self._door.hosts.render)
+                await self._reload()
+            await self._note_heartbeats()
+            await asyncio.sleep(LOOK_EVERY_S)
+
+    def _good_tickets(self) -> list[str]:
+        now_s = time.time()
+        return [each.id for each in self._door.hosts.invitations() if not each.refusal(now_s)]
+
+    async def _reload(self) -> None:
+        try:
+            await asyncio.to_thread(self._door.reload)
+        except CommandError as error:
+            log.error("door_not_reloaded", error=str(error))
+
+    async def _note_heartbeats(self) -> None:
+        """When each host was heard last, in a file: the heartbeats themselves expire."""
+        path = self._door.seen
+        seen = read_json(path)
+        now_s = int(time.time())
+        try:
+            records = await self._bus.last_of_each(
+                f"KV_{subjects.BUCKET_EXECUTORS}", f"$KV.{subjects.BUCKET_EXECUTORS}.>"
+            )
+        except FairleadError as error:
+            log.warning("heartbeats_not_read", error=str(error))
+            return
+        live = {each.subject.split(".")[2] for each in records if "KV-Operation" not in each.headers}
+        seen.update(dict.fromkeys(live, now_s))
+        await asyncio.to_thread(write_private, path, json.dumps(seen) + "\n")
+
+
+async def serve() -> None:
+    """Run until SIGTERM."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(signum, stop.set)
+    door = Door(home_from_environment())
+    listen = door.listen()
+    if listen is None:
+        raise AccessRefusedError("there is no door in this home")
+    settings = BusSettings(
+        url=listen.own_url(),
+        nkey_seed_file=str(door.hosts.registrar_seed),
+        ca_file=str(door.authority.certificate_file),
+        tls_name=TLS_NAME,
+        tls_first=True,
+    )
+    bus = await Bus.connect(settings, name=REGISTRAR)
+    try:
+        log.info("registrar_ready", pid=os.getpid())
+        await Registrar(door, bus).run(stop)
+    finally:
+        await bus.close()
+
+
+def main() -> None:
+    """The process that `fairlead up` starts."""
+    configure_logs(REGISTRAR, level=os.environ.get("FAIRLEAD_LOG_LEVEL", "info"))
+    try:
+        asyncio.run(serve())
+    except* AccessRefusedError as group:
+        log.error("access_refused", error="; ".join(str(e) for e in group.exceptions))
+        sys.exit(CONFIG)
+    except* BusUnavailableError as group:
+        log.error("bus_unavailable", error="; ".join(str(e) for e in group.exceptions))
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
