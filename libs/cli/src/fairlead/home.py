@@ -45,6 +45,7 @@ class Home:
         self.nats = path / "nats"
         self.nats_context = path / "nats" / "context.json"
         self.nats_password = path / "nats" / "password"
+        self.store_state = path / "nats" / "disk"
         self.logs = path / "logs"
 
     def prepare(self) -> None:

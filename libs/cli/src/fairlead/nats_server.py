@@ -29,6 +29,7 @@ jetstream {{
   store_dir: {store}
   domain: {domain}
   sync_interval: always
+  include "limit.conf"
   limits {{ default_max_consumers: 100000 }}
 }}
 feature_flags {{ js_ack_fc_v2: false }}

@@ -36,14 +36,17 @@ class LogFile:
         self._file.close()
 
     def _rotate(self) -> None:
+        fresh = self._path.with_suffix(".log.new")  # first of all: on a full disk the old one goes on
+        fresh.touch(mode=0o600)
+        file = fresh.open("ab", buffering=0)
         self._file.close()
+        self._file = file
         for number in range(OLD_LOGS, 0, -1):
             older = self._path.with_suffix(f".log.{number}")
             newer = self._path if number == 1 else self._path.with_suffix(f".log.{number - 1}")
             if newer.exists():
                 newer.replace(older)
-        self._path.touch(mode=0o600)
-        self._file = self._path.open("ab", buffering=0)
+        fresh.replace(self._path)
 
 
 class Console:

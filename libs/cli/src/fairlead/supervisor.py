@@ -18,6 +18,7 @@ from fairlead.errors import CONFIG, FAILED, OK, CommandError
 from fairlead.nats_server import NatsAccess
 from fairlead.output import Console, LogFile, teller
 from fairlead.processes import ProcessFile, die_with_parent
+from fairlead.store_guard import LOOK_EVERY_S, StoreGuard
 
 DRAIN_S: Final = 15.0
 SERVER_STOP_S: Final = 10.0
@@ -60,6 +61,7 @@ class Supervisor:
         self._services: list[Child] = []
         self._server: Child | None = None
         self._doors: list[Child] = []
+        self._guard: StoreGuard | None = None
         self._began = time.monotonic()
 
     async def run(self) -> int:
@@ -95,7 +97,14 @@ class Supervisor:
     async def _start_server(self, tasks: asyncio.TaskGroup) -> NatsAccess | None:
         if self._external is not None:
             return self._external
-        config, access = nats_server.prepare(self._plan.home)
+        home = self._plan.home
+        self._guard = StoreGuard(home.nats / "jetstream", home.nats / "limit.conf", home.store_state)
+        try:
+            config, access = nats_server.prepare(home)
+            self._guard.prepare()
+        except OSError as error:
+            self._console.say(f"nats-server cannot be prepared in {home.nats}: {error}")
+            return None
         command = Command(
             "nats",
             [str(nats_server.binary()), "-c", str(config)],
@@ -103,6 +112,7 @@ class Supervisor:
         )
         self._server = self._child(command, tell=self._tell_of_server)
         tasks.create_task(self._keep(self._server, self._stop_server), name="nats")
+        tasks.create_task(self._watch_store(self._server, self._guard), name="store")
         deadline = time.monotonic() + nats_server.START_TIMEOUT_S
         while time.monotonic() < deadline and not self._stop_services.is_set():
             if nats_server.is_answering(access.url):
@@ -167,6 +177,8 @@ class Supervisor:
                 # Many machines may share one external server: their workers need names of their own.
                 identity = worker if self._external is None else f"{_host()}-{worker}"
                 environ = service_environment(service, identity, self._plan, access)
+                if self._guard is not None:
+                    environ["FAIRLEAD_STORE_STATE"] = str(self._plan.home.store_state)
                 command = Command(label, [sys.executable, "-P", "-m", module], environ)
                 children.append(self._child(command, tell=teller(self._console, label)))
         return children
@@ -182,6 +194,8 @@ class Supervisor:
         )
 
     def _tell_of_server(self, line: str) -> None:
+        if self._guard is not None:
+            self._guard.hear(line)
         # The password is in a file that only its owner reads; there is no other party to hash it for.
         if "Plaintext passwords" in line:
             return
@@ -199,6 +213,29 @@ class Supervisor:
         except OSError as error:
             self._refused = f"{child.name} cannot be started: {error}"
             self._stop_services.set()
+
+    async def _watch_store(self, server: Child, guard: StoreGuard) -> None:
+        """Until the server is told to end: what the free space asks for."""
+        told = "open"
+        while not self._stop_server.is_set():
+            try:
+                step = guard.look()
+            except OSError as error:  # nothing was changed; the next look may find it mended
+                self._console.say(f"the disk of the store cannot be looked after: {error}")
+                step = "nothing"
+            self._book.catch_up()
+            if guard.word != told:
+                told = guard.word
+                self._console.say(guard.news())
+            if step == "reload":
+                server.signal(signal.SIGHUP)
+            elif step == "restart":
+                server.signal(signal.SIGTERM)
+                if not await server.wait(SERVER_STOP_S):
+                    server.signal(signal.SIGKILL)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_EVERY_S):
+                    await self._stop_server.wait()
 
     async def _tell_when_ready(self) -> None:
         next_news = time.monotonic() + UNREADY_NEWS_S

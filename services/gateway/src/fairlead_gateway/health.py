@@ -15,6 +15,7 @@ from fairlead_common.errors import FairleadError, NotFoundError
 from fairlead_gateway.bodies import check_parameters
 from fairlead_gateway.gateway import Gateway, gateway_of
 from fairlead_gateway.problems import json_response
+from fairlead_gateway.store import store_state
 
 log = structlog.get_logger()
 
@@ -53,6 +54,7 @@ class Readiness:
             return {"bus": "not connected to NATS"}
         checks: dict[str, Callable[[], Awaitable[str]]] = {
             "streams": self._streams,
+            "store": self._store,
             "agent": self._agent,
             "tools": self._executors,
         }
@@ -62,6 +64,10 @@ class Readiness:
     async def _streams(self) -> str:
         await self._bus.api(f"STREAM.INFO.{subjects.SESSIONS}", timeout_s=CHECK_WITHIN_S)
         return ""
+
+    async def _store(self) -> str:
+        found = store_state()
+        return found.problem if found else ""
 
     async def _agent(self) -> str:
         try:
@@ -129,6 +135,7 @@ async def status(request: Request) -> Response:
         {
             "services": services,
             "executors": found.result(),
+            **({"store": msgspec.to_builtins(disk)} if (disk := store_state()) else {}),
             "gateway": {"streams": len(gateway.streams), "sessions": len(gateway.index)},
         }
     )
