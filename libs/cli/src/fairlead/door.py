@@ -93,7 +93,8 @@ class Listen(NamedTuple):
             except OSError as error:
                 if error.errno == errno.EADDRINUSE:
                     raise CommandError(
-                        f"port {self.port} of {self.address} is taken by another program: give --listen another"
+                        f"port {self.port} of {self.address} is taken by another program: "
+                        "give --listen another"
                     ) from error
                 return f"{self.address} is not there yet ({error.strerror}): the door opens once it is"
         return ""
