@@ -27,6 +27,8 @@ _COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "status": ("status", "Show the services and executors."),
     "doctor": ("doctor", "Check this machine and this home, and say what to do."),
     "logs": ("logs", "Show the logs of the services."),
+    "backup": ("backup", "Write everything that is stored into one file."),
+    "restore": ("restore", "Put a backup back."),
     "config": ("config", "Read and change the configuration document."),
     "nats": ("nats", "Show how to reach this home's NATS server."),
     "version": ("version", "Show versions."),

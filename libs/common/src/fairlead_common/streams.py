@@ -10,6 +10,9 @@ from fairlead_common.errors import BusUnavailableError, NotFoundError, WeakConfi
 
 log = structlog.get_logger()
 
+# In the metadata of a stream that is being restored: nobody may work on it before that is finished.
+UNFINISHED: Final = "fairlead-restore"
+
 _SECOND: Final = 1_000_000_000
 _DAY: Final = 86_400 * _SECOND
 
@@ -141,8 +144,23 @@ async def _ensure_stream(bus: Bus, wanted: Config) -> None:
         raise WeakConfigurationError(f"stream {name} is set up too weakly: {'; '.join(problems)}")
 
 
+def strengthened(wanted: Config, actual: Config) -> Config:
+    """`actual` with what is weaker in it than in `wanted` made as that is, and nothing else changed."""
+    subjects = _texts(actual.get("subjects"))
+    missing = [subject for subject in _texts(wanted["subjects"]) if subject not in subjects]
+    better: Config = {**actual, "subjects": [*subjects, *missing]}
+    for key, value in wanted.items():
+        candidate = {**better, key: value}
+        if len(weaknesses(wanted, candidate)) < len(weaknesses(wanted, better)):
+            better = candidate
+    return better
+
+
 def weaknesses(wanted: Config, actual: Config) -> list[str]:
     """What is weaker in `actual`, each as `<setting> is <value>, must be <value>`."""
+    metadata = actual.get("metadata")
+    if isinstance(metadata, dict) and UNFINISHED in metadata:
+        return ["a restore into it was not finished: run `fairlead restore` again"]
     problems = [
         f"{key} is {actual.get(key)!r}, must be {wanted.get(key)!r}"
         for key in _EXACT

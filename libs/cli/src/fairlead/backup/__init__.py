@@ -1,0 +1,1 @@
+"""Backups: what a Fairlead knows in one file, and back again."""

@@ -1,0 +1,86 @@
+"""A nats-server for a moment: over the store of a home where nothing runs, or over an empty folder."""
+
+import contextlib
+import json
+import secrets
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from fairlead.errors import CommandError
+from fairlead.nats_server import MEMORY_LIMIT, START_TIMEOUT_S, NatsAccess, binary, wait_for
+from fairlead.processes import die_with_parent
+
+STOP_S: Final = 60.0
+_USER: Final = "operator"
+_CONFIG: Final = """\
+listen: "127.0.0.1:{port}"
+server_name: fairlead
+max_payload: 1MB
+authorization {{ user: {user}, password: {password} }}
+jetstream {{
+  store_dir: {store}
+  sync_interval: always
+  limits {{ default_max_consumers: 100000 }}
+}}
+feature_flags {{ js_ack_fc_v2: false }}
+"""
+
+
+@contextlib.contextmanager
+def server_over(store: Path) -> Iterator[NatsAccess]:
+    """How to reach a server whose streams lie in `store`; it ends with the block, or with this process.
+
+    Raises:
+        CommandError: it does not start.
+    """
+    with _folder_beside(store) as folder:
+        port, password = _free_port(), secrets.token_urlsafe(32)
+        config, password_file, log = folder / "server.conf", folder / "password", folder / "nats.log"
+        password_file.write_text(password, encoding="ascii")  # the folder is this user's alone
+        text = _CONFIG.format(
+            port=port, user=json.dumps(_USER), password=json.dumps(password), store=json.dumps(str(store))
+        )
+        config.write_text(text, encoding="utf-8")
+        with log.open("wb") as out:
+            server = subprocess.Popen(
+                [binary(), "-c", config],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                env={"GOMEMLIMIT": MEMORY_LIMIT, "PATH": "/usr/bin:/bin"},
+                start_new_session=True,
+                preexec_fn=die_with_parent(),
+            )
+        try:
+            access = NatsAccess(f"nats://127.0.0.1:{port}", _USER, str(password_file))
+            if not wait_for(access.url, START_TIMEOUT_S):
+                raise CommandError(f"nats-server does not start: {log.read_text(errors='replace')[-600:]}")
+            yield access
+        finally:
+            server.terminate()
+            try:
+                server.wait(STOP_S)
+            except subprocess.TimeoutExpired:
+                server.kill()
+                server.wait(10)
+
+
+@contextlib.contextmanager
+def _folder_beside(store: Path) -> Iterator[Path]:
+    folder = store.with_name(f"{store.name}.server")
+    shutil.rmtree(folder, ignore_errors=True)  # of one that was killed
+    folder.mkdir(mode=0o700, parents=True)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,183 @@
+"""Where a backup comes from and goes to: the server that was named, or the streams of a stopped home."""
+
+import contextlib
+import ctypes
+import json
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from fairlead.backup.archive import Backup
+from fairlead.backup.own_server import server_over
+from fairlead.errors import UNREACHABLE, CommandError
+from fairlead.home import Home, read_json, write_private
+from fairlead.nats_server import NatsAccess, known_access
+from fairlead.processes import UpLock, end_stale
+
+_USERS: Final = "nats/users.json"
+_BEGUN: Final = "restoring"
+_AT_CWD: Final = -100
+_EXCHANGE: Final = 2
+
+
+@contextlib.contextmanager
+def source(home: Home, url: str | None) -> Iterator[NatsAccess]:
+    """How to reach what is to be backed up: a server that runs, or the streams of a home where nothing does.
+
+    Raises:
+        CommandError: nothing was ever stored there.
+    """
+    access = _named(home, url)
+    if access is not None:
+        yield access
+        return
+    store = home.nats / "jetstream"
+    if not store.is_dir():
+        raise CommandError(f"no Fairlead was started in {home.path} yet: `fairlead up` first", UNREACHABLE)
+    with _alone(home) as alone:
+        if alone:
+            with server_over(store) as own:
+                yield own
+            return
+    running = known_access(home)
+    if running is None:
+        raise CommandError(f"{home.nats_context} does not say how to reach the server that runs")
+    yield running
+
+
+class Target(NamedTuple):
+    """Where streams are put back.
+
+    Fields:
+        described: for people.
+        empty: nobody else knows of it before it is complete.
+    """
+
+    access: NatsAccess
+    described: str
+    empty: bool
+    kept: Path | None = None
+
+
+@contextlib.contextmanager
+def target(home: Home, url: str | None, backup: Backup, *, force: bool) -> Iterator[Target]:
+    """A server to put streams into. When the block ends well, what is in it is there for good.
+
+    A home gets a store of its own, which takes the place of the former one in a single step: a restore that
+    was killed has changed nothing.
+
+    Raises:
+        CommandError: something runs in the home, or is stored there and `force` was not given.
+    """
+    access = _named(home, url)
+    if access is not None:
+        yield Target(access, access.url.rpartition("@")[2], empty=False)
+        _put_files(home, backup)
+        return
+    home.prepare()
+    with _alone(home) as alone:
+        if not alone:
+            raise CommandError(f"Fairlead runs in {home.path}: `fairlead down` first")
+        store = home.nats / "jetstream"
+        if _holds_messages(store) and not force:
+            raise CommandError(
+                f"something is stored in {home.path} already. Nothing was changed. With --force it makes "
+                f"room: it is kept beside, in {home.nats}, until you remove it"
+            )
+        _remove_begun(home)
+        fresh = home.nats / f"{_BEGUN}.{secrets.token_hex(4)}"
+        kept = home.nats / f"jetstream.before-{time.strftime('%Y%m%d-%H%M%S')}" if store.exists() else None
+        try:
+            with server_over(fresh) as own:
+                yield Target(own, str(home.path), empty=True, kept=kept)
+            _put_files(home, backup)
+            if kept is None:
+                fresh.rename(store)
+            elif exchange(fresh, store):
+                fresh.rename(kept)
+            else:
+                store.rename(kept)
+                fresh.rename(store)
+            _sync(home.nats)
+        finally:
+            shutil.rmtree(fresh, ignore_errors=True)
+
+
+def _named(home: Home, url: str | None) -> NatsAccess | None:
+    """The server that was named, or that this home was told to use; None: the home has its own."""
+    if url or (url := os.environ.get("FAIRLEAD_NATS_URL")):
+        return NatsAccess(url)
+    external = read_json(home.nats_context).get("description") == "external"
+    return known_access(home) if external else None
+
+
+@contextlib.contextmanager
+def _alone(home: Home) -> Iterator[bool]:
+    """Whether nothing runs in the home; then nothing starts there within the block."""
+    lock = UpLock(home)
+    try:
+        lock.acquire()
+    except CommandError:
+        yield False
+        return
+    try:
+        end_stale(home)
+        yield True
+    finally:
+        lock.release()
+
+
+def _holds_messages(store: Path) -> bool:
+    """Whether a session, a job or a setting is stored there. Every start writes leases and heartbeats."""
+    names = ("SESSIONS", "KV_jobs", "KV_config", "KV_credentials")
+    return any(
+        block.stat().st_size > 0
+        for name in names
+        for block in store.glob(f"jetstream/*/streams/{name}/msgs/*.blk")
+    )
+
+
+def _remove_begun(home: Home) -> None:
+    for path in home.nats.glob(f"{_BEGUN}.*"):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _put_files(home: Home, backup: Backup) -> None:
+    """The files of the home, each in one step."""
+    for each in backup.manifest.files:
+        path = home.path / each.path
+        if Path(each.path).is_absolute() or ".." in Path(each.path).parts:
+            raise CommandError(f"the backup names a file outside of the home: {each.path!r}")
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        data = backup.read(each.part)
+        if each.path == _USERS:
+            data = _without_services(data)
+        write_private(path, data.decode("utf-8"))
+
+
+def _without_services(data: bytes) -> bytes:
+    """The users that were added; the services' own keys belong to the seeds that lie in each home."""
+    stored = json.loads(data)
+    stored.pop("services", None)
+    return json.dumps(stored, indent=1).encode() + b"\n"
+
+
+def exchange(one: Path, other: Path) -> bool:
+    """Let two folders swap names in a single step; False where the system has no such thing."""
+    try:
+        swap = ctypes.CDLL(None, use_errno=True).renameat2
+    except (AttributeError, OSError):
+        return False
+    return bool(swap(_AT_CWD, os.fsencode(one), _AT_CWD, os.fsencode(other), _EXCHANGE) == 0)
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

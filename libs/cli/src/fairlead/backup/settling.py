@@ -1,0 +1,269 @@
+"""After the streams are back, before anybody works on them: what nobody can know is said, not done again.
+
+Everything in here may be repeated: claims are create-only, entries compare-and-set, and what is settled is
+not found again.
+"""
+
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+import msgspec
+
+from fairlead.backup.manifest import Manifest
+from fairlead.backup.pending import Waiting
+from fairlead_common import subjects as s
+from fairlead_common.buckets import Bucket
+from fairlead_common.bus import Bus, Record
+from fairlead_common.content import ToolCallBlock, ToolResultMessage, text_outcome
+from fairlead_common.entries import (
+    ApprovalRequestEntry,
+    MessageEntry,
+    decode_entry,
+    encode_entry,
+)
+from fairlead_common.errors import BadMessageError, ConflictError
+from fairlead_common.ids import is_id, new_id
+from fairlead_common.messages import SystemNotice, ToolClaim
+from fairlead_common.objects import Objects
+from fairlead_common.projections import SessionSummary
+
+HOLDER = "restore"
+_BATCH = 2000
+
+
+@dataclass(slots=True)
+class Seen:
+    """What the stream says of a session: last mail and entry, how far mail is consumed, and its phase."""
+
+    mail: int = 0
+    log: int = 0
+    cursor: int = 0
+    phase: str = "closed"
+
+    @property
+    def settled(self) -> bool:
+        """Whether nobody has to do anything, now or when a person answers."""
+        return self.phase == "closed" and self.cursor >= self.mail
+
+
+class Settled(NamedTuple):
+    """What was done, for people.
+
+    Fields:
+        unknown: (session, call, tool) of calls whose outcome is `unknown` now.
+        waiting: approvals that still wait.
+        going_on: sessions that go on by themselves.
+        withdrawn: calls of no session that will not be started.
+        sessions: how many there are.
+    """
+
+    unknown: list[tuple[str, str, str]]
+    waiting: int
+    going_on: list[str]
+    withdrawn: int
+    sessions: int
+
+
+@dataclass(slots=True)
+class _Tally:
+    unknown: list[tuple[str, str, str]] = field(default_factory=list)
+    going_on: list[str] = field(default_factory=list)
+    waiting: int = 0
+
+
+class Settling:
+    """Settles one restored server. Nobody else may be at work on it."""
+
+    def __init__(self, bus: Bus, manifest: Manifest) -> None:
+        self._bus = bus
+        self._manifest = manifest
+        self._objects = Objects(bus)
+        self._idempotent = frozenset(manifest.idempotent_tools)
+        self._claimed: set[str] = set()
+        self._tally = _Tally()
+
+    async def settle(self) -> Settled:
+        """Do all of it; what came of it.
+
+        Raises:
+            FairleadError: the server went away; repeat it.
+        """
+        sessions = await self._sessions()
+        requests = await self._calls()
+        for session, seen in sessions.items():
+            if not seen.settled:
+                await self._session(session)
+        withdrawn = 0
+        for host, call_id in requests:
+            if call_id not in self._claimed and await self._may_not_start(host, call_id):
+                withdrawn += 1
+        await self._lists(sessions)
+        tally = self._tally
+        return Settled(tally.unknown, tally.waiting, tally.going_on, withdrawn, len(sessions))
+
+    async def _sessions(self) -> dict[str, Seen]:
+        found: dict[str, Seen] = {}
+        async for record in self._bus.read(s.SESSIONS, s.ALL_SESSIONS, batch=_BATCH):
+            subject = s.parse_session(record.subject)
+            if not is_id(subject.session):
+                continue
+            seen = found.setdefault(subject.session, Seen())
+            if subject.part == "log":
+                seen.log = record.seq
+                seen.cursor = max(seen.cursor, int(record.headers.get(s.H_CURSOR, "0")))
+                seen.phase = record.headers.get(s.H_STATE, "open")
+            else:
+                seen.mail = record.seq
+        return found
+
+    async def _calls(self) -> list[tuple[str, str]]:
+        """Host and id of all calls without a claim whose request is stored; the claims are noted."""
+        requests: list[tuple[str, str, str]] = []
+        async for record in self._bus.read(s.TOOLS, "fairlead.tool.>", batch=_BATCH):
+            subject = s.parse_tool(record.subject)
+            if subject.part == "claim":
+                self._claimed.add(subject.call)
+            else:
+                requests.append((subject.host, subject.call, _tool(record)))
+        return [
+            (host, call)
+            for host, call, tool in requests
+            if call not in self._claimed and tool not in self._idempotent
+        ]
+
+    # -- one session -------------------------------------------------------
+
+    async def _session(self, session: str) -> None:
+        waiting = await self._waiting(session)
+        doubtful = [call for call in waiting.doubtful(self._idempotent) if call.call_id not in self._claimed]
+        for call in doubtful:
+            assert call.host is not None  # noqa: S101 - see `doubtful`
+            if not await self._may_not_start(call.host, call.call_id):
+                continue
+            await self._append_unknown(session, waiting, call)
+            self._tally.unknown.append((session, call.call_id, call.name))
+        for request in waiting.undecided.values():
+            await self._keep_expiry(session, request, waiting)
+        self._tally.waiting += len(waiting.undecided)
+        if waiting.phase != "parked":
+            self._tally.going_on.append(session)
+        await self._tell(session)
+
+    async def _waiting(self, session: str) -> Waiting:
+        waiting = Waiting()
+        async for record in self._bus.read(s.SESSIONS, s.session_log(session)):
+            try:
+                entry = decode_entry(await self._objects.unpack(record.data, record.headers))
+            except BadMessageError as error:  # stays as it is; whoever reads the session says so too
+                raise BadMessageError(f"session {session}, entry {record.seq}: {error}") from error
+            waiting.note_entry(entry, record)
+        async for record in self._bus.read(s.SESSIONS, s.session_mail(session)):
+            subject = s.parse_session(record.subject)
+            waiting.note_mail(subject.kind, subject.key, record.seq)
+        return waiting
+
+    async def _may_not_start(self, host: str, call_id: str) -> bool:
+        """Whether no executor may start the call any more; False: one has claimed it."""
+        claim = msgspec.json.encode(ToolClaim(by="agent", holder=HOLDER))
+        try:
+            await self._bus.create(s.TOOLS, s.tool_claim(host, call_id), claim)
+        except ConflictError as error:
+            return msgspec.json.decode(error.args[1].data, type=ToolClaim).by == "agent"
+        return True
+
+    async def _append_unknown(self, session: str, waiting: Waiting, call: ToolCallBlock) -> None:
+        text = (
+            f"This session was restored from a backup of {self._manifest.began_at}. Whether the call was "
+            "started after that cannot be known: it may have run, wholly, in part or not at all. Look before "
+            "you repeat it."
+        )
+        entry = MessageEntry(
+            id=new_id(),
+            parent_id=waiting.leaf.id if waiting.leaf else None,
+            ts=time.time_ns() // 1_000_000,
+            epoch=waiting.epoch + 1,
+            cursor=waiting.cursor,
+            run_id=waiting.run_id,
+            message=ToolResultMessage(
+                call_id=call.call_id,
+                name=call.name,
+                outcome=text_outcome("unknown", text, is_error=True),
+                provider_id=call.provider_id,
+            ),
+        )
+        seq = await self._bus.append(
+            s.SESSIONS,
+            s.session_log(session),
+            encode_entry(entry),
+            record_id=entry.id,
+            expected=waiting.last_seq,
+            headers={s.H_CURSOR: str(waiting.cursor), s.H_STATE: waiting.phase},
+        )
+        waiting.last_seq, waiting.epoch, waiting.leaf = seq, entry.epoch, entry
+
+    async def _keep_expiry(self, session: str, request: ApprovalRequestEntry, waiting: Waiting) -> None:
+        """An approval that waits needs its timer: it may have fired between two snapshots."""
+        name = f"approval-{request.id}"
+        subject = s.timer(session, name)
+        if name in waiting.notices or await self._bus.last(s.TIMERS, subject) is not None:
+            return
+        if await self._bus.last(s.TIMERS, f"{subject}.due") is not None:
+            return
+        at = datetime.fromtimestamp(request.expires_at / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        headers = {"Nats-Schedule": f"@at {at}", "Nats-Schedule-Target": f"{subject}.due"}
+        await self._bus.publish(subject, b"null", headers)
+
+    async def _tell(self, session: str) -> None:
+        """A line for its next turn: the world may be further than this session remembers."""
+        text = (
+            f"This session was restored from a backup of {self._manifest.began_at}. What was said and done "
+            "after that is not in it; files and other systems may be further than it says."
+        )
+        body = msgspec.json.encode(SystemNotice(text=text, source="restore"))
+        subject = s.mail(session, "notice", f"system-restored-{self._manifest.id}")
+        await self._bus.create(s.SESSIONS, subject, body)
+
+    # -- lists ---------------------------------------------------------------
+
+    async def _lists(self, sessions: dict[str, Seen]) -> None:
+        """Take out of the lists what no log says; agents put back what is missing, from the logs."""
+        bucket = Bucket(self._bus, s.BUCKET_SESSIONS)
+        wrong = [key async for key, record in _keys(self._bus) if _is_wrong(key, record, sessions)]
+        for key in wrong:
+            await bucket.delete(key)
+
+
+async def _keys(bus: Bus) -> AsyncIterator[tuple[str, Record]]:
+    prefix = f"$KV.{s.BUCKET_SESSIONS}."
+    async for record in bus.read(f"KV_{s.BUCKET_SESSIONS}", f"{prefix}>", batch=_BATCH):
+        yield record.subject.removeprefix(prefix), record
+
+
+def _is_wrong(key: str, record: Record, sessions: dict[str, Seen]) -> bool:
+    kind, _, session = key.partition(".")
+    if kind == "approval":  # shown again by who takes up the session that waits for it
+        return True
+    if kind != "session":
+        return False
+    seen = sessions.get(session)
+    if seen is None or not seen.settled:
+        return True
+    try:
+        return msgspec.json.decode(record.data, type=SessionSummary).last_seq > seen.log
+    except msgspec.DecodeError:
+        return True
+
+
+class _Named(msgspec.Struct):
+    name: str = ""
+
+
+def _tool(record: Record) -> str:
+    """Which tool is asked for; empty for a request that lies in the object store."""
+    try:
+        return msgspec.json.decode(record.data, type=_Named).name
+    except msgspec.DecodeError:
+        return ""

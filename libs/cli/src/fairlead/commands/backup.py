@@ -1,0 +1,119 @@
+"""`fairlead backup`."""
+
+import asyncio
+import errno
+import json
+import shutil
+import time
+from pathlib import Path
+
+import click
+
+from fairlead.errors import FAILED, UNREACHABLE, USAGE, CommandError
+from fairlead.home import Home, home_from_environment
+
+
+@click.command()
+@click.argument("to", required=False, type=click.Path(path_type=Path), metavar="[FILE|FOLDER]")
+@click.option("--to", "folder", type=click.Path(path_type=Path), help="The same, as an option.")
+@click.option(
+    "--nats", "nats_url", metavar="URL", help="Of this NATS server (default: FAIRLEAD_NATS_URL, the home)."
+)
+@click.option("--verify", type=click.Path(path_type=Path), metavar="FILE", help="Check a backup; make none.")
+@click.option("--trial", is_flag=True, help="Check by restoring into a server that is thrown away.")
+@click.option("--json", "as_json", is_flag=True, help="As one JSON object, without progress.")
+def backup(
+    to: Path | None,
+    folder: Path | None,
+    nats_url: str | None,
+    verify: Path | None,
+    trial: bool,
+    as_json: bool,
+) -> None:
+    """Write all sessions, calls, jobs, settings and files that came with them into one file.
+
+    Fairlead may run: nobody waits. A home where nothing runs will do as well. The file is readable by you
+    only and checked once it is written; it holds everything that was said, and who may log in.
+
+    \b
+    Not in it: workspaces and what else lies on the disks of executors, logs, keys of model providers (they
+    are in the environment), live events that are older than what the sessions say.
+    """  # noqa: D301 - click wants the control character
+    from fairlead.backup.checking import check_file
+    from fairlead.backup.telling import Progress, size
+
+    if to is not None and folder is not None:
+        raise CommandError("name the file or folder once: as an argument, or with --to", USAGE)
+    home = home_from_environment()
+    progress = Progress(quiet=as_json)
+    began = time.monotonic()
+    path = verify if verify is not None else _make(home, to or folder, nats_url, progress)
+    made_s = time.monotonic() - began
+    try:
+        manifest = asyncio.run(check_file(path, progress, trial=trial))
+    except CommandError as error:
+        if verify is None:
+            raise CommandError(f"the backup was written, and is not what it should be: {error}") from error
+        raise
+    finally:
+        progress.end()
+    size_bytes = path.stat().st_size
+    if as_json:
+        streams = {
+            part.name: {
+                "messages": part.messages,
+                "last_seq": part.number("last_seq"),
+                "bytes": part.size_bytes,
+            }
+            for part in manifest.streams
+        }
+        summary = {
+            "file": str(path),
+            "id": manifest.id,
+            "bytes": size_bytes,
+            "made_by": manifest.made_by,
+            "began_at": manifest.began_at,
+            "made_at": manifest.made_at,
+            "took_s": round(made_s, 3),
+            "streams": streams,
+            "files": [each.path for each in manifest.files],
+            "tried": trial,
+        }
+        click.echo(json.dumps(summary))
+        return
+    verb = "checked" if verify is not None else f"written in {made_s:.1f} s and checked"
+    click.echo(
+        f"{path}: {verb}{', by a trial restore' if trial else ''}. {size(size_bytes)}, "
+        f"{manifest.messages} messages in {len(manifest.streams)} streams, "
+        f"{len(manifest.files)} files, as of {manifest.began_at} ({manifest.made_by})"
+    )
+
+
+def _make(home: Home, to: Path | None, url: str | None, progress: "object") -> Path:
+    from fairlead.backup.archive import Writer
+    from fairlead.backup.places import source
+    from fairlead.backup.taking import backup_path, take_backup
+    from fairlead.document import connection
+    from fairlead_common.errors import FairleadError
+
+    path = backup_path(to, home)
+
+    async def make() -> None:
+        with source(home, url) as access, Writer(path) as writer:
+            async with connection(access) as bus:
+                await take_backup(bus, writer, home, progress.tell)  # type: ignore[attr-defined]
+
+    try:
+        asyncio.run(make())
+    except FairleadError as error:
+        raise CommandError(f"no backup was made: {error}", UNREACHABLE) from error
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            free = shutil.disk_usage(path.parent).free
+            raise CommandError(
+                f"no backup was made: the disk of {path.parent} is full ({free >> 20} MiB free). What was "
+                "written of it is removed; name another folder",
+                FAILED,
+            ) from error
+        raise CommandError(f"no backup was made: {path}: {error.strerror or error}", FAILED) from error
+    return path

@@ -1,0 +1,124 @@
+"""`fairlead restore`."""
+
+import asyncio
+import json
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from fairlead.errors import UNREACHABLE, USAGE, CommandError
+from fairlead.home import Home, home_from_environment
+
+if TYPE_CHECKING:
+    from fairlead.backup.archive import Backup
+    from fairlead.backup.places import Target
+    from fairlead.backup.settling import Settled
+    from fairlead.backup.telling import Progress
+
+_SHOWN = 20
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "--nats", "nats_url", metavar="URL", help="Into this NATS server (default: FAIRLEAD_NATS_URL, the home)."
+)
+@click.option("--replicas", type=click.IntRange(1, 5), help="Copies of each stream in a cluster (default 1).")
+@click.option("--force", is_flag=True, help="Although something is stored there already.")
+@click.option("--json", "as_json", is_flag=True, help="As one JSON object, without progress.")
+def restore(file: Path, nats_url: str | None, replicas: int | None, force: bool, as_json: bool) -> None:
+    """Put a backup back, into a home where nothing runs or into a NATS server that nobody works on.
+
+    Tool calls that had not been started when the backup was made may have run since: they get the outcome
+    `unknown` and are not started by themselves. Approvals that waited wait again. Sessions that were at work
+    go on. Jobs fire what they missed as their misfire policy says; what fired between the backup and the
+    loss is not known any more, and may fire again.
+
+    A restore that was cut off has changed nothing in a home, and can simply be run again.
+    """
+    from fairlead.backup.archive import open_backup
+    from fairlead.backup.places import target
+    from fairlead.backup.telling import Progress
+
+    home = home_from_environment()
+    copies = replicas or _replicas()
+    progress = Progress(quiet=as_json)
+    began = time.monotonic()
+    try:
+        with open_backup(file) as backup:
+            for _ in backup.check():
+                pass
+            progress.say(f"{file}: {backup.manifest.made_by}, as of {backup.manifest.began_at}")
+            with target(home, nats_url, backup, force=force) as place:
+                settled = asyncio.run(_restore(backup, place, progress, copies, force=force))
+    finally:
+        progress.end()
+    took_s = time.monotonic() - began
+    if as_json:
+        click.echo(json.dumps(_row(backup, place, settled, took_s)))
+    else:
+        _tell(home, backup, place, settled, took_s)
+
+
+def _replicas() -> int:
+    text = os.environ.get("FAIRLEAD_NATS_REPLICAS") or "1"
+    if not text.isdecimal() or not 1 <= int(text) <= 5:
+        raise CommandError(f"FAIRLEAD_NATS_REPLICAS must be a number from 1 to 5, got {text!r}", USAGE)
+    return int(text)
+
+
+async def _restore(
+    backup: "Backup", place: "Target", progress: "Progress", replicas: int, *, force: bool
+) -> "Settled":
+    from fairlead.backup.restoring import restore_streams
+    from fairlead.document import connection
+    from fairlead_common.errors import FairleadError
+
+    try:
+        async with connection(place.access) as bus:
+            return await restore_streams(bus, backup, progress.tell, replicas=replicas, force=force)
+    except FairleadError as error:
+        raise CommandError(f"not restored: {error}. Run it again", UNREACHABLE) from error
+
+
+def _row(backup: "Backup", place: "Target", settled: "Settled", took_s: float) -> dict[str, object]:
+    return {
+        "id": backup.manifest.id,
+        "began_at": backup.manifest.began_at,
+        "into": place.described,
+        "kept": str(place.kept) if place.kept else None,
+        "took_s": round(took_s, 3),
+        "messages": backup.manifest.messages,
+        "sessions": settled.sessions,
+        "unknown": [{"session": row[0], "call": row[1], "tool": row[2]} for row in settled.unknown],
+        "withdrawn": settled.withdrawn,
+        "waiting": settled.waiting,
+        "going_on": settled.going_on,
+    }
+
+
+def _tell(home: Home, backup: "Backup", place: "Target", settled: "Settled", took_s: float) -> None:
+    manifest = backup.manifest
+    click.echo(
+        f"restored into {place.described} in {took_s:.1f} s: {settled.sessions} sessions, "
+        f"{manifest.messages} messages, as of {manifest.began_at}"
+    )
+    if place.kept:
+        click.echo(f"what was there before is in {place.kept}")
+    if settled.going_on:
+        click.echo(f"{len(settled.going_on)} sessions go on by themselves once services run")
+    if settled.waiting:
+        click.echo(f"{settled.waiting} approvals still wait: `fairlead approve` lists them")
+    if settled.unknown:
+        click.echo(f"{len(settled.unknown)} tool calls may have run since; their outcome is unknown now:")
+        for session, call, tool in settled.unknown[:_SHOWN]:
+            click.echo(f"  session {session}  {tool}  {call}")
+        if len(settled.unknown) > _SHOWN:
+            click.echo(f"  and {len(settled.unknown) - _SHOWN} more (--json lists all)")
+    click.echo(
+        "Workspaces were not part of the backup. Pages that are open in a browser have to be loaded anew."
+        + (f" Start with `FAIRLEAD_HOME={home.path} fairlead up`." if place.empty else "")
+    )
