@@ -14,8 +14,10 @@ from fairlead_common import subjects as s
 from fairlead_common.buckets import Bucket
 from fairlead_common.config import BubblewrapConfig
 from fairlead_common.messages import ToolCall
+from fairlead_tools.runner import landlock
 from fairlead_tools.sandboxes import cgroups
 from fairlead_tools.sandboxes.bubblewrap import BubblewrapSandbox, group_name
+from fairlead_tools.sandboxes.sandbox import Sandboxes
 from tests.integration.tools_fixture import HOST, Host, host, is_alive, text_of, until
 from tests.support import boxes
 
@@ -244,3 +246,21 @@ async def test_sandbox_that_works_is_found_to_work_and_leaves_nothing(tmp_path: 
     sandbox = BubblewrapSandbox(tmp_path, tmp_path, asyncio.TaskGroup(), BubblewrapConfig)
     assert await asyncio.to_thread(sandbox.look) == ""
     assert [path.name for path in (tmp_path / "bubblewrap").iterdir()] == ["etc"]
+
+
+async def test_wall_that_this_machine_lacks_is_a_warning_for_people(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sandboxes work without Landlock and control groups: whoever trusts them should know."""
+    sandbox = BubblewrapSandbox(tmp_path, tmp_path, asyncio.TaskGroup(), BubblewrapConfig)
+    assert await asyncio.to_thread(sandbox.look) == ""
+    before = Sandboxes([sandbox]).warnings()
+    assert any("Landlock" in text for text in before) == (landlock.abi() == 0)
+    monkeypatch.setattr(landlock, "abi", lambda: 0)
+    monkeypatch.setattr(cgroups.make, "__defaults__", (tmp_path / "nothing", cgroups.OWN))
+    assert await asyncio.to_thread(sandbox.look) == ""
+    said = Sandboxes([sandbox]).warnings()
+    assert [word for word in ("Landlock", "control groups") if any(word in text for text in said)] == [
+        "Landlock",
+        "control groups",
+    ]

@@ -27,7 +27,7 @@ import structlog
 
 from fairlead_common.config import BubblewrapConfig
 from fairlead_common.messages import SandboxKind
-from fairlead_tools.runner import journal, linux
+from fairlead_tools.runner import journal, landlock, linux
 from fairlead_tools.sandboxes import cgroups
 from fairlead_tools.sandboxes.ages import journal_age_s
 from fairlead_tools.sandboxes.box import Box, write_scenery
@@ -75,6 +75,7 @@ class BubblewrapSandbox:
         self._settings = settings
         self._program = program
         self._python: str | None = None
+        self._has_groups = True  # until one was wanted in vain
         self._problem = self._missing()  # until `keep` has looked closer; what cannot start is refused anyway
         self._channels = KeptChannels()
         self._launched: list[subprocess.Popen[bytes]] = []
@@ -83,6 +84,20 @@ class BubblewrapSandbox:
     def unavailable(self) -> str:
         """See `Sandbox.unavailable`; the answer of the last look."""
         return self._problem
+
+    def warnings(self) -> list[str]:
+        """See `Warned.warnings`."""
+        found = []
+        if not landlock.abi():
+            found.append(
+                "Sandbox bubblewrap: this kernel has no Landlock, the second wall behind the namespaces."
+            )
+        if not self._has_groups:
+            found.append(
+                "Sandbox bubblewrap: no control groups can be made here: memory, processes, CPU are limited "
+                "for each process, not for a whole sandbox."
+            )
+        return found
 
     def variant(self) -> str:
         """A name for the settings of now."""
@@ -204,6 +219,7 @@ class BubblewrapSandbox:
         box = Box(place, settings, state, self._scenery, self._archive, self._private, self._interpreter())
         limits = cgroups.Limits(settings.memory_mb, settings.pids, settings.cpus)
         groups = cgroups.make(group_name(folder), limits)
+        self._has_groups = bool(groups)
         enter = ["/bin/sh", "-c", cgroups.ENTER, "sh", *map(str, groups), "--"]
         restriction = json.dumps(box.restriction())
         with (folder / "info").open("wb") as info, _open_log(folder) as output:

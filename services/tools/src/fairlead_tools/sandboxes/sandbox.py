@@ -97,6 +97,14 @@ class Varied(Protocol):
         """A name for the settings of now."""
 
 
+@runtime_checkable
+class Warned(Protocol):
+    """A kind that may work with less than all of its walls."""
+
+    def warnings(self) -> list[str]:
+        """What it does without here, for a person to look at."""
+
+
 class Sandboxes:
     """The kinds that this host may use."""
 
@@ -129,6 +137,15 @@ class Sandboxes:
     def available(self) -> list[str]:
         """The kinds that work now."""
         return [name for name, kind in self._kinds.items() if not kind.unavailable()]
+
+    def warnings(self) -> list[str]:
+        """What the kinds that work do without here."""
+        return [
+            text
+            for kind in self._kinds.values()
+            if isinstance(kind, Warned) and not kind.unavailable()
+            for text in kind.warnings()
+        ]
 
     async def channel(self, place: Place) -> Channel:
         """See `Sandbox.channel`."""
