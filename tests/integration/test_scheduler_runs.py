@@ -15,8 +15,8 @@ from fairlead_common import subjects as s
 from fairlead_common.buckets import Bucket
 from fairlead_common.bus import Bus, Delivery
 from fairlead_common.content import AssistantMessage, ToolOutcome, UserMessage, text_outcome
-from fairlead_common.entries import MessageEntry
-from fairlead_common.messages import ToolCall
+from fairlead_common.entries import ApprovalRequestEntry, MessageEntry, RunEndEntry
+from fairlead_common.messages import Decision, ToolCall
 from tests.support.agent_world import World, agent_service, world
 from tests.support.nats_server import NatsServer, free_port
 from tests.support.scheduler_world import ask, at, log_of, mail, runs, scheduler, slots, turn_job, until
@@ -50,6 +50,36 @@ async def test_an_isolated_run_happens_in_its_own_session_and_tells_the_main_one
         assert [m.content[0].text for m in said] == [f"[cron:{job['id']}] check: op=P1 steps=1"]  # type: ignore[union-attr]
         assert [b["text"] for _, b in await mail(bus, "main")] == ["Report (check): done P1"]
         assert len(w.calls) == 1
+
+
+async def test_a_run_that_waited_for_a_person_is_told_with_its_answer_and_all_its_tokens(
+    w: World, nats_server: NatsServer, bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings: dict[str, object] = {"agents.main.mode": "ask"}
+    async with (
+        agent_service(nats_server, monkeypatch, settings=settings),
+        scheduler(nats_server, monkeypatch, settings=settings),
+    ):
+        payload = {"deliver": True, "channel": "web", "to": "reader"}
+        job = await add(bus, turn_job("op=P1 steps=1", name="check", schedule=at(0.1), payload=payload))
+        session = f"cron-{job['id']}"
+
+        request = await until(lambda: _first(bus, session, ApprovalRequestEntry))
+        parked = await until(lambda: _first(bus, session, RunEndEntry))
+        decision = Decision(approval_id=request.id, decision="once", shown_hash=request.shown_hash)
+        await bus.create(s.SESSIONS, s.mail(session, "approval", request.id), msgspec.json.encode(decision))
+        (entry,) = await runs(bus, job["id"])
+        assert (entry["status"], entry["summary"]) == ("ok", "done P1")
+        assert [b["text"] for _, b in await mail(bus, "main")] == ["Cron (check): done P1"]
+        await until(lambda: mail(bus, "reader"))
+        ends = [each for each in await log_of(bus, session) if isinstance(each, RunEndEntry)]
+        used = sum(end.usage.input_tokens + end.usage.output_tokens for end in ends)
+        assert parked.usage.input_tokens > 0
+        assert entry["tokens"] == used
+
+
+async def _first(bus: Bus, session: str, kind: type[Any]) -> Any:
+    return next((each for each in await log_of(bus, session) if isinstance(each, kind)), None)
 
 
 async def test_a_failed_run_is_tried_again_and_a_run_that_was_aborted_is_not(

@@ -6,7 +6,7 @@ lines, and what was sent is not sent again.
 
 import asyncio
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import structlog
@@ -21,6 +21,7 @@ from fairlead_common.entries import (
     MessageEntry,
     QueuedEntry,
     RunEndEntry,
+    RunStartEntry,
     decode_entry,
 )
 from fairlead_common.errors import BadMessageError, FairleadError, NotFoundError, RetryableError
@@ -73,12 +74,13 @@ class Ending(NamedTuple):
 
 @dataclass
 class _Seen:
-    """What the log has said so far."""
+    """What the log has said so far. `parked`: what it used before it waited for a person."""
 
     began_ms: int = 0
     run_id: str | None = None
     item: str | None = None
     text: str = ""
+    parked: Usage = field(default_factory=Usage)
     quiet: bool = False
     ending: Ending | None = None
     aborted_at_s: float | None = None  # by the loop's clock
@@ -164,6 +166,10 @@ class Attending:
                 seen.run_id == entry.run_id and seen.run_id
             ):
                 seen.text = message.text or seen.text
+            case RunStartEntry(resumes=resumed) if resumed and resumed == seen.run_id:
+                seen.run_id = entry.run_id
+            case RunEndEntry(outcome="waiting_approval") if entry.run_id == seen.run_id:
+                seen.parked = seen.parked.plus(entry.usage)
             case CustomEntry(name=name) if name == HEARTBEAT_OK and entry.run_id == seen.run_id:
                 seen.quiet = True
             case CustomEntry(name=name, data=data) if name == HEARTBEAT_SKIPPED:
@@ -177,7 +183,8 @@ class Attending:
                 error = (
                     self._timeout_text(attempt) if outcome == "timed_out" and seen.sent_abort else entry.error
                 )
-                seen.ending = Ending(outcome, error, seen.text, entry.usage, seen.quiet)
+                usage = seen.parked.plus(entry.usage)
+                seen.ending = Ending(outcome, error, seen.text, usage, seen.quiet)
 
     @staticmethod
     def _timeout_text(attempt: Attempt) -> str:
