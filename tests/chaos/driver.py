@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 
@@ -26,6 +27,7 @@ class Load:
         follow_up, steer, abort: chances after a prompt that is still running.
         again: chance that an accepted request is sent once more.
         stall_s: how long the model thinks before each answer, at most.
+        deny: chance that an approval is denied. answers: whether anybody decides at all.
     """
 
     sessions: int = 5
@@ -39,6 +41,8 @@ class Load:
     pause_s: float = 0.3
     stall_s: float = 0.0
     longest_s: float = 0.4
+    deny: float = 0.25
+    answers: bool = True
 
 
 @dataclass
@@ -56,15 +60,20 @@ class Seen:
 
 
 class Driver:
-    """One client with its sessions. `talk` for a while, then `quiesce`, then `world`."""
+    """One client with its sessions. `talk` for a while, then `quiesce`, then `world`.
 
-    def __init__(self, api: Api, folder: Path, seed: int, load: Load) -> None:
+    Args:
+        tag: what all names begin with; by default the seed.
+    """
+
+    def __init__(self, api: Api, folder: Path, seed: int, load: Load, *, tag: str = "") -> None:
         self._api = api
         self._journal = Journal(folder / "client.jsonl")
         self._followed = Journal(folder / "followed.jsonl")
         self._random = random.Random(f"driver-{seed}")
         self._load = load
         self._seed = seed
+        self._tag = tag or str(seed)
         self._number = 0
         self.modes: dict[str, str] = {}
         self._seen: dict[str, Seen] = defaultdict(Seen)
@@ -80,13 +89,29 @@ class Driver:
         """Make the sessions, and start to follow them and to decide approvals."""
         for number in range(self._load.sessions):
             mode = "ask" if number < self._load.asking_sessions else "allow-all"
-            session = f"c{self._seed}-{number}"
-            answer = await self._api.request("POST", "/api/sessions", {"id": session, "mode": mode})
-            if answer.status not in (201, 409):
-                raise AssertionError(f"session {session} could not be made: {answer}")
-            self.modes[session] = mode
-            self._spawn(self._follow, session)
-        self._spawn(self._approve, "")
+            await self.add(f"c{self._tag}-{number}", mode)
+        if self._load.answers:
+            self._spawn(self._approve, "")
+
+    async def add(self, session: str, mode: str, **fields: str) -> None:
+        """Make one more session, and follow it."""
+        body = {"id": session, "mode": mode, **fields}
+        answer = await self._api.request("POST", "/api/sessions", body)
+        if answer.status not in (201, 409):
+            raise AssertionError(f"session {session} could not be made: {answer}")
+        self.watch(session, mode)
+
+    def watch(self, session: str, mode: str) -> None:
+        """Follow a session that is there, or will be."""
+        self.modes[session] = mode
+        self._spawn(self._follow, session)
+
+    def expect(self, session: str, key: str, name: str) -> None:
+        """Somebody else, on our behalf, says this in a session that we watch."""
+        about = {"action": "prompt", "session": session, "key": key, "name": name}
+        self._journal.write({"event": "send", **about})
+        self._journal.write({"event": "ok", "seq": 0, **about})
+        self._accepted[session].add(key)
 
     def _spawn(self, work: Callable[[str], Awaitable[None]], session: str) -> None:
         async def run() -> None:
@@ -147,23 +172,28 @@ class Driver:
     async def _converse(self, session: str, deadline: float) -> None:
         rng = random.Random(f"{self._seed}-{session}")
         while time.monotonic() < deadline and not self._silent:
-            key = await self._say(session, "prompt", self._prompt_text(rng), rng)
+            key = await self.say(session, "prompt", self._prompt_text(rng), again=self._again(rng))
             await asyncio.sleep(rng.random() * self._load.pause_s)
             if rng.random() < self._load.follow_up:
-                await self._say(session, "followup", self._prompt_text(rng), rng)
+                await self.say(session, "followup", self._prompt_text(rng), again=self._again(rng))
             if rng.random() < self._load.steer:
-                await self._say(session, "steer", f"steer={self._name('ST')} look here", rng)
+                text = f"steer={self.name('ST')} look here"
+                await self.say(session, "steer", text, again=self._again(rng))
             if rng.random() < self._load.abort:
-                await self._abort(session)
+                await self.abort(session)
             if key and rng.random() < 0.7:
-                await self._until_settled(session, key, min(deadline, time.monotonic() + 10))
+                await self.until_settled(session, key, min(deadline, time.monotonic() + 10))
 
-    def _name(self, kind: str) -> str:
+    def name(self, kind: str) -> str:
+        """One that nothing else has."""
         self._number += 1
-        return f"{kind}{self._seed}-{self._number}"
+        return f"{kind}{self._tag}-{self._number}"
+
+    def _again(self, rng: random.Random) -> bool:
+        return rng.random() < self._load.again
 
     def _prompt_text(self, rng: random.Random) -> str:
-        words = [f"op={self._name('P')} steps={rng.choice((1, 1, 2, 3))}"]
+        words = [f"op={self.name('P')} steps={rng.choice((1, 1, 2, 3))}"]
         words.append(f"sleep={rng.random() * self._load.longest_s:.2f}")
         if rng.random() < 0.25:
             words.append("calls=2")
@@ -173,14 +203,15 @@ class Driver:
             words.append(rng.choice(("fail=429x1", "fail=500x1", "cut=1", "malformed=1", "stall=0.5")))
         return " ".join(words)
 
-    async def _say(self, session: str, kind: str, text: str, rng: random.Random) -> str:
+    async def say(self, session: str, kind: str, text: str, *, again: bool = False, **fields: Any) -> str:
+        """The key under which it was accepted; empty if it was not. `again`: all of it twice."""
         name = text.partition("=")[2].partition(" ")[0]
         key = f"k-{name}"
         about = {"action": kind, "session": session, "key": key, "name": name}
-        body = {"text": text, "key": key}
+        body = {"text": text, "key": key, **fields}
         path = f"/api/sessions/{session}/{kind}"
         self._journal.write({"event": "send", **about})
-        for _ in range(2 if rng.random() < self._load.again else 1):
+        for _ in range(2 if again else 1):
             answer = await self._api.request("POST", path, body)
             if answer.accepted:
                 self._journal.write({"event": "ok", "seq": answer.body["seq"], **about})
@@ -193,13 +224,15 @@ class Driver:
                 self._journal.write({"event": "unknown", **about})
         return key if key in self._accepted[session] else ""
 
-    async def _abort(self, session: str) -> None:
+    async def abort(self, session: str) -> None:
+        """Wish that the session stops what it does."""
         self._journal.write({"event": "send", "action": "abort", "session": session})
         answer = await self._api.request("POST", f"/api/sessions/{session}/abort", {"reason": "chaos"})
         event = "ok" if answer.accepted else "reject" if answer.status else "unknown"
         self._journal.write({"event": event, "action": "abort", "session": session, "status": answer.status})
 
-    async def _until_settled(self, session: str, key: str, deadline: float) -> None:
+    async def until_settled(self, session: str, key: str, deadline: float) -> None:
+        """Until an input has ended, or the time is over."""
         seen = self._seen[session]
         while key not in seen.settled and (left := deadline - time.monotonic()) > 0:
             seen.changed.clear()
@@ -240,12 +273,12 @@ class Driver:
             await asyncio.sleep(0.2)
             answer = await self._api.request("GET", "/api/approvals", patience_s=1.0)
             for approval in answer.body["approvals"] if answer.accepted else []:
-                if approval["id"] not in self._decided:
+                if approval["session"] in self.modes and approval["id"] not in self._decided:
                     self._decided.add(approval["id"])
                     await self._decide(approval)
 
     async def _decide(self, approval: Json) -> None:
-        decision = "deny" if self._random.random() < 0.25 else "once"
+        decision = "deny" if self._random.random() < self._load.deny else "once"
         about = {
             "action": "approval",
             "session": approval["session"],

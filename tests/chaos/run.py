@@ -2,6 +2,9 @@
 
 python -m tests.chaos.run --runs 10 --seed 1 --seconds 15
 python -m tests.chaos.run --runs 5 --mutant no_fence --until-caught
+python -m tests.chaos.run --tier points --runs 1000
+python -m tests.chaos.run --tier points --point tools.claim.after --action kill --seed 7
+python -m tests.chaos.run --mutants
 """
 
 import argparse
@@ -27,9 +30,11 @@ from tests.chaos.measure import Numbers, measure, percentile, upper_bound
 from tests.chaos.nemesis import PROXY_WEIGHTS, RUNNER_WEIGHT, WEIGHTS, Nemesis
 from tests.chaos.oracle import Violation, judge
 from tests.chaos.plans import MUTANTS, Wish
+from tests.chaos.points import record, tier
 from tests.chaos.stack import Shape, Stack
 
 EVIDENCE = Path("tests/_evidence/chaos")
+POINTS = Path("tests/_evidence/points")
 SLOW_MS = 15_000.0  # what took longer to go on is kept, to be looked at
 
 
@@ -263,7 +268,15 @@ def main() -> int:
     parser.add_argument("--only", action="append", help="draw only this fault (repeatable)")
     parser.add_argument("--keep", action="store_true", help="keep the evidence of clean runs too")
     parser.add_argument("--out", type=Path, help="write all results as JSON")
+    parser.add_argument("--tier", choices=["random", "points"], default="random")
+    parser.add_argument("--point", default="", help="of the points tier: this one alone")
+    parser.add_argument("--action", default="", help="of the points tier: this one alone")
+    parser.add_argument("--stacks", type=int, default=2, help="of the points tier: side by side")
     arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # not without ending what was started
+    if arguments.tier == "points":
+        specs = tier.plan(arguments.seed, arguments.runs, arguments.point, arguments.action)
+        return record.main(specs, POINTS, mutant=arguments.mutant, stacks=arguments.stacks, out=arguments.out)
     wish = MUTANTS.get(arguments.mutant, Wish(seconds=15.0, mutant=arguments.mutant))
     wish = replace(
         wish,
@@ -277,7 +290,6 @@ def main() -> int:
     )
     if arguments.control:
         wish = wish.without_mutant()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # not without ending what was started
     print(header(), flush=True)
     runs: list[Run] = []
     for seed in range(arguments.seed, arguments.seed + arguments.runs):

@@ -31,6 +31,7 @@ class Shape:
         workers: of `--workers`.
         mutant: a deliberate fault in all services.
         sandbox: that the commands run in.
+        environ: more of it, for `fairlead up`.
     """
 
     behind_proxy: bool = False
@@ -38,6 +39,7 @@ class Shape:
     mutant: str = ""
     sets: tuple[str, ...] = ()
     sandbox: str = "local"
+    environ: tuple[tuple[str, str], ...] = ()
 
 
 class Stack:
@@ -75,6 +77,7 @@ class Stack:
             "OPENAI_API_KEY": "scripted",
             "FAIRLEAD_TEST": "1",
             "FAIRLEAD_MUTANT": self.shape.mutant,
+            **dict(self.shape.environ),
         }
         # Commands that reach a network are asked about in mode `ask`, also in a sandbox.
         sandbox = (

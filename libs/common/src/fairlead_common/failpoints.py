@@ -28,13 +28,13 @@ class Step(NamedTuple):
     Fields:
         says: what happens there.
         acknowledged: it is a write that the server answers, so the answer can be lost.
-        may_be_unknown: whoever dies here may leave a command of which nobody can tell what it did.
+        may_be_unknown: at these moments, who dies may leave a command of which nobody can tell what it did.
         moments: of the points, where there are not both; `why` there are not.
     """
 
     says: str
     acknowledged: bool = False
-    may_be_unknown: bool = False
+    may_be_unknown: tuple[str, ...] = ()
     moments: tuple[str, ...] = ("before", "after")
     why: str = ""
 
@@ -48,7 +48,7 @@ def _work(says: str) -> Step:
 
 
 def _command(says: str) -> Step:
-    return Step(says, may_be_unknown=True)
+    return Step(says, may_be_unknown=("before", "after"))
 
 
 STEPS: Final[Mapping[str, Step]] = {
@@ -102,7 +102,7 @@ STEPS: Final[Mapping[str, Step]] = {
     "tools.heartbeat": _write("an executor says that it lives"),
     # A runner, and the processes it forks.
     "runner.lock": _work("the lock of a call is taken in the journal"),
-    "runner.gate": _command("the file that lets a call start once is made"),
+    "runner.gate": Step("the file that lets a call start once is made", may_be_unknown=("after",)),
     "runner.start": _command("the call is among the starts, synced"),
     "runner.process": _command("the process that will watch the command is written down"),
     "runner.fork": _command("a guard and a waiting child are forked"),
@@ -150,7 +150,7 @@ def _points() -> dict[str, Point]:
         for moment in step.moments:
             lost = (DROP_ACK,) if step.acknowledged and moment == "after" else ()
             says = f"{moment}: {step.says}"
-            found[f"{name}.{moment}"] = Point(name, says, (KILL, STOP, *lost), step.may_be_unknown)
+            found[f"{name}.{moment}"] = Point(name, says, (KILL, STOP, *lost), moment in step.may_be_unknown)
     return found
 
 

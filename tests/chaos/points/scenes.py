@@ -1,0 +1,356 @@
+"""Scenes: for each step of the registry the least that has a process pass it."""
+
+import asyncio
+import base64
+import os
+import signal
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.chaos.api import Api
+from tests.chaos.driver import Driver, Load
+from tests.chaos.evidence import Journal, read_lines
+from tests.chaos.oracle import Violation
+from tests.chaos.stack import Stack, innermost, is_gone, send
+
+PATIENCE_S = 20.0
+_QUIET = Load(sessions=1, asking_sessions=0, model_trouble=0, follow_up=0, steer=0, abort=0, again=0, deny=0)
+_ASKING = Load(sessions=1, asking_sessions=1, deny=0)
+_NOBODY = Load(sessions=0, answers=False)
+
+
+@dataclass
+class Stage:
+    """What a scene has at hand.
+
+    Fields:
+        arm: from when on the point may be hit; until it is called nothing happens there.
+        problems: what the scene itself saw go wrong.
+    """
+
+    driver: Driver
+    api: Api
+    stack: Stack
+    tag: str
+    faults: Journal
+    arm: Callable[[], None]
+    problems: list[Violation] = field(default_factory=list)
+
+    @property
+    def session(self) -> str:
+        """The one that the scene talks to."""
+        return next(iter(self.driver.modes))
+
+    async def prompt(self, words: str, kind: str = "prompt", **fields: Any) -> tuple[str, str]:
+        """Say something with an op of its own; the op and the key."""
+        op = self.driver.name("P")
+        return op, await self.driver.say(self.session, kind, f"op={op} {words}", **fields)
+
+    async def settled(self, key: str) -> None:
+        """Until an input has ended, or much too long."""
+        await self.driver.until_settled(self.session, key, time.monotonic() + PATIENCE_S)
+
+    async def asked(self, op: str) -> None:
+        """Until the model was asked about it."""
+        log = self.stack.folder / "model.jsonl"
+        await _until(lambda: any(line.get("plan") == op for line in read_lines(log)), f"the model hears {op}")
+
+    async def started(self, op: str) -> None:
+        """Until its command is under way."""
+        await _until(lambda: _runs(op), f"{op} is under way")
+
+    async def kill(self, target: str) -> None:
+        """kill -9 of all replicas of a service, or of all runners (`idle runner`)."""
+        if target.endswith("runner"):
+            pids = [innermost(each).pid for each in self.stack.runners()]
+        else:
+            named = self.stack.services()
+            pids = [pid for name, pid in named.items() if name.partition("-")[0] == target]
+        for pid in pids:
+            sent = send(pid, signal.SIGKILL)
+            await _until(lambda pid=pid: is_gone(pid), f"{pid} is gone")  # type: ignore[misc]
+            self.faults.write({"kind": "kill", "target": target, "landed": sent, "pid": pid})
+
+
+async def _until(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {PATIENCE_S:g} s: {what}"
+        await asyncio.sleep(0.02)
+
+
+def _runs(op: str) -> bool:
+    word = op.encode()
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                if any(part.startswith(word) for part in (folder / "cmdline").read_bytes().split(b"\0")):
+                    return True
+            except OSError:
+                continue
+    return False
+
+
+# -- what is played -------------------------------------------------------------
+
+
+async def talk(stage: Stage) -> None:
+    """A prompt with one command."""
+    stage.arm()
+    await stage.driver.open()
+    await stage.prompt("steps=1 sleep=0.1")
+
+
+async def long_talk(stage: Stage) -> None:
+    """A run that takes longer than a lease is renewed."""
+    stage.arm()
+    await stage.driver.open()
+    await stage.prompt("steps=1 sleep=1.5")
+
+
+async def steer(stage: Stage) -> None:
+    """A word to a run that is at work: calls that have not begun are skipped."""
+    stage.arm()
+    await stage.driver.open()
+    op, _ = await stage.prompt("steps=1 calls=2 sleep=0.8")
+    await stage.started(op)
+    await stage.driver.say(stage.session, "steer", f"steer={stage.driver.name('ST')} look here")
+
+
+async def follow_up(stage: Stage) -> None:
+    """A second task while the first is under way."""
+    stage.arm()
+    await stage.driver.open()
+    op, _ = await stage.prompt("steps=1 sleep=0.6")
+    await stage.asked(op)
+    await stage.prompt("steps=1 sleep=0.1", kind="followup")
+
+
+async def expire(stage: Stage) -> None:
+    """A person is asked, and does not answer in time."""
+    stage.arm()
+    await stage.driver.open()
+    await stage.driver.add(f"c{stage.tag}-h", "ask", agent="hasty")
+    await stage.prompt("steps=1 sleep=0.1")
+
+
+async def abort(stage: Stage) -> None:
+    """A run is stopped, with one call under way and one that has not begun."""
+    stage.arm()
+    await stage.driver.open()
+    op, _ = await stage.prompt("steps=1 calls=2 sleep=1.5")
+    await stage.started(op)
+    await stage.driver.abort(stage.session)
+
+
+async def abort_idle(stage: Stage) -> None:
+    """A wish to stop where nothing runs."""
+    await stage.driver.open()
+    _, key = await stage.prompt("steps=1 sleep=0.1")
+    await stage.settled(key)
+    stage.arm()
+    await stage.driver.abort(stage.session)
+
+
+async def attach(stage: Stage) -> None:
+    """A prompt with a picture that nobody has seen before."""
+    stage.arm()
+    await stage.driver.open()
+    data = base64.b64encode(b"\x89PNG" + os.urandom(2000)).decode()
+    picture = {"name": "a.bin", "media_type": "application/octet-stream", "data": data}
+    await stage.prompt("steps=1 sleep=0.1", attachments=[picture])
+
+
+async def update(stage: Stage) -> None:
+    """Settings change while a run is at work."""
+    stage.arm()
+    await stage.driver.open()
+    op, _ = await stage.prompt("steps=1 sleep=0.5")
+    await stage.asked(op)
+    answer = await stage.api.request("PATCH", f"/api/sessions/{stage.session}", {"title": "renamed"})
+    if answer.status not in (0, 202):
+        stage.problems.append(Violation("LOST", stage.session, f"new settings: {answer}"))
+
+
+async def delete(stage: Stage) -> None:
+    """A session is deleted; beside it another goes on."""
+    await stage.driver.open()
+    gone = f"g{stage.tag}"
+    await stage.api.request("POST", "/api/sessions", {"id": gone, "mode": "allow-all"})
+    stage.arm()
+    _, key = await stage.prompt("steps=1 sleep=0.1")
+    deadline = time.monotonic() + PATIENCE_S
+    while (answer := await stage.api.request("DELETE", f"/api/sessions/{gone}")).status != 404:
+        if time.monotonic() > deadline:
+            stage.problems.append(Violation("STUCK", gone, f"is not deleted: {answer}"))
+            break
+    await stage.settled(key)
+
+
+async def take_over(stage: Stage) -> None:
+    """All agents die while the model thinks."""
+    await stage.driver.open()
+    op, _ = await stage.prompt("steps=1 sleep=0.1 stall=0.5")
+    await stage.asked(op)
+    stage.arm()
+    await stage.kill("agent")
+
+
+async def launch(stage: Stage) -> None:
+    """There is no runner when a call comes."""
+    await stage.kill("idle runner")
+    stage.arm()
+    await stage.driver.open()
+    await stage.prompt("steps=1 sleep=0.1")
+
+
+async def executors_away(stage: Stage) -> None:
+    """A command ends while nobody is there to fetch its outcome."""
+    await stage.driver.open()
+    op, _ = await stage.prompt("steps=1 sleep=0.4")
+    await stage.started(op)
+    stage.arm()
+    await stage.kill("tools")
+
+
+async def background(stage: Stage) -> None:
+    """A command that runs on after its call has returned."""
+    stage.arm()
+    await stage.driver.open()
+    command = r'{"command":"sleep\u00201","background":true}'
+    await stage.prompt(f"steps=1 tool=bash args={command}")
+
+
+async def recover(stage: Stage) -> None:
+    """A runner dies with a command under way."""
+    await stage.driver.open()
+    op, _ = await stage.prompt("steps=1 sleep=3")
+    await stage.started(op)
+    stage.arm()
+    await stage.kill("runner")
+
+
+async def job(stage: Stage) -> None:
+    """A one-shot job with a run of its own, whose answer is delivered into a session."""
+    await stage.driver.open()
+    stage.arm()
+    op = stage.driver.name("J")
+    at_ms = int(time.time() * 1000) + 1500
+    payload = {
+        "kind": "agentTurn",
+        "message": f"op={op} steps=1 sleep=0.1",
+        "deliver": True,
+        "channel": "web",
+        "to": stage.session,
+    }
+    body = {
+        "job": {
+            "name": f"job {op}",
+            "schedule": {"kind": "at", "atMs": at_ms},
+            "sessionTarget": "isolated",
+            "session": stage.session,
+            "payload": payload,
+        },
+        "key": op,
+    }
+    answer = await stage.api.request("POST", "/api/cron/jobs", body)
+    assert answer.status == 201, answer
+    name = str(answer.body["job"]["id"])
+    stage.driver.watch(f"cron-{name}", "allow-all")
+    key = f"cron-{at_ms}-1"
+    stage.driver.expect(f"cron-{name}", key, op)
+    await stage.driver.until_settled(f"cron-{name}", key, time.monotonic() + 2 * PATIENCE_S)
+    await _one_effect(stage, name)
+
+
+async def _one_effect(stage: Stage, job: str) -> None:
+    """The slot is in the history once, and its session got one summary and one answer."""
+    marks: list[Any] = []
+    runs: list[Any] = []
+
+    async def look() -> bool:
+        answer = await stage.api.request("GET", f"/api/cron/jobs/{job}/runs?limit=10")
+        runs[:] = answer.body["entries"] if answer.accepted else []
+        entries = await stage.api.entries(stage.session)
+        marks[:] = sorted(
+            entry["name"]
+            for entry in entries
+            if entry["type"] == "custom" and entry["data"].get("source") == f"cron:{job}"
+        )
+        states = [(run["status"], (run.get("delivery") or {}).get("status")) for run in runs]
+        return states == [("ok", "sent")] and len(marks) >= 2
+
+    deadline = time.monotonic() + PATIENCE_S
+    while not await look() and time.monotonic() < deadline:
+        await asyncio.sleep(0.1)
+    if len(runs) != 1 or len(marks) != 2 or len(set(marks)) != 2:
+        states = [(run["status"], run.get("error"), run.get("delivery")) for run in runs]
+        stage.problems.append(Violation("SLOT", stage.session, f"job {job}: runs {states}, marks {marks}"))
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What is played, to which audience."""
+
+    play: Callable[[Stage], Coroutine[None, None, None]]
+    load: Load = _QUIET
+
+
+_SCENES = {
+    "talk": Scene(talk),
+    "long_talk": Scene(long_talk),
+    "steer": Scene(steer),
+    "follow_up": Scene(follow_up),
+    "approve": Scene(talk, _ASKING),
+    "expire": Scene(expire, _NOBODY),
+    "abort": Scene(abort),
+    "abort_idle": Scene(abort_idle),
+    "attach": Scene(attach),
+    "update": Scene(update),
+    "delete": Scene(delete),
+    "take_over": Scene(take_over),
+    "launch": Scene(launch),
+    "executors_away": Scene(executors_away),
+    "background": Scene(background),
+    "recover": Scene(recover),
+    "job": Scene(job),
+}
+
+# What is not here is passed by a plain talk.
+_PLAYED = {
+    "gateway.steer": "steer",
+    "gateway.followup": "follow_up",
+    "gateway.abort": "abort",
+    "gateway.approval": "approve",
+    "gateway.update": "update",
+    "gateway.delete": "delete",
+    "objects.put": "attach",
+    "agent.log.queued": "follow_up",
+    "agent.log.approval_request": "approve",
+    "agent.log.approval": "approve",
+    "agent.log.custom": "abort",
+    "agent.log.dropped": "abort_idle",
+    "agent.log.epoch": "take_over",
+    "agent.claim": "abort",
+    "agent.timer": "approve",
+    "agent.notice": "expire",
+    "agent.timer_purge": "expire",
+    "agent.hint": "take_over",
+    "agent.unlist": "approve",
+    "agent.delete": "delete",
+    "lease.renew": "long_talk",
+    "tools.launch": "launch",
+    "runner.background": "background",
+    "runner.recover": "recover",
+    "runner.sync": "executors_away",
+}
+
+
+def scene_of(step: str) -> Scene:
+    """The scene in which a step of the registry is passed."""
+    if step.startswith("scheduler."):
+        return _SCENES["job"]
+    return _SCENES[_PLAYED.get(step, "talk")]
