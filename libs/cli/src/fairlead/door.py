@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from fairlead.child import Command, environment_of_server
 from fairlead.errors import FAILED, USAGE, CommandError
 from fairlead.home import Home, read_json, write_private
-from fairlead.hosts import REGISTRAR, Hosts
+from fairlead.hosts import DOMAIN, REGISTRAR, Hosts
 from fairlead.processes import recorded
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 NAME: Final = "door"  # in the home's process file, and its log
 DEFAULT_PORT: Final = 8421
-DOMAIN: Final = "fairlead"  # JetStream's, at the first server: a leaf node reaches it by this name only
 RELOAD_WITHIN_S: Final = 5.0
 MEMORY_LIMIT: Final = "128MiB"
 _USER: Final = "door"
@@ -167,6 +166,17 @@ class Door:
             return
         self._write(listen=str(parse_listen(text)))
 
+    def addresses(self, named: Sequence[str]) -> list[str]:
+        """Where other machines find the door, as `host:port`: what is named, else what it listens on."""
+        listen = self.listen()
+        if listen is None:
+            raise CommandError("the door was not chosen", FAILED)
+        if named:
+            return [each if _has_port(each) else f"{each}:{listen.port}" for each in named]
+        if not listen.everywhere:
+            return [str(listen)]
+        return [str(Listen(address, listen.port)) for address in own_addresses()] or [str(listen)]
+
     # -- the server ------------------------------------------------------------
 
     def write_link(self) -> None:
@@ -254,6 +264,10 @@ def commands(door: Door, program: Path) -> list[Command]:
             {**own, "FAIRLEAD_HOME": str(door.home.path), "PYTHONUNBUFFERED": "1"},
         ),
     ]
+
+
+def _has_port(address: str) -> bool:
+    return address.rpartition("]")[2].rpartition(":")[2].isdecimal() and ":" in address.rpartition("]")[2]
 
 
 def own_addresses() -> list[str]:

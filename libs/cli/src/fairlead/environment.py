@@ -94,7 +94,11 @@ def parse_workers(text: str) -> dict[str, int]:
 
 
 class Plan(NamedTuple):
-    """What all services of one start share."""
+    """What all services of one start share.
+
+    Fields:
+        port: of the gateway; 0 where none is started.
+    """
 
     home: Home
     port: int

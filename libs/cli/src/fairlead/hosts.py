@@ -19,6 +19,7 @@ from fairlead_common.errors import InvalidInputError
 from fairlead_common.ids import check_id
 from fairlead_common.rights import Rights, User
 
+DOMAIN: Final = "fairlead"  # JetStream's, at the first server: a leaf node reaches it by this name only
 REGISTRAR: Final = "registrar"
 JOINING: Final = "joining"
 KEPT_S: Final = 30 * 86400  # how long a ticket that is over is remembered, to say why it is refused
@@ -184,9 +185,9 @@ class Hosts:
     def _users(self, stored: dict[str, object]) -> list[User]:
         """Never empty: without a user the server would let everybody in."""
         others = rights.others_of(known.recipe for known in NatsUsers(self._home).list())
-        users = [User(REGISTRAR, self._registrar_key(), registrar())]
+        users = [User(REGISTRAR, self._registrar_key(), at_the_door(registrar()))]
         users += [
-            User(f"tools-{host.host}", host.key, rights.executor(host.host, others))
+            User(f"tools-{host.host}", host.key, at_the_door(rights.executor(host.host, others)))
             for host in _hosts(stored)
             if not host.revoked_s
         ]
@@ -205,6 +206,17 @@ class Hosts:
             seed = nkey.new_seed()
             write_private(self.registrar_seed, seed + "\n")
             return nkey.public_key(seed)
+
+
+def at_the_door(wanted: Rights) -> Rights:
+    """The same rights in the words of the door, which maps subjects of JetStream before it looks at rights."""
+    return wanted._replace(publish=tuple(_mapped(subject) for subject in wanted.publish))
+
+
+def _mapped(subject: str) -> str:
+    if subject.startswith("$JS.API."):
+        return f"$JS.{DOMAIN}.API.{subject.removeprefix('$JS.API.')}"
+    return f"$JS.{DOMAIN}.API.{subject}" if subject.startswith("$KV.") else subject
 
 
 def join_subject(ticket: str) -> str:

@@ -26,6 +26,7 @@ _COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "heartbeat": ("wake", "Have an agent look after its things now."),
     "status": ("status", "Show the services and executors."),
     "doctor": ("doctor", "Check this machine and this home, and say what to do."),
+    "executor": ("executor", "Let other machines run commands, or be such a machine."),
     "logs": ("logs", "Show the logs of the services."),
     "backup": ("backup", "Write everything that is stored into one file."),
     "restore": ("restore", "Put a backup back."),

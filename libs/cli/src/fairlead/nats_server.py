@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from fairlead.door import DOMAIN, Door
 from fairlead.errors import CommandError
 from fairlead.home import Home, read_json, write_private
+from fairlead.hosts import DOMAIN
 
 USER: Final = "fairlead"
 MEMORY_LIMIT: Final = "256MiB"

@@ -12,6 +12,7 @@ from typing import Final
 
 from fairlead import nats_server
 from fairlead.child import Child, Command, RefusedError, environment_of_server
+from fairlead.door import NAME as DOOR
 from fairlead.door import Door, commands
 from fairlead.environment import DEMO, Model, Plan, service_environment
 from fairlead.errors import CONFIG, FAILED, OK, CommandError
@@ -136,7 +137,8 @@ class Supervisor:
             self._console.say(f"no other machine can join: {error}")
             return
         for command in wanted:
-            child = self._child(command, tell=teller(self._console, command.name))
+            tell = self._tell_of_door if command.name == DOOR else teller(self._console, command.name)
+            child = self._child(command, tell=tell)
             self._doors.append(child)
             tasks.create_task(self._keep(child, self._stop_server), name=child.name)
 
@@ -193,6 +195,11 @@ class Supervisor:
             before_exec=die_with_parent(),
         )
 
+    def _tell_of_door(self, line: str) -> None:
+        # That clients have to encrypt from the first byte is what is wanted.
+        if any(mark in line for mark in ("[WRN]", "[ERR]", "[FTL]")) and "Handshake First" not in line:
+            self._console.line(DOOR, line.partition("] ")[2] or line)
+
     def _tell_of_server(self, line: str) -> None:
         if self._guard is not None:
             self._guard.hear(line)
@@ -238,6 +245,8 @@ class Supervisor:
                     await self._stop_server.wait()
 
     async def _tell_when_ready(self) -> None:
+        if not self._plan.port:  # no gateway here
+            return
         next_news = time.monotonic() + UNREADY_NEWS_S
         while True:
             status, text = await _get_ready(self._plan.port)

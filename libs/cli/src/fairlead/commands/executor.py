@@ -1,0 +1,330 @@
+"""`fairlead executor`: machines that run commands for a Fairlead somewhere else."""
+
+import asyncio
+import json
+import os
+import re
+import secrets
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from fairlead.door import Door
+from fairlead.environment import Plan
+from fairlead.errors import CONFIG, USAGE, CommandError
+from fairlead.home import Home, home_from_environment, read_json
+from fairlead.membership import Membership
+from fairlead.nats_server import NatsAccess
+from fairlead.output import console_of_this_terminal
+from fairlead.processes import UpLock, end_stale
+
+MAX_EXPIRES_S: Final = 30 * 86400
+_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+@click.group()
+def executor() -> None:
+    """Let other machines run commands for this Fairlead, or be such a machine."""
+
+
+@executor.command()
+@click.argument("host")
+@click.option("--pool", default="default", show_default=True, help="What agents name to be placed there.")
+@click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="The same; repeatable.")
+@click.option("--expires", default="1h", show_default=True, metavar="30m|1h|7d", help="How long it is good.")
+@click.option(
+    "--address",
+    "addresses",
+    multiple=True,
+    metavar="NAME[:PORT]",
+    help="Where the other machine finds this one.",
+)
+@click.option("--replace", is_flag=True, help="A machine that joined as HOST loses its place to the next.")
+def invite(
+    host: str, pool: str, labels: tuple[str, ...], expires: str, addresses: tuple[str, ...], replace: bool
+) -> None:
+    """Print a ticket with which one machine may join as HOST, once.
+
+    Whoever has the ticket can join: send it as you would send a password.
+    """
+    from fairlead.hosts import Invitation, checked
+    from fairlead.ticket import Ticket
+    from fairlead_common import nkey
+
+    home = home_from_environment()
+    door = Door(home)
+    listen = door.listen()
+    if listen is None:
+        raise CommandError(
+            "this Fairlead lets no other machine in: start it with `fairlead up --listen <address>`, where "
+            "<address> is one of this machine that the others reach",
+            CONFIG,
+        )
+    named = _labels(labels)
+    checked(host, pool, named)
+    if host in _own_hosts(home):
+        raise CommandError(f"{host} is this machine itself: give the other one another name", USAGE)
+    seed, identity = nkey.new_seed(), secrets.token_hex(8)
+    expires_s = int(time.time()) + _seconds(expires)
+    door.authority.ensure()
+    door.hosts.invite(
+        Invitation(identity, host, pool, named, nkey.public_key(seed), expires_s), replace=replace
+    )
+    running = door.reload()
+    ticket = Ticket(
+        id=identity,
+        host=host,
+        pool=pool,
+        labels=named,
+        seed=seed,
+        addresses=tuple(door.addresses(addresses)),
+        ca=door.authority.certificate(),
+        expires_s=expires_s,
+    )
+    click.echo(ticket.encode())
+    click.echo(f"one machine joins as {host} until {ticket.expiry()}, there:", err=True)
+    click.echo("  fairlead executor join -     # and paste the line above", err=True)
+    click.echo(f"it looks for this one at {', '.join(ticket.addresses)}", err=True)
+    if not running:
+        click.echo("Fairlead is not up here: start it before the other machine joins", err=True)
+
+
+@executor.command()
+@click.argument("ticket", default="-")
+@click.option("--workers", default=1, show_default=True, type=click.IntRange(1, 64), help="Executors to run.")
+@click.option("--capacity", type=click.IntRange(1, 1000), help="Calls of each at the same time (default 8).")
+@click.option("--replace", is_flag=True, help="Leave what this home joined before.")
+@click.option("--no-run", is_flag=True, help="Join, and leave the start to `fairlead executor run`.")
+def join(ticket: str, workers: int, capacity: int | None, replace: bool, no_run: bool) -> None:
+    """Join with TICKET, and run executors. `-`, or nothing, reads it from standard input.
+
+    On the command line a ticket can be seen by other users of the machine while it joins; it is good for
+    nothing afterwards.
+    """
+    from fairlead.joining import check, reach
+    from fairlead.joining import join as joined
+    from fairlead.ticket import decode
+
+    given = decode(_line() if ticket == "-" else ticket)
+    home = home_from_environment()
+    if (home.nats / "server.conf").exists():
+        raise CommandError(
+            f"{home.path} is the home of a Fairlead itself: set FAIRLEAD_HOME to another folder", USAGE
+        )
+    membership = Membership(home)
+    if not check(given, membership, replace=replace):
+        home.prepare()
+        found = reach(given)
+        access = asyncio.run(joined(given, tuple(each.address for each in found), membership))
+        click.echo(f"joined as {access.host} (pool {access.pool}) at {access.addresses[0]}", err=True)
+    if no_run:
+        return
+    # A process anew: what was on its command line is not to be seen any more.
+    options = ["--workers", str(workers), *(["--capacity", str(capacity)] if capacity else [])]
+    os.execv(sys.executable, [sys.executable, "-m", "fairlead.main", "executor", "run", *options])
+
+
+@executor.command()
+@click.option("--workers", default=1, show_default=True, type=click.IntRange(1, 64), help="Executors to run.")
+@click.option("--capacity", type=click.IntRange(1, 1000), help="Calls of each at the same time (default 8).")
+def run(workers: int, capacity: int | None) -> None:
+    """Run the executors of a machine that has joined, and keep them running."""
+    from fairlead.supervisor import Supervisor
+
+    home = home_from_environment()
+    membership = Membership(home)
+    access = membership.joined()
+    home.prepare()
+    console = console_of_this_terminal(dict(os.environ))
+    lock = UpLock(home)
+    lock.acquire()
+    try:
+        for process in end_stale(home):
+            console.say(
+                f"ended {process.name} (process {process.pid}), left over from a start that was killed"
+            )
+        for name in [name for name in os.environ if name.startswith("FAIRLEAD_NATS_")]:
+            del os.environ[name]
+        os.environ.update(membership.environment(access))
+        os.environ["FAIRLEAD_HOST"] = access.host
+        os.environ["FAIRLEAD_POOL"] = access.pool
+        os.environ["FAIRLEAD_LABELS"] = ",".join(f"{key}={value}" for key, value in access.labels.items())
+        if capacity:
+            os.environ["FAIRLEAD_TOOLS_CAPACITY"] = str(capacity)
+        console.say(
+            f"executors of {access.host} (pool {access.pool}) for the Fairlead at {access.addresses[0]}"
+        )
+        plan = Plan(home, 0, _workspace(home), {})
+        supervisor = Supervisor(
+            plan,
+            workers={"tools": workers},
+            external=NatsAccess(access.url),
+            console=console,
+            announce=lambda _: None,
+        )
+        status = asyncio.run(supervisor.run())
+    finally:
+        lock.release()
+    if status == CONFIG:
+        console.say(
+            "if it is the door that refuses: this host was revoked, or its place was given to another machine. "
+            "`fairlead executor list` over there says which; with a new ticket it can join again"
+        )
+    if status:
+        raise SystemExit(status)
+
+
+@executor.command("list")
+@click.option("--json", "as_json", is_flag=True, help="As one JSON array.")
+def show(as_json: bool) -> None:
+    """Show the machines that joined or are invited, and what they offer now."""
+    rows = _rows(Door(home_from_environment()))
+    if as_json:
+        click.echo(json.dumps(rows))
+        return
+    if not rows:
+        click.echo("no other machine has joined: `fairlead executor invite <host>` makes a ticket for one")
+    for row in rows:
+        labels = ",".join(f"{name}={value}" for name, value in sorted(row["labels"].items()))
+        parts = [
+            row["host"].ljust(20),
+            row["state"].ljust(8),
+            f"pool={row['pool']}",
+            f"labels={labels}" if labels else "",
+            *_offers(row),
+            f"heard={_when(row['heard_s'])}" if row["heard_s"] else "",
+            f"joined={_when(row['joined_s'])} by ticket {row['ticket']}" if row["joined_s"] else "",
+            f"revoked={_when(row['revoked_s'])}" if row["revoked_s"] else "",
+            f"ticket={row['ticket']} until {_when(row['expires_s'])}" if row["expires_s"] else "",
+        ]
+        click.echo(" ".join(part for part in parts if part))
+
+
+@executor.command()
+@click.argument("host")
+def revoke(host: str) -> None:
+    """Drop HOST and keep it out; its ticket too. What it ran is given up as for a host that is lost."""
+    door = Door(home_from_environment())
+    done = door.hosts.revoke(host)
+    if door.listen() is not None:
+        door.hosts.render()
+    dropped = door.reload()
+    click.echo(f"{done}{'; its connections are dropped' if dropped else ''}", err=True)
+
+
+def _rows(door: Door) -> list[dict[str, Any]]:
+    """A row for each host and each ticket that is good."""
+    live = _live()
+    seen = read_json(door.seen)
+    rows: list[dict[str, Any]] = []
+    for host in door.hosts.hosts():
+        own = [each for each in live or [] if each.get("host") == host.host]
+        state = "revoked" if host.revoked_s else "up" if own else "down" if live is not None else "unknown"
+        rows.append(
+            {
+                "host": host.host,
+                "state": state,
+                "pool": host.pool,
+                "labels": dict(host.labels),
+                "executors": len(own),
+                "capacity": sum(int(each.get("capacity", 8)) for each in own),
+                "running": sum(int(each.get("running", 0)) for each in own),
+                "sandboxes": sorted({kind for each in own for kind in each.get("sandboxes", ["local"])}),
+                "heard_s": seen.get(host.host, 0),
+                "joined_s": host.joined_s,
+                "revoked_s": host.revoked_s,
+                "ticket": host.ticket,
+                "expires_s": 0,
+            }
+        )
+    now_s = time.time()
+    for each in door.hosts.invitations():
+        if not each.refusal(now_s):
+            rows.append(_invited(each))
+    return rows
+
+
+def _invited(each: Any) -> dict[str, Any]:
+    return {
+        "host": each.host,
+        "state": "invited",
+        "pool": each.pool,
+        "labels": dict(each.labels),
+        "executors": 0,
+        "capacity": 0,
+        "running": 0,
+        "sandboxes": [],
+        "heard_s": 0,
+        "joined_s": 0,
+        "revoked_s": 0,
+        "ticket": each.id,
+        "expires_s": each.expires_s,
+    }
+
+
+def _offers(row: dict[str, Any]) -> list[str]:
+    if not row["executors"]:
+        return []
+    return [
+        f"executors={row['executors']}",
+        f"running={row['running']}/{row['capacity']}",
+        f"sandboxes={','.join(row['sandboxes'])}",
+    ]
+
+
+def _live() -> list[dict[str, Any]] | None:
+    """The heartbeats, as the gateway has them; None when it cannot be asked."""
+    from fairlead.access import open_client
+
+    try:
+        found = open_client().request("GET", "/api/status").get("executors", [])
+    except CommandError as error:
+        click.echo(f"fairlead: what they offer now is not known: {error}", err=True)
+        return None
+    return [each for each in found if isinstance(each, dict)]
+
+
+def _when(unix_s: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(unix_s))
+
+
+def _line() -> str:
+    if sys.stdin.isatty():
+        return str(click.prompt("ticket", hide_input=True))
+    return sys.stdin.readline()
+
+
+def _labels(pairs: tuple[str, ...]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or name in found:
+            raise CommandError(f"--label wants key=value, each key once; got {pair!r}", USAGE)
+        found[name] = value
+    return found
+
+
+def _seconds(text: str) -> int:
+    match = re.fullmatch(r"(\d{1,7})([smhd])", text.strip())
+    seconds = int(match[1]) * _UNITS[match[2]] if match else 0
+    if not 1 <= seconds <= MAX_EXPIRES_S:
+        raise CommandError(f"--expires wants 1s to 30d, as 30m, 1h or 7d; got {text!r}", USAGE)
+    return seconds
+
+
+def _own_hosts(home: Home) -> set[str]:
+    """Labels of this machine's own executors."""
+    label = re.sub(r"[^A-Za-z0-9_-]+", "-", socket.gethostname().partition(".")[0])[:48] or "host"
+    registered = read_json(home.nats / "users.json").get("host")
+    return {os.environ.get("FAIRLEAD_HOST") or label, str(registered or label)}
+
+
+def _workspace(home: Home) -> Path:
+    named = os.environ.get("FAIRLEAD_WORKSPACE")
+    folder = Path(named).expanduser().absolute() if named else home.path / "workspace"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
