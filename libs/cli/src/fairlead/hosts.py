@@ -209,7 +209,7 @@ class Hosts:
 
 
 def at_the_door(wanted: Rights) -> Rights:
-    """The same rights in the words of the door, which maps subjects of JetStream before it looks at rights."""
+    """The same rights in the words of the door, which maps JetStream's subjects before it looks."""
     return wanted._replace(publish=tuple(_mapped(subject) for subject in wanted.publish))
 
 

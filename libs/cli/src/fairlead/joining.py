@@ -42,15 +42,16 @@ def check(ticket: Ticket, membership: Membership, *, replace: bool) -> bool:
         return True
     if known is not None and not replace:
         raise CommandError(
-            f"this home has joined as {known.host} at {known.addresses[0]}: `fairlead executor run` starts it. "
-            "Set FAIRLEAD_HOME to join a second time, or give --replace to leave that one",
+            f"this home has joined as {known.host} at {known.addresses[0]}: `fairlead executor run` starts "
+            "it. Set FAIRLEAD_HOME to join a second time, or give --replace to leave that one",
             USAGE,
         )
     begun = halfway is not None and halfway.ticket == ticket.id
     if time.time() >= ticket.expires_s and not begun:
         now = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
         raise CommandError(
-            f"the ticket expired at {ticket.expiry()}; the clock of this machine says {now}. Ask for a new one",
+            f"the ticket expired at {ticket.expiry()}; the clock of this machine says {now}. "
+            "Ask for a new one",
             FAILED,
         )
     return False

@@ -7,6 +7,7 @@ request may have many replies.
 """
 
 import asyncio
+import logging
 import os
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -29,6 +30,8 @@ from fairlead_common.errors import (
 log = structlog.get_logger()
 
 REQUEST_TIMEOUT_S: Final = 5.0
+RECONNECT_PAUSE_S: Final = 0.1
+REFUSED_PAUSE_S: Final = 1.0
 REFUSED_PATIENCE_S: Final = 3.0  # how long a server may refuse the user before that is believed
 _REFUSALS: Final = ("authorization violation", "authorization failed", "user authentication")
 
@@ -81,7 +84,7 @@ def _options(settings: BusSettings, name: str) -> dict[str, Any]:
         "nkeys_seed": settings.nkey_seed_file,
         "allow_reconnect": True,
         "max_reconnect_attempts": -1,
-        "reconnect_time_wait": 0.1,
+        "reconnect_time_wait": RECONNECT_PAUSE_S,
         "ping_interval": 5,
         "max_outstanding_pings": 2,
         "connect_timeout": 2,
@@ -95,6 +98,8 @@ def _tls(ca_file: str) -> ssl.SSLContext:
     Raises:
         WeakConfigurationError: the file cannot be read, or holds no certificate.
     """
+    # "returning true from eof_received() has no effect when using ssl": it always does, and says so each time.
+    logging.getLogger("asyncio").addFilter(lambda record: "eof_received" not in record.getMessage())
     try:
         return ssl.create_default_context(cafile=ca_file)
     except (OSError, ssl.SSLError) as error:
@@ -164,6 +169,7 @@ class Connection:
 
         async def on_reconnected() -> None:
             self._refused_since = None
+            self._nc.options["reconnect_time_wait"] = RECONNECT_PAUSE_S
             log.info("bus_reconnected")
             self._call_listeners()
 
@@ -194,6 +200,7 @@ class Connection:
         now = asyncio.get_running_loop().time()
         if self._refused_since is None:
             self._refused_since = now
+            self._nc.options["reconnect_time_wait"] = REFUSED_PAUSE_S
             log.warning("bus_access_refused", error=str(error))
         elif now > self._refused_since + REFUSED_PATIENCE_S:
             self.refusal = f"{self.settings.url} refuses this user: {error}"
@@ -220,7 +227,10 @@ class Connection:
                 await asyncio.wait_for(self._nc.flush(), timeout=1.0)
             except (nats.errors.Error, TimeoutError) as error:
                 log.warning("bus_flush_failed", error=str(error))
-        await asyncio.wait_for(self._nc.close(), timeout=2.0)
+        try:
+            await asyncio.wait_for(self._nc.close(), timeout=2.0)
+        except (OSError, TimeoutError) as error:  # the other side was faster
+            log.warning("bus_close_failed", error=str(error))
 
     @property
     def connected(self) -> bool:

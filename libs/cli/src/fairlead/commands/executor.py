@@ -41,7 +41,7 @@ def executor() -> None:
     "addresses",
     multiple=True,
     metavar="NAME[:PORT]",
-    help="Where the other machine finds this one.",
+    help="Where this machine is found.",
 )
 @click.option("--replace", is_flag=True, help="A machine that joined as HOST loses its place to the next.")
 def invite(
@@ -108,7 +108,9 @@ def join(ticket: str, workers: int, capacity: int | None, replace: bool, no_run:
     from fairlead.joining import check, reach
     from fairlead.joining import join as joined
     from fairlead.ticket import decode
+    from fairlead_common.logs import configure_logs
 
+    configure_logs("cli", level="error")  # what matters to a person is raised
     given = decode(_line() if ticket == "-" else ticket)
     home = home_from_environment()
     if (home.nats / "server.conf").exists():
@@ -125,7 +127,8 @@ def join(ticket: str, workers: int, capacity: int | None, replace: bool, no_run:
         return
     # A process anew: what was on its command line is not to be seen any more.
     options = ["--workers", str(workers), *(["--capacity", str(capacity)] if capacity else [])]
-    os.execv(sys.executable, [sys.executable, "-m", "fairlead.main", "executor", "run", *options])
+    words = [sys.executable, "-P", "-m", "fairlead.main", "executor", "run", *options]
+    os.execv(sys.executable, words)  # noqa: S606 - no shell is wanted
 
 
 @executor.command()
@@ -144,9 +147,7 @@ def run(workers: int, capacity: int | None) -> None:
     lock.acquire()
     try:
         for process in end_stale(home):
-            console.say(
-                f"ended {process.name} (process {process.pid}), left over from a start that was killed"
-            )
+            console.say(f"ended {process.name} (process {process.pid}), left over from a start before")
         for name in [name for name in os.environ if name.startswith("FAIRLEAD_NATS_")]:
             del os.environ[name]
         os.environ.update(membership.environment(access))
@@ -155,9 +156,7 @@ def run(workers: int, capacity: int | None) -> None:
         os.environ["FAIRLEAD_LABELS"] = ",".join(f"{key}={value}" for key, value in access.labels.items())
         if capacity:
             os.environ["FAIRLEAD_TOOLS_CAPACITY"] = str(capacity)
-        console.say(
-            f"executors of {access.host} (pool {access.pool}) for the Fairlead at {access.addresses[0]}"
-        )
+        console.say(f"executors of {access.host} for the Fairlead at {access.addresses[0]}")
         plan = Plan(home, 0, _workspace(home), {})
         supervisor = Supervisor(
             plan,
@@ -171,8 +170,8 @@ def run(workers: int, capacity: int | None) -> None:
         lock.release()
     if status == CONFIG:
         console.say(
-            "if it is the door that refuses: this host was revoked, or its place was given to another machine. "
-            "`fairlead executor list` over there says which; with a new ticket it can join again"
+            "if it is the door that refuses: this host was revoked, or its place was given to another "
+            "machine. `fairlead executor list` over there says which; with a new ticket it can join again"
         )
     if status:
         raise SystemExit(status)
@@ -242,10 +241,7 @@ def _rows(door: Door) -> list[dict[str, Any]]:
             }
         )
     now_s = time.time()
-    for each in door.hosts.invitations():
-        if not each.refusal(now_s):
-            rows.append(_invited(each))
-    return rows
+    return rows + [_invited(each) for each in door.hosts.invitations() if not each.refusal(now_s)]
 
 
 def _invited(each: Any) -> dict[str, Any]:
