@@ -16,13 +16,20 @@ NAMES: Final = frozenset(
         "no_lease",  # bus: everybody gets every lease; alone it must break nothing
         "no_fence",  # bus: log entries are appended without an expectation
         "close_without_fence",  # agent: a run ends although new mail arrived
+        "no_second_look",  # agent: mail before the end of a run counts as consumed; alone it breaks nothing
         "no_journal_gate",  # runner: a command is started although its journal says `started`
         "retry_unknown",  # tools: a command of unknown outcome is run again
         "result_overwrite",  # tools: a result is written without create-only
+        "result_again",  # agent: a result of a call that has one is taken too; alone it breaks nothing
+        "no_tombstone",  # runner: nothing is kept of a call whose outcome was delivered
         "cancel_without_claim",  # agent: a call counts as taken back though its claim was not won
         "no_approval",  # agent: what a person should decide is allowed at once
+        "approval_by_order",  # agent: a decision counts for the approval that is open, whichever it was about
         "slot_overwrite",  # scheduler: a slot is written without create-only
         "prompt_again",  # gateway: a prompt is written without create-only
+        "accept_before_stored",  # gateway: a prompt is accepted, and stored a moment later
+        "events_from_now",  # gateway: an event stream that is resumed begins with what is new
+        "discard_old",  # streams: sessions are bounded, and the oldest records make room
     }
 )
 

@@ -4,6 +4,7 @@ from typing import Final
 
 import structlog
 
+from fairlead_common import mutants
 from fairlead_common import subjects as s
 from fairlead_common.bus import Bus, JetStreamError
 from fairlead_common.errors import BusUnavailableError, NotFoundError, WeakConfigurationError
@@ -118,6 +119,8 @@ async def provision(bus: Bus) -> None:
     for wanted in STREAMS:
         replicas = bus.settings.replicas
         config = {**wanted, "num_replicas": replicas}
+    if wanted["name"] == s.SESSIONS and mutants.active("discard_old"):
+        config |= {"discard": "old", "max_msgs": 120}
         if replicas > 1:  # the lazy mode exists for one replica only
             config["persist_mode"] = "default"
         await _ensure_stream(bus, config)

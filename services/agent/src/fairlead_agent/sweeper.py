@@ -138,6 +138,8 @@ class Sweeper:
             state.cursor = max(state.cursor, int(record.headers.get(subjects.H_CURSOR, "0")))
             state.phase = record.headers.get(subjects.H_STATE, "open")
             state.log = record.seq
+            if state.phase != "open" and mutants.active("no_second_look"):
+                state.cursor = record.seq
         else:
             state.mail = record.seq
         if state.settled:
