@@ -275,9 +275,10 @@ class Driver:
             for approval in answer.body["approvals"] if answer.accepted else []:
                 if approval["session"] in self.modes and approval["id"] not in self._decided:
                     self._decided.add(approval["id"])
-                    await self._decide(approval)
+                    await self.decide(approval)
 
-    async def _decide(self, approval: Json) -> None:
+    async def decide(self, approval: Json) -> None:
+        """Say yes or no."""
         decision = "deny" if self._random.random() < self._load.deny else "once"
         about = {
             "action": "approval",

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from tests.chaos.driver import T_STUCK_S, Load
 from tests.chaos.nemesis import PAUSE_S
+from tests.chaos.points.tier import Spec
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,37 @@ MUTANTS: dict[str, Wish] = {
     "retry_unknown": Wish(10, _SLOW_TOOLS, weights={"kill runner": 1}, runner_kills=True),
     "no_approval": Wish(5, Load(asking_sessions=3), weights={"kill webui": 1}),
     "prompt_again": Wish(5, Load(again=0.5), weights={"kill webui": 1}),
+    "events_from_now": Wish(6, weights={"kill webui": 1}),
+    "discard_old": Wish(8, weights={"kill webui": 1}, patience_s=15.0),
 }
 for _name, _wish in list(MUTANTS.items()):
     MUTANTS[_name] = replace(_wish, mutant=_name, proxy=False, sandbox="local")
+
+
+@dataclass(frozen=True)
+class PointWish:
+    """A mutant that shows at one place.
+
+    Fields:
+        beside: a second mutant, that switches off the line behind the first and breaks nothing by itself.
+    """
+
+    spec: Spec
+    beside: str = ""
+
+
+POINT_MUTANTS: dict[str, PointWish] = {
+    # The next executor brings a result that is there already.
+    "result_overwrite": PointWish(Spec(1, "tools.result.after", "kill"), beside="result_again"),
+    # The next executor asks for a call that was delivered and forgotten.
+    "no_tombstone": PointWish(Spec(1, "tools.forget.after", "kill")),
+    # A task arrives when the agent has looked into the mailbox for the last time.
+    "close_without_fence": PointWish(
+        Spec(1, "agent.log.run_end.before", "stop", stop_s=1.0), beside="no_second_look"
+    ),
+    # A yes reaches the agent when what it was about has expired, and something else is asked.
+    "approval_by_order": PointWish(Spec(1, "gateway.approval.before", "stop")),
+    "accept_before_stored": PointWish(Spec(1, "gateway.prompt.before", "kill")),
+}
+# Schedulers alone, see `slots.py`.
+SLOT_MUTANTS = ("slot_overwrite",)

@@ -252,6 +252,17 @@ def write(runs: list[Run], path: Path) -> None:
     path.write_text(json.dumps(result, indent=1) + "\n")
 
 
+def _catch_all(stacks: int, out: Path | None) -> int:
+    from tests.chaos import watch  # it needs this module
+
+    found = watch.catch_all(EVIDENCE.with_name("mutants"), stacks=stacks)
+    caught = sum(1 for each in found if each.kinds)
+    print(f"{caught} of {len(found)} mutants caught")
+    if out:
+        out.write_text(json.dumps({"mutants": [each.as_dict() for each in found]}, indent=1) + "\n")
+    return 0 if caught == len(found) else 1
+
+
 def main() -> int:
     """Exit status 0 if every run kept every promise and counts."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
@@ -259,6 +270,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="of the first run; the next ones count up")
     parser.add_argument("--seconds", type=float, help="of faults; default: 15, or the mutant's")
     parser.add_argument("--sessions", type=int, default=5)
+    parser.add_argument("--mutants", action="store_true", help="all of them: each must be caught")
     parser.add_argument("--mutant", default="", choices=["", *sorted(NAMES)])
     parser.add_argument("--control", action="store_true", help="the plan of --mutant without the mutant")
     parser.add_argument("--until-caught", action="store_true", help="stop at the first violation")
@@ -274,6 +286,8 @@ def main() -> int:
     parser.add_argument("--stacks", type=int, default=2, help="of the points tier: side by side")
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # not without ending what was started
+    if arguments.mutants:
+        return _catch_all(arguments.stacks, arguments.out)
     if arguments.tier == "points":
         specs = tier.plan(arguments.seed, arguments.runs, arguments.point, arguments.action)
         return record.main(specs, POINTS, mutant=arguments.mutant, stacks=arguments.stacks, out=arguments.out)

@@ -28,6 +28,7 @@ class Stage:
 
     Fields:
         arm: from when on the point may be hit; until it is called nothing happens there.
+        hit: set once the point was passed, and what was to be done there was done.
         problems: what the scene itself saw go wrong.
     """
 
@@ -37,6 +38,7 @@ class Stage:
     tag: str
     faults: Journal
     arm: Callable[[], None]
+    hit: asyncio.Event = field(default_factory=asyncio.Event)
     problems: list[Violation] = field(default_factory=list)
 
     @property
@@ -127,6 +129,32 @@ async def follow_up(stage: Stage) -> None:
     op, _ = await stage.prompt("steps=1 sleep=0.6")
     await stage.asked(op)
     await stage.prompt("steps=1 sleep=0.1", kind="followup")
+
+
+async def closing(stage: Stage) -> None:
+    """A second task arrives at the very moment when the run is about to end."""
+    stage.arm()
+    await stage.driver.open()
+    await stage.prompt("steps=1 sleep=0.1")
+    async with asyncio.timeout(PATIENCE_S):
+        await stage.hit.wait()
+    await stage.prompt("steps=1 sleep=0.1", kind="followup")
+
+
+async def stale_yes(stage: Stage) -> None:
+    """A yes to the first question, which may come when only the second one is open."""
+    stage.arm()
+    await stage.driver.open()
+    await stage.driver.add(f"c{stage.tag}-s", "ask", agent="slow")
+    await stage.prompt("steps=2 sleep=0.1")
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        answer = await stage.api.request("GET", f"/api/approvals?session={stage.session}")
+        if answer.accepted and answer.body["approvals"]:
+            break
+        assert time.monotonic() < deadline, "nobody was asked"
+        await asyncio.sleep(0.02)
+    await stage.driver.decide(answer.body["approvals"][0])
 
 
 async def expire(stage: Stage) -> None:
@@ -305,6 +333,8 @@ _SCENES = {
     "steer": Scene(steer),
     "follow_up": Scene(follow_up),
     "approve": Scene(talk, _ASKING),
+    "closing": Scene(closing),
+    "stale_yes": Scene(stale_yes, _NOBODY),
     "expire": Scene(expire, _NOBODY),
     "abort": Scene(abort),
     "abort_idle": Scene(abort_idle),
@@ -324,7 +354,7 @@ _PLAYED = {
     "gateway.steer": "steer",
     "gateway.followup": "follow_up",
     "gateway.abort": "abort",
-    "gateway.approval": "approve",
+    "gateway.approval": "stale_yes",
     "gateway.update": "update",
     "gateway.delete": "delete",
     "objects.put": "attach",
@@ -334,6 +364,7 @@ _PLAYED = {
     "agent.log.custom": "abort",
     "agent.log.dropped": "abort_idle",
     "agent.log.epoch": "take_over",
+    "agent.log.run_end": "closing",
     "agent.claim": "abort",
     "agent.timer": "approve",
     "agent.notice": "expire",

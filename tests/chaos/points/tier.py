@@ -40,6 +40,7 @@ class Spec:
     seed: int
     point: str
     action: str
+    stop_s: float = STOP_S
 
     @property
     def command(self) -> str:
@@ -114,15 +115,23 @@ def shape(folder: Path, mutant: str = "") -> Shape:
         "agents.hasty.approval_timeout_s=0.8",
         "agents.hasty.sandbox.kind=local",
         "agents.hasty.sandbox.scope=agent",
+        "agents.slow.approval_timeout_s=2",
+        "agents.slow.sandbox.kind=local",
+        "agents.slow.sandbox.scope=agent",
     )
     workers = "agent=2,tools=2,scheduler=2,webui=0"
     return Shape(workers=workers, mutant=mutant, sets=sets, environ=tuple(environ.items()))
 
 
 class Batch:
-    """Runs on one stack, one after the other; use as a context manager."""
+    """Runs on one stack, one after the other; use as a context manager.
 
-    def __init__(self, folder: Path, mutant: str = "") -> None:
+    Args:
+        patience_s: how long after the fault everything must be idle.
+    """
+
+    def __init__(self, folder: Path, mutant: str = "", patience_s: float = T_STUCK_S) -> None:
+        self._patience_s = patience_s
         self.folder = folder
         self._armed = folder / "failpoints"
         self._armed.mkdir(parents=True)
@@ -168,7 +177,7 @@ class Batch:
             stage = Stage(driver, api, self._stack, tag, faults, functools.partial(self._arm, spec))
             try:
                 await self._play(stage, scene, spec, made, since["failpoints/landed"])
-                await driver.quiesce(T_STUCK_S)
+                await driver.quiesce(self._patience_s)
             finally:
                 world = await driver.world()
         (folder / "world.json").write_text(json.dumps(world))
@@ -194,12 +203,13 @@ class Batch:
             pid = int(hit["pid"])
             check = {KILL: is_gone, STOP: is_stopped, DROP_ACK: lambda _: True}[spec.action]
             made.landed = await _soon(functools.partial(check, pid))
+            stage.hit.set()
             service = spec.point.partition(".")[0]
             unknown = POINTS[spec.point].may_be_unknown and spec.action == KILL
             target = "runner" if unknown else f"{service} (certain)"
             stage.faults.write({**hit, "kind": _KINDS[spec.action], "target": target, "landed": made.landed})
             if spec.action == STOP:
-                await asyncio.sleep(STOP_S)
+                await asyncio.sleep(spec.stop_s)
                 send(pid, signal.SIGCONT)
 
     async def _hit(self, spec: Spec, since: int, playing: asyncio.Task[None]) -> Record | None:
