@@ -13,12 +13,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from fairlead_agent.removals import Removals
 from fairlead_common import subjects as s
 from fairlead_common.bus import Bus
 from fairlead_common.content import TextBlock, ToolOutcome
 from fairlead_common.ids import new_id
 from fairlead_common.messages import ToolCall, ToolResult
 from fairlead_common.objects import Objects
+from fairlead_common.tool_parts import write_parts
 from tests.support.nats_server import NatsServer
 
 HOST = "here"
@@ -136,7 +138,10 @@ class Host:
         }
         fields |= {key: more.pop(key) for key in _OF_THE_CALL if key in more}
         call = msgspec.convert({**fields, "arguments": more}, ToolCall)
-        payload, headers = await Objects(self.bus).pack(msgspec.json.encode(call))
+        data = msgspec.json.encode(call)
+        payload, headers = await Objects(self.bus).pack(data)
+        if headers:
+            headers[s.H_PARTS] = await write_parts(self.bus, HOST, call.call_id, data)
         await self.bus.create(s.TOOLS, s.tool_request(HOST, call.call_id), payload, headers)
         return call
 
@@ -195,5 +200,9 @@ class Host:
 @pytest.fixture
 async def host(tmp_path: Path, bus: Bus, nats_server: NatsServer) -> AsyncIterator[Host]:
     made = Host(tmp_path / "machine", bus, nats_server)
-    yield made
+    stop = asyncio.Event()
+    async with asyncio.TaskGroup() as tasks:  # agents keep the list of workspaces to remove
+        tasks.create_task(Removals(bus).run(stop))
+        yield made
+        stop.set()
     made.close()

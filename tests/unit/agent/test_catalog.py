@@ -9,6 +9,7 @@ import pytest
 
 from fairlead_agent.catalog import FORGET_S, MAX_HOSTS, MAX_INSTRUCTIONS, MAX_TOOL_SETS, Catalog
 from fairlead_agent.recent import Recent
+from fairlead_common.bus import Record
 from fairlead_common.entries import Placement
 from fairlead_common.messages import ExecutorInfo, ToolCall, ToolSpec
 
@@ -40,7 +41,8 @@ class Answering:
 
 
 def beat(catalog: Catalog, host: str, executor: str, **fields: Any) -> None:
-    catalog._note(msgspec.json.encode(ExecutorInfo(executor=executor, host=host, **fields)))
+    data = msgspec.json.encode(ExecutorInfo(executor=executor, host=host, **fields))
+    catalog._note(Record(f"$KV.executors.{host}.{executor}", 1, data, {}))
 
 
 def test_what_was_used_last_is_kept() -> None:

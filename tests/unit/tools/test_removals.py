@@ -78,13 +78,12 @@ async def test_part_of_the_service_outlives_what_the_disk_says(monkeypatch: pyte
     stop, looks = asyncio.Event(), 0
 
     class Bus:
-        async def read(self, *_: object, **__: object) -> Any:
+        async def request(self, *_: object, **__: object) -> Any:
             nonlocal looks
             looks += 1
             if looks == 3:
                 stop.set()
             raise OSError(errno.EIO, "Input/output error")
-            yield
 
     sessions = SessionWorkspaces(Path("/nowhere"))
     async with asyncio.timeout(10):

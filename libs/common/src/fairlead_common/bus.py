@@ -149,6 +149,27 @@ class Bus(Connection):
                 continue
         raise AssertionError("unreachable")
 
+    async def offer(
+        self, subject: str, data: bytes, headers: Headers | None = None, *, point: str = ""
+    ) -> bool:
+        """Whether it is stored; False if something was there, which may be this of an earlier attempt.
+
+        As `create`, for those who may not read what is there.
+
+        Raises:
+            StreamFullError, BusUnavailableError: as for `publish`; nothing or exactly this is stored.
+        """
+        headers = {**(headers or {}), "Nats-Expected-Last-Subject-Sequence": "0"}
+        async for _ in _attempts(f"create {subject}"):
+            try:
+                await self.publish(subject, data, headers, point=point)
+            except WrongSequenceError:
+                return False
+            except (NotFoundError, BusUnavailableError):
+                continue
+            return True
+        raise AssertionError("unreachable")
+
     async def append(
         self,
         stream: str,

@@ -9,19 +9,22 @@ request may have many replies.
 import asyncio
 import logging
 import os
+import re
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Final, NamedTuple, Protocol, Self
 
 import nats.errors
 import structlog
-from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription as NatsSubscription
 
+from fairlead_common.client import Client
 from fairlead_common.errors import (
     AccessRefusedError,
     BusUnavailableError,
+    FairleadError,
+    ForbiddenError,
     NotFoundError,
     StreamFullError,
     WeakConfigurationError,
@@ -34,8 +37,10 @@ RECONNECT_PAUSE_S: Final = 0.1
 REFUSED_PAUSE_S: Final = 1.0
 REFUSED_PATIENCE_S: Final = 3.0  # how long a server may refuse the user before that is believed
 _REFUSALS: Final = ("authorization violation", "authorization failed", "user authentication")
+_FORBIDDEN: Final = re.compile(r'permissions violation for (publish|subscription) to "([^"]*)"')
 
 Headers = dict[str, str]
+Reply = Msg | FairleadError | None  # an answer, why there will be none, or: the connection went
 
 
 class Delivery(NamedTuple):
@@ -69,7 +74,7 @@ class BusSettings(NamedTuple):
     tls_first: bool = False
 
 
-def _options(settings: BusSettings, name: str) -> dict[str, Any]:
+def _options(settings: BusSettings, name: str, inbox: str) -> dict[str, Any]:
     tls: dict[str, Any] = {"tls": _tls(settings.ca_file)} if settings.ca_file else {}
     return {
         "servers": settings.url.split(","),
@@ -88,7 +93,7 @@ def _options(settings: BusSettings, name: str) -> dict[str, Any]:
         "ping_interval": 5,
         "max_outstanding_pings": 2,
         "connect_timeout": 2,
-        "inbox_prefix": f"_INBOX_{name}",
+        "inbox_prefix": f"_INBOX_{inbox}",
     }
 
 
@@ -98,7 +103,7 @@ def _tls(ca_file: str) -> ssl.SSLContext:
     Raises:
         WeakConfigurationError: the file cannot be read, or holds no certificate.
     """
-    # "returning true from eof_received() has no effect when using ssl": it always does, and says so each time.
+    # "returning true from eof_received() has no effect when using ssl" is said at each end of a connection.
     logging.getLogger("asyncio").addFilter(lambda record: "eof_received" not in record.getMessage())
     try:
         return ssl.create_default_context(cafile=ca_file)
@@ -125,16 +130,22 @@ class Connection:
         self._first_deadline: float | None = None
         self._inbox = ""
         self._token = 0
-        self._waiting: dict[str, asyncio.Queue[Msg | None]] = {}
+        self._waiting: dict[str, asyncio.Queue[Reply]] = {}
+        self._asked: dict[str, str] = {}  # by inbox: the subject, as errors of the server name it
         self._on_reconnect: set[Callable[[], None]] = set()
 
     # -- connection --------------------------------------------------------
 
     @classmethod
-    async def connect(cls, settings: BusSettings, *, name: str, timeout_s: float = 30.0) -> Self:
+    async def connect(
+        cls, settings: BusSettings, *, name: str, inbox: str = "", timeout_s: float = 30.0
+    ) -> Self:
         """A connection that reconnects for ever.
 
         `closed` is set if it ends for good; `refusal` says why, when the server does not want this user.
+
+        Args:
+            inbox: answers come on subjects under `_INBOX_<inbox>`, else under `_INBOX_<name>`.
 
         Raises:
             BusUnavailableError: no server answered within `timeout_s`.
@@ -146,7 +157,7 @@ class Connection:
         bus._first_deadline = deadline = loop.time() + timeout_s
         while True:
             try:
-                await connection.connect(**_options(settings, name), **bus._callbacks())
+                await connection.connect(**_options(settings, name, inbox or name), **bus._callbacks())
                 break
             except (OSError, nats.errors.Error, TimeoutError) as error:
                 if loop.time() > deadline:
@@ -182,7 +193,9 @@ class Connection:
         async def on_error(error: Exception) -> None:
             if isinstance(error, nats.errors.SlowConsumerError):  # something was dropped
                 self._call_listeners()
-            if _is_refusal(error):
+            if found := _FORBIDDEN.search(str(error).lower()):
+                self._on_forbidden(found[1], found[2])
+            elif _is_refusal(error):
                 self._on_refused(error)
             elif not isinstance(error, OSError):  # a refused reconnect every 100 ms is no news
                 log.warning("bus_error", error=str(error), kind=type(error).__name__)
@@ -194,6 +207,17 @@ class Connection:
             "disconnected_cb": on_disconnected,
             "error_cb": on_error,
         }
+
+    def _on_forbidden(self, verb: str, subject: str) -> None:
+        """Tell whoever waits for an answer of `subject` that there will be none."""
+        log.error("bus_forbidden", verb=verb, subject=subject, error=f"no right of {verb} to {subject}")
+        if verb != "publish":
+            return
+        for inbox, asked in self._asked.items():
+            if asked == subject:
+                self._waiting[inbox].put_nowait(
+                    ForbiddenError(f"this NATS user may not publish to {subject}")
+                )
 
     def _on_refused(self, error: Exception) -> None:
         """Note that the server does not want this user; believe it when it stays so."""
@@ -321,6 +345,7 @@ class Connection:
     async def _on_reply(self, msg: Msg) -> None:
         queue = self._waiting.get(msg.subject)
         if queue is not None:
+            self._asked.pop(msg.subject, None)
             queue.put_nowait(msg)
 
     async def send(self, subject: str, data: bytes, reply: str, headers: Headers | None) -> None:
@@ -333,6 +358,8 @@ class Connection:
         if not self._nc.is_connected:
             # What is published now would wait in a buffer and be sent when nobody expects it.
             raise BusUnavailableError(f"not connected to {self.settings.url}")
+        if reply in self._waiting:
+            self._asked[reply] = subject.lower()
         try:
             await self._nc.publish(subject, data, reply=reply, headers=headers)
         except nats.errors.MaxPayloadError as error:
@@ -349,16 +376,17 @@ class replies:  # noqa: N801 - reads like a function at its only uses
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    async def __aenter__(self) -> tuple[str, asyncio.Queue[Msg | None]]:
+    async def __aenter__(self) -> tuple[str, asyncio.Queue[Reply]]:
         connection = self._connection
         connection._token += 1  # noqa: SLF001
         self._inbox = f"{connection._inbox}.{connection._token}"  # noqa: SLF001
-        queue: asyncio.Queue[Msg | None] = asyncio.Queue()
+        queue: asyncio.Queue[Reply] = asyncio.Queue()
         connection._waiting[self._inbox] = queue  # noqa: SLF001
         return self._inbox, queue
 
     async def __aexit__(self, *_: object) -> None:
         self._connection._waiting.pop(self._inbox, None)  # noqa: SLF001
+        self._connection._asked.pop(self._inbox, None)  # noqa: SLF001
 
 
 def _is_refusal(error: Exception | None) -> bool:
@@ -376,11 +404,12 @@ class _Subscribed:
             return
 
 
-async def next_reply(queue: asyncio.Queue[Msg | None], timeout_s: float, subject: str) -> Msg:
+async def next_reply(queue: asyncio.Queue[Reply], timeout_s: float, subject: str) -> Msg:
     """The next reply in an inbox.
 
     Raises:
         BusUnavailableError: none came within `timeout_s`, or the connection went.
+        ForbiddenError: this user may not ask.
     """
     try:
         if queue.empty():
@@ -390,6 +419,8 @@ async def next_reply(queue: asyncio.Queue[Msg | None], timeout_s: float, subject
             msg = queue.get_nowait()
     except TimeoutError as error:
         raise BusUnavailableError(f"no answer to {subject} within {timeout_s:g} s") from error
+    if isinstance(msg, FairleadError):
+        raise msg
     if msg is None:
         raise BusUnavailableError(f"the connection was lost before {subject} was answered")
     return msg

@@ -22,6 +22,10 @@ class AccessRefusedError(FairleadError):
     """NATS does not know this user, or does not want it any more; trying again will not help."""
 
 
+class ForbiddenError(FairleadError):
+    """NATS does not give this user the right to that subject. Nothing was stored."""
+
+
 class StreamFullError(RetryableError):
     """The stream refused a message because its limit is reached; nothing was stored."""
 

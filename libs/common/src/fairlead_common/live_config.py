@@ -45,8 +45,9 @@ class LiveConfig:
     async def follow(self, stop: asyncio.Event) -> None:
         """A part of a service: take over every change of the document until `stop`."""
         subject = subjects.kv(subjects.BUCKET_CONFIG, self.DOCUMENT)
-        source = Source(f"KV_{subjects.BUCKET_CONFIG}", subject, 1, chained=True)
-        async with Tail(self._bus, f"fairlead.kv.{subjects.BUCKET_CONFIG}.>", [source], self._route) as tail:
+        source = Source(f"KV_{subjects.BUCKET_CONFIG}", subject, 1, chained=True, latest=True)
+        live = f"fairlead.kv.{subjects.BUCKET_CONFIG}.{self.DOCUMENT}"
+        async with Tail(self._bus, live, [source], self._route) as tail:
             await tail.follow(stop, lambda _, record: self._apply(record.data))
 
     def _route(self, live: str) -> int | None:

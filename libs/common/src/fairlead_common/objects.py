@@ -1,38 +1,68 @@
 """The object store: attachments, long tool outputs, payloads too large for one message.
 
-Objects are named by the SHA-256 of their bytes, so that storing one twice is one object.
+Objects are named by the SHA-256 of their bytes, so that storing one twice is one object, and whoever reads
+one sees whether it is what was stored. The bucket is an ordinary one (`nats object get objects <name>`); what
+executors store has a stream of its own, see `outputs.py`.
 """
 
 import asyncio
+import base64
 import hashlib
 import io
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
-import nats.errors
-import nats.js.errors
-from nats.js.object_store import ObjectStore
+import msgspec
 
 from fairlead_common import subjects
 from fairlead_common.bus import INLINE_LIMIT_BYTES, Bus, Headers
 from fairlead_common.errors import BusUnavailableError, NotFoundError
 from fairlead_common.failpoints import failpoint
+from fairlead_common.ids import new_id
 
-TIMEOUT_S = 60.0
+TIMEOUT_S: Final = 60.0
+CHUNK_BYTES: Final = 128 * 1024
+LIMIT_BYTES: Final = 256 << 20
+
+_STREAM: Final = f"OBJ_{subjects.OBJECTS}"
+
+
+class _Info(msgspec.Struct, kw_only=True):
+    """What the bucket knows of an object; `nuid` names its chunks."""
+
+    name: str
+    bucket: str = subjects.OBJECTS
+    nuid: str = ""
+    size: int = 0
+    chunks: int = 0
+    digest: str = ""
+    deleted: bool = False
+
+
+class OutputInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """Part 0 of what an executor stored; it is written last."""
+
+    size: int
+    parts: int
+
+
+_info = msgspec.json.Decoder(_Info)
+_output = msgspec.json.Decoder(OutputInfo)
 
 
 class Objects:
-    """The bucket `objects`."""
+    """The bucket `objects`, and to read also what executors stored."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
-        self._store: ObjectStore | None = None
 
     async def put(self, data: bytes) -> str:
         """Store `data`; its name.
 
         Raises:
             BusUnavailableError: not stored within a minute.
+            StreamFullError: a limit is reached.
         """
         return await self._put(hashlib.sha256(data).hexdigest(), io.BytesIO(data))
 
@@ -43,43 +73,22 @@ class Objects:
             file.seek(0)
             return await self._put(name, file)
 
-    async def get(self, name: str, *, limit_bytes: int = 256 << 20) -> bytes:
+    async def get(self, name: str, *, limit_bytes: int = LIMIT_BYTES) -> bytes:
         """The bytes of an object.
 
         Raises:
-            NotFoundError: there is none of this name, or it is larger than `limit_bytes`.
+            NotFoundError: there is none of this name whose bytes fit it, or it is larger than `limit_bytes`.
             BusUnavailableError: not read within a minute.
         """
         try:
             async with asyncio.timeout(TIMEOUT_S):
-                store = await self._open()
-                info = await store.get_info(name)
-                if (info.size or 0) > limit_bytes:
-                    raise NotFoundError(f"object {name}: at most {limit_bytes} bytes, it has {info.size}")
-                return (await store.get(name)).data or b""
-        except nats.js.errors.ObjectNotFoundError as error:
-            raise NotFoundError(f"object {name} does not exist") from error
-        except (nats.errors.Error, TimeoutError) as error:
-            raise BusUnavailableError(f"object {name}: {error}") from error
-
-    async def _put(self, name: str, source: BinaryIO) -> str:
-        try:
-            async with asyncio.timeout(TIMEOUT_S):
-                store = await self._open()
-                try:
-                    await store.get_info(name)
-                except nats.js.errors.ObjectNotFoundError:
-                    failpoint("objects.put.before")
-                    await store.put(name, source)  # type: ignore[arg-type] # any readable is accepted
-                    failpoint("objects.put.after")
-        except (nats.errors.Error, TimeoutError) as error:
-            raise BusUnavailableError(f"object {name}: {error}") from error
-        return name
-
-    async def _open(self) -> ObjectStore:
-        if self._store is None:
-            self._store = await self._bus.client.jetstream().object_store(subjects.OBJECTS)
-        return self._store
+                async for data in self._candidates(name, limit_bytes):
+                    digest = await asyncio.to_thread(hashlib.sha256, data)
+                    if digest.hexdigest() == name:
+                        return data
+        except TimeoutError as error:
+            raise BusUnavailableError(f"object {name}: not read within {TIMEOUT_S:.0f} s") from error
+        raise NotFoundError(f"object {name} does not exist")
 
     async def pack(self, data: bytes) -> tuple[bytes, Headers]:
         """What to publish for `data`: itself, or over 512 KiB an empty payload that refers to it."""
@@ -91,3 +100,77 @@ class Objects:
         """The payload that `pack` was given."""
         name = headers.get(subjects.H_OBJECT)
         return data if name is None else await self.get(name)
+
+    # -- inside ------------------------------------------------------------
+
+    async def _put(self, name: str, source: BinaryIO) -> str:
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                if not await self._has(name):
+                    failpoint("objects.put.before")
+                    await self._store(name, source)
+                    failpoint("objects.put.after")
+        except TimeoutError as error:
+            raise BusUnavailableError(f"object {name}: not stored within {TIMEOUT_S:.0f} s") from error
+        return name
+
+    async def _has(self, name: str) -> bool:
+        return await self._known(name) is not None
+
+    async def _store(self, name: str, source: BinaryIO) -> None:
+        info = _Info(name=name, nuid=new_id(), digest=_digest(name))
+        while chunk := source.read(CHUNK_BYTES):
+            await self._bus.publish(f"$O.{subjects.OBJECTS}.C.{info.nuid}", chunk)
+            info.size += len(chunk)
+            info.chunks += 1
+        await self._bus.publish(_meta(name), msgspec.json.encode(info), {"Nats-Rollup": "sub"})
+
+    async def _known(self, name: str) -> _Info | None:
+        record = await self._bus.last(_STREAM, _meta(name))
+        if record is None:
+            return None
+        try:
+            info = _info.decode(record.data)
+        except msgspec.DecodeError:
+            return None
+        return None if info.deleted else info
+
+    async def _candidates(self, name: str, limit_bytes: int) -> AsyncIterator[bytes]:
+        """What is stored under this name: in the bucket, and by each host."""
+        info = await self._known(name)
+        if info is not None:
+            _check_size(name, info.size, limit_bytes)
+            yield await self._joined(_STREAM, f"$O.{subjects.OBJECTS}.C.{info.nuid}", info.size)
+        manifest = f"fairlead.output.*.{name}.0"
+        for record in await self._bus.last_of_each(subjects.OUTPUTS, manifest):
+            try:
+                size = _output.decode(record.data).size
+            except msgspec.DecodeError:
+                continue
+            _check_size(name, size, limit_bytes)
+            host = record.subject.split(".")[2]
+            yield await self._joined(subjects.OUTPUTS, f"fairlead.output.{host}.{name}.*", size)
+
+    async def _joined(self, stream: str, subject: str, size: int) -> bytes:
+        """The records of a subject, one after the other, up to `size` bytes."""
+        parts, left = [], size
+        async for record in self._bus.read(stream, subject, batch=64):
+            if not record.subject.endswith(".0") or stream == _STREAM:
+                parts.append(record.data)
+                left -= len(record.data)
+            if left <= 0:
+                break
+        return b"".join(parts)[:size]
+
+
+def _meta(name: str) -> str:
+    return f"$O.{subjects.OBJECTS}.M.{base64.urlsafe_b64encode(name.encode()).decode()}"
+
+
+def _digest(name: str) -> str:
+    return f"SHA-256={base64.urlsafe_b64encode(bytes.fromhex(name)).decode()}"
+
+
+def _check_size(name: str, size: int, limit_bytes: int) -> None:
+    if size > limit_bytes:
+        raise NotFoundError(f"object {name}: at most {limit_bytes} bytes, it has {size}")

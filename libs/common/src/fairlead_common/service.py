@@ -16,8 +16,8 @@ from nats.micro.service import ServiceConfig
 from fairlead_common.bus import Bus, settings_from_environment
 from fairlead_common.errors import AccessRefusedError, BusUnavailableError, WeakConfigurationError
 from fairlead_common.logs import configure_logs
+from fairlead_common.provisioned import wait_until_provisioned
 from fairlead_common.pulse import end_pulse, keep_pulse
-from fairlead_common.streams import provision
 
 log = structlog.get_logger()
 
@@ -28,7 +28,13 @@ Part = Callable[[asyncio.Event], Coroutine[object, object, None]]
 Setup = Callable[[Bus], Awaitable[list[Part]]]
 
 
-def run_service(name: str, setup: Setup, *, metadata: dict[str, str] | None = None) -> None:
+def run_service(
+    name: str,
+    setup: Setup,
+    *,
+    metadata: dict[str, str] | None = None,
+    inbox: Callable[[], str] | None = None,
+) -> None:
     """Connect, provision, register as a NATS micro service, run the parts; then exit the process.
 
     Exit status 0 after SIGTERM or SIGINT, 78 for a configuration that must not run and a user that NATS
@@ -36,10 +42,11 @@ def run_service(name: str, setup: Setup, *, metadata: dict[str, str] | None = No
 
     Args:
         setup: makes the parts; each runs until the stop event it is given is set, and drains then.
+        inbox: whose answers they are that come to it, where not all processes of a service may hear them.
     """
     configure_logs(name, level=os.environ.get("FAIRLEAD_LOG_LEVEL", "info"))
     try:
-        uvloop.run(_serve(name, setup, metadata or {}))
+        uvloop.run(_serve(name, setup, metadata or {}, inbox or (lambda: name)))
     except* WeakConfigurationError as group:
         log.error("configuration_refused", error="; ".join(str(e) for e in group.exceptions))
         sys.exit(EXIT_CONFIG)
@@ -51,14 +58,14 @@ def run_service(name: str, setup: Setup, *, metadata: dict[str, str] | None = No
         sys.exit(1)
 
 
-async def _serve(name: str, setup: Setup, metadata: dict[str, str]) -> None:
+async def _serve(name: str, setup: Setup, metadata: dict[str, str], inbox: Callable[[], str]) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, stop.set)
-    bus = await Bus.connect(settings_from_environment(), name=name)
+    bus = await Bus.connect(settings_from_environment(), name=name, inbox=inbox())
     try:
-        await _patiently(lambda: provision(bus))
+        await wait_until_provisioned(bus, name)
         micro = await register(bus, name, metadata)
         parts = await setup(bus)
         await _run_parts(name, micro.id, parts, bus, stop)
@@ -98,18 +105,6 @@ async def retire(bus: Bus, micro: MicroService) -> None:
             await micro.stop()
     except (nats.errors.Error, BusUnavailableError, TimeoutError) as error:
         log.warning("endpoints_dropped", error=str(error))
-
-
-async def _patiently(action: Callable[[], Awaitable[None]], timeout_s: float = 60.0) -> None:
-    """Repeat `action` while the bus is not ready: the server may still be starting JetStream."""
-    deadline = asyncio.get_running_loop().time() + timeout_s
-    while True:
-        try:
-            return await action()
-        except BusUnavailableError:
-            if asyncio.get_running_loop().time() > deadline:
-                raise
-            await asyncio.sleep(0.1)
 
 
 async def _run_parts(name: str, instance: str, parts: list[Part], bus: Bus, stop: asyncio.Event) -> None:

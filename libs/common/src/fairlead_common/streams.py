@@ -14,9 +14,13 @@ log = structlog.get_logger()
 # In the metadata of a stream that is being restored: nobody may work on it before that is finished.
 UNFINISHED: Final = "fairlead-restore"
 
+SLOTS_WAIT_S: Final = 8.0  # a slot that nobody has settled for so long goes to another scheduler
+TOOLS_WAIT_S: Final = 6.0  # a request that a dead executor held is delivered again after so much silence
+
 _SECOND: Final = 1_000_000_000
 _DAY: Final = 86_400 * _SECOND
 
+_NO_JETSTREAM: Final = "JetStream is not enabled on this NATS server or account"
 _NO_STREAM: Final = 10059
 _NO_CONSUMER: Final = 10014
 
@@ -78,7 +82,13 @@ STREAMS: Final[list[Config]] = [
         allow_msg_schedules=True,
         allow_rollup_hdrs=True,
     ),
-    _stream(s.TOOLS, ["fairlead.tool.*.*.request", "fairlead.tool.*.*.claim"], max_age=14 * _DAY),
+    _stream(
+        s.TOOLS,
+        ["fairlead.tool.*.*.request", "fairlead.tool.*.*.claim", "fairlead.tool.*.*.part.*.*"],
+        max_age=14 * _DAY,
+    ),
+    # Written once: executors could otherwise replace what they stored, and what others did.
+    _stream(s.OUTPUTS, ["fairlead.output.*.*.*"], max_msgs_per_subject=1, discard_new_per_subject=True),
     _stream(
         s.EVENTS,
         ["fairlead.event.*"],
@@ -106,7 +116,13 @@ STREAMS: Final[list[Config]] = [
 
 # A difference in one of these could lose data or let two act where one may.
 _EXACT: Final = ("retention", "storage", "allow_direct", "republish", "subject_transform")
-_MUST_HAVE: Final = ("allow_msg_ttl", "allow_msg_schedules", "allow_rollup_hdrs", "allow_atomic")
+_MUST_HAVE: Final = (
+    "allow_msg_ttl",
+    "allow_msg_schedules",
+    "allow_rollup_hdrs",
+    "allow_atomic",
+    "discard_new_per_subject",
+)
 
 
 async def provision(bus: Bus) -> None:
@@ -117,34 +133,88 @@ async def provision(bus: Bus) -> None:
         BusUnavailableError: JetStream is not there.
     """
     for wanted in STREAMS:
-        replicas = bus.settings.replicas
-        config = {**wanted, "num_replicas": replicas}
-    if wanted["name"] == s.SESSIONS and mutants.active("discard_old"):
-        config |= {"discard": "old", "max_msgs": 120}
-        if replicas > 1:  # the lazy mode exists for one replica only
-            config["persist_mode"] = "default"
-        await _ensure_stream(bus, config)
+        await _ensure_stream(bus, _replicated(wanted, bus.settings.replicas))
     await ensure_consumer(bus, s.SESSIONS, s.AGENTS_CONSUMER, s.ALL_MAIL)
     await ensure_consumer(bus, s.TIMERS, s.TIMERS_CONSUMER, s.DUE_TIMERS)
 
 
+async def is_there(bus: Bus, name: str) -> bool:
+    """Whether a stream exists and takes all its subjects; one of an earlier version may lack some.
+
+    Raises:
+        WeakConfigurationError: it exists with settings that could lose data.
+        BusUnavailableError: JetStream is not there.
+    """
+    wanted = next(each for each in STREAMS if each["name"] == name)
+    actual = await _actual(bus, name)
+    return actual is not None and not _lacks(_replicated(wanted, bus.settings.replicas), actual)
+
+
+async def has_consumer(bus: Bus, stream: str, name: str) -> bool:
+    """Whether a durable consumer exists."""
+    try:
+        await bus.api(f"CONSUMER.INFO.{stream}.{name}")
+    except JetStreamError as error:
+        if error.code not in (_NO_CONSUMER, _NO_STREAM):
+            raise
+        return False
+    except NotFoundError as error:
+        raise BusUnavailableError(_NO_JETSTREAM) from error
+    return True
+
+
+def _replicated(wanted: Config, replicas: int) -> Config:
+    config = {**wanted, "num_replicas": replicas}
+    if wanted["name"] == s.SESSIONS and mutants.active("discard_old"):
+        config |= {"discard": "old", "max_msgs": 120}
+    if replicas > 1:  # the lazy mode exists for one replica only
+        config["persist_mode"] = "default"
+    return config
+
+
 async def _ensure_stream(bus: Bus, wanted: Config) -> None:
     name = str(wanted["name"])
+    actual = await _actual(bus, name)
+    if actual is None:
+        actual = _config_of(name, await bus.api(f"STREAM.CREATE.{name}", wanted, timeout_s=15.0))
+        log.info("stream_created", stream=name)
+    if lacking := _lacks(wanted, actual):
+        more = {**actual, "subjects": [*_texts(actual.get("subjects")), *lacking]}
+        await bus.api(f"STREAM.UPDATE.{name}", more, timeout_s=15.0)
+        log.info("stream_widened", stream=name, subjects=lacking)
+
+
+async def _actual(bus: Bus, name: str) -> Config | None:
+    """The configuration of a stream, or None if there is none."""
     try:
-        info = await bus.api(f"STREAM.INFO.{name}")
+        return _config_of(name, await bus.api(f"STREAM.INFO.{name}"))
     except JetStreamError as error:
         if error.code != _NO_STREAM:
             raise
-        info = await bus.api(f"STREAM.CREATE.{name}", wanted, timeout_s=15.0)
-        log.info("stream_created", stream=name)
+        return None
     except NotFoundError as error:
-        raise BusUnavailableError("JetStream is not enabled on this NATS server or account") from error
-    actual = info["config"]
-    if not isinstance(actual, dict):
+        raise BusUnavailableError(_NO_JETSTREAM) from error
+
+
+def _config_of(name: str, info: Config) -> Config:
+    config = info["config"]
+    if not isinstance(config, dict):
         raise WeakConfigurationError(f"stream {name}: the server sent no configuration")
-    problems = weaknesses(wanted, actual)
+    return config
+
+
+def _lacks(wanted: Config, actual: Config) -> list[str]:
+    """The subjects that an existing stream does not take yet.
+
+    Raises:
+        WeakConfigurationError: it is weaker in any other way.
+    """
+    has = _texts(actual.get("subjects"))
+    lacking = [subject for subject in _texts(wanted["subjects"]) if subject not in has]
+    problems = weaknesses(wanted, {**actual, "subjects": [*has, *lacking]})
     if problems:
-        raise WeakConfigurationError(f"stream {name} is set up too weakly: {'; '.join(problems)}")
+        raise WeakConfigurationError(f"stream {wanted['name']} is set up too weakly: {'; '.join(problems)}")
+    return lacking
 
 
 def strengthened(wanted: Config, actual: Config) -> Config:

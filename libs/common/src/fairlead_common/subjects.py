@@ -33,7 +33,7 @@ SLOTS_CONSUMER: Final = "schedulers"
 # Headers
 H_REPLY_TO: Final = "Fairlead-Reply-To"  # where the final answer of a prompt is published
 H_OBJECT: Final = "Fairlead-Object"  # the payload lies in the object store under this name
-H_PARTS: Final = "Fairlead-Parts"  # of a tool request: its payload is in so many parts beside it
+H_PARTS: Final = "Fairlead-Parts"  # of a tool request: `<tag>:<count>`, its payload is in parts beside it
 H_CURSOR: Final = "Fairlead-Cursor"  # on log entries: last mailbox sequence consumed
 H_STATE: Final = "Fairlead-State"  # on log entries: open | parked | closed
 H_TRACE: Final = "traceparent"
@@ -122,9 +122,10 @@ def tool_claim(host: str, call: str) -> str:
     return f"fairlead.tool.{check_id(host, 'host')}.{check_id(call, 'call')}.claim"
 
 
-def tool_part(host: str, call: str, number: int) -> str:
+def tool_part(host: str, call: str, tag: str, number: int) -> str:
     """One part of a request that is too large for a message, for the executors of that host alone."""
-    return f"fairlead.tool.{check_id(host, 'host')}.{check_id(call, 'call')}.part.{number}"
+    check_id(tag, "tag")
+    return f"fairlead.tool.{check_id(host, 'host')}.{check_id(call, 'call')}.part.{tag}.{number}"
 
 
 def output_part(host: str, name: str, number: int) -> str:

@@ -27,6 +27,7 @@ class Source(NamedTuple):
         start: first sequence wanted.
         chained: all its records share one subject, so that a gap shows in `previous`.
         lossy: the stream may lose its end with the server, and then counts on from an earlier sequence.
+        latest: only its last record counts, and catching up reads that one alone.
     """
 
     stream: str
@@ -34,6 +35,7 @@ class Source(NamedTuple):
     start: int
     chained: bool = False
     lossy: bool = False
+    latest: bool = False
 
 
 class Tail:
@@ -149,6 +151,9 @@ class Tail:
                 if source.lossy:
                     last = await self._bus.last_sequence(source.stream)
                     self.seen[index] = min(self.seen[index], last)
+                if source.latest:
+                    await self._read_latest(index, source)
+                    continue
                 async for record in self._bus.read(source.stream, source.subject, start=self.seen[index] + 1):
                     self._hand_over(index, record)
             except BaseException:
@@ -162,6 +167,11 @@ class Tail:
                     self._behind = True
                     break
                 self._hand_over(index, heard.pop(seq))
+
+    async def _read_latest(self, index: int, source: Source) -> None:
+        record = await self._bus.last(source.stream, source.subject)
+        if record is not None:
+            self._hand_over(index, record)
 
     def _hand_over(self, index: int, record: Record) -> None:
         if record.seq > self.seen[index]:

@@ -13,7 +13,7 @@ from jsonschema.protocols import Validator
 from fairlead_agent.recent import Recent
 from fairlead_agent.tool_sets import select, unknown
 from fairlead_common import subjects
-from fairlead_common.bus import Bus
+from fairlead_common.bus import Bus, Record
 from fairlead_common.entries import Placement
 from fairlead_common.errors import BusUnavailableError, FairleadError, NotFoundError
 from fairlead_common.messages import ExecutorInfo, ToolCall, ToolSpec, WorkspaceQuery
@@ -98,13 +98,16 @@ class Catalog:
         bucket = subjects.BUCKET_EXECUTORS
         source = Source(f"KV_{bucket}", f"$KV.{bucket}.>", 1, lossy=True)
         async with Tail(self._bus, f"fairlead.kv.{bucket}.>", [source], lambda _: 0) as tail:
-            await tail.follow(stop, lambda _, record: self._note(record.data))
+            await tail.follow(stop, lambda _, record: self._note(record))
 
-    def _note(self, data: bytes) -> None:
+    def _note(self, record: Record) -> None:
         try:
-            info = _info.decode(data)
+            info = _info.decode(record.data)
         except msgspec.DecodeError as error:
             log.warning("heartbeat_ignored", error=str(error))
+            return
+        if record.subject != f"$KV.{subjects.BUCKET_EXECUTORS}.{info.host}.{info.executor}":
+            log.warning("heartbeat_ignored", error=f"{record.subject} speaks for another executor")
             return
         now = asyncio.get_running_loop().time()
         is_new = (info.host, info.executor) not in self._executors
@@ -133,7 +136,7 @@ class Catalog:
                 stream = f"KV_{subjects.BUCKET_EXECUTORS}"
                 async for record in self._bus.read(stream, f"$KV.{subjects.BUCKET_EXECUTORS}.>"):
                     if "KV-Operation" not in record.headers:
-                        self._note(record.data)
+                        self._note(record)
         except (FairleadError, TimeoutError) as error:
             log.warning("heartbeats_not_read", error=str(error))
 

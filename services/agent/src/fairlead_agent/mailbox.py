@@ -379,6 +379,7 @@ class Mailbox:
 
 def _reply_subject(subject: str | None) -> str | None:
     """`subject` if answers may be sent there: never into Fairlead's or the server's own subjects."""
-    if not subject or subject.startswith(("fairlead.", "$")) or any(c in subject for c in "*> \t\r\n"):
+    own = ("fairlead.", "$", "_INBOX_")
+    if not subject or subject.startswith(own) or any(c in subject for c in "*> \t\r\n"):
         return None
     return subject

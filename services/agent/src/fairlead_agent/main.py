@@ -8,6 +8,7 @@ from fairlead_agent.catalog import Catalog
 from fairlead_agent.grants import Grants
 from fairlead_agent.models.registry import Registry
 from fairlead_agent.projection import Projections
+from fairlead_agent.removals import Removals
 from fairlead_agent.sweeper import Sweeper
 from fairlead_agent.timers import Timers
 from fairlead_agent.worker import Worker
@@ -41,6 +42,7 @@ async def setup(bus: Bus) -> list[Part]:
         worker.run,
         Sweeper(bus, worker.leases, projections).run,
         Timers(bus).run,
+        Removals(bus).run,
         models,
     ]
 

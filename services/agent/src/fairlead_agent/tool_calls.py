@@ -38,6 +38,7 @@ from fairlead_common.ids import new_id
 from fairlead_common.live_config import LiveConfig
 from fairlead_common.messages import ToolCall, ToolClaim, ToolResult, ToolSpec
 from fairlead_common.shown import shown_hash
+from fairlead_common.tool_parts import write_parts
 from fairlead_common.trace import trace_headers
 
 log = structlog.get_logger()
@@ -215,7 +216,10 @@ class ToolCalls:
         )
 
     async def _send(self, request: ToolCall, host: str) -> None:
-        payload, headers = await self._owner.objects.pack(msgspec.json.encode(request))
+        data = msgspec.json.encode(request)
+        payload, headers = await self._owner.objects.pack(data)
+        if headers:  # too large: executors read what is for their host, and no objects
+            headers[subjects.H_PARTS] = await write_parts(self._bus, host, request.call_id, data)
         subject = subjects.tool_request(host, request.call_id)
         self._sent[request.call_id] = (request, _now())
         try:

@@ -4,13 +4,11 @@ import asyncio
 import os
 import socket
 
-from fairlead_common import subjects
 from fairlead_common.api_service import ApiService
 from fairlead_common.bus import Bus
 from fairlead_common.config import overrides_from_environment
 from fairlead_common.live_config import LiveConfig
 from fairlead_common.service import Part, run_service
-from fairlead_common.streams import ensure_consumer
 from fairlead_common.tool_service import ToolService
 from fairlead_scheduler.agent_tools import AgentTools
 from fairlead_scheduler.api import Api
@@ -23,7 +21,7 @@ from fairlead_scheduler.firing import Firing
 from fairlead_scheduler.lead import TTL_S, Lead
 from fairlead_scheduler.ledger import Ledger
 from fairlead_scheduler.outbox import Outbox
-from fairlead_scheduler.performing import SLOT_PATIENCE_S, Performing
+from fairlead_scheduler.performing import Performing
 from fairlead_scheduler.post import Post
 from fairlead_scheduler.settings import Settings
 from fairlead_scheduler.sources.folder import Folder
@@ -35,9 +33,6 @@ from fairlead_scheduler.watching import Watching
 
 async def setup(bus: Bus) -> list[Part]:
     """The parts of this service."""
-    await ensure_consumer(
-        bus, subjects.SLOTS, subjects.SLOTS_CONSUMER, subjects.ALL_SLOTS, ack_wait_s=SLOT_PATIENCE_S
-    )
     config = LiveConfig(bus, overrides_from_environment())
     await config.load()
     clock = Clock()

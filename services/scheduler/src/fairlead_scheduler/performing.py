@@ -33,7 +33,6 @@ log = structlog.get_logger()
 AT_ONCE = 64
 CAPACITY = 512
 MAX_DELIVERIES = 5  # of a slot that ends in an error of ours
-SLOT_PATIENCE_S = 8.0  # a slot that nobody has settled for so long goes to another scheduler
 HINT = "fairlead.hint.cron"  # core: something was opened
 
 

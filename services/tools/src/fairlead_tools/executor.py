@@ -15,13 +15,14 @@ from fairlead_common import mutants, subjects
 from fairlead_common.bus import Bus, Delivery
 from fairlead_common.content import ToolOutcome, text_outcome
 from fairlead_common.dead import dead_letter
-from fairlead_common.errors import BadMessageError, ConflictError, FairleadError, InvalidInputError
+from fairlead_common.errors import BadMessageError, FairleadError, InvalidInputError
 from fairlead_common.events import ToolExecutionUpdate
 from fairlead_common.failpoints import failpoint
 from fairlead_common.ids import check_id
 from fairlead_common.messages import ToolCall, ToolResult
-from fairlead_common.objects import Objects
+from fairlead_common.outputs import Outputs
 from fairlead_common.pull import Job, PullConsumer
+from fairlead_common.tool_parts import read_parts
 from fairlead_common.trace import trace_headers, trace_id
 from fairlead_tools.claims import Claims, Verdict
 from fairlead_tools.config import ExecutorConfig
@@ -38,7 +39,6 @@ from fairlead_tools.workspaces.workspaces import Workspaces
 
 log = structlog.get_logger()
 
-ACK_WAIT_S = 6.0  # a request that a dead executor held is delivered again after so much silence
 PROGRESS_S = 2.0  # how often a delivery is told that work goes on
 ADOPT_S = 3.0  # how often it looks for calls of executors that died
 OTHER_ALIVE_S = 5.0
@@ -85,7 +85,7 @@ class Executor:
         tasks: asyncio.TaskGroup,
     ) -> None:
         self._bus = bus
-        self._objects = Objects(bus)
+        self._objects = Outputs(bus, config.host)
         self._config = config
         self._sandboxes = sandboxes
         self._host_tools = host_tools
@@ -309,13 +309,21 @@ class Executor:
 
     async def _decode(self, call_id: str, job: Job) -> ToolCall:
         try:
-            call = _call.decode(await self._objects.unpack(job.data, job.headers))
+            call = _call.decode(await self._payload(call_id, job))
             check_id(call.session, "session")
         except (msgspec.DecodeError, UnicodeDecodeError, InvalidInputError) as error:
             raise BadMessageError(f"{job.subject}: {error}") from error
         if call.call_id != call_id:
             raise BadMessageError(f"{job.subject}: call_id is {call.call_id[:80]!r}")
         return call
+
+    async def _payload(self, call_id: str, job: Job) -> bytes:
+        parts = job.headers.get(subjects.H_PARTS)
+        if parts is not None:
+            return await read_parts(self._bus, self._config.host, call_id, parts)
+        if subjects.H_OBJECT in job.headers:  # of an agent of an earlier version; executors read no objects
+            raise BadMessageError(f"{job.subject}: it is in the object store, not in parts")
+        return job.data
 
     async def _target(self, call: ToolCall) -> Target:
         """Where the call would run, or why it cannot. Its workspace is made by then."""
@@ -360,7 +368,5 @@ class Executor:
         if mutants.active("result_overwrite"):
             await self._bus.publish(subject, payload, headers)
             return
-        try:
-            await self._bus.create(subjects.SESSIONS, subject, payload, headers, point="tools.result")
-        except ConflictError:
+        if not await self._bus.offer(subject, payload, headers, point="tools.result"):
             log.info("result_was_there", call=call.call_id)

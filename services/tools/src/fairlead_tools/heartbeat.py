@@ -22,6 +22,7 @@ log = structlog.get_logger()
 
 PERIOD_S = 5.0
 TTL_S = 15.0
+GONE_S = 1.0  # of the last heartbeat, which says that it drains: executors delete nothing
 CHANGES_S = 1.0  # how soon a change of the tools is told
 MAX_TOOLS_BYTES = 256 * 1024  # of the tools that are not built in
 
@@ -71,7 +72,7 @@ class Heartbeat:
             beating.cancel()
             answering.cancel()
         await asked.unsubscribe()
-        await self._gone()
+        await self._say(GONE_S)
 
     async def _beat(self) -> None:
         while True:
@@ -80,11 +81,11 @@ class Heartbeat:
             else:
                 await asyncio.sleep(0.5)
 
-    async def _say(self) -> bool:
+    async def _say(self, ttl_s: float = TTL_S) -> bool:
         bucket = Bucket(self._bus, subjects.BUCKET_EXECUTORS)
         try:
             info = msgspec.json.encode(self._info())
-            await bucket.put(self._key, info, ttl_s=TTL_S, point="tools.heartbeat")
+            await bucket.put(self._key, info, ttl_s=ttl_s, point="tools.heartbeat")
         except FairleadError as error:
             log.warning("heartbeat_failed", error=str(error))
             return False
@@ -96,12 +97,6 @@ class Heartbeat:
             await asyncio.sleep(CHANGES_S)
             if (self._offered(), self._sandboxes.available()) != (self._said, self._available):
                 return
-
-    async def _gone(self) -> None:
-        try:
-            await Bucket(self._bus, subjects.BUCKET_EXECUTORS).delete(self._key)
-        except FairleadError:
-            return  # it expires
 
     @property
     def _key(self) -> str:
@@ -138,7 +133,7 @@ class Heartbeat:
             workspace_root=str(self._config.workspaces),
             default_workspace=str(self._config.workspace),
             version=VERSION,
-            warnings=self._host_tools.warnings(),
+            warnings=[*self._sandboxes.warnings(), *self._host_tools.warnings()],
         )
 
     async def _answer_all(self) -> None:

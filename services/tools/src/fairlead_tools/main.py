@@ -2,15 +2,14 @@
 
 import asyncio
 
-from fairlead_common import subjects
 from fairlead_common.bus import Bus
 from fairlead_common.config import overrides_from_environment
 from fairlead_common.live_config import LiveConfig
-from fairlead_common.objects import Objects
+from fairlead_common.outputs import Outputs
+from fairlead_common.provisioned import wait_until_provisioned
 from fairlead_common.service import Part, run_service
-from fairlead_common.streams import ensure_consumer
 from fairlead_tools.config import config_from_environment
-from fairlead_tools.executor import ACK_WAIT_S, Executor
+from fairlead_tools.executor import Executor
 from fairlead_tools.heartbeat import Heartbeat
 from fairlead_tools.host.tools import HostTools, ToolSource
 from fairlead_tools.liveness import Liveness
@@ -39,13 +38,7 @@ async def setup(bus: Bus) -> list[Part]:
     liveness = Liveness(config.state, config.executor)
     await liveness.begin()
     records = Records(config.state)
-    await ensure_consumer(
-        bus,
-        subjects.TOOLS,
-        subjects.tools_consumer(config.host),
-        subjects.tool_requests(config.host),
-        ack_wait_s=ACK_WAIT_S,
-    )
+    await wait_until_provisioned(bus, "tools", host=config.host)
     sessions = SessionWorkspaces(
         config.workspaces / ".sessions" / config.host, lambda folder: sandboxes.end(folder)
     )
@@ -74,11 +67,12 @@ async def setup(bus: Bus) -> list[Part]:
         ]
     )
     drained = asyncio.Event()
+    outputs = Outputs(bus, config.host)
     sources: list[ToolSource] = [
-        WebTools(settings, Objects(bus)),
-        McpTools(bus, settings, config.host, config.state),
-        NatsTools(bus, settings),
-        ApiTools(settings, Objects(bus), config.host),
+        WebTools(settings, outputs),
+        McpTools(outputs, settings, config.host, config.state),
+        NatsTools(bus, outputs, settings),
+        ApiTools(settings, outputs, config.host),
     ]
     host_tools = HostTools(sources, frozenset(BY_NAME))
     executor = Executor(bus, config, sandboxes, host_tools, workspaces, records, liveness, tasks)
@@ -104,7 +98,7 @@ async def setup(bus: Bus) -> list[Part]:
 
 def main() -> None:
     """Run until SIGTERM."""
-    run_service("tools", setup)
+    run_service("tools", setup, inbox=lambda: f"tools-{config_from_environment().host}")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import structlog
 
-from fairlead_common.bus import Bus
 from fairlead_common.config import McpServer
 from fairlead_common.live_config import LiveConfig
 from fairlead_common.messages import ToolSpec
@@ -26,8 +25,8 @@ FIRST_LOOK_S = 10.0  # how long a server may take before its tools count as miss
 class McpTools:
     """A source of tools. One executor of a host follows each server; all of them call it."""
 
-    def __init__(self, bus: Bus, settings: LiveConfig, host: str, state: Path) -> None:
-        self._objects = Objects(bus)
+    def __init__(self, objects: Objects, settings: LiveConfig, host: str, state: Path) -> None:
+        self._objects = objects
         self._settings = settings
         self._host = host
         self._folder = state / "mcp"

@@ -24,9 +24,9 @@ MISSES = 2  # an instance that did not answer so often in a row is gone
 class NatsTools:
     """A source of tools."""
 
-    def __init__(self, bus: Bus, settings: LiveConfig) -> None:
+    def __init__(self, bus: Bus, objects: Objects, settings: LiveConfig) -> None:
         self._bus = bus
-        self._objects = Objects(bus)
+        self._objects = objects
         self._settings = settings
         self._services: dict[str, tuple[MicroInfo, int]] = {}  # by instance, and how often it was missed
         self._tools: dict[str, NatsTool] = {}

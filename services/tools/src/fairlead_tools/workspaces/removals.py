@@ -1,17 +1,18 @@
 """Removes the workspaces of sessions that were deleted, whenever this host is up.
 
-The agents leave a key `gone.<host>.<workspace>` in the bucket `workspaces`, and it stays until the workspace
-is removed. Nothing is removed for any other reason: not because a session is not known.
+The agents keep a key `gone.<host>.<workspace>` in the bucket `workspaces` until this host says that the
+workspace is removed; they are asked for those keys. Nothing is removed for any other reason: not because a
+session is not known.
 """
 
 import asyncio
 
+import msgspec
 import structlog
 
 from fairlead_common import subjects
-from fairlead_common.buckets import Bucket
 from fairlead_common.bus import Bus
-from fairlead_common.errors import FairleadError, InvalidInputError
+from fairlead_common.errors import FairleadError, InvalidInputError, NotFoundError
 from fairlead_tools.workspaces.session_workspaces import SessionWorkspaces
 
 log = structlog.get_logger()
@@ -25,8 +26,7 @@ class Removals:
 
     def __init__(self, bus: Bus, host: str, sessions: SessionWorkspaces) -> None:
         self._bus = bus
-        self._bucket = Bucket(bus, subjects.BUCKET_WORKSPACES)
-        self._filter = subjects.workspaces_gone(host)
+        self._host = host
         self._sessions = sessions
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -39,7 +39,7 @@ class Removals:
                 if loop.time() - swept_at > SWEEP_S:
                     swept_at = loop.time()
                     await self._sessions.sweep()
-            except (FairleadError, OSError) as error:
+            except (FairleadError, OSError, msgspec.DecodeError) as error:
                 log.warning("removal_failed", error=str(error))
             try:
                 async with asyncio.timeout(PERIOD_S):
@@ -49,13 +49,14 @@ class Removals:
         self._sessions.close()
 
     async def _remove_all(self) -> None:
-        async for record in self._bus.read(self._bucket.stream, self._filter, limit=64):
-            if "KV-Operation" in record.headers:
-                continue
-            key = record.subject.removeprefix(f"$KV.{self._bucket.name}.")
+        try:
+            reply = await self._bus.request(subjects.workspaces_to_remove(self._host), b"")
+        except NotFoundError:  # no agent is up
+            return
+        for name in msgspec.json.decode(reply.data, type=list[str]):
             try:
-                await self._sessions.remove(key.rpartition(".")[2])
+                await self._sessions.remove(name)
             except InvalidInputError as error:  # of one must not keep us from the others
-                log.warning("removal_failed", key=key, error=str(error))
+                log.warning("removal_failed", workspace=name, error=str(error))
                 continue
-            await self._bucket.delete(key)
+            await self._bus.request(subjects.workspace_removed(self._host), name.encode())

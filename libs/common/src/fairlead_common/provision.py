@@ -1,0 +1,82 @@
+"""Makes the streams and durable consumers that are missing, and ends: `python -m fairlead_common.provision`.
+
+The services may use what is there and nothing else; only the user `provisioner` makes or widens it. Hosts
+whose executors are to be served are named in `FAIRLEAD_HOSTS`, with commas between them.
+"""
+
+import os
+import sys
+
+import structlog
+import uvloop
+
+from fairlead_common import streams
+from fairlead_common import subjects as s
+from fairlead_common.bus import Bus, settings_from_environment
+from fairlead_common.errors import (
+    AccessRefusedError,
+    FairleadError,
+    InvalidInputError,
+    RetryableError,
+    WeakConfigurationError,
+)
+from fairlead_common.ids import check_id
+from fairlead_common.logs import configure_logs
+from fairlead_common.patience import patiently
+
+log = structlog.get_logger()
+
+EXIT_CONFIG = 78  # EX_CONFIG: starting again will not help
+
+
+async def everything(bus: Bus, hosts: list[str]) -> None:
+    """Make what is missing for all services, and for the executors of `hosts`. Safe to repeat.
+
+    Raises:
+        WeakConfigurationError, BusUnavailableError, ForbiddenError: as for `streams.provision`.
+    """
+    await streams.provision(bus)
+    await streams.ensure_consumer(
+        bus, s.SLOTS, s.SLOTS_CONSUMER, s.ALL_SLOTS, ack_wait_s=streams.SLOTS_WAIT_S
+    )
+    for host in hosts:
+        await for_host(bus, host)
+
+
+async def for_host(bus: Bus, host: str) -> None:
+    """Make what the executors of a host need. Safe to repeat."""
+    await streams.ensure_consumer(
+        bus, s.TOOLS, s.tools_consumer(host), s.tool_requests(host), ack_wait_s=streams.TOOLS_WAIT_S
+    )
+
+
+async def _run() -> None:
+    hosts = [
+        check_id(host, "FAIRLEAD_HOSTS") for host in os.environ.get("FAIRLEAD_HOSTS", "").split(",") if host
+    ]
+    bus = await Bus.connect(settings_from_environment(), name="provisioner")
+    try:
+        await patiently(lambda: everything(bus, hosts))
+    finally:
+        await bus.close()
+    log.info("provisioned", hosts=hosts)
+
+
+def main() -> None:
+    """Exit status 0 when all is there, 78 for what must not be changed by itself, 1 for the rest."""
+    configure_logs("provisioner", level=os.environ.get("FAIRLEAD_LOG_LEVEL", "info"))
+    try:
+        uvloop.run(_run())
+    except (WeakConfigurationError, InvalidInputError, AccessRefusedError) as error:
+        log.error("configuration_refused", error=str(error))
+        sys.exit(EXIT_CONFIG)
+    except RetryableError as error:
+        log.error("bus_unavailable", error=str(error))
+        sys.exit(1)
+    except FairleadError as error:
+        log.error("provisioning_failed", error=str(error))
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
