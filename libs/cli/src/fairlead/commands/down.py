@@ -26,7 +26,7 @@ def down() -> None:
     if supervisor == 0:
         raise CommandError(f"{home.lock} is held, but does not say by which process", FAILED)
     if service := service_of(supervisor):
-        raise CommandError(f"{service} would start it again: `fairlead service stop`")
+        raise CommandError(f"the service {service} would start it again: `fairlead service stop`")
     os.kill(supervisor, signal.SIGTERM)
     deadline = time.monotonic() + _PATIENCE_S
     while time.monotonic() < deadline:

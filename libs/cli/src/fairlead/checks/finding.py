@@ -1,0 +1,59 @@
+"""What a check finds, and what would mend it."""
+
+from collections.abc import Callable
+from typing import Final, Literal, NamedTuple
+
+State = Literal["ok", "warning", "problem", "skipped"]
+
+SCHEMA: Final = 1  # of `fairlead doctor --json`; raised when a field changes its meaning
+
+
+class Mend(NamedTuple):
+    """A safe remedy.
+
+    Fields:
+        what: that it would do, in the infinitive. do: does it, and says what was done.
+    """
+
+    what: str
+    do: Callable[[], str]
+
+
+class Finding(NamedTuple):
+    """The result of one check.
+
+    Fields:
+        check: stable name, `<group>.<subject>`.
+        text: one line. advice: what to do about it; empty when all is well.
+    """
+
+    check: str
+    state: State
+    text: str
+    advice: str = ""
+    mend: Mend | None = None
+
+    @property
+    def group(self) -> str:
+        """The part of the name before the dot."""
+        return self.check.partition(".")[0]
+
+
+def ok(check: str, text: str) -> Finding:
+    """All is well."""
+    return Finding(check, "ok", text)
+
+
+def skipped(check: str, why: str) -> Finding:
+    """It was not looked at."""
+    return Finding(check, "skipped", why)
+
+
+def warning(check: str, text: str, advice: str, mend: Mend | None = None) -> Finding:
+    """It works, but not as well or as safely as it should, or not for long."""
+    return Finding(check, "warning", text, advice, mend)
+
+
+def problem(check: str, text: str, advice: str, mend: Mend | None = None) -> Finding:
+    """Something does not work, may lose what was accepted, or lets others in."""
+    return Finding(check, "problem", text, advice, mend)

@@ -1,0 +1,59 @@
+"""What the checks look at: the home, the address of the gateway, and what NATS told."""
+
+import threading
+from collections.abc import Mapping
+from typing import Final
+
+from fairlead.checks.nats_facts import NatsFacts, gather
+from fairlead.errors import CommandError
+from fairlead.home import Home
+from fairlead.nats_server import NatsAccess
+from fairlead_common.config import Config, overrides_from_environment, parse_config
+from fairlead_common.errors import FairleadError
+
+GATHER_WITHIN_S: Final = 3.5
+
+
+class Look:
+    """One look at one installation. NATS is asked once, whoever wants to know."""
+
+    def __init__(self, home: Home, url: str, environ: Mapping[str, str], *, offline: bool) -> None:
+        self.home = home
+        self.url = url
+        self.environ = environ
+        self.offline = offline
+        self._facts: NatsFacts | None = None
+        self._lock = threading.Lock()
+
+    def access(self) -> NatsAccess | None:
+        """How to reach NATS; None where nothing was ever started and the environment names no server."""
+        from fairlead.document import access_of
+
+        try:
+            return access_of(self.home)
+        except CommandError:
+            return None
+
+    def facts(self) -> NatsFacts:
+        """What NATS told, or why it did not."""
+        with self._lock:
+            if self._facts is None:
+                access = None if self.offline else self.access()
+                self._facts = NatsFacts() if access is None else gather(access, GATHER_WITHIN_S)
+            return self._facts
+
+    def config(self) -> Config:
+        """The effective configuration as far as it can be read here.
+
+        Raises:
+            FairleadError: it does not fit.
+        """
+        overrides = overrides_from_environment(self.environ)
+        return parse_config(self.facts().document or {}, overrides)
+
+    def config_or_defaults(self) -> Config:
+        """The effective configuration, or the defaults where it does not fit: another check says so."""
+        try:
+            return self.config()
+        except FairleadError:
+            return parse_config({}, {})

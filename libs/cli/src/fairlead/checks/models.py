@@ -1,0 +1,114 @@
+"""The configuration document, and the models that it names."""
+
+import http.client
+import socket
+from importlib.util import find_spec
+from typing import Final
+from urllib.parse import urlsplit
+
+from fairlead.checks.finding import Finding, ok, problem, skipped, warning
+from fairlead.checks.look import Look
+from fairlead.environment import DEMO, default_model
+from fairlead_common.errors import FairleadError
+
+_WITHIN_S: Final = 3.0
+_OPENAI: Final = "https://api.openai.com/v1"
+_HOSTS: Final = {
+    "anthropic": "api.anthropic.com", "openai": "api.openai.com", "openrouter": "openrouter.ai",
+    "gemini": "generativelanguage.googleapis.com", "mistral": "api.mistral.ai", "groq": "api.groq.com",
+}  # fmt: skip
+
+
+def document(look: Look) -> Finding:
+    """The stored configuration, with what this shell adds."""
+    facts = look.facts()
+    if facts.document_problem:
+        return problem(
+            "models.configuration", facts.document_problem, "`fairlead config history`, `... rollback`"
+        )
+    try:
+        config = look.config()
+    except FairleadError as error:
+        return problem(
+            "models.configuration", str(error), "`fairlead config edit`, or `... rollback <revision>`"
+        )
+    agents = ", ".join(sorted(config.agents))
+    where = "stored and valid" if facts.document else "defaults (nothing is stored)"
+    return ok("models.configuration", f"{where}; agents: {agents}")
+
+
+def models(look: Look) -> list[Finding]:
+    """Each model that an agent uses: whether its provider can be reached."""
+    config = look.config_or_defaults()
+    suggested = default_model(look.environ)
+    default = config.models.default
+    if default == DEMO and not look.environ.get("FAIRLEAD_MODEL"):
+        default = suggested.name  # as `up` does
+    names = sorted({profile.model or default for profile in config.agents.values()})
+    findings = []
+    for name in names:
+        findings += _model(look, name)
+    return findings
+
+
+def _model(look: Look, name: str) -> list[Finding]:
+    if name == DEMO:
+        advice = "set FAIRLEAD_MODEL, OPENAI_API_KEY or ANTHROPIC_API_KEY before the start (a service: --env)"
+        return [warning("models.reachable", "demo: it only pretends to think", advice)]
+    kind, _, rest = name.partition("/")
+    findings = []
+    if kind == "litellm":
+        found = find_spec("litellm") is not None
+        findings.append(
+            ok("models.litellm", "installed")
+            if found
+            else problem(
+                "models.litellm", f"{name} needs litellm, which is missing", "install fairlead-agent whole"
+            )
+        )
+    if look.offline:
+        return [*findings, skipped("models.reachable", f"{name}: --offline")]
+    if kind == "openai":
+        return [*findings, _openai(look, name)]
+    host = _HOSTS.get(rest.partition("/")[0] if kind == "litellm" else kind)
+    if host is None:
+        return [*findings, skipped("models.reachable", f"{name}: where its provider is, is not known here")]
+    return [*findings, _reachable(name, host, 443)]
+
+
+def _reachable(name: str, host: str, port: int) -> Finding:
+    try:
+        socket.create_connection((host, port), timeout=_WITHIN_S).close()
+    except OSError as error:
+        text = f"{name}: no answer from {host}:{port} ({error})"
+        return problem("models.reachable", text, "check the network, and HTTPS_PROXY")
+    return ok("models.reachable", f"{name}: {host} answers")
+
+
+def _openai(look: Look, name: str) -> Finding:
+    base = (look.environ.get("OPENAI_BASE_URL") or _OPENAI).rstrip("/")
+    parts = urlsplit(base)
+    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    key = look.environ.get("OPENAI_API_KEY", "")
+    where = f"{name} at {parts.hostname}"
+    connection = kind(parts.hostname or "", parts.port, timeout=_WITHIN_S)
+    try:
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        connection.request("GET", f"{parts.path}/models", headers=headers)
+        status = connection.getresponse().status
+    except (OSError, http.client.HTTPException) as error:
+        text = f"{where}: no answer ({getattr(error, 'strerror', None) or error})"
+        return problem("models.reachable", text, "check OPENAI_BASE_URL and the network")
+    finally:
+        connection.close()
+    if status in (401, 403) and key:
+        return problem(
+            "models.reachable", f"{where}: the key is refused (HTTP {status})", "check OPENAI_API_KEY"
+        )
+    if status in (401, 403):
+        return ok("models.reachable", f"{where} answers; its key is not set here")
+    if status >= 500:
+        return warning(
+            "models.reachable", f"{where} answers with HTTP {status}", "is the provider in trouble?"
+        )
+    return ok("models.reachable", f"{where} answers{'' if status == 200 else f' (HTTP {status})'}")

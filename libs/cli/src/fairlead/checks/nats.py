@@ -1,0 +1,165 @@
+"""The NATS server: reachable, new enough, set up so that nothing is lost."""
+
+import re
+from typing import Final
+
+from fairlead.checks.finding import Finding, ok, problem, skipped, warning
+from fairlead.checks.look import Look
+from fairlead.checks.nats_facts import NatsFacts
+
+FLOOR: Final = (2, 15)
+MIN_PAYLOAD_BYTES: Final = 1 << 20
+CONSUMERS_NEEDED: Final = 10_000
+_FULL_PERCENT: Final = 80
+_SKEW_WARNING_S: Final = 2.0
+_SKEW_PROBLEM_S: Final = 30.0
+
+
+def server(look: Look) -> list[Finding]:
+    """Whether it answers, lets us in, and is new enough."""
+    facts = look.facts()
+    if not facts.url:
+        return [skipped("nats.server", "no NATS server is known: nothing was ever started in this home")]
+    if not facts.greeting:
+        advice = (
+            "`fairlead up` starts the embedded one" if _embedded(look) else "is it running? FAIRLEAD_NATS_URL"
+        )
+        return [
+            (problem if look.environ.get("FAIRLEAD_NATS_URL") else warning)(
+                "nats.server", f"no answer from {facts.url}: {facts.refused}", advice
+            )
+        ]
+    version = str(facts.greeting.get("version", "?"))
+    findings = [_version(version, facts)]
+    if not facts.connected:
+        advice = (
+            "check FAIRLEAD_NATS_USER and _PASSWORD_FILE, _CREDS or _NKEY, or run this as the home's owner"
+        )
+        findings.append(problem("nats.access", f"{facts.url} lets nobody in: {facts.refused}", advice))
+    elif facts.unanswered:
+        parts = ", ".join(f"{name} ({why})" for name, why in sorted(facts.unanswered.items()))
+        findings.append(
+            warning(
+                "nats.access", f"not answered: {parts}", "does this NATS user have the right to ask for it?"
+            )
+        )
+    else:
+        findings.append(ok("nats.access", f"connected to {facts.url}"))
+    return findings
+
+
+def _version(version: str, facts: NatsFacts) -> Finding:
+    numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
+    if numbers < FLOOR:
+        wanted = ".".join(map(str, FLOOR))
+        return problem(
+            "nats.server", f"{facts.url} is nats-server {version}, too old: {wanted} or newer is needed",
+            "upgrade it: older ones lack atomic batches, schedules or message TTLs as Fairlead uses them",
+        )  # fmt: skip
+    return ok("nats.server", f"nats-server {version} at {facts.url}")
+
+
+def settings(look: Look) -> list[Finding]:
+    """What the server was told, as far as it can be seen."""
+    facts = look.facts()
+    if not facts.greeting:
+        return [skipped("nats.settings", "no server to look at")]
+    findings = []
+    limit = int(facts.greeting.get("max_payload", 0))
+    if limit < MIN_PAYLOAD_BYTES:
+        findings.append(
+            problem(
+                "nats.max-payload",
+                f"{limit:,} bytes, must be {MIN_PAYLOAD_BYTES:,} or more",
+                "max_payload: 1MB",
+            )
+        )
+    else:
+        findings.append(ok("nats.max-payload", f"{limit:,} bytes"))
+    findings += [_sync(look), _acks(facts), *_consumers_limit(facts), _jetstream(facts)]
+    return findings
+
+
+def _sync(look: Look) -> Finding:
+    if not _embedded(look):
+        return skipped(
+            "nats.sync",
+            "clients cannot see it: a single server needs `sync_interval: always`, or use three replicas",
+        )
+    try:
+        text = (look.home.nats / "server.conf").read_text("utf-8")
+    except OSError as error:
+        return skipped("nats.sync", f"server.conf cannot be read: {error.strerror}")
+    found = re.search(r"^\s*sync_interval:\s*(\S+)", text, re.MULTILINE)
+    if found is None or found[1] != "always":
+        return problem(
+            "nats.sync", f"sync_interval is {found[1] if found else 'not set (2 minutes)'}, must be always",
+            "restart `fairlead up`, which writes the file anew: what was accepted may be lost with the power",
+        )  # fmt: skip
+    return ok("nats.sync", "every write reaches the disk before it is confirmed")
+
+
+def _acks(facts: NatsFacts) -> Finding:
+    if facts.acks_readable is None:
+        return skipped("nats.acks", "nothing was delivered to see how acknowledgements look")
+    if not facts.acks_readable:
+        return problem(
+            "nats.acks", "acknowledgement subjects have a form that the client library cannot read",
+            "set feature_flags { js_ack_fc_v2: false } in the server's configuration",
+        )  # fmt: skip
+    return ok("nats.acks", "acknowledgements have the form that is read")
+
+
+def _consumers_limit(facts: NatsFacts) -> list[Finding]:
+    findings = []
+    for name, info in sorted(facts.streams.items()):
+        if info is None or name not in ("SESSIONS", "TOOLS"):
+            continue
+        most = int(info["config"].get("max_consumers", -1))
+        if 0 < most < CONSUMERS_NEEDED:
+            findings.append(
+                warning(
+                    "nats.consumers",
+                    f"stream {name} takes {most:,} consumers",
+                    "set jetstream { limits { default_max_consumers: 100000 } } before the first start",
+                )
+            )
+    return findings or [ok("nats.consumers", "streams take enough consumers")] if facts.streams else []
+
+
+def _jetstream(facts: NatsFacts) -> Finding:
+    if not facts.account:
+        return skipped("nats.store", "the account's limits were not answered")
+    limits = facts.account.get("limits") or {}
+    used, most = int(facts.account.get("storage", 0)), int(limits.get("max_storage", -1))
+    reserved = int(facts.account.get("reserved_storage", 0))
+    text = f"{used / (1 << 20):,.1f} MiB stored in {facts.account.get('streams', 0)} streams"
+    if reserved:
+        text += f", {reserved / (1 << 20):,.0f} MiB reserved"
+    if most > 0:
+        percent = 100 * max(used, reserved) // most
+        text += f", {percent} % of {most / (1 << 30):,.1f} GiB"
+        if percent >= 95:
+            return problem(
+                "nats.store", text, "raise the account's storage limit: new prompts are refused soon"
+            )
+        if percent >= _FULL_PERCENT:
+            return warning("nats.store", text, "raise the account's storage limit")
+    return ok("nats.store", text)
+
+
+def clock(look: Look) -> Finding:
+    """This machine's clock beside the server's."""
+    skew = look.facts().clock_skew_s
+    if skew is None:
+        return skipped("nats.clock", "no server to compare with")
+    text = f"this clock is {abs(skew):.1f} s {'ahead of' if skew > 0 else 'behind'} the server's"
+    if abs(skew) >= _SKEW_PROBLEM_S:
+        return problem("nats.clock", text, "set both by NTP: logins and schedules go wrong")
+    if abs(skew) >= _SKEW_WARNING_S:
+        return warning("nats.clock", text, "set both by NTP")
+    return ok("nats.clock", "as the server's" if abs(skew) < 0.1 else text)
+
+
+def _embedded(look: Look) -> bool:
+    return not look.environ.get("FAIRLEAD_NATS_URL") and (look.home.nats / "server.conf").exists()

@@ -1,0 +1,275 @@
+"""What one connection to NATS tells, gathered at once and within a time; the rest is left out."""
+
+import asyncio
+import json
+import socket
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+
+from fairlead.nats_server import NatsAccess
+from fairlead_common import subjects as s
+from fairlead_common.bus import Bus, Delivery, JetStreamError, Record
+from fairlead_common.errors import FairleadError
+from fairlead_common.live_config import LiveConfig
+from fairlead_common.streams import STREAMS
+
+CONNECT_WITHIN_S: Final = 2.0
+ASK_WITHIN_S: Final = 1.5
+SERVICES_QUIET_S: Final = 0.5
+WITH_CONSUMERS: Final = (s.SESSIONS, s.TIMERS, s.TOOLS, s.SLOTS)
+
+_ACK_TOKENS: Final = 9  # $JS.ACK.<stream>.<consumer>...; newer servers can put domain and account before them
+
+Json = dict[str, Any]
+
+
+class NatsFacts(msgspec.Struct, kw_only=True):
+    """All that could be learnt. Empty fields were not answered.
+
+    Fields:
+        url: of the server, without a password. greeting: what it says to everybody (INFO).
+        refused: why there is no connection. connected: there was one.
+        account: `$JS.API.INFO`. streams: name to `STREAM.INFO`, or to None where there is none.
+        consumers: stream to its consumers. clock_skew_s: this clock minus the server's.
+        acks_readable: whether acknowledgement subjects have the form that the client library reads.
+        oldest_mail_s: age of the oldest mail that nobody consumed; 0: there is none.
+        running: sessions that run, with the time of their last change; leased: those with an owner.
+        document: the stored configuration; document_problem: why it cannot be read.
+        unanswered: what was asked in vain, and why.
+    """
+
+    url: str = ""
+    greeting: Json = {}
+    refused: str = ""
+    connected: bool = False
+    account: Json = {}
+    streams: dict[str, Json | None] = {}
+    consumers: dict[str, list[Json]] = {}
+    clock_skew_s: float | None = None
+    acks_readable: bool | None = None
+    oldest_mail_s: float | None = None
+    dead_newest: Json = {}
+    running: dict[str, float] | None = None
+    leased: set[str] = set()
+    services: list[Json] | None = None
+    executors: list[Json] | None = None
+    document: Json | None = None
+    document_problem: str = ""
+    unanswered: dict[str, str] = {}
+
+
+def gather(access: NatsAccess, within_s: float) -> NatsFacts:
+    """What the server tells within the time; what comes later is left out."""
+    facts = NatsFacts(url=access.url.rpartition("@")[2].removeprefix("nats://"))
+    thread = threading.Thread(target=_gather, args=(access, facts), daemon=True, name="nats")
+    thread.start()
+    thread.join(within_s)
+    if thread.is_alive():
+        facts.unanswered["some"] = f"no answer within {within_s:g} s"
+    return facts
+
+
+def _gather(access: NatsAccess, facts: NatsFacts) -> None:
+    try:
+        facts.greeting = greeting(access.url)
+    except (OSError, ValueError) as error:
+        facts.refused = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        return
+    asyncio.run(_ask_all(access, facts))
+
+
+def greeting(url: str) -> Json:
+    """What the server says first, to everybody.
+
+    Raises:
+        OSError, ValueError: nobody listens, or not a NATS server.
+    """
+    place = url.split(",")[0].rpartition("@")[2].rpartition("//")[2].strip("/")
+    host, _, port = place.rpartition(":") if ":" in place.rpartition("]")[2] else (place, "", "4222")
+    with socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_WITHIN_S) as probe:
+        probe.settimeout(CONNECT_WITHIN_S)
+        with probe.makefile("rb") as file:
+            line = file.readline(65_536)
+    if not line.startswith(b"INFO "):
+        raise ValueError(f"what listens at {place} does not greet like a NATS server")
+    found = json.loads(line[5:])
+    return found if isinstance(found, dict) else {}
+
+
+async def _ask_all(access: NatsAccess, facts: NatsFacts) -> None:
+    from fairlead.document import connection
+    from fairlead.errors import CommandError
+
+    try:
+        async with connection(access, timeout_s=CONNECT_WITHIN_S) as bus:
+            facts.connected = True
+            asked: dict[str, Callable[[Bus, NatsFacts], Awaitable[None]]] = {
+                "account": _account, "streams": _streams, "consumers": _consumers, "acks": _acks,
+                "mail": _mail, "dead letters": _dead, "sessions": _sessions, "services": _services,
+                "executors": _executors, "configuration": _document,
+            }  # fmt: skip
+            await asyncio.gather(*(_settled(name, ask(bus, facts), facts) for name, ask in asked.items()))
+    except (CommandError, FairleadError) as error:
+        facts.refused = str(error).removesuffix(". Is `fairlead up` running?")
+
+
+async def _settled(name: str, asking: Awaitable[None], facts: NatsFacts) -> None:
+    try:
+        async with asyncio.timeout(ASK_WITHIN_S):
+            await asking
+    except TimeoutError:
+        facts.unanswered[name] = f"no answer within {ASK_WITHIN_S:g} s"
+    except (FairleadError, msgspec.DecodeError, KeyError, TypeError, ValueError) as error:
+        facts.unanswered[name] = str(error) or type(error).__name__
+
+
+async def _account(bus: Bus, facts: NatsFacts) -> None:
+    facts.account = await bus.api("INFO", timeout_s=ASK_WITHIN_S)
+
+
+async def _streams(bus: Bus, facts: NatsFacts) -> None:
+    async def one(name: str) -> None:
+        sent = time.time()
+        try:
+            info = await bus.api(f"STREAM.INFO.{name}", timeout_s=ASK_WITHIN_S)
+        except JetStreamError as error:
+            if error.code != 10059:
+                raise
+            facts.streams[name] = None
+            return
+        facts.streams[name] = info
+        if isinstance(ts := info.get("ts"), str):
+            facts.clock_skew_s = (sent + time.time()) / 2 - moment(ts)
+
+    await asyncio.gather(*(one(str(wanted["name"])) for wanted in STREAMS))
+
+
+async def _consumers(bus: Bus, facts: NatsFacts) -> None:
+    async def one(stream: str) -> None:
+        try:
+            answer = await bus.api(f"CONSUMER.LIST.{stream}", {}, timeout_s=ASK_WITHIN_S)
+        except JetStreamError:
+            return  # there is no such stream: the look at the streams says so
+        found = answer.get("consumers")
+        facts.consumers[stream] = found if isinstance(found, list) else []
+
+    await asyncio.gather(*(one(stream) for stream in WITH_CONSUMERS))
+
+
+async def _acks(bus: Bus, facts: NatsFacts) -> None:
+    """Have one stored message delivered by a consumer that is gone a moment later."""
+    stream = f"KV_{s.BUCKET_EXECUTORS}"
+    name = f"doctor-{time.time_ns():x}"
+    config = {"name": name, "ack_policy": "explicit", "deliver_policy": "last", "mem_storage": True,
+              "inactive_threshold": 5_000_000_000, "num_replicas": 1}  # fmt: skip
+    wanted = {"stream_name": stream, "config": config, "action": "create"}
+    try:
+        await bus.api(f"CONSUMER.CREATE.{stream}.{name}", wanted, timeout_s=ASK_WITHIN_S)
+    except JetStreamError:
+        return
+    # What a consumer delivers carries its own subject, so the bus's inboxes for replies do not hear it.
+    inbox, heard = bus.new_inbox(), asyncio.Event()
+    replies: list[str] = []
+
+    def hear(delivery: Delivery) -> None:
+        replies.append(delivery.reply)
+        heard.set()
+
+    listening = await bus.subscribe(inbox, hear)
+    try:
+        pull = json.dumps({"batch": 1, "no_wait": True}).encode()
+        await bus.emit(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{name}", pull, reply=inbox)
+        await asyncio.wait_for(heard.wait(), ASK_WITHIN_S / 2)
+        if replies[0]:
+            facts.acks_readable = len(replies[0].split(".")) == _ACK_TOKENS
+    finally:
+        await listening.unsubscribe()
+        await bus.api(f"CONSUMER.DELETE.{stream}.{name}", timeout_s=ASK_WITHIN_S)
+
+
+async def _mail(bus: Bus, facts: NatsFacts) -> None:
+    info = await bus.api(f"CONSUMER.INFO.{s.SESSIONS}.{s.AGENTS_CONSUMER}", timeout_s=ASK_WITHIN_S)
+    floor = info.get("ack_floor")
+    after = int(floor.get("stream_seq", 0)) if isinstance(floor, dict) else 0
+    facts.oldest_mail_s = 0.0
+    async for record in bus.read(s.SESSIONS, s.ALL_MAIL, start=after + 1, limit=1):
+        facts.oldest_mail_s = max(0.001, time.time() - (facts.clock_skew_s or 0.0) - stored_at(record))
+
+
+async def _dead(bus: Bus, facts: NatsFacts) -> None:
+    newest = 0
+    for record in await bus.last_of_each(s.DEAD, "fairlead.dead.*"):
+        if record.seq > newest:
+            newest = record.seq
+            letter = msgspec.json.decode(record.data, type=dict[str, Any])
+            facts.dead_newest = {
+                "origin": record.subject.rpartition(".")[2],
+                "at": stored_at(record),
+                **letter,
+            }
+
+
+async def _sessions(bus: Bus, facts: NatsFacts) -> None:
+    from fairlead_common.projections import SessionSummary, decode_projection
+
+    prefix = f"$KV.{s.BUCKET_LEASES}.session."
+    leases = await bus.last_of_each(f"KV_{s.BUCKET_LEASES}", f"{prefix}*")
+    facts.leased = {each.subject.removeprefix(prefix) for each in leases if each.data}
+    prefix = f"$KV.{s.BUCKET_SESSIONS}."
+    running = {}
+    for record in await bus.last_of_each(f"KV_{s.BUCKET_SESSIONS}", f"{prefix}session.*"):
+        shown = decode_projection(record.subject.removeprefix(prefix), record.data) if record.data else None
+        if shown and isinstance(shown[1], SessionSummary) and shown[1].status == "running":
+            running[shown[0]] = shown[1].updated_at / 1000
+    facts.running = running
+
+
+async def _services(bus: Bus, facts: NatsFacts) -> None:
+    found: list[Json] = []
+    try:
+        async for reply in bus.request_many("$SRV.INFO", b"", timeout_s=SERVICES_QUIET_S):
+            service = msgspec.json.decode(reply.data, type=dict[str, Any])
+            if str(service.get("name", "")).startswith("fairlead-"):
+                found.append(service)
+    except FairleadError:
+        pass  # nobody listens: none
+    facts.services = found
+
+
+async def _executors(bus: Bus, facts: NatsFacts) -> None:
+    records = await bus.last_of_each(f"KV_{s.BUCKET_EXECUTORS}", f"$KV.{s.BUCKET_EXECUTORS}.>")
+    facts.executors = [
+        msgspec.json.decode(each.data, type=dict[str, Any])
+        for each in records
+        if each.data and "KV-Operation" not in each.headers
+    ]
+
+
+async def _document(bus: Bus, facts: NatsFacts) -> None:
+    subject = s.kv(s.BUCKET_CONFIG, LiveConfig.DOCUMENT)
+    record = await bus.last(f"KV_{s.BUCKET_CONFIG}", subject)
+    if record is None or not record.data:
+        facts.document = {}
+        return
+    try:
+        facts.document = msgspec.json.decode(record.data, type=dict[str, Any])
+    except msgspec.DecodeError as error:
+        facts.document_problem = str(error)
+
+
+def stored_at(record: Record) -> float:
+    """When the server stored it, in seconds since 1970; 0 if it does not say."""
+    text = record.headers.get("Nats-Time-Stamp", "")
+    return moment(text) if text else 0.0
+
+
+def moment(text: str) -> float:
+    """Seconds since 1970 of a time as NATS writes it, with nanoseconds."""
+    head, _, rest = text.removesuffix("Z").partition(".")
+    digits = rest.partition("+")[0][:6].ljust(6, "0")
+    return datetime.fromisoformat(f"{head}.{digits}+00:00").timestamp()

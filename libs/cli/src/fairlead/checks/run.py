@@ -1,0 +1,124 @@
+"""All checks at once: each in a thread of its own, within a time, and no concern of the others."""
+
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from fairlead.checks import (
+    disk,
+    docker,
+    gateway,
+    home,
+    machine,
+    models,
+    nats,
+    sandboxes,
+    services,
+    streams,
+    tailnet,
+    work,
+)
+from fairlead.checks.finding import Finding, problem, skipped
+from fairlead.checks.look import Look
+from fairlead.home import home_from_environment
+
+WITHIN_S: Final = 4.5
+
+Found = Finding | list[Finding]
+
+
+class Check(NamedTuple):
+    """One check. `network`: it asks somebody outside of this machine and its NATS."""
+
+    name: str
+    look: Callable[[Look], Found]
+    network: bool = False
+    server: bool = False
+
+
+CHECKS: Final = (
+    Check("machine.python", machine.python),
+    Check("machine.nats-server", machine.nats_binary),
+    Check("machine.git", machine.git),
+    Check("machine.rg", machine.ripgrep),
+    Check("machine.open-files", machine.open_files),
+    Check("machine.timezone", machine.timezone),
+    Check("home.folder", home.folder),
+    Check("home.keys", home.key_files),
+    Check("home.token", home.token),
+    Check("home.leftovers", home.leftovers),
+    Check("disk.space", disk.space),
+    Check("disk.filesystem", disk.kinds),
+    Check("gateway.ready", gateway.ready, server=True),
+    Check("gateway.address", gateway.address),
+    Check("gateway.certificate", gateway.certificate, network=True),
+    Check("gateway.clock", gateway.clock, server=True),
+    Check("nats.server", nats.server, server=True),
+    Check("nats.settings", nats.settings, server=True),
+    Check("nats.clock", nats.clock, server=True),
+    Check("streams.settings", streams.streams, server=True),
+    Check("streams.consumers", streams.consumers, server=True),
+    Check("work.mail", work.mail, server=True),
+    Check("work.sessions", work.stuck, server=True),
+    Check("work.calls", work.calls, server=True),
+    Check("work.dead-letters", work.dead, server=True),
+    Check("services.running", services.services, server=True),
+    Check("services.executors", services.executors, server=True),
+    Check("sandboxes.kernel", sandboxes.kernel),
+    Check("sandboxes.bubblewrap", sandboxes.bubblewrap),
+    Check("sandboxes.docker", docker.engine),
+    Check("models.configuration", models.document),
+    Check("models.reachable", models.models),
+    Check("tailnet.node", tailnet.tailscale, network=True),
+)
+
+
+class _Running(threading.Thread):
+    """One check on its way."""
+
+    def __init__(self, check: Check, look: Look) -> None:
+        super().__init__(name=check.name, daemon=True)  # one that never ends must not keep the command
+        self.check = check
+        self._look = look
+        self.found: list[Finding] = []
+
+    def run(self) -> None:
+        """Look, whatever comes of it."""
+        try:
+            found = self.check.look(self._look)
+        except Exception as error:  # noqa: BLE001 - a check that fails is a finding, and no end of the others
+            text = f"could not be looked at: {type(error).__name__}: {error}"
+            found = skipped(self.check.name, " ".join(text.split())[:300])
+        self.found = found if isinstance(found, list) else [found]
+
+
+def all_findings(
+    url: str | None = None, *, offline: bool = False, environ: Mapping[str, str] | None = None
+) -> list[Finding]:
+    """What all checks find, in their order, within five seconds."""
+    from fairlead.access import server_url
+
+    env = os.environ if environ is None else environ
+    look = Look(home_from_environment(env), server_url(url), env, offline=offline)
+    deadline = time.monotonic() + WITHIN_S
+    running = []
+    findings: dict[str, list[Finding]] = {}
+    for check in CHECKS:
+        if offline and (check.network or check.server):
+            findings[check.name] = [skipped(check.name, "--offline")]
+            continue
+        thread = _Running(check, look)
+        thread.start()
+        running.append(thread)
+    for thread in running:
+        thread.join(max(0.0, deadline - time.monotonic()))
+        if thread.is_alive():
+            text = f"did not answer within {WITHIN_S:g} s"
+            findings[thread.check.name] = [
+                problem(thread.check.name, text, "is a disk, a mount or the network stuck?")
+            ]
+        else:
+            findings[thread.check.name] = thread.found
+    return [finding for check in CHECKS for finding in findings[check.name]]

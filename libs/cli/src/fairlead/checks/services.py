@@ -1,0 +1,114 @@
+"""The services and executors that answer: which there are, of which version, and what they warn of."""
+
+from collections import Counter
+from importlib.metadata import version as version_of
+from typing import Final
+
+from fairlead.checks.finding import Finding, ok, problem, skipped, warning
+from fairlead.checks.look import Look
+
+_NEEDED: Final = ("gateway", "agent", "tools", "scheduler", "webui")
+_MUST: Final = frozenset({"gateway", "agent", "tools"})
+
+
+def services(look: Look) -> list[Finding]:
+    """Which services answer over NATS, and whether they are of one version."""
+    facts = look.facts()
+    if facts.services is None:
+        return [skipped("services.running", "no server to ask")]
+    running = Counter(str(each["name"]).removeprefix("fairlead-") for each in facts.services)
+    if not running:
+        return [warning("services.running", "no service answers", "`fairlead up` starts them")]
+    text = ", ".join(f"{name}{f' x{running[name]}' if running[name] > 1 else ''}" for name in sorted(running))
+    missing = [name for name in _NEEDED if not running[name]]
+    findings = []
+    if missing:
+        kind = problem if _MUST & set(missing) else warning
+        findings.append(
+            kind(
+                "services.running",
+                f"no {', no '.join(missing)} answers; there are {text}",
+                "see `fairlead logs`",
+            )
+        )
+    else:
+        findings.append(ok("services.running", text))
+    own = version_of("fairlead")
+    other = {
+        f"{str(each['name']).removeprefix('fairlead-')} {each.get('version')}"
+        for each in facts.services
+        if each.get("version") != own
+    }
+    if other:
+        findings.append(
+            warning(
+                "services.versions",
+                f"this command is {own}, but {', '.join(sorted(other))} runs",
+                "restart what is older (`fairlead service restart`, `docker compose up -d`)",
+            )
+        )
+    else:
+        findings.append(ok("services.versions", f"all {own}"))
+    return findings
+
+
+def executors(look: Look) -> list[Finding]:
+    """Heartbeats of executors, by host."""
+    facts = look.facts()
+    if facts.executors is None:
+        return [skipped("services.executors", "no server to ask")]
+    if not facts.executors:
+        if not facts.services:
+            return [skipped("services.executors", "nothing runs")]
+        return [
+            problem("services.executors", "no executor has a fresh heartbeat", "see `fairlead logs tools`")
+        ]
+    hosts = Counter(str(each.get("host")) for each in facts.executors)
+    draining = [each for each in facts.executors if each.get("draining")]
+    text = ", ".join(f"{host}{f' x{count}' if count > 1 else ''}" for host, count in sorted(hosts.items()))
+    findings = []
+    if len(draining) == len(facts.executors):
+        findings.append(
+            problem("services.executors", f"all executors drain ({text}): no new call is taken", "start one")
+        )
+    else:
+        told = f"{text}{f', {len(draining)} drain' if draining else ''}"
+        findings.append(ok("services.executors", told))
+    findings += [
+        warning("services.executor-warnings", f"{each.get('host')}: {line}", "see `fairlead status`")
+        for each in facts.executors
+        for line in each.get("warnings") or []
+    ]
+    findings += _placement(look)
+    return findings
+
+
+def _placement(look: Look) -> list[Finding]:
+    """Agents that ask for a pool, labels or a sandbox that no executor has."""
+    from fairlead_common.placement import DEFAULT_POOL, described_place
+
+    findings = []
+    executors = [each for each in look.facts().executors or [] if not each.get("draining")]
+    for name, profile in look.config_or_defaults().agents.items():
+        fitting = [
+            each
+            for each in executors
+            if (
+                each.get("host") == profile.host
+                if profile.host
+                else each.get("pool", DEFAULT_POOL) == (profile.pool or DEFAULT_POOL)
+            )
+            and profile.labels.items() <= (each.get("labels") or {}).items()
+        ]
+        place = f"host {profile.host}" if profile.host else described_place(profile.pool, profile.labels)
+        if not fitting:
+            text = f"agent {name} wants {place}, and no executor fits"
+            findings.append(problem("services.placement", text, "start one there, or change the agent"))
+            continue
+        kind = profile.sandbox.kind
+        if not any(kind in (each.get("sandboxes") or ["local"]) for each in fitting):
+            text = f"agent {name} wants sandbox {kind}, and no executor of {place} offers it"
+            findings.append(
+                problem("services.placement", text, "see the checks of sandboxes on that machine")
+            )
+    return findings

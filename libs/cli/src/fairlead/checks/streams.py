@@ -1,0 +1,147 @@
+"""Streams and consumers: whether they are what Fairlead needs."""
+
+import asyncio
+from typing import Any, Final
+
+from fairlead.checks.finding import Finding, Mend, ok, problem, skipped, warning
+from fairlead.checks.look import Look
+from fairlead.checks.nats_facts import NatsFacts
+from fairlead_common import subjects as s
+from fairlead_common.bus import Bus, settings_from_environment
+from fairlead_common.streams import STREAMS, provision, weaknesses
+
+_FULL_PERCENT: Final = 80
+_WANTED: Final = {
+    s.SESSIONS: (s.AGENTS_CONSUMER, s.ALL_MAIL),
+    s.TIMERS: (s.TIMERS_CONSUMER, s.DUE_TIMERS),
+    s.SLOTS: (s.SLOTS_CONSUMER, s.ALL_SLOTS),
+}
+_BY_SERVICES: Final = frozenset({s.SLOTS})  # made by the scheduler, not by provisioning
+
+
+def streams(look: Look) -> list[Finding]:
+    """Each stream beside what it has to be."""
+    facts = look.facts()
+    if not facts.streams:
+        return [skipped("streams.settings", "no server to look at")]
+    missing = sorted(name for name, info in facts.streams.items() if info is None)
+    if len(missing) == len(STREAMS):
+        return [skipped("streams.settings", "none yet: the first start makes them")]
+    replicas = settings_from_environment(look.environ).replicas
+    findings = []
+    if missing:
+        findings.append(
+            problem(
+                "streams.settings",
+                f"missing: {', '.join(missing)}",
+                "a start of any service makes them",
+                _provisioning(look),
+            )
+        )
+    for wanted in STREAMS:
+        info = facts.streams.get(str(wanted["name"]))
+        if info is not None:
+            config = {**wanted, "num_replicas": replicas}
+            findings += _one(config, info)
+    if not findings:
+        findings.append(ok("streams.settings", f"{len(facts.streams)} streams, none weaker than needed"))
+    return findings
+
+
+def _one(wanted: dict[str, object], info: dict[str, Any]) -> list[Finding]:
+    name, actual, state = str(wanted["name"]), info["config"], info["state"]
+    findings = []
+    weak = weaknesses(wanted, actual)
+    if weak:
+        findings.append(
+            problem(
+                "streams.settings",
+                f"{name} is set up too weakly: {'; '.join(weak)}",
+                f"services refuse to run on it: `nats stream edit {name}` mends it",
+            )
+        )
+    most, used = int(actual.get("max_bytes", -1)), int(state.get("bytes", 0))
+    if most > 0 and actual.get("discard") == "new" and 100 * used // most >= _FULL_PERCENT:
+        text = f"{name} is {100 * used // most} % full ({used:,} of {most:,} bytes)"
+        findings.append(
+            warning("streams.room", text, f"`nats stream edit {name} --max-bytes` raises the limit")
+        )
+    peers = (info.get("cluster") or {}).get("replicas") or []
+    late = [
+        f"{peer.get('name')}{' offline' if peer.get('offline') else ''}"
+        for peer in peers
+        if not peer.get("current")
+    ]
+    if late:
+        text = f"{name}: replicas behind: {', '.join(late)}"
+        findings.append(
+            warning("streams.replicas", text, "look at those servers; `nats stream info` shows the lag")
+        )
+    return findings
+
+
+def consumers(look: Look) -> Finding:
+    """The durable consumers that services share."""
+    facts = look.facts()
+    if not facts.consumers:
+        return skipped("streams.consumers", "no server to look at")
+    missing, wrong, there = [], [], 0
+    for stream, (name, subject) in _WANTED.items():
+        if facts.streams.get(stream) is None:
+            continue
+        found = _named(facts, stream).get(name)
+        if found is None:
+            missing.append((stream, name))
+            continue
+        there += 1
+        wrong += _differences(stream, name, subject, found["config"])
+    for executor in facts.executors or []:
+        host = str(executor.get("host", ""))
+        if host and s.tools_consumer(host) not in _named(facts, s.TOOLS):
+            missing.append((s.TOOLS, s.tools_consumer(host)))
+    if wrong:
+        return problem(
+            "streams.consumers", "; ".join(wrong), "services refuse to run: delete it, they make it anew"
+        )
+    if missing:
+        shown = ", ".join(f"{name} of {stream}" for stream, name in missing)
+        own = any(stream in _WANTED and stream not in _BY_SERVICES for stream, _ in missing)
+        return problem(
+            "streams.consumers", f"missing: {shown}", "a start of the services makes them",
+            _provisioning(look) if own else None,
+        )  # fmt: skip
+    return ok("streams.consumers", f"{there} shared consumers")
+
+
+def _named(facts: NatsFacts, stream: str) -> dict[str, dict[str, Any]]:
+    return {str(each.get("name")): each for each in facts.consumers.get(stream, [])}
+
+
+def _differences(stream: str, name: str, subject: str, config: dict[str, Any]) -> list[str]:
+    wanted: dict[str, object] = {"ack_policy": "explicit", "max_deliver": -1, "filter_subject": subject}
+    return [
+        f"{name} of {stream}: {key} is {config.get(key)!r}, must be {value!r}"
+        for key, value in wanted.items()
+        if config.get(key) != value
+    ]
+
+
+def _provisioning(look: Look) -> Mend:
+    def do() -> str:
+        asyncio.run(asyncio.wait_for(_provision(look), timeout=30.0))
+        return "made the streams and consumers that were missing"
+
+    return Mend("make the streams and consumers that are missing", do)
+
+
+async def _provision(look: Look) -> None:
+    from fairlead.document import connection
+
+    access = look.access()
+    assert access is not None  # noqa: S101 - what is missing was seen over it
+    async with connection(access) as bus:
+        await _ask(bus)
+
+
+async def _ask(bus: Bus) -> None:
+    await provision(bus)
