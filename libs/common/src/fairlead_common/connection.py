@@ -9,6 +9,7 @@ request may have many replies.
 import asyncio
 import logging
 import os
+import random
 import re
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -29,10 +30,12 @@ from fairlead_common.errors import (
     StreamFullError,
     WeakConfigurationError,
 )
+from fairlead_common.failover import Failover
 
 log = structlog.get_logger()
 
 REQUEST_TIMEOUT_S: Final = 5.0
+CLUSTER_TIMEOUT_S: Final = 2.0  # where another server may answer
 RECONNECT_PAUSE_S: Final = 0.1
 REFUSED_PAUSE_S: Final = 1.0
 REFUSED_PATIENCE_S: Final = 3.0  # how long a server may refuse the user before that is believed
@@ -56,7 +59,8 @@ class BusSettings(NamedTuple):
     """How to reach NATS.
 
     Fields:
-        url: one address, or several of the same server with commas between them.
+        url: one address, or several of the same server or cluster with commas between them.
+        replicas: of each stream that is made.
         ca_file: who may have signed the server's certificate; None: whom the system trusts.
         tls_name: the name in the certificate, where it is not the one in the address.
         tls_first: the encryption starts before the server's greeting.
@@ -73,11 +77,23 @@ class BusSettings(NamedTuple):
     tls_name: str | None = None
     tls_first: bool = False
 
+    @property
+    def servers(self) -> list[str]:
+        """The addresses, each time in another order."""
+        servers = [url.strip() for url in self.url.split(",") if url.strip()]
+        return random.sample(servers, len(servers))
+
+    @property
+    def has_several(self) -> bool:
+        """Whether there is another server to turn to."""
+        return "," in self.url
+
 
 def _options(settings: BusSettings, name: str, inbox: str) -> dict[str, Any]:
     tls: dict[str, Any] = {"tls": _tls(settings.ca_file)} if settings.ca_file else {}
     return {
-        "servers": settings.url.split(","),
+        "servers": settings.servers,
+        "dont_randomize": True,  # the list is shuffled already; a reconnect takes the next one
         "tls_hostname": settings.tls_name,
         "tls_handshake_first": settings.tls_first,
         **tls,
@@ -90,7 +106,7 @@ def _options(settings: BusSettings, name: str, inbox: str) -> dict[str, Any]:
         "allow_reconnect": True,
         "max_reconnect_attempts": -1,
         "reconnect_time_wait": RECONNECT_PAUSE_S,
-        "ping_interval": 5,
+        "ping_interval": 2 if settings.has_several else 5,
         "max_outstanding_pings": 2,
         "connect_timeout": 2,
         "inbox_prefix": f"_INBOX_{inbox}",
@@ -133,6 +149,8 @@ class Connection:
         self._waiting: dict[str, asyncio.Queue[Reply]] = {}
         self._asked: dict[str, str] = {}  # by inbox: the subject, as errors of the server name it
         self._on_reconnect: set[Callable[[], None]] = set()
+        self._failover = Failover()
+        self.patience_s = CLUSTER_TIMEOUT_S if settings.has_several else REQUEST_TIMEOUT_S
 
     # -- connection --------------------------------------------------------
 
@@ -181,7 +199,8 @@ class Connection:
         async def on_reconnected() -> None:
             self._refused_since = None
             self._nc.options["reconnect_time_wait"] = RECONNECT_PAUSE_S
-            log.info("bus_reconnected")
+            log.info("bus_reconnected", server=_address(self._nc))
+            self._failover.restart()
             self._call_listeners()
 
         async def on_disconnected() -> None:
@@ -260,6 +279,20 @@ class Connection:
     def connected(self) -> bool:
         """Whether a server is connected right now."""
         return self._nc.is_connected
+
+    def answered(self, about: str) -> None:
+        """Whoever leads `about` can be reached through this server."""
+        self._failover.answered(about)
+
+    async def unanswered(self, about: str, since: float) -> None:
+        """Turn to another server when nobody that leads `about` could be reached through this one for long.
+
+        Args:
+            since: time of the loop when the request was sent.
+        """
+        if self.settings.has_several and self.connected and self._failover.is_due(about, since):
+            log.warning("bus_turns_to_another_server", about=about, server=_address(self._nc))
+            await self._nc.force_reconnect()
 
     @property
     def client(self) -> Client:
@@ -436,6 +469,12 @@ def delivery_of(msg: Msg, subject: str) -> Delivery:
     if headers.get("Status") == "503":
         raise NotFoundError(f"nobody answers {subject}")
     return Delivery(msg.subject, msg.reply, msg.data, headers)
+
+
+def _address(client: Client) -> str:
+    """Host and port of the server at hand."""
+    url = client.connected_url
+    return url.netloc.rpartition("@")[2] if url else ""
 
 
 def settings_from_environment(environ: Mapping[str, str] | None = None) -> BusSettings:

@@ -66,6 +66,7 @@ class PullConsumer:
         self._generation = 0
         self._outstanding = 0
         self._heard = 0.0
+        self._spoken = 0.0  # `_heard` begins anew with each request
         self._wake = asyncio.Event()
 
     def nudge(self) -> None:
@@ -90,6 +91,7 @@ class PullConsumer:
                 silent_for = loop.time() - self._heard
                 if self._outstanding and silent_for > 2.5 * _HEARTBEAT_S:
                     self._outstanding = 0
+                    await self._bus.unanswered(self._subject, self._spoken)
                 if not self._outstanding and (batch := min(self._capacity(), 256)) > 0:
                     await self._request(inbox, batch)
                     self._heard = loop.time()
@@ -117,7 +119,8 @@ class PullConsumer:
         await self._bus.emit(self._subject, msgspec.json.encode(request), reply=f"{inbox}.{self._generation}")
 
     def _on_message(self, delivery: Delivery) -> None:
-        self._heard = asyncio.get_running_loop().time()
+        self._heard = self._spoken = asyncio.get_running_loop().time()
+        self._bus.answered(self._subject)
         if not delivery.reply.startswith("$JS.ACK."):
             status = delivery.headers.get("Status")
             current = delivery.subject.endswith(f".{self._generation}")

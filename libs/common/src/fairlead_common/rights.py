@@ -23,6 +23,7 @@ ANSWER_WITHIN: Final = "1h"  # how long a request may be answered: the longest c
 ANY_NUMBER: Final = -1
 
 _GET: Final = "$JS.API.DIRECT.GET"
+_FROM_LEADER: Final = "$JS.API.STREAM.MSG.GET"
 _INFO: Final = "$JS.API.STREAM.INFO"
 _PURGE: Final = "$JS.API.STREAM.PURGE"
 
@@ -428,7 +429,12 @@ def _read(*streams: str) -> list[str]:
     return [
         subject
         for stream in streams
-        for subject in (f"{_GET}.{stream}", f"{_GET}.{stream}.>", f"{_INFO}.{stream}")
+        for subject in (
+            f"{_GET}.{stream}",
+            f"{_GET}.{stream}.>",
+            f"{_FROM_LEADER}.{stream}",
+            f"{_INFO}.{stream}",
+        )
     ]
 
 

@@ -194,6 +194,10 @@ class Owner:
             except WrongSequenceError:
                 self.tail.catch_up_soon()
                 return False
+            if self.bus.replicated:
+                # Replicas check a fence over many subjects before they agree on what is on its way, so mail
+                # may lie before this entry. Whoever closes looks into the mailbox once more and must see it.
+                self.tail.catch_up_soon()
             return True
 
     async def _has_seen_itself(self) -> bool:

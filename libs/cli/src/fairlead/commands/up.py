@@ -103,7 +103,9 @@ def _choose_door(home: Home, wanted: str | None, external: bool, console: Consol
         CommandError: it is no address, its port is taken, or NATS is somebody else's.
     """
     if wanted and external and wanted != "off":
-        raise CommandError("--listen is a door to this home's own NATS server, and --nats uses another", USAGE)
+        raise CommandError(
+            "--listen is a door to this home's own NATS server, and --nats uses another", USAGE
+        )
     door = Door(home)
     if wanted:
         door.choose(wanted)

@@ -1,0 +1,42 @@
+"""When to turn to another server of the cluster.
+
+A server that a partition cut off from the others still takes connections and answers pings, but what it
+passes on reaches nobody. Only silence tells: about one stream for long enough. An election is silent too, at
+every server alike, so the next turn comes later than the first.
+"""
+
+import asyncio
+from typing import Final
+
+FIRST_S: Final = 4.0
+NEXT_S: Final = 7.0
+CALM_S: Final = 30.0  # after so long the next turn is a first one again
+
+
+class Failover:
+    """What has not been answered, and since when."""
+
+    def __init__(self) -> None:
+        self._since: dict[str, float] = {}
+        self._turned_at = float("-inf")
+        self._connected_at = 0.0
+
+    def restart(self) -> None:
+        """Another connection: nothing is known of it."""
+        self._since.clear()
+        self._connected_at = asyncio.get_running_loop().time()
+
+    def answered(self, about: str) -> None:
+        """Somebody answered about this."""
+        self._since.pop(about, None)
+
+    def is_due(self, about: str, since: float) -> bool:
+        """Whether it is time to turn, now that a request sent at `since` was not answered; asked once."""
+        now = asyncio.get_running_loop().time()
+        began = self._since.setdefault(about, max(since, self._connected_at))
+        patience_s = FIRST_S if now - self._turned_at > CALM_S else NEXT_S
+        if now - began < patience_s:
+            return False
+        self._turned_at = now
+        self._since.clear()
+        return True
