@@ -8,8 +8,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.chaos.api import Api
-from tests.support.containers import PLAIN_IMAGE, api
+from tests.support.containers import PLAIN_IMAGE, api, missing
 from tests.support.nats_server import free_port
 
 ROOT = Path(__file__).parents[2]
@@ -17,14 +19,47 @@ SERVICES = ("nats", "gateway", "agent", "tools", "scheduler", "webui")
 SOCKET = Path("/var/run/docker.sock")
 BASES = (PLAIN_IMAGE, "nats:2-alpine", "node:22-slim")
 LABEL = "fairlead.engine"
+USER = 10001  # of all our containers
+HOME = "/var/lib/fairlead"
+RECOVERY_S = 60.0
+SETTINGS = {
+    "agents.main.mode": "allow-all",
+    "agents.boxed": {"mode": "allow-all", "sandbox": {"kind": "docker"}},
+    "models.demo_delay_s": 0,
+    "cron.min_interval_s": 1,
+    "sandboxes.docker.image": PLAIN_IMAGE,
+    "sandboxes.docker.warm": 0,
+}
 
 Json = dict[str, Any]
 
 
-class Deployment:
-    """What `docker compose` was told to run."""
+def _problem() -> str:
+    found = next((problem for image in BASES if (problem := missing(image))), "")
+    if found or not shutil.which("docker"):
+        return found or "no docker command"
+    compose = subprocess.run(["docker", "compose", "version"], capture_output=True, timeout=20, check=False)
+    return "no docker compose" if compose.returncode else ""
 
-    def __init__(self, folder: Path, settings: Json) -> None:
+
+NEEDS_COMPOSE = [
+    pytest.mark.docker,
+    pytest.mark.skipif(bool(_problem()), reason=_problem()),
+    pytest.mark.timeout(900),  # the first build of the images
+]
+
+
+class Deployment:
+    """What `docker compose` was told to run.
+
+    Args:
+        store: a folder for the streams, instead of a volume.
+        version: tag of the images.
+    """
+
+    def __init__(
+        self, folder: Path, settings: Json, *, store: Path | None = None, version: str = "test"
+    ) -> None:
         self.project = "flt" + os.urandom(4).hex()
         self.secrets = folder / "secrets"
         self.port = free_port()
@@ -32,12 +67,17 @@ class Deployment:
             **{name: value for name, value in os.environ.items() if not name.startswith("FAIRLEAD_")},
             "COMPOSE_PROJECT_NAME": self.project,
             "DOCKER_BUILDKIT": "1",
-            "FAIRLEAD_VERSION": "test",
+            "FAIRLEAD_VERSION": version,
             "FAIRLEAD_SECRETS": str(self.secrets),
             "FAIRLEAD_PORT": str(self.port),
             "FAIRLEAD_OVERRIDES": json.dumps(settings),
             "DOCKER_GID": str(SOCKET.stat().st_gid) if SOCKET.exists() else "999",
         }
+        if store is not None:
+            options = {"type": "none", "o": "bind", "device": str(store)}
+            more = folder / "store.json"
+            more.write_text(json.dumps({"volumes": {"nats": {"driver_opts": options}}}))
+            self._environment["COMPOSE_FILE"] = f"{ROOT / 'compose.yaml'}:{more}"
 
     def make_secrets(self) -> None:
         subprocess.run([ROOT / "tools/make-secrets", self.secrets], check=True, timeout=20)

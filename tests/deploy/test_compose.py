@@ -3,56 +3,16 @@
 import asyncio
 import json
 import os
-import shutil
-import subprocess
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.deploy.asking import ask, count, told
-from tests.deploy.deployment import BASES, SERVICES, SOCKET, Deployment
+from tests.deploy.deployment import HOME, NEEDS_COMPOSE, RECOVERY_S, SERVICES, SOCKET, Deployment
 from tests.support import containers
-from tests.support.containers import PLAIN_IMAGE
 
-
-def _missing() -> str:
-    found = next((problem for image in BASES if (problem := containers.missing(image))), "")
-    if found or not shutil.which("docker"):
-        return found or "no docker command"
-    compose = subprocess.run(["docker", "compose", "version"], capture_output=True, timeout=20, check=False)
-    return "no docker compose" if compose.returncode else ""
-
-
-pytestmark = [
-    pytest.mark.docker,
-    pytest.mark.skipif(bool(_missing()), reason=_missing()),
-    pytest.mark.timeout(900),  # the first build of the images
-]
-
-SETTINGS = {
-    "agents.main.mode": "allow-all",
-    "agents.boxed": {"mode": "allow-all", "sandbox": {"kind": "docker"}},
-    "models.demo_delay_s": 0,
-    "cron.min_interval_s": 1,
-    "sandboxes.docker.image": PLAIN_IMAGE,
-    "sandboxes.docker.warm": 0,
-}
-HOME = "/var/lib/fairlead"
-RECOVERY_S = 60.0
-
-
-@pytest.fixture(scope="module")
-def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
-    made = Deployment(tmp_path_factory.mktemp("deploy"), SETTINGS)
-    made.make_secrets()
-    try:
-        made.build()
-        print(f"up --wait: {made.up():.1f} s")
-        yield made
-    finally:
-        made.remove()
+pytestmark = NEEDS_COMPOSE
 
 
 async def test_a_deployment_made_from_nothing_answers_through_a_tool(deployment: Deployment) -> None:

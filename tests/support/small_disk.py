@@ -20,10 +20,13 @@ class SmallDisk:
         self._size_mib = size_mib
         self._filler = folder / "filler"
 
-    def __enter__(self) -> Self:
+    def mount(self) -> str:
+        """Why it cannot be had here; empty when it is mounted."""
         self.folder.mkdir(parents=True)
-        problem = self._mount_image() and self._mount_memory()
-        if problem:
+        return self._mount_image() and self._mount_memory()
+
+    def __enter__(self) -> Self:
+        if problem := self.mount():
             pytest.skip(f"no disk can be mounted here: {problem}")
         return self
 
