@@ -84,7 +84,7 @@ class Writer:
             OSError: it could not be written; nothing has the name.
         """
         digest = self.add(MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=1))
-        self.add(MANIFEST_HASH, f"{digest}  {MANIFEST}\n".encode())
+        self.add(MANIFEST_HASH, _line(digest))
         self._file.write(bytes(2 * _BLOCK))
         self._file.flush()
         os.fsync(self._file.fileno())
@@ -115,6 +115,11 @@ class Part:
     def sha256(self) -> str:
         """Of all that was written."""
         return self._hash.hexdigest()
+
+
+def _line(digest: str) -> bytes:
+    """As `sha256sum` writes and checks it."""
+    return f"{digest}  {MANIFEST}\n".encode()
 
 
 def _header(name: str, size_bytes: int) -> bytes:
@@ -173,7 +178,7 @@ class Backup:
             raise CommandError(f"{path}: {error}") from error
         self._parts = {info.name: info for info in tar.getmembers()}
         data, digest = self._small(self._info(MANIFEST)), self._small(self._info(MANIFEST_HASH))
-        if hashlib.sha256(data).hexdigest() != digest.decode("ascii", "replace").partition(" ")[0]:
+        if _line(hashlib.sha256(data).hexdigest()) != digest:
             raise CommandError(f"{path}: damaged: its manifest was changed after it was written")
         try:
             self.manifest = msgspec.json.decode(data, type=Manifest)
