@@ -205,6 +205,22 @@ def test_an_agent_plans_a_reminder_for_its_session_and_lists_it(up: FairleadUp) 
     assert jobs[0]["id"] in texts(up, session)
 
 
+def test_a_job_that_never_ran_says_so(up: FairleadUp) -> None:
+    job = up.api(
+        "POST",
+        "/api/cron/jobs",
+        {
+            "job": {
+                "schedule": {"kind": "every", "every": "30d"},
+                "payload": {"kind": "systemEvent", "text": "x"},
+            }
+        },
+    )["job"]["id"]
+    told = up.cli("cron", "runs", job)
+    assert (told.returncode, told.stdout, told.stderr) == (0, "", f"{job}: no runs yet\n")
+    assert cron(up, "runs", job)["entries"] == []
+
+
 def test_status_and_pause_are_told(up: FairleadUp) -> None:
     assert cron(up, "status")["enabled"] is True
     assert up.cli("cron", "pause").returncode == 0

@@ -156,6 +156,8 @@ def runs(job: str | None, by_option: str | None, limit: int, as_json: bool, url:
         return
     from fairlead.cron_text import run_line
 
+    if not answer["entries"]:
+        click.echo(f"{name}: no runs yet", err=True)
     for entry in answer["entries"]:
         click.echo(run_line(entry))
 
