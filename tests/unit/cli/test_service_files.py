@@ -1,0 +1,201 @@
+"""The files of a service: units that systemd takes, property lists that launchd takes, no keys in either."""
+
+import json
+import plistlib
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairlead.errors import CommandError
+from fairlead.service import env_file
+from fairlead.service.plist import plist_text
+from fairlead.service.unit import STOP_S, SUBGROUPS_SINCE, unit_text, unit_word
+from fairlead.service.wanted import Kind, Places, Scope, Wanted, checked_arguments, launchd_places
+from fairlead.supervisor import DRAIN_S, SERVER_STOP_S
+
+ODD = "two words; $HOME %h \"quoted\" back\\slash 'single' `tick`"
+
+
+def wanted(folder: Path, scope: Scope = "user", kind: Kind = "up", **more: object) -> Wanted:
+    program = folder / "bin dir" / "fairlead"
+    program.parent.mkdir(parents=True, exist_ok=True)
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    plain = Wanted(
+        kind=kind,
+        scope=scope,
+        name="fairlead",
+        program=[str(program)],
+        arguments=["up", "--set", f"agents.main.description={ODD}"],
+        user="daemon",
+        user_home=folder,
+        home=folder / "a home % with $signs",
+        search_path="/usr/bin:/bin",
+        version="1.2.3",
+        places=Places(folder / "fairlead.service", folder / "fairlead.env", folder / "fairlead.log"),
+    )
+    return plain._replace(**more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("scope", ["user", "system"])
+@pytest.mark.parametrize("kind", ["up", "executor"])
+def test_systemd_finds_nothing_wrong_with_the_unit(tmp_path: Path, scope: Scope, kind: Kind) -> None:
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("systemd-analyze is not installed")
+    version = int(
+        subprocess.run(["systemctl", "--version"], capture_output=True, text=True).stdout.split()[1]
+    )
+    unit = tmp_path / "fairlead.service"
+    unit.write_text(unit_text(wanted(tmp_path, scope, kind), version))
+    done = subprocess.run(
+        ["systemd-analyze", "verify", f"--{scope}", "--man=no", str(unit)],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        env={"PATH": "/usr/bin:/bin", "XDG_RUNTIME_DIR": str(tmp_path), "HOME": str(tmp_path)},
+    )
+    ours = [line for line in done.stderr.splitlines() if "fairlead" in line]
+    assert (done.returncode, ours) == (0, []), done.stderr
+
+
+def test_systemd_would_say_if_something_were_wrong(tmp_path: Path) -> None:
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("systemd-analyze is not installed")
+    unit = tmp_path / "fairlead.service"
+    text = unit_text(wanted(tmp_path), 252)
+    unit.write_text(text.replace("KillMode=process", "KillMode=perhaps").replace("Restart=", "Restrat="))
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--user", "--man=no", str(unit)],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        env={"PATH": "/usr/bin:/bin", "XDG_RUNTIME_DIR": str(tmp_path), "HOME": str(tmp_path)},
+    )
+    assert "perhaps" in done.stderr
+    assert "Restrat" in done.stderr
+
+
+def lines(text: str) -> list[str]:
+    return [line for line in text.splitlines() if "=" in line and not line.startswith("#")]
+
+
+def test_a_stop_spares_the_commands_and_waits_longer_than_the_drain(tmp_path: Path) -> None:
+    found = lines(unit_text(wanted(tmp_path), 252))
+    assert "KillMode=process" in found
+    assert "OOMPolicy=continue" in found
+    assert f"TimeoutStopSec={STOP_S}" in found
+    assert STOP_S > DRAIN_S + SERVER_STOP_S + 5
+
+
+def test_what_a_start_cannot_mend_is_final(tmp_path: Path) -> None:
+    found = lines(unit_text(wanted(tmp_path), 252))
+    assert "Restart=always" in found
+    assert "RestartPreventExitStatus=2 78" in found
+
+
+@pytest.mark.parametrize("scope", ["user", "system"])
+def test_no_hardening_that_breaks_a_sandbox(tmp_path: Path, scope: Scope) -> None:
+    keys = {line.partition("=")[0] for line in lines(unit_text(wanted(tmp_path, scope), 255))}
+    broken = {"RestrictNamespaces", "SystemCallFilter", "ProtectKernelTunables", "ProtectProc", "PrivateTmp"}
+    broken |= {"ProtectControlGroups", "ProtectHostname", "PrivateDevices", "MemoryDenyWriteExecute"}
+    assert not keys & broken
+    assert "NoNewPrivileges" in keys
+
+
+def test_control_groups_are_delegated_only_where_they_can_be_used(tmp_path: Path) -> None:
+    assert "Delegate=yes" in lines(unit_text(wanted(tmp_path), SUBGROUPS_SINCE))
+    assert "DelegateSubgroup=executor" in lines(unit_text(wanted(tmp_path), SUBGROUPS_SINCE))
+    assert "Delegate=yes" not in lines(unit_text(wanted(tmp_path), SUBGROUPS_SINCE - 1))
+
+
+def test_words_of_a_command_line_keep_their_signs() -> None:
+    assert unit_word("plain") == "plain"
+    assert unit_word("50%") == "50%%"
+    assert unit_word("a $b") == '"a $$b"'
+    assert unit_word('say "x" \\') == '"say \\"x\\" \\\\"'
+    assert unit_word("") == '""'
+
+
+def test_launchd_is_given_a_property_list_it_can_read(tmp_path: Path) -> None:
+    found = plistlib.loads(plist_text(wanted(tmp_path, "system")).encode())
+    assert found["Label"] == "dev.fairlead.fairlead"
+    assert found["UserName"] == "daemon"
+    assert found["KeepAlive"] == {"SuccessfulExit": False}
+    assert found["AbandonProcessGroup"] is True
+    assert found["ExitTimeOut"] == STOP_S
+    arguments = found["ProgramArguments"]
+    assert arguments[1:5] == ["service", "run", "--env-file", str(tmp_path / "fairlead.env")]
+    assert arguments[5:] == ["--", "up", "--set", f"agents.main.description={ODD}"]
+    assert "UserName" not in plistlib.loads(plist_text(wanted(tmp_path)).encode())
+    if shutil.which("plutil"):  # on a Mac
+        file = tmp_path / "x.plist"
+        file.write_text(plist_text(wanted(tmp_path)))
+        subprocess.run(["plutil", "-lint", str(file)], check=True, timeout=30)
+
+
+def test_places_of_launchd(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/Users/ada")
+    assert (
+        str(launchd_places("user", "x").definition) == "/Users/ada/Library/LaunchAgents/dev.fairlead.x.plist"
+    )
+    assert str(launchd_places("system", "x").definition) == "/Library/LaunchDaemons/dev.fairlead.x.plist"
+
+
+VALUES = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs", "Zl", "Zp")), max_size=60)
+
+
+@given(st.dictionaries(st.from_regex(r"[A-Z][A-Z0-9_]{0,12}", fullmatch=True), VALUES, max_size=5))
+@settings(max_examples=60, deadline=None)
+def test_what_is_written_into_the_environment_file_is_read_from_it(pairs: dict[str, str]) -> None:
+    assert env_file._parse(env_file.text_of(pairs), Path("x")) == pairs
+
+
+def test_a_shell_reads_the_environment_file_alike(tmp_path: Path) -> None:
+    file = tmp_path / "x.env"
+    file.write_text(env_file.text_of({"KEY": ODD}))
+    script = 'set -a; . "$0"; exec "$@"'
+    code = "import json, os; print(json.dumps(os.environ['KEY']))"
+    done = subprocess.run(
+        ["sh", "-c", script, str(file), "python3", "-c", code], capture_output=True, text=True, check=True
+    )
+    assert json.loads(done.stdout) == ODD
+
+
+def test_an_environment_file_that_others_can_read_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "x.env"
+    file.write_text('KEY="1"\n')
+    file.chmod(0o644)
+    with pytest.raises(CommandError, match="mode 0644, must be 0600"):
+        env_file.read(file)
+
+
+def test_settings_go_with_the_service_and_secrets_do_not() -> None:
+    here = {
+        "FAIRLEAD_PORT": "9000",
+        "OPENAI_API_KEY": "sk-1",
+        "FAIRLEAD_TOKEN": "t",
+        "FAIRLEAD_NATS_URL": "nats://u:p@h",
+    }
+    found = env_file.taken(here)
+    assert found == {"FAIRLEAD_PORT": "9000"}
+    assert env_file.left_out(here, found) == ["FAIRLEAD_TOKEN", "OPENAI_API_KEY", "FAIRLEAD_NATS_URL"]
+    assert env_file.parse_pairs(["OPENAI_API_KEY", "A=b=c"], here) == {"OPENAI_API_KEY": "sk-1", "A": "b=c"}
+
+
+@pytest.mark.parametrize("pair", ["=x", "1A=x", "A=b\nC=d", "MISSING", "A B=c"])
+def test_an_environment_that_cannot_be_is_bad_usage(pair: str) -> None:
+    with pytest.raises(CommandError) as refusal:
+        env_file.parse_pairs([pair], {})
+    assert refusal.value.code == 2
+
+
+def test_a_password_on_the_command_line_is_refused() -> None:
+    for words in (["--nats", "nats://u:secret@h:4222"], ["--nats=nats://u:secret@h"]):
+        with pytest.raises(CommandError, match="FAIRLEAD_NATS_URL") as refusal:
+            checked_arguments("up", words)
+        assert "secret" not in str(refusal.value)
+    assert checked_arguments("up", ["--nats", "nats://h:4222"]) == ["up", "--nats", "nats://h:4222"]
