@@ -154,14 +154,14 @@ def test_a_token_is_minted_on_the_machine_itself(up: FairleadUp) -> None:
 
 def test_nats_credentials_reach_a_shell(up: FairleadUp) -> None:
     done = subprocess.run(
-        ["sh", "-c", f'eval "$({" ".join(FAIRLEAD)} nats --env)"; echo "$NATS_URL $NATS_USER"'],
+        ["sh", "-c", f'eval "$({" ".join(FAIRLEAD)} nats --env)"; echo "$NATS_URL $NATS_NKEY"'],
         env=up.environ,
         capture_output=True,
         text=True,
         check=True,
     )
     assert done.stdout.startswith("nats://127.0.0.1:")
-    assert done.stdout.endswith(" fairlead\n")
+    assert done.stdout.endswith(" " + str(up.home / "nats" / "users" / "operator.nk") + "\n")
 
 
 def test_followed_logs_show_what_comes(up: FairleadUp) -> None:

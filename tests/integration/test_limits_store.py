@@ -92,7 +92,7 @@ def _wait_for_refusal(up: FairleadUp, session: str, key: str) -> HttpError:
 
 async def _nats_refusal(up: FairleadUp) -> str:
     context = json.loads((up.home / "nats" / "context.json").read_text())
-    client = await nats.connect(context["url"], user=context.get("user"), password=context.get("password"))
+    client = await nats.connect(context["url"], nkeys_seed=context["nkey"])
     try:
         await client.jetstream().publish("fairlead.prompt.outside", b"hello", timeout=3)
     except nats.js.errors.APIError as error:

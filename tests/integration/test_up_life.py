@@ -45,21 +45,25 @@ def test_the_home_is_closed_to_others(up: FairleadUp) -> None:
     assert mode(up.home) == 0o700
     secret = [
         up.home / "auth.json",
-        *(up.home / "nats" / name for name in ("password", "context.json", "server.conf")),
+        *(up.home / "nats" / name for name in ("users.json", "users.conf", "context.json", "server.conf")),
+        *(up.home / "nats" / "users").glob("*.nk"),
     ]
+    assert len(secret) > 10
     assert {str(path): mode(path) for path in secret} == {str(path): 0o600 for path in secret}
     assert up.token not in (up.home / "auth.json").read_text()
 
 
 def test_no_secret_is_on_a_command_line_or_in_the_wrong_environment(up: FairleadUp) -> None:
-    password = (up.home / "nats" / "password").read_text().strip()
+    seeds = [path.read_text().strip() for path in (up.home / "nats" / "users").glob("*.nk")]
     shown = subprocess.run(["ps", "axww", "-o", "args"], capture_output=True, text=True, check=True).stdout
     assert "fairlead_agent" in shown
-    for secret in (password, up.token, "sk-very-secret-key"):
+    for secret in (*seeds, up.token, "sk-very-secret-key"):
         assert secret not in shown
     for name, pid in up.pids().items():
         environ = Path(f"/proc/{pid}/environ").read_text()
-        assert password not in environ
+        assert not [seed for seed in seeds if seed in environ]
+        named = {path.stem for path in (up.home / "nats" / "users").glob("*.nk") if str(path) in environ}
+        assert named == (set() if name == "nats" else {name}), name
         assert up.token not in environ
         assert ("sk-very-secret-key" in environ) == (name == "agent"), name
 

@@ -11,8 +11,8 @@ from fairlead.home import Home
 from fairlead.nats_server import NatsAccess
 
 HOME = Home(Path("/home/somebody/fairlead"))
-PLAN = Plan(HOME, 8420, Path("/work space"), {"models.default": "demo"})
-NATS = NatsAccess("nats://127.0.0.1:1", "fairlead", "/home/somebody/fairlead/nats/password")
+PLAN = Plan(HOME, 8420, Path("/work space"), {"models.default": "demo"}, "mill")
+NATS = NatsAccess("nats://127.0.0.1:1", nkey="/home/somebody/fairlead/nats/users/x.nk")
 THEIRS = {
     "PATH": "/bin",
     "OPENAI_API_KEY": "sk-1",
@@ -37,12 +37,30 @@ def test_only_the_agent_gets_the_keys_of_providers(service: str) -> None:
 
 
 @pytest.mark.parametrize("service", ["gateway", "agent", "tools", "scheduler", "webui"])
-def test_no_service_gets_the_admin_token_or_the_nats_password(service: str) -> None:
-    environ = service_environment(service, f"{service}-1", PLAN, NATS, THEIRS)
+def test_no_service_gets_the_admin_token_or_credentials_of_others(service: str) -> None:
+    theirs = {
+        **THEIRS,
+        "FAIRLEAD_NATS_CREDS": "/x",
+        "FAIRLEAD_NATS_PASSWORD": "p",
+        "FAIRLEAD_NATS_REPLICAS": "3",
+    }
+    environ = service_environment(service, f"{service}-1", PLAN, NATS, theirs)
     assert "FAIRLEAD_TOKEN" not in environ
-    assert environ["FAIRLEAD_NATS_PASSWORD_FILE"] == NATS.password_file
+    assert {key: value for key, value in environ.items() if key.startswith("FAIRLEAD_NATS_")} == {
+        "FAIRLEAD_NATS_URL": NATS.url,
+        "FAIRLEAD_NATS_NKEY": NATS.nkey,
+        "FAIRLEAD_NATS_REPLICAS": "3",
+    }
+    assert environ["FAIRLEAD_HOST"] == "mill"
     assert json.loads(environ["FAIRLEAD_OVERRIDES"]) == {"models.default": "demo"}
     assert environ["FAIRLEAD_WORKER"] == f"{service}-1"
+
+
+def test_on_a_foreign_server_all_services_use_the_credentials_that_were_given() -> None:
+    theirs = {**THEIRS, "FAIRLEAD_NATS_CREDS": "/x"}
+    for service in ("gateway", "tools"):
+        environ = service_environment(service, f"{service}-1", PLAN, NatsAccess("nats://h:1"), theirs)
+        assert (environ["FAIRLEAD_NATS_CREDS"], environ["FAIRLEAD_NATS_URL"]) == ("/x", "nats://h:1")
 
 
 def test_only_the_tools_may_reach_docker() -> None:

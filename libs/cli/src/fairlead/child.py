@@ -82,8 +82,11 @@ class Child:
             with contextlib.suppress(ProcessLookupError):
                 self._process.send_signal(signum)
 
-    async def keep_running(self, stop: asyncio.Event) -> None:
+    async def keep_running(self, stop: asyncio.Event, *, once: bool = False) -> None:
         """Run it, again and again, until `stop` is set and it has ended.
+
+        Args:
+            once: until it has ended well.
 
         Raises:
             RefusedError: it ended with status 78.
@@ -94,7 +97,7 @@ class Child:
             status = await self._run_once()
             if status == CONFIG and not stop.is_set():
                 raise RefusedError(self.name, self._last_error or "see its log")
-            if stop.is_set():
+            if stop.is_set() or (once and status == 0):
                 return
             if time.monotonic() - began >= STEADY_S:
                 pause = FIRST_PAUSE_S

@@ -31,6 +31,8 @@ _TOOLS: Final = frozenset({"DOCKER_HOST", "DOCKER_CONFIG", "DOCKER_CONTEXT", "DO
     "TAVILY_API_KEY",
 }
 _TO_PUSH: Final = "FAIRLEAD_GIT_TOKEN"  # only executors push
+_CREDENTIALS: Final = "FAIRLEAD_NATS_"
+_OF_ALL: Final = frozenset({"FAIRLEAD_NATS_REPLICAS"})
 _NEVER: Final = frozenset({"FAIRLEAD_TOKEN"})
 
 
@@ -98,12 +100,14 @@ class Plan(NamedTuple):
 
     Fields:
         port: of the gateway; 0 where none is started.
+        host: label of this machine's executors, if it is not to be taken from the environment.
     """
 
     home: Home
     port: int
     workspace: Path
     overrides: Mapping[str, object]
+    host: str = ""
 
 
 def service_environment(
@@ -112,12 +116,17 @@ def service_environment(
     """The whole environment of one service process."""
     source = os.environ if environ is None else environ
     own = {key: value for key, value in source.items() if _passes(key, service)}
+    if nats.nkey:  # it has a user of its own, and no other's credentials
+        own = {key: value for key, value in own.items() if key in _OF_ALL or not key.startswith(_CREDENTIALS)}
+    if plan.host:
+        own["FAIRLEAD_HOST"] = plan.host
     own.update(
         {
             "FAIRLEAD_HOME": str(plan.home.path),
             "FAIRLEAD_PORT": str(plan.port),
             "FAIRLEAD_WORKSPACE": str(plan.workspace),
             "FAIRLEAD_WORKER": worker,
+            "FAIRLEAD_PROVISION": "no",  # whoever makes the streams is not this service
             "FAIRLEAD_OVERRIDES": json.dumps(dict(plan.overrides)),
             "PYTHONUNBUFFERED": "1",
             **nats.environment(),

@@ -31,7 +31,7 @@ _COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "backup": ("backup", "Write everything that is stored into one file."),
     "restore": ("restore", "Put a backup back."),
     "config": ("config", "Read and change the configuration document."),
-    "nats": ("nats", "Show how to reach this home's NATS server."),
+    "nats": ("nats", "Show how to reach this home's NATS server, and give other systems users."),
     "version": ("version", "Show versions."),
     "completion": ("completion", "Print the completion script of a shell."),
 }

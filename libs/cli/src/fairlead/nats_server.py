@@ -1,7 +1,6 @@
 """The embedded nats-server: its configuration, credentials and port, all in the home folder."""
 
 import json
-import secrets
 import shutil
 import socket
 import sys
@@ -9,12 +8,13 @@ import time
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from fairlead.door import DOMAIN, Door
+from fairlead.door import Door
 from fairlead.errors import CommandError
 from fairlead.home import Home, read_json, write_private
 from fairlead.hosts import DOMAIN
+from fairlead.nats_users import NatsUsers
+from fairlead_common.rights import OPERATOR, inbox
 
-USER: Final = "fairlead"
 MEMORY_LIMIT: Final = "256MiB"
 START_TIMEOUT_S: Final = 20.0
 
@@ -25,7 +25,7 @@ _CONFIG: Final = """\
 listen: "127.0.0.1:{port}"
 server_name: fairlead
 max_payload: 1MB
-authorization {{ user: {user}, password: {password} }}
+include "users.conf"
 jetstream {{
   store_dir: {store}
   domain: {domain}
@@ -39,11 +39,17 @@ include "door-link.conf"
 
 
 class NatsAccess(NamedTuple):
-    """How the services of this home reach NATS. Empty fields are not passed on."""
+    """How a user of this home reaches NATS. Empty fields are not passed on.
+
+    Fields:
+        nkey: file with the seed of the user's key.
+        user, password_file: of a server that an earlier version started.
+    """
 
     url: str
     user: str = ""
     password_file: str = ""
+    nkey: str = ""
 
     def environment(self) -> dict[str, str]:
         """The variables that a service reads."""
@@ -51,6 +57,7 @@ class NatsAccess(NamedTuple):
             "FAIRLEAD_NATS_URL": self.url,
             "FAIRLEAD_NATS_USER": self.user,
             "FAIRLEAD_NATS_PASSWORD_FILE": self.password_file,
+            "FAIRLEAD_NATS_NKEY": self.nkey,
         }
         return {key: value for key, value in pairs.items() if value}
 
@@ -71,12 +78,15 @@ def binary() -> Path:
     return Path(found)
 
 
-def prepare(home: Home) -> tuple[Path, NatsAccess]:
-    """Write configuration, credentials and context; where the configuration is and how to connect."""
+def prepare(home: Home, host: str) -> tuple[Path, NatsAccess]:
+    """Write configuration, users and context; where the configuration is, and how its owner connects.
+
+    Args:
+        host: label of this machine's executors.
+    """
     port = _port(home)
-    if not home.nats_password.exists():
-        write_private(home.nats_password, secrets.token_urlsafe(32) + "\n")
-    password = home.nats_password.read_text(encoding="utf-8").strip()
+    users = NatsUsers(home)
+    users.prepare(host)
     url = f"nats://127.0.0.1:{port}"
     config = home.nats / "server.conf"
     Door(home).write_link()
@@ -84,8 +94,6 @@ def prepare(home: Home) -> tuple[Path, NatsAccess]:
         config,
         _CONFIG.format(
             port=port,
-            user=json.dumps(USER),
-            password=json.dumps(password),
             store=json.dumps(str(home.nats / "jetstream")),
             domain=DOMAIN,
         ),
@@ -93,11 +101,24 @@ def prepare(home: Home) -> tuple[Path, NatsAccess]:
     context = {
         "description": f"Fairlead in {home.path}",
         "url": url,
-        "user": USER,
-        "password": password,
+        "nkey": users.seed_file(OPERATOR),
+        "inbox_prefix": inbox(OPERATOR),
     }
     write_private(home.nats_context, json.dumps(context, indent=1) + "\n")
-    return config, NatsAccess(url, USER, str(home.nats_password))
+    return config, NatsAccess(url, nkey=users.seed_file(OPERATOR))
+
+
+def access_of_service(home: Home, owner: NatsAccess, service: str) -> NatsAccess:
+    """How a service connects: as its own user, or on somebody else's server as it was told."""
+    return NatsAccess(owner.url, nkey=NatsUsers(home).seed_file(service)) if owner.nkey else owner
+
+
+def forget_password(home: Home) -> bool:
+    """Whether there was a password of all services, as earlier versions had it; there is none any more."""
+    if not home.nats_password.exists():
+        return False
+    home.nats_password.unlink()
+    return True
 
 
 def known_access(home: Home) -> NatsAccess | None:
@@ -110,6 +131,7 @@ def known_access(home: Home) -> NatsAccess | None:
         str(context["url"]),
         str(context.get("user") or ""),
         str(home.nats_password) if embedded else "",
+        str(context.get("nkey") or ""),
     )
 
 

@@ -20,6 +20,7 @@ from fairlead.nats_server import NatsAccess
 from fairlead.output import Console, LogFile, teller
 from fairlead.processes import ProcessFile, die_with_parent
 from fairlead.store_guard import LOOK_EVERY_S, StoreGuard
+from fairlead_common.rights import PROVISIONER
 
 DRAIN_S: Final = 15.0
 SERVER_STOP_S: Final = 10.0
@@ -78,6 +79,7 @@ class Supervisor:
             await self._choose_model(access)
             await self._open_door(tasks)
             self._services = self._make_services(access)
+            self._start_provisioner(tasks, access)
             running = [
                 tasks.create_task(self._keep(child, self._stop_services), name=child.name)
                 for child in self._services
@@ -101,7 +103,12 @@ class Supervisor:
         home = self._plan.home
         self._guard = StoreGuard(home.nats / "jetstream", home.nats / "limit.conf", home.store_state)
         try:
-            config, access = nats_server.prepare(home)
+            config, access = nats_server.prepare(home, self._plan.host)
+            if nats_server.forget_password(home):
+                self._console.say(
+                    "NATS: every service has a user of its own, and the password that all shared is gone; "
+                    "other systems get theirs with `fairlead nats user add`"
+                )
             self._guard.prepare()
         except OSError as error:
             self._console.say(f"nats-server cannot be prepared in {home.nats}: {error}")
@@ -178,12 +185,24 @@ class Supervisor:
                 label = service if count == 1 else worker
                 # Many machines may share one external server: their workers need names of their own.
                 identity = worker if self._external is None else f"{_host()}-{worker}"
-                environ = service_environment(service, identity, self._plan, access)
+                own = nats_server.access_of_service(self._plan.home, access, service)
+                environ = service_environment(service, identity, self._plan, own)
                 if self._guard is not None:
                     environ["FAIRLEAD_STORE_STATE"] = str(self._plan.home.store_state)
                 command = Command(label, [sys.executable, "-P", "-m", module], environ)
                 children.append(self._child(command, tell=teller(self._console, label)))
         return children
+
+    def _start_provisioner(self, tasks: asyncio.TaskGroup, access: NatsAccess) -> None:
+        """Have the streams made, beside the services that wait for them. Not by a machine that joined."""
+        if not self._plan.port:
+            return
+        own = nats_server.access_of_service(self._plan.home, access, PROVISIONER)
+        environ = service_environment(PROVISIONER, PROVISIONER, self._plan, own)
+        environ["FAIRLEAD_HOSTS"] = self._plan.host
+        argv = [sys.executable, "-P", "-m", "fairlead_common.provision"]
+        child = self._child(Command(PROVISIONER, argv, environ), tell=teller(self._console, PROVISIONER))
+        tasks.create_task(self._keep(child, self._stop_services, once=True), name=PROVISIONER)
 
     def _child(self, command: Command, *, tell: Callable[[str], None]) -> Child:
         return Child(
@@ -203,7 +222,7 @@ class Supervisor:
     def _tell_of_server(self, line: str) -> None:
         if self._guard is not None:
             self._guard.hear(line)
-        # The password is in a file that only its owner reads; there is no other party to hash it for.
+        # Of the link to the door: only its two ends read the file.
         if "Plaintext passwords" in line:
             return
         if any(mark in line for mark in ("[WRN]", "[ERR]", "[FTL]", "nats-server:")):
@@ -211,9 +230,9 @@ class Supervisor:
 
     # -- running -----------------------------------------------------------
 
-    async def _keep(self, child: Child, stop: asyncio.Event) -> None:
+    async def _keep(self, child: Child, stop: asyncio.Event, *, once: bool = False) -> None:
         try:
-            await child.keep_running(stop)
+            await child.keep_running(stop, once=once)
         except RefusedError as error:
             self._refused = str(error)
             self._stop_services.set()

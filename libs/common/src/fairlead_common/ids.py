@@ -2,7 +2,9 @@
 
 import os
 import re
+import socket
 import time
+from collections.abc import Mapping
 
 from fairlead_common.errors import InvalidInputError
 
@@ -17,6 +19,17 @@ def new_id() -> str:
     """
     number = (time.time_ns() // 1_000_000) << 80 | int.from_bytes(os.urandom(10), "big")
     return "".join(_ALPHABET[number >> shift & 31] for shift in range(125, -1, -5))
+
+
+def host_label(environ: Mapping[str, str]) -> str:
+    """`FAIRLEAD_HOST`, else the name of this machine as one subject token.
+
+    Raises:
+        InvalidInputError: the variable holds anything else.
+    """
+    if named := environ.get("FAIRLEAD_HOST"):
+        return check_id(named, "FAIRLEAD_HOST")
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", socket.gethostname().partition(".")[0])[:48] or "host"
 
 
 def is_id(value: str) -> bool:

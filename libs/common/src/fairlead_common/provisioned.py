@@ -72,7 +72,7 @@ async def wait_until_provisioned(bus: Bus, service: str, *, host: str = "") -> N
     may_make = os.environ.get("FAIRLEAD_PROVISION") != "no"
     loop = asyncio.get_running_loop()
     began = loop.time()
-    next_news = began + NEWS_S / 10
+    next_news = began + NEWS_S / 2
     while missing := await _missing(bus, needs):
         if may_make:
             try:

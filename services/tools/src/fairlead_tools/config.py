@@ -1,15 +1,13 @@
 """Settings of one executor, from the environment."""
 
 import os
-import re
-import socket
 from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
 from fairlead_common.errors import InvalidInputError, WeakConfigurationError
-from fairlead_common.ids import check_id
+from fairlead_common.ids import check_id, host_label
 from fairlead_common.placement import DEFAULT_POOL
 
 
@@ -50,9 +48,9 @@ def config_from_environment(environ: Mapping[str, str] | None = None) -> Executo
     """
     env = os.environ if environ is None else environ
     home = Path(env.get("FAIRLEAD_HOME") or "~/.local/share/fairlead").expanduser().absolute()
-    label = re.sub(r"[^A-Za-z0-9_-]+", "-", socket.gethostname().partition(".")[0])[:48] or "host"
+    label = host_label({})
     try:
-        host = check_id(env.get("FAIRLEAD_HOST") or label, "FAIRLEAD_HOST")
+        host = host_label(env)
         executor = check_id(
             env.get("FAIRLEAD_EXECUTOR") or env.get("FAIRLEAD_WORKER") or f"{label}-{os.getpid()}",
             "FAIRLEAD_EXECUTOR",

@@ -1,36 +1,47 @@
-"""`fairlead nats`."""
+"""`fairlead nats`: how to reach the server, and users for other systems."""
 
 import json
 import shlex
+import time
 
 import click
 
-from fairlead.errors import UNREACHABLE, CommandError
-from fairlead.home import home_from_environment, read_json
+from fairlead.errors import UNREACHABLE, USAGE, CommandError
+from fairlead.home import Home, home_from_environment, read_json
+from fairlead.nats_users import Known, NatsUsers
+from fairlead_common import rights
+from fairlead_common.errors import InvalidInputError
+
+_VARIABLES = {
+    "NATS_URL": "url",
+    "NATS_USER": "user",
+    "NATS_PASSWORD": "password",
+    "NATS_NKEY": "nkey",
+    "NATS_INBOX_PREFIX": "inbox_prefix",
+}
 
 
-@click.command()
+@click.group(invoke_without_command=True)
 @click.option("--env", "as_env", is_flag=True, help='For a shell: eval "$(fairlead nats --env)".')
-@click.option("--json", "as_json", is_flag=True, help="As one JSON object, with the password.")
-def nats(as_env: bool, as_json: bool) -> None:
-    """Show how to reach this home's NATS server."""
+@click.option("--json", "as_json", is_flag=True, help="As one JSON object: a context of the `nats` command.")
+@click.pass_context
+def nats(ctx: click.Context, as_env: bool, as_json: bool) -> None:
+    """Show how to reach this home's NATS server, as its owner, who may do everything."""
+    if ctx.invoked_subcommand is not None:
+        return
     home = home_from_environment()
-    context = {key: str(value) for key, value in read_json(home.nats_context).items()}
-    if "url" not in context:
-        raise CommandError(f"no Fairlead was started in {home.path} yet: `fairlead up` first", UNREACHABLE)
+    context = _context(home)
     if as_json:
         click.echo(json.dumps(context))
         return
     if as_env:
-        names = {"NATS_URL": "url", "NATS_USER": "user", "NATS_PASSWORD": "password"}
-        for variable, key in names.items():
+        for variable, key in _VARIABLES.items():
             if context.get(key):
                 click.echo(f"export {variable}={shlex.quote(context[key])}")
         return
     click.echo(f"url       {context['url']}")
-    if "user" in context:
-        click.echo(f"user      {context['user']}")
-        click.echo(f"password  in {home.nats_password}")
+    if "nkey" in context:
+        click.echo(f"nkey      in {context['nkey']}")
     click.echo(f"context   {home.nats_context} (copy it to ~/.config/nats/context/fairlead.json)")
     click.echo(
         """
@@ -38,5 +49,130 @@ With the `nats` command line:
   eval "$(fairlead nats --env)"
   nats pub fairlead.prompt.main "summarise last night's alerts"    # prompt the session `main`
   nats sub 'fairlead.live.main.>'                                  # watch it think
-  nats micro ls                                                    # the services"""
+  nats micro ls                                                    # the services
+
+Another system gets a user of its own, with less: fairlead nats user add --help"""
     )
+
+
+@nats.group()
+def user() -> None:
+    """Users of other systems on this home's NATS server."""
+
+
+@user.command()
+@click.argument("name")
+@click.option(
+    "--session",
+    "sessions",
+    multiple=True,
+    metavar="SESSION",
+    help="It may prompt this session and hear the answers; `*` for all. Repeatable.",
+)
+@click.option(
+    "--tool",
+    "services",
+    multiple=True,
+    metavar="SERVICE",
+    help="It offers tools, as a NATS micro service of this name, on subjects that begin so. Repeatable.",
+)
+@click.option(
+    "--subject", "tools", multiple=True, help="Another subject that its tools are asked on. Repeatable."
+)
+@click.option(
+    "--trigger", "triggers", multiple=True, metavar="SUBJECT", help="It sets off triggers of cron there."
+)
+@click.option("--answers", multiple=True, metavar="SUBJECT", help="It hears answers there, beside its inbox.")
+@click.option("--context", "as_context", is_flag=True, help="Print a context of the `nats` command, as JSON.")
+def add(
+    name: str,
+    sessions: tuple[str, ...],
+    services: tuple[str, ...],
+    tools: tuple[str, ...],
+    triggers: tuple[str, ...],
+    answers: tuple[str, ...],
+    as_context: bool,
+) -> None:
+    """Add the user NAME for another system, with the rights named and no others.
+
+    \b
+    fairlead nats user add alerts --session main --session ops
+    fairlead nats user add weather --tool weather
+
+    Names of sessions are whole: NATS compares words, and no beginnings of words.
+    """  # noqa: D301 - click wants the control character
+    home = home_from_environment()
+    url = _context(home)["url"]
+    _embedded(home)
+    subjects = [*tools, *(subject for each in services for subject in (each, f"{each}.>"))]
+    try:
+        wanted = rights.other(
+            name, sessions=sessions, services=services, tools=subjects, triggers=triggers, answers=answers
+        )
+    except InvalidInputError as error:
+        raise CommandError(str(error), USAGE) from error
+    if not wanted.publish and not wanted.subscribe:
+        raise CommandError("say what it may do: --session, --tool, --trigger or --answers", USAGE)
+    users = NatsUsers(home)
+    users.add(name, wanted)
+    running = users.reload()
+    context = {
+        "description": f"{name} on Fairlead in {home.path}",
+        "url": url,
+        "nkey": users.seed_file(name),
+        "inbox_prefix": wanted.inbox,
+    }
+    if as_context:
+        click.echo(json.dumps(context, indent=1))
+        return
+    click.echo(f"url           {url}")
+    click.echo(f"nkey          in {context['nkey']}")
+    click.echo(f"inbox prefix  {wanted.inbox} (answers come there; with another prefix they do not)")
+    click.echo("The server knows it." if running else "The server will know it at the next `fairlead up`.")
+
+
+@user.command("list")
+@click.option("--json", "as_json", is_flag=True, help="As one JSON array.")
+def show(as_json: bool) -> None:
+    """Show the users that were added, and what they may."""
+    found = NatsUsers(home_from_environment()).list()
+    if as_json:
+        click.echo(json.dumps([{**each._asdict(), "recipe": dict(each.recipe)} for each in found]))
+        return
+    if not found:
+        click.echo("no other system has a user: `fairlead nats user add` makes one")
+    for each in found:
+        added = time.strftime("%Y-%m-%d", time.localtime(each.added))
+        click.echo(f"{each.name.ljust(20)} {_described(each)}  (added {added}, {each.key[:12]}…)")
+
+
+@user.command()
+@click.argument("name")
+def remove(name: str) -> None:
+    """Remove the user NAME; its connections are dropped at once."""
+    users = NatsUsers(home_from_environment())
+    users.remove(name)
+    dropped = users.reload()
+    click.echo(f"{name} is removed{', and its connections are dropped' if dropped else ''}", err=True)
+
+
+def _context(home: Home) -> dict[str, str]:
+    context = {key: str(value) for key, value in read_json(home.nats_context).items()}
+    if "url" not in context:
+        raise CommandError(f"no Fairlead was started in {home.path} yet: `fairlead up` first", UNREACHABLE)
+    return context
+
+
+def _embedded(home: Home) -> None:
+    if read_json(home.nats_context).get("description") == "external":
+        raise CommandError("this home uses somebody else's NATS server: its users are made over there")
+
+
+def _described(known: Known) -> str:
+    said = {"sessions": "prompts", "services": "tools", "triggers": "triggers", "answers": "hears"}
+    parts = []
+    for key, word in said.items():
+        names = known.recipe.get(key)
+        if isinstance(names, list) and names:
+            parts.append(f"{word} {', '.join(str(name) for name in names)}")
+    return "; ".join(parts) or "nothing"

@@ -10,12 +10,14 @@ import click
 
 from fairlead.door import Door
 from fairlead.environment import Plan, default_model, parse_sets, parse_workers
-from fairlead.errors import FAILED, UNREACHABLE, USAGE, CommandError
+from fairlead.errors import CONFIG, FAILED, UNREACHABLE, USAGE, CommandError
 from fairlead.home import Home, home_from_environment, port_from_environment
 from fairlead.nats_server import is_answering, remember_external
 from fairlead.output import Console, console_of_this_terminal
 from fairlead.processes import UpLock, end_stale
 from fairlead.supervisor import Supervisor
+from fairlead_common.errors import InvalidInputError
+from fairlead_common.ids import host_label
 
 
 @click.command()
@@ -47,7 +49,7 @@ def up(sets: tuple[str, ...], workers: str, nats_url: str | None, listen: str | 
     """  # noqa: D301 - click wants the control character
     overrides: dict[str, object] = dict(parse_sets(sets))
     counts = parse_workers(workers)
-    home, port = home_from_environment(), port_from_environment()
+    home, port, host = home_from_environment(), port_from_environment(), _host()
     model = default_model(os.environ)
     if model.binding:
         overrides.setdefault("models.default", model.name)
@@ -69,7 +71,7 @@ def up(sets: tuple[str, ...], workers: str, nats_url: str | None, listen: str | 
         _choose_door(home, listen or os.environ.get("FAIRLEAD_LISTEN"), bool(external_url), console)
         if external_url and external_url.startswith("nats://") and not is_answering(external_url, 3.0):
             raise CommandError(f"no NATS server answers at {external_url.rpartition('@')[2]}", UNREACHABLE)
-        plan = Plan(home, port, _workspace(home), overrides)
+        plan = Plan(home, port, _workspace(home), overrides, host)
         status = asyncio.run(
             Supervisor(
                 plan,
@@ -84,6 +86,13 @@ def up(sets: tuple[str, ...], workers: str, nats_url: str | None, listen: str | 
         lock.release()
     if status:
         raise SystemExit(status)
+
+
+def _host() -> str:
+    try:
+        return host_label(os.environ)
+    except InvalidInputError as error:
+        raise CommandError(str(error), CONFIG) from error
 
 
 def _workspace(home: Home) -> Path:
