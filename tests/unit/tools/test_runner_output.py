@@ -11,7 +11,7 @@ from fairlead_tools.runner.output import MAX_TEXT_BYTES, Output
 
 
 def output(limit: int = 1 << 40) -> Output:
-    return Output(os.open(os.devnull, os.O_WRONLY), limit)
+    return Output(lambda: os.open(os.devnull, os.O_WRONLY), limit)
 
 
 @given(st.lists(st.binary(max_size=3_000), max_size=60))
@@ -70,14 +70,20 @@ def test_cut_does_not_split_a_character(cut: int) -> None:
 
 def test_file_keeps_no_more_than_its_limit_and_a_full_disk_costs_no_output(tmp_path: Path) -> None:
     path = tmp_path / "output"
-    made = Output(os.open(path, os.O_WRONLY | os.O_CREAT), 10)
+    made = Output(lambda: os.open(path, os.O_WRONLY | os.O_CREAT), 10)
+    made.feed(b"")
+    assert not path.exists()  # who says nothing needs no file
     made.feed(b"0123456")
     made.feed(b"789abcdef")
     assert path.read_bytes() == b"0123456789"
     assert (made.total_bytes, made.stored_bytes) == (16, 10)
     made.close()
-    full = Output(os.open("/dev/full", os.O_WRONLY))
+    full = Output(lambda: os.open("/dev/full", os.O_WRONLY))
     full.feed(b"said")
     assert full.text() == ("said", False)
     assert full.stored_bytes == 0
     full.close()
+    none = Output(lambda: os.open(tmp_path / "missing" / "output", os.O_WRONLY | os.O_CREAT))
+    none.feed(b"said")
+    assert (none.text(), none.stored_bytes) == (("said", False), 0)
+    none.close()

@@ -7,8 +7,9 @@ import contextlib
 import os
 import time
 
-from fairlead_tools.runner import guard, journal, linux, process_calls, protocol
+from fairlead_tools.runner import journal, linux, process_calls, protocol
 from fairlead_tools.runner.arguments import Arguments
+from fairlead_tools.runner.children import Child
 from fairlead_tools.runner.confine import Root, ToolError
 from fairlead_tools.runner.connection import Connection
 from fairlead_tools.runner.failpoints import failpoint
@@ -16,12 +17,13 @@ from fairlead_tools.runner.jobs import Job
 from fairlead_tools.runner.journal import AlreadyStartedError, Journal
 from fairlead_tools.runner.outcome import Outcome, failed, unknown
 from fairlead_tools.runner.output import MAX_FILE_BYTES, Output, summary
-from fairlead_tools.runner.plan import PROCESS_TOOLS, Plan, make_plan, run_tool
+from fairlead_tools.runner.plan import PROCESS_TOOLS, Plan, make_plan
 from fairlead_tools.runner.process_calls import Wait
 from fairlead_tools.runner.processes import LIFE_S, Processes
 from fairlead_tools.runner.protocol import Frame, FrameError
 from fairlead_tools.runner.recovery import kill_leftovers
 from fairlead_tools.runner.restrict import OPEN, Restriction
+from fairlead_tools.runner.spares import Spares
 from fairlead_tools.runner.user import User
 
 MAX_JOBS = 64
@@ -54,8 +56,7 @@ class Calls:
         self._boot = linux.boot_id()
         self._waits: dict[str, Wait] = {}
         self._processes = Processes(".", self._boot)
-        self._spare: dict[bool, guard.Child] = {}  # waiting children; True: for commands
-        self._used: set[bool] = set()
+        self.spares = Spares(root, user, restriction)
         self._forget_at = time.monotonic() + FORGET_S
         self.is_closing = False
 
@@ -65,49 +66,7 @@ class Calls:
 
     def children(self) -> set[int]:
         """The process ids of all children that are meant to be there."""
-        return {each.child.pid for each in self.running()} | {each.pid for each in self._spare.values()}
-
-    def prepare(self, dead: set[int]) -> None:
-        """Have a child of each kind that was used waiting for the next call; forking is half of its time."""
-        for is_command, spare in list(self._spare.items()):
-            if spare.pid in dead:
-                del self._spare[is_command]
-                spare.abandon()
-        for is_command in self._used - self._spare.keys():
-            # Without memory for a spare the next call will say so.
-            with contextlib.suppress(OSError):
-                self._spare[is_command] = self._fork(is_command)
-        self._used.clear()
-
-    def _fork(self, is_command: bool) -> guard.Child:
-        if is_command:
-            return guard.fork_command(self._root.fd, self._user, self._work, restriction=self.restriction)
-        return guard.fork_worker(self._work, self._root.fd, self._user, self.restriction)
-
-    def _child(self, plan: Plan) -> guard.Child:
-        """One that waits for this plan's order; who has an input or a terminal is made for it."""
-        if plan.life.is_plain:
-            return self._take_spare(plan.is_command) or self._fork(plan.is_command)
-        made = guard.fork_command(
-            self._root.fd,
-            self._user,
-            None,
-            plan.life.terminal,
-            has_input=True,
-            restriction=self.restriction,
-        )
-        os.set_blocking(made.input, False)
-        return made
-
-    def _take_spare(self, is_command: bool) -> guard.Child | None:
-        spare = self._spare.pop(is_command, None)
-        if spare is not None and os.waitpid(spare.pid, os.WNOHANG) != (0, 0):
-            spare.abandon()  # it was killed a moment ago
-            return None
-        return spare
-
-    def _work(self, order: guard.Order) -> Outcome:
-        return run_tool(order, self._root)
+        return {each.child.pid for each in self.running()} | self.spares.pids
 
     def recover(self) -> list[str]:
         """Calls whose runner died: what is left of them is killed, and their outcome is `unknown`."""
@@ -218,12 +177,12 @@ class Calls:
         process = self._processes.of(job)
         if process is not None:
             self._processes.ended(process, result)
-            self._used.add(True)
+            self.spares.ended(job)
             return
         del self._jobs[job.call_id]
-        self._used.add(job.output is not None)
         if job.output is not None:
             job.output.close()
+        self.spares.ended(job)
         self._conclude(job.call_id, job.call, job.followers, result)
 
     def _conclude(
@@ -353,17 +312,16 @@ class Calls:
         if plan.life.yield_s is not None:
             self._processes.check_room(sum(each.life.yield_s is not None for each in self._jobs.values()))
         call = self._journal.reserve(plan.call_id) if plan.once else None
-        child: guard.Child | None = None
+        child: Child | None = None
         output = None
         try:
-            child = self._child(plan)
+            child = self.spares.take(plan)
             if call is not None:
-                call.start({"call_id": plan.call_id, "tool": plan.tool, "at": time.time()})
-                call.name_process(
-                    {"pid": child.pid, "start": child.start, "boot": self._boot, "runner": os.getpid()}
-                )
+                whole = {"call_id": plan.call_id, "tool": plan.tool, "at": time.time()}
+                process = {"pid": child.pid, "start": child.start, "boot": self._boot, "runner": os.getpid()}
+                call.start({**whole, **process})
                 limit = MAX_FILE_BYTES if plan.life.yield_s is None else MAX_YIELDED_BYTES
-                output = Output(call.open_output(), limit) if plan.is_command else None
+                output = Output(call.open_output, limit) if plan.is_command else None
             failpoint("runner.go.before")
             child.go(plan.order)
             failpoint("runner.go.after")

@@ -1,17 +1,21 @@
 """Child processes of the runner: a guard with the command below it, or a worker that runs a file tool.
 
-    runner ── guard (one per command) ── command ── whatever it starts
+    runner ── guard ── command ── whatever it starts
           └── worker (one per file tool)
 
 The guard is a child subreaper: whatever the command starts, also what leaves its process group or
 daemonises, stays below the guard and dies with the call. When the runner dies the guard kills
 everything; when the guard dies its orphans come to the runner, which kills them.
+
+A guard with a desk serves one command after another, never two at once: it says in its report whether it
+will take another, and it does so only when no process of the last one is left and no signal is pending.
+Without a desk it ends with its command: in namespaces of its own, where a command could otherwise leave
+limits and a priority to its guard, or with a terminal or an input.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import functools
 import json
 import os
@@ -19,7 +23,7 @@ import signal
 import time
 from typing import Any, Callable, NamedTuple, NoReturn
 
-from fairlead_tools.runner import linux, terminals
+from fairlead_tools.runner import desk, linux, terminals
 from fairlead_tools.runner.failpoints import failpoint
 from fairlead_tools.runner.restrict import OPEN, Restriction
 from fairlead_tools.runner.user import User
@@ -27,40 +31,11 @@ from fairlead_tools.runner.user import User
 GRACE_S = 2.0
 STUCK_S = 10.0
 
-_SIGNALS = frozenset({signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP})
-_GATE_BYTES = 1024 * 1024
+_STOPS = frozenset({signal.SIGTERM, signal.SIGHUP})
+SIGNALS = _STOPS | {signal.SIGCHLD}
 _READ_BYTES = 65_536
 
 Order = dict[str, Any]
-
-
-class Child(NamedTuple):
-    """A child that waits at its gate for an order. When the gate is closed without one, it leaves.
-
-    Fields:
-        start: when it was started, in clock ticks since boot; tells it from a later process of this number.
-        input: what is written here the command reads; -1 when it has nothing to read.
-    """
-
-    pid: int
-    start: int
-    gate: int
-    output: int
-    report: int
-    input: int = -1
-
-    def go(self, order: Order) -> None:
-        """Let it do what the order says."""
-        view = memoryview(json.dumps(order).encode("ascii"))
-        while view:
-            view = view[os.write(self.gate, view) :]
-        os.close(self.gate)
-
-    def abandon(self) -> None:
-        """Close the gate for good: the child leaves without having done anything."""
-        for fd in (self.gate, self.output, self.report, self.input):
-            if fd >= 0:
-                os.close(fd)
 
 
 class Seat(NamedTuple):
@@ -96,101 +71,13 @@ class Report(NamedTuple):
         status: of the command, as waitpid gives it; None when it could not be killed.
         stopped: it ended after it was told to stop.
         killed: processes that the command had left behind.
+        again: it takes another command, for nothing is left of this one.
     """
 
     status: int | None
     stopped: bool
     killed: int
-
-
-def fork_command(
-    cwd_fd: int,
-    user: User | None = None,
-    work: Callable[[Order], Order] | None = None,
-    terminal: tuple[int, int] | None = None,
-    *,
-    has_input: bool = False,
-    restriction: Restriction = OPEN,
-) -> Child:
-    """A guard, and below it a command that waits for its order: `argv` and `env`, or a `tool` for `work`.
-
-    `output` carries what the command prints, on a `terminal` if there is one. With `user`, the command runs
-    as that one, its guard does not.
-    """
-    gate_r, gate_w = _gate()
-    report_r, report_w = os.pipe()
-    input_r = input_w = -1
-    if terminal:
-        output_r, output_w = terminals.open_one(*terminal, user)
-        input_w = os.dup(output_r)
-    else:
-        output_r, output_w = os.pipe()
-        if has_input:
-            input_r, input_w = _gate()
-    seat = Seat(cwd_fd, gate_r, output_w, report_w, user, work, input_r, terminal is not None, restriction)
-    failpoint("runner.fork.before")
-    pid = _fork(lambda parent: _guard(parent, seat), restriction)
-    failpoint("runner.fork.after")
-    for fd in seat.fds - {cwd_fd, restriction.rules}:
-        os.close(fd)
-    return Child(pid, _start_of(pid), gate_w, output_r, report_r, input_w)
-
-
-def fork_worker(
-    work: Callable[[Order], Order], root_fd: int, user: User | None = None, restriction: Restriction = OPEN
-) -> Child:
-    """A process that waits for its order, does `work`, and writes the outcome to `report`."""
-    gate_r, gate_w = _gate()
-    report_r, report_w = os.pipe()
-    pid = _fork(lambda parent: _worker(work, parent, gate_r, report_w, root_fd, user, restriction))
-    os.close(gate_r)
-    os.close(report_w)
-    return Child(pid, _start_of(pid), gate_w, -1, report_r)
-
-
-def _start_of(pid: int) -> int:
-    found = linux.process(pid)
-    return found.start if found else 0
-
-
-def _gate() -> tuple[int, int]:
-    gate_r, gate_w = os.pipe()
-    # Room for a whole order, so that writing one does not wait for the reader.
-    with contextlib.suppress(OSError):
-        fcntl.fcntl(gate_w, linux.F_SETPIPE_SZ, _GATE_BYTES)
-    return gate_r, gate_w
-
-
-def read_report(data: bytes) -> tuple[Order | None, Report | None]:
-    """What a tool in a command's place reported, and what its guard wrote; None: it was killed before."""
-    result, _, end = data.rpartition(b"\0")
-    report: Report | None = None
-    done: Order | None = None
-    with contextlib.suppress(ValueError, TypeError):
-        report = Report(**json.loads(end))
-    with contextlib.suppress(ValueError):
-        done = json.loads(result)
-    return done, report
-
-
-def _fork(body: Callable[[int], None], restriction: Restriction = OPEN) -> int:
-    _changed_signals()
-    # Blocked before the fork, so that no signal falls between fork and the guard's first wait.
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
-    parent = os.getpid()
-    pid = restriction.fork()
-    if pid == 0:
-        try:
-            signal.set_wakeup_fd(-1)
-            body(parent)
-        except BaseException:  # noqa: BLE001 - a forked child must never return into the runner's loop
-            import traceback
-
-            traceback.print_exc()
-        finally:
-            os._exit(70)
-    signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    return pid
+    again: bool = False
 
 
 def _close_all_but(keep: set[int]) -> None:
@@ -216,43 +103,66 @@ def _wait_at(gate: int) -> Order:
     return made
 
 
-def _guard(parent: int, seat: Seat) -> NoReturn:
+def run(parent: int, seat: Seat, own_desk: int) -> NoReturn:
+    """Be a guard: of the command on this seat, and of those that come to the desk (-1: there is none)."""
     os.setsid()
     linux.prctl(linux.PR_SET_CHILD_SUBREAPER, 1)
     linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGHUP)
-    _close_all_but(seat.fds)
+    _close_all_but((seat.fds | {own_desk}) - {-1})
     if os.getppid() not in (parent, 0):  # 0: it is outside of our own process namespace
         os._exit(0)
     seat.restriction.enter_guard(seat.cwd)
+    # As its commands are to find it: what is ignored stays so through exec. What it waits for is blocked.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGPIPE})
+    for number in changed_signals():
+        signal.signal(number, signal.SIG_DFL)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    while True:
+        report = _serve(seat, own_desk)
+        failpoint("runner.guard.before")
+        with contextlib.suppress(BrokenPipeError):  # the runner died: what it started is gone, nobody asks
+            os.write(seat.report, b"\0" + json.dumps(report._asdict()).encode("ascii") + b"\n")
+        failpoint("runner.guard.after")
+        if not report.again:
+            os._exit(0)
+        os.close(seat.report)
+        gate, output, its_report = desk.take(own_desk, 3)
+        seat = seat._replace(gate=gate, output=output, report=its_report)
+
+
+def _serve(seat: Seat, own_desk: int) -> Report:
+    """From a command that waits for its order to where nothing of it is left."""
+    guard = os.getpid()
     pid = os.fork()
     if pid == 0:
-        _command(seat)
-    for fd in seat.fds - {seat.report}:
+        if own_desk >= 0:
+            os.close(own_desk)
+        _command(seat, guard)
+    kept = {seat.report, *((seat.cwd, seat.restriction.rules) if own_desk >= 0 else ())}
+    for fd in seat.fds - kept:
         os.close(fd)
     if not seat.terminal:  # on a terminal it leads a session of its own
         with contextlib.suppress(OSError):  # it did so itself, or is gone
             os.setpgid(pid, pid)
     report = _watch(pid)
-    failpoint("runner.guard.before")
-    with contextlib.suppress(BrokenPipeError):  # the runner died: what it started is gone, and nobody asks
-        os.write(seat.report, b"\0" + json.dumps(report._asdict()).encode("ascii") + b"\n")
-    failpoint("runner.guard.after")
-    os._exit(0)
+    return report if own_desk >= 0 else report._replace(again=False)
 
 
-def _command(seat: Seat) -> NoReturn:
+def _command(seat: Seat, guard: int) -> NoReturn:
     try:
-        guard = os.getppid()
         linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != guard:  # it died before we could ask to die with it
+            os._exit(0)
         _take_streams(seat)
-        for number in _changed_signals():
-            signal.signal(number, signal.SIG_DFL)  # what is ignored stays so through exec
+        if seat.user is None:  # what can be done before the order comes does not delay it
+            _settle(seat)
         order = _wait_at(seat.gate)
         failpoint("runner.command.before")
-        _become(seat.user, guard, signal.SIGKILL)
-        os.fchdir(seat.cwd)  # as that user: root without capabilities may not enter its folders
-        seat.restriction.narrow()
-        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        if seat.user is not None:
+            _become(seat.user, guard, signal.SIGKILL)
+            _settle(seat)
         if "argv" in order:
             argv = [os.fsencode(each) for each in order["argv"]]
             os.execve(argv[0], argv, order["env"])  # noqa: S606
@@ -267,8 +177,15 @@ def _command(seat: Seat) -> NoReturn:
         os._exit(127)
 
 
+def _settle(seat: Seat) -> None:
+    """In the workspace, bound by what restricts commands, with no signal blocked."""
+    os.fchdir(seat.cwd)  # as its user: root without capabilities may not enter its folders
+    seat.restriction.narrow()
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
 @functools.cache
-def _changed_signals() -> tuple[int, ...]:
+def changed_signals() -> tuple[int, ...]:
     """The signals that this process does not treat as usual.
 
     Looked up once, before the first fork: to look costs a child a fifth of its time.
@@ -286,9 +203,8 @@ def _take_streams(seat: Seat) -> None:
         source = seat.output
     else:
         os.setpgid(0, 0)
-    if source < 0:
-        source = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(source, 0)
+    if source >= 0:  # else there is nothing to read, as for the guard
+        os.dup2(source, 0)
     os.dup2(seat.output, 1)
     os.dup2(seat.output, 2)
 
@@ -321,7 +237,7 @@ def _watch(pid: int) -> Report:
         now = time.monotonic()
         if kill_at is not None and now >= kill_at:
             break
-        got = signal.sigtimedwait(_SIGNALS, 3600.0 if kill_at is None else kill_at - now)
+        got = signal.sigtimedwait(SIGNALS, 3600.0 if kill_at is None else kill_at - now)
         if got is None or got.si_signo == signal.SIGCHLD:
             continue
         stopped = True
@@ -335,12 +251,14 @@ def _watch(pid: int) -> Report:
 
 def _kill_rest(pid: int, status: int | None, stopped: bool) -> Report:
     killed: set[int] = set()
+    is_clean = False
     end = time.monotonic() + STUCK_S
     while time.monotonic() < end:
         try:
             reaped, its_status = os.waitpid(-1, os.WNOHANG)
         except ChildProcessError:
-            break  # no child means no descendant: as subreaper, all of them end up here
+            is_clean = True  # no child means no descendant: as subreaper, all of them end up here
+            break
         if reaped == pid:
             status = its_status
         if reaped:
@@ -349,7 +267,9 @@ def _kill_rest(pid: int, status: int | None, stopped: bool) -> Report:
             linux.kill(each)
             killed.add(each.pid)
         signal.sigtimedwait({signal.SIGCHLD}, 0.02)
-    return Report(status, stopped, len(killed - {pid}))
+    # What the command sent us in its last moment must not stop the next one.
+    again = is_clean and status is not None and not stopped and not signal.sigpending() & _STOPS
+    return Report(status, stopped, len(killed - {pid}), again)
 
 
 def _reap(pid: int) -> int | None:
@@ -372,7 +292,7 @@ def _signal_group(pid: int, number: int) -> None:
         return
 
 
-def _worker(
+def work_once(
     work: Callable[[Order], Order],
     parent: int,
     gate_r: int,
@@ -381,6 +301,7 @@ def _worker(
     user: User | None,
     restriction: Restriction,
 ) -> NoReturn:
+    """Be a worker: do `work` for one order, and leave."""
     os.setsid()
     linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
     for number in (signal.SIGCHLD, signal.SIGTERM):

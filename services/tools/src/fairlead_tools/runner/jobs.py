@@ -8,9 +8,9 @@ import signal
 import time
 from typing import Any
 
-from fairlead_tools.runner import guard, journal
+from fairlead_tools.runner import children, guard, journal
+from fairlead_tools.runner.children import Child
 from fairlead_tools.runner.connection import Connection
-from fairlead_tools.runner.guard import Child
 from fairlead_tools.runner.outcome import Outcome, failed, outcome, unknown
 from fairlead_tools.runner.output import Output
 from fairlead_tools.runner.plan import Life
@@ -178,6 +178,12 @@ class Job:
         for each in self.followers:
             each.send_live({"type": "output", "call_id": self.call_id, "offset": offset, "text": text})
 
+    @property
+    def guard_is_free(self) -> bool:
+        """Whether its guard waits for another command. One that was sent a signal may still get it."""
+        report = children.read_report(bytes(self._report))[1]
+        return report is not None and report.again and not self._stop_reason
+
     def conclude(self, orphans_killed: int) -> Outcome:
         """The outcome, once the child has been reaped and its pipes are drained."""
         result = self._of_worker() if self.output is None else self._of_command(self.output, orphans_killed)
@@ -209,7 +215,7 @@ class Job:
         return outcome(status, text, is_error=True)
 
     def _of_command(self, output: Output | Scroll, orphans_killed: int) -> Outcome:
-        done, report = guard.read_report(bytes(self._report))
+        done, report = children.read_report(bytes(self._report))
         text, cut = output.text()
         if report is None:
             result = unknown("The process that watched over this command was killed.", text)

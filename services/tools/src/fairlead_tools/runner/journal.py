@@ -2,15 +2,18 @@
 
 starts                    the calls that were started, synced before the command runs (starts.py)
 calls/<call_id>/lock      held by the runner while the call lives
-calls/<call_id>/started   made once (O_EXCL): the gate
-calls/<call_id>/process   who watches over it; means nothing after a boot
-calls/<call_id>/output    what the command printed
+calls/<call_id>/started   made once (O_EXCL): the gate; says who watches over it, until the next boot
+calls/<call_id>/process   the same, where an older runner wrote it
+calls/<call_id>/output    what the command printed, if it did
 calls/<call_id>/exit      the complete outcome, by rename
-gone/<call_id>            the tombstone of a call whose outcome was delivered
+gone/<call_id>            the tombstone of a call whose outcome was delivered: its lock, by rename
+
+Files are few on purpose: to make one costs as much as to run a few hundred lines.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import json
@@ -59,20 +62,12 @@ class Call:
             raise AlreadyStartedError(self.path) from None
         failpoint("runner.gate.after")
         try:
+            failpoint("runner.process.before")
             os.write(fd, json.dumps(record).encode("ascii"))
+            failpoint("runner.process.after")
         finally:
             os.close(fd)
         self._starts.add(os.path.basename(self.path))
-
-    def name_process(self, record: Record) -> None:
-        """Say which process runs the call, for whoever has to kill what is left of it."""
-        failpoint("runner.process.before")
-        fd = os.open(os.path.join(self.path, "process"), _NEW_FILE, 0o600)
-        try:
-            os.write(fd, json.dumps(record).encode("ascii"))
-        finally:
-            os.close(fd)
-        failpoint("runner.process.after")
 
     def open_output(self) -> int:
         """The file that keeps all output."""
@@ -161,7 +156,8 @@ class Journal:
         path = self.path(call_id)
         if _NO_GATE:
             self.remove(call_id)
-        os.makedirs(path, mode=0o700, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(path, 0o700)
         failpoint("runner.lock.before")
         fd = os.open(os.path.join(path, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
@@ -212,12 +208,19 @@ class Journal:
 
         Nobody waits for the disk: a call whose tombstone a power cut takes away is among the starts.
         """
-        flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         failpoint("runner.tombstone.before")
         if not _NO_TOMBSTONE:
-            os.close(os.open(os.path.join(self._gone, call_id), flags, 0o600))
+            self._mark_gone(call_id)
         failpoint("runner.tombstone.after")
         self.remove(call_id)
+
+    def _mark_gone(self, call_id: str) -> None:
+        tombstone = os.path.join(self._gone, call_id)
+        try:
+            os.rename(self.path(call_id, "lock"), tombstone)
+        except FileNotFoundError:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            os.close(os.open(tombstone, flags, 0o600))
 
     def _listed(self) -> list[str]:
         return os.listdir(self._calls)

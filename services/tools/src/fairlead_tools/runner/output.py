@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import os
+from collections.abc import Callable
 
 MAX_TEXT_BYTES = 50_000
 MAX_TEXT_LINES = 2_000
@@ -15,10 +16,15 @@ _HEAD_LINES = 800
 
 
 class Output:
-    """Takes any amount of bytes and never holds more than a few hundred kilobytes of them."""
+    """Takes any amount of bytes and never holds more than a few hundred kilobytes of them.
 
-    def __init__(self, file_fd: int, file_limit: int = MAX_FILE_BYTES) -> None:
-        self._fd = file_fd
+    Args:
+        open_file: makes the file; not before there is something to keep, for many commands say nothing.
+    """
+
+    def __init__(self, open_file: Callable[[], int], file_limit: int = MAX_FILE_BYTES) -> None:
+        self._open_file = open_file
+        self._fd = -1
         self._room = file_limit
         self._head = b""
         self._tail = bytearray()
@@ -49,6 +55,8 @@ class Output:
     def _store(self, data: bytes) -> None:
         view = memoryview(data)[: self._room]
         try:
+            if view and self._fd < 0:
+                self._fd = self._open_file()
             while view:
                 written = os.write(self._fd, view)
                 view = view[written:]
@@ -59,7 +67,8 @@ class Output:
 
     def close(self) -> None:
         """Let go of the file."""
-        os.close(self._fd)
+        if self._fd >= 0:
+            os.close(self._fd)
 
     @property
     def has_live(self) -> bool:

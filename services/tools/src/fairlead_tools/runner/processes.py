@@ -138,7 +138,7 @@ class Processes:
         path = os.path.join(self._directory, name)
         _remove(path)
         os.mkdir(path, 0o700)
-        if os.path.getsize(output_path):
+        if os.path.exists(output_path):
             os.link(output_path, first_segment(path))
         record = {
             "call_id": job.call_id,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import selectors
 import signal
@@ -94,7 +95,7 @@ class Server:
         for job in self._calls.running():
             if job.has_report or job.child.pid in dead:
                 self._finish(job)
-        self._calls.prepare(dead)
+        self._calls.spares.prepare(dead)
 
     def _reap(self) -> set[int]:
         dead: set[int] = set()
@@ -229,6 +230,7 @@ class Server:
 
 
 def log(text: str) -> None:
-    """One line for whoever looks into the runner's log file."""
-    sys.stderr.write(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {text}\n")
-    sys.stderr.flush()
+    """One line for whoever looks into the runner's log file; dropped when the disk is full."""
+    with contextlib.suppress(OSError):
+        sys.stderr.write(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {text}\n")
+        sys.stderr.flush()

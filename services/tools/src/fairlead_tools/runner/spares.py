@@ -1,0 +1,113 @@
+"""Children that wait for the calls to come: making one is most of what a command costs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+from fairlead_tools.runner import children
+from fairlead_tools.runner.children import Child
+from fairlead_tools.runner.confine import Root
+from fairlead_tools.runner.guard import Order
+from fairlead_tools.runner.jobs import Job
+from fairlead_tools.runner.outcome import Outcome
+from fairlead_tools.runner.plan import Plan, run_tool
+from fairlead_tools.runner.restrict import Restriction
+from fairlead_tools.runner.user import User
+
+
+class Spares:
+    """At most one of each kind, once that kind was used: for commands (True) and for file tools."""
+
+    def __init__(self, root: Root, user: User | None, restriction: Restriction) -> None:
+        self._root = root
+        self._user = user
+        self._restriction = restriction
+        self._waiting: dict[bool, Child] = {}
+        self._idle: Child | None = None  # its guard takes another command
+        self._leaving: set[int] = set()  # guards that were let go, until they are dead
+        self._used: set[bool] = set()
+
+    @property
+    def pids(self) -> set[int]:
+        """Their process ids."""
+        kept = [*self._waiting.values(), *([self._idle] if self._idle else [])]
+        return {each.pid for each in kept} | self._leaving
+
+    def take(self, plan: Plan) -> Child:
+        """One that waits for this plan's order; who has an input or a terminal is made for it.
+
+        Raises:
+            OSError: there is no room for another process.
+        """
+        if plan.life.is_plain:
+            return self._take(plan.is_command) or self._fork(plan.is_command)
+        made = children.fork_command(
+            self._root.fd,
+            self._user,
+            None,
+            plan.life.terminal,
+            has_input=True,
+            restriction=self._restriction,
+        )
+        os.set_blocking(made.input, False)
+        return made
+
+    def ended(self, job: Job) -> None:
+        """Keep the guard of a command that ended, or let it go; never one that was told to stop something."""
+        self._used.add(job.output is not None)
+        if job.child.desk < 0:
+            return
+        if self._idle is None and job.guard_is_free:
+            self._idle = job.child
+        else:
+            self._let_go(job.child)
+
+    def prepare(self, dead: set[int]) -> None:
+        """Have a child of each kind that was used waiting for the next call."""
+        self._leaving -= dead
+        for is_command, spare in list(self._waiting.items()):
+            if spare.pid in dead:
+                del self._waiting[is_command]
+                spare.abandon()
+        idle, self._idle = self._idle, None
+        for is_command in self._used - self._waiting.keys():
+            # Without memory for a spare the next call will say so.
+            with contextlib.suppress(OSError):
+                if is_command and idle is not None:
+                    child, idle = idle, None
+                    self._waiting[True] = child.again()
+                else:
+                    self._waiting[is_command] = self._fork(is_command)
+        if idle is not None:
+            self._let_go(idle)
+        self._used.clear()
+
+    def _take(self, is_command: bool) -> Child | None:
+        spare = self._waiting.pop(is_command, None)
+        if spare is not None and not spare.waits():
+            spare.abandon()  # it was killed a moment ago
+            return None
+        return spare
+
+    def _fork(self, is_command: bool) -> Child:
+        if not is_command:
+            return children.fork_worker(self._work, self._root.fd, self._user, self._restriction)
+        # In namespaces of its own a guard is in reach of nobody but its command, which may leave it limits
+        # or a low priority: it serves that one only.
+        return children.fork_command(
+            self._root.fd,
+            self._user,
+            self._work,
+            restriction=self._restriction,
+            again=not self._restriction.hidden,
+        )
+
+    def _let_go(self, child: Child) -> None:
+        os.close(child.desk)
+        with contextlib.suppress(ChildProcessError):  # it was killed, and is buried already
+            if os.waitpid(child.pid, os.WNOHANG) == (0, 0):
+                self._leaving.add(child.pid)
+
+    def _work(self, order: Order) -> Outcome:
+        return run_tool(order, self._root)

@@ -1,0 +1,117 @@
+"""Guards that serve one command after another: what one command leaves or does must not reach the next."""
+
+import os
+import signal
+from pathlib import Path
+
+from fairlead_tools.runner.guard import _kill_rest
+from tests.unit.tools.conftest import Client, Runner, eventually, is_alive
+from tests.unit.tools.test_runner_calls import pids_of, text_of
+from tests.unit.tools.test_runner_recovery import children_of
+
+
+def guard_of(client: Client, call_id: str) -> int:
+    outcome = client.call(call_id, "bash", command="echo $PPID")
+    assert outcome["status"] == "ok"
+    return int(text_of(outcome))
+
+
+def test_one_guard_serves_one_command_after_another(client: Client, runner: Runner) -> None:
+    guards = {guard_of(client, f"c{number}") for number in range(5)}
+    assert len(guards) == 1
+    assert guards < set(children_of(runner, 2))  # and its next command waits
+
+
+def test_commands_at_once_have_a_guard_each_and_one_of_these_stays(client: Client, runner: Runner) -> None:
+    commands = ("a", "b", "c")
+    for name in commands:
+        client.begin(name, "bash", command=f"echo $PPID > {name}; until [ -e go ]; do sleep 0.02; done")
+    guards = {runner.wait_for(name) for name in commands}
+    assert len(guards) == len(commands)
+    (runner.workspace / "go").touch()
+    assert [client.outcome()["status"] for _ in commands] == ["ok"] * 3
+    assert f"{guard_of(client, 'd')}\n" in guards
+    children_of(runner, 2)
+
+
+def test_what_a_command_leaves_behind_is_gone_before_its_guard_takes_another(client: Client) -> None:
+    before = guard_of(client, "a")
+    left = client.call("b", "bash", command="(env -i setsid sleep LONG &) ; (sleep LONG &) ; echo on")
+    assert (text_of(left), left["details"]["killed_processes"]) == ("on\n", 2)
+    after = client.call("c", "bash", command="echo $PPID; cat /proc/$PPID/task/$PPID/children; echo; echo $$")
+    guard, children, own = text_of(after).split("\n")[:3]
+    assert int(guard) == before
+    assert children.split() == [own]
+
+
+def test_guard_that_was_told_to_stop_serves_no_other_command(client: Client, runner: Runner) -> None:
+    before = guard_of(client, "a")
+    client.begin("b", "bash", command="echo $PPID > up; sleep LONG")
+    assert int(runner.wait_for("up")) == before
+    client.send(op="cancel", call_id="b")
+    assert client.outcome()["status"] == "cancelled"
+    assert guard_of(client, "c") != before
+    eventually(lambda: not is_alive(before), "it left")
+
+
+def test_guard_that_was_sent_a_signal_takes_no_other_command() -> None:
+    """A signal that came when the command had ended would stop the next one."""
+
+    def takes_another(sent: int) -> bool:
+        pid = os.fork()
+        if pid == 0:
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1})
+            os.kill(os.getpid(), sent)
+            os._exit(_kill_rest(pid, 0, stopped=False).again)
+        return bool(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+
+    assert takes_another(signal.SIGUSR1)
+    assert not takes_another(signal.SIGTERM)
+    assert not takes_another(signal.SIGHUP)
+
+
+def test_command_that_signals_its_guard_does_not_stop_the_next(client: Client) -> None:
+    for name in ("TERM", "HUP"):
+        client.call(f"a{name}", "bash", command=f"(true &); kill -{name} $PPID")
+        outcome = client.call(f"b{name}", "bash", command="sleep 0.01; echo on")
+        assert (outcome["status"], text_of(outcome)) == ("ok", "on\n")
+
+
+def test_killed_command_that_waited_is_replaced(client: Client, runner: Runner) -> None:
+    guard = guard_of(client, "a")
+    (waiting,) = (pid for pid in children_of(runner, 2) if pid != guard)
+    os.kill(waiting, signal.SIGKILL)
+    eventually(lambda: not Path(f"/proc/{waiting}").exists(), "it is buried")
+    assert client.call("b", "bash", command="echo on")["status"] == "ok"
+
+
+def test_killed_guard_takes_the_command_that_waits_with_it(client: Client, runner: Runner) -> None:
+    guard = guard_of(client, "a")
+    before = children_of(runner, 2)
+    os.kill(guard, signal.SIGKILL)
+    eventually(lambda: not any(is_alive(pid) for pid in before), "both are dead")
+    assert guard_of(client, "b") != guard
+
+
+def test_killed_runner_takes_a_guard_that_served_before_with_it(client: Client, runner: Runner) -> None:
+    guard = guard_of(client, "a")
+    client.begin("b", "bash", command="(env -i setsid sleep LONG &); echo $PPID > up; sleep LONG")
+    assert int(runner.wait_for("up")) == guard
+    runner.kill()
+    eventually(lambda: not is_alive(guard), "the guard left")
+    assert not pids_of(str(runner.state))
+    again = runner.start()
+    again.send(op="attach", call_id="b")
+    assert again.outcome()["status"] == "unknown"
+
+
+def test_each_command_has_pipes_of_its_own(client: Client, runner: Runner) -> None:
+    """What kept those of an earlier one speaks to nobody."""
+    before = guard_of(client, "a")
+    for name in ("b", "c"):
+        client.call(name, "bash", command=f"ls -l /proc/self/fd > {name}; echo $PPID >> {name}")
+    said = [(runner.workspace / name).read_text().split() for name in ("b", "c")]
+    assert [int(words[-1]) for words in said] == [before, before]
+    first, second = ({word for word in words if word.startswith("pipe:")} for words in said)
+    assert first
+    assert not first & second
