@@ -20,7 +20,7 @@ from fairlead_common.connection import (
     settings_from_environment,
 )
 from fairlead_common.errors import BusUnavailableError, ConflictError, FairleadError, StreamFullError
-from fairlead_common.reading import JetStreamError, Reader, Record, attempts
+from fairlead_common.reading import FULL, JetStreamError, Reader, Record, attempts
 from fairlead_common.subjects import H_OBJECT
 
 __all__ = [
@@ -41,7 +41,6 @@ INLINE_LIMIT_BYTES: Final = 512 * 1024  # more than this travels by reference
 _WRONG_LAST_SEQUENCE: Final = 10071
 # A write to the subject is under way that the replicas have not agreed on yet: ours, or somebody else's.
 _UNDECIDED: Final = frozenset({10163, 10164})
-_FULL: Final = frozenset({10077, 10023, 10047, 10028})  # stream, server or account limits reached
 
 
 class WrongSequenceError(FairleadError):
@@ -99,7 +98,7 @@ class Bus(Reader):
             raise WrongSequenceError(text)
         if code in _UNDECIDED:
             raise BusUnavailableError(f"{subject}: another write is under way (err_code {code})")
-        if code in _FULL:
+        if code in FULL:
             raise StreamFullError(f"{subject}: {text} (err_code {code})")
         raise JetStreamError(code, text, subject)
 

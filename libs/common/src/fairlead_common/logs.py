@@ -1,7 +1,9 @@
 """Structured logs: JSON lines in containers, columns on a terminal; never prompts, results or keys."""
 
+import contextlib
 import logging
 import sys
+from typing import TextIO, cast
 
 import structlog
 from structlog.tracebacks import ExceptionDictTransformer
@@ -32,8 +34,24 @@ def configure_logs(service: str, *, json_lines: bool | None = None, level: str =
     structlog.configure(
         processors=processors,
         wrapper_class=structlog.make_filtering_bound_logger(numeric),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(cast(TextIO, _Lossy(sys.stderr))),
         cache_logger_on_first_use=True,
     )
     structlog.contextvars.clear_contextvars()
     structlog.contextvars.bind_contextvars(service=service)
+
+
+class _Lossy:
+    """A stream that drops what it cannot write: a service must not end because the disk of its log is full."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        with contextlib.suppress(OSError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError):
+            self._stream.flush()

@@ -27,12 +27,19 @@ from fairlead_common.connection import (
     next_reply,
     replies,
 )
-from fairlead_common.errors import BusUnavailableError, FairleadError, ForbiddenError, NotFoundError
+from fairlead_common.errors import (
+    BusUnavailableError,
+    FairleadError,
+    ForbiddenError,
+    NotFoundError,
+    StreamFullError,
+)
 
 WRITE_DEADLINE_S: Final = 30.0  # how long a safe request is repeated while the server is away
 
 _BY_SUBJECT: Final = frozenset({"tools"})  # services whose user reads no stream as a whole (rights.py)
 _LAGGING: Final = frozenset({"KV_config"})  # every service may read its document, and that alone
+FULL: Final = frozenset({10077, 10023, 10047, 10028})  # stream, server or account limits reached
 _NO_MESSAGE: Final = 10037
 # In a cluster: no leader right now, or this server cannot say.
 _AWAY: Final = frozenset({10004, 10007, 10008, 10009, 10076})
@@ -262,6 +269,7 @@ class Reader(Connection):
 
         Raises:
             JetStreamError: the server refused.
+            StreamFullError: it has no room for what is wanted.
             BusUnavailableError: no answer in time, JetStream is not enabled, or this user may not.
         """
         data = b"" if body is None else msgspec.json.encode(body)
@@ -269,9 +277,10 @@ class Reader(Connection):
         answer = msgspec.json.decode(reply.data, type=dict[str, object])
         error = answer.get("error")
         if isinstance(error, dict):
-            raise JetStreamError(
-                int(error.get("err_code", 0)), str(error.get("description", "refused")), subject
-            )
+            code, text = int(error.get("err_code", 0)), str(error.get("description", "refused"))
+            if code in FULL:
+                raise StreamFullError(f"{subject}: {text} (err_code {code})")
+            raise JetStreamError(code, text, subject)
         return answer
 
     async def _read_batch(

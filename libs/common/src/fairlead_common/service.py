@@ -1,6 +1,7 @@
 """The skeleton of every service process: one task group, one stop event, one way out."""
 
 import asyncio
+import errno
 import os
 import signal
 import sys
@@ -14,7 +15,12 @@ from nats.micro.service import Service as MicroService
 from nats.micro.service import ServiceConfig
 
 from fairlead_common.bus import Bus, settings_from_environment
-from fairlead_common.errors import AccessRefusedError, BusUnavailableError, WeakConfigurationError
+from fairlead_common.errors import (
+    AccessRefusedError,
+    BusUnavailableError,
+    StreamFullError,
+    WeakConfigurationError,
+)
 from fairlead_common.logs import configure_logs
 from fairlead_common.provisioned import wait_until_provisioned
 from fairlead_common.pulse import end_pulse, keep_pulse
@@ -55,6 +61,15 @@ def run_service(
         sys.exit(EXIT_CONFIG)
     except* BusUnavailableError as group:
         log.error("bus_unavailable", error="; ".join(str(e) for e in group.exceptions))
+        sys.exit(1)
+    except* StreamFullError as group:
+        log.error("store_full", error="; ".join(str(e) for e in group.exceptions))
+        sys.exit(1)
+    except* OSError as group:
+        found = group.exceptions[0]
+        if not isinstance(found, OSError) or found.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EMFILE):
+            raise
+        log.error("resource_exhausted", error=str(found))
         sys.exit(1)
 
 

@@ -8,17 +8,20 @@ import secrets
 from typing import Literal, NamedTuple
 
 import msgspec
+import structlog
 
 from fairlead_common import mutants, subjects
 from fairlead_common.buckets import Bucket
 from fairlead_common.bus import Bus
-from fairlead_common.content import ToolOutcome
+from fairlead_common.content import ToolOutcome, text_outcome
 from fairlead_common.errors import ConflictError
 from fairlead_common.messages import ToolCall, ToolClaim
 from fairlead_tools.config import ExecutorConfig
 from fairlead_tools.liveness import Liveness
 from fairlead_tools.records import Note, Records
 from fairlead_tools.sandboxes.sandbox import Place
+
+log = structlog.get_logger()
 
 Action = Literal["run", "leave", "wait", "unknown"]
 
@@ -72,7 +75,14 @@ class Claims:
             by="executor", holder=self._config.executor, journal=self._records.identity, attempt=attempt
         )
         note = Note(executor=self._config.executor, place=place, settled=settled)
-        self._records.begin(call.call_id, attempt, note)
+        try:
+            self._records.begin(call.call_id, attempt, note)
+        except OSError as error:
+            log.warning("note_failed", call=call.call_id, error=str(error))
+            if not repeatable and settled is None:  # without a note nobody could tell what became of it
+                why = error.strerror or str(error)
+                text = f"The call was not started: the disk of its host takes nothing ({why})."
+                settled = text_outcome("error", text, is_error=True)
         there = claim if mutants.active("claim_with_ttl") else await self._write(call, claim)
         if there.attempt == attempt:
             return Verdict("run", place, attempt, fresh=True, settled=settled)

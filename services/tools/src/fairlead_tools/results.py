@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import Annotated
 
 import msgspec
+import structlog
 
 from fairlead_common.content import ContentBlock, TextBlock, ToolOutcome, text_outcome
 from fairlead_common.objects import Objects
 from fairlead_tools.sandboxes.channel import Followed, Frame
+
+log = structlog.get_logger()
 
 FETCH_TIMEOUT_S = 30.0
 STORE_TIMEOUT_S = 120.0  # of a whole output; what came until then is kept
@@ -82,6 +85,15 @@ def shown(frame: Frame) -> list[tuple[str, int]]:
 
 
 async def _store_output(followed: Followed, objects: Objects) -> str | None:
+    """The name of the object; None where the disk of this host takes no more, which costs the output alone."""
+    try:
+        return await _spill(followed, objects)
+    except OSError as error:
+        log.warning("output_not_kept", error=str(error))
+        return None
+
+
+async def _spill(followed: Followed, objects: Objects) -> str:
     with tempfile.TemporaryDirectory(prefix="fairlead-") as folder:
         path = Path(folder) / "output"
         with path.open("wb") as file:
