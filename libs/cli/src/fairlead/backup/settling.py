@@ -143,6 +143,7 @@ class Settling:
             assert call.host is not None  # noqa: S101 - see `doubtful`
             if not await self._may_not_start(call.host, call.call_id):
                 continue
+            self._claimed.add(call.call_id)
             await self._append_unknown(session, waiting, call)
             self._tally.unknown.append((session, call.call_id, call.name))
         for request in waiting.undecided.values():
