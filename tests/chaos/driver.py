@@ -51,10 +51,12 @@ class Seen:
 
     Fields:
         settled: keys of inputs that ended or were dropped.
+        cursor: how far the mailbox was consumed.
     """
 
     last_id: str | None = None
     last_seq: int = 0
+    cursor: int = 0
     settled: set[str] = field(default_factory=set)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -78,6 +80,7 @@ class Driver:
         self.modes: dict[str, str] = {}
         self._seen: dict[str, Seen] = defaultdict(Seen)
         self._accepted: dict[str, set[str]] = defaultdict(set)
+        self._aborts: dict[str, int] = defaultdict(int)  # by session: the last one that was stored
         self._decided: set[str] = set()
         self._background: list[asyncio.Task[None]] = []
         self._over = asyncio.Event()
@@ -139,7 +142,8 @@ class Driver:
             await asyncio.sleep(0.25)
 
     async def _is_done(self, session: str) -> bool:
-        if self._accepted[session] - self._seen[session].settled:
+        seen = self._seen[session]
+        if self._accepted[session] - seen.settled or self._aborts[session] > seen.cursor:
             return False
         answer = await self._api.request("GET", f"/api/sessions/{session}", patience_s=2.0)
         return answer.accepted and answer.body["status"] == "idle" and not answer.body.get("queued")
@@ -228,6 +232,8 @@ class Driver:
         """Wish that the session stops what it does."""
         self._journal.write({"event": "send", "action": "abort", "session": session})
         answer = await self._api.request("POST", f"/api/sessions/{session}/abort", {"reason": "chaos"})
+        if answer.accepted:
+            self._aborts[session] = max(self._aborts[session], answer.body["seq"])
         event = "ok" if answer.accepted else "reject" if answer.status else "unknown"
         self._journal.write({"event": event, "action": "abort", "session": session, "status": answer.status})
 
@@ -260,6 +266,7 @@ class Driver:
         if event["event"] == "entry":
             entry = event["entry"]
             seen.last_seq = max(seen.last_seq, event["seq"])
+            seen.cursor = max(seen.cursor, entry.get("cursor", 0))
             if ended(entry) or entry["type"] == "dropped":
                 seen.settled.update(entry.get("keys", []))
             seen.changed.set()

@@ -366,7 +366,7 @@ class Executor:
             trace=trace_id(trace),
         )
         if mutants.active("result_overwrite"):
-            await self._bus.publish(subject, payload, headers)
+            await self._bus.publish(subject, payload, headers, point="tools.result")
             return
         if not await self._bus.offer(subject, payload, headers, point="tools.result"):
             log.info("result_was_there", call=call.call_id)
