@@ -162,10 +162,15 @@ class Hosts:
             return f"the ticket for {host} is withdrawn"
         return f"{host} was revoked before" if known.revoked_s else f"{host} is revoked"
 
-    def render(self) -> None:
-        """Write the users of the door as the register has them at this moment."""
+    def render(self) -> bool:
+        """Write the users of the door as the register has them at this moment; whether that changed them."""
+        before = self._written()
         with self._changing():
             pass
+        return self._written() != before
+
+    def _written(self) -> str:
+        return self.users_file.read_text(encoding="utf-8") if self.users_file.exists() else ""
 
     # -- inside ------------------------------------------------------------
 

@@ -23,6 +23,10 @@ CONNECT_S: Final = 10.0
 ANSWER_S: Final = 10.0
 
 
+class _NoAnswerError(Exception):
+    """The registrar was asked, and nobody knows what it decided."""
+
+
 class Found(NamedTuple):
     """What came of one address."""
 
@@ -112,9 +116,14 @@ async def join(ticket: Ticket, addresses: tuple[str, ...], membership: Membershi
     access = await asyncio.to_thread(membership.begin, ticket, addresses)
     begun = halfway is not None and halfway.ticket == ticket.id
     if not (begun and await _works(membership, access)):
-        access = await _ask(ticket, membership, access)
-        if not await _works(membership, access):
-            raise CommandError("the other side let this machine in, but its server refuses it", FAILED)
+        try:
+            access = await _ask(ticket, membership, access)
+        except _NoAnswerError as error:  # it may have been let in all the same
+            if not await _works(membership, access):
+                raise CommandError(str(error), UNREACHABLE) from error
+        else:
+            if not await _works(membership, access):
+                raise CommandError("the other side let this machine in, but its server refuses it", FAILED)
     await asyncio.to_thread(membership.complete, access)
     return access
 
@@ -137,10 +146,9 @@ async def _ask(ticket: Ticket, membership: Membership, access: Access) -> Access
         answer = await bus.request(join_subject(ticket.id), request, timeout_s=ANSWER_S)
         said = json.loads(answer.data)
     except (FairleadError, ValueError) as error:
-        raise CommandError(
+        raise _NoAnswerError(
             f"nobody over there answered the ticket ({error}): is `fairlead up` running? The same ticket can "
-            "be used again",
-            UNREACHABLE,
+            "be used again"
         ) from error
     finally:
         with contextlib.suppress(FairleadError, OSError, TimeoutError):

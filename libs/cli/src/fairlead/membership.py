@@ -91,6 +91,7 @@ class Membership:
             "FAIRLEAD_NATS_CA": str(ca_file),
             "FAIRLEAD_NATS_TLS_NAME": TLS_NAME,
             "FAIRLEAD_NATS_TLS_FIRST": "yes",
+            "FAIRLEAD_PROVISION": "no",  # what it needs is made over there
         }
 
     def forget_ticket(self) -> None:

@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import contextlib
 import json
 import os
 import re
@@ -23,12 +24,11 @@ from fairlead_common import subjects
 from fairlead_common.bus import Bus, BusSettings, Delivery
 from fairlead_common.errors import AccessRefusedError, BusUnavailableError, FairleadError
 from fairlead_common.logs import configure_logs
-from fairlead_common.streams import ensure_consumer
+from fairlead_common.provision import for_host
 
 log = structlog.get_logger()
 
 LOOK_EVERY_S: Final = 5.0
-ACK_WAIT_S: Final = 6.0  # of a host's queue, as executors make it
 _KEY: Final = re.compile(r"U[A-Z2-7]{55}\Z")
 
 
@@ -39,7 +39,7 @@ class Registrar:
         self._door = door
         self._bus = bus
         self._asked: asyncio.Queue[Delivery] = asyncio.Queue(maxsize=256)
-        self._rendered: list[str] = []
+        self._good: list[str] = []
 
     async def run(self, stop: asyncio.Event) -> None:
         """Answer until `stop`, or until the connection ends for good.
@@ -70,6 +70,9 @@ class Registrar:
             ticket = delivery.subject.rpartition(".")[2]
             answer = await self._answer(ticket, delivery.data)
             await self._bus.emit(delivery.reply, json.dumps(answer).encode())
+            # A server that takes over its users forgets whom they may answer: first the answer has to be out.
+            with contextlib.suppress(BusUnavailableError):
+                await self._bus.round_trip()
             if "refused" in answer:
                 log.warning("join_refused", ticket=ticket, why=answer["refused"])
                 continue
@@ -87,30 +90,21 @@ class Registrar:
             found = await asyncio.to_thread(self._door.hosts.redeem, ticket, key)
             if not isinstance(found, Host):
                 return {"refused": found}
-            await self._make_queue(found.host)
+            await for_host(self._bus, found.host)  # executors may use their queue, not make it
         except (FairleadError, CommandError, OSError) as error:
             log.warning("join_failed", ticket=ticket, error=str(error))
             return {"refused": f"not possible right now, try again: {error}"}
         return {"host": found.host, "pool": found.pool, "labels": dict(found.labels)}
 
-    async def _make_queue(self, host: str) -> None:
-        """The queue of the host's calls, which executors may use and not make."""
-        await ensure_consumer(
-            self._bus,
-            subjects.TOOLS,
-            subjects.tools_consumer(host),
-            subjects.tool_requests(host),
-            ack_wait_s=ACK_WAIT_S,
-        )
-
     async def _look_after(self) -> None:
         """Take expired tickets from the server, and note who was heard."""
+        await self._reload()  # the one before may have been killed in between
         while True:
             good = self._good_tickets()
-            if good != self._rendered:
-                self._rendered = good
-                await asyncio.to_thread(self._door.hosts.render)
-                await self._reload()
+            if good != self._good:
+                self._good = good
+                if await asyncio.to_thread(self._door.hosts.render):
+                    await self._reload()
             await self._note_heartbeats()
             await asyncio.sleep(LOOK_EVERY_S)
 
