@@ -135,7 +135,8 @@ async def provision(bus: Bus) -> None:
     for wanted in STREAMS:
         await _ensure_stream(bus, _replicated(wanted, bus.settings.replicas))
     await ensure_consumer(bus, s.SESSIONS, s.AGENTS_CONSUMER, s.ALL_MAIL)
-    await ensure_consumer(bus, s.TIMERS, s.TIMERS_CONSUMER, s.DUE_TIMERS)
+    # Forwarding one takes milliseconds; a question whose time is over must not wait long for another agent.
+    await ensure_consumer(bus, s.TIMERS, s.TIMERS_CONSUMER, s.DUE_TIMERS, ack_wait_s=5.0)
 
 
 async def is_there(bus: Bus, name: str) -> bool:
