@@ -9,17 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.plans import MUTANTS, Wish
+from tests.chaos.plans import MUTANTS, POINT_MUTANTS, Wish
+from tests.chaos.points.tier import Batch
 from tests.chaos.run import EVIDENCE, row, run_seed
+from tests.chaos.watch import ALL, catch
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(900)]
 
 FIRST = int(os.environ.get("FAIRLEAD_CHAOS_SEED", "1"))
 SEEDS = range(FIRST, FIRST + int(os.environ.get("FAIRLEAD_CHAOS_RUNS", "6")))
 LONG = os.environ.get("FAIRLEAD_CHAOS_LONG") == "1"
-
-# What a run gets to show a mutant, or to let all its faults land on a busy machine.
-TRIES = 5
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -33,14 +32,20 @@ def test_every_promise_is_kept_under_faults(seed: int) -> None:
     pytest.fail("not one of three runs counts: not all faults landed, or the harness had trouble")
 
 
-@pytest.mark.parametrize("mutant", MUTANTS)
+@pytest.mark.parametrize("mutant", ALL)
 def test_mutant_is_caught(mutant: str, tmp_path: Path) -> None:
-    for seed in range(FIRST, FIRST + TRIES):
-        run = run_seed(seed, MUTANTS[mutant], tmp_path)
-        print(mutant, row(run), sorted({violation.kind for violation in run.violations}))
-        if run.violations:
-            return
-    pytest.fail(f"nobody noticed {mutant} in {TRIES} runs")
+    caught = catch(mutant, tmp_path, first=FIRST)
+    print(caught.row())
+    assert caught.kinds, f"nobody noticed {mutant} in {caught.runs} runs"
+
+
+@pytest.mark.skipif(not LONG, reason="FAIRLEAD_CHAOS_LONG=1 runs it")
+@pytest.mark.parametrize("mutant", POINT_MUTANTS)
+def test_place_of_a_mutant_is_sound_without_it(mutant: str, tmp_path: Path) -> None:
+    wish = POINT_MUTANTS[mutant]
+    with Batch(tmp_path / "batch", wish.beside) as batch:
+        run = batch.run(wish.spec)
+    assert (run.verdict, run.violations) == ("ok", []), run.trouble
 
 
 @pytest.mark.skipif(not LONG, reason="FAIRLEAD_CHAOS_LONG=1 runs it")

@@ -1,0 +1,46 @@
+"""A short selection of the fail-point tier: places that a kill at random hardly ever meets.
+
+All of it: `python -m tests.chaos.run --tier points --runs 1000`. `FAIRLEAD_CHAOS_POINTS` says how many.
+"""
+
+import os
+
+import pytest
+
+from fairlead_common.failpoints import DROP_ACK, KILL, STEPS, STOP
+from tests.chaos.points.record import Tier
+from tests.chaos.points.scenes import scene_of
+from tests.chaos.points.tier import Spec, plan
+from tests.chaos.run import POINTS
+
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(600)]
+
+SLOW_S = 30.0
+SELECTED = [
+    ("gateway.prompt.after", KILL),
+    ("agent.log.assistant.after", KILL),
+    ("agent.log.run_end.before", STOP),
+    ("agent.log.tool_result.after", DROP_ACK),
+    ("agent.notice.before", KILL),
+    ("tools.claim.after", KILL),
+    ("tools.claim.after", DROP_ACK),
+    ("tools.result.after", KILL),
+    ("tools.forget.after", KILL),
+    ("runner.gate.after", KILL),
+    ("runner.outcome.before", KILL),
+    ("scheduler.slot.after", KILL),
+]
+
+
+def test_every_step_has_a_scene() -> None:
+    assert all(scene_of(step).play for step in STEPS)
+
+
+def test_every_promise_is_kept_whatever_dies_at_a_named_place() -> None:
+    more = plan(1, int(os.environ.get("FAIRLEAD_CHAOS_POINTS", "0")))
+    specs = [Spec(1 + n, *pair) for n, pair in enumerate(SELECTED)] + more
+    record = Tier(specs, POINTS, stacks=2).run()
+    assert record.late == []
+    assert [run.as_dict() for run in record.runs if run.verdict != "ok"] == []
+    assert len(record.runs) == len(specs)
+    assert [run.as_dict() for run in record.runs if run.seconds > SLOW_S] == []
