@@ -45,6 +45,7 @@ class Nemesis:
         weights: dict[str, int] | None = None,
         *,
         pause_s: tuple[float, float] = PAUSE_S,
+        gap_s: tuple[float, float] = GAP_S,
     ) -> None:
         self._stack = stack
         self._path = folder / "faults.jsonl"
@@ -52,6 +53,7 @@ class Nemesis:
         self._random = random.Random(f"nemesis-{seed}")
         self._seconds = seconds
         self._pause_s = pause_s
+        self._gap_s = gap_s
         self._weights = weights or {**WEIGHTS, **(PROXY_WEIGHTS if stack.proxy else {})}
         self._healing: list[asyncio.Task[None]] = []
         self._paused: set[int] = set()
@@ -63,7 +65,7 @@ class Nemesis:
         while time.monotonic() < deadline:
             name = self._random.choices(list(self._weights), list(self._weights.values()))[0]
             await self._do(name)
-            await asyncio.sleep(self._random.uniform(*GAP_S))
+            await asyncio.sleep(self._random.uniform(*self._gap_s))
         for task in self._healing:
             await task
 

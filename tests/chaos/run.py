@@ -5,6 +5,7 @@ python -m tests.chaos.run --runs 5 --mutant no_fence --until-caught
 python -m tests.chaos.run --tier points --runs 1000
 python -m tests.chaos.run --tier points --point tools.claim.after --action kill --seed 7
 python -m tests.chaos.run --mutants
+python -m tests.chaos.run --tier r3 --runs 50
 """
 
 import argparse
@@ -232,9 +233,9 @@ def summary(runs: list[Run]) -> dict[str, Any]:
     }
 
 
-def tell(run: Run) -> None:
+def tell(run: Run, more: str = "") -> None:
     """Print one run."""
-    print(row(run), flush=True)
+    print(row(run) + more, flush=True)
     for violation in run.violations[:8]:
         print(f"          {violation.kind} {violation.session} {violation.detail}")
     if len(run.violations) > 8:
@@ -280,7 +281,7 @@ def main() -> int:
     parser.add_argument("--only", action="append", help="draw only this fault (repeatable)")
     parser.add_argument("--keep", action="store_true", help="keep the evidence of clean runs too")
     parser.add_argument("--out", type=Path, help="write all results as JSON")
-    parser.add_argument("--tier", choices=["random", "points"], default="random")
+    parser.add_argument("--tier", choices=["random", "points", "r3"], default="random")
     parser.add_argument("--point", default="", help="of the points tier: this one alone")
     parser.add_argument("--action", default="", help="of the points tier: this one alone")
     parser.add_argument("--stacks", type=int, default=2, help="of the points tier: side by side")
@@ -288,6 +289,17 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # not without ending what was started
     if arguments.mutants:
         return _catch_all(arguments.stacks, arguments.out)
+    if arguments.tier == "r3":
+        from tests.chaos.cluster import tier as cluster  # it needs this module
+
+        seeds = range(arguments.seed, arguments.seed + arguments.runs)
+        return cluster.main(
+            seeds,
+            seconds=arguments.seconds,
+            only=arguments.only or (),
+            keep=arguments.keep,
+            out=arguments.out,
+        )
     if arguments.tier == "points":
         specs = tier.plan(arguments.seed, arguments.runs, arguments.point, arguments.action)
         return record.main(specs, POINTS, mutant=arguments.mutant, stacks=arguments.stacks, out=arguments.out)

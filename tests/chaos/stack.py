@@ -32,6 +32,7 @@ class Shape:
         mutant: a deliberate fault in all services.
         sandbox: that the commands run in.
         environ: more of it, for `fairlead up`.
+        nats: addresses of servers that somebody else runs; empty: `up` starts one.
     """
 
     behind_proxy: bool = False
@@ -40,6 +41,7 @@ class Shape:
     sets: tuple[str, ...] = ()
     sandbox: str = "local"
     environ: tuple[tuple[str, str], ...] = ()
+    nats: str = ""
 
 
 class Stack:
@@ -65,7 +67,7 @@ class Stack:
 
     def _start(self) -> None:
         self.model.__enter__()
-        arguments = []
+        arguments = ["--nats", self.shape.nats] if self.shape.nats else []
         if self.shape.behind_proxy:
             self.nats = NatsServer(
                 self.folder / "nats", extra="feature_flags { js_ack_fc_v2: false }"

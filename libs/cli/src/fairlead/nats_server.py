@@ -141,8 +141,12 @@ def remember_external(home: Home, url: str) -> NatsAccess:
     return NatsAccess(url)
 
 
-def is_answering(url: str, timeout_s: float = 0.5) -> bool:
-    """Whether something that greets like a NATS server listens there."""
+def is_answering(urls: str, timeout_s: float = 0.5) -> bool:
+    """Whether something that greets like a NATS server listens there, or at one of several addresses."""
+    return any(_greets(url.strip(), timeout_s) for url in urls.split(","))
+
+
+def _greets(url: str, timeout_s: float) -> bool:
     host, _, port = url.rpartition("@")[2].removeprefix("nats://").partition(":")
     try:
         with socket.create_connection((host.strip("[]"), int(port or 4222)), timeout=timeout_s) as probe:

@@ -247,7 +247,7 @@ class Reader(Connection):
         Raises:
             BusUnavailableError: nobody leads it right now, or no answer in time.
         """
-        about = about or ".".join(subject.split(".")[:5])
+        about = about or ".".join(subject.split(".")[:6])
         began = asyncio.get_running_loop().time()
         try:
             reply = await self.request(subject, data, headers=headers, timeout_s=timeout_s or self.patience_s)

@@ -238,6 +238,11 @@ def provisioner() -> Rights:
             f"{_INFO}.*",
             "$JS.API.STREAM.CREATE.*",
             "$JS.API.STREAM.UPDATE.*",
+            # Made anew when replicas are added: they can be lost, and cannot be changed.
+            *(
+                f"$JS.API.STREAM.DELETE.{name}"
+                for name in (s.EVENTS, _kv(s.BUCKET_LEASES), _kv(s.BUCKET_EXECUTORS))
+            ),
             "$JS.API.CONSUMER.INFO.*.*",
             *(
                 f"$JS.API.CONSUMER.CREATE.{stream}.{name}.{subject}"

@@ -23,6 +23,8 @@ _DAY: Final = 86_400 * _SECOND
 _NO_JETSTREAM: Final = "JetStream is not enabled on this NATS server or account"
 _NO_STREAM: Final = 10059
 _NO_CONSUMER: Final = 10014
+_NO_CLUSTER: Final = 10074
+_NO_PEERS: Final = 10005
 
 Config = dict[str, object]
 
@@ -147,8 +149,9 @@ async def is_there(bus: Bus, name: str) -> bool:
         BusUnavailableError: JetStream is not there.
     """
     wanted = next(each for each in STREAMS if each["name"] == name)
+    wanted = _replicated(wanted, bus.settings.replicas)
     actual = await _actual(bus, name)
-    return actual is not None and not _lacks(_replicated(wanted, bus.settings.replicas), actual)
+    return actual is not None and not _has_too_few(wanted, actual) and not _lacks(wanted, actual)
 
 
 async def has_consumer(bus: Bus, stream: str, name: str) -> bool:
@@ -177,12 +180,45 @@ async def _ensure_stream(bus: Bus, wanted: Config) -> None:
     name = str(wanted["name"])
     actual = await _actual(bus, name)
     if actual is None:
-        actual = _config_of(name, await bus.api(f"STREAM.CREATE.{name}", wanted, timeout_s=15.0))
+        actual = await _create(bus, wanted)
         log.info("stream_created", stream=name)
+    if _has_too_few(wanted, actual):
+        actual = await _raise_replicas(bus, wanted, actual)
+        log.info("stream_replicas_raised", stream=name, replicas=wanted["num_replicas"])
     if lacking := _lacks(wanted, actual):
         more = {**actual, "subjects": [*_texts(actual.get("subjects")), *lacking]}
         await bus.api(f"STREAM.UPDATE.{name}", more, timeout_s=15.0)
         log.info("stream_widened", stream=name, subjects=lacking)
+
+
+async def _create(bus: Bus, wanted: Config) -> Config:
+    name = str(wanted["name"])
+    try:
+        return _config_of(name, await bus.api(f"STREAM.CREATE.{name}", wanted, timeout_s=15.0))
+    except JetStreamError as error:
+        if error.code == _NO_CLUSTER:
+            raise WeakConfigurationError(
+                f"FAIRLEAD_NATS_REPLICAS: {wanted['num_replicas']} replicas need a cluster, "
+                "and this NATS server is alone"
+            ) from error
+        if error.code == _NO_PEERS:
+            raise BusUnavailableError(f"too few NATS servers are up: {error}") from error
+        raise
+
+
+async def _raise_replicas(bus: Bus, wanted: Config, actual: Config) -> Config:
+    """The lazy mode of a stream cannot be changed, but what it holds may be lost: it is made anew."""
+    name = str(wanted["name"])
+    if actual.get("persist_mode") == _LOSSY:
+        await bus.api(f"STREAM.DELETE.{name}", timeout_s=15.0)
+        return await _create(bus, wanted)
+    raised = {**actual, "num_replicas": wanted["num_replicas"]}
+    return _config_of(name, await bus.api(f"STREAM.UPDATE.{name}", raised, timeout_s=15.0))
+
+
+def _has_too_few(wanted: Config, actual: Config) -> bool:
+    """Whether the stream has fewer replicas than are wanted."""
+    return int(str(actual.get("num_replicas") or 1)) < int(str(wanted.get("num_replicas") or 1))
 
 
 async def _actual(bus: Bus, name: str) -> Config | None:
@@ -251,7 +287,7 @@ def weaknesses(wanted: Config, actual: Config) -> list[str]:
     missing = set(_texts(wanted["subjects"])) - set(_texts(actual.get("subjects")))
     if missing:
         problems.append(f"subjects lack {sorted(missing)}")
-    if int(str(actual.get("num_replicas") or 1)) < int(str(wanted.get("num_replicas") or 1)):
+    if _has_too_few(wanted, actual):
         problems.append(f"num_replicas is {actual.get('num_replicas')}, must be {wanted['num_replicas']}")
     return problems
 

@@ -23,13 +23,16 @@ from fairlead_common.ids import host_label
 @click.command()
 @click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="Configure this start; repeatable.")
 @click.option("--workers", default="", metavar="agent=2,tools=4", help="Processes of a service (default 1).")
-@click.option("--nats", "nats_url", metavar="URL", help="Use this NATS server; none is started.")
+@click.option("--nats", "nats_url", metavar="URL[,URL...]", help="Use these NATS servers; none is started.")
+@click.option("--replicas", type=click.IntRange(1, 5), help="How many of several NATS servers hold all data.")
 @click.option(
     "--listen",
     metavar="ADDRESS[:PORT]|off",
     help="Let executors of other machines in at this address, encrypted; kept for later starts.",
 )
-def up(sets: tuple[str, ...], workers: str, nats_url: str | None, listen: str | None) -> None:
+def up(
+    sets: tuple[str, ...], workers: str, nats_url: str | None, replicas: int | None, listen: str | None
+) -> None:
     """Start everything on this machine and keep it running.
 
     \b
@@ -41,6 +44,7 @@ def up(sets: tuple[str, ...], workers: str, nats_url: str | None, listen: str | 
       FAIRLEAD_WORKSPACE  where the agent works (default $FAIRLEAD_HOME/workspace)
       FAIRLEAD_LISTEN     as --listen, for this start and later ones
       FAIRLEAD_NATS_URL   as --nats, which keeps a password in it off the command line
+      FAIRLEAD_NATS_REPLICAS  as --replicas
       OPENAI_BASE_URL, OPENAI_API_KEY, OPENAI_MODEL, ANTHROPIC_API_KEY, ...
                           reach the agent process only
 
@@ -70,7 +74,9 @@ def up(sets: tuple[str, ...], workers: str, nats_url: str | None, listen: str | 
         external_url = nats_url or os.environ.get("FAIRLEAD_NATS_URL")
         _choose_door(home, listen or os.environ.get("FAIRLEAD_LISTEN"), bool(external_url), console)
         if external_url and external_url.startswith("nats://") and not is_answering(external_url, 3.0):
-            raise CommandError(f"no NATS server answers at {external_url.rpartition('@')[2]}", UNREACHABLE)
+            shown = ", ".join(each.rpartition("@")[2].strip() for each in external_url.split(","))
+            raise CommandError(f"no NATS server answers at {shown}", UNREACHABLE)
+        _choose_replicas(replicas, bool(external_url))
         plan = Plan(home, port, _workspace(home), overrides, host)
         status = asyncio.run(
             Supervisor(
@@ -93,6 +99,19 @@ def _host() -> str:
         return host_label(os.environ)
     except InvalidInputError as error:
         raise CommandError(str(error), CONFIG) from error
+
+
+def _choose_replicas(wanted: int | None, external: bool) -> None:
+    """Tell the services, by their environment.
+
+    Raises:
+        CommandError: the home's own server is alone.
+    """
+    if wanted is None:
+        return
+    if wanted > 1 and not external:
+        raise CommandError("--replicas: a home's own server is alone, name several with --nats", USAGE)
+    os.environ["FAIRLEAD_NATS_REPLICAS"] = str(wanted)
 
 
 def _workspace(home: Home) -> Path:
