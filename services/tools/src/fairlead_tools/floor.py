@@ -105,6 +105,8 @@ class Floor:
         return f"Invalid arguments for {call.name}: {where}: {error.message[:500]}"
 
     def _denied(self, call: ToolCall, spec: ToolSpec) -> str:
+        if not self._deny:  # as on most hosts: nothing has to be taken apart
+            return ""
         about = subject(spec, call.arguments, self._root(call))
         if rule := touches(self._deny, about):
             return f"Host {self._config.host} refuses this call: its own rule {rule} denies it."
@@ -125,8 +127,10 @@ class Floor:
         if settings.sandboxes is not None and call.sandbox not in settings.sandboxes:
             allowed = ", ".join(settings.sandboxes) or "none"
             return f"Host {host} does not run calls in sandbox {call.sandbox!r}; it allows {allowed}."
-        if call.sandbox not in _BOUNDARIES and touches(
-            self._confined, subject(spec, call.arguments, self._root(call))
+        if (
+            self._confined
+            and call.sandbox not in _BOUNDARIES
+            and touches(self._confined, subject(spec, call.arguments, self._root(call)))
         ):
             return f"Host {host} runs {call.name} in a sandbox only, and this session has {call.sandbox!r}."
         if self._roots and call.workspace.startswith("/"):
