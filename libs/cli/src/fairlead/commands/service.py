@@ -234,7 +234,10 @@ def _health(settings: dict[str, str]) -> tuple[bool, str]:
     from fairlead.checks.http import ask
     from fairlead.home import port_from_environment
 
-    url = f"http://127.0.0.1:{port_from_environment({**os.environ, **settings})}"
+    try:
+        url = f"http://127.0.0.1:{port_from_environment({**os.environ, **settings})}"
+    except CommandError as error:
+        return False, f"cannot be found: {error}"
     answer = ask(url, "/readyz")
     if answer is None:
         return False, f"no answer from {url}"

@@ -128,7 +128,7 @@ def account_of(request: Request) -> Account:
 
 
 def _wanted(request: Request, account: Account, control: Controller) -> Wanted:
-    from fairlead_common.service import VERSION
+    from importlib.metadata import version as version_of
 
     program = wanted.this_program()
     if request.kind == "executor":
@@ -146,7 +146,7 @@ def _wanted(request: Request, account: Account, control: Controller) -> Wanted:
         user_home=account.folder,
         home=wanted.home_of(request.scope),
         search_path=wanted.search_path(request.scope, program),
-        version=VERSION,
+        version=version_of("fairlead"),
         places=control.places(request.name),
     )
 

@@ -1,0 +1,572 @@
+"""`fairlead doctor` without a server: each check is made to find something, and each remedy is tried."""
+
+import http.server
+import json
+import os
+import resource
+import socket
+import ssl
+import stat
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from fairlead.checks import (
+    disk,
+    docker,
+    gateway,
+    home,
+    machine,
+    models,
+    run,
+    sandboxes,
+    services,
+    streams,
+    tailnet,
+)
+from fairlead.checks.finding import Finding, ok
+from fairlead.checks.look import Look
+from fairlead.checks.nats_facts import NatsFacts
+from fairlead.home import Home
+from fairlead.processes import ProcessFile
+from tests.support.nats_server import free_port
+from tests.support.small_disk import SmallDisk
+
+FAIRLEAD = [sys.executable, "-m", "fairlead.main"]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Home:
+    made = Home(tmp_path / "home")
+    made.prepare()
+    return made
+
+
+def look(
+    place: Home, *, offline: bool = False, url: str = "", facts: NatsFacts | None = None, **env: str
+) -> Look:
+    made = Look(place, url or f"http://127.0.0.1:{free_port()}", env, offline=offline)
+    made._facts = facts or NatsFacts()
+    return made
+
+
+def mended(check: Callable[[Look], Finding], seen: Look) -> str:
+    """What the remedy says; the check finds nothing afterwards."""
+    finding = check(seen)
+    assert finding.mend is not None
+    said = finding.mend.do()
+    again = check(seen)
+    assert again.state == "ok", again
+    return said
+
+
+# -- the home ------------------------------------------------------------------
+
+
+def test_a_home_that_others_can_read_is_a_problem_and_is_closed(place: Home) -> None:
+    assert home.folder(look(place)).state == "ok"
+    place.path.chmod(0o755)
+    assert home.folder(look(place)).state == "problem"
+    assert "0700" in mended(home.folder, look(place))
+    assert stat.S_IMODE(place.path.stat().st_mode) == 0o700
+
+
+def test_a_key_file_that_others_can_read_is_a_problem_and_is_closed(place: Home) -> None:
+    place.auth.write_text("{}")
+    place.auth.chmod(0o640)
+    finding = home.key_files(look(place))
+    assert finding.state == "problem"
+    assert "0640" in finding.text
+    mended(home.key_files, look(place))
+    assert stat.S_IMODE(place.auth.stat().st_mode) == 0o600
+
+
+def test_a_key_file_that_is_a_link_is_a_problem_that_nobody_mends(place: Home, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").write_text("{}")
+    place.auth.symlink_to(tmp_path / "elsewhere")
+    finding = home.key_files(look(place))
+    assert (finding.state, finding.mend) == ("problem", None)
+    assert "symbolic link" in finding.text
+
+
+def test_a_token_that_can_be_guessed_is_told(place: Home) -> None:
+    assert home.token(look(place, FAIRLEAD_TOKEN="short")).state == "warning"
+    place.auth.write_text("no json")
+    place.auth.chmod(0o600)
+    assert home.token(look(place)).state == "problem"
+    place.auth.unlink()
+    assert home.token(look(place)).state == "skipped"
+
+
+def test_processes_of_a_killed_start_are_found_and_ended(place: Home) -> None:
+    left = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    try:
+        ProcessFile(place).add("agent", left.pid)
+        finding = home.leftovers(look(place))
+        assert finding.state == "problem"
+        assert f"agent ({left.pid})" in finding.text
+        threading.Thread(target=left.wait, daemon=True).start()  # a zombie is no leftover
+        assert str(left.pid) in mended(home.leftovers, look(place))
+    finally:
+        left.kill()
+
+
+def test_processes_of_a_running_start_are_left_alone(place: Home) -> None:
+    from fairlead.processes import UpLock
+
+    lock = UpLock(place)
+    lock.acquire()
+    try:
+        ProcessFile(place).add("agent", os.getpid())
+        finding = home.leftovers(look(place))
+        assert (finding.state, finding.mend) == ("ok", None)
+    finally:
+        lock.release()
+
+
+def test_half_written_files_are_removed_once_they_are_old(place: Home) -> None:
+    draft = place.path / ".auth.json.77"
+    draft.write_text("{")
+    assert home.leftovers(look(place)).state == "ok"
+    os.utime(draft, (time.time() - 7200,) * 2)
+    assert home.leftovers(look(place)).state == "warning"
+    assert draft.name in mended(home.leftovers, look(place))
+
+
+# -- disks ---------------------------------------------------------------------
+
+
+def test_a_full_disk_is_a_problem(tmp_path: Path) -> None:
+    with SmallDisk(tmp_path / "disk", size_mib=16) as small:
+        states = {each.check: each for each in disk.space(look(Home(small.folder / "home")))}
+        assert states["disk.home"].state == "problem"
+        assert "GiB free" in states["disk.home"].text
+        assert states["disk.home-inodes"].state == "problem"
+
+
+def test_a_home_in_memory_is_told(tmp_path: Path) -> None:
+    small = SmallDisk(tmp_path / "memory")
+    small.folder.mkdir()
+    if problem := small._mount_memory():
+        pytest.skip(problem)
+    with_memory = look(Home(small.folder / "home"))
+    try:
+        finding = disk.kinds(with_memory)
+    finally:
+        small.__exit__()
+    assert finding.state == "warning"
+    assert "tmpfs" in finding.text
+
+
+@pytest.mark.parametrize(("kind", "state"), [("nfs4", "problem"), ("overlay", "warning"), ("ext4", "ok")])
+def test_filesystems_are_known_by_their_kind(
+    place: Home, monkeypatch: pytest.MonkeyPatch, kind: str, state: str
+) -> None:
+    lines = (
+        f"22 1 8:1 / / rw - ext4 /dev/sda rw\n30 22 0:44 / {place.path} rw shared:1 - {kind} server:/x rw\n"
+    )
+    assert disk.mount_of(place.path / "nats", lines).kind == kind
+    assert disk.mount_of(Path("/usr"), lines).kind == "ext4"
+    monkeypatch.setattr(disk, "mount_of", lambda path, _: disk.Mount(path, kind))
+    assert disk.kinds(look(place)).state == state
+
+
+# -- the machine ---------------------------------------------------------------
+
+
+def test_too_few_open_files_are_told(place: Home) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))
+    try:
+        assert machine.open_files(look(place)).state == "warning"
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(8192, hard), hard))
+    try:
+        assert machine.open_files(look(place)).state == "ok"
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_time_zone_that_is_none_is_a_problem(place: Home) -> None:
+    assert machine.timezone(look(place, TZ="Europe/Berlin")).state == "ok"
+    assert machine.timezone(look(place, TZ="Europe/Berlim")).state == "problem"
+    facts = NatsFacts(document={"cron": {"timezone": "Mars/Olympus"}})
+    assert machine.timezone(look(place, facts=facts)).state == "problem"
+
+
+def test_missing_programs_are_told(place: Home, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert machine.git(look(place)).state == "ok"
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert machine.git(look(place)).state == "warning"
+    (tmp_path / "git").write_text("#!/bin/sh\necho git version 1.8.3\n")
+    (tmp_path / "git").chmod(0o755)
+    assert "1.8.3" in machine.git(look(place)).text
+    assert machine.git(look(place)).state == "warning"
+
+
+def test_parts_of_different_versions_are_a_problem(place: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = machine.version_of
+    monkeypatch.setattr(
+        machine, "version_of", lambda name: "0.0.9" if name == "fairlead-agent" else real(name)
+    )
+    states = {each.check: each for each in machine.python(look(place))}
+    assert states["machine.packages"].state == "problem"
+    assert "fairlead-agent 0.0.9" in states["machine.packages"].text
+
+
+# -- the gateway ---------------------------------------------------------------
+
+
+class Answers(http.server.BaseHTTPRequestHandler):
+    """Answers as the class says."""
+
+    status = 200
+    body = b"{}"
+    date = ""
+
+    def do_GET(self) -> None:
+        self.send_response_only(self.status)
+        self.send_header("Date", self.date or self.date_time_string())
+        self.end_headers()
+        self.wfile.write(self.body)
+
+    def log_message(self, *_: object) -> None:
+        return
+
+
+@pytest.fixture
+def server() -> Iterator[str]:
+    Answers.status, Answers.body, Answers.date = 200, b"{}", ""
+    made = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers)
+    threading.Thread(target=made.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{made.server_port}"
+    made.shutdown()
+    made.server_close()
+
+
+def test_a_gateway_that_is_not_ready_says_what_is_missing(place: Home, server: str) -> None:
+    assert gateway.ready(look(place, url=server)).state == "ok"
+    Answers.status, Answers.body = 503, b'{"missing": {"agent": "no agent service answers"}}'
+    finding = gateway.ready(look(place, url=server))
+    assert finding.state == "problem"
+    assert "agent: no agent service answers" in finding.text
+    Answers.status = 404
+    assert "another program" in gateway.ready(look(place, url=server)).advice
+
+
+def test_a_port_that_is_free_is_no_problem_and_one_that_says_nothing_is(place: Home) -> None:
+    assert gateway.ready(look(place)).state == "warning"
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        finding = gateway.ready(look(place, url=f"http://127.0.0.1:{mute.getsockname()[1]}"))
+    assert finding.state == "problem"
+
+
+def test_a_clock_away_from_the_gateways_is_told(place: Home, server: str) -> None:
+    assert gateway.clock(look(place, url=server)).state == "ok"
+    Answers.date = "Tue, 01 Sep 2026 12:00:00 GMT"
+    assert gateway.clock(look(place, url=server)).state == "warning"
+
+
+def test_an_address_that_others_reach_needs_a_token_and_encryption(place: Home) -> None:
+    assert gateway.address(look(place)).state == "ok"
+    assert gateway.address(look(place, FAIRLEAD_HOST_BIND="0.0.0.0")).state == "problem"
+    assert gateway.address(look(place, FAIRLEAD_HOST_BIND="0.0.0.0", FAIRLEAD_TOKEN="t")).state == "warning"
+    open_one = {
+        "FAIRLEAD_HOST_BIND": "0.0.0.0",
+        "FAIRLEAD_TOKEN": "t",
+        "FAIRLEAD_PUBLIC_URL": "https://x.ts.net",
+    }
+    assert gateway.address(look(place, **open_one)).state == "ok"
+    assert gateway.address(look(place, FAIRLEAD_HOST_BIND="everywhere")).state == "problem"
+
+
+def test_a_certificate_that_ends_soon_is_told(
+    place: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+         "-days", "5", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost",
+         "-keyout", tmp_path / "k", "-out", tmp_path / "c"],
+        check=True, capture_output=True, timeout=30,
+    )  # fmt: skip
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "c", tmp_path / "k")
+    made = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers)
+    made.socket = context.wrap_socket(made.socket, server_side=True)
+    threading.Thread(target=made.serve_forever, daemon=True).start()
+    public = f"https://localhost:{made.server_port}"
+    try:
+        assert (
+            gateway.certificate(look(place, FAIRLEAD_PUBLIC_URL=public)).state == "problem"
+        )  # nobody signed it
+        monkeypatch.setattr(ssl, "create_default_context", lambda: ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
+        trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        trusting.load_verify_locations(tmp_path / "c")
+        monkeypatch.setattr(ssl, "create_default_context", lambda: trusting)
+        finding = gateway.certificate(look(place, FAIRLEAD_PUBLIC_URL=public))
+    finally:
+        made.shutdown()
+        made.server_close()
+    assert finding.state == "warning"
+    assert "good for 5 more days" in finding.text
+    assert gateway.certificate(look(place)).state == "skipped"
+
+
+# -- sandboxes -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("version", "mended_there"),
+    [
+        ("1.1.5+ds1", False), ("1.2.7", False), ("1.2.8", True), ("1.3.2", False), ("1.3.3", True),
+        ("1.4.0-rc.2", False), ("1.4.0-rc.3", True), ("1.4.0", True), ("1.5.1", True), ("2.0.0", True), ("odd", False),
+    ],
+)  # fmt: skip
+def test_a_runc_that_lets_containers_escape_is_known(version: str, mended_there: bool) -> None:
+    assert docker.is_mended(version) is mended_there
+
+
+def test_an_engine_that_is_needed_and_away_is_a_problem(place: Home, tmp_path: Path) -> None:
+    away = {"DOCKER_HOST": f"unix://{tmp_path}/none.sock"}
+    assert [each.state for each in docker.engine(look(place, **away))] == ["skipped"]
+    facts = NatsFacts(document={"agents": {"main": {"sandbox": {"kind": "docker"}}}})
+    found = docker.engine(look(place, facts=facts, **away))
+    assert [each.state for each in found] == ["problem"]
+    assert "main" in found[0].text
+
+
+def test_an_image_that_is_missing_is_a_problem_and_is_built_by_fix(
+    place: Home, server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Answers.status = 404
+    where = server.replace("http://", "tcp://")
+    finding = docker._image(where, "fairlead-sandbox:latest", ["main"])
+    assert finding.state == "problem"
+    assert finding.mend is not None
+    assert docker._image(where, "other:1", ["main"]).mend is None
+    assert docker._image(where, "other:1", []).state == "skipped"
+    Answers.status, Answers.body = 200, b'{"Created": "2020-01-01T00:00:00Z"}'
+    assert docker._image(where, "fairlead-sandbox:latest", []).state == "warning"
+
+
+def test_bubblewrap_that_is_needed_and_missing_is_a_problem(
+    place: Home, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert sandboxes.bubblewrap(look(place)).state == "skipped"
+    facts = NatsFacts(document={"agents": {"main": {"sandbox": {"kind": "bubblewrap"}}}})
+    assert sandboxes.bubblewrap(look(place, facts=facts)).state == "problem"
+    (tmp_path / "bwrap").write_text("#!/bin/sh\necho bubblewrap 0.4.1\n")
+    (tmp_path / "bwrap").chmod(0o755)
+    assert "too old" in sandboxes.bubblewrap(look(place, facts=facts)).text
+    (tmp_path / "bwrap").write_text(
+        "#!/bin/sh\n[ $1 = --version ] && echo 0.9 && exit\necho no >&2; exit 1\n"
+    )
+    assert "does not work here: no" in sandboxes.bubblewrap(look(place, facts=facts)).text
+
+
+# -- models --------------------------------------------------------------------
+
+
+def test_a_configuration_that_does_not_fit_is_a_problem(place: Home) -> None:
+    facts = NatsFacts(document={"agents": {"main": {"max_turn": 3}}})
+    finding = models.document(look(place, facts=facts))
+    assert finding.state == "problem"
+    assert "max_turn" in finding.text
+    assert machine.timezone(look(place, facts=facts)).state == "ok"  # no other check stumbles over it
+
+
+def test_models_are_asked_where_they_are(place: Home, server: str) -> None:
+    env = {"OPENAI_BASE_URL": f"{server}/v1", "FAIRLEAD_MODEL": "openai/x"}
+    assert models.models(look(place, **env))[0].state == "ok"
+    Answers.status = 401
+    assert models.models(look(place, OPENAI_API_KEY="k", **env))[0].state == "problem"
+    assert models.models(look(place, **env))[0].state == "ok"  # without a key it was not asked to let us in
+    env["OPENAI_BASE_URL"] = f"http://127.0.0.1:{free_port()}/v1"
+    assert models.models(look(place, **env))[0].state == "problem"
+    assert models.models(look(place, offline=True, **env))[0].state == "skipped"
+    assert models.models(look(place))[0].state == "warning"  # demo
+
+
+def test_litellm_is_missed_where_a_model_needs_it(place: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    needs = look(place, offline=True, FAIRLEAD_MODEL="litellm/anthropic/x")
+    assert {each.check: each.state for each in models.models(needs)}["models.litellm"] == "ok"
+    monkeypatch.setattr(models, "find_spec", lambda _: None)
+    assert {each.check: each.state for each in models.models(needs)}["models.litellm"] == "problem"
+
+
+# -- the tailnet ---------------------------------------------------------------
+
+TAILSCALE = """#!/bin/sh
+case "$1" in
+  status) echo '{"BackendState": "STATE", "Self": {"DNSName": "box.tail1.ts.net."}}' ;;
+  serve) echo '{"Web": {"box.tail1.ts.net:443": {"Handlers": {"/": {"Proxy": "http://127.0.0.1:8420"}}}},'
+    echo '"AllowFunnel": FUNNEL}' ;;
+esac
+"""
+
+
+@pytest.mark.parametrize(
+    ("state", "funnel", "public", "found"),
+    [
+        ("Running", "{}", "https://box.tail1.ts.net", ("ok", "ok")),
+        ("Running", "{}", "", ("ok", "warning")),
+        ("Running", '{"box.tail1.ts.net:443": true}', "https://box.tail1.ts.net", ("ok", "problem")),
+        ("NeedsLogin", "{}", "", ("warning",)),
+    ],
+)
+def test_a_tailnet_that_opens_the_gateway_to_everybody_is_a_problem(
+    place: Home,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    state: str,
+    funnel: str,
+    public: str,
+    found: tuple[str],
+) -> None:
+    (tmp_path / "tailscale").write_text(TAILSCALE.replace("STATE", state).replace("FUNNEL", funnel))
+    (tmp_path / "tailscale").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    seen = look(place, **({"FAIRLEAD_PUBLIC_URL": public} if public else {}))
+    assert tuple(each.state for each in tailnet.tailscale(seen)) == found
+
+
+# -- services, from what NATS told -----------------------------------------------
+
+
+def service(name: str, version: str) -> dict[str, str]:
+    return {"name": f"fairlead-{name}", "version": version}
+
+
+def test_missing_and_mixed_services_are_told(place: Home) -> None:
+    from importlib.metadata import version
+
+    own = version("fairlead")
+    names = ("gateway", "agent", "tools", "scheduler", "webui")
+    every = NatsFacts(services=[service(name, own) for name in names])
+    assert {each.state for each in services.services(look(place, facts=every))} == {"ok"}
+    mixed = NatsFacts(services=[*(every.services or [])[:-1], service("webui", "0.0.1")])
+    states = {each.check: each for each in services.services(look(place, facts=mixed))}
+    assert states["services.versions"].state == "warning"
+    assert "webui 0.0.1" in states["services.versions"].text
+    lacking = NatsFacts(services=[service("gateway", own)])
+    assert services.services(look(place, facts=lacking))[0].state == "problem"
+
+
+def test_executors_that_drain_warn_or_do_not_fit_are_told(place: Home) -> None:
+    main = {"executor": "e", "host": "h"}
+    up = [service("tools", "0")]
+
+    def found(*executors: dict[str, object], document: dict[str, object] | None = None) -> dict[str, str]:
+        facts = NatsFacts(services=up, executors=list(executors), document=document or {})  # type: ignore[arg-type]
+        return {each.check: each.state for each in services.executors(look(place, facts=facts))}
+
+    assert found(main) == {"services.executors": "ok"}
+    assert found() == {"services.executors": "problem"}
+    assert found({**main, "draining": True})["services.executors"] == "problem"
+    assert found({**main, "warnings": ["a tool is withheld"]})["services.executor-warnings"] == "warning"
+    wants_gpu = {"agents": {"main": {"pool": "gpu"}}}
+    assert found(main, document=wants_gpu)["services.placement"] == "problem"
+    assert "services.placement" not in found({**main, "pool": "gpu"}, document=wants_gpu)
+    wants_docker = {"agents": {"main": {"sandbox": {"kind": "docker"}}}}
+    assert found(main, document=wants_docker)["services.placement"] == "problem"
+
+
+def test_replicas_that_lag_are_told(place: Home) -> None:
+    wanted = streams.STREAMS[0]
+    info = {
+        "config": {**wanted, "num_replicas": 3, "max_bytes": 100},
+        "state": {"bytes": 85},
+        "cluster": {
+            "replicas": [{"name": "n2", "current": False, "offline": True}, {"name": "n3", "current": True}]
+        },
+    }
+    found = {each.check: each for each in streams._one({**wanted, "num_replicas": 3}, info)}
+    assert "n2 offline" in found["streams.replicas"].text
+    assert "85 % full" in found["streams.room"].text
+
+
+# -- the command -----------------------------------------------------------------
+
+
+def test_a_check_that_fails_or_hangs_breaks_no_other(place: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    forever = threading.Event()
+
+    def hangs(_: Look) -> Finding:
+        forever.wait(60)
+        return ok("x.hangs", "")
+
+    def fails(_: Look) -> Finding:
+        raise RuntimeError("no luck")
+
+    checks = (
+        run.Check("x.hangs", hangs),
+        run.Check("x.fails", fails),
+        run.Check("x.well", lambda _: ok("x.well", "")),
+    )
+    monkeypatch.setattr(run, "CHECKS", checks)
+    monkeypatch.setattr(run, "WITHIN_S", 0.3)
+    began = time.monotonic()
+    found = {each.check: each for each in run.all_findings(environ={"FAIRLEAD_HOME": str(place.path)})}
+    forever.set()
+    assert time.monotonic() - began < 2
+    assert found["x.hangs"].state == "problem"
+    assert found["x.fails"].state == "skipped"
+    assert "no luck" in found["x.fails"].text
+    assert found["x.well"].state == "ok"
+
+
+def call(place: Home, *words: str, **environ: str) -> "subprocess.CompletedProcess[str]":
+    foreign = ("FAIRLEAD_", "OPENAI_", "ANTHROPIC_")
+    env = {key: value for key, value in os.environ.items() if not key.startswith(foreign)}
+    env |= {"FAIRLEAD_HOME": str(place.path), "FAIRLEAD_PORT": str(free_port()), **environ}
+    return subprocess.run(
+        [*FAIRLEAD, "doctor", *words], env=env, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def test_fix_mends_what_a_dry_run_only_tells(place: Home) -> None:
+    place.auth.write_text("{}")
+    place.auth.chmod(0o644)
+    place.path.chmod(0o755)
+    told = call(place, "--offline", "--fix", "--dry-run")
+    assert "fix: would set mode 0700" in told.stdout
+    assert stat.S_IMODE(place.path.stat().st_mode) == 0o755
+    report = json.loads(call(place, "--offline", "--fix", "--json").stdout)
+    assert [each["done"] for each in report["fixes"]] == [True, True]
+    states = {each["check"]: each["state"] for each in report["checks"]}
+    assert (states["home.folder"], states["home.keys"]) == ("ok", "ok")
+    assert json.loads(call(place, "--offline", "--fix", "--json").stdout)["fixes"] == []
+
+
+def test_the_report_has_a_stable_form(place: Home) -> None:
+    done = call(place, "--offline", "--json")
+    report = json.loads(done.stdout)
+    assert done.returncode == 0, report
+    assert set(report) == {"schema", "version", "ok", "counts", "took_s", "checks", "fixes"}
+    assert report["schema"] == 1
+    assert set(report["counts"]) == {"ok", "warning", "problem", "skipped"}
+    for each in report["checks"]:
+        assert set(each) == {"check", "group", "state", "text", "advice", "fix"}
+        assert each["check"].startswith(f"{each['group']}.")
+        assert "\n" not in each["text"]
+        assert each["advice"] or each["state"] in ("ok", "skipped")
+    assert report["took_s"] < 5
+    assert {each["state"] for each in report["checks"] if each["group"] == "nats"} == {"skipped"}
+
+
+def test_only_problems_are_a_failure_unless_asked(place: Home) -> None:
+    assert call(place, "--offline").returncode == 0
+    assert call(place, "--offline", "--strict").returncode == 1  # the demo model
+    place.path.chmod(0o755)
+    done = call(place, "--offline")
+    assert done.returncode == 1
+    assert f"chmod 700 {place.path}" in done.stdout
+    assert "`fairlead doctor --fix` mends 1" in done.stdout
+    assert call(place, "--dry-run").returncode == 2
