@@ -197,6 +197,20 @@ class CustomEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag=
     data: dict[str, object] = {}
 
 
+class LaterEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="later"):
+    """An entry that only a later version knows: what all entries have counts, the rest is kept as it came.
+
+    Never written as such; `encode_entry` gives back the bytes that were read.
+
+    Fields:
+        kind: its type, as that version calls it.
+        raw: all of it.
+    """
+
+    kind: str = ""
+    raw: msgspec.Raw = msgspec.Raw(b"")
+
+
 Entry = (
     MessageEntry
     | QueuedEntry
@@ -210,14 +224,24 @@ Entry = (
     | ModeChangeEntry
     | ModelChangeEntry
     | CustomEntry
+    | LaterEntry
 )
 
+
+class _Head(EntryBase, frozen=True, kw_only=True):
+    """What is known of an entry of whatever type."""
+
+    type: str
+
+
 _decoder: msgspec.json.Decoder[Entry] = msgspec.json.Decoder(Entry)
+_head: msgspec.json.Decoder[_Head] = msgspec.json.Decoder(_Head)
 _encoder = msgspec.json.Encoder()
+_KNOWN = frozenset(str(kind.__struct_config__.tag) for kind in Entry.__args__)
 
 
 def decode_entry(payload: bytes) -> Entry:
-    """The entry that a record of the log holds.
+    """The entry that a record of the log holds; a `LaterEntry` for a type that this version does not know.
 
     Raises:
         BadMessageError: it is no entry.
@@ -225,9 +249,25 @@ def decode_entry(payload: bytes) -> Entry:
     try:
         return _decoder.decode(payload)
     except msgspec.DecodeError as error:
-        raise BadMessageError(f"log entry: {error}") from error
+        later = _later(payload)
+        if later is None:
+            raise BadMessageError(f"log entry: {error}") from error
+        return later
+
+
+def _later(payload: bytes) -> LaterEntry | None:
+    try:
+        head = _head.decode(payload)
+    except msgspec.DecodeError:
+        return None
+    if head.type in _KNOWN:
+        return None
+    about = {name: getattr(head, name) for name in EntryBase.__struct_fields__}
+    return LaterEntry(**about, kind=head.type, raw=msgspec.Raw(payload))
 
 
 def encode_entry(entry: Entry) -> bytes:
     """The record that holds this entry."""
+    if isinstance(entry, LaterEntry):
+        return bytes(entry.raw)
     return _encoder.encode(entry)

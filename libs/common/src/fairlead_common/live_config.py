@@ -10,6 +10,7 @@ from fairlead_common import subjects
 from fairlead_common.buckets import Bucket
 from fairlead_common.bus import Bus
 from fairlead_common.config import Config, parse_config
+from fairlead_common.config.later_keys import without_later_keys
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.tail import Source, Tail
 
@@ -35,7 +36,7 @@ class LiveConfig:
         """
         record = await Bucket(self._bus, subjects.BUCKET_CONFIG).get(self.DOCUMENT)
         if record is not None:
-            self.current = parse_config(msgspec.json.decode(record.data), self._overrides)
+            self.current = self._effective(record.data)
         return self.current
 
     def on_change(self, listener: Callable[[Config], None]) -> None:
@@ -50,12 +51,18 @@ class LiveConfig:
         async with Tail(self._bus, live, [source], self._route) as tail:
             await tail.follow(stop, lambda _, record: self._apply(record.data))
 
+    def _effective(self, data: bytes) -> Config:
+        known, later = without_later_keys(msgspec.json.decode(data), Config)
+        if later:
+            log.warning("config_of_a_later_version", keys=later[:20])
+        return parse_config(known, self._overrides)
+
     def _route(self, live: str) -> int | None:
         return 0 if live.endswith(f".{self.DOCUMENT}") else None
 
     def _apply(self, data: bytes) -> None:
         try:
-            fresh = parse_config(msgspec.json.decode(data), self._overrides)
+            fresh = self._effective(data)
         except (InvalidInputError, msgspec.DecodeError) as error:
             log.warning("config_ignored", error=str(error))
             return

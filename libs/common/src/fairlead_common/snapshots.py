@@ -11,11 +11,12 @@ from typing import Final, NamedTuple
 import msgspec
 
 from fairlead_common.bus import Bus, JetStreamError
-from fairlead_common.connection import Delivery
+from fairlead_common.connection import Delivery, next_reply, replies
 from fairlead_common.errors import BusUnavailableError, FairleadError
 
 CHUNK_BYTES: Final = 256 << 10  # the server keeps some 8 MiB under way
 SILENCE_S: Final = 15.0
+_AHEAD: Final = 16  # pieces that are sent before the first of them is acknowledged
 UNPACK_S: Final = 300.0  # until the server has read through what it was sent
 
 _NO_STREAM: Final = 10059
@@ -131,10 +132,16 @@ async def put_back(bus: Bus, config: Json, state: Json, pieces: Iterator[bytes])
         f"STREAM.RESTORE.{stream}", {"config": config, "state": state}, timeout_s=SILENCE_S
     )
     subject = str(answer["deliver_subject"])
-    for piece in pieces:
-        reply = await bus.request(subject, piece, timeout_s=SILENCE_S)
-        if reply.data:
-            _refuse(reply.data, subject)
+    async with replies(bus) as (inbox, answers):
+        under_way = 0
+        for piece in pieces:
+            if under_way == _AHEAD:
+                under_way -= 1
+                _refuse((await next_reply(answers, SILENCE_S, subject)).data, subject)
+            await bus.send(subject, piece, inbox, None)
+            under_way += 1
+        for _ in range(under_way):
+            _refuse((await next_reply(answers, SILENCE_S, subject)).data, subject)
     done = await bus.request(subject, b"", timeout_s=UNPACK_S)
     _refuse(done.data, subject)
     return _object(msgspec.json.decode(done.data, type=Json), "state")
@@ -162,6 +169,8 @@ _OF_THE_SERVER: Final = frozenset(
 
 
 def _refuse(data: bytes, subject: str) -> None:
+    if not data:
+        return
     answer = msgspec.json.decode(data, type=Json)
     error = answer.get("error")
     if isinstance(error, dict):

@@ -24,7 +24,6 @@ class Waiting:
         phase: as the last entry says for the sweeper: `open`, `parked` or `closed`.
         calls: of the last reply of the model that have no result, neither in the log nor in the mailbox.
         undecided: approval requests that nobody has answered, by the id of their call.
-        notices: names of the notices in its mailbox.
     """
 
     leaf: EntryBase | None = None
@@ -35,7 +34,6 @@ class Waiting:
     run_id: str | None = None
     calls: dict[str, ToolCallBlock] = field(default_factory=dict)
     undecided: dict[str, ApprovalRequestEntry] = field(default_factory=dict)
-    notices: set[str] = field(default_factory=set)
 
     def note_entry(self, entry: Entry, record: Record) -> None:
         """One record of its log."""
@@ -63,8 +61,6 @@ class Waiting:
 
     def note_mail(self, kind: str, key: str, seq: int) -> None:
         """One message of its mailbox; to be told after the log."""
-        if kind == "notice":
-            self.notices.add(key)
         if seq <= self.cursor:
             return
         if kind == "result":

@@ -147,7 +147,7 @@ class Settling:
             await self._append_unknown(session, waiting, call)
             self._tally.unknown.append((session, call.call_id, call.name))
         for request in waiting.undecided.values():
-            await self._keep_expiry(session, request, waiting)
+            await self._keep_expiry(session, request)
         self._tally.waiting += len(waiting.undecided)
         if waiting.phase != "parked":
             self._tally.going_on.append(session)
@@ -161,7 +161,7 @@ class Settling:
             except BadMessageError as error:  # stays as it is; whoever reads the session says so too
                 raise BadMessageError(f"session {session}, entry {record.seq}: {error}") from error
             waiting.note_entry(entry, record)
-        async for record in self._bus.read(s.SESSIONS, s.session_mail(session)):
+        async for record in self._bus.read(s.SESSIONS, s.session_mail(session), start=waiting.cursor + 1):
             subject = s.parse_session(record.subject)
             waiting.note_mail(subject.kind, subject.key, record.seq)
         return waiting
@@ -205,14 +205,14 @@ class Settling:
         )
         waiting.last_seq, waiting.epoch, waiting.leaf = seq, entry.epoch, entry
 
-    async def _keep_expiry(self, session: str, request: ApprovalRequestEntry, waiting: Waiting) -> None:
+    async def _keep_expiry(self, session: str, request: ApprovalRequestEntry) -> None:
         """An approval that waits needs its timer: it may have fired between two snapshots."""
         name = f"approval-{request.id}"
         subject = s.timer(session, name)
-        if name in waiting.notices or await self._bus.last(s.TIMERS, subject) is not None:
-            return
-        if await self._bus.last(s.TIMERS, f"{subject}.due") is not None:
-            return
+        rung = s.mail(session, "notice", name)
+        for stream, place in ((s.TIMERS, subject), (s.TIMERS, f"{subject}.due"), (s.SESSIONS, rung)):
+            if await self._bus.last(stream, place) is not None:
+                return
         at = datetime.fromtimestamp(request.expires_at / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         headers = {"Nats-Schedule": f"@at {at}", "Nats-Schedule-Target": f"{subject}.due"}
         await self._bus.publish(subject, b"null", headers)
