@@ -1,8 +1,5 @@
-"""The disk of an executor is full, or a command prints without end: a clear end, nothing twice, and no growth."""
+"""The disk of an executor is full: calls are refused, what runs ends, nothing runs twice."""
 
-import asyncio
-import contextlib
-import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 

@@ -42,7 +42,7 @@ def configure_logs(service: str, *, json_lines: bool | None = None, level: str =
 
 
 class _Lossy:
-    """A stream that drops what it cannot write: a service must not end because the disk of its log is full."""
+    """A stream that drops what it cannot write: no service ends because the disk of its log is full."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream

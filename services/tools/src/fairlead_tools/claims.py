@@ -81,7 +81,7 @@ class Claims:
             log.warning("note_failed", call=call.call_id, error=str(error))
             if not repeatable and settled is None:  # without a note nobody could tell what became of it
                 why = error.strerror or str(error)
-                text = f"The call was not started: the disk of its host takes nothing ({why})."
+                text = f"The call was not started: its host cannot note it down ({why})."
                 settled = text_outcome("error", text, is_error=True)
         there = claim if mutants.active("claim_with_ttl") else await self._write(call, claim)
         if there.attempt == attempt:

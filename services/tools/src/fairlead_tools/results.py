@@ -85,7 +85,7 @@ def shown(frame: Frame) -> list[tuple[str, int]]:
 
 
 async def _store_output(followed: Followed, objects: Objects) -> str | None:
-    """The name of the object; None where the disk of this host takes no more, which costs the output alone."""
+    """The name of the object; None where the disk of this host is full, which costs the output alone."""
     try:
         return await _spill(followed, objects)
     except OSError as error:

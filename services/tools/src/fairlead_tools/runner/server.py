@@ -19,6 +19,7 @@ from fairlead_tools.runner.protocol import Frame, FrameError
 from fairlead_tools.runner.recovery import kill_orphans
 
 MAX_CONNECTIONS = 64
+DEAF_S = 0.5  # without a file for one more connection
 
 
 class Server:
@@ -33,6 +34,7 @@ class Server:
         self._connections: set[Connection] = set()
         self._stopping = False
         self._has_dead = False
+        self._deaf_until = float("inf")
         self._active_at = time.monotonic()
 
     def run(self) -> None:
@@ -55,6 +57,9 @@ class Server:
             for job in self._calls.running():
                 job.tick(now)
             self._calls.tick(now)
+            if now >= self._deaf_until:
+                self._deaf_until = float("inf")
+                self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
             self._settle()
         self._calls.sync()
         self._listener.close()
@@ -75,7 +80,7 @@ class Server:
 
     def _patience(self) -> float:
         due = [job.next_tick() for job in self._calls.running()] or [self._active_at + self._idle_s]
-        return max(0.0, min(*due, self._calls.next_tick()) - time.monotonic())
+        return max(0.0, min(*due, self._calls.next_tick(), self._deaf_until) - time.monotonic())
 
     def _woken(self, wake: socket.socket) -> None:
         while True:
@@ -130,7 +135,11 @@ class Server:
     def _accept(self) -> None:
         try:
             sock, _ = self._listener.accept()
-        except OSError:
+        except BlockingIOError:
+            return
+        except OSError:  # no file is left: it would be ready for ever
+            self._selector.unregister(self._listener)
+            self._deaf_until = time.monotonic() + DEAF_S
             return
         if len(self._connections) >= MAX_CONNECTIONS:
             sock.close()
