@@ -8,7 +8,7 @@ from fairlead_common.live_config import LiveConfig
 from fairlead_common.outputs import Outputs
 from fairlead_common.provisioned import wait_until_provisioned
 from fairlead_common.service import Part, run_service
-from fairlead_tools.config import config_from_environment
+from fairlead_tools.config import ExecutorConfig, config_from_environment
 from fairlead_tools.executor import Executor
 from fairlead_tools.heartbeat import Heartbeat
 from fairlead_tools.host.tools import HostTools, ToolSource
@@ -47,25 +47,7 @@ async def setup(bus: Bus) -> list[Part]:
     )
     workspaces.folder("")
     tasks = asyncio.TaskGroup()  # of calls and channels; entered by `execute`
-    docker = DockerSandbox(
-        config.state,
-        records.identity,
-        config.state.parents[1],
-        tasks,
-        lambda: settings.current.sandboxes.docker,
-        lambda variant: expected_places(settings.current, variant, workspaces.shared),
-    )
-    await docker.begin()
-    sandboxes = Sandboxes(
-        [
-            LocalSandbox(config.state, tasks),
-            BubblewrapSandbox(
-                config.state, config.state.parents[1], tasks, lambda: settings.current.sandboxes.bubblewrap
-            ),
-            SshSandbox(config.state, tasks, lambda: settings.current.sandboxes.ssh),
-            docker,
-        ]
-    )
+    sandboxes = await _sandboxes(config, settings, records.identity, workspaces, tasks)
     drained = asyncio.Event()
     outputs = Outputs(bus, config.host)
     sources: list[ToolSource] = [
@@ -94,6 +76,33 @@ async def setup(bus: Bus) -> list[Part]:
         removals.run,
         records.keep,
     ]
+
+
+async def _sandboxes(
+    config: ExecutorConfig,
+    settings: LiveConfig,
+    identity: str,
+    workspaces: Workspaces,
+    tasks: asyncio.TaskGroup,
+) -> Sandboxes:
+    home = config.state.parents[1]
+    docker = DockerSandbox(
+        config.state,
+        identity,
+        home,
+        tasks,
+        lambda: settings.current.sandboxes.docker,
+        lambda variant: expected_places(settings.current, variant, workspaces.shared),
+    )
+    await docker.begin()
+    return Sandboxes(
+        [
+            LocalSandbox(config.state, tasks),
+            BubblewrapSandbox(config.state, home, tasks, lambda: settings.current.sandboxes.bubblewrap),
+            SshSandbox(config.state, tasks, lambda: settings.current.sandboxes.ssh),
+            docker,
+        ]
+    )
 
 
 def main() -> None:
