@@ -16,6 +16,7 @@ from tests.chaos.run import run_seed
 
 TRIES = 5  # runs that a mutant gets to show itself
 PATIENCE_S = 12.0
+SETTLE_S = 5.0  # in which the next executor adopts a call
 ALL = (*MUTANTS, *POINT_MUTANTS, *SLOT_MUTANTS)
 
 
@@ -65,7 +66,8 @@ def _at_its_point(mutant: str, root: Path, first: int, tries: int) -> Caught:
     wish = POINT_MUTANTS[mutant]
     folder = (root / f"points-{mutant}").absolute()
     shutil.rmtree(folder, ignore_errors=True)
-    with Batch(folder, ",".join(filter(None, (mutant, wish.beside))), PATIENCE_S) as batch:
+    names = ",".join(filter(None, (mutant, wish.beside)))
+    with Batch(folder, names, PATIENCE_S, SETTLE_S) as batch:
         while not caught.kinds and caught.runs < tries:
             run = batch.run(replace(wish.spec, seed=first + caught.runs))
             caught.runs += 1

@@ -128,10 +128,13 @@ class Batch:
 
     Args:
         patience_s: how long after the fault everything must be idle.
+        settle_s: how long to wait then for what should not come.
     """
 
-    def __init__(self, folder: Path, mutant: str = "", patience_s: float = T_STUCK_S) -> None:
-        self._patience_s = patience_s
+    def __init__(
+        self, folder: Path, mutant: str = "", patience_s: float = T_STUCK_S, settle_s: float = 0.0
+    ) -> None:
+        self._patience_s, self._settle_s = patience_s, settle_s
         self.folder = folder
         self._armed = folder / "failpoints"
         self._armed.mkdir(parents=True)
@@ -178,6 +181,7 @@ class Batch:
             try:
                 await self._play(stage, scene, spec, made, since["failpoints/landed"])
                 await driver.quiesce(self._patience_s)
+                await asyncio.sleep(self._settle_s)
             finally:
                 world = await driver.world()
         (folder / "world.json").write_text(json.dumps(world))
