@@ -17,10 +17,12 @@ __all__ = ["host"]
 class SlowBus(Bus):
     """A connection on which results take their time."""
 
-    async def create(self, stream: str, subject: str, data: bytes, headers: Headers | None = None) -> int:
+    async def create(
+        self, stream: str, subject: str, data: bytes, headers: Headers | None = None, *, point: str = ""
+    ) -> int:
         if stream == s.SESSIONS:
             await asyncio.sleep(0.3)
-        return await super().create(stream, subject, data, headers)
+        return await super().create(stream, subject, data, headers, point=point)
 
 
 async def test_a_result_that_comes_while_the_executor_stops_is_written_before_it_ends(
