@@ -16,7 +16,8 @@ class Gaps(NamedTuple):
     """The longest waits for an acknowledgement, in seconds, by stream.
 
     Fields:
-        connected: while some two nodes were up, reached each other, and one of them the services.
+        connected: while some two nodes were up, reached each other, and one of them the services. An election
+            takes 4 to 9 s, and a fault in the middle of it makes it begin anew.
         steady: while it was the same two all the time.
     """
 

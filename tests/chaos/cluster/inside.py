@@ -1,10 +1,12 @@
-"""One run of the cluster tier, as a process on the machine of the services; see `tier.py`.
+"""A block of runs of the cluster tier on one stack: a process on the machine of the services, see `tier.py`.
 
-nsenter --net=... python -m tests.chaos.cluster.inside <prefix> <folder> <seed> <seconds> [<fault> ...]
+nsenter --net=... python -m tests.chaos.cluster.inside <prefix> <folder> <seconds> <fault,...> <seed> ...
 """
 
 import asyncio
+import json
 import shutil
+import signal
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +17,6 @@ from tests.chaos.cluster.network import Network
 from tests.chaos.cluster.probe import Probe
 from tests.chaos.driver import Driver, Load
 from tests.chaos.nemesis import Nemesis
-from tests.chaos.run import keep
 from tests.chaos.stack import Shape, Stack
 from tests.support.nats_cluster import NatsCluster
 
@@ -25,13 +26,41 @@ SERVICE_GAP_S = (2.0, 6.0)
 PAUSE_S = (1.0, 4.0)
 
 
+class Slices:
+    """What the logs that outlive a run got during it."""
+
+    def __init__(self, stack: Stack) -> None:
+        assert stack.up is not None
+        self._sources = {
+            "ledger.log": stack.up.workspace / "ledger.log",
+            "model.jsonl": stack.folder / "model.jsonl",
+        }
+        self._starts = {name: _size(path) for name, path in self._sources.items()}
+
+    def write(self, folder: Path) -> None:
+        """Into the files of these names."""
+        for name, path in self._sources.items():
+            if path.exists():
+                (folder / name).write_bytes(path.read_bytes()[self._starts[name] :])
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
 async def hurt(
-    stack: Stack, cluster: NatsCluster, network: Network, seed: int, seconds: float, only: list[str]
+    stack: Stack,
+    cluster: NatsCluster,
+    network: Network,
+    folder: Path,
+    seed: int,
+    seconds: float,
+    only: list[str],
 ) -> None:
     """Talk, hurt and heal, wait until all is quiet, and write down what there is."""
     assert stack.up is not None
-    folder = stack.folder
-    probe = Probe(cluster.url, folder)
+    slices = Slices(stack)
+    probe = Probe(cluster.url, folder, f"probe-{seed}")
     async with Api(stack.up.base_url, stack.up.token) as api, asyncio.TaskGroup() as tasks:
         driver = Driver(api, folder, seed, replace(LOAD, seconds=seconds))
         nodes = ClusterNemesis(cluster, network, folder, seed, seconds, only)
@@ -48,20 +77,38 @@ async def hurt(
             probe.stop()
             await probing
             world = await driver.world()
+    slices.write(folder)
     world["probe"] = [violation._asdict() for violation in probe.violations]
-    await keep(stack, world)
+    world["leftovers"] = []
+    (folder / "world.json").write_text(json.dumps(world))
 
 
 def main() -> None:
-    """The whole run."""
-    prefix, folder, seed, seconds, *only = sys.argv[1:]
+    """All runs of the block, one after the other; what outlives the stop is told of the last one."""
+    prefix, root, seconds, only, *seeds = sys.argv[1:]
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # not without ending what was started
     network = Network(prefix)
-    place = Path(f"{folder}-nats")  # beside the folder: the nodes are not what the stack may leave behind
-    shutil.rmtree(place, ignore_errors=True)
+    stacks = Path(root) / f"stack-{seeds[0]}"
+    place = stacks.with_name(
+        f"nats-{seeds[0]}"
+    )  # beside it: the nodes are not what the stack may leave behind
+    for each in (stacks, place):
+        shutil.rmtree(each, ignore_errors=True)
     with NatsCluster(place, network.places()) as cluster:
         shape = Shape(nats=cluster.url, environ=(("FAIRLEAD_NATS_REPLICAS", "3"),))
-        with Stack(Path(folder), shape) as stack:
-            asyncio.run(hurt(stack, cluster, network, int(seed), float(seconds), only))
+        with Stack(stacks, shape) as stack:
+            folder = Path(root)
+            for seed in seeds:
+                folder = Path(root) / f"seed-{seed}"
+                faults = [name for name in only.split(",") if name]
+                asyncio.run(hurt(stack, cluster, network, folder, int(seed), float(seconds), faults))
+                print(f"seed {seed} is over", flush=True)
+            assert stack.up is not None
+            stack.up.stop()
+            world = json.loads((folder / "world.json").read_text())
+            world["leftovers"] = stack.leftovers()
+            (folder / "world.json").write_text(json.dumps(world))
+            print("over", flush=True)
 
 
 if __name__ == "__main__":

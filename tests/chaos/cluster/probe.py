@@ -15,7 +15,6 @@ from tests.chaos.evidence import Journal
 from tests.chaos.oracle import Violation
 
 PERIOD_S = 0.5
-SESSION = "probe"
 
 
 class Probe:
@@ -24,8 +23,9 @@ class Probe:
     `probe.jsonl` holds the moment and the record of each acknowledgement.
     """
 
-    def __init__(self, url: str, folder: Path) -> None:
+    def __init__(self, url: str, folder: Path, session: str) -> None:
         self._url = url
+        self._session = session
         self._journal = Journal(folder / "probe.jsonl")
         self._created: list[str] = []
         self._appended: list[str] = []
@@ -60,7 +60,7 @@ class Probe:
         name = new_id()
         try:
             await bus.create(
-                subjects.TOOLS, subjects.tool_claim(SESSION, name), b'{"by":"agent","holder":"p"}'
+                subjects.TOOLS, subjects.tool_claim(self._session, name), b'{"by":"agent","holder":"p"}'
             )
         except FairleadError as error:
             self._journal.write(
@@ -76,7 +76,7 @@ class Probe:
             id=name, parent_id=self._appended[-1] if self._appended else None, ts=0, epoch=0, name="probe"
         )
         headers = {subjects.H_CURSOR: "0", subjects.H_STATE: "closed"}
-        subject = subjects.session_log(SESSION)
+        subject = subjects.session_log(self._session)
         try:
             self._last = await bus.append(
                 subjects.SESSIONS,
@@ -105,16 +105,16 @@ class Probe:
 
     async def _check(self, bus: Bus) -> list[Violation]:
         found: list[Violation] = []
-        pattern = f"fairlead.tool.{SESSION}.*.claim"
+        pattern = f"fairlead.tool.{self._session}.*.claim"
         claims = {record.subject.split(".")[3] async for record in bus.read(subjects.TOOLS, pattern)}
         found += [
-            Violation("LOST", SESSION, f"claim {name} was acknowledged and is not there")
+            Violation("LOST", self._session, f"claim {name} was acknowledged and is not there")
             for name in self._created
             if name not in claims
         ]
         log = [
             record.headers.get("Fairlead-Id", "")
-            async for record in bus.read(subjects.SESSIONS, subjects.session_log(SESSION))
+            async for record in bus.read(subjects.SESSIONS, subjects.session_log(self._session))
         ]
         sure = [name for name in log if name not in self._unsure]
         if sure != self._appended:
@@ -123,7 +123,7 @@ class Probe:
             detail = (
                 f"{len(lost)} entries lost, {len(extra)} that nobody wrote, {len(log) - len(set(log))} twice"
             )
-            found.append(Violation("LOST" if lost else "DUP", SESSION, detail))
+            found.append(Violation("LOST" if lost else "DUP", self._session, detail))
         return found
 
 

@@ -1,0 +1,208 @@
+"""What differs with three replicated nats-servers, against three real ones."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from fairlead_common import subjects as s
+from fairlead_common.buckets import Bucket
+from fairlead_common.bus import Bus, BusSettings, WrongSequenceError
+from fairlead_common.errors import ConflictError, WeakConfigurationError
+from fairlead_common.ids import new_id
+from fairlead_common.objects import Objects
+from fairlead_common.pull import Job, PullConsumer
+from fairlead_common.streams import provision
+from fairlead_common.tail import Source, Tail
+from tests.support.nats_cluster import NatsCluster
+from tests.support.nats_server import NatsServer
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsCluster]:
+    with NatsCluster(tmp_path_factory.mktemp("cluster")) as running:
+        asyncio.run(_provide(running.url))
+        yield running
+
+
+async def _provide(url: str) -> None:
+    async with connected(url) as bus:
+        async with asyncio.timeout(60):
+            await provision(bus)
+
+
+@asynccontextmanager
+async def connected(url: str, replicas: int = 3) -> AsyncIterator[Bus]:
+    bus = await Bus.connect(BusSettings(url, replicas=replicas), name="test")
+    try:
+        yield bus
+    finally:
+        await bus.close()
+
+
+async def test_streams_have_three_replicas_and_every_promise_of_one(cluster: NatsCluster) -> None:
+    async with connected(cluster.url) as bus:
+        info = await bus.api(f"STREAM.INFO.{s.SESSIONS}")
+        assert info["config"]["num_replicas"] == 3  # type: ignore[index]
+        session = new_id()
+        first = await bus.create(s.SESSIONS, s.mail(session, "prompt", "k"), b"hello")
+        assert await bus.create(s.SESSIONS, s.mail(session, "prompt", "k"), b"hello") == first
+        with pytest.raises(ConflictError):
+            await bus.create(s.SESSIONS, s.mail(session, "prompt", "k"), b"other")
+        entry = await bus.append(s.SESSIONS, s.session_log(session), b"1", record_id="a", expected=0)
+        assert await bus.append(s.SESSIONS, s.session_log(session), b"1", record_id="a", expected=0) == entry
+        with pytest.raises(WrongSequenceError):
+            await bus.append(s.SESSIONS, s.session_log(session), b"2", record_id="b", expected=0)
+        objects = Objects(bus)
+        assert await objects.get(await objects.put(b"x" * 1_500_000)) == b"x" * 1_500_000
+
+
+async def test_of_writers_at_the_same_moment_one_wins_and_the_others_are_told(cluster: NatsCluster) -> None:
+    """A second write to the subject, while the replicas have not agreed on the first, is asked again."""
+    async with connected(cluster.url) as bus, connected(cluster.url) as other:
+        for _ in range(20):
+            session = new_id()
+            results = await asyncio.gather(
+                *(
+                    each.append(s.SESSIONS, s.session_log(session), b"{}", record_id=new_id(), expected=0)
+                    for each in (bus, other, bus, other)
+                ),
+                return_exceptions=True,
+            )
+            won = [result for result in results if isinstance(result, int)]
+            assert len(won) == 1
+            assert all(isinstance(result, WrongSequenceError) for result in results if result not in won)
+
+
+async def test_what_one_server_acknowledged_is_read_at_every_server(cluster: NatsCluster) -> None:
+    async with connected(cluster.nodes[0].url) as writer:
+        for reader_at in cluster.nodes:
+            async with connected(reader_at.url) as reader:
+                for number in range(50):
+                    key = f"{new_id()}"
+                    await Bucket(writer, s.BUCKET_RUNS).create(key, b"%d" % number)
+                    found = await Bucket(reader, s.BUCKET_RUNS).get(key)
+                    assert found is not None
+                    assert found.data == b"%d" % number
+
+
+async def test_a_batch_from_a_replica_that_lags_is_completed_by_the_leader(
+    cluster: NatsCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with connected(cluster.url) as bus:
+        session, last = new_id(), 0
+        for number in range(20):
+            last = await bus.append(
+                s.SESSIONS, s.session_log(session), b"%d" % number, record_id=str(number), expected=last
+            )
+        whole = bus._read_batch
+
+        async def lagging(stream: str, subject: str, start: int, batch: int):  # type: ignore[no-untyped-def]
+            records, _ = await whole(stream, subject, start, batch)
+            return [record for record in records if int(record.data) < 12], False
+
+        monkeypatch.setattr(bus, "_read_batch", lagging)
+        read = [int(record.data) async for record in bus.read(s.SESSIONS, s.session_log(session))]
+        assert read == list(range(20))
+        some = [int(r.data) async for r in bus.read(s.SESSIONS, s.session_log(session), limit=15)]
+        assert some == list(range(15))
+
+
+async def test_mail_that_slips_past_a_fence_is_seen_at_the_next_look(cluster: NatsCluster) -> None:
+    """A fence over many subjects knows what the replicas agreed on, not what is on its way to them."""
+    async with connected(cluster.url) as bus:
+        for _ in range(20):
+            session = new_id()
+            seen = await bus.append(s.SESSIONS, s.session_log(session), b"{}", record_id="1", expected=0)
+            source = Source(s.SESSIONS, s.session_all(session), 1)
+            async with Tail(bus, s.live(session), [source], lambda _: 0) as tail:
+                await tail.take()
+                mail, closed = await asyncio.gather(
+                    bus.create(s.SESSIONS, s.mail(session, "steer", "k"), b"wait"),
+                    bus.append(
+                        s.SESSIONS,
+                        s.session_log(session),
+                        b"end",
+                        record_id="2",
+                        expected=seen,
+                        fence=(s.session_all(session), seen),
+                    ),
+                    return_exceptions=True,
+                )
+                tail.catch_up_soon()
+                news = [record.seq for _, record in await tail.take()]
+                assert mail in news
+                assert closed in news or isinstance(closed, WrongSequenceError)
+
+
+async def test_the_first_server_of_the_list_may_be_down(cluster: NatsCluster) -> None:
+    url = f"nats://127.0.0.1:1,{cluster.url}"
+    async with asyncio.timeout(20), connected(url) as bus:
+        await bus.create(s.SESSIONS, s.mail(new_id(), "prompt", "k"), b"hello")
+
+
+async def test_writes_and_deliveries_go_on_when_the_leader_is_killed(cluster: NatsCluster) -> None:
+    """The client reconnects, the replicas elect, the consumer goes on; nothing is lost or comes twice."""
+    got: list[int] = []
+    stop = asyncio.Event()
+
+    def note(job: Job) -> None:
+        if job.subject.startswith("fairlead.session.kills."):
+            got.append(job.seq)
+        running.append(asyncio.create_task(job.ack()))
+
+    running: list[asyncio.Task[None]] = []
+    async with connected(cluster.url) as bus:
+        pull = PullConsumer(bus, s.SESSIONS, s.AGENTS_CONSUMER, note, lambda: 100)
+        pulling = asyncio.create_task(pull.run(stop))
+        sent = [await bus.create(s.SESSIONS, s.mail("kills", "prompt", "0"), b"0")]
+        leader = cluster.leader_of(s.SESSIONS)
+        assert leader is not None
+        leader.kill()
+        began = time.monotonic()
+        try:
+            for number in range(1, 20):
+                mail = s.mail("kills", "prompt", str(number))
+                sent += [await bus.create(s.SESSIONS, mail, b"%d" % number)]
+            assert time.monotonic() - began < 25
+            async with asyncio.timeout(30):
+                while set(got) < set(sent):
+                    await asyncio.sleep(0.05)
+        finally:
+            leader.launch()
+            stop.set()
+            await pulling
+            await asyncio.gather(*running)
+        stored = [r.seq async for r in bus.read(s.SESSIONS, "fairlead.session.kills.in.>")]
+        assert stored == sent
+    cluster.wait_leader()
+
+
+async def test_streams_of_one_replica_are_raised_to_three(tmp_path: Path) -> None:
+    with NatsCluster(tmp_path) as cluster:
+        async with connected(cluster.url, replicas=1) as bus:
+            await provision(bus)
+            seq = await bus.create(s.SESSIONS, s.mail("a", "prompt", "k"), b"hello")
+        async with connected(cluster.url) as bus:
+            await provision(bus)
+            for stream in (s.SESSIONS, s.EVENTS, f"KV_{s.BUCKET_LEASES}", f"OBJ_{s.OBJECTS}"):
+                info = await bus.api(f"STREAM.INFO.{stream}")
+                assert info["config"]["num_replicas"] == 3  # type: ignore[index]
+            there = await bus.last(s.SESSIONS, s.mail("a", "prompt", "k"))
+            assert there is not None
+            assert (there.seq, there.data) == (seq, b"hello")
+
+
+async def test_three_replicas_at_a_server_that_is_alone_refuse_the_start(tmp_path: Path) -> None:
+    server = NatsServer(tmp_path).start()
+    try:
+        async with connected(server.url) as bus:
+            with pytest.raises(WeakConfigurationError, match="FAIRLEAD_NATS_REPLICAS"):
+                await provision(bus)
+    finally:
+        server.stop()
