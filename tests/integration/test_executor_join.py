@@ -16,6 +16,7 @@ import pytest
 
 from fairlead.authority import TLS_NAME, Authority
 from fairlead.home import Home
+from fairlead.hosts import _mapped
 from fairlead.joining import reach
 from fairlead.membership import Membership
 from fairlead.ticket import decode
@@ -34,6 +35,11 @@ AGENTS = (
     "agents.trainer.mode=allow-all",
     "agents.trainer.pool=gpu",
     'agents.trainer.labels={"zone": "home"}',
+    *(
+        f"agents.{name}.{setting}"
+        for name in ("keeper", "sailor")
+        for setting in ("mode=allow-all", f"pool={name}")
+    ),
 )
 
 
@@ -163,9 +169,9 @@ def test_a_joined_executor_that_is_killed_in_a_command_gives_its_result_once(
     up: FairleadUp, machine: Callable[[str], JoinedHost]
 ) -> None:
     host = machine("shed")
-    host.join(invite(up, "shed", "--pool", "gpu", "--label", "zone=home"))
+    host.join(invite(up, "shed", "--pool", "keeper"))
     wait_for(lambda: on_host(up, "shed"), "a heartbeat")
-    session = up.session(agent="trainer")
+    session = up.session(agent="keeper")
     up.prompt(session, "op=K1 steps=1 sleep=3")
     wait_for(lambda: list(host.home.rglob("ops")), "the start of the command")
 
@@ -314,8 +320,8 @@ async def test_the_key_of_one_host_cannot_act_for_another(
     finally:
         await bus.close()
     denied = (up.home / "logs" / "door.log").read_text()
-    for subject in ("fairlead.tool.beta.c2.claim", "fairlead.session.main.in.approval"):
-        assert f'Publish Violation - Subject "{subject}"' in denied
+    for subject in forbidden:
+        assert f'Publish Violation - Subject "{_mapped(subject)}"' in denied
     for name in hosts:
         up.cli("executor", "revoke", name)
 
@@ -333,9 +339,9 @@ async def test_nobody_gets_through_the_door_without_a_key_or_without_encryption(
         tls_name=TLS_NAME,
         tls_first=True,
     )
-    for who in ({}, {"user": "fairlead", "password": "guess"}, {"user": "door", "password": "guess"}):
+    for user in (None, "fairlead", "door"):
         with pytest.raises(AccessRefusedError):
-            await Bus.connect(settings._replace(**who), name="stranger", timeout_s=10)
+            await Bus.connect(settings._replace(user=user, password=user), name="stranger", timeout_s=10)
 
 
 def _all(connection: socket.socket) -> bytes:

@@ -245,6 +245,7 @@ def registrar() -> Rights:
             f"$JS.API.CONSUMER.CREATE.{subjects.TOOLS}.*.{requests}",
             f"$JS.API.DIRECT.GET.{beats}",
             f"$JS.API.DIRECT.GET.{beats}.>",
+            f"$JS.API.STREAM.MSG.GET.{beats}",
             f"$JS.API.STREAM.INFO.{beats}",
         ),
         subscribe=("fairlead.join.*",),

@@ -51,9 +51,10 @@ class Registrar:
         async with asyncio.TaskGroup() as tasks:
             answering = tasks.create_task(self._answer_all(), name="join")
             looking = tasks.create_task(self._look_after(), name="tickets")
+            hearing = tasks.create_task(self._note_heartbeats(), name="heartbeats")
             lost = tasks.create_task(self._lost(), name="bus")
             await stop.wait()
-            for task in (answering, looking, lost):
+            for task in (answering, looking, hearing, lost):
                 task.cancel()
 
     def _note(self, delivery: Delivery) -> None:
@@ -97,7 +98,7 @@ class Registrar:
         return {"host": found.host, "pool": found.pool, "labels": dict(found.labels)}
 
     async def _look_after(self) -> None:
-        """Take expired tickets from the server, and note who was heard."""
+        """Take expired tickets from the server."""
         await self._reload()  # the one before may have been killed in between
         while True:
             good = self._good_tickets()
@@ -105,7 +106,6 @@ class Registrar:
                 self._good = good
                 if await asyncio.to_thread(self._door.hosts.render):
                     await self._reload()
-            await self._note_heartbeats()
             await asyncio.sleep(LOOK_EVERY_S)
 
     def _good_tickets(self) -> list[str]:
@@ -119,20 +119,17 @@ class Registrar:
             log.error("door_not_reloaded", error=str(error))
 
     async def _note_heartbeats(self) -> None:
-        """When each host was heard last, in a file: the heartbeats themselves expire."""
-        path = self._door.seen
-        seen = read_json(path)
-        now_s = int(time.time())
-        try:
-            records = await self._bus.last_of_each(
-                f"KV_{subjects.BUCKET_EXECUTORS}", f"$KV.{subjects.BUCKET_EXECUTORS}.>"
-            )
-        except FairleadError as error:
-            log.warning("heartbeats_not_read", error=str(error))
-            return
-        live = {each.subject.split(".")[2] for each in records if "KV-Operation" not in each.headers}
-        seen.update(dict.fromkeys(live, now_s))
-        await asyncio.to_thread(write_private, path, json.dumps(seen) + "\n")
+        """Keep in a file when each host was heard last: the heartbeats themselves expire."""
+        bucket = subjects.BUCKET_EXECUTORS
+        while True:
+            try:
+                records = await self._bus.last_of_each(f"KV_{bucket}", f"$KV.{bucket}.>")
+                live = {each.subject.split(".")[2] for each in records if "KV-Operation" not in each.headers}
+                seen = {**read_json(self._door.seen), **dict.fromkeys(live, int(time.time()))}
+                await asyncio.to_thread(write_private, self._door.seen, json.dumps(seen) + "\n")
+            except (FairleadError, OSError) as error:
+                log.warning("heartbeats_not_noted", error=str(error))
+            await asyncio.sleep(LOOK_EVERY_S)
 
 
 async def serve() -> None:
