@@ -300,7 +300,7 @@ class ModelProcess:
                 stderr=err,
                 cwd=Path(__file__).parents[2],
             )
-        deadline = time.monotonic() + 15
+        deadline = time.monotonic() + 40
         while time.monotonic() < deadline and self.process.poll() is None:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 0.5):
                 return self

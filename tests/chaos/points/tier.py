@@ -29,7 +29,7 @@ LEASE_S = 2.0
 STOP_S = LEASE_S + 1.2  # a process that is stopped so long has lost its lease
 LANDS_WITHIN_S = 25.0
 BATCH = 30
-TRIES = 3
+TRIES = 5
 _KINDS = {KILL: "kill", STOP: "pause", DROP_ACK: "network"}
 
 
