@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,6 +35,7 @@ from fairlead.checks.look import Look
 from fairlead.checks.nats_facts import NatsFacts
 from fairlead.home import Home
 from fairlead.processes import ProcessFile
+from fairlead_common.streams import STREAMS
 from tests.support.nats_server import free_port
 from tests.support.small_disk import SmallDisk
 
@@ -48,7 +50,7 @@ def place(tmp_path: Path) -> Home:
 
 
 def look(
-    place: Home, *, offline: bool = False, url: str = "", facts: NatsFacts | None = None, **env: str
+    place: Home, *, offline: bool = False, url: str = "", facts: NatsFacts | None = None, **env: Any
 ) -> Look:
     made = Look(place, url or f"http://127.0.0.1:{free_port()}", env, offline=offline)
     made._facts = facts or NatsFacts()
@@ -277,7 +279,7 @@ def test_an_address_that_others_reach_needs_a_token_and_encryption(place: Home) 
     assert gateway.address(look(place)).state == "ok"
     assert gateway.address(look(place, FAIRLEAD_HOST_BIND="0.0.0.0")).state == "problem"
     assert gateway.address(look(place, FAIRLEAD_HOST_BIND="0.0.0.0", FAIRLEAD_TOKEN="t")).state == "warning"
-    open_one = {
+    open_one: dict[str, Any] = {
         "FAIRLEAD_HOST_BIND": "0.0.0.0",
         "FAIRLEAD_TOKEN": "t",
         "FAIRLEAD_PUBLIC_URL": "https://x.ts.net",
@@ -325,7 +327,8 @@ def test_a_certificate_that_ends_soon_is_told(
     ("version", "mended_there"),
     [
         ("1.1.5+ds1", False), ("1.2.7", False), ("1.2.8", True), ("1.3.2", False), ("1.3.3", True),
-        ("1.4.0-rc.2", False), ("1.4.0-rc.3", True), ("1.4.0", True), ("1.5.1", True), ("2.0.0", True), ("odd", False),
+        ("1.4.0-rc.2", False), ("1.4.0-rc.3", True), ("1.4.0", True), ("1.5.1", True), ("2.0.0", True),
+        ("odd", False),
     ],
 )  # fmt: skip
 def test_a_runc_that_lets_containers_escape_is_known(version: str, mended_there: bool) -> None:
@@ -333,7 +336,7 @@ def test_a_runc_that_lets_containers_escape_is_known(version: str, mended_there:
 
 
 def test_an_engine_that_is_needed_and_away_is_a_problem(place: Home, tmp_path: Path) -> None:
-    away = {"DOCKER_HOST": f"unix://{tmp_path}/none.sock"}
+    away: dict[str, Any] = {"DOCKER_HOST": f"unix://{tmp_path}/none.sock"}
     assert [each.state for each in docker.engine(look(place, **away))] == ["skipped"]
     facts = NatsFacts(document={"agents": {"main": {"sandbox": {"kind": "docker"}}}})
     found = docker.engine(look(place, facts=facts, **away))
@@ -383,7 +386,7 @@ def test_a_configuration_that_does_not_fit_is_a_problem(place: Home) -> None:
 
 
 def test_models_are_asked_where_they_are(place: Home, server: str) -> None:
-    env = {"OPENAI_BASE_URL": f"{server}/v1", "FAIRLEAD_MODEL": "openai/x"}
+    env: dict[str, Any] = {"OPENAI_BASE_URL": f"{server}/v1", "FAIRLEAD_MODEL": "openai/x"}
     assert models.models(look(place, **env))[0].state == "ok"
     Answers.status = 401
     assert models.models(look(place, OPENAI_API_KEY="k", **env))[0].state == "problem"
@@ -433,14 +436,15 @@ def test_a_tailnet_that_opens_the_gateway_to_everybody_is_a_problem(
     (tmp_path / "tailscale").write_text(TAILSCALE.replace("STATE", state).replace("FUNNEL", funnel))
     (tmp_path / "tailscale").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    seen = look(place, **({"FAIRLEAD_PUBLIC_URL": public} if public else {}))
+    named: dict[str, Any] = {"FAIRLEAD_PUBLIC_URL": public} if public else {}
+    seen = look(place, **named)
     assert tuple(each.state for each in tailnet.tailscale(seen)) == found
 
 
 # -- services, from what NATS told -----------------------------------------------
 
 
-def service(name: str, version: str) -> dict[str, str]:
+def service(name: str, version: str) -> dict[str, Any]:
     return {"name": f"fairlead-{name}", "version": version}
 
 
@@ -463,8 +467,8 @@ def test_executors_that_drain_warn_or_do_not_fit_are_told(place: Home) -> None:
     main = {"executor": "e", "host": "h"}
     up = [service("tools", "0")]
 
-    def found(*executors: dict[str, object], document: dict[str, object] | None = None) -> dict[str, str]:
-        facts = NatsFacts(services=up, executors=list(executors), document=document or {})  # type: ignore[arg-type]
+    def found(*executors: dict[str, Any], document: dict[str, Any] | None = None) -> dict[str, str]:
+        facts = NatsFacts(services=up, executors=list(executors), document=document or {})
         return {each.check: each.state for each in services.executors(look(place, facts=facts))}
 
     assert found(main) == {"services.executors": "ok"}
@@ -479,7 +483,7 @@ def test_executors_that_drain_warn_or_do_not_fit_are_told(place: Home) -> None:
 
 
 def test_replicas_that_lag_are_told(place: Home) -> None:
-    wanted = streams.STREAMS[0]
+    wanted = STREAMS[0]
     info = {
         "config": {**wanted, "num_replicas": 3, "max_bytes": 100},
         "state": {"bytes": 85},
@@ -511,9 +515,11 @@ def test_a_check_that_fails_or_hangs_breaks_no_other(place: Home, monkeypatch: p
         run.Check("x.well", lambda _: ok("x.well", "")),
     )
     monkeypatch.setattr(run, "CHECKS", checks)
-    monkeypatch.setattr(run, "WITHIN_S", 0.3)
     began = time.monotonic()
-    found = {each.check: each for each in run.all_findings(environ={"FAIRLEAD_HOME": str(place.path)})}
+    found = {
+        each.check: each
+        for each in run.all_findings(within_s=0.3, environ={"FAIRLEAD_HOME": str(place.path)})
+    }
     forever.set()
     assert time.monotonic() - began < 2
     assert found["x.hangs"].state == "problem"

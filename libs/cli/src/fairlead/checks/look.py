@@ -11,17 +11,20 @@ from fairlead.nats_server import NatsAccess
 from fairlead_common.config import Config, overrides_from_environment, parse_config
 from fairlead_common.errors import FairleadError
 
-GATHER_WITHIN_S: Final = 3.5
+GATHER_PART: Final = 0.75  # of the time for all checks
 
 
 class Look:
     """One look at one installation. NATS is asked once, whoever wants to know."""
 
-    def __init__(self, home: Home, url: str, environ: Mapping[str, str], *, offline: bool) -> None:
+    def __init__(
+        self, home: Home, url: str, environ: Mapping[str, str], *, offline: bool, within_s: float = 4.5
+    ) -> None:
         self.home = home
         self.url = url
         self.environ = environ
         self.offline = offline
+        self._within_s = within_s
         self._facts: NatsFacts | None = None
         self._lock = threading.Lock()
 
@@ -39,7 +42,7 @@ class Look:
         with self._lock:
             if self._facts is None:
                 access = None if self.offline else self.access()
-                self._facts = NatsFacts() if access is None else gather(access, GATHER_WITHIN_S)
+                self._facts = NatsFacts() if access is None else gather(access, GATHER_PART * self._within_s)
             return self._facts
 
     def config(self) -> Config:

@@ -10,6 +10,8 @@ from fairlead.checks.nats_facts import NatsFacts
 FLOOR: Final = (2, 15)
 MIN_PAYLOAD_BYTES: Final = 1 << 20
 CONSUMERS_NEEDED: Final = 10_000
+_MANY_CONSUMERS: Final = 800
+_MORE_CONSUMERS: Final = "set jetstream { limits { default_max_consumers: 100000 } }"
 _FULL_PERCENT: Final = 80
 _SKEW_WARNING_S: Final = 2.0
 _SKEW_PROBLEM_S: Final = 30.0
@@ -76,7 +78,7 @@ def settings(look: Look) -> list[Finding]:
         )
     else:
         findings.append(ok("nats.max-payload", f"{limit:,} bytes"))
-    findings += [_sync(look), _acks(facts), *_consumers_limit(facts), _jetstream(facts)]
+    findings += [_sync(look), _acks(facts), _consumers_limit(look), _jetstream(facts)]
     return findings
 
 
@@ -86,14 +88,10 @@ def _sync(look: Look) -> Finding:
             "nats.sync",
             "clients cannot see it: a single server needs `sync_interval: always`, or use three replicas",
         )
-    try:
-        text = (look.home.nats / "server.conf").read_text("utf-8")
-    except OSError as error:
-        return skipped("nats.sync", f"server.conf cannot be read: {error.strerror}")
-    found = re.search(r"^\s*sync_interval:\s*(\S+)", text, re.MULTILINE)
-    if found is None or found[1] != "always":
+    found = _told(look, "sync_interval")
+    if found != "always":
         return problem(
-            "nats.sync", f"sync_interval is {found[1] if found else 'not set (2 minutes)'}, must be always",
+            "nats.sync", f"sync_interval is {found or 'not set (2 minutes)'}, must be always",
             "restart `fairlead up`, which writes the file anew: what was accepted may be lost with the power",
         )  # fmt: skip
     return ok("nats.sync", "every write reaches the disk before it is confirmed")
@@ -110,21 +108,24 @@ def _acks(facts: NatsFacts) -> Finding:
     return ok("nats.acks", "acknowledgements have the form that is read")
 
 
-def _consumers_limit(facts: NatsFacts) -> list[Finding]:
-    findings = []
-    for name, info in sorted(facts.streams.items()):
-        if info is None or name not in ("SESSIONS", "TOOLS"):
-            continue
-        most = int(info["config"].get("max_consumers", -1))
+def _consumers_limit(look: Look) -> Finding:
+    for name, info in sorted(look.facts().streams.items()):
+        most = int(info["config"].get("max_consumers", -1)) if info else -1
+        count = int(info["state"].get("consumer_count", 0)) if info else 0
         if 0 < most < CONSUMERS_NEEDED:
-            findings.append(
-                warning(
-                    "nats.consumers",
-                    f"stream {name} takes {most:,} consumers",
-                    "set jetstream { limits { default_max_consumers: 100000 } } before the first start",
-                )
-            )
-    return findings or [ok("nats.consumers", "streams take enough consumers")] if facts.streams else []
+            text = f"stream {name} takes {most:,} consumers and has {count:,}"
+            return warning("nats.consumers", text, f"`nats stream edit {name} --max-consumers=-1`")
+        if count >= _MANY_CONSUMERS:
+            text = f"stream {name} has {count:,} consumers; a server takes 1,000 unless told otherwise"
+            return warning("nats.consumers", text, _MORE_CONSUMERS)
+    if not _embedded(look):
+        return skipped(
+            "nats.consumers", "clients cannot see how many the server takes (1,000 unless told more)"
+        )
+    found = _told(look, "default_max_consumers")
+    if not found.isdecimal() or int(found) < CONSUMERS_NEEDED:
+        return warning("nats.consumers", f"a stream takes {found or '1,000'} consumers", _MORE_CONSUMERS)
+    return ok("nats.consumers", f"a stream takes {int(found):,}")
 
 
 def _jetstream(facts: NatsFacts) -> Finding:
@@ -159,6 +160,13 @@ def clock(look: Look) -> Finding:
     if abs(skew) >= _SKEW_WARNING_S:
         return warning("nats.clock", text, "set both by NTP")
     return ok("nats.clock", "as the server's" if abs(skew) < 0.1 else text)
+
+
+def _told(look: Look, setting: str) -> str:
+    """What the embedded server was told in its file; empty: nothing."""
+    text = (look.home.nats / "server.conf").read_text("utf-8")
+    found = re.search(rf"\b{setting}:\s*([^\s}}]+)", text)
+    return found[1] if found else ""
 
 
 def _embedded(look: Look) -> bool:

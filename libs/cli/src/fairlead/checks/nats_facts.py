@@ -18,8 +18,6 @@ from fairlead_common.errors import FairleadError
 from fairlead_common.live_config import LiveConfig
 from fairlead_common.streams import STREAMS
 
-CONNECT_WITHIN_S: Final = 2.0
-ASK_WITHIN_S: Final = 1.5
 SERVICES_QUIET_S: Final = 0.5
 WITH_CONSUMERS: Final = (s.SESSIONS, s.TIMERS, s.TOOLS, s.SLOTS)
 
@@ -32,6 +30,7 @@ class NatsFacts(msgspec.Struct, kw_only=True):
     """All that could be learnt. Empty fields were not answered.
 
     Fields:
+        patience_s: how long each answer is waited for.
         url: of the server, without a password. greeting: what it says to everybody (INFO).
         refused: why there is no connection. connected: there was one.
         account: `$JS.API.INFO`. streams: name to `STREAM.INFO`, or to None where there is none.
@@ -43,6 +42,7 @@ class NatsFacts(msgspec.Struct, kw_only=True):
         unanswered: what was asked in vain, and why.
     """
 
+    patience_s: float = 1.5
     url: str = ""
     greeting: Json = {}
     refused: str = ""
@@ -65,25 +65,25 @@ class NatsFacts(msgspec.Struct, kw_only=True):
 
 def gather(access: NatsAccess, within_s: float) -> NatsFacts:
     """What the server tells within the time; what comes later is left out."""
-    facts = NatsFacts(url=access.url.rpartition("@")[2].removeprefix("nats://"))
+    facts = NatsFacts(patience_s=within_s / 2.3, url=access.url.rpartition("@")[2].removeprefix("nats://"))
     thread = threading.Thread(target=_gather, args=(access, facts), daemon=True, name="nats")
     thread.start()
     thread.join(within_s)
     if thread.is_alive():
-        facts.unanswered["some"] = f"no answer within {within_s:g} s"
+        facts.unanswered["some"] = f"no answer within {within_s:.1f} s"
     return facts
 
 
 def _gather(access: NatsAccess, facts: NatsFacts) -> None:
     try:
-        facts.greeting = greeting(access.url)
+        facts.greeting = greeting(access.url, facts.patience_s)
     except (OSError, ValueError) as error:
         facts.refused = getattr(error, "strerror", None) or str(error) or type(error).__name__
         return
     asyncio.run(_ask_all(access, facts))
 
 
-def greeting(url: str) -> Json:
+def greeting(url: str, timeout_s: float) -> Json:
     """What the server says first, to everybody.
 
     Raises:
@@ -91,8 +91,8 @@ def greeting(url: str) -> Json:
     """
     place = url.split(",")[0].rpartition("@")[2].rpartition("//")[2].strip("/")
     host, _, port = place.rpartition(":") if ":" in place.rpartition("]")[2] else (place, "", "4222")
-    with socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_WITHIN_S) as probe:
-        probe.settimeout(CONNECT_WITHIN_S)
+    with socket.create_connection((host.strip("[]"), int(port)), timeout=timeout_s) as probe:
+        probe.settimeout(timeout_s)
         with probe.makefile("rb") as file:
             line = file.readline(65_536)
     if not line.startswith(b"INFO "):
@@ -106,7 +106,7 @@ async def _ask_all(access: NatsAccess, facts: NatsFacts) -> None:
     from fairlead.errors import CommandError
 
     try:
-        async with connection(access, timeout_s=CONNECT_WITHIN_S) as bus:
+        async with connection(access, timeout_s=facts.patience_s) as bus:
             facts.connected = True
             asked: dict[str, Callable[[Bus, NatsFacts], Awaitable[None]]] = {
                 "account": _account, "streams": _streams, "consumers": _consumers, "acks": _acks,
@@ -120,23 +120,23 @@ async def _ask_all(access: NatsAccess, facts: NatsFacts) -> None:
 
 async def _settled(name: str, asking: Awaitable[None], facts: NatsFacts) -> None:
     try:
-        async with asyncio.timeout(ASK_WITHIN_S):
+        async with asyncio.timeout(facts.patience_s):
             await asking
     except TimeoutError:
-        facts.unanswered[name] = f"no answer within {ASK_WITHIN_S:g} s"
+        facts.unanswered[name] = f"no answer within {facts.patience_s:.1f} s"
     except (FairleadError, msgspec.DecodeError, KeyError, TypeError, ValueError) as error:
         facts.unanswered[name] = str(error) or type(error).__name__
 
 
 async def _account(bus: Bus, facts: NatsFacts) -> None:
-    facts.account = await bus.api("INFO", timeout_s=ASK_WITHIN_S)
+    facts.account = await bus.api("INFO", timeout_s=facts.patience_s)
 
 
 async def _streams(bus: Bus, facts: NatsFacts) -> None:
     async def one(name: str) -> None:
         sent = time.time()
         try:
-            info = await bus.api(f"STREAM.INFO.{name}", timeout_s=ASK_WITHIN_S)
+            info = await bus.api(f"STREAM.INFO.{name}", timeout_s=facts.patience_s)
         except JetStreamError as error:
             if error.code != 10059:
                 raise
@@ -152,7 +152,7 @@ async def _streams(bus: Bus, facts: NatsFacts) -> None:
 async def _consumers(bus: Bus, facts: NatsFacts) -> None:
     async def one(stream: str) -> None:
         try:
-            answer = await bus.api(f"CONSUMER.LIST.{stream}", {}, timeout_s=ASK_WITHIN_S)
+            answer = await bus.api(f"CONSUMER.LIST.{stream}", {}, timeout_s=facts.patience_s)
         except JetStreamError:
             return  # there is no such stream: the look at the streams says so
         found = answer.get("consumers")
@@ -169,7 +169,7 @@ async def _acks(bus: Bus, facts: NatsFacts) -> None:
               "inactive_threshold": 5_000_000_000, "num_replicas": 1}  # fmt: skip
     wanted = {"stream_name": stream, "config": config, "action": "create"}
     try:
-        await bus.api(f"CONSUMER.CREATE.{stream}.{name}", wanted, timeout_s=ASK_WITHIN_S)
+        await bus.api(f"CONSUMER.CREATE.{stream}.{name}", wanted, timeout_s=facts.patience_s)
     except JetStreamError:
         return
     # What a consumer delivers carries its own subject, so the bus's inboxes for replies do not hear it.
@@ -184,16 +184,16 @@ async def _acks(bus: Bus, facts: NatsFacts) -> None:
     try:
         pull = json.dumps({"batch": 1, "no_wait": True}).encode()
         await bus.emit(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{name}", pull, reply=inbox)
-        await asyncio.wait_for(heard.wait(), ASK_WITHIN_S / 2)
+        await asyncio.wait_for(heard.wait(), facts.patience_s / 2)
         if replies[0]:
             facts.acks_readable = len(replies[0].split(".")) == _ACK_TOKENS
     finally:
         await listening.unsubscribe()
-        await bus.api(f"CONSUMER.DELETE.{stream}.{name}", timeout_s=ASK_WITHIN_S)
+        await bus.api(f"CONSUMER.DELETE.{stream}.{name}", timeout_s=facts.patience_s)
 
 
 async def _mail(bus: Bus, facts: NatsFacts) -> None:
-    info = await bus.api(f"CONSUMER.INFO.{s.SESSIONS}.{s.AGENTS_CONSUMER}", timeout_s=ASK_WITHIN_S)
+    info = await bus.api(f"CONSUMER.INFO.{s.SESSIONS}.{s.AGENTS_CONSUMER}", timeout_s=facts.patience_s)
     floor = info.get("ack_floor")
     after = int(floor.get("stream_seq", 0)) if isinstance(floor, dict) else 0
     facts.oldest_mail_s = 0.0

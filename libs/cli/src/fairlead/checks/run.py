@@ -95,14 +95,18 @@ class _Running(threading.Thread):
 
 
 def all_findings(
-    url: str | None = None, *, offline: bool = False, environ: Mapping[str, str] | None = None
+    url: str | None = None,
+    *,
+    offline: bool = False,
+    within_s: float = WITHIN_S,
+    environ: Mapping[str, str] | None = None,
 ) -> list[Finding]:
-    """What all checks find, in their order, within five seconds."""
+    """What all checks find, in their order, within this time."""
     from fairlead.access import server_url
 
     env = os.environ if environ is None else environ
-    look = Look(home_from_environment(env), server_url(url), env, offline=offline)
-    deadline = time.monotonic() + WITHIN_S
+    look = Look(home_from_environment(env), server_url(url), env, offline=offline, within_s=within_s)
+    deadline = time.monotonic() + within_s
     running = []
     findings: dict[str, list[Finding]] = {}
     for check in CHECKS:
@@ -115,7 +119,7 @@ def all_findings(
     for thread in running:
         thread.join(max(0.0, deadline - time.monotonic()))
         if thread.is_alive():
-            text = f"did not answer within {WITHIN_S:g} s"
+            text = f"did not answer within {within_s:g} s"
             findings[thread.check.name] = [
                 problem(thread.check.name, text, "is a disk, a mount or the network stuck?")
             ]

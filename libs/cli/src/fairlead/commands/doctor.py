@@ -26,10 +26,15 @@ _TITLES: Final = {
 @click.option("--strict", is_flag=True, help="Warnings count as problems.")
 @click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
 @click.option("-v", "--verbose", is_flag=True, help="Also what was not looked at, and why.")
+@click.option(
+    "--timeout", "within_s", type=click.FloatRange(1, 600), default=4.5, show_default=True, metavar="SECONDS",
+    help="For all checks together.",
+)  # fmt: skip
 @click.option("--url", help="Another server (default: FAIRLEAD_URL, else this machine).")
 def doctor(
-    fix: bool, dry_run: bool, offline: bool, strict: bool, as_json: bool, verbose: bool, url: str | None
-) -> None:
+    fix: bool, dry_run: bool, offline: bool, strict: bool, as_json: bool, verbose: bool, within_s: float,
+    url: str | None,
+) -> None:  # fmt: skip
     """Check this machine and this home, and say what to do.
 
     Ends with status 1 if there is a problem, with 0 otherwise; --strict counts warnings too.
@@ -39,12 +44,12 @@ def doctor(
     if dry_run and not fix:
         raise CommandError("--dry-run goes with --fix", USAGE)
     began = time.monotonic()
-    findings = all_findings(url, offline=offline)
+    findings = all_findings(url, offline=offline, within_s=within_s)
     mended: list[dict[str, Any]] = []
     if fix:
         mended = _mend(findings, dry_run=dry_run)
         if mended and not dry_run:
-            findings = all_findings(url, offline=offline)
+            findings = all_findings(url, offline=offline, within_s=within_s)
     took_s = time.monotonic() - began
     counts = {state: sum(finding.state == state for finding in findings) for state in _MARKS}
     bad = counts["problem"] + (counts["warning"] if strict else 0)

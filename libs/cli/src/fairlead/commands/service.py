@@ -13,7 +13,7 @@ import click
 from fairlead.errors import CONFIG, FAILED, CommandError
 from fairlead.service.wanted import NAMES, Kind, Scope, check_name
 
-_READY_WITHIN_S: Final = 40.0
+_READY_WITHIN_S: Final = 90.0
 
 _NAME = click.option("--name", help="Default: fairlead; with --executor: fairlead-executor.")
 _EXECUTOR = click.option("--executor", is_flag=True, help="Of a machine that joined with an executor.")
