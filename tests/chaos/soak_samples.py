@@ -23,8 +23,8 @@ Sample = dict[str, Any]
 WARM_UP_S = 240.0  # imports, pools, caches and the first sessions
 LEAST_SAMPLES = 6  # of one life of a process, for a slope
 # Of a process's own memory (what it shares changes with its neighbours): 5 KB kept for each prompt, at one
-# a second. Below that the noise of allocators hides a leak in half an hour. Not of the NATS server: its caches
-# follow the streams, and GOMEMLIMIT bounds it.
+# a second. Below that the noise of allocators hides a leak in half an hour. Not of the NATS server: its
+# caches follow the streams, and GOMEMLIMIT bounds it.
 MEMORY_MB_PER_MIN = 0.3
 MORE_DESCRIPTORS = 12
 MORE_PROCESSES = 8
