@@ -19,6 +19,7 @@ from tests.support.nats_server import NatsServer
 from tests.support.scripted_model import ModelProcess
 
 SANDBOX_USER = 1000
+READY_WITHIN_S = 90.0  # on a machine that does much else
 LEDGER = Path(__file__).with_name("ledger.py")
 
 
@@ -94,10 +95,10 @@ class Stack:
         self.up.workspace.mkdir(parents=True, exist_ok=True)
         shutil.copy(LEDGER, self.up.workspace / "ledger.py")
         self._own_workspace()
-        self.up.start()
+        self.up.start(READY_WITHIN_S)
         self._wait_for_sandbox()
 
-    def _wait_for_sandbox(self, timeout_s: float = 40.0) -> None:
+    def _wait_for_sandbox(self, timeout_s: float = READY_WITHIN_S) -> None:
         """Until every executor offers it."""
         assert self.up is not None
         deadline = time.monotonic() + timeout_s

@@ -244,6 +244,14 @@ async def executors_away(stage: Stage) -> None:
     await stage.kill("tools")
 
 
+async def long_output(stage: Stage) -> None:
+    """A command says more than fits into its result."""
+    stage.arm()
+    await stage.driver.open()
+    first = time.time_ns() % 10**12  # nobody has stored it before
+    await stage.prompt(f'steps=1 run="seq {first} {first + 9000}"')
+
+
 async def background(stage: Stage) -> None:
     """A command that runs on after its call has returned."""
     stage.arm()
@@ -345,6 +353,7 @@ _SCENES = {
     "launch": Scene(launch),
     "executors_away": Scene(executors_away),
     "background": Scene(background),
+    "long_output": Scene(long_output),
     "recover": Scene(recover),
     "job": Scene(job),
 }
@@ -374,6 +383,7 @@ _PLAYED = {
     "agent.delete": "delete",
     "lease.renew": "long_talk",
     "tools.launch": "launch",
+    "tools.output": "long_output",
     "runner.background": "background",
     "runner.recover": "recover",
     "runner.sync": "executors_away",

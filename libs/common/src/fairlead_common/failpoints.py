@@ -61,7 +61,7 @@ STEPS: Final[Mapping[str, Step]] = {
     "gateway.approval": _write("a decision is stored"),
     "gateway.update": _write("new settings of a session are stored"),
     "gateway.delete": _write("the wish to delete a session is stored"),
-    "objects.put": _work("an attachment or a long output goes to the object store"),
+    "objects.put": _work("an attachment goes to the object store"),
     # The log of a session, by the type of the entry.
     "agent.log.session_info": _write("settings of a session are in its log"),
     "agent.log.mode_change": _write("a new mode is in the log"),
@@ -95,6 +95,7 @@ STEPS: Final[Mapping[str, Step]] = {
     "tools.claim": _write("a call is claimed"),
     "tools.launch": _work("a runner is started"),
     "tools.call": _work("the runner is given the call"),
+    "tools.output": _write("a piece of a long output is stored"),
     "tools.result": _write("the result of a call is stored in the mailbox of its session"),
     "tools.forget": _work("the runner is told that the outcome was delivered"),
     "tools.done": _work("the note of a call moves to those that are done"),

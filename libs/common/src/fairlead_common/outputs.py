@@ -38,6 +38,6 @@ class Outputs(Objects):
 
     async def _write(self, subject: str, data: bytes) -> None:
         try:
-            await self._bus.create(subjects.OUTPUTS, subject, data)
+            await self._bus.create(subjects.OUTPUTS, subject, data, point="tools.output")
         except ConflictError:  # not what we wrote: readers compare the sum, and find nothing
             return
