@@ -1,0 +1,93 @@
+"""An agent of today on what a later version has written: it goes on, and nothing of it is lost."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from fairlead_common import subjects as s
+from fairlead_common.buckets import Bucket
+from fairlead_common.bus import Bus
+from fairlead_common.entries import LaterEntry, MessageEntry
+from fairlead_common.messages import ExecutorInfo
+from tests.support.agent_world import HOST, SPECS, World, agent_service, world
+from tests.support.nats_server import NatsServer
+
+
+@pytest.fixture
+async def w(bus: Bus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+    async with world(bus, tmp_path, monkeypatch) as made:
+        yield made
+
+
+async def test_a_session_with_entries_of_a_later_version_goes_on_and_keeps_them(
+    w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with agent_service(nats_server, monkeypatch):
+        await w.say("a", "op=P1 steps=1")
+        await w.run_end("a")
+    last = await w.bus.last(s.SESSIONS, s.session_log("a"))
+    assert last
+    end = msgspec.json.decode(last.data)
+    entry = {
+        "type": "handover",
+        "id": "later1",
+        "parent_id": end["id"],
+        "epoch": 7,
+        "cursor": end["cursor"],
+        "to": [1],
+    }
+    stored = msgspec.json.encode(entry)
+    headers = {s.H_CURSOR: str(end["cursor"]), s.H_STATE: "closed"}
+    await w.bus.append(
+        s.SESSIONS, s.session_log("a"), stored, record_id="later1", expected=last.seq, headers=headers
+    )
+    async with agent_service(nats_server, monkeypatch, "agent-2"):
+        await w.say("a", "op=P2 steps=1")
+        assert (await w.run_end("a", 2)).outcome == "completed"
+    log = await w.log("a")
+    (place,) = [number for number, each in enumerate(log) if isinstance(each, LaterEntry)]
+    assert log[place + 1].parent_id == "later1"
+    assert log[place + 1].epoch > 7
+    records = [record.data async for record in w.bus.read(s.SESSIONS, s.session_log("a"))]
+    assert records[place] == stored
+    assert len(w.calls) == 2
+
+
+async def test_mail_of_a_later_kind_is_kept_as_a_dead_letter_and_stops_nobody(
+    w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await w.bus.publish("fairlead.session.a.in.teleport.k1", b'{"to":"mars"}')
+    await w.bus.publish("fairlead.session.a.in.notice.teleport-k2", b'{"to":"venus"}')
+    async with agent_service(nats_server, monkeypatch):
+        await w.say("a", "op=P1 steps=1")
+        assert (await w.run_end("a")).outcome == "completed"
+    letters = [msgspec.json.decode(record.data) async for record in w.bus.read(s.DEAD, "fairlead.dead.*")]
+    assert {letter["payload"] for letter in letters} == {'{"to":"mars"}', '{"to":"venus"}'}
+    assert all("teleport" in letter["reason"] for letter in letters)
+
+
+async def test_tools_and_settings_of_a_later_version_are_used_as_far_as_they_are_known(
+    w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    info = msgspec.to_builtins(
+        ExecutorInfo(executor="e1", host=HOST, tools=SPECS, default_workspace="/workspace")
+    )
+    info["colour"] = "blue"
+    for spec in info["tools"]:
+        spec["cost"] = {"usd": 1}
+    await Bucket(w.bus, s.BUCKET_EXECUTORS).put(f"{HOST}.e1", msgspec.json.encode(info), ttl_s=60)
+    document = b'{"planets":{"mars":1},"agents":{"main":{"description":"known","moons":2}}}'
+    await Bucket(w.bus, s.BUCKET_CONFIG).put("document", document)
+    async with agent_service(nats_server, monkeypatch):
+        await w.say("a", "op=P1 steps=1")
+        assert (await w.run_end("a")).outcome == "completed"
+        async with asyncio.timeout(5):
+            while not w.calls:
+                await asyncio.sleep(0.01)
+    record = await w.bus.last("KV_config", s.kv(s.BUCKET_CONFIG, "document"))
+    assert record
+    assert record.data == document
+    assert any(isinstance(entry, MessageEntry) for entry in await w.log("a"))
