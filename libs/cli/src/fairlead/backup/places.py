@@ -157,6 +157,9 @@ def _put_files(home: Home, backup: Backup) -> None:
         if each.path == _USERS:
             data = _without_services(data)
         write_private(path, data.decode("utf-8"))
+        if os.geteuid() == 0:  # as root for somebody else, whose home it is
+            owner = home.path.stat()
+            os.chown(path, owner.st_uid, owner.st_gid)
 
 
 def _without_services(data: bytes) -> bytes:
