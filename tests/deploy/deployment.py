@@ -79,6 +79,10 @@ class Deployment:
             more.write_text(json.dumps({"volumes": {"nats": {"driver_opts": options}}}))
             self._environment["COMPOSE_FILE"] = f"{ROOT / 'compose.yaml'}:{more}"
 
+    def set(self, name: str, value: str) -> None:
+        """A setting of the commands that follow."""
+        self._environment[name] = value
+
     def make_secrets(self) -> None:
         subprocess.run([ROOT / "tools/make-secrets", self.secrets], check=True, timeout=20)
 
@@ -128,6 +132,10 @@ class Deployment:
 
     def run_in(self, service: str, *command: str, timeout_s: float = 30, check: bool = True) -> str:
         return self.compose("exec", "-T", service, *command, timeout_s=timeout_s, check=check)
+
+    def command_line(self, *words: str) -> str:
+        """What `fairlead` says to the owner of the deployment."""
+        return self.compose("run", "--rm", "-T", "cli", *words)
 
     def gateway(self) -> Api:
         return Api(f"http://127.0.0.1:{self.port}", self.token)

@@ -30,8 +30,11 @@ def test_the_page_is_served_and_the_command_line_works_inside(deployment: Deploy
     with urllib.request.urlopen(f"http://127.0.0.1:{deployment.port}/", timeout=10) as answer:
         assert b'<script type="module"' in answer.read()
     assert "fairlead-webui" in deployment.run_in("gateway", "fairlead", "status")
-    deployment.run_in("gateway", "fairlead", "config", "set", "agents.main.description", "of the deployment")
-    assert deployment.run_in("gateway", "fairlead", "config", "get", "agents.main.description").strip()
+    deployment.command_line("config", "set", "agents.main.description", "of the deployment")
+    assert deployment.command_line("config", "get", "agents.main.description").strip()
+    assert "fairlead-webui" in deployment.command_line("status")
+    refused = deployment.run_in("gateway", "fairlead", "config", "get", "agents.main.mode", check=False)
+    assert not refused.strip(), "only the owner's key opens the configuration"
 
 
 @pytest.mark.parametrize("service", SERVICES)
@@ -63,7 +66,7 @@ def test_only_the_gateway_is_published_and_on_loopback(deployment: Deployment) -
         named = each["Config"]["Labels"]["com.docker.compose.service"]
         ports[named] = [binding for bindings in bound.values() for binding in bindings or []]
     assert ports.pop("gateway") == [{"HostIp": "127.0.0.1", "HostPort": str(deployment.port)}]
-    assert set(ports) == set(SERVICES) - {"gateway"}
+    assert set(ports) == {*SERVICES, "provision"} - {"gateway"}
     assert not any(ports.values())
 
 
@@ -71,9 +74,9 @@ TRY = """
 import asyncio, sys
 from fairlead_common.bus import Bus, settings_from_environment
 async def main():
-    bus = await Bus.connect(settings_from_environment(), name="tools", timeout_s=5)
+    bus = await Bus.connect(settings_from_environment(), name="thief", inbox=sys.argv[2], timeout_s=5)
     await bus.client.publish(sys.argv[1], b"{}")
-    await asyncio.wait_for(bus.client.flush(), 5)
+    await bus.round_trip()
     await bus.close()
 asyncio.run(main())
 """
@@ -98,8 +101,10 @@ asyncio.run(main())
 def test_a_service_may_not_say_what_is_not_its_own(
     deployment: Deployment, service: str, subject: str, refused: bool
 ) -> None:
-    deployment.run_in(service, "python", "-c", TRY, subject)
-    violation = f'"$G/user:{service}" - Publish Violation - Subject "{subject}"'
+    inbox = "tools-compose" if service == "tools" else service
+    deployment.run_in(service, "python", "-c", TRY, subject, inbox)
+    key = (deployment.secrets / f"nats-{service}.pub").read_text().strip()
+    violation = f'"$G/nkey:{key}" - Publish Violation - Subject "{subject}"'
     assert (violation in deployment.compose("logs", "--no-log-prefix", "nats")) == refused
 
 

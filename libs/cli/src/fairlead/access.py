@@ -61,13 +61,18 @@ def open_client(url: str | None = None) -> Client:
 
 
 def bearer() -> str:
-    """`FAIRLEAD_TOKEN`, else a token for the next five minutes, signed with the key of this home.
+    """`FAIRLEAD_TOKEN`, or in its file, else a token for five minutes, signed with the key of this home.
 
     Raises:
         CommandError: there is neither.
     """
     if token := os.environ.get("FAIRLEAD_TOKEN"):
         return token
+    if named := os.environ.get("FAIRLEAD_TOKEN_FILE"):
+        try:
+            return Path(named).read_text("utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise CommandError(f"FAIRLEAD_TOKEN_FILE: {named} cannot be read: {error}", CONFIG) from error
     home = home_from_environment()
     from fairlead_common.credentials import SCOPES, AuthFile
     from fairlead_common.errors import WeakConfigurationError

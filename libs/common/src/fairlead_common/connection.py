@@ -147,6 +147,7 @@ class Connection:
         self._inbox = ""
         self._token = 0
         self._waiting: dict[str, asyncio.Queue[Reply]] = {}
+        self._deaf: ForbiddenError | None = None
         self._asked: dict[str, str] = {}  # by inbox: the subject, as errors of the server name it
         self._on_reconnect: set[Callable[[], None]] = set()
         self._failover = Failover()
@@ -231,6 +232,12 @@ class Connection:
         """Tell whoever waits for an answer of `subject` that there will be none."""
         log.error("bus_forbidden", verb=verb, subject=subject, error=f"no right of {verb} to {subject}")
         if verb != "publish":
+            if subject == f"{self._inbox}.*".lower():  # no answer would ever come
+                self._deaf = ForbiddenError(
+                    f"this NATS user may not hear {self._inbox}.*, where answers come"
+                )
+                for queue in self._waiting.values():
+                    queue.put_nowait(self._deaf)
             return
         for inbox, asked in self._asked.items():
             if asked == subject:
@@ -392,6 +399,8 @@ class Connection:
             # What is published now would wait in a buffer and be sent when nobody expects it.
             raise BusUnavailableError(f"not connected to {self.settings.url}")
         if reply in self._waiting:
+            if self._deaf is not None:
+                raise self._deaf
             self._asked[reply] = subject.lower()
         try:
             await self._nc.publish(subject, data, reply=reply, headers=headers)

@@ -1,0 +1,551 @@
+"""Each user of the bus, stolen: what it may not do the server refuses, and whom it belongs to may.
+
+A real nats-server with the users as they are rendered, and the real streams and consumers, made by the
+provisioner. The thieves speak the protocol themselves. Every row is an attack and its twin: the same, done by
+the user that it belongs to.
+"""
+
+import asyncio
+import hashlib
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import nats
+import nats.errors
+import pytest
+from nats.aio.client import Client
+from nats.aio.subscription import Subscription
+
+from fairlead_common import nkey, provision, rights
+from fairlead_common import subjects as s
+from fairlead_common.bus import Bus, BusSettings
+from fairlead_common.errors import ForbiddenError
+from fairlead_common.objects import Objects
+from fairlead_common.outputs import Outputs
+from fairlead_common.provisioned import NEEDS, wait_until_provisioned
+from fairlead_common.rights import Rights, User
+from fairlead_common.tool_service import Asker, ServiceTool, ToolService
+from tests.support.nats_server import NatsServer
+
+WEATHER = rights.other("weather", services=["weather"], tools=["weather.>"])
+OTHERS = rights.others_of([WEATHER.recipe])
+
+TABLE: dict[str, Rights] = {
+    "gateway": rights.gateway(),
+    "agent": rights.agent(OTHERS),
+    "scheduler": rights.scheduler(OTHERS),
+    "webui": rights.webui(),
+    "provisioner": rights.provisioner(),
+    "operator": rights.operator(),
+    "mill": rights.executor("mill", OTHERS),
+    "barn": rights.executor("barn", OTHERS),
+    "alerts": rights.prompts("alerts", ["main"]),
+    "weather": WEATHER,
+}
+SEEDS = {name: nkey.new_seed() for name in TABLE}
+
+
+class Row(NamedTuple):
+    """One attack: who does it, what, and who may."""
+
+    attack: str
+    thief: str
+    subject: str
+    owner: str
+    body: Any = b"x"
+    headers: dict[str, str] | None = None
+    hear: bool = False  # subscribe instead of publish
+
+
+def hear(attack: str, thief: str, subject: str, owner: str) -> Row:
+    return Row(attack, thief, subject, owner, hear=True)
+
+
+def create(filter_subject: str, name: str, **more: object) -> dict[str, object]:
+    config = {"durable_name": name, "ack_policy": "explicit", "filter_subject": filter_subject, **more}
+    return {"stream_name": "any", "config": config}
+
+
+MAIL = "fairlead.session.main.in"
+API = "$JS.API"
+GET = f"{API}.DIRECT.GET"
+ALL_LOGS = {"seq": 1, "next_by_subj": "fairlead.session.*.log", "batch": 10}
+
+TABLE_OF_ATTACKS = [
+    # An executor that was taken over reads no session, no settings, no calls of another host.
+    Row("NA-02", "mill", f"{GET}.SESSIONS", "agent", ALL_LOGS),
+    Row("NA-02", "mill", f"{GET}.SESSIONS.fairlead.session.main.log", "gateway", b""),
+    Row("NA-02", "mill", f"{GET}.SESSIONS.fairlead.session.main.in.result.*", "agent", b""),
+    Row("NA-02", "mill", f"{API}.STREAM.MSG.GET.SESSIONS", "operator", {"seq": 1}),
+    Row("NA-02", "mill", f"{API}.STREAM.INFO.SESSIONS", "gateway", {"subjects_filter": ">"}),
+    Row("NA-02", "mill", f"{API}.STREAM.NAMES", "operator", b""),
+    Row("NA-02", "mill", f"{GET}.OBJ_objects", "gateway", {"seq": 1, "next_by_subj": ">", "batch": 10}),
+    Row("NA-02", "mill", f"{GET}.OUTPUTS.fairlead.output.barn.x.0", "barn", b""),
+    Row("NA-02", "mill", f"{GET}.KV_config", "agent", {"seq": 1, "next_by_subj": ">", "batch": 10}),
+    Row("NA-02", "mill", f"{GET}.KV_credentials.$KV.credentials.x", "agent", b""),
+    Row("NA-02", "mill", f"{GET}.KV_sessions", "gateway", {"seq": 1, "next_by_subj": ">", "batch": 10}),
+    Row("NA-02", "mill", f"{GET}.TOOLS", "agent", {"seq": 1, "next_by_subj": ">", "batch": 10}),
+    Row("NA-02", "mill", f"{GET}.TOOLS.fairlead.tool.*.*.request", "agent", b""),
+    Row("NA-02", "mill", f"{GET}.TOOLS.fairlead.tool.barn.c.request", "barn", b""),
+    Row("NA-02", "mill", f"{API}.CONSUMER.CREATE.SESSIONS", "operator", create("fairlead.session.>", "spy")),
+    Row(
+        *("NA-02", "mill", f"{API}.CONSUMER.CREATE.SESSIONS.spy.fairlead.session.*.log", "operator"),
+        create("fairlead.session.*.log", "spy", deliver_subject="fairlead.event.x"),
+    ),
+    hear("NA-02", "mill", "fairlead.live.*.>", "agent"),
+    hear("NA-02", "mill", "fairlead.session.*.log", "operator"),
+    hear("NA-02", "mill", "fairlead.kv.sessions.>", "gateway"),
+    # It gets no wider a consumer, and nobody else's.
+    Row(
+        *(
+            "NA-03",
+            "mill",
+            f"{API}.CONSUMER.CREATE.TOOLS.tools-mill.fairlead.tool.*.*.request",
+            "provisioner",
+        ),
+        create("fairlead.tool.*.*.request", "tools-mill"),
+    ),
+    Row(
+        *("NA-03", "mill", f"{API}.CONSUMER.DURABLE.CREATE.TOOLS.tools-mill", "operator"),
+        create("fairlead.tool.>", "tools-mill"),
+    ),
+    Row("NA-03", "mill", f"{API}.CONSUMER.MSG.NEXT.TOOLS.tools-barn", "barn", b"1"),
+    Row("NA-03", "mill", f"{API}.CONSUMER.MSG.NEXT.SESSIONS.agents", "agent", b"1"),
+    Row("NA-03", "mill", f"{API}.CONSUMER.INFO.TOOLS.tools-barn", "barn", b""),
+    Row("NA-03", "mill", f"{API}.CONSUMER.DELETE.TOOLS.tools-barn", "operator", b""),
+    Row("NA-03", "mill", f"{API}.CONSUMER.PAUSE.TOOLS.tools-barn", "operator", b"{}"),
+    # It writes nothing that makes a session move, but results; and only as its own host.
+    Row("NA-04", "mill", f"{MAIL}.prompt", "gateway"),
+    Row("NA-04", "mill", f"{MAIL}.prompt.k1", "scheduler"),
+    Row("NA-04", "mill", "fairlead.prompt.main", "alerts"),
+    Row("NA-04", "mill", f"{MAIL}.steer.k1", "gateway"),
+    Row("NA-04", "mill", f"{MAIL}.abort.k1", "gateway"),
+    Row("NA-04", "mill", f"{MAIL}.approval.a1", "gateway"),
+    Row("NA-04", "mill", f"{MAIL}.notice.n1", "agent"),
+    Row("NA-04", "mill", "fairlead.session.main.log", "agent"),
+    Row("NA-04", "mill", "fairlead.tool.mill.c1.request", "agent"),
+    Row("NA-04", "mill", "fairlead.tool.barn.c1.claim", "barn"),
+    Row("NA-04", "mill", "fairlead.output.barn.o1.0", "barn"),
+    Row("NA-04", "mill", "$O.objects.M.eA==", "gateway", headers={"Nats-Rollup": "all"}),
+    Row("NA-04", "mill", "$KV.config.document", "operator"),
+    Row("NA-04", "mill", "$KV.config.grant.main.k", "agent"),
+    Row("NA-04", "mill", "$KV.workspaces.agent.main", "agent", headers={"Nats-Rollup": "all"}),
+    Row("NA-04", "mill", "$KV.executors.barn.x", "barn"),
+    Row("NA-04", "mill", "fairlead.workspace.barn.removed", "barn"),
+    Row("NA-04", "mill", "fairlead.api.cron.add", "gateway"),
+    Row("NA-04", "mill", "fairlead.cron.job.1", "scheduler"),
+    Row("NA-04", "mill", "fairlead.timer.main.t", "agent"),
+    Row("NA-04", "mill", "fairlead.cancel.c1", "agent"),
+    hear("NA-04", "mill", "fairlead.workspace.barn.instructions", "barn"),
+    # An agent that was taken over approves nothing, and says nothing in a person's name.
+    Row("NA-05", "agent", f"{MAIL}.approval.a2", "gateway"),
+    Row("NA-05", "agent", f"{MAIL}.approval", "gateway"),
+    Row("NA-05", "agent", f"{MAIL}.prompt.k2", "gateway"),
+    Row("NA-05", "agent", f"{MAIL}.steer.k2", "gateway"),
+    Row("NA-05", "agent", "fairlead.prompt.main", "alerts"),
+    Row("NA-05", "agent", "$KV.config.document", "operator"),
+    Row("NA-05", "agent", "$KV.credentials.key", "operator"),
+    Row("NA-05", "agent", "$KV.jobs.j1", "scheduler"),
+    Row("NA-05", "agent", "fairlead.output.mill.o2.0", "mill"),
+    Row("NA-05", "agent", "fairlead.api.cron.add", "gateway"),
+    # A gateway or a scheduler that was taken over forges no log, no call and no result.
+    Row("NA-06", "gateway", "fairlead.session.main.log", "agent"),
+    Row("NA-06", "gateway", "fairlead.tool.mill.c2.request", "agent"),
+    Row("NA-06", "gateway", "fairlead.tool.mill.c2.claim", "mill"),
+    Row("NA-06", "gateway", f"{MAIL}.result.c2", "mill"),
+    Row("NA-06", "gateway", "$KV.config.document", "operator"),
+    Row("NA-06", "gateway", f"{GET}.KV_credentials.$KV.credentials.x", "agent", b""),
+    Row("NA-06", "scheduler", f"{MAIL}.approval.a3", "gateway"),
+    Row("NA-06", "scheduler", f"{MAIL}.steer.k3", "gateway"),
+    Row("NA-06", "scheduler", "fairlead.session.main.log", "agent"),
+    Row("NA-06", "scheduler", "$KV.config.document", "operator"),
+    Row("NA-06", "scheduler", f"{GET}.KV_credentials.$KV.credentials.x", "agent", b""),
+    Row("NA-06", "webui", "fairlead.prompt.main", "alerts"),
+    Row("NA-06", "webui", "_INBOX_gateway.forged.1", "operator"),
+    # Another system does what it was given, and no more.
+    Row("NA-06", "alerts", "fairlead.prompt.other", "operator"),
+    Row("NA-06", "alerts", "fairlead.session.other.in.prompt.k4", "scheduler"),
+    Row("NA-06", "alerts", f"{GET}.SESSIONS.fairlead.session.main.log", "gateway", b""),
+    hear("NA-06", "alerts", "fairlead.live.main.>", "gateway"),
+    Row("NA-06", "weather", "fairlead.prompt.main", "alerts"),
+    hear("NA-06", "weather", "fairlead.service.scheduler.*", "scheduler"),
+    hear("NA-06", "weather", "$SRV.INFO.fairlead-scheduler-tools", "scheduler"),
+    # Nobody listens in.
+    *(
+        hear("NA-07", thief, subject, "operator")
+        for thief in ("mill", "agent", "gateway", "scheduler", "webui", "alerts", "weather", "provisioner")
+        for subject in (">", "fairlead.>", "$JS.>", "_INBOX.>", "_INBOX_operator.>")
+    ),
+    hear("NA-07", "mill", "_INBOX_gateway.>", "gateway"),
+    hear("NA-07", "mill", "_INBOX_tools-barn.>", "barn"),
+    hear("NA-07", "scheduler", "_INBOX_agent.>", "agent"),
+    hear("NA-07", "weather", "_INBOX.alerts.>", "alerts"),
+    # Acknowledgements, and what cannot be undone.
+    Row("NA-08", "mill", "$JS.ACK.TOOLS.tools-barn.1.1.1.1.0", "barn", b"+ACK"),
+    Row("NA-08", "mill", "$JS.ACK.SESSIONS.agents.1.1.1.1.0", "agent", b"+ACK"),
+    Row("NA-08", "gateway", "$JS.ACK.SESSIONS.agents.1.1.1.1.0", "agent", b"+TERM"),
+    *(
+        Row("NA-09", thief, f"{API}.STREAM.{verb}.SCRATCH", "operator", b"{}")
+        for thief in ("mill", "gateway", "scheduler", "agent", "provisioner")
+        for verb in ("PURGE", "DELETE", "RESTORE", "SNAPSHOT")
+    ),
+    *(
+        Row("NA-09", thief, f"{API}.STREAM.{verb}", owner, b"{}")
+        for thief in ("mill", "gateway", "scheduler")
+        for verb, owner in (
+            ("PURGE.SESSIONS", "operator"),
+            ("UPDATE.SESSIONS", "provisioner"),
+            ("MSG.DELETE.SESSIONS", "operator"),
+        )
+    ),
+    Row("NA-09", "webui", f"{API}.STREAM.CREATE.SPY", "provisioner", b"{}"),
+]
+
+
+class Thing:
+    """A connection of the library as it is, with what the server refused."""
+
+    def __init__(self, client: Client, refused: list[str], echo: Subscription) -> None:
+        self.client = client
+        self._refused = refused
+        self._echo = echo
+
+    async def refused(self) -> list[str]:
+        """What the server has refused since the last look; it answers in order, so this is all of it."""
+        await self.client.publish(self._echo.subject, b"")  # `flush` may overtake what was published before
+        await self._echo.next_msg(timeout=10)
+        found = list(self._refused)
+        self._refused.clear()
+        return found
+
+
+@asynccontextmanager
+async def stolen(server: NatsServer, user: str) -> AsyncIterator[Thing]:
+    refused: list[str] = []
+
+    async def on_error(error: Exception) -> None:
+        refused.append(str(error))
+
+    client = await nats.connect(
+        server.url, nkeys_seed_str=SEEDS[user], inbox_prefix=TABLE[user].inbox, error_cb=on_error
+    )
+    try:
+        yield Thing(client, refused, await client.subscribe(client.new_inbox()))
+    finally:
+        await client.close()
+
+
+def settings(server: NatsServer, folder: Path, user: str) -> BusSettings:
+    path = folder / f"{user}.nk"
+    path.write_text(SEEDS[user])
+    return BusSettings(url=server.url, nkey_seed_file=str(path))
+
+
+@asynccontextmanager
+async def bus_of(server: NatsServer, folder: Path, user: str) -> AsyncIterator[Bus]:
+    inbox = TABLE[user].inbox.removeprefix("_INBOX_")
+    bus = await Bus.connect(settings(server, folder, user), name=user, inbox=inbox)
+    try:
+        yield bus
+    finally:
+        await bus.close()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    users = [User(name, nkey.public_key(SEEDS[name]), may) for name, may in TABLE.items()]
+    made = NatsServer(tmp_path_factory.mktemp("nats"), extra=rights.render_users(users)).start()
+
+    async def prepare() -> None:
+        async with bus_of(made, made.folder, "provisioner") as bus:
+            await provision.everything(bus, ["mill", "barn"])
+
+    asyncio.run(prepare())
+    yield made
+    made.stop()
+
+
+async def attempt(thing: Thing, row: Row) -> list[str]:
+    """What the server refuses of it."""
+    if row.hear:
+        subscription = await thing.client.subscribe(row.subject)
+        found = await thing.refused()
+        if not found:
+            await subscription.unsubscribe()
+        return found
+    data = row.body if isinstance(row.body, bytes) else msgspec.json.encode(row.body)
+    reply = thing.client.new_inbox()
+    await thing.client.publish(row.subject, data, reply=reply, headers=row.headers)
+    return await thing.refused()
+
+
+def label(row: Row) -> str:
+    return f"{row.attack} {row.thief} {'hears' if row.hear else 'writes'} {row.subject}"
+
+
+def test_the_table_covers_the_classes_of_attacks_and_all_users() -> None:
+    assert len(TABLE_OF_ATTACKS) >= 100
+    assert {row.attack for row in TABLE_OF_ATTACKS} == {f"NA-0{number}" for number in range(2, 10)}
+    assert {row.thief for row in TABLE_OF_ATTACKS} == set(TABLE) - {"operator", "barn"}
+
+
+async def test_every_attack_is_refused_and_every_owner_may(server: NatsServer) -> None:
+    wrong = []
+    for user in TABLE:
+        async with stolen(server, user) as thing:
+            for row in TABLE_OF_ATTACKS:
+                if row.thief == user and not await attempt(thing, row):
+                    wrong.append(f"not refused: {label(row)}")
+                if row.owner == user and (refused := await attempt(thing, row)):
+                    wrong.append(f"refused for {user}: {label(row)}: {refused}")
+    assert not wrong, "\n".join(wrong)
+
+
+async def test_what_was_refused_is_not_stored(server: NatsServer, tmp_path: Path) -> None:
+    async with bus_of(server, tmp_path, "agent") as bus, stolen(server, "mill") as mill:
+        for subject in (f"{MAIL}.approval.never", f"{MAIL}.prompt.never", "fairlead.session.never.log"):
+            await mill.client.publish(subject, b"forged")
+            assert len(await mill.refused()) == 1
+            assert await bus.last(s.SESSIONS, subject) is None
+
+
+async def test_not_even_the_owner_hears_or_asks_the_server_itself(server: NatsServer) -> None:
+    async with stolen(server, "operator") as owner:
+        with pytest.raises(nats.errors.NoRespondersError):
+            await owner.client.request("$SYS.REQ.SERVER.PING", b"", timeout=5)
+        heard = await owner.client.subscribe("$SYS.>")
+        assert await owner.refused() == []
+        async with stolen(server, "webui"):  # which the server tells its own account
+            assert await owner.refused() == []
+        assert heard.pending_msgs == 0
+
+
+@pytest.mark.parametrize(
+    "credentials",
+    [
+        {},
+        {"user": "gateway"},
+        {"user": "fairlead", "password": "fairlead"},
+        {"token": "x"},
+        {"nkeys_seed_str": nkey.new_seed()},
+    ],
+    ids=["nobody", "user", "password", "token", "another-key"],
+)
+async def test_who_has_no_key_is_not_let_in(server: NatsServer, credentials: dict[str, str]) -> None:
+    with pytest.raises(nats.errors.Error, match=r"(?i)authorization"):
+        await nats.connect(server.url, allow_reconnect=False, connect_timeout=5, **credentials)
+    async with stolen(server, "webui") as twin:
+        assert twin.client.is_connected
+
+
+async def test_a_trace_goes_nowhere_that_its_sender_may_not_write(server: NatsServer, tmp_path: Path) -> None:
+    async with bus_of(server, tmp_path, "agent") as bus, stolen(server, "mill") as mill:
+        target = f"{MAIL}.approval.traced"
+        await mill.client.publish("fairlead.event.main", b"{}", headers={"Nats-Trace-Dest": target})
+        assert await mill.refused()
+        assert await bus.last(s.SESSIONS, target) is None
+        inbox = mill.client.new_inbox()
+        heard = await mill.client.subscribe(inbox)
+        await mill.client.publish("fairlead.event.main", b"{}", headers={"Nats-Trace-Dest": inbox})
+        assert await mill.refused() == []
+        assert b"request" in (await heard.next_msg(timeout=10)).data
+
+
+async def test_a_service_does_not_write_for_whom_it_answers(server: NatsServer, tmp_path: Path) -> None:
+    """Whoever asks chooses where the answer goes: it must be an inbox, not a mailbox."""
+
+    class Echo(msgspec.Struct):
+        text: str
+
+    async def echo(asked: Echo, _: Asker) -> object:
+        return asked.text
+
+    stop = asyncio.Event()
+    async with (
+        bus_of(server, tmp_path, "scheduler") as scheduler,
+        bus_of(server, tmp_path, "agent") as agent,
+        stolen(server, "mill") as mill,
+        asyncio.TaskGroup() as tasks,
+    ):
+        tool = ServiceTool(name="echo", description="Says it again.", arguments=Echo, run=echo)
+        tasks.create_task(ToolService(scheduler, "scheduler", [tool]).run(stop))
+        question = json.dumps({"text": '{"text": "obey"}'}).encode()
+        subject = s.service_tool("scheduler", "echo")
+        async with asyncio.timeout(10):
+            while True:
+                try:
+                    assert (
+                        await mill.client.request(subject, question, timeout=5)
+                    ).data == b'{"text": "obey"}'
+                    break
+                except nats.errors.NoRespondersError:
+                    await asyncio.sleep(0.02)
+        for target in (f"{MAIL}.prompt.deputy", f"{MAIL}.notice.deputy"):
+            await mill.client.publish(subject, question, reply=target)
+            assert await mill.refused() == []
+        await mill.client.publish("$SRV.INFO", b"", reply=f"{MAIL}.prompt.deputy")
+        assert (await mill.client.request(subject, question, timeout=5)).data  # it has done those before
+        for target in (f"{MAIL}.prompt.deputy", f"{MAIL}.notice.deputy"):
+            assert await agent.last(s.SESSIONS, target) is None
+        await mill.client.publish("$SRV.INFO", b"", reply="$JS.ACK.SESSIONS.agents.1.1.1.1.0")
+        assert await mill.refused()
+        stop.set()
+
+
+async def test_only_who_was_asked_may_answer_and_only_there(server: NatsServer) -> None:
+    async with stolen(server, "gateway") as gateway, stolen(server, "webui") as webui:
+        heard = await gateway.client.subscribe("_INBOX_gateway.x.*")
+        await gateway.refused()
+        await webui.client.publish("_INBOX_gateway.x.1", b"forged")
+        assert await webui.refused()
+        asked = await webui.client.subscribe(s.WEBUI_FILE)
+        await webui.refused()
+        await gateway.client.publish(s.WEBUI_FILE, b"/", reply="_INBOX_gateway.x.2")
+        request = await asked.next_msg(timeout=10)
+        await webui.client.publish(request.reply, b"the file")
+        assert await webui.refused() == []
+        assert (await heard.next_msg(timeout=10)).subject == "_INBOX_gateway.x.2"
+        await webui.client.publish(request.reply, b"and one more")
+        assert await webui.refused()
+
+
+async def test_an_executor_stores_output_that_others_read_and_nobody_replaces(
+    server: NatsServer, tmp_path: Path
+) -> None:
+    data = b"line\n" * 300_000
+    async with (
+        bus_of(server, tmp_path, "mill") as mill,
+        bus_of(server, tmp_path, "barn") as barn,
+        bus_of(server, tmp_path, "gateway") as gateway,
+    ):
+        name = await Outputs(mill, "mill").put(data)
+        assert await Outputs(mill, "mill").put(data) == name
+        assert await Objects(gateway).get(name) == data
+        with pytest.raises(ForbiddenError, match=r"direct\.get\.obj_objects"):
+            await Objects(mill).get(name)
+        with pytest.raises(ForbiddenError, match=r"output\.mill"):
+            await Outputs(barn, "mill").put(b"instead")
+    async with stolen(server, "mill") as thief:
+        for part in (0, 1):
+            subject = s.output_part("mill", name, part)
+            answer = await thief.client.request(
+                subject, b"instead", headers={"Nats-Rollup": "all"}, timeout=5
+            )
+            assert "error" in json.loads(answer.data), "the stream takes one message for each subject"
+            answer = await thief.client.request(subject, b"instead", timeout=5)
+            assert "error" in json.loads(answer.data)
+    async with bus_of(server, tmp_path, "agent") as agent:
+        assert await Objects(agent).get(name) == data
+
+
+async def test_output_that_claims_another_name_is_not_handed_out(server: NatsServer, tmp_path: Path) -> None:
+    """A host stores something else under the name of what another host will store."""
+    data = b"the truth" * 1000
+    async with (
+        bus_of(server, tmp_path, "mill") as mill,
+        bus_of(server, tmp_path, "barn") as barn,
+        bus_of(server, tmp_path, "gateway") as gateway,
+    ):
+        name = hashlib.sha256(data).hexdigest()
+        await mill.publish(s.output_part("mill", name, 1), b"a lie")
+        await mill.publish(s.output_part("mill", name, 0), b'{"size":5,"parts":1}')
+        await Outputs(barn, "barn").put(data)
+        assert await Objects(gateway).get(name) == data
+
+
+async def test_a_request_without_a_right_fails_at_once_and_says_which(
+    server: NatsServer, tmp_path: Path
+) -> None:
+    async with bus_of(server, tmp_path, "webui") as webui:
+        async with asyncio.timeout(3):  # a request that nobody refuses waits for five seconds
+            with pytest.raises(ForbiddenError, match=r"\$js\.api\.stream\.info\.sessions"):
+                await webui.api("STREAM.INFO.SESSIONS")
+        with pytest.raises(ForbiddenError, match=r"fairlead\.session\.main\.in\.approval\.x"):
+            await webui.create(s.SESSIONS, f"{MAIL}.approval.x", b"{}")
+
+
+@pytest.mark.parametrize("user", [*NEEDS, "webui", "mill"])
+async def test_every_service_may_look_at_what_it_waits_for(
+    server: NatsServer, tmp_path: Path, user: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    async with bus_of(server, tmp_path, user) as bus, asyncio.timeout(20):
+        await wait_until_provisioned(
+            bus, "tools" if user == "mill" else user, host="mill" if user == "mill" else ""
+        )
+    assert "forbidden" not in "".join(capfd.readouterr())
+
+
+async def test_a_service_waits_for_what_only_the_provisioner_makes(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    users = [User(name, nkey.public_key(SEEDS[name]), may) for name, may in TABLE.items()]
+    fresh = NatsServer(tmp_path / "fresh", extra=rights.render_users(users)).start()
+    try:
+        async with bus_of(fresh, tmp_path, "agent") as agent, bus_of(fresh, tmp_path, "provisioner") as maker:
+            waiting = asyncio.create_task(wait_until_provisioned(agent, "agent"))
+            while "provisioning_refused" not in (said := "".join(capfd.readouterr())):
+                assert not waiting.done()
+                await asyncio.sleep(0.05)
+            assert "may not publish to $js.api.stream.create" in said or "stream.info" in said
+            await provision.everything(maker, [])
+            async with asyncio.timeout(20):
+                await waiting
+    finally:
+        fresh.stop()
+
+
+FORBIDDEN_SETTINGS: dict[str, Callable[[str], bool]] = {
+    "no_auth_user": lambda text: "no_auth_user" in text,
+    "mqtt": lambda text: "mqtt" in text,
+    "websocket": lambda text: "websocket" in text,
+    "profiling": lambda text: "prof_port" in text,
+    "deny-list": lambda text: "deny" in text,
+    "password": lambda text: "password" in text,
+    "monitoring beyond loopback": lambda text: any(
+        line.strip().startswith(("http", "https", "monitor"))
+        for line in text.splitlines()
+        if '"127.0.0.1:' not in line
+    ),
+}
+
+
+def lint(text: str) -> list[str]:
+    """What a configuration of the server must not have."""
+    code = "\n".join(
+        line.partition(" #")[0] for line in text.splitlines() if not line.lstrip().startswith("#")
+    )
+    return [name for name, has in FORBIDDEN_SETTINGS.items() if has(code)]
+
+
+def test_the_configuration_opens_nothing_that_is_not_needed(tmp_path: Path) -> None:
+    from fairlead.home import Home
+    from fairlead.nats_server import prepare
+
+    home = Home(tmp_path / "home")
+    home.prepare()
+    config, _ = prepare(home, "mill")
+    assert lint(config.read_text() + (home.nats / "users.conf").read_text()) == []
+    assert 'listen: "127.0.0.1:' in config.read_text()
+    deploy = Path(__file__).parents[2] / "deploy" / "nats"
+    assert [name for path in deploy.glob("*.conf") for name in lint(path.read_text())] == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "no_auth_user: gateway",
+        "mqtt { port: 1883 }",
+        "websocket { port: 80 }",
+        'http: "0.0.0.0:8222"',
+        "http_port: 8222",
+        "prof_port: 1",
+        "publish { deny: [x] }",
+        "authorization { user: a, password: b }",
+    ],
+)
+def test_the_lint_finds_what_it_looks_for(line: str) -> None:
+    assert lint(f"listen: 1\n{line}\n") != []
