@@ -147,9 +147,11 @@ def _remove_begun(home: Home) -> None:
 
 
 def _put_files(home: Home, backup: Backup) -> None:
-    """The files of the home, each in one step."""
+    """The files that the home lacks, each in one step. What it has is newer: who was shut out stays out."""
     for each in backup.manifest.files:
         path = home.path / each.path
+        if path.exists():
+            continue
         if Path(each.path).is_absolute() or ".." in Path(each.path).parts:
             raise CommandError(f"the backup names a file outside of the home: {each.path!r}")
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -54,9 +54,9 @@ ORDER: Final = (
 # Live events are of the moment, leases and heartbeats of processes that will not be there.
 LEFT_OUT: Final = frozenset({s.EVENTS, f"KV_{s.BUCKET_LEASES}", f"KV_{s.BUCKET_EXECUTORS}"})
 _NEEDED: Final = s.SESSIONS
-# Of the home: who may log in, and what this host refuses. The key that stored credentials are encrypted with
-# belongs elsewhere: it is never in here.
-KEPT_FILES: Final = ("auth.json", "floor.toml")
+# Of the home: who may log in, what this host refuses, and other systems' NATS users (their public keys). The
+# key that stored credentials are encrypted with belongs elsewhere: it is never in here, nor is any other.
+KEPT_FILES: Final = ("auth.json", "floor.toml", "nats/users.json")
 _LARGEST_FILE_BYTES: Final = 1 << 20
 
 Tell = Callable[[str, int, int], None]  # what, bytes so far, bytes in all (0: nobody knows)
