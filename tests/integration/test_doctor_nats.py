@@ -22,7 +22,7 @@ from fairlead_common import subjects
 from fairlead_common.buckets import Bucket
 from fairlead_common.bus import Bus, BusSettings
 from fairlead_common.dead import dead_letter
-from fairlead_common.streams import provision
+from fairlead_common.streams import STREAMS, provision
 from tests.support.nats_server import NatsServer, free_port
 
 FAIRLEAD = [sys.executable, "-m", "fairlead.main"]
@@ -93,7 +93,7 @@ async def test_fewer_replicas_than_wanted_are_told(
     monkeypatch.setenv("FAIRLEAD_NATS_REPLICAS", "3")
     found = streams.streams(await seen(nats_server.url, monkeypatch, tmp_path))
     assert all(each.state == "problem" and "num_replicas is 1, must be 3" in each.text for each in found)
-    assert len(found) == len(streams.STREAMS)
+    assert len(found) == len(STREAMS)
 
 
 async def test_streams_and_consumers_that_are_missing_are_made_by_fix(

@@ -41,7 +41,7 @@ def installed(machine: SystemdMachine) -> None:
     settings = "FAIRLEAD_MODEL=openai/scripted OPENAI_BASE_URL=http://127.0.0.1:9000/v1"
     machine.well(
         f"{settings} OPENAI_API_KEY=sk-of-the-test fairlead service install --no-linger --env OPENAI_API_KEY "
-        "-- --set agents.main.mode=allow-all",
+        "-- --set agents.main.mode=allow-all --set tools.timeout_s=1200 --workers scheduler=0,webui=0",
         timeout_s=200,
     )
 

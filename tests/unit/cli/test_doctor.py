@@ -1,6 +1,7 @@
 """`fairlead doctor` without a server: each check is made to find something, and each remedy is tried."""
 
 import http.server
+import importlib.metadata
 import json
 import os
 import resource
@@ -140,6 +141,21 @@ def test_half_written_files_are_removed_once_they_are_old(place: Home) -> None:
     assert draft.name in mended(home.leftovers, look(place))
 
 
+def test_a_machine_that_joined_looks_for_the_other_side(place: Home) -> None:
+    assert home.joined(look(place)).state == "skipped"
+    folder = place.path / "executor"
+    folder.mkdir()
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        address = f"127.0.0.1:{door.getsockname()[1]}"
+        access = {"host": "attic", "pool": "default", "labels": {}, "addresses": [address], "ticket": "t"}
+        (folder / "access.json").write_text(json.dumps({**access, "ca": "c", "seed": "s"}))
+        assert home.joined(look(place)).state == "ok"
+        assert home.key_files(look(place)).state == "problem"  # and the file of the seed is one of keys
+        mended(home.key_files, look(place))
+    assert home.joined(look(place)).state == "problem"
+    assert gateway.ready(look(place)).state == "skipped"
+
+
 # -- disks ---------------------------------------------------------------------
 
 
@@ -213,7 +229,7 @@ def test_missing_programs_are_told(place: Home, monkeypatch: pytest.MonkeyPatch,
 
 
 def test_parts_of_different_versions_are_a_problem(place: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = machine.version_of
+    real = importlib.metadata.version
     monkeypatch.setattr(
         machine, "version_of", lambda name: "0.0.9" if name == "fairlead-agent" else real(name)
     )

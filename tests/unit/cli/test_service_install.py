@@ -194,6 +194,25 @@ def test_a_home_that_runs_in_a_terminal_is_not_taken_from_it(machine: Machine) -
         lock.release()
 
 
+def test_a_machine_that_has_not_joined_is_told_how(machine: Machine) -> None:
+    assert "fairlead executor join --no-run" in machine.refused("install", "--executor")
+    folder = machine.home / "executor"
+    folder.mkdir(parents=True)
+    access = {
+        "host": "attic",
+        "pool": "default",
+        "labels": {},
+        "addresses": ["h:1"],
+        "ticket": "t",
+        "ca": "c",
+    }
+    (folder / "access.json").write_text(json.dumps({**access, "seed": "s"}))
+    said = machine.well("install", "--executor", "--dry-run", "--", "--workers", "2")
+    assert "executor run --workers 2" in said
+    assert "systemctl --user restart fairlead-executor.service" in said
+    machine.refused("install", "--executor", "--dry-run", "--", "--set", "a=b")
+
+
 def test_arguments_of_up_are_looked_at_before_anything_is_written(machine: Machine) -> None:
     assert "agent" in machine.refused("install", "--", "--workers", "agents=2")
     machine.refused("install", "--", "--no-such-option")

@@ -49,6 +49,8 @@ def _silent(look: Look) -> Finding:
     try:
         socket.create_connection((host, port), timeout=_CONNECT_S).close()
     except OSError:
+        if (look.home.path / "executor" / "access.json").exists():
+            return skipped("gateway.ready", "this home only runs executors; its gateway is elsewhere")
         return warning(
             "gateway.ready", f"nothing runs at {look.url} (the port is free)", "`fairlead up` starts it"
         )

@@ -1,6 +1,7 @@
 """The home folder: who owns it, who can read it, what was left behind in it."""
 
 import os
+import socket
 import stat
 import time
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from fairlead_common.errors import WeakConfigurationError
 
 _OLD_S: Final = 90 * 86_400
 _DRAFT_AGE_S: Final = 3600.0
+_CONNECT_S: Final = 2.0
 
 
 def folder(look: Look) -> Finding:
@@ -124,10 +126,33 @@ def leftovers(look: Look) -> Finding:
     return ok("home.leftovers", "none; nothing runs")
 
 
+def joined(look: Look) -> Finding:
+    """What this machine has joined with its executors, and whether it is there."""
+    from fairlead.membership import Membership
+
+    access = Membership(look.home).access()
+    if access is None:
+        return skipped("home.joined", "this home has joined no other Fairlead")
+    if look.offline:
+        return skipped("home.joined", f"joined as {access.host}: --offline")
+    silent = []
+    for address in access.addresses:
+        host, _, port = address.rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_S).close()
+        except (OSError, ValueError) as error:
+            silent.append(f"{address} ({getattr(error, 'strerror', None) or error})")
+    if len(silent) == len(access.addresses):
+        advice = "is `fairlead up --listen` running over there, and its port open?"
+        return problem("home.joined", f"joined as {access.host}, no answer from {', '.join(silent)}", advice)
+    return ok("home.joined", f"joined as {access.host} (pool {access.pool}) at {access.addresses[0]}")
+
+
 def _secret_files(home: Home) -> Iterator[Path]:
     yield from (home.auth, home.nats_password, home.nats_context, home.nats / "server.conf")
     yield from sorted((home.nats / "users").glob("*.nk"))
-    yield from sorted(home.path.glob("*.key"))
+    yield from sorted((home.path / "executor").glob("*.nk"))
+    yield home.path / "executor" / "access.json"
 
 
 def _closing(paths: list[Path], mode: int) -> Mend:

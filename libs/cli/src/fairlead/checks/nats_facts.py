@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import socket
 import threading
 import time
@@ -76,7 +77,8 @@ def gather(access: NatsAccess, within_s: float) -> NatsFacts:
 
 def _gather(access: NatsAccess, facts: NatsFacts) -> None:
     try:
-        facts.greeting = greeting(access.url, facts.patience_s)
+        if not os.environ.get("FAIRLEAD_NATS_TLS_FIRST"):  # then it says nothing before it is encrypted
+            facts.greeting = greeting(access.url, facts.patience_s)
     except (OSError, ValueError) as error:
         facts.refused = getattr(error, "strerror", None) or str(error) or type(error).__name__
         return
@@ -108,6 +110,12 @@ async def _ask_all(access: NatsAccess, facts: NatsFacts) -> None:
     try:
         async with connection(access, timeout_s=facts.patience_s) as bus:
             facts.connected = True
+            if not facts.greeting:
+                version = bus.client.connected_server_version
+                facts.greeting = {
+                    "version": f"{version.major}.{version.minor}.{version.patch}",
+                    "max_payload": bus.client.max_payload,
+                }
             asked: dict[str, Callable[[Bus, NatsFacts], Awaitable[None]]] = {
                 "account": _account, "streams": _streams, "consumers": _consumers, "acks": _acks,
                 "mail": _mail, "dead letters": _dead, "sessions": _sessions, "services": _services,

@@ -49,6 +49,7 @@ CHECKS: Final = (
     Check("home.keys", home.key_files),
     Check("home.token", home.token),
     Check("home.leftovers", home.leftovers),
+    Check("home.joined", home.joined),
     Check("disk.space", disk.space),
     Check("disk.filesystem", disk.kinds),
     Check("gateway.ready", gateway.ready, server=True),

@@ -131,11 +131,9 @@ def _wanted(request: Request, account: Account, control: Controller) -> Wanted:
     from importlib.metadata import version as version_of
 
     program = wanted.this_program()
+    home = wanted.home_of(request.scope)
     if request.kind == "executor":
-        from fairlead.main import fairlead as group
-
-        if "executor" not in group.list_commands(None):  # type: ignore[arg-type] # not looked at
-            raise CommandError("this version has no `fairlead executor`")
+        _require_joined(home, request.scope, account)
     return Wanted(
         kind=request.kind,
         scope=request.scope,
@@ -144,11 +142,30 @@ def _wanted(request: Request, account: Account, control: Controller) -> Wanted:
         arguments=wanted.checked_arguments(request.kind, request.arguments),
         user=account.name,
         user_home=account.folder,
-        home=wanted.home_of(request.scope),
+        home=home,
         search_path=wanted.search_path(request.scope, program),
         version=version_of("fairlead"),
         places=control.places(request.name),
     )
+
+
+def _require_joined(home: Path, scope: Scope, account: Account) -> None:
+    """That executors of this home have somewhere to go.
+
+    Raises:
+        CommandError: it has not joined; the text says how that user joins.
+    """
+    from fairlead.membership import Membership
+
+    if Membership(Home(home)).access() is not None:
+        return
+    words = "fairlead executor join --no-run <ticket>"
+    if scope == "system":
+        words = f"sudo -u {account.name} env FAIRLEAD_HOME={home} {words}"
+        if account.uid is None:
+            made = f"--system --user-group --home-dir {home} --create-home {account.name}"
+            words = f"sudo useradd {made} && {words}"
+    raise CommandError(f"{home} has not joined a Fairlead yet: `{words}` first")
 
 
 def _require_ours(control: Controller, plan: Wanted, *, force: bool) -> None:
@@ -169,10 +186,11 @@ def _require_ours(control: Controller, plan: Wanted, *, force: bool) -> None:
 
 def _require_idle(plan: Wanted, control: Controller) -> None:
     """That nothing else runs on the home, which the service could only fail over."""
-    holder = holder_of(Home(plan.home)) if plan.kind == "up" else None
+    holder = holder_of(Home(plan.home))
     if holder and holder != control.state(plan.name).pid:
         raise CommandError(
-            f"a `fairlead up` (process {holder}) runs on {plan.home}: `fairlead down` first", FAILED
+            f"process {holder} runs on {plan.home} already: `fairlead down` first",
+            FAILED,
         )
 
 
@@ -181,7 +199,7 @@ def _preparation(account: Account) -> list[Step]:
     if account.uid is None:
         shell = shutil.which("nologin") or "/usr/sbin/nologin"
         steps.append(
-            Run(["useradd", "--system", "--user-group", "--create-home", "--home-dir", str(account.folder),
+            Run(["useradd", "--system", "--user-group", "--no-create-home", "--home-dir", str(account.folder),
                  "--shell", shell, "--comment", "Fairlead", account.name])
         )  # fmt: skip
     return steps

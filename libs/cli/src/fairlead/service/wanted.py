@@ -141,6 +141,9 @@ def checked_arguments(kind: Kind, arguments: list[str]) -> list[str]:
                 USAGE,
             )
     if kind == "executor":
+        from fairlead.commands.executor import run
+
+        run.make_context("executor run", list(arguments))
         return ["executor", "run", *arguments]
     from fairlead.commands.up import up
     from fairlead.environment import parse_sets, parse_workers
