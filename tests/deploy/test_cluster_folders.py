@@ -1,0 +1,135 @@
+"""`deploy/cluster/make-cluster`: its folders make a cluster that speaks with nobody else."""
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import subprocess
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fairlead_common import subjects as s
+from fairlead_common.bus import Bus, BusSettings
+from fairlead_common.errors import FairleadError
+from fairlead_common.streams import provision
+from tests.support.nats_cluster import Place
+from tests.support.nats_server import binary, free_port
+
+ROOT = Path(__file__).parents[2]
+USERS = 'authorization { users: [ { user: "operator", password: "secret" } ] }\n'
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> list[Path]:
+    """As made for three addresses of this machine; only ports and stores are changed afterwards."""
+    (tmp_path / "nats-users.conf").write_text(USERS)
+    out = tmp_path / "cluster"
+    made = subprocess.run(
+        [ROOT / "deploy/cluster/make-cluster", out, "127.0.0.2", "127.0.0.3", "127.0.0.4"],
+        env={**os.environ, "FAIRLEAD_SECRETS": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert "FAIRLEAD_NATS_URL=nats://127.0.0.2,nats://127.0.0.3,nats://127.0.0.4" in made.stdout
+    return [out / f"n{number}" for number in (1, 2, 3)]
+
+
+def moved(folder: Path, place: Place, routes: int) -> None:
+    text = (folder / "node.conf").read_text()
+    text = text.replace("0.0.0.0:4222", f"{place.host}:{place.port}").replace(
+        "0.0.0.0:6222", f"{place.host}:{routes}"
+    )
+    text = text.replace("127.0.0.1:8222", f"127.0.0.1:{place.monitor}").replace(":6222", f":{routes}")
+    (folder / "node.conf").write_text(text.replace('"/data"', f'"{folder}/store"'))
+
+
+@pytest.fixture
+def running(folders: list[Path]) -> Iterator[str]:
+    port, routes = free_port(), free_port()
+    with contextlib.ExitStack() as stack:
+        for number, folder in enumerate(folders, start=2):
+            moved(folder, Place(f"127.0.0.{number}", port, routes, free_port()), routes)
+            with (folder / "log").open("wb") as log:
+                node = subprocess.Popen(
+                    [binary(), "--config", folder / "nats.conf"], cwd=folder, stdout=log, stderr=log
+                )
+            stack.callback(node.wait, 10)
+            stack.callback(node.kill)
+        yield ",".join(f"nats://127.0.0.{number}:{port}" for number in (2, 3, 4))
+
+
+async def test_the_folders_make_a_cluster_of_three_replicas(running: str, folders: list[Path]) -> None:
+    settings = BusSettings(
+        running, user="operator", password="secret", replicas=3, ca_file=str(folders[0] / "ca.pem")
+    )
+    bus = await Bus.connect(settings, name="operator")
+    try:
+        async with asyncio.timeout(60):
+            while True:
+                with contextlib.suppress(FairleadError):
+                    await provision(bus)
+                    break
+                await asyncio.sleep(0.2)
+        info = await bus.api(f"STREAM.INFO.{s.SESSIONS}")
+        peers = {info["cluster"]["leader"], *(each["name"] for each in info["cluster"]["replicas"])}  # type: ignore[index]
+        assert peers == {"n1", "n2", "n3"}
+    finally:
+        await bus.close()
+
+
+async def test_a_server_without_a_certificate_of_the_cluster_is_not_let_in(
+    running: str, folders: list[Path], tmp_path: Path
+) -> None:
+    """It would otherwise be a fourth server, and hear everything."""
+    route = re.search(r"nats://127\.0\.0\.2:\d+", (folders[0] / "node.conf").read_text())
+    assert route is not None
+    stranger = tmp_path / "stranger.conf"
+    stranger.write_text(
+        f'server_name: stranger\nlisten: "127.0.0.9:{free_port()}"\n'
+        f'cluster {{ name: fairlead, listen: "127.0.0.9:{free_port()}", routes: ["{route[0]}"]\n'
+        "  tls { insecure: true } }\n"
+    )
+    log = tmp_path / "stranger.log"
+    with log.open("wb") as out:
+        process = subprocess.Popen([binary(), "--config", stranger], stdout=out, stderr=out)
+    try:
+        async with asyncio.timeout(30):
+            while "TLS route handshake error" not in log.read_text() + (folders[0] / "log").read_text():
+                await asyncio.sleep(0.1)
+            monitor = re.search(r'MONITOR: "([^"]+)"', (folders[0] / "node.conf").read_text())
+            assert monitor is not None
+            while (names := _routes(monitor[1])) < {"n2", "n3"}:
+                await asyncio.sleep(0.1)
+        assert names == {"n2", "n3"}
+    finally:
+        process.kill()
+        process.wait(10)
+
+
+def _routes(monitor: str) -> set[str]:
+    with (
+        contextlib.suppress(OSError),
+        urllib.request.urlopen(f"http://{monitor}/routez", timeout=2) as answer,
+    ):
+        return {route["remote_name"] for route in json.loads(answer.read())["routes"]}
+    return set()
+
+
+def test_made_again_it_keeps_what_is_there(folders: list[Path], tmp_path: Path) -> None:
+    before = [(folder / "node.pem").read_bytes() for folder in folders]
+    (tmp_path / "nats-users.conf").write_text(USERS.replace("secret", "other"))
+    subprocess.run(
+        [ROOT / "deploy/cluster/make-cluster", folders[0].parent, "127.0.0.2", "127.0.0.3", "127.0.0.4"],
+        env={**os.environ, "FAIRLEAD_SECRETS": str(tmp_path)},
+        capture_output=True,
+        timeout=60,
+        check=True,
+    )
+    assert [(folder / "node.pem").read_bytes() for folder in folders] == before
+    assert all("other" in (folder / "users.conf").read_text() for folder in folders)
