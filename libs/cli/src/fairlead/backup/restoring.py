@@ -40,10 +40,10 @@ async def restore_streams(bus: Bus, backup: Backup, tell: Tell, *, replicas: int
     for part in manifest.streams:
         await _restore(bus, backup, part, tell, replicas)
     await _continue_events(bus, manifest, replicas)
-    for part in manifest.streams:
+    settled = await Settling(bus, manifest).settle()
+    for part in manifest.streams:  # services wait for them
         for durable in part.durables:
             await make_durable(bus, part.name, durable)
-    settled = await Settling(bus, manifest).settle()
     names = [part.name for part in manifest.streams if part.name != _LAST]
     for name in [*names, _LAST]:
         await _unmark(bus, name)
