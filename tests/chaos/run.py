@@ -284,6 +284,7 @@ def main() -> int:
     parser.add_argument("--tier", choices=["random", "points", "r3"], default="random")
     parser.add_argument("--point", default="", help="of the points tier: this one alone")
     parser.add_argument("--action", default="", help="of the points tier: this one alone")
+    parser.add_argument("--add", type=Path, action="append", default=[], help="results to be counted too")
     parser.add_argument("--stacks", type=int, default=2, help="of the points tier: side by side")
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # not without ending what was started
@@ -302,7 +303,14 @@ def main() -> int:
         )
     if arguments.tier == "points":
         specs = tier.plan(arguments.seed, arguments.runs, arguments.point, arguments.action)
-        return record.main(specs, POINTS, mutant=arguments.mutant, stacks=arguments.stacks, out=arguments.out)
+        return record.main(
+            specs,
+            POINTS,
+            mutant=arguments.mutant,
+            stacks=arguments.stacks,
+            out=arguments.out,
+            add=arguments.add,
+        )
     wish = MUTANTS.get(arguments.mutant, Wish(seconds=15.0, mutant=arguments.mutant))
     wish = replace(
         wish,

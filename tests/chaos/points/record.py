@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import signal
 import subprocess
 import threading
 import time
@@ -27,6 +28,16 @@ class Record:
     runs: list[PointRun] = field(default_factory=list)
     late: list[Violation] = field(default_factory=list)
     not_counted: int = 0
+
+    @classmethod
+    def read(cls, path: Path) -> "Record":
+        """What an earlier `write` told."""
+        made = json.loads(path.read_text())
+        return cls(
+            [PointRun.of(each) for each in made["runs"]],
+            [Violation(**each) for each in made["late"]],
+            made["summary"]["not_counted_and_repeated"],
+        )
 
     @property
     def broken(self) -> bool:
@@ -109,7 +120,7 @@ def commit() -> str:
     return head.stdout.strip() + ("+" if changed.stdout.strip() else "")
 
 
-def tell(run: PointRun) -> None:
+def show(run: PointRun) -> None:
     """Print one run; how to repeat it if anything is wrong."""
     spec = run.spec
     line = f"{spec.seed:6d}  {run.verdict:8s} {run.seconds:5.1f} s  {spec.action:8s} {spec.point}"
@@ -136,6 +147,15 @@ class Tier:
         self._out = out
         self._lock = threading.Lock()
         self._number = itertools.count(1)
+        self._halted = False
+
+    def halt(self) -> None:
+        """No run after those that are under way."""
+        self._halted = True
+
+    def _tell(self, run: PointRun) -> bool:
+        show(run)
+        return not self._halted
 
     def run(self, until: Callable[[Record], bool] = lambda _: False) -> Record:
         """All of them, or as many as it takes until `until` says so."""
@@ -150,11 +170,11 @@ class Tier:
                 size = min(BATCH, -(-len(self._waiting) // self._stacks))
                 taken, self._waiting = self._waiting[:size], self._waiting[size:]
                 number = next(self._number)
-                if not taken or until(self.record):
+                if not taken or until(self.record) or self._halted:
                     return
             began = time.monotonic()
             folder = (self._folder / f"batch-{number}").absolute()
-            runs, late = run_batch([run.spec for run in taken], folder, self._mutant, tell)
+            runs, late = run_batch([run.spec for run in taken], folder, self._mutant, self._tell)
             with self._lock:
                 self._keep(taken, runs, late)
                 took = time.monotonic() - began
@@ -176,8 +196,22 @@ class Tier:
         self._waiting += taken[len(runs) :]
 
 
-def main(specs: list[Spec], folder: Path, *, mutant: str, stacks: int, out: Path | None) -> int:
-    """Exit status 0 if every run kept every promise, and counts."""
-    record = Tier(specs, folder, mutant=mutant, stacks=min(stacks, len(specs)), out=out).run()
+def main(
+    specs: list[Spec], folder: Path, *, mutant: str, stacks: int, out: Path | None, add: list[Path]
+) -> int:
+    """Exit status 0 if every run kept every promise, and counts.
+
+    Args:
+        add: results of earlier runs, to be counted too.
+    """
+    tier = Tier(specs, folder, mutant=mutant, stacks=max(1, min(stacks, len(specs))), out=out)
+    for earlier in map(Record.read, add):
+        tier.record.runs += earlier.runs
+        tier.record.late += earlier.late
+        tier.record.not_counted += earlier.not_counted
+    signal.signal(signal.SIGTERM, lambda *_: tier.halt())
+    record = tier.run()
+    if out:
+        record.write(out)
     print(json.dumps(record.summary(), indent=1))
     return 0 if not record.broken and all(run.verdict == "ok" for run in record.runs) else 1

@@ -11,6 +11,7 @@ import shutil
 import signal
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,7 +29,7 @@ from tests.chaos.stack import Shape, Stack, is_gone, is_stopped, send
 LEASE_S = 2.0
 STOP_S = LEASE_S + 1.2  # a process that is stopped so long has lost its lease
 LANDS_WITHIN_S = 25.0
-BATCH = 30
+BATCH = 60
 TRIES = 5
 _KINDS = {KILL: "kill", STOP: "pause", DROP_ACK: "network"}
 
@@ -80,8 +81,27 @@ class PointRun:
             "seconds": round(self.seconds, 2),
             "tries": self.tries,
             "trouble": self.trouble[:500],
+            "landed": self.landed,
+            "sessions": self.sessions,
             "violations": [violation._asdict() for violation in self.violations],
+            "numbers": {name: value for name, value in vars(self.numbers).items() if value},
         }
+
+    @classmethod
+    def of(cls, made: dict[str, Any]) -> "PointRun":
+        """The run that `as_dict` told of."""
+        numbers = Numbers(**made["numbers"])
+        numbers.outcomes = Counter(numbers.outcomes)
+        return cls(
+            Spec(made["seed"], made["point"], made["action"]),
+            made["seconds"],
+            made["landed"],
+            numbers,
+            made["sessions"],
+            [Violation(**each) for each in made["violations"]],
+            made["trouble"],
+            made["tries"],
+        )
 
 
 def plan(seed: int, runs: int, point: str = "", action: str = "") -> list[Spec]:
@@ -268,9 +288,9 @@ class Batch:
 
 
 def run_batch(
-    specs: list[Spec], folder: Path, mutant: str, tell: Callable[[PointRun], None]
+    specs: list[Spec], folder: Path, mutant: str, tell: Callable[[PointRun], bool]
 ) -> tuple[list[PointRun], list[Violation]]:
-    """Runs on one stack, and what its end showed. The first that does not count ends it.
+    """Runs on one stack, and what its end showed. The first that does not count, or a False of `tell`, ends it.
 
     The folder stays when a promise was broken, or a run did not count.
     """
@@ -281,8 +301,7 @@ def run_batch(
         with Batch(folder, mutant) as batch:
             for spec in specs:
                 runs.append(batch.run(spec))
-                tell(runs[-1])
-                if runs[-1].verdict != "ok":
+                if not tell(runs[-1]) or runs[-1].verdict != "ok":
                     break
             violations = batch.finish()
     except (AssertionError, OSError) as error:
