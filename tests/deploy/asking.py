@@ -31,8 +31,8 @@ async def ask(gateway: Api, session: str, text: str, *, agent: str = "main") -> 
     assert sent.status == 202, sent
 
 
-async def told(gateway: Api, session: str, *, within_s: float = 60.0) -> Told:
-    """What came of it, once its run has ended.
+async def told(gateway: Api, session: str, *, within_s: float = 60.0, runs: int = 1) -> Told:
+    """What came of it, once so many runs have ended.
 
     Raises:
         AssertionError: it did not end in time.
@@ -42,7 +42,7 @@ async def told(gateway: Api, session: str, *, within_s: float = 60.0) -> Told:
         answer = await gateway.request("GET", f"/api/sessions/{session}/entries?limit=200")
         entries: list[Json] = answer.body["entries"] if answer.accepted else []
         outcomes = [each["outcome"] for each in entries if each.get("type") == "run_end"]
-        if outcomes:
+        if len(outcomes) >= runs:
             messages = [each["message"] for each in entries if each.get("type") == "message"]
             results = [each["outcome"]["status"] for each in messages if each["role"] == "tool_result"]
             said = [_text(each) for each in messages if each["role"] == "assistant"]
