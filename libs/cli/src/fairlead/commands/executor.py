@@ -204,6 +204,25 @@ def show(as_json: bool) -> None:
 
 
 @executor.command()
+@click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
+@click.argument("hosts", nargs=-1, required=True)
+@click.option(
+    "--hub", required=True, metavar="URL", help="The server in the middle: tls://leaf:<password>@name:7422."
+)
+@click.option("--ca", type=click.Path(exists=True, path_type=Path), help="Who signed its certificate.")
+@click.option("--listen", default="127.0.0.1:4222", show_default=True, help="Where executors connect.")
+def leaf(folder: Path, hosts: tuple[str, ...], hub: str, ca: Path | None, listen: str) -> None:
+    """Write to FOLDER the configuration of a leaf node, and a key for each of HOSTS behind it.
+
+    A leaf node is as trusted as the server in the middle: that cannot hold it to the rights of its hosts.
+    """
+    from fairlead.leaf import write_leaf
+
+    for name in write_leaf(folder.absolute(), hosts, hub=hub, ca=ca, listen=listen):
+        click.echo(str(folder / name))
+
+
+@executor.command()
 @click.argument("host")
 def revoke(host: str) -> None:
     """Drop HOST and keep it out; its ticket too. What it ran is given up as for a host that is lost."""
