@@ -290,7 +290,7 @@ class Batch:
 def run_batch(
     specs: list[Spec], folder: Path, mutant: str, tell: Callable[[PointRun], bool]
 ) -> tuple[list[PointRun], list[Violation]]:
-    """Runs on one stack, and what its end showed. The first that does not count, or a False of `tell`, ends it.
+    """Runs on one stack, and what its end showed. The first that does not count ends it, or `tell`.
 
     The folder stays when a promise was broken, or a run did not count.
     """
