@@ -121,18 +121,14 @@ class Settling:
 
     async def _calls(self) -> list[tuple[str, str]]:
         """Host and id of all calls without a claim whose request is stored; the claims are noted."""
-        requests: list[tuple[str, str, str]] = []
-        async for record in self._bus.read(s.TOOLS, "fairlead.tool.>", batch=_BATCH):
+        async for record in self._bus.read(s.TOOLS, "fairlead.tool.*.*.claim", batch=_BATCH):
+            self._claimed.add(s.parse_tool(record.subject).call)
+        found = []
+        async for record in self._bus.read(s.TOOLS, "fairlead.tool.*.*.request", batch=_BATCH):
             subject = s.parse_tool(record.subject)
-            if subject.part == "claim":
-                self._claimed.add(subject.call)
-            else:
-                requests.append((subject.host, subject.call, _tool(record)))
-        return [
-            (host, call)
-            for host, call, tool in requests
-            if call not in self._claimed and tool not in self._idempotent
-        ]
+            if subject.call not in self._claimed and _tool(record) not in self._idempotent:
+                found.append((subject.host, subject.call))
+        return found
 
     # -- one session -------------------------------------------------------
 
@@ -263,7 +259,7 @@ class _Named(msgspec.Struct):
 
 
 def _tool(record: Record) -> str:
-    """Which tool is asked for; empty for a request that lies in the object store."""
+    """Which tool is asked for; empty for a request that is too large for one message."""
     try:
         return msgspec.json.decode(record.data, type=_Named).name
     except msgspec.DecodeError:

@@ -49,6 +49,7 @@ ORDER: Final = (
     s.DEAD,
     f"KV_{s.BUCKET_CONFIG}",
     f"KV_{s.BUCKET_CREDENTIALS}",
+    s.OUTPUTS,
     f"OBJ_{s.OBJECTS}",
 )
 # Live events are of the moment, leases and heartbeats of processes that will not be there.
