@@ -123,7 +123,7 @@ class Session:
             MessageEntry, cursor=seq, message=UserMessage(content=[TextBlock(text="do it")], seqs=[seq])
         )
         reply = f"{self.name}e{self.number + 1}"
-        blocks = [
+        blocks: list[Any] = [
             ToolCallBlock(call_id=f"{reply}_{n}", name=name, arguments={}, host=HOST)
             for n, name in enumerate(calls)
         ]

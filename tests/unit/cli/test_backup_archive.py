@@ -88,6 +88,7 @@ def test_every_flipped_bit_that_matters_is_found(tmp_path: Path) -> None:
 def _padding(path: Path) -> set[int]:
     """Bytes that belong to nothing, and how a header writes its own checksum."""
     found: set[int] = set()
+    last = 0
     with tarfile.open(path) as tar:
         for info in tar:
             found |= set(range(info.offset + 148, info.offset + 156))
