@@ -25,6 +25,7 @@ EVIDENCE: Final = Path("tests/_evidence/cluster")
 SECONDS: Final = 13.0
 RUN_LIMIT_S: Final = 170.0
 BLOCK: Final = 10  # runs on one stack
+TRIES: Final = 3  # to bring it up
 
 
 @dataclass
@@ -38,6 +39,11 @@ class ClusterRun(single.Run):
 
     gaps: Gaps = Gaps({}, {})  # noqa: RUF009 - it cannot be changed
     probes: int = 0
+
+    @property
+    def began(self) -> bool:
+        """Whether its stack came up."""
+        return self.probes > 0
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -141,9 +147,13 @@ def main(
     print(single.header() + "   gap s  steady", flush=True)
     runs: list[ClusterRun] = []
     left = list(seeds)
+    tries = TRIES
     while left:
-        block, left = left[:BLOCK], left[BLOCK:]
-        for run in run_block(block, seconds=seconds or SECONDS, only=only, keep=keep):
+        for run in run_block(left[:BLOCK], seconds=seconds or SECONDS, only=only, keep=keep):
+            if not run.began and (tries := tries - 1):
+                break  # the stack did not come up on a busy machine
+            tries = TRIES
+            left.remove(run.seed)
             runs.append(run)
             single.tell(run, f"{run.gaps.longest:8.1f}{run.gaps.longest_steady:8.1f}")
             if out:
