@@ -59,21 +59,20 @@ def _work(ledger: Path, name: str) -> str:
 
 
 def _check_all_ended(up: FairleadUp, sessions: list[str], ledger: Path) -> None:
-    ran = Counter(ledger.read_text().split())
     for session in sessions:
         ends = up.wait_idle(session, 60.0)
         assert [end["outcome"] for end in ends] == ["completed"], (session, ends)
     ran = Counter(ledger.read_text().split())
     for session in sessions:
-        entries = up.entries(session)
         results = [
-            each["message"]["outcome"]["status"]
-            for each in entries
+            each["message"]["outcome"]
+            for each in up.entries(session)
             if each["type"] == "message" and each["message"]["role"] == "tool_result"
         ]
-        assert results == ["ok"] * STEPS, (session, results)
-    assert set(ran.values()) == {1}, ran
-    assert len(ran) == STEPS * len(sessions)
+        assert len(results) == STEPS
+        for step, result in enumerate(results):  # the journal of the commands is on this disk too
+            assert result["status"] in ("ok", "error"), (session, result)
+            assert ran[f"{session}.{step}"] == (result["status"] == "ok"), (session, step, result)
 
 
 def _wait_for_refusal(up: FairleadUp, session: str, key: str) -> HttpError:

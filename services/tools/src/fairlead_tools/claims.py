@@ -23,6 +23,8 @@ from fairlead_tools.sandboxes.sandbox import Place
 
 log = structlog.get_logger()
 
+MAX_UNNOTED = 4096
+
 Action = Literal["run", "leave", "wait", "unknown"]
 
 
@@ -56,6 +58,7 @@ class Claims:
         self._config = config
         self._records = records
         self._liveness = liveness
+        self._unnoted: dict[str, ToolOutcome] = {}  # by attempt: claimed, and never started
 
     async def take(
         self, call: ToolCall, place: Place | None, *, repeatable: bool, settled: ToolOutcome | None = None
@@ -82,13 +85,17 @@ class Claims:
             if not repeatable and settled is None:  # without a note nobody could tell what became of it
                 why = error.strerror or str(error)
                 text = f"The call was not started: its host cannot note it down ({why})."
-                settled = text_outcome("error", text, is_error=True)
+                settled = self._unnoted[attempt] = text_outcome("error", text, is_error=True)
+                while len(self._unnoted) > MAX_UNNOTED:
+                    self._unnoted.pop(next(iter(self._unnoted)))
         there = claim if mutants.active("claim_with_ttl") else await self._write(call, claim)
         if there.attempt == attempt:
             return Verdict("run", place, attempt, fresh=True, settled=settled)
         self._records.drop(call.call_id, attempt)
         if there.by == "agent":
             return Verdict("leave")
+        if there.attempt in self._unnoted:  # ours, and its result could not be written
+            return Verdict("run", place, there.attempt, settled=self._unnoted[there.attempt])
         if await self._lives(there):
             return Verdict("wait")
         if repeatable:
