@@ -207,7 +207,7 @@ def test_an_update_and_the_way_back_lose_nothing_and_start_nothing_twice(
     finally:
         stop.set()
         for thread in talking:
-            thread.join(60)
+            thread.join(150)
     ends = Counter(end["outcome"] for session in sessions for end in up.wait_idle(session, 60))
     assert set(ends) == {"completed"}
     starts = Counter((up.workspace / "ledger.log").read_text().split())
@@ -221,7 +221,9 @@ def _talk(up: FairleadUp, session: str, stop: threading.Event) -> None:
     number = 0
     while not stop.is_set():
         number += 1
-        up.prompt(session, f'op={session[-6:]}.{number} steps=1 run="{MARK}; sleep 0.1"')
+        body = {"text": f'op={session[-6:]}.{number} steps=1 run="{MARK}; sleep 0.1"', "key": f"k{number}"}
+        accepted = up.api("POST", f"/api/sessions/{session}/prompt", body, patience_s=120)
+        up._prompted.setdefault(session, set()).add(accepted["seq"])
         stop.wait(1.0)
 
 
