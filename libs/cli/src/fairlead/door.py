@@ -1,7 +1,7 @@
 """The door: a second nats-server, encrypted, for executors of other machines; it passes on to the first.
 
 The first listens on loopback as ever, so nothing on this machine gets slower, and it stays up when the
-address that the door listens on comes and goes. docs/decisions/0014 has the reasons.
+address that the door listens on comes and goes. docs/decisions/0014-other-machines-come-through-a-door.md has the reasons.
 """
 
 import errno
