@@ -47,6 +47,9 @@ def server(look: Look) -> list[Finding]:
         )
     else:
         findings.append(ok("nats.access", f"connected to {facts.url}"))
+    if facts.forbidden:
+        shown = ", ".join(sorted(facts.forbidden))
+        findings.append(skipped("nats.rights", f"this NATS user may not ask for {shown}"))
     return findings
 
 

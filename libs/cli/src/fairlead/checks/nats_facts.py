@@ -6,22 +6,26 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from datetime import datetime
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
 from fairlead.nats_server import NatsAccess
 from fairlead_common import subjects as s
-from fairlead_common.bus import Bus, Delivery, JetStreamError, Record
-from fairlead_common.errors import FairleadError
+from fairlead_common.bus import Bus, Delivery, JetStreamError, Record, settings_from_environment
+from fairlead_common.errors import FairleadError, ForbiddenError, NotFoundError
 from fairlead_common.live_config import LiveConfig
+from fairlead_common.logs import configure_logs
 from fairlead_common.streams import STREAMS
 
 SERVICES_QUIET_S: Final = 0.5
 WITH_CONSUMERS: Final = (s.SESSIONS, s.TIMERS, s.TOOLS, s.SLOTS)
 
+_NO_STREAM: Final = 10059
 _ACK_TOKENS: Final = 9  # $JS.ACK.<stream>.<consumer>...; newer servers can put domain and account before them
 
 Json = dict[str, Any]
@@ -40,7 +44,7 @@ class NatsFacts(msgspec.Struct, kw_only=True):
         oldest_mail_s: age of the oldest mail that nobody consumed; 0: there is none.
         running: sessions that run, with the time of their last change; leased: those with an owner.
         document: the stored configuration; document_problem: why it cannot be read.
-        unanswered: what was asked in vain, and why.
+        unanswered: what was asked in vain, and why. forbidden: what this NATS user may not ask.
     """
 
     patience_s: float = 1.5
@@ -62,6 +66,7 @@ class NatsFacts(msgspec.Struct, kw_only=True):
     document: Json | None = None
     document_problem: str = ""
     unanswered: dict[str, str] = {}
+    forbidden: list[str] = []
 
 
 def gather(access: NatsAccess, within_s: float) -> NatsFacts:
@@ -104,11 +109,8 @@ def greeting(url: str, timeout_s: float) -> Json:
 
 
 async def _ask_all(access: NatsAccess, facts: NatsFacts) -> None:
-    from fairlead.document import connection
-    from fairlead.errors import CommandError
-
     try:
-        async with connection(access, timeout_s=facts.patience_s) as bus:
+        async with _connection(access, facts.patience_s) as bus:
             facts.connected = True
             if not facts.greeting:
                 version = bus.client.connected_server_version
@@ -122,14 +124,32 @@ async def _ask_all(access: NatsAccess, facts: NatsFacts) -> None:
                 "executors": _executors, "configuration": _document,
             }  # fmt: skip
             await asyncio.gather(*(_settled(name, ask(bus, facts), facts) for name, ask in asked.items()))
-    except (CommandError, FairleadError) as error:
-        facts.refused = str(error).removesuffix(". Is `fairlead up` running?")
+    except FairleadError as error:
+        facts.refused = str(error)
+
+
+@asynccontextmanager
+async def _connection(access: NatsAccess, patience_s: float) -> AsyncIterator[Bus]:
+    """A connection that says nothing of what it is refused; answers come where its user may hear them."""
+    environ = {**os.environ, **access.environment()}
+    own = (
+        environ.get("FAIRLEAD_NATS_USER")
+        or Path(environ.get("FAIRLEAD_NATS_NKEY", "")).stem.rpartition("-")[2]
+    )
+    configure_logs("cli", level="critical")
+    bus = await Bus.connect(settings_from_environment(environ), name="cli", inbox=own, timeout_s=patience_s)
+    try:
+        yield bus
+    finally:
+        await bus.close()
 
 
 async def _settled(name: str, asking: Awaitable[None], facts: NatsFacts) -> None:
     try:
         async with asyncio.timeout(facts.patience_s):
             await asking
+    except ForbiddenError:
+        facts.forbidden.append(name)
     except TimeoutError:
         facts.unanswered[name] = f"no answer within {facts.patience_s:.1f} s"
     except (FairleadError, msgspec.DecodeError, KeyError, TypeError, ValueError) as error:
@@ -146,9 +166,12 @@ async def _streams(bus: Bus, facts: NatsFacts) -> None:
         try:
             info = await bus.api(f"STREAM.INFO.{name}", timeout_s=facts.patience_s)
         except JetStreamError as error:
-            if error.code != 10059:
+            if error.code != _NO_STREAM:
                 raise
             facts.streams[name] = None
+            return
+        except ForbiddenError:
+            facts.forbidden.append(f"stream {name}")
             return
         facts.streams[name] = info
         if isinstance(ts := info.get("ts"), str):
@@ -244,7 +267,7 @@ async def _services(bus: Bus, facts: NatsFacts) -> None:
             service = msgspec.json.decode(reply.data, type=dict[str, Any])
             if str(service.get("name", "")).startswith("fairlead-"):
                 found.append(service)
-    except FairleadError:
+    except NotFoundError:
         pass  # nobody listens: none
     facts.services = found
 

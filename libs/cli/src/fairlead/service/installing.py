@@ -74,8 +74,7 @@ def install(request: Request, say: Say) -> bool:
         situation.require_rights(request.scope, "install")
     _require_ours(control, plan, force=request.force)
     _require_idle(plan, control)
-    if account.uid is not None:
-        wanted.require_reachable(plan.program, account.name, account.uid, _groups(account))
+    wanted.require_reachable(plan.program, account.name, account.uid, _groups(account))
     pairs = {
         **env_file.read(plan.places.environment),
         **env_file.taken(os.environ),
@@ -249,6 +248,8 @@ def _first_login(plan: Wanted, account: Account, say: Say) -> None:
 
 
 def _groups(account: Account) -> set[int]:
+    if account.uid is None:
+        return set()
     return set(os.getgrouplist(account.name, account.gid))
 
 

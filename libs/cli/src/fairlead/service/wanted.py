@@ -164,8 +164,8 @@ def search_path(scope: Scope, program: list[str]) -> str:
     return ":".join(folders)
 
 
-def require_reachable(program: list[str], user: str, uid: int, groups: set[int]) -> None:
-    """That the user of a system service may start the program.
+def require_reachable(program: list[str], user: str, uid: int | None, groups: set[int]) -> None:
+    """That the user of the service may start the program; without `uid`: one that is yet to be made.
 
     Raises:
         CommandError: a folder on the way is closed to it.
@@ -174,7 +174,7 @@ def require_reachable(program: list[str], user: str, uid: int, groups: set[int])
         for folder in [*reversed(start.parents), start]:
             info = folder.stat()
             bit = 0o100 if info.st_uid == uid else 0o010 if info.st_gid in groups else 0o001
-            if uid and not info.st_mode & bit:
+            if uid != 0 and not info.st_mode & bit:
                 raise CommandError(
                     f"user {user} cannot start {start}: {folder} is closed to it. Install Fairlead where it "
                     "can be read (for example a virtual environment in /opt/fairlead), or give --user",
