@@ -20,19 +20,20 @@ import pytest
 from nats.aio.client import Client
 from nats.aio.subscription import Subscription
 
-from fairlead_common import nkey, provision, rights
+from fairlead_common import nkey, other_systems, provision, rights
 from fairlead_common import subjects as s
 from fairlead_common.bus import Bus, BusSettings
 from fairlead_common.errors import ForbiddenError
 from fairlead_common.objects import Objects
 from fairlead_common.outputs import Outputs
 from fairlead_common.provisioned import NEEDS, wait_until_provisioned
-from fairlead_common.rights import Rights, User
+from fairlead_common.rights import Rights
 from fairlead_common.tool_service import Asker, ServiceTool, ToolService
+from fairlead_common.users_conf import User, render_users
 from tests.support.nats_server import NatsServer
 
-WEATHER = rights.other("weather", services=["weather"], tools=["weather.>"])
-OTHERS = rights.others_of([WEATHER.recipe])
+WEATHER = other_systems.other("weather", services=["weather"], tools=["weather.>"])
+OTHERS = other_systems.others_of([WEATHER.recipe])
 
 TABLE: dict[str, Rights] = {
     "gateway": rights.gateway(),
@@ -43,7 +44,7 @@ TABLE: dict[str, Rights] = {
     "operator": rights.operator(),
     "mill": rights.executor("mill", OTHERS),
     "barn": rights.executor("barn", OTHERS),
-    "alerts": rights.prompts("alerts", ["main"]),
+    "alerts": other_systems.prompts("alerts", ["main"]),
     "weather": WEATHER,
 }
 SEEDS = {name: nkey.new_seed() for name in TABLE}
@@ -258,7 +259,7 @@ async def bus_of(server: NatsServer, folder: Path, user: str) -> AsyncIterator[B
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Any:
     users = [User(name, nkey.public_key(SEEDS[name]), may) for name, may in TABLE.items()]
-    made = NatsServer(tmp_path_factory.mktemp("nats"), extra=rights.render_users(users)).start()
+    made = NatsServer(tmp_path_factory.mktemp("nats"), extra=render_users(users)).start()
 
     async def prepare() -> None:
         async with bus_of(made, made.folder, "provisioner") as bus:
@@ -483,7 +484,7 @@ async def test_a_service_waits_for_what_only_the_provisioner_makes(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     users = [User(name, nkey.public_key(SEEDS[name]), may) for name, may in TABLE.items()]
-    fresh = NatsServer(tmp_path / "fresh", extra=rights.render_users(users)).start()
+    fresh = NatsServer(tmp_path / "fresh", extra=render_users(users)).start()
     try:
         async with bus_of(fresh, tmp_path, "agent") as agent, bus_of(fresh, tmp_path, "provisioner") as maker:
             waiting = asyncio.create_task(wait_until_provisioned(agent, "agent"))

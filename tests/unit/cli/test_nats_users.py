@@ -10,7 +10,7 @@ import pytest
 from fairlead.errors import CommandError
 from fairlead.home import Home
 from fairlead.nats_users import SERVICES, NatsUsers
-from fairlead_common import nkey, rights
+from fairlead_common import nkey, other_systems, rights
 from tests.support.nats_server import binary
 
 
@@ -36,7 +36,8 @@ def accepted(users: NatsUsers) -> str:
 def test_the_server_takes_the_file_of_users(users: NatsUsers) -> None:
     users.add("mill", rights.executor("mill"))
     users.add(
-        "alerts", rights.other("alerts", sessions=["main", "*"], services=["weather"], tools=["weather.>"])
+        "alerts",
+        other_systems.other("alerts", sessions=["main", "*"], services=["weather"], tools=["weather.>"]),
     )
     assert accepted(users) == ""
     assert users.config.read_text().count("nkey:") == len(SERVICES) + 2
@@ -86,7 +87,7 @@ def test_an_added_user_outlives_the_next_start_with_the_rights_of_that_version(u
 def test_executors_may_ask_the_tools_of_others_and_no_more(users: NatsUsers) -> None:
     before = users.config.read_text()
     assert "weather.>" not in before
-    users.add("weather", rights.other("weather", services=["weather"], tools=["weather.>"]))
+    users.add("weather", other_systems.other("weather", services=["weather"], tools=["weather.>"]))
     tools = users.config.read_text().partition("# tools\n")[2].partition("# scheduler\n")[0]
     assert '"weather.>"' in tools.partition("subscribe")[0]
     agent = users.config.read_text().partition("# agent\n")[2].partition("# tools\n")[0]

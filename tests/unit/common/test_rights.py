@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_common import nkey, rights
+from fairlead_common import nkey, other_systems, rights
 from fairlead_common.errors import InvalidInputError
-from fairlead_common.rights import Rights, User
+from fairlead_common.rights import Rights
+from fairlead_common.users_conf import User, render_users
 from tests.support.nats_server import binary
 
 SERVICES: dict[str, Rights] = {
@@ -18,7 +19,7 @@ SERVICES: dict[str, Rights] = {
     "webui": rights.webui(),
     "executor": rights.executor("mill"),
     "provisioner": rights.provisioner(),
-    "alerts": rights.prompts("alerts", ["main"]),
+    "alerts": other_systems.prompts("alerts", ["main"]),
 }
 
 
@@ -43,7 +44,7 @@ def who(subject: str, direction: str = "publish") -> set[str]:
 
 def test_the_rendered_block_is_taken_by_the_server_and_has_no_deny_list(tmp_path: Path) -> None:
     users = [User(name, nkey.public_key(nkey.new_seed()), may) for name, may in SERVICES.items()]
-    text = rights.render_users(users)
+    text = render_users(users)
     assert "deny" not in text
     config = tmp_path / "nats.conf"
     config.write_text(text)
@@ -130,13 +131,13 @@ def test_inboxes_of_users_do_not_overlap() -> None:
 )
 def test_a_subject_of_another_system_cannot_be_fairleads(subject: str) -> None:
     with pytest.raises(InvalidInputError):
-        rights.other("x", triggers=[subject])
+        other_systems.other("x", triggers=[subject])
 
 
 @pytest.mark.parametrize("session", ["ops-*", ">", "a.b", ""])
 def test_a_session_is_named_whole_or_by_a_star(session: str) -> None:
     with pytest.raises(InvalidInputError, match="session"):
-        rights.prompts("x", [session])
+        other_systems.prompts("x", [session])
 
 
 def test_an_executor_is_bound_to_one_whole_word() -> None:
@@ -146,6 +147,9 @@ def test_an_executor_is_bound_to_one_whole_word() -> None:
 
 
 def test_a_recipe_makes_the_rights_that_it_came_from() -> None:
-    for may in (rights.executor("mill"), rights.other("x", sessions=["a"], services=["w"], tools=["w.>"])):
-        assert rights.remade(may.recipe) == may
+    for may in (
+        rights.executor("mill"),
+        other_systems.other("x", sessions=["a"], services=["w"], tools=["w.>"]),
+    ):
+        assert other_systems.remade(may.recipe) == may
         assert re.fullmatch(r"executor|other", str(may.recipe["kind"]))

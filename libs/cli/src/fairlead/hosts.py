@@ -14,10 +14,11 @@ from typing import Any, Final, NamedTuple
 from fairlead.errors import USAGE, CommandError
 from fairlead.home import Home, read_json, write_private
 from fairlead.nats_users import NatsUsers
-from fairlead_common import nkey, rights, subjects
+from fairlead_common import nkey, other_systems, rights, subjects, users_conf
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.ids import check_id
-from fairlead_common.rights import Rights, User
+from fairlead_common.rights import Rights
+from fairlead_common.users_conf import User
 
 DOMAIN: Final = "fairlead"  # JetStream's, at the first server: a leaf node reaches it by this name only
 REGISTRAR: Final = "registrar"
@@ -185,11 +186,11 @@ class Hosts:
             yield stored
             write_private(self._register, json.dumps({"hosts": [], **stored}, indent=1) + "\n")
             text = "# Written by Fairlead: changes are lost. `fairlead executor invite` adds a host.\n"
-            write_private(self.users_file, text + rights.render_users(self._users(stored)))
+            write_private(self.users_file, text + users_conf.render_users(self._users(stored)))
 
     def _users(self, stored: dict[str, object]) -> list[User]:
         """Never empty: without a user the server would let everybody in."""
-        others = rights.others_of(known.recipe for known in NatsUsers(self._home).list())
+        others = other_systems.others_of(known.recipe for known in NatsUsers(self._home).list())
         users = [User(REGISTRAR, self._registrar_key(), at_the_door(registrar()))]
         users += [
             User(f"tools-{host.host}", host.key, at_the_door(rights.executor(host.host, others)))

@@ -11,7 +11,7 @@ from fairlead.errors import USAGE, CommandError
 from fairlead.home import write_private
 from fairlead.hosts import DOMAIN, at_the_door, checked
 from fairlead_common import nkey, rights
-from fairlead_common.rights import User
+from fairlead_common.users_conf import User, render_users
 
 # mappings: over a leaf link the server denies the plain names of JetStream's subjects, and a leaf node has
 # no JetStream of its own; so they become those of the domain in the middle before rights are looked at.
@@ -58,7 +58,7 @@ def write_leaf(folder: Path, hosts: Sequence[str], *, hub: str, ca: Path | None,
             write_private(seed_file, nkey.new_seed() + "\n")
         key = nkey.public_key(seed_file.read_text(encoding="ascii"))
         users.append(User(f"tools-{host}", key, at_the_door(rights.executor(host))))
-    write_private(folder / "users.conf", rights.render_users(users))
+    write_private(folder / "users.conf", render_users(users))
     tls = ""
     if ca is not None:
         shutil.copyfile(ca, folder / "ca.pem")

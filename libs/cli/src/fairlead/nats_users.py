@@ -16,10 +16,11 @@ from typing import Final, NamedTuple
 from fairlead.errors import FAILED, CommandError
 from fairlead.home import Home, read_json, write_private
 from fairlead.processes import recorded
-from fairlead_common import nkey, rights
+from fairlead_common import nkey, other_systems, rights, users_conf
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.ids import check_id
-from fairlead_common.rights import Others, Rights, User
+from fairlead_common.rights import Others, Rights
+from fairlead_common.users_conf import User
 
 RELOAD_WITHIN_S: Final = 5.0
 SERVER: Final = "nats"  # its name in the home's process file
@@ -34,7 +35,7 @@ class Known(NamedTuple):
     """A user that was added.
 
     Fields:
-        recipe: what `rights.remade` makes its rights of.
+        recipe: what `other_systems.remade` makes its rights of.
         added: seconds since 1970.
     """
 
@@ -74,7 +75,7 @@ class NatsUsers:
         """Add a user; its seed. The server knows it after `reload`.
 
         Args:
-            wanted: of `rights.executor`, `rights.other` or `rights.prompts`.
+            wanted: of `rights.executor`, `other_systems.other` or `other_systems.prompts`.
 
         Raises:
             CommandError: there is a user of this name.
@@ -179,19 +180,19 @@ class NatsUsers:
 
     def _render(self, stored: dict[str, object]) -> None:
         text = "# Written by Fairlead: changes are lost. `fairlead nats user add` adds a user.\n"
-        write_private(self.config, text + rights.render_users(_users(stored)))
+        write_private(self.config, text + users_conf.render_users(_users(stored)))
 
 
 def _users(stored: dict[str, object]) -> list[User]:
     added = _mapping(stored, "users")
     recipes = {name: row["recipe"] for name, row in added.items() if isinstance(row, dict)}
-    others = rights.others_of(recipes.values())
+    others = other_systems.others_of(recipes.values())
     keys = _mapping(stored, "services")
     own = _of_services(str(stored.get("host") or "host"), others)
     users = [User(name, str(keys[name]), may) for name, may in own.items() if name in keys]
     for name, recipe in recipes.items():
         try:
-            users.append(User(name, str(_mapping(added, name)["key"]), rights.remade(recipe, others)))
+            users.append(User(name, str(_mapping(added, name)["key"]), other_systems.remade(recipe, others)))
         except InvalidInputError as error:
             raise CommandError(f"NATS user {name!r}: {error}") from error
     return users

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from fairlead_common import subjects as s
-from fairlead_common.errors import InvalidInputError
 from fairlead_common.ids import check_id
 
 GATEWAY: Final = "gateway"
@@ -19,7 +18,6 @@ PROVISIONER: Final = "provisioner"
 OPERATOR: Final = "operator"
 
 ANSWERS: Final = ("answers.>", "_INBOX.>")  # where other systems may always have answers sent
-ANSWER_WITHIN: Final = "1h"  # how long a request may be answered: the longest call of a tool takes as long
 ANY_NUMBER: Final = -1
 
 _GET: Final = "$JS.API.DIRECT.GET"
@@ -35,7 +33,7 @@ class Rights(NamedTuple):
         inbox: prefix of the subjects that answers to it come on; no other user hears them.
         publish, subscribe: subjects that are allowed, beside the inbox; all others are not.
         answers: how many messages it may send to whoever asked it something; 0: none.
-        recipe: what `remade` makes the same rights of, as a later version of this table has them.
+        recipe: what `other_systems.remade` makes the same rights of, as later versions have them.
     """
 
     inbox: str
@@ -59,14 +57,6 @@ class Others(NamedTuple):
 
 
 NOBODY: Final = Others()
-
-
-class User(NamedTuple):
-    """One user of the server. It proves with its nkey who it is."""
-
-    name: str
-    public_key: str
-    rights: Rights
 
 
 def inbox(name: str) -> str:
@@ -262,145 +252,6 @@ def operator() -> Rights:
     return Rights(inbox(OPERATOR), publish=(">",), subscribe=(">",))
 
 
-def other(
-    name: str,
-    *,
-    sessions: Iterable[str] = (),
-    services: Iterable[str] = (),
-    tools: Iterable[str] = (),
-    triggers: Iterable[str] = (),
-    answers: Iterable[str] = (),
-) -> Rights:
-    """Another system: it prompts the sessions named, offers tools, sets triggers off, hears answers.
-
-    Args:
-        sessions: names, or `*` for all.
-        services: names of its NATS micro services. tools: the subjects that they are asked on.
-        triggers: subjects it publishes to. answers: subjects it hears.
-
-    Raises:
-        InvalidInputError: one of them cannot be, or would reach into what is Fairlead's own.
-    """
-    recipe = {
-        "kind": "other",
-        "name": check_id(name, "user"),
-        "sessions": list(sessions),
-        "services": list(services),
-        "tools": list(tools),
-        "triggers": list(triggers),
-        "answers": list(answers),
-    }
-    return remade(recipe)
-
-
-def prompts(name: str, sessions: Iterable[str]) -> Rights:
-    """Another system that prompts the sessions named, and hears the answers on its own inbox."""
-    return other(name, sessions=sessions)
-
-
-def remade(recipe: Mapping[str, object], others: Others = NOBODY) -> Rights:
-    """The rights that `recipe` stands for.
-
-    Raises:
-        InvalidInputError: it is no recipe, or a subject or name in it cannot be.
-    """
-    match recipe:
-        case {"kind": "executor", "host": str(host)}:
-            return executor(host, others)
-        case {"kind": "other", "name": str(name)}:
-            return _other(name, recipe)
-        case _:
-            raise InvalidInputError("kind", f"must be executor or other, got {recipe.get('kind')!r}")
-
-
-def others_of(recipes: Iterable[Mapping[str, object]]) -> Others:
-    """What the services of Fairlead have to do with, given the users there are."""
-    wanted = list(recipes)
-    return Others(
-        *(tuple(each for recipe in wanted for each in _texts(recipe, key)) for key in Others._fields)
-    )
-
-
-def _other(name: str, recipe: Mapping[str, object]) -> Rights:
-    tools, triggers, answers = (_texts(recipe, key) for key in Others._fields)
-    for subject in (*tools, *triggers, *answers):
-        check_foreign(subject)
-    may: list[str] = []
-    for session in _texts(recipe, "sessions"):
-        if session != "*":
-            check_id(session, "session")
-        prompt = f"fairlead.session.{session}.in.prompt"
-        may += [f"fairlead.prompt.{session}", prompt, f"{prompt}.*"]
-    micro: list[str] = []
-    for service in _texts(recipe, "services"):
-        if check_id(service, "service").startswith("fairlead"):
-            raise InvalidInputError("service", f"names that begin with fairlead are taken: {service!r}")
-        micro += _micro(service)
-    return Rights(
-        f"_INBOX.{check_id(name, 'user')}",
-        publish=(*may, *triggers),
-        subscribe=(*tools, *answers, *dict.fromkeys(micro), *(["fairlead.cancel.*"] if tools else [])),
-        answers=ANY_NUMBER if tools else 0,
-        recipe=recipe,
-    )
-
-
-def _texts(recipe: Mapping[str, object], key: str) -> tuple[str, ...]:
-    found = recipe.get(key, [])
-    if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
-        raise InvalidInputError(key, f"must be a list of names, got {found!r}")
-    return tuple(found)
-
-
-def check_foreign(subject: str) -> str:
-    """`subject` itself, if it may be another system's.
-
-    Raises:
-        InvalidInputError: it reaches into what belongs to Fairlead, to the server or to inboxes.
-    """
-    tokens = subject.split(".")
-    if len(subject) > 255 or not all(tokens) or any(c in subject for c in ' "\\{}\t\r\n'):
-        raise InvalidInputError("subject", f"cannot be one: {subject[:80]!r}")
-    if tokens[0] in ("fairlead", ">", "*") or tokens[0].startswith(("$", "_")):
-        raise InvalidInputError(
-            "subject", f"must not lie under fairlead., $, _ or begin with a wildcard, got {subject[:80]!r}"
-        )
-    if any((">" in token or "*" in token) and len(token) > 1 for token in tokens) or ">" in tokens[:-1]:
-        raise InvalidInputError(
-            "subject", f"`*` stands for one whole word, `>` for the rest: {subject[:80]!r}"
-        )
-    return subject
-
-
-def render_users(users: Iterable[User]) -> str:
-    """The block `authorization` of the server's configuration."""
-    blocks = "".join(_block(user) for user in users)
-    return f"authorization {{\n  users: [\n{blocks}  ]\n}}\n"
-
-
-def _block(user: User) -> str:
-    rights = user.rights
-    own = f"{rights.inbox}.>"
-    responses = ""
-    if rights.answers:
-        responses = f'        allow_responses: {{ max: {rights.answers}, expires: "{ANSWER_WITHIN}" }}\n'
-    return (
-        f"    # {user.name}\n"
-        f"    {{ nkey: {user.public_key}\n"
-        "      allowed_connection_types: [STANDARD]\n"
-        "      permissions {\n"
-        f"        publish {{ allow: {_listed((*rights.publish, own))} }}\n"
-        f"        subscribe {{ allow: {_listed((*rights.subscribe, own))} }}\n"
-        f"{responses}"
-        "      } }\n"
-    )
-
-
-def _listed(subjects: Iterable[str]) -> str:
-    rows = "".join(f'          "{subject}"\n' for subject in dict.fromkeys(subjects))
-    return f"[\n{rows}        ]"
-
-
 def _service(
     name: str,
     *,
@@ -414,12 +265,12 @@ def _service(
     return Rights(
         inbox(name),
         publish=(*publish, f"$SRV.PING.{names[0]}.*"),
-        subscribe=(*subscribe, *(subject for each in names for subject in _micro(each))),
+        subscribe=(*subscribe, *(subject for each in names for subject in micro_subjects(each))),
         answers=answers,
     )
 
 
-def _micro(name: str) -> list[str]:
+def micro_subjects(name: str) -> list[str]:
     """What a NATS micro service of this name hears."""
     verbs = ("PING", "INFO", "STATS")
     return [f"$SRV.{verb}{tail}" for verb in verbs for tail in ("", f".{name}", f".{name}.*")]

@@ -6,10 +6,11 @@ import time
 
 import click
 
+from fairlead.door import Door
 from fairlead.errors import UNREACHABLE, USAGE, CommandError
 from fairlead.home import Home, home_from_environment, read_json
 from fairlead.nats_users import Known, NatsUsers
-from fairlead_common import rights
+from fairlead_common import other_systems
 from fairlead_common.errors import InvalidInputError
 
 _VARIABLES = {
@@ -106,7 +107,7 @@ def add(
     _embedded(home)
     subjects = [*tools, *(subject for each in services for subject in (each, f"{each}.>"))]
     try:
-        wanted = rights.other(
+        wanted = other_systems.other(
             name, sessions=sessions, services=services, tools=subjects, triggers=triggers, answers=answers
         )
     except InvalidInputError as error:
@@ -115,7 +116,7 @@ def add(
         raise CommandError("say what it may do: --session, --tool, --trigger or --answers", USAGE)
     users = NatsUsers(home)
     users.add(name, wanted)
-    running = users.reload()
+    running = _reload(home)
     context = {
         "description": f"{name} on Fairlead in {home.path}",
         "url": url,
@@ -150,10 +151,20 @@ def show(as_json: bool) -> None:
 @click.argument("name")
 def remove(name: str) -> None:
     """Remove the user NAME; its connections are dropped at once."""
-    users = NatsUsers(home_from_environment())
-    users.remove(name)
-    dropped = users.reload()
+    home = home_from_environment()
+    NatsUsers(home).remove(name)
+    dropped = _reload(home)
     click.echo(f"{name} is removed{', and its connections are dropped' if dropped else ''}", err=True)
+
+
+def _reload(home: Home) -> bool:
+    """Whether a server runs, and has the users now. Executors of other machines are users of the door."""
+    running = NatsUsers(home).reload()
+    door = Door(home)
+    if door.listen() is not None:
+        door.hosts.render()
+        door.reload()
+    return running
 
 
 def _context(home: Home) -> dict[str, str]:
