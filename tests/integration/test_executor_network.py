@@ -155,3 +155,22 @@ def test_a_ticket_names_the_address_that_the_door_listens_on(up: FairleadUp, tmp
     outside = JoinedHost(tmp_path / "outside").cli("executor", "join", "--no-run", input_text=done.stdout)
     assert outside.returncode == 0, outside.stderr
     assert time.monotonic() - began < 30
+
+
+def test_a_door_whose_address_is_not_there_yet_opens_once_it_is_and_nothing_else_waits(
+    tmp_path: Path,
+) -> None:
+    address = "10.203.78.1"
+    with FairleadUp(
+        tmp_path / "home", environ={"FAIRLEAD_MODEL": "demo"}, arguments=("--listen", address)
+    ) as running:
+        running.wait_printed(f"{address} is not there yet")
+        assert running.ask("hello")["outcome"] == "completed"
+        ip("address", "add", f"{address}/32", "dev", "lo")
+        try:
+            running.wait_printed("registrar_ready", 60.0)
+            door = running.pids()["door"]
+        finally:
+            ip("address", "delete", f"{address}/32", "dev", "lo")
+        assert running.ask("hello again")["outcome"] == "completed"
+        assert running.pids()["door"] == door

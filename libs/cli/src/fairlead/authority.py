@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from fairlead.home import write_private
+from fairlead.ticket import TLS_NAME
 
-TLS_NAME: Final = "door.fairlead.internal"  # in the certificate, whatever address the door is reached at
 _YEARS: Final = timedelta(days=3650)
 _CLOCKS_DIFFER: Final = timedelta(days=1)
 

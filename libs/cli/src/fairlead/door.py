@@ -1,7 +1,8 @@
 """The door: a second nats-server, encrypted, for executors of other machines; it passes on to the first.
 
 The first listens on loopback as ever, so nothing on this machine gets slower, and it stays up when the
-address that the door listens on comes and goes. docs/decisions/0014-other-machines-come-through-a-door.md has the reasons.
+address that the door listens on comes and goes. The reasons are in
+docs/decisions/0014-other-machines-come-through-a-door.md.
 """
 
 import errno
@@ -255,7 +256,7 @@ def commands(door: Door, program: Path) -> list[Command]:
     config = door.prepare()
     server = environment_of_server(os.environ, MEMORY_LIMIT)
     passed = ("PATH", "HOME", "TZ", "LANG", "VIRTUAL_ENV", "FAIRLEAD_LOG_LEVEL")
-    own = {key: os.environ[key] for key in passed if key in os.environ}
+    own = {key: value for key, value in os.environ.items() if key in passed or key.startswith("PYTHON")}
     return [
         Command(NAME, [str(program), "-c", str(config)], {**server, "GOMEMLIMIT": MEMORY_LIMIT}),
         Command(

@@ -8,12 +8,11 @@ import ssl
 import time
 from typing import Final, NamedTuple
 
-from fairlead.authority import TLS_NAME
 from fairlead.door import DEFAULT_PORT
 from fairlead.errors import FAILED, UNREACHABLE, USAGE, CommandError
 from fairlead.hosts import JOINING, join_subject
 from fairlead.membership import Access, Membership
-from fairlead.ticket import Ticket
+from fairlead.ticket import TLS_NAME, Ticket
 from fairlead_common import nkey
 from fairlead_common.bus import Bus, settings_from_environment
 from fairlead_common.errors import AccessRefusedError, BusUnavailableError, FairleadError

@@ -5,10 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fairlead.authority import TLS_NAME
 from fairlead.errors import UNREACHABLE, CommandError
 from fairlead.home import Home, read_json, write_private
-from fairlead.ticket import Ticket
+from fairlead.ticket import TLS_NAME, Ticket
 from fairlead_common import nkey
 
 

@@ -15,11 +15,11 @@ from typing import Final
 
 import structlog
 
-from fairlead.authority import TLS_NAME
 from fairlead.door import Door
 from fairlead.errors import CONFIG, CommandError
 from fairlead.home import home_from_environment, read_json, write_private
 from fairlead.hosts import REGISTRAR, Host
+from fairlead.ticket import TLS_NAME
 from fairlead_common import subjects
 from fairlead_common.bus import Bus, BusSettings, Delivery
 from fairlead_common.errors import AccessRefusedError, BusUnavailableError, FairleadError

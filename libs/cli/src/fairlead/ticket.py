@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 from fairlead.errors import USAGE, CommandError
 
 PREFIX: Final = "fle1_"
+TLS_NAME: Final = "door.fairlead.internal"  # in its certificate, whatever address the door is reached at
 MAX_CHARS: Final = 8192
 _CHECK_BYTES: Final = 6
 _TEXTS: Final = ("id", "host", "pool", "seed", "ca")
