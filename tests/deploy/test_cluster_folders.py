@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import urllib.request
 from collections.abc import Iterator
@@ -133,3 +134,37 @@ def test_made_again_it_keeps_what_is_there(folders: list[Path], tmp_path: Path) 
     )
     assert [(folder / "node.pem").read_bytes() for folder in folders] == before
     assert all("other" in (folder / "users.conf").read_text() for folder in folders)
+
+
+def test_services_of_compose_leave_their_own_server_out(tmp_path: Path) -> None:
+    """`docker compose config` needs no engine."""
+    if not shutil.which("docker"):
+        pytest.skip("no docker command")
+    secrets = tmp_path / "secrets"
+    subprocess.run([ROOT / "tools/make-secrets", secrets], check=True, timeout=30, capture_output=True)
+    (tmp_path / "ca.pem").touch()
+    files = ["-f", "compose.yaml", "-f", "deploy/cluster/compose.services.yaml"]
+    profiles = ["--profile", "docker-sandbox", "--profile", "cli", "--profile", "backup"]
+    urls = "nats://a.example,nats://b.example,nats://c.example"
+    environ = {**os.environ, "FAIRLEAD_SECRETS": str(secrets), "FAIRLEAD_CLUSTER": str(tmp_path)}
+    shown = subprocess.run(
+        ["docker", "compose", *files, *profiles, "config", "--format", "json"],
+        cwd=ROOT,
+        env={**environ, "FAIRLEAD_NATS_URL": urls},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    if "compose" in shown.stderr and "not a docker command" in shown.stderr:
+        pytest.skip("no docker compose")
+    assert shown.returncode == 0, shown.stderr
+    made = json.loads(shown.stdout)
+    services = made["services"]
+    assert "nats" not in services
+    assert all("nats" not in each.get("depends_on", {}) for each in services.values())
+    assert not made["networks"]["bus"].get("internal")
+    for name in services.keys() - {"engine", "tailscale"}:
+        environment = services[name]["environment"]
+        assert (environment["FAIRLEAD_NATS_URL"], environment["FAIRLEAD_NATS_REPLICAS"]) == (urls, "3"), name
+        assert "nats-ca" in [each["source"] for each in services[name]["secrets"]], name

@@ -1,6 +1,7 @@
 """The store of one server moves to three by a backup, and its sessions go on."""
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,13 @@ def _up(home: Path, model: ModelProcess, *arguments: str) -> FairleadUp:
     environ = {"OPENAI_BASE_URL": model.url, "OPENAI_API_KEY": "scripted"}
     sets = ["models.default=openai/scripted", "agents.main.mode=allow-all", "agents.main.sandbox.kind=local"]
     return FairleadUp(home, sets=sets, environ=environ, arguments=arguments)
+
+
+def _wait_current(up: FairleadUp, wanted: int, timeout_s: float = 40.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while (ready := up.call("GET", "/readyz")[1])["replicas"]["current"] != wanted:
+        assert time.monotonic() < deadline, ready
+        time.sleep(0.2)
 
 
 def test_a_store_moves_to_a_cluster_and_its_sessions_go_on(tmp_path: Path) -> None:
@@ -43,7 +51,10 @@ def test_a_store_moves_to_a_cluster_and_its_sessions_go_on(tmp_path: Path) -> No
                 leader.kill()  # the copies are real: one may go
                 told = moved.ask('op=A3 steps=1 run="echo third" answer="and now"', session=session)
                 assert (told["outcome"], told["text"].strip()) == ("completed", "and now")
+                _, ready = moved.call("GET", "/readyz")
+                assert ready["replicas"] == {"current": 2, "wanted": 3}
                 leader.launch()
                 cluster.wait_leader()
+                _wait_current(moved, 3)
     last = [json.loads(line) for line in model.log.read_text().splitlines()][-1]
     assert {"A1", "A2", "A3"} <= set(last["seen"])

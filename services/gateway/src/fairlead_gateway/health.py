@@ -1,7 +1,7 @@
 """Whether it lives, whether a prompt can be served, and what is out there."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 import msgspec
@@ -39,6 +39,7 @@ class Readiness:
         self._checked_at = float("-inf")
         self._missing: dict[str, str] = {}
         self._lock = asyncio.Lock()
+        self.replicas: dict[str, int] = {}  # of the session log: how many are current, and of how many
 
     async def missing(self) -> dict[str, str]:
         """What is missing, and why; empty when a prompt can be served."""
@@ -62,7 +63,8 @@ class Readiness:
         return {name: problem for name, problem in zip(checks, results, strict=True) if problem}
 
     async def _streams(self) -> str:
-        await self._bus.api(f"STREAM.INFO.{subjects.SESSIONS}", timeout_s=CHECK_WITHIN_S)
+        info = await self._bus.api(f"STREAM.INFO.{subjects.SESSIONS}", timeout_s=CHECK_WITHIN_S)
+        self.replicas = replicas_of(info)
         return ""
 
     async def _store(self) -> str:
@@ -78,6 +80,16 @@ class Readiness:
 
     async def _executors(self) -> str:
         return "" if await executors(self._bus) else "no executor has a fresh heartbeat"
+
+
+def replicas_of(info: Mapping[str, object]) -> dict[str, int]:
+    """How many copies of a stream are current, as its leader knows; nothing if there is only one."""
+    cluster = info.get("cluster")
+    others = cluster.get("replicas") if isinstance(cluster, dict) else None
+    if not others:
+        return {}
+    current = sum(1 for each in others if each.get("current") and not each.get("offline"))
+    return {"current": current + 1, "wanted": len(others) + 1}
 
 
 async def _checked(check: Callable[[], Awaitable[str]]) -> str:
@@ -116,7 +128,9 @@ async def ready(request: Request) -> Response:
     missing = await readiness.missing()
     if gateway.streams.draining:
         missing = {"gateway": "is shutting down", **missing}
-    body = {"status": "unready" if missing else "ready", "missing": missing}
+    body: dict[str, object] = {"status": "unready" if missing else "ready", "missing": missing}
+    if readiness.replicas:
+        body["replicas"] = readiness.replicas
     return json_response(body, 503 if missing else 200, {"Cache-Control": "no-store"})
 
 
