@@ -154,9 +154,19 @@ class FairleadUp:
         try:
             self.stop()
         finally:
-            for pid in running.values():  # nothing outlives its test
+            for pid in [*running.values(), *self._runners()]:  # nothing outlives its test
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
+
+    def _runners(self) -> list[int]:
+        """Runners of sandbox `local` that are still there: each holds the lock that names it."""
+        found = []
+        for lock in self.home.glob("tools/*/runners/*/lock"):
+            with contextlib.suppress(OSError, ValueError):
+                pid = int(lock.read_text())
+                if str(lock.parent).encode() in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    found.append(pid)
+        return found
 
     def tail(self, lines: int = 40) -> str:
         """The last lines that were printed."""
