@@ -199,12 +199,12 @@ def test_filesystems_are_known_by_their_kind(
 
 def test_too_few_open_files_are_told(place: Home) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (512, hard))
     try:
         assert machine.open_files(look(place)).state == "warning"
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(8192, hard), hard))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(1024, hard), hard))
     try:
         assert machine.open_files(look(place)).state == "ok"
     finally:
