@@ -1,0 +1,160 @@
+"""The register of hosts and tickets, and the file of users that the door holds to."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from fairlead.door import Door, Listen, parse_listen
+from fairlead.errors import CommandError
+from fairlead.home import Home
+from fairlead.hosts import DOMAIN, Host, Hosts, Invitation, at_the_door, checked
+from fairlead_common import nkey
+from fairlead_common.rights import Rights
+
+
+@pytest.fixture
+def hosts(tmp_path: Path) -> Hosts:
+    home = Home(tmp_path / "home")
+    home.prepare()
+    return Hosts(home)
+
+
+def key() -> str:
+    return nkey.public_key(nkey.new_seed())
+
+
+def invited(hosts: Hosts, host: str, *, ticket: str = "t1", within_s: int = 60, replace: bool = False) -> str:
+    """A ticket for the host; its public key."""
+    own = key()
+    expires_s = int(time.time()) + within_s
+    hosts.invite(Invitation(ticket, host, "gpu", {"zone": "home"}, own, expires_s), replace=replace)
+    return own
+
+
+def test_a_ticket_becomes_a_host_once_and_the_same_key_may_ask_again(hosts: Hosts) -> None:
+    ticket_key, first, second = invited(hosts, "garage"), key(), key()
+    assert ticket_key in hosts.users_file.read_text()
+    joined = hosts.redeem("t1", first)
+    assert isinstance(joined, Host)
+    assert (joined.host, joined.pool, joined.labels) == ("garage", "gpu", {"zone": "home"})
+    assert hosts.redeem("t1", first) == joined
+    assert hosts.redeem("t1", second) == "the ticket was used already: each lets one machine in, once"
+    users = hosts.users_file.read_text()
+    assert first in users
+    assert ticket_key not in users
+    assert second not in users
+
+
+def test_a_revoked_host_stays_out_with_its_old_ticket_and_comes_back_with_a_new_one(hosts: Hosts) -> None:
+    invited(hosts, "garage")
+    old = key()
+    hosts.redeem("t1", old)
+    assert hosts.revoke("garage") == "garage is revoked"
+    assert old not in hosts.users_file.read_text()
+    assert hosts.redeem("t1", old) == "the ticket was used already: each lets one machine in, once"
+    invited(hosts, "garage", ticket="t2")
+    new = key()
+    assert isinstance(hosts.redeem("t2", new), Host)
+    assert [(host.key, host.revoked_s) for host in hosts.hosts()] == [(new, 0)]
+
+
+def test_an_expired_or_unknown_ticket_lets_nobody_in(hosts: Hosts) -> None:
+    own = invited(hosts, "garage", within_s=0)
+    assert hosts.redeem("t1", key()) == "the ticket has expired"
+    assert hosts.redeem("t9", key()) == "nobody knows this ticket here"
+    assert own not in hosts.users_file.read_text()
+    assert hosts.hosts() == []
+
+
+def test_a_place_that_is_taken_is_given_away_only_when_that_is_said(hosts: Hosts) -> None:
+    invited(hosts, "garage")
+    old, new = key(), key()
+    hosts.redeem("t1", old)
+    with pytest.raises(CommandError, match="garage has joined already"):
+        invited(hosts, "garage", ticket="t2")
+    invited(hosts, "garage", ticket="t2", replace=True)
+    assert old in hosts.users_file.read_text()  # until the other one comes
+    hosts.redeem("t2", new)
+    users = hosts.users_file.read_text()
+    assert (old in users, new in users) == (False, True)
+
+
+def test_a_second_ticket_for_a_host_withdraws_the_first(hosts: Hosts) -> None:
+    first = invited(hosts, "garage")
+    second = invited(hosts, "garage", ticket="t2")
+    users = hosts.users_file.read_text()
+    assert (first in users, second in users) == (False, True)
+    assert hosts.redeem("t1", key()) == "the ticket was withdrawn"
+    assert hosts.revoke("garage") == "the ticket for garage is withdrawn"
+    assert second not in hosts.users_file.read_text()
+    with pytest.raises(CommandError, match="no host 'shed' has joined or is invited"):
+        hosts.revoke("shed")
+
+
+def test_there_is_always_a_user_for_without_any_the_server_lets_everybody_in(hosts: Hosts) -> None:
+    assert hosts.render() is True
+    assert hosts.users_file.read_text().count("nkey: U") == 1
+    assert hosts.render() is False  # nothing changed: nothing to reload
+
+
+def test_a_register_that_cannot_be_read_is_not_begun_anew(hosts: Hosts) -> None:
+    invited(hosts, "garage")
+    register = hosts.users_file.with_name("hosts.json")
+    register.write_text("{")
+    with pytest.raises(CommandError, match="cannot be read"):
+        hosts.redeem("t1", key())
+    assert register.read_text() == "{"
+
+
+def test_rights_at_the_door_are_in_the_words_that_it_looks_at() -> None:
+    wanted = Rights("_INBOX_x", publish=("$JS.API.STREAM.INFO.A", "$KV.b.c", "$JS.ACK.A.c.>", "fairlead.x"))
+    assert at_the_door(wanted).publish == (
+        f"$JS.{DOMAIN}.API.STREAM.INFO.A",
+        f"$JS.{DOMAIN}.API.$KV.b.c",
+        "$JS.ACK.A.c.>",
+        "fairlead.x",
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("100.64.0.5", Listen("100.64.0.5", 8421)),
+        ("100.64.0.5:9000", Listen("100.64.0.5", 9000)),
+        ("[fd7a::5]:9000", Listen("fd7a::5", 9000)),
+        ("fd7a::5", Listen("fd7a::5", 8421)),
+        ("0.0.0.0", Listen("0.0.0.0", 8421)),
+    ],
+)
+def test_where_to_listen_is_an_address_with_or_without_a_port(text: str, found: Listen) -> None:
+    assert parse_listen(text) == found
+    assert parse_listen(str(found)) == found
+
+
+@pytest.mark.parametrize("text", ["", "garage", "1.2.3", "100.64.0.5:0", "100.64.0.5:70000", "[fd7a::5]:x"])
+def test_what_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(CommandError, match="--listen"):
+        parse_listen(text)
+
+
+def test_the_choice_is_kept_and_taken_back(tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    home.prepare()
+    Door(home).choose("127.0.0.1:9000")
+    assert Door(home).listen() == Listen("127.0.0.1", 9000)
+    assert Door(home).addresses(["garage.example", "other:1"]) == ["garage.example:9000", "other:1"]
+    Door(home).write_link()
+    assert "leafnodes" in Door(home).link.read_text()
+    Door(home).choose("off")
+    assert Door(home).listen() is None
+    Door(home).write_link()
+    assert "leafnodes" not in Door(home).link.read_text()
+
+
+@pytest.mark.parametrize(
+    ("host", "labels"), [("a b", {}), ("a.b", {}), ("*", {}), ("a", {"x y": "1"}), ("a", {"x": "1,y=2"})]
+)
+def test_names_that_would_reach_further_are_refused(host: str, labels: dict[str, str]) -> None:
+    with pytest.raises(CommandError):
+        checked(host, "default", labels)
