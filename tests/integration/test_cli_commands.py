@@ -120,7 +120,7 @@ def test_the_configuration_is_changed_with_history(up: FairleadUp) -> None:
 
 
 def test_doctor_finds_nothing_that_fails(up: FairleadUp) -> None:
-    done = up.cli("doctor", "--json")
+    done = up.cli("doctor", "--json", "--timeout", "40")
     report = json.loads(done.stdout)
     assert report["ok"], report
     states = {row["check"]: row["state"] for row in report["checks"]}
@@ -133,6 +133,16 @@ def test_doctor_finds_nothing_that_fails(up: FairleadUp) -> None:
         "services.running",
     ):
         assert states[check] == "ok", (check, report)
+
+
+def test_the_link_that_login_prints_opens_the_page_once(up: FairleadUp) -> None:
+    link = up.cli("login").stdout.strip()
+    path = link.removeprefix(up.base_url)
+    assert path.startswith("/login?code=fl1."), link
+    assert [up.call("GET", path, headers={"Authorization": ""})[0] for _ in range(2)] == [303, 401]
+    nowhere = up.cli("login", environ={"FAIRLEAD_HOME": "/nonexistent"})
+    assert nowhere.returncode == 1
+    assert "auth.json is missing" in nowhere.stderr
 
 
 def test_status_names_the_services(up: FairleadUp) -> None:
