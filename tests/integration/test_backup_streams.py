@@ -46,7 +46,7 @@ from fairlead_common.streams import ensure_consumer, provision
 from tests.support.fairlead_up import FAIRLEAD
 from tests.support.nats_server import NatsServer
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(240)
 
 HOST = "h1"
 Json = dict[str, Any]
@@ -59,7 +59,7 @@ def command(*words: str, nats: NatsServer | None = None, home: Path, check: bool
         env=environment(home, nats),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     if check:
@@ -300,7 +300,7 @@ async def test_services_refuse_an_unfinished_restore_and_the_next_one_finishes_i
         process = subprocess.Popen(
             [*FAIRLEAD, "restore", str(tmp_path / "b"), "--json"], env=environment(home, other)
         )
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while process.poll() is None and await stream_info(after, step) is None:
                 await asyncio.sleep(0.002)
         assert process.poll() is None
@@ -366,7 +366,7 @@ async def test_a_killed_backup_leaves_no_file_and_the_next_one_cleans_up(
     folder.mkdir()
     words = [*FAIRLEAD, "backup", "--to", str(folder)]
     process = subprocess.Popen(words, env=environment(tmp_path / "none", nats_server))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not any(path.stat().st_size > 1 << 20 for path in folder.iterdir()):
             await asyncio.sleep(0.002)
     process.kill()
@@ -400,7 +400,7 @@ async def test_a_hundred_megabytes_take_seconds_and_little_memory(
     )
     assert json.loads(made)["streams"]["SESSIONS"]["messages"] == 2000
     assert json.loads(put)["sessions"] == 40
-    assert max(took) < 30
+    assert max(took) < 90  # some two seconds each where nothing else runs
     assert max(made_kib, put_kib) < 160 << 10
 
 
@@ -415,7 +415,7 @@ def _measured(words: list[str], home: Path, nats: NatsServer) -> tuple[str, int]
         env=environment(home, nats),
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=120,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -464,7 +464,7 @@ def _cluster(tmp_path: Path) -> list[NatsServer]:
 def _wait_for_leader(member: NatsServer) -> None:
     async def asked() -> None:
         bus = await Bus.connect(BusSettings(url=member.url), name="leader")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while True:
                 try:
                     await bus.api("INFO")
@@ -491,7 +491,7 @@ async def test_a_home_is_replaced_as_a_whole_or_not_at_all(
     home = Home(where)
     for size in (0, 100_000, 4_000_000):
         process = subprocess.Popen([*FAIRLEAD, "restore", file, "--json"], env=environment(where, None))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while process.poll() is None and _begun_bytes(home) < size:
                 await asyncio.sleep(0.005)
         process.send_signal(signal.SIGKILL)
@@ -549,7 +549,7 @@ async def test_a_full_disk_is_said_and_leaves_nothing(
         env=environment(tmp_path / "none", nats_server),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
         preexec_fn=limit,
     )
