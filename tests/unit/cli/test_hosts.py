@@ -9,7 +9,8 @@ from fairlead.door import Door, Listen, parse_listen
 from fairlead.errors import CommandError
 from fairlead.home import Home
 from fairlead.hosts import DOMAIN, Host, Hosts, Invitation, at_the_door, checked
-from fairlead_common import nkey
+from fairlead.nats_users import NatsUsers
+from fairlead_common import nkey, other_systems
 from fairlead_common.rights import Rights
 
 
@@ -57,6 +58,24 @@ def test_a_revoked_host_stays_out_with_its_old_ticket_and_comes_back_with_a_new_
     new = key()
     assert isinstance(hosts.redeem("t2", new), Host)
     assert [(host.key, host.revoked_s) for host in hosts.hosts()] == [(new, 0)]
+
+
+def test_a_key_that_another_user_has_is_refused_for_the_server_would_take_over_nothing(hosts: Hosts) -> None:
+    taken = invited(hosts, "garage")
+    assert "another user's" in str(hosts.redeem("t1", taken))
+    registrar = nkey.public_key(hosts.registrar_seed.read_text())
+    assert "another user's" in str(hosts.redeem("t1", registrar))
+    assert isinstance(hosts.redeem("t1", key()), Host)
+
+
+def test_a_tool_that_another_system_offers_may_be_asked_by_hosts_too(hosts: Hosts, tmp_path: Path) -> None:
+    invited(hosts, "garage")
+    hosts.redeem("t1", key())
+    before = hosts.basis()
+    NatsUsers(Home(tmp_path / "home")).add("weather", other_systems.other("weather", tools=["weather"]))
+    assert hosts.basis() != before
+    assert hosts.render() is True
+    assert '"weather"' in hosts.users_file.read_text()
 
 
 def test_an_expired_or_unknown_ticket_lets_nobody_in(hosts: Hosts) -> None:

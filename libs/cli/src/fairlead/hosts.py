@@ -125,6 +125,8 @@ class Hosts:
                 return there
             if refusal := found.refusal(now_s):
                 return refusal
+            if key in (user.public_key for user in self._users(stored)):
+                return "the key is another user's: a server that knows a key twice takes over nothing"
             joined = Host(found.host, found.pool, found.labels, key, ticket, now_s)
             _store(
                 stored,
@@ -169,6 +171,13 @@ class Hosts:
         with self._changing():
             pass
         return self._written() != before
+
+    def basis(self) -> tuple[list[str], int]:
+        """What the users of the door follow from beside joins: the tickets that are good, tools of others."""
+        now_s = time.time()
+        good = [each.id for each in self.invitations() if not each.refusal(now_s)]
+        register = NatsUsers(self._home).register
+        return good, register.stat().st_mtime_ns if register.exists() else 0
 
     def _written(self) -> str:
         return self.users_file.read_text(encoding="utf-8") if self.users_file.exists() else ""

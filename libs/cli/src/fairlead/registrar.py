@@ -39,7 +39,6 @@ class Registrar:
         self._door = door
         self._bus = bus
         self._asked: asyncio.Queue[Delivery] = asyncio.Queue(maxsize=256)
-        self._good: list[str] = []
 
     async def run(self, stop: asyncio.Event) -> None:
         """Answer until `stop`, or until the connection ends for good.
@@ -98,19 +97,16 @@ class Registrar:
         return {"host": found.host, "pool": found.pool, "labels": dict(found.labels)}
 
     async def _look_after(self) -> None:
-        """Take expired tickets from the server."""
+        """Take expired tickets from the server, and give executors the tools that others offer since."""
         await self._reload()  # the one before may have been killed in between
+        seen = None
         while True:
-            good = self._good_tickets()
-            if good != self._good:
-                self._good = good
+            basis = await asyncio.to_thread(self._door.hosts.basis)
+            if basis != seen:
+                seen = basis
                 if await asyncio.to_thread(self._door.hosts.render):
                     await self._reload()
             await asyncio.sleep(LOOK_EVERY_S)
-
-    def _good_tickets(self) -> list[str]:
-        now_s = time.time()
-        return [each.id for each in self._door.hosts.invitations() if not each.refusal(now_s)]
 
     async def _reload(self) -> None:
         try:
