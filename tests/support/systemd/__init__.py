@@ -51,7 +51,7 @@ class SystemdMachine:
         return self
 
     def _boot(self) -> None:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 90
         while self.root("systemctl is-system-running").stdout.strip() not in ("running", "degraded"):
             if time.monotonic() > deadline:
                 pytest.skip(
@@ -59,7 +59,7 @@ class SystemdMachine:
                 )
             time.sleep(0.2)
         assert self.root("loginctl enable-linger ada").returncode == 0
-        self.wait("systemctl --user is-active default.target", 30)
+        self.wait("systemctl --user is-active default.target", 90)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

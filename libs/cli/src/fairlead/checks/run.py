@@ -20,7 +20,7 @@ from fairlead.checks import (
     tailnet,
     work,
 )
-from fairlead.checks.finding import Finding, problem, skipped
+from fairlead.checks.finding import Finding, skipped, warning
 from fairlead.checks.look import Look
 from fairlead.home import home_from_environment
 
@@ -120,10 +120,11 @@ def all_findings(
     for thread in running:
         thread.join(max(0.0, deadline - time.monotonic()))
         if thread.is_alive():
-            text = f"did not answer within {within_s:g} s"
-            findings[thread.check.name] = [
-                problem(thread.check.name, text, "is a disk, a mount or the network stuck?")
-            ]
+            text, advice = (
+                f"not done within {within_s:g} s",
+                "a disk, mount or network that hangs? else --timeout 30",
+            )
+            findings[thread.check.name] = [warning(thread.check.name, text, advice)]
         else:
             findings[thread.check.name] = thread.found
     return [finding for check in CHECKS for finding in findings[check.name]]
