@@ -43,16 +43,22 @@ class MicroInfo(msgspec.Struct, frozen=True, kw_only=True):
 _info = msgspec.json.Decoder(MicroInfo)
 
 
-async def discover(bus: Bus, *, quiet_s: float = QUIET_S) -> list[MicroInfo]:
+async def discover(bus: Bus, *, name: str = "", quiet_s: float = QUIET_S) -> list[MicroInfo]:
     """All instances of micro services that answer, in no order. What does not decode is left out.
+
+    Args:
+        name: ask those of this name alone. Only users who may have the name hear that.
 
     Raises:
         BusUnavailableError: not connected.
     """
     found: dict[str, MicroInfo] = {}
     end = asyncio.get_running_loop().time() + DISCOVERY_S
+    subject = f"$SRV.INFO.{name}" if name else "$SRV.INFO"
     try:
-        async for reply in bus.request_many("$SRV.INFO", b"", timeout_s=quiet_s):
+        async for reply in bus.request_many(
+            f"$SRV.INFO.{name}" if name else "$SRV.INFO", b"", timeout_s=quiet_s
+        ):
             try:
                 info = _info.decode(reply.data)
             except msgspec.DecodeError as error:

@@ -209,6 +209,7 @@ def executor(host: str, others: Others = NOBODY) -> Rights:
             *_consume(s.TOOLS, s.tools_consumer(host)),
             *_CONFIGURATION,
             "$SRV.INFO",
+            "$SRV.INFO.*",
             "fairlead.service.*.*",
             *others.tools,
         ],

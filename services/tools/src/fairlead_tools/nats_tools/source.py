@@ -9,16 +9,36 @@ import structlog
 from fairlead_common.bus import Bus
 from fairlead_common.config import Config
 from fairlead_common.errors import BusUnavailableError
+from fairlead_common.ids import is_id
 from fairlead_common.live_config import LiveConfig
 from fairlead_common.objects import Objects
 from fairlead_common.requests import MicroInfo, discover
-from fairlead_tools.nats_tools.declared import declarations
+from fairlead_tools.nats_tools.declared import OWN_SERVICES, declarations
 from fairlead_tools.nats_tools.tool import NatsTool
 
 log = structlog.get_logger()
 
 PERIOD_S = 2.0
 MISSES = 2  # an instance that did not answer so often in a row is gone
+
+
+async def services_of(bus: Bus) -> list[MicroInfo]:
+    """All services that answer. Who says that it is one of Fairlead's own is asked again by that name.
+
+    Everybody may answer the general question, with any name; only Fairlead's users hear the second one.
+
+    Raises:
+        BusUnavailableError: not connected.
+    """
+    found = await discover(bus)
+    own = sorted({info.name for info in found if info.name.startswith(OWN_SERVICES) and _offers(info)})
+    asked = await asyncio.gather(*(discover(bus, name=name) for name in own))
+    confirmed = [info for name, infos in zip(own, asked, strict=True) for info in infos if info.name == name]
+    return [info for info in found if not info.name.startswith(OWN_SERVICES)] + confirmed
+
+
+def _offers(info: MicroInfo) -> bool:
+    return is_id(info.name) and any("fairlead.tool" in (each.metadata or {}) for each in info.endpoints or [])
 
 
 class NatsTools:
@@ -50,7 +70,7 @@ class NatsTools:
         while not stop.is_set():
             self._changed.clear()
             try:
-                self._note_services(await discover(self._bus))
+                self._note_services(await services_of(self._bus))
                 self._declare()
                 self.ready = True
             except BusUnavailableError as error:
