@@ -56,9 +56,7 @@ async def discover(bus: Bus, *, name: str = "", quiet_s: float = QUIET_S) -> lis
     end = asyncio.get_running_loop().time() + DISCOVERY_S
     subject = f"$SRV.INFO.{name}" if name else "$SRV.INFO"
     try:
-        async for reply in bus.request_many(
-            f"$SRV.INFO.{name}" if name else "$SRV.INFO", b"", timeout_s=quiet_s
-        ):
+        async for reply in bus.request_many(subject, b"", timeout_s=quiet_s):
             try:
                 info = _info.decode(reply.data)
             except msgspec.DecodeError as error:
