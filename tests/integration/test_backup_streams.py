@@ -180,7 +180,7 @@ async def test_calls_that_may_have_run_since_are_unknown_and_all_others_stay_wha
     await one.request(repeatable, "read")
     for call in (claimed, answered):
         await one.claim(call)
-    await bus.publish(f"fairlead.tool.{HOST}.{unclaimed}.part.0", b"of a large call")
+    await bus.publish(f"fairlead.tool.{HOST}.{unclaimed}.part.a.0", b"of a large call")
     await one.result(answered)
     stray = Session(bus, "stray")
     await stray.request("stray_0")  # its session was taken before it asked
