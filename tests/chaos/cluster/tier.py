@@ -86,6 +86,8 @@ def run_block(
                 yield run
                 if child.poll() is not None:
                     break
+            else:
+                child.wait(timeout=60)  # it ends what it started
         finally:
             if child.poll() is None:
                 child.terminate()
