@@ -10,11 +10,13 @@ import pytest
 
 from fairlead_common import subjects as s
 from fairlead_common.buckets import Bucket
-from fairlead_common.bus import Bus, BusSettings, WrongSequenceError
+from fairlead_common.bus import Bus, BusSettings, Delivery, WrongSequenceError
+from fairlead_common.connection import Reply, replies
 from fairlead_common.errors import ConflictError, WeakConfigurationError
 from fairlead_common.ids import new_id
 from fairlead_common.objects import Objects
 from fairlead_common.pull import Job, PullConsumer
+from fairlead_common.snapshots import _send_first, put_back, take
 from fairlead_common.streams import provision
 from fairlead_common.tail import Source, Tail
 from tests.support.nats_cluster import NatsCluster
@@ -181,6 +183,55 @@ async def test_writes_and_deliveries_go_on_when_the_leader_is_killed(cluster: Na
         stored = [r.seq async for r in bus.read(s.SESSIONS, "fairlead.session.kills.in.>")]
         assert stored == sent
     cluster.wait_leader()
+
+
+async def test_a_snapshot_is_put_back_through_whichever_server(cluster: NatsCluster) -> None:
+    """The server that restores is another one each time; the way to it is known a moment later."""
+    async with connected(cluster.url) as bus:
+        config = {"name": "COPIED", "subjects": ["copied.*"], "num_replicas": 3, "allow_direct": True}
+        await bus.api("STREAM.CREATE.COPIED", config, timeout_s=15.0)
+        for number in range(5):
+            await bus.create("COPIED", f"copied.{number}", b"%d" % number)
+        pieces: list[bytes] = []
+        taken = await take(bus, "COPIED", pieces.append)
+    for number in range(12):
+        async with connected(cluster.nodes[number % 3].url) as bus:
+            await bus.api("STREAM.DELETE.COPIED", timeout_s=15.0)
+            state = await put_back(bus, taken.config, taken.state, iter(pieces))
+            assert state["last_seq"] == 5
+            assert [record.data async for record in bus.read("COPIED", "copied.*")] == [
+                b"%d" % each for each in range(5)
+            ]
+
+
+async def test_a_first_piece_that_nobody_takes_yet_is_sent_again(cluster: NatsCluster) -> None:
+    async with connected(cluster.url) as bus, replies(bus) as (inbox, answers):
+        heard: list[bytes] = []
+
+        async def come_late() -> None:
+            while not refused.is_set():
+                await asyncio.sleep(0.01)
+
+            def take_it(delivery: Delivery) -> None:
+                heard.append(delivery.data)
+                running.append(asyncio.create_task(bus.emit(delivery.reply, b"")))
+
+            await bus.subscribe("restored.late", take_it)
+
+        running: list[asyncio.Task[None]] = []
+        refused = asyncio.Event()
+        whole = answers.put_nowait
+
+        def note(reply: Reply) -> None:
+            refused.set()
+            whole(reply)
+
+        answers.put_nowait = note  # type: ignore[method-assign]
+        async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
+            tasks.create_task(come_late())
+            await _send_first(bus, "restored.late", b"piece", inbox, answers)
+        assert heard == [b"piece"]
+        await asyncio.gather(*running)
 
 
 async def test_streams_of_one_replica_are_raised_to_three(tmp_path: Path) -> None:

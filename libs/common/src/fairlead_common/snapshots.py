@@ -11,12 +11,13 @@ from typing import Final, NamedTuple
 import msgspec
 
 from fairlead_common.bus import Bus, JetStreamError
-from fairlead_common.connection import Delivery, next_reply, replies
+from fairlead_common.connection import Delivery, Reply, next_reply, replies
 from fairlead_common.errors import BusUnavailableError, FairleadError
 
 CHUNK_BYTES: Final = 256 << 10  # the server keeps some 8 MiB under way
 SILENCE_S: Final = 15.0
 _AHEAD: Final = 16  # pieces that are sent before the first of them is acknowledged
+_FIRST_TRIES: Final = 50  # five seconds
 UNPACK_S: Final = 300.0  # until the server has read through what it was sent
 
 _NO_STREAM: Final = 10059
@@ -134,7 +135,10 @@ async def put_back(bus: Bus, config: Json, state: Json, pieces: Iterator[bytes])
     subject = str(answer["deliver_subject"])
     async with replies(bus) as (inbox, answers):
         under_way = 0
-        for piece in pieces:
+        for number, piece in enumerate(pieces):
+            if number == 0:
+                await _send_first(bus, subject, piece, inbox, answers)
+                continue
             if under_way == _AHEAD:
                 under_way -= 1
                 _refuse((await next_reply(answers, SILENCE_S, subject)).data, subject)
@@ -145,6 +149,23 @@ async def put_back(bus: Bus, config: Json, state: Json, pieces: Iterator[bytes])
     done = await bus.request(subject, b"", timeout_s=UNPACK_S)
     _refuse(done.data, subject)
     return _object(msgspec.json.decode(done.data, type=Json), "state")
+
+
+async def _send_first(
+    bus: Bus, subject: str, piece: bytes, inbox: str, answers: "asyncio.Queue[Reply]"
+) -> None:
+    """Until somebody takes it: in a cluster our server hears a moment later which one restores.
+
+    What nobody takes would be lost, and the server would call the rest damaged.
+    """
+    for _ in range(_FIRST_TRIES):
+        await bus.send(subject, piece, inbox, None)
+        answer = await next_reply(answers, SILENCE_S, subject)
+        if (answer.headers or {}).get("Status") != "503":
+            _refuse(answer.data, subject)
+            return
+        await asyncio.sleep(0.1)
+    raise BusUnavailableError(f"nobody takes what is sent to {subject}")
 
 
 async def make_durable(bus: Bus, stream: str, durable: Durable) -> None:
