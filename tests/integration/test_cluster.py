@@ -204,7 +204,9 @@ async def test_a_snapshot_is_put_back_through_whichever_server(cluster: NatsClus
             ]
 
 
-async def test_a_first_piece_that_nobody_takes_yet_is_sent_again(cluster: NatsCluster) -> None:
+async def test_a_first_piece_that_nobody_takes_yet_is_sent_again(
+    cluster: NatsCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with connected(cluster.url) as bus, replies(bus) as (inbox, answers):
         heard: list[bytes] = []
 
@@ -226,7 +228,7 @@ async def test_a_first_piece_that_nobody_takes_yet_is_sent_again(cluster: NatsCl
             refused.set()
             whole(reply)
 
-        answers.put_nowait = note  # type: ignore[method-assign]
+        monkeypatch.setattr(answers, "put_nowait", note)
         async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
             tasks.create_task(come_late())
             await _send_first(bus, "restored.late", b"piece", inbox, answers)
