@@ -132,6 +132,15 @@ async def test_scopes_are_apart(boxed: Boxed) -> None:
     assert len(boxes.first_processes(boxed.host.state)) == 2
 
 
+async def test_what_a_command_does_to_its_guard_does_not_reach_the_next(boxed: Boxed) -> None:
+    """The guard is the first process of the command's namespace, and of the same user."""
+    await boxed.host.started()
+    lower = "prlimit --pid 1 --nofile=77:77; prlimit --pid 1 --nofile --raw --noheadings -o SOFT"
+    assert await boxed.run("bash", command=lower) == "ok: 77\n"
+    limit = await boxed.run("bash", command="ulimit -n")
+    assert int(limit.removeprefix("ok: ")) > 77
+
+
 async def test_sb_26_missing_bwrap_is_an_error_and_never_local(boxed: Boxed, tmp_path: Path) -> None:
     without = tmp_path / "bin"
     without.mkdir()
