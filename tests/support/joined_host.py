@@ -15,6 +15,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import psutil
+
 from tests.support.fairlead_up import FAIRLEAD
 
 _FOREIGN = ("FAIRLEAD_", "OPENAI_", "ANTHROPIC_", "NATS_")
@@ -113,3 +115,7 @@ class JoinedHost:
         for pid in running.values():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+        for process in psutil.process_iter():  # runners outlive their executor on purpose, not their test
+            with contextlib.suppress(psutil.Error):
+                if any(str(self.home) in word for word in process.cmdline()):
+                    process.kill()
