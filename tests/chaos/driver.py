@@ -80,7 +80,7 @@ class Driver:
         self.modes: dict[str, str] = {}
         self._seen: dict[str, Seen] = defaultdict(Seen)
         self._accepted: dict[str, set[str]] = defaultdict(set)
-        self._aborts: dict[str, int] = defaultdict(int)  # by session: the last one that was stored
+        self._stored: dict[str, int] = defaultdict(int)  # by session: the last wish or setting
         self._decided: set[str] = set()
         self._background: list[asyncio.Task[None]] = []
         self._over = asyncio.Event()
@@ -143,7 +143,7 @@ class Driver:
 
     async def _is_done(self, session: str) -> bool:
         seen = self._seen[session]
-        if self._accepted[session] - seen.settled or self._aborts[session] > seen.cursor:
+        if self._accepted[session] - seen.settled or self._stored[session] > seen.cursor:
             return False
         answer = await self._api.request("GET", f"/api/sessions/{session}", patience_s=2.0)
         return answer.accepted and answer.body["status"] == "idle" and not answer.body.get("queued")
@@ -233,9 +233,13 @@ class Driver:
         self._journal.write({"event": "send", "action": "abort", "session": session})
         answer = await self._api.request("POST", f"/api/sessions/{session}/abort", {"reason": "chaos"})
         if answer.accepted:
-            self._aborts[session] = max(self._aborts[session], answer.body["seq"])
+            self.stored(session, answer.body["seq"])
         event = "ok" if answer.accepted else "reject" if answer.status else "unknown"
         self._journal.write({"event": event, "action": "abort", "session": session, "status": answer.status})
+
+    def stored(self, session: str, seq: int) -> None:
+        """Mail of ours that has no end of its own: it is over when it was consumed."""
+        self._stored[session] = max(self._stored[session], seq)
 
     async def until_settled(self, session: str, key: str, deadline: float) -> None:
         """Until an input has ended, or the time is over."""

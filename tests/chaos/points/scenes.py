@@ -199,7 +199,9 @@ async def update(stage: Stage) -> None:
     op, _ = await stage.prompt("steps=1 sleep=0.5")
     await stage.asked(op)
     answer = await stage.api.request("PATCH", f"/api/sessions/{stage.session}", {"title": "renamed"})
-    if answer.status not in (0, 202):
+    if answer.accepted:
+        stage.driver.stored(stage.session, answer.body["seq"])
+    elif answer.status:
         stage.problems.append(Violation("LOST", stage.session, f"new settings: {answer}"))
 
 
