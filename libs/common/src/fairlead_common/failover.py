@@ -2,15 +2,13 @@
 
 A server that a partition cut off from the others still takes connections and answers pings, but what it
 passes on reaches nobody. Only silence tells: about one stream for long enough. An election is silent too, at
-every server alike, so the next turn comes later than the first.
+every server alike, so a turn may lead to the one that is cut off; the next turn leads away from it.
 """
 
 import asyncio
 from typing import Final
 
-FIRST_S: Final = 4.0
-NEXT_S: Final = 7.0
-CALM_S: Final = 30.0  # after so long the next turn is a first one again
+PATIENCE_S: Final = 4.0
 
 
 class Failover:
@@ -18,7 +16,6 @@ class Failover:
 
     def __init__(self) -> None:
         self._since: dict[str, float] = {}
-        self._turned_at = float("-inf")
         self._connected_at = 0.0
 
     def restart(self) -> None:
@@ -31,12 +28,10 @@ class Failover:
         self._since.pop(about, None)
 
     def is_due(self, about: str, since: float) -> bool:
-        """Whether it is time to turn, now that a request sent at `since` was not answered; asked once."""
+        """Whether it is time to turn, now that a request sent at `since` was not answered."""
         now = asyncio.get_running_loop().time()
         began = self._since.setdefault(about, max(since, self._connected_at))
-        patience_s = FIRST_S if now - self._turned_at > CALM_S else NEXT_S
-        if now - began < patience_s:
+        if now - began < PATIENCE_S:
             return False
-        self._turned_at = now
         self._since.clear()
         return True
