@@ -140,9 +140,10 @@ class NatsCluster:
             told = [node.monitor("/jsz") for node in self.nodes]
             leaders = {(each or {}).get("meta_cluster", {}).get("leader") for each in told}
             if len(leaders) == 1 and (leader := leaders.pop()):
-                others = [peer for each in told if each for peer in each["meta_cluster"].get("replicas") or []]
-                current = [peer for peer in others if peer.get("current") and not peer.get("offline")]
-                if len(current) >= len(self.nodes) - 1 and len(current) == len(others):
+                sizes = {each["meta_cluster"].get("cluster_size") for each in told if each}
+                groups = [each["meta_cluster"] for each in told if each]
+                others = [peer for group in groups for peer in group.get("replicas") or []]
+                if sizes == {len(self.nodes)} and not any(peer.get("offline") for peer in others):
                     return str(leader)
             time.sleep(0.05)
         raise AssertionError("\n".join(node.tail() for node in self.nodes))
