@@ -1,5 +1,6 @@
 """The store of one server moves to three by a backup, and its sessions go on."""
 
+import contextlib
 import json
 import time
 from pathlib import Path
@@ -41,7 +42,9 @@ def test_a_store_moves_to_a_cluster_and_its_sessions_go_on(tmp_path: Path) -> No
             moved = _up(tmp_path / "home", model, "--nats", cluster.url, "--replicas", "3")
             put = moved.cli("restore", str(file), "--nats", cluster.url, "--replicas", "3", timeout_s=120)
             assert put.returncode == 0, put.stderr + put.stdout
-            with moved.start(timeout_s=90):
+            with contextlib.ExitStack() as running:
+                running.callback(moved.__exit__)
+                moved.start(timeout_s=90)
                 assert moved.entries(session) == before
                 assert any(each["id"] == "empty" for each in moved.api("GET", "/api/sessions")["sessions"])
                 leader = cluster.leader_of("SESSIONS")
