@@ -34,7 +34,7 @@ from tests.support.nats_server import NatsServer, free_port
 
 FOLDER = Path("tests/_evidence/soak")
 ACTIVE = 10
-LEFT = 40  # sessions that are left alone before the oldest of them is deleted too
+LEFT = 15  # sessions that are left alone before the oldest of them is deleted too
 PATIENCE_S = 60.0  # for one prompt, faults included
 DRAIN_S = 60.0
 
@@ -114,19 +114,21 @@ class Soak:
             fields = {"agent": "scratch"} if self._random.random() < 0.2 else {}
             talk = Talk(f"s{number}")
             await self._api.request("POST", "/api/sessions", {"id": talk.session, **fields})
-            self._active.append(talk)
             self.counts["sessions"] += 1
-            talk.follower = self._tasks.create_task(self._follow(talk))
-            if len(self._active) > ACTIVE:
-                self._tasks.create_task(self._retire(self._active.pop(0)))
+            self._begin(talk)
             return talk
         if self._left and self._random.random() < 0.05:
             talk = self._left.pop(self._random.randrange(len(self._left)))
-            talk.follower = self._tasks.create_task(self._follow(talk))
-            self._active.append(talk)
             self.counts["returned"] += 1
+            self._begin(talk)
             return talk
         return self._random.choice(self._active)
+
+    def _begin(self, talk: Talk) -> None:
+        talk.follower = self._tasks.create_task(self._follow(talk))
+        self._active.append(talk)
+        if len(self._active) > ACTIVE:
+            self._tasks.create_task(self._retire(self._active.pop(0)))
 
     async def _retire(self, talk: Talk) -> None:
         """Leave it once it is idle; two of three are deleted."""
@@ -216,7 +218,9 @@ class Soak:
     # -- samples -----------------------------------------------------------------
 
     async def _sample(self) -> Sample:
-        return await asyncio.to_thread(sample, self._stack, self._monitor, self._began)
+        made = await asyncio.to_thread(sample, self._stack, self._monitor, self._began)
+        made["counts"] |= {"sessions spoken to": len(self._active), "sessions left alone": len(self._left)}
+        return made
 
     async def _measure(self) -> None:
         while True:

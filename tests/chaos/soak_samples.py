@@ -62,6 +62,8 @@ ROOM = {
     "connections": 4,
     "subscriptions": MORE_SUBSCRIPTIONS,
     "processes": MORE_PROCESSES,
+    "sessions spoken to": 2,
+    "sessions left alone": 15,
     "leases": 30,
 }
 
