@@ -167,6 +167,7 @@ def test_tools_of_mcp_servers_and_of_other_systems_with_users_of_their_own(
     up: FairleadUp, tmp_path: Path
 ) -> None:
     offered(up, "mcp__test__echo")
+    outcome: dict[str, Any] = {}
     for attempt in range(1, 5):  # on a busy machine its second process may take long to start
         [outcome] = run(up, f'op=M{attempt} steps=1 tool=mcp__test__echo args={{"text":"again"}}')
         if not text_of(outcome).startswith("Not started"):

@@ -19,6 +19,7 @@ from fairlead_common.entries import (
     DroppedEntry,
     Entry,
     EpochEntry,
+    LaterEntry,
     MessageEntry,
     ModeChangeEntry,
     ModelChangeEntry,
@@ -241,6 +242,8 @@ class SessionState:
                 self.model = entry.model
             case CustomEntry():
                 self._custom(entry)
+            case LaterEntry():  # what all entries have was taken over above
+                pass
 
     def _settings(self, entry: SessionInfoEntry) -> None:
         self.agent = entry.agent or self.agent
