@@ -54,12 +54,20 @@ class Deployment:
 
     Args:
         store: a folder for the streams, instead of a volume.
+        root: the sources, with their compose.yaml.
         version: tag of the images.
     """
 
     def __init__(
-        self, folder: Path, settings: Json, *, store: Path | None = None, version: str = "test"
+        self,
+        folder: Path,
+        settings: Json,
+        *,
+        store: Path | None = None,
+        root: Path = ROOT,
+        version: str = "test",
     ) -> None:
+        self._root = root
         self.project = "flt" + os.urandom(4).hex()
         self.secrets = folder / "secrets"
         self.port = free_port()
@@ -77,7 +85,7 @@ class Deployment:
             options = {"type": "none", "o": "bind", "device": str(store)}
             more = folder / "store.json"
             more.write_text(json.dumps({"volumes": {"nats": {"driver_opts": options}}}))
-            self._environment["COMPOSE_FILE"] = f"{ROOT / 'compose.yaml'}:{more}"
+            self._environment["COMPOSE_FILE"] = f"{root / 'compose.yaml'}:{more}"
 
     def set(self, name: str, value: str) -> None:
         """A setting of the commands that follow."""
@@ -99,7 +107,7 @@ class Deployment:
         command = ["docker", "compose", "--env-file", os.devnull, *arguments]
         done = subprocess.run(
             command,
-            cwd=ROOT,
+            cwd=self._root,
             env=self._environment,
             capture_output=True,
             text=True,

@@ -1,6 +1,8 @@
 """Work that a deployment is given while something happens to it, and the ledger of what ran."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from tests.chaos.api import Api
 from tests.deploy.asking import ask, count, told
@@ -60,3 +62,19 @@ class Load:
             for step, status in enumerate(each.statuses):
                 times = count(lines, f"{session}.{step}")
                 assert times == 1 if status == "ok" else times <= 1, (session, step, status, times)
+
+
+@asynccontextmanager
+async def loaded(deployment: Deployment, name: str, *, pause_s: float = 0.25) -> AsyncIterator[Load]:
+    """Work that goes on until the block ends, and is looked at then."""
+    stop = asyncio.Event()
+    async with deployment.gateway() as gateway:
+        load = Load(deployment, gateway, name, pause_s=pause_s)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(load.run(stop))
+            try:
+                await load.more(4)
+                yield load
+            finally:
+                stop.set()
+        await load.settle()

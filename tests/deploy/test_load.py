@@ -1,0 +1,117 @@
+"""A deployment at work is scaled, killed, its disk filled: what was accepted ends, and runs once."""
+
+import asyncio
+import urllib.error
+import urllib.request
+
+import pytest
+
+from tests.deploy.deployment import NEEDS_COMPOSE, RECOVERY_S, SERVICES, Deployment
+from tests.deploy.load import loaded
+from tests.support import containers
+from tests.support.small_disk import SmallDisk
+
+pytestmark = NEEDS_COMPOSE
+
+START_S = 180.0  # of many at once, on a machine that has other things to do
+TAKERS = 6  # of eight executors have had calls, then the work is shared
+
+
+async def _compose(deployment: Deployment, *words: str) -> None:
+    await asyncio.to_thread(deployment.compose, *words, timeout_s=START_S)
+
+
+def _ready(deployment: Deployment) -> int:
+    """How many executors have begun to serve."""
+    return deployment.compose("logs", "tools").count('"service_ready"')
+
+
+def _takers(deployment: Deployment) -> set[str]:
+    """The executors that had calls so far."""
+    lines = deployment.compose("logs", "tools").splitlines()
+    return {line.partition("|")[0].strip() for line in lines if "tool_finished" in line}
+
+
+async def test_executors_that_are_added_and_taken_away_share_the_work(deployment: Deployment) -> None:
+    async with loaded(deployment, "scaled", pause_s=0.1) as load:
+        await _compose(deployment, "up", "-d", "--no-recreate", "--scale", "tools=8")
+        await asyncio.to_thread(
+            containers.wait_for, lambda: _ready(deployment) == 8, "eight executors are there", START_S
+        )
+        async with asyncio.timeout(START_S):
+            while len(await asyncio.to_thread(_takers, deployment)) < TAKERS:
+                await load.more(4)
+        await _compose(deployment, "up", "-d", "--no-recreate", "--scale", "tools=1")
+        await load.more(4)
+    assert load.statuses == {"ok"}  # those that left let their commands end
+
+
+async def test_what_the_engine_kills_is_started_again_and_nothing_is_lost(deployment: Deployment) -> None:
+    async with loaded(deployment, "killed") as load:
+        for service in SERVICES:
+            await _compose(deployment, "kill", service)
+            await _compose(deployment, "up", "-d", "--wait", "--no-recreate")
+            await load.more(2)
+    assert load.statuses <= {"ok", "unknown"}  # a command ends with its container
+    with urllib.request.urlopen(f"http://127.0.0.1:{deployment.port}/", timeout=10) as answer:
+        assert b'<script type="module"' in answer.read()
+
+
+def _status_of_a_prompt(deployment: Deployment, key: str) -> tuple[int, str]:
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{deployment.port}/api/sessions/refused/prompt",
+        f'{{"text": "hello", "key": "{key}"}}'.encode(),
+        {"Authorization": f"Bearer {deployment.token}", "Content-Type": "application/json"},
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=15) as answer:
+            return answer.status, ""
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+    except OSError as error:
+        return 0, str(error)
+
+
+async def test_a_full_disk_refuses_and_space_alone_mends_it(
+    deployment: Deployment, disk: SmallDisk | None
+) -> None:
+    if disk is None:
+        pytest.skip("no disk can be mounted here")
+    async with deployment.gateway() as gateway:
+        made = await gateway.request("POST", "/api/sessions", {"id": "refused"})
+        assert made.accepted, made
+    restarts = _restarts(deployment)
+    async with loaded(deployment, "full") as load:
+        disk.fill()
+        seen: list[tuple[int, str]] = []
+
+        def refused() -> bool:
+            seen.append(_status_of_a_prompt(deployment, f"k{len(seen)}"))
+            return seen[-1][0] == 507
+
+        await asyncio.to_thread(containers.wait_for, refused, f"a refusal: {seen[-3:]}", RECOVERY_S)
+        assert "storage_full" in seen[-1][1]
+        await asyncio.to_thread(
+            containers.wait_for,
+            lambda: "the disk of the store is full" in _said(deployment),
+            "its health says so",
+        )
+        disk.free()
+        await _compose(deployment, "up", "-d", "--wait", "--no-recreate")
+        await load.more(2)
+    assert load.statuses == {"ok"}
+    assert _restarts(deployment) == restarts  # nats alone was started anew
+
+
+def _said(deployment: Deployment) -> str:
+    (found,) = deployment.containers("nats")
+    return str(found["State"]["Health"]["Log"][-1]["Output"])
+
+
+def _restarts(deployment: Deployment) -> dict[str, int]:
+    found = {
+        each["Config"]["Labels"]["com.docker.compose.service"]: each["RestartCount"]
+        for each in deployment.containers()
+    }
+    found.pop("nats")
+    return found
