@@ -11,8 +11,8 @@ import pytest
 
 from fairlead.backup.archive import HEAD, MANIFEST, Writer, head_of, open_backup, read_manifest
 from fairlead.backup.manifest import FORMAT, FilePart, Manifest, StreamPart
-from fairlead.backup.places import exchange
 from fairlead.errors import CommandError
+from fairlead.store_swap import exchange
 
 PAYLOAD = os.urandom(700_001)
 

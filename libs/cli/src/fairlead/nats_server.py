@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from fairlead import store_swap
 from fairlead.door import Door
 from fairlead.errors import CommandError
 from fairlead.home import Home, read_json, write_private
@@ -84,6 +85,7 @@ def prepare(home: Home, host: str) -> tuple[Path, NatsAccess]:
     Args:
         host: label of this machine's executors.
     """
+    store_swap.finish(home.nats)
     port = _port(home)
     users = NatsUsers(home)
     users.prepare(host)

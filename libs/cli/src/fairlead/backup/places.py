@@ -1,7 +1,6 @@
 """Where a backup comes from and goes to: the server that was named, or the streams of a stopped home."""
 
 import contextlib
-import ctypes
 import json
 import os
 import secrets
@@ -11,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from fairlead import store_swap
 from fairlead.backup.archive import Backup
 from fairlead.backup.own_server import server_over
 from fairlead.errors import UNREACHABLE, CommandError
@@ -20,8 +20,6 @@ from fairlead.processes import UpLock, end_stale
 
 _USERS: Final = "nats/users.json"
 _BEGUN: Final = "restoring"
-_AT_CWD: Final = -100
-_EXCHANGE: Final = 2
 
 
 @contextlib.contextmanager
@@ -36,9 +34,13 @@ def source(home: Home, url: str | None) -> Iterator[NatsAccess]:
         yield access
         return
     store = home.nats / "jetstream"
-    if not store.is_dir():
+    if not home.nats.is_dir():
         raise CommandError(f"no Fairlead was started in {home.path} yet: `fairlead up` first", UNREACHABLE)
     with _alone(home) as alone:
+        if not store.is_dir():
+            raise CommandError(
+                f"no Fairlead was started in {home.path} yet: `fairlead up` first", UNREACHABLE
+            )
         if alone:
             with server_over(store) as own:
                 yield own
@@ -67,8 +69,8 @@ class Target(NamedTuple):
 def target(home: Home, url: str | None, backup: Backup, *, force: bool) -> Iterator[Target]:
     """A server to put streams into. When the block ends well, what is in it is there for good.
 
-    A home gets a store of its own, which takes the place of the former one in a single step: a restore that
-    was killed has changed nothing.
+    A home gets a store of its own, which takes the place of the former one when it is complete: a restore that
+    was killed has changed nothing, or is finished by the next start.
 
     Raises:
         CommandError: something runs in the home, or is stored there and `force` was not given.
@@ -95,15 +97,8 @@ def target(home: Home, url: str | None, backup: Backup, *, force: bool) -> Itera
             with server_over(fresh) as own:
                 yield Target(own, str(home.path), empty=True, kept=kept)
             _put_files(home, backup)
-            if kept is None:
-                fresh.rename(store)
-            elif exchange(fresh, store):
-                fresh.rename(kept)
-            else:
-                store.rename(kept)
-                fresh.rename(store)
-            _sync(home.nats)
-        finally:
+            store_swap.put_in_place(fresh, store, kept)
+        finally:  # never the former store: that is not called so at any moment
             shutil.rmtree(fresh, ignore_errors=True)
 
 
@@ -126,6 +121,7 @@ def _alone(home: Home) -> Iterator[bool]:
         return
     try:
         end_stale(home)
+        store_swap.finish(home.nats)
         yield True
     finally:
         lock.release()
@@ -169,20 +165,3 @@ def _without_services(data: bytes) -> bytes:
     stored = json.loads(data)
     stored.pop("services", None)
     return json.dumps(stored, indent=1).encode() + b"\n"
-
-
-def exchange(one: Path, other: Path) -> bool:
-    """Let two folders swap names in a single step; False where the system has no such thing."""
-    try:
-        swap = ctypes.CDLL(None, use_errno=True).renameat2
-    except (AttributeError, OSError):
-        return False
-    return bool(swap(_AT_CWD, os.fsencode(one), _AT_CWD, os.fsencode(other), _EXCHANGE) == 0)
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

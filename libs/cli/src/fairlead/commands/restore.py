@@ -37,7 +37,7 @@ def restore(file: Path, nats_url: str | None, replicas: int | None, force: bool,
     go on. Jobs fire what they missed as their misfire policy says; what fired between the backup and the
     loss is not known any more, and may fire again.
 
-    A restore that was cut off has changed nothing in a home, and can simply be run again.
+    A restore that was cut off has lost nothing in a home, and can simply be run again.
     """
     from fairlead.backup.archive import open_backup
     from fairlead.backup.places import target
