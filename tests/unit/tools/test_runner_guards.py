@@ -1,9 +1,16 @@
 """Guards that serve one command after another: what one command leaves or does must not reach the next."""
 
+import errno
 import os
+import resource
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
+from fairlead_tools.runner import children
+from fairlead_tools.runner.children import Child
 from fairlead_tools.runner.guard import _kill_rest
 from tests.unit.tools.conftest import Client, Runner, eventually, is_alive
 from tests.unit.tools.test_runner_calls import pids_of, text_of
@@ -115,3 +122,59 @@ def test_each_command_has_pipes_of_its_own(client: Client, runner: Runner) -> No
     first, second = ({word for word in words if word.startswith("pipe:")} for words in said)
     assert first
     assert not first & second
+
+
+KINDS: dict[str, Callable[[int], Child]] = {
+    "command": lambda cwd: children.fork_command(cwd, again=True),
+    "with input": lambda cwd: children.fork_command(cwd, has_input=True),
+    "on a terminal": lambda cwd: children.fork_command(cwd, terminal=(24, 80)),
+    "file tool": lambda cwd: children.fork_worker(lambda order: order, cwd),
+}
+
+
+def open_files() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_failed_fork_leaves_no_signal_blocked_and_no_file_open(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full() -> int:
+        raise BlockingIOError(errno.EAGAIN, "no room for another process")
+
+    monkeypatch.setattr(os, "fork", full)
+    cwd = os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        before = open_files(), signal.pthread_sigmask(signal.SIG_BLOCK, ())
+        with pytest.raises(BlockingIOError):
+            KINDS[kind](cwd)
+        assert (open_files(), signal.pthread_sigmask(signal.SIG_BLOCK, ())) == before
+    finally:
+        os.close(cwd)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_too_few_files_for_a_child_leave_none_of_them_open(kind: str, tmp_path: Path) -> None:
+    """Wherever they run out."""
+    cwd = os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    before, failures = open_files(), 0
+    taken = {int(name) for name in os.listdir("/proc/self/fd")}
+    free = [fd for fd in range(max(taken) + 12) if fd not in taken]
+    try:
+        for room in range(10):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (free[room], hard))
+            try:
+                made = KINDS[kind](cwd)
+            except OSError:
+                failures += 1
+            else:
+                made.abandon()
+                os.waitpid(made.pid, 0)
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            assert open_files() == before, f"room for {room}"
+    finally:
+        os.close(cwd)
+    assert failures

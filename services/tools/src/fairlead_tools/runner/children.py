@@ -8,7 +8,8 @@ import json
 import os
 import select
 import signal
-from typing import Callable, NamedTuple
+from collections.abc import Iterator
+from typing import Callable, NamedTuple, NoReturn
 
 from fairlead_tools.runner import desk, guard, linux, terminals
 from fairlead_tools.runner.failpoints import failpoint
@@ -63,18 +64,14 @@ class Child(NamedTuple):
         Raises:
             OSError: the guard is gone, or there is no room for more pipes. It leaves.
         """
-        fds: list[int] = []
-        try:
-            for pair in (_gate, os.pipe, os.pipe):
-                fds += pair()
-            gate_r, gate_w, output_r, output_w, report_r, report_w = fds
+        with _closed_in_vain() as fds:
+            fds.append(self.desk)
+            gate_r, gate_w = _kept(_gate(), fds)
+            output_r, output_w = _kept(os.pipe(), fds)
+            report_r, report_w = _kept(os.pipe(), fds)
             failpoint("runner.fork.before")
             desk.hand_over(self.desk, [gate_r, output_w, report_w])
             failpoint("runner.fork.after")
-        except OSError:
-            for fd in (*fds, self.desk):
-                os.close(fd)
-            raise
         for fd in (gate_r, output_w, report_w):
             os.close(fd)
         return self._replace(gate=gate_w, output=output_r, report=report_r)
@@ -94,22 +91,30 @@ def fork_command(
 
     `output` carries what the command prints, on a `terminal` if there is one. With `user`, the command runs
     as that one, its guard does not. With `again`, the guard can be given another command afterwards.
+
+    Raises:
+        OSError: there is no room for another process or its pipes; nothing is left of it.
     """
-    gate_r, gate_w = _gate()
-    report_r, report_w = os.pipe()
-    input_r = input_w = -1
-    if terminal:
-        output_r, output_w = terminals.open_one(*terminal, user)
-        input_w = os.dup(output_r)
-    else:
-        output_r, output_w = os.pipe()
-        if has_input:
-            input_r, input_w = _gate()
-    seat = Seat(cwd_fd, gate_r, output_w, report_w, user, work, input_r, terminal is not None, restriction)
-    ours, theirs = desk.open_desk() if again else (-1, -1)
-    failpoint("runner.fork.before")
-    pid = _fork(lambda parent: guard.run(parent, seat, theirs), restriction)
-    failpoint("runner.fork.after")
+    input_r = input_w = ours = theirs = -1
+    with _closed_in_vain() as fds:
+        gate_r, gate_w = _kept(_gate(), fds)
+        report_r, report_w = _kept(os.pipe(), fds)
+        if terminal:
+            output_r, output_w = _kept(terminals.open_one(*terminal, user), fds)
+            input_w = os.dup(output_r)
+            fds.append(input_w)
+        else:
+            output_r, output_w = _kept(os.pipe(), fds)
+            if has_input:
+                input_r, input_w = _kept(_gate(), fds)
+        seat = Seat(
+            cwd_fd, gate_r, output_w, report_w, user, work, input_r, terminal is not None, restriction
+        )
+        if again:
+            ours, theirs = _kept(desk.open_desk(), fds)
+        failpoint("runner.fork.before")
+        pid = _fork(lambda parent: guard.run(parent, seat, theirs), restriction)
+        failpoint("runner.fork.after")
     for fd in (seat.fds | {theirs}) - {cwd_fd, restriction.rules, -1}:
         os.close(fd)
     return Child(pid, _start_of(pid), gate_w, output_r, report_r, input_w, ours)
@@ -118,13 +123,37 @@ def fork_command(
 def fork_worker(
     work: Callable[[Order], Order], root_fd: int, user: User | None = None, restriction: Restriction = OPEN
 ) -> Child:
-    """A process that waits for its order, does `work`, and writes the outcome to `report`."""
-    gate_r, gate_w = _gate()
-    report_r, report_w = os.pipe()
-    pid = _fork(lambda parent: guard.work_once(work, parent, gate_r, report_w, root_fd, user, restriction))
+    """A process that waits for its order, does `work`, and writes the outcome to `report`.
+
+    Raises:
+        OSError: there is no room for another process or its pipes; nothing is left of it.
+    """
+    with _closed_in_vain() as fds:
+        gate_r, gate_w = _kept(_gate(), fds)
+        report_r, report_w = _kept(os.pipe(), fds)
+        pid = _fork(
+            lambda parent: guard.work_once(work, parent, gate_r, report_w, root_fd, user, restriction)
+        )
     os.close(gate_r)
     os.close(report_w)
     return Child(pid, _start_of(pid), gate_w, -1, report_r)
+
+
+@contextlib.contextmanager
+def _closed_in_vain() -> Iterator[list[int]]:
+    """Files for a child, which are closed when there will be none."""
+    fds: list[int] = []
+    try:
+        yield fds
+    except OSError:
+        for fd in fds:
+            os.close(fd)
+        raise
+
+
+def _kept(pair: tuple[int, int], fds: list[int]) -> tuple[int, int]:
+    fds += pair
+    return pair
 
 
 def _start_of(pid: int) -> int:
@@ -157,16 +186,22 @@ def _fork(body: Callable[[int], None], restriction: Restriction = OPEN) -> int:
     # Blocked before the fork, so that no signal falls between fork and the guard's first wait.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, guard.SIGNALS)
     parent = os.getpid()
-    pid = restriction.fork()
-    if pid == 0:
-        try:
-            signal.set_wakeup_fd(-1)
-            body(parent)
-        except BaseException:  # noqa: BLE001 - a forked child must never return into the runner's loop
-            import traceback
-
-            traceback.print_exc()
-        finally:
-            os._exit(70)
-    signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    try:
+        pid = restriction.fork()
+        if pid == 0:
+            _be(body, parent)
+    finally:  # also when there is no room for another process
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
     return pid
+
+
+def _be(body: Callable[[int], None], parent: int) -> NoReturn:
+    try:
+        signal.set_wakeup_fd(-1)
+        body(parent)
+    except BaseException:  # noqa: BLE001 - a forked child must never return into the runner's loop
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        os._exit(70)
