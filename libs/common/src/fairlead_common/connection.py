@@ -39,6 +39,7 @@ CLUSTER_TIMEOUT_S: Final = 2.0  # where another server may answer
 RECONNECT_PAUSE_S: Final = 0.1
 REFUSED_PAUSE_S: Final = 1.0
 REFUSED_PATIENCE_S: Final = 3.0  # how long a server may refuse the user before that is believed
+DEAF_PAUSE_S: Final = 5.0  # before a user who may not hear answers asks for them again
 _REFUSALS: Final = ("authorization violation", "authorization failed", "user authentication")
 _FORBIDDEN: Final = re.compile(r'permissions violation for (publish|subscription) to "([^"]*)"')
 
@@ -147,7 +148,9 @@ class Connection:
         self._inbox = ""
         self._token = 0
         self._waiting: dict[str, asyncio.Queue[Reply]] = {}
+        self._hearing: NatsSubscription | None = None
         self._deaf: ForbiddenError | None = None
+        self._deaf_until = 0.0  # time of the loop
         self._asked: dict[str, str] = {}  # by inbox: the subject, as errors of the server name it
         self._on_reconnect: set[Callable[[], None]] = set()
         self._failover = Failover()
@@ -185,11 +188,34 @@ class Connection:
                     ) from error
                 await asyncio.sleep(0.05)
         bus._first_deadline = None
+        bus._accepted()
         bus._inbox = connection.new_inbox()
-        await connection.subscribe(
-            f"{bus._inbox}.*", cb=bus._on_reply, pending_msgs_limit=-1, pending_bytes_limit=-1
-        )
+        await bus._hear_answers()
         return bus
+
+    def _accepted(self) -> None:
+        """The server wants this user: what it said before counts no more."""
+        self._refused_since = None
+        self._nc.options["reconnect_time_wait"] = RECONNECT_PAUSE_S
+
+    async def _hear_answers(self) -> None:
+        self._hearing = await self._nc.subscribe(
+            f"{self._inbox}.*", cb=self._on_reply, pending_msgs_limit=-1, pending_bytes_limit=-1
+        )
+
+    async def _hear_again(self, deaf: ForbiddenError) -> None:
+        """Ask for the answers anew, now and then: nobody tells a user that a right was given back to it.
+
+        Raises:
+            ForbiddenError: the right was missing a moment ago.
+        """
+        now = asyncio.get_running_loop().time()
+        if now < self._deaf_until or self._hearing is None:
+            raise deaf
+        self._deaf_until = now + DEAF_PAUSE_S
+        await self._hearing.unsubscribe()  # else a reconnect would make both
+        await self._hear_answers()
+        self._deaf = None
 
     def _callbacks(self) -> dict[str, Any]:
         async def on_closed() -> None:
@@ -198,14 +224,14 @@ class Connection:
             self.closed.set()
 
         async def on_reconnected() -> None:
-            self._refused_since = None
-            self._nc.options["reconnect_time_wait"] = RECONNECT_PAUSE_S
+            self._accepted()
             log.info("bus_reconnected", server=_address(self._nc))
             self._failover.restart()
             self._call_listeners()
 
         async def on_disconnected() -> None:
             log.warning("bus_disconnected")
+            self._deaf = None  # the next connection asks for the answers by itself
             self._call_listeners()
             for queue in self._waiting.values():  # their replies went with the connection
                 queue.put_nowait(None)
@@ -236,6 +262,7 @@ class Connection:
                 self._deaf = ForbiddenError(
                     f"this NATS user may not hear {self._inbox}.*, where answers come"
                 )
+                self._deaf_until = asyncio.get_running_loop().time() + DEAF_PAUSE_S
                 for queue in self._waiting.values():
                     queue.put_nowait(self._deaf)
             return
@@ -393,16 +420,17 @@ class Connection:
 
         Raises:
             BusUnavailableError: there is no connection right now; nothing is sent later either.
+            ForbiddenError: this user may not hear answers.
             StreamFullError: it is larger than one message may be.
         """
         if not self._nc.is_connected:
             # What is published now would wait in a buffer and be sent when nobody expects it.
             raise BusUnavailableError(f"not connected to {self.settings.url}")
-        if reply in self._waiting:
-            if self._deaf is not None:
-                raise self._deaf
-            self._asked[reply] = subject.lower()
         try:
+            if self._deaf is not None and (reply in self._waiting or subject in self._waiting):
+                await self._hear_again(self._deaf)
+            if reply in self._waiting:
+                self._asked[reply] = subject.lower()
             await self._nc.publish(subject, data, reply=reply, headers=headers)
         except nats.errors.MaxPayloadError as error:
             raise StreamFullError(

@@ -1,0 +1,102 @@
+"""What a connection does when the server changes its mind about this user: a real server that is reloaded."""
+
+import asyncio
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from fairlead_common import connection
+from fairlead_common.bus import Bus, BusSettings
+from fairlead_common.errors import BusUnavailableError, ForbiddenError
+from tests.support.nats_server import NatsServer
+
+
+class Server(NatsServer):
+    """It knows one user, `alice`, and may be told otherwise."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self._head = self.config.read_text()
+        self.write()
+
+    def write(self, user: str = "alice", rights: str = '{ publish: ">", subscribe: ">" }') -> None:
+        users = f"{{ user: {user}, password: secret, permissions: {rights} }}"
+        self.config.write_text(f"{self._head}authorization {{ users: [ {users} ] }}\n")
+
+    def reload(self, **changed: str) -> None:
+        self.write(**changed)
+        self.signal(signal.SIGHUP)
+
+    def said(self, text: str) -> bool:
+        return text in (self.folder / "nats.log").read_text()
+
+    def settings(self) -> BusSettings:
+        return BusSettings(url=self.url, user="alice", password="secret")
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    made = Server(tmp_path / "nats")
+    yield made
+    made.stop()
+
+
+async def until(condition: Callable[[], object], timeout_s: float = 20.0) -> None:
+    async with asyncio.timeout(timeout_s):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+async def round_trip_fails(bus: Bus) -> bool:
+    try:
+        await bus.round_trip()
+    except (ForbiddenError, BusUnavailableError):
+        return True
+    return False
+
+
+async def test_refusal_before_the_first_connection_does_not_count_against_a_later_one(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.write(user="bob")
+    server.start()
+    connecting = asyncio.create_task(Bus.connect(server.settings(), name="test"))
+    await until(lambda: server.said("authentication error"))
+    server.reload()
+    bus = await asyncio.wait_for(connecting, 20)
+    try:
+        monkeypatch.setattr(connection, "REFUSED_PATIENCE_S", 0.0)
+        assert bus.client.options["reconnect_time_wait"] == connection.RECONNECT_PAUSE_S
+        bus._on_refused(PermissionError("Authorization Violation"))
+        assert not bus.closed.is_set()
+        bus._on_refused(PermissionError("Authorization Violation"))
+        assert bus.closed.is_set()  # it stays so
+    finally:
+        await bus.close()
+
+
+async def test_right_to_hear_answers_that_comes_back_is_used_again_without_a_new_connection(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "DEAF_PAUSE_S", 0.1)
+    server.start()
+    bus = await Bus.connect(server.settings(), name="test")
+    try:
+        await bus.round_trip()
+        server.reload(rights='{ publish: ">", subscribe: "other" }')
+        async with asyncio.timeout(20):
+            while not bus._deaf:
+                await asyncio.sleep(0.01)
+                await round_trip_fails(bus)
+        number = bus.client.client_id
+        assert await round_trip_fails(bus)
+        server.reload()
+        async with asyncio.timeout(20):
+            while await round_trip_fails(bus):
+                await asyncio.sleep(0.01)
+        await bus.round_trip()
+        assert bus.client.client_id == number
+    finally:
+        await bus.close()
