@@ -18,6 +18,8 @@ import msgspec
 import pytest
 
 from fairlead.backup.archive import open_backup
+from fairlead.backup.manifest import Manifest
+from fairlead.backup.settling import Settling
 from fairlead.home import Home
 from fairlead_common import subjects as s
 from fairlead_common.buckets import Bucket
@@ -573,3 +575,29 @@ async def test_what_was_written_is_what_a_trial_restores(
     with open_backup(file) as backup:
         part = next(each for each in backup.manifest.streams if each.name == s.SESSIONS)
     assert checked["streams"]["SESSIONS"]["messages"] == part.messages == 1
+
+
+async def test_an_entry_that_cannot_be_read_is_named_and_its_session_is_settled_all_the_same(
+    bus: Bus,
+) -> None:
+    one = Session(bus, "one")
+    (call,) = await one.ask_for("bash")
+    await one.request(call)
+    broken = {s.H_CURSOR: "nonsense", s.H_STATE: "open"}
+    await bus.publish(s.session_log("one"), b'{"stream":"SESSIONS","seq":4}', broken)
+    manifest = Manifest(
+        id="b1",
+        format=1,
+        made_by="",
+        began_at="then",
+        made_at="",
+        server="",
+        head_sha256="",
+        streams=[],
+        files=[],
+    )
+    settled = await Settling(bus, manifest).settle()
+    assert settled.unreadable == ["one"]
+    assert [row[1] for row in settled.unknown] == [call]
+    assert await claimed_by(bus, call) == "agent"
+    assert (await Settling(bus, manifest).settle()).unknown == []

@@ -10,7 +10,8 @@ from fairlead_agent.owner import Owner
 from fairlead_agent.state import SessionState
 from fairlead_common import subjects
 from fairlead_common.bus import Bus
-from fairlead_common.entries import EpochEntry, RunEndEntry, RunStartEntry, decode_entry
+from fairlead_common.content import TextBlock, UserMessage
+from fairlead_common.entries import EpochEntry, MessageEntry, RunEndEntry, RunStartEntry, decode_entry
 from fairlead_common.errors import LostOwnershipError
 from fairlead_common.ids import new_id
 from fairlead_common.objects import Objects
@@ -58,3 +59,28 @@ async def test_append_of_a_replaced_owner_is_refused(bus: Bus, replaced: Owner) 
     with pytest.raises(LostOwnershipError):
         await replaced.append(EpochEntry, worker="first", attempt=2)
     assert await _kinds(bus) == [RunStartEntry, EpochEntry]
+
+
+@pytest.mark.parametrize("warm", [True, False], ids=["cached", "new"])
+@pytest.mark.parametrize("record", [b'{"stream":"SESSIONS","seq":4}', b'{"type":"custom","id":"\xff"}', b""])
+async def test_what_is_no_entry_is_kept_as_a_dead_letter_and_the_session_goes_on_behind_it(
+    bus: Bus, record: bytes, warm: bool
+) -> None:
+    said = UserMessage(content=[TextBlock(text="hello")])
+    async with asyncio.timeout(30), Owner(bus, Objects(bus), SessionState("s1")) as first:
+        before = await first.append(RunStartEntry, run_id=new_id(), agent="main", model="m", mode="")
+        cached = first.state
+    await bus.publish(subjects.session_log("s1"), record)
+    last = await bus.last_sequence(subjects.SESSIONS)
+    async with asyncio.timeout(30), Owner(bus, Objects(bus), cached if warm else SessionState("s1")) as owner:
+        assert owner.state.run is not None
+        entry = await owner.append(MessageEntry, message=said)
+        assert entry.parent_id == before.id
+        assert await owner.close(
+            lambda: True, outcome="completed", error=None, turns=1, duration_ms=1, seqs=[], keys=[]
+        )
+    async with asyncio.timeout(30), Owner(bus, Objects(bus), SessionState("s1")) as owner:
+        assert len(owner.state.items) == 1
+        assert owner.state.run is None
+    letters = [letter async for letter in bus.read(subjects.DEAD, subjects.dead("sessions"))]
+    assert f'"seq":{last}'.encode() in letters[0].data

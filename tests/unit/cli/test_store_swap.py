@@ -1,4 +1,4 @@
-"""A store takes the place of another one: killed after any step, the former one is whole and one is in use."""
+"""A store takes the place of another: killed after any step, the former one is whole and one is in use."""
 
 import contextlib
 from collections.abc import Iterator

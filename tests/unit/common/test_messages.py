@@ -260,3 +260,11 @@ def test_the_end_of_a_run_is_the_last_event_that_stands_for_it() -> None:
     events = list(derived(ENTRIES["run_end"]))
     assert [event["type"] for event in events] == ["agent_end"]
     assert events[0]["outcome"] == "completed"
+
+
+def test_what_a_header_says_of_consumed_mail_is_a_number_or_nothing() -> None:
+    from fairlead_common.entries import consumed
+
+    said = ["17", "", "nonsense", "-1", "²", "9" * 5000]
+    assert [consumed({"Fairlead-Cursor": each}) for each in said] == [17, 0, 0, 0, 0, 0]
+    assert consumed({}) == 0

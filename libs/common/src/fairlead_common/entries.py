@@ -5,6 +5,7 @@ wrote it, and the `cursor`: the stream sequence of the last mail that is consume
 is stored.
 """
 
+from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
@@ -12,6 +13,7 @@ import msgspec
 from fairlead_common.content import ContentBlock, Message, Source, Usage
 from fairlead_common.errors import BadMessageError
 from fairlead_common.messages import SandboxKind, WorkspaceAccess, WorkspaceKind
+from fairlead_common.subjects import H_CURSOR
 
 Outcome = Literal[
     "completed", "aborted", "failed", "timed_out", "turn_limit", "budget", "waiting_approval", "unknown"
@@ -240,6 +242,12 @@ _encoder = msgspec.json.Encoder()
 _KNOWN = frozenset(str(kind.__struct_config__.tag) for kind in Entry.__args__)
 
 
+def consumed(headers: Mapping[str, str]) -> int:
+    """Last mailbox sequence that a log entry consumed, by its headers; 0 where they say none."""
+    said = headers.get(H_CURSOR, "")
+    return int(said) if said.isascii() and said.isdecimal() and len(said) < 20 else 0
+
+
 def decode_entry(payload: bytes) -> Entry:
     """The entry that a record of the log holds; a `LaterEntry` for a type that this version does not know.
 
@@ -248,7 +256,7 @@ def decode_entry(payload: bytes) -> Entry:
     """
     try:
         return _decoder.decode(payload)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         later = _later(payload)
         if later is None:
             raise BadMessageError(f"log entry: {error}") from error
@@ -258,7 +266,7 @@ def decode_entry(payload: bytes) -> Entry:
 def _later(payload: bytes) -> LaterEntry | None:
     try:
         head = _head.decode(payload)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         return None
     if head.type in _KNOWN:
         return None

@@ -15,8 +15,9 @@ import structlog
 from fairlead_agent.state import SessionState
 from fairlead_common import mutants, subjects
 from fairlead_common.bus import Bus, Record, WrongSequenceError
+from fairlead_common.dead import dead_letter
 from fairlead_common.entries import EntryBase, MessageEntry, RunEndEntry, decode_entry, encode_entry
-from fairlead_common.errors import LostOwnershipError
+from fairlead_common.errors import BadMessageError, LostOwnershipError
 from fairlead_common.events import EventBase
 from fairlead_common.ids import new_id
 from fairlead_common.objects import Objects
@@ -85,13 +86,23 @@ class Owner:
 
     async def _fold(self, record: Record, *, cached: bool) -> None:
         data = await self.objects.unpack(record.data, record.headers)
-        entry = decode_entry(data)
+        try:
+            entry = decode_entry(data)
+        except BadMessageError as error:
+            await self._skip(record, str(error))
+            return
         if entry.parent_id != self.state.leaf:
             if cached:  # from a session of this name that was deleted since: the next owner reads it anew
                 raise LostOwnershipError(f"{self.session}: entry {record.seq} does not follow what is known")
             log.warning("log_does_not_chain", session=self.session, seq=record.seq)
         self.state.apply(entry, record.seq, len(data))
         _look_no_more(self.state, entry)
+
+    async def _skip(self, record: Record, reason: str) -> None:
+        """Pass over what is no entry, so that the session can be served; the next one is fenced behind it."""
+        log.warning("log_entry_dead_lettered", session=self.session, seq=record.seq, reason=reason)
+        await dead_letter(self.bus, "sessions", record, reason)
+        self.state.last_seq = record.seq
 
     @property
     def tail(self) -> Tail:

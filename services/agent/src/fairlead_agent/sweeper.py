@@ -14,6 +14,7 @@ from fairlead_agent.projection import Projections
 from fairlead_common import mutants, subjects
 from fairlead_common.buckets import Bucket, Lease, Leases, session_lease
 from fairlead_common.bus import Bus, Record
+from fairlead_common.entries import consumed
 from fairlead_common.errors import FairleadError
 from fairlead_common.failpoints import failpoint
 from fairlead_common.ids import is_id
@@ -135,7 +136,7 @@ class Sweeper:
             return  # whoever is handed it makes a dead letter of it
         state = self._position.unsettled.setdefault(subject.session, Unsettled())
         if subject.part == "log":
-            state.cursor = max(state.cursor, int(record.headers.get(subjects.H_CURSOR, "0")))
+            state.cursor = max(state.cursor, consumed(record.headers))
             state.phase = record.headers.get(subjects.H_STATE, "open")
             state.log = record.seq
             if state.phase != "open" and mutants.active("no_second_look"):

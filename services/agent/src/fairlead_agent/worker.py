@@ -26,7 +26,7 @@ from fairlead_common import mutants, subjects
 from fairlead_common.buckets import Bucket, Lease, LeaseHolder, Leases, session_lease
 from fairlead_common.bus import Bus, Delivery
 from fairlead_common.dead import dead_letter
-from fairlead_common.entries import CustomEntry
+from fairlead_common.entries import CustomEntry, consumed
 from fairlead_common.errors import BadMessageError, FairleadError, InvalidInputError, LostOwnershipError
 from fairlead_common.failpoints import failpoint
 from fairlead_common.ids import check_id, is_id, new_id
@@ -283,7 +283,7 @@ class Worker:
     async def _ack_consumed(self, session: str, held: Held) -> None:
         """Somebody else owns the session: settle the hints whose mail it has consumed."""
         last = await self._bus.last(subjects.SESSIONS, subjects.session_log(session))
-        cursor = int(last.headers.get(subjects.H_CURSOR, "0")) if last else 0
+        cursor = consumed(last.headers) if last else 0
         await self._ack(held, cursor)
 
     async def _renew(self) -> None:

@@ -69,8 +69,8 @@ class Target(NamedTuple):
 def target(home: Home, url: str | None, backup: Backup, *, force: bool) -> Iterator[Target]:
     """A server to put streams into. When the block ends well, what is in it is there for good.
 
-    A home gets a store of its own, which takes the place of the former one when it is complete: a restore that
-    was killed has changed nothing, or is finished by the next start.
+    A home gets a store of its own, which takes the place of the former one when it is complete: a restore
+    that was killed has changed nothing, or is finished by the next start.
 
     Raises:
         CommandError: something runs in the home, or is stored there and `force` was not given.

@@ -21,10 +21,11 @@ from fairlead_common.content import ToolCallBlock, ToolResultMessage, text_outco
 from fairlead_common.entries import (
     ApprovalRequestEntry,
     MessageEntry,
+    consumed,
     decode_entry,
     encode_entry,
 )
-from fairlead_common.errors import BadMessageError, ConflictError
+from fairlead_common.errors import BadMessageError, ConflictError, NotFoundError
 from fairlead_common.ids import is_id, new_id
 from fairlead_common.messages import SystemNotice, ToolClaim
 from fairlead_common.objects import Objects
@@ -58,6 +59,7 @@ class Settled(NamedTuple):
         going_on: sessions that go on by themselves.
         withdrawn: calls of no session that will not be started.
         sessions: how many there are.
+        unreadable: sessions with an entry that cannot be read, and was passed over.
     """
 
     unknown: list[tuple[str, str, str]]
@@ -65,6 +67,7 @@ class Settled(NamedTuple):
     going_on: list[str]
     withdrawn: int
     sessions: int
+    unreadable: list[str]
 
 
 @dataclass(slots=True)
@@ -72,6 +75,7 @@ class _Tally:
     unknown: list[tuple[str, str, str]] = field(default_factory=list)
     going_on: list[str] = field(default_factory=list)
     waiting: int = 0
+    unreadable: list[str] = field(default_factory=list)
 
 
 class Settling:
@@ -102,7 +106,9 @@ class Settling:
                 withdrawn += 1
         await self._lists(sessions)
         tally = self._tally
-        return Settled(tally.unknown, tally.waiting, tally.going_on, withdrawn, len(sessions))
+        return Settled(
+            tally.unknown, tally.waiting, tally.going_on, withdrawn, len(sessions), tally.unreadable
+        )
 
     async def _sessions(self) -> dict[str, Seen]:
         found: dict[str, Seen] = {}
@@ -113,7 +119,7 @@ class Settling:
             seen = found.setdefault(subject.session, Seen())
             if subject.part == "log":
                 seen.log = record.seq
-                seen.cursor = max(seen.cursor, int(record.headers.get(s.H_CURSOR, "0")))
+                seen.cursor = max(seen.cursor, consumed(record.headers))
                 seen.phase = record.headers.get(s.H_STATE, "open")
             else:
                 seen.mail = record.seq
@@ -154,8 +160,11 @@ class Settling:
         async for record in self._bus.read(s.SESSIONS, s.session_log(session)):
             try:
                 entry = decode_entry(await self._objects.unpack(record.data, record.headers))
-            except BadMessageError as error:  # stays as it is; whoever reads the session says so too
-                raise BadMessageError(f"session {session}, entry {record.seq}: {error}") from error
+            except (BadMessageError, NotFoundError):  # what it asked for has no result: `settle` withdraws it
+                if session not in self._tally.unreadable:
+                    self._tally.unreadable.append(session)
+                waiting.last_seq = record.seq
+                continue
             waiting.note_entry(entry, record)
         async for record in self._bus.read(s.SESSIONS, s.session_mail(session), start=waiting.cursor + 1):
             subject = s.parse_session(record.subject)

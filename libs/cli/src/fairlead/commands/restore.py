@@ -97,6 +97,7 @@ def _row(backup: "Backup", place: "Target", settled: "Settled", took_s: float) -
         "withdrawn": settled.withdrawn,
         "waiting": settled.waiting,
         "going_on": settled.going_on,
+        "unreadable": settled.unreadable,
     }
 
 
@@ -118,6 +119,11 @@ def _tell(home: Home, backup: "Backup", place: "Target", settled: "Settled", too
             click.echo(f"  session {session}  {tool}  {call}")
         if len(settled.unknown) > _SHOWN:
             click.echo(f"  and {len(settled.unknown) - _SHOWN} more (--json lists all)")
+    if settled.unreadable:
+        click.echo(
+            f"{len(settled.unreadable)} sessions have an entry that cannot be read: "
+            + ", ".join(settled.unreadable[:_SHOWN])
+        )
     click.echo(
         "Workspaces were not part of the backup. Pages that are open in a browser have to be loaded anew."
         + (f" Start with `FAIRLEAD_HOME={home.path} fairlead up`." if place.empty else "")
