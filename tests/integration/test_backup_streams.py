@@ -557,7 +557,7 @@ async def test_a_full_disk_is_said_and_leaves_nothing(
     )
     assert done.returncode == 1
     assert f"no backup was made: {tmp_path}/b: File too large" in done.stderr
-    assert not list(tmp_path.glob("*b*.partial"))
+    assert not list(tmp_path.glob("*b*partial"))
     assert not (tmp_path / "b").exists()
     shutil.rmtree(tmp_path / "none", ignore_errors=True)
 

@@ -165,11 +165,11 @@ def test_a_writer_that_fails_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_a_writer_removes_what_a_killed_one_left_and_nothing_of_one_that_writes(tmp_path: Path) -> None:
-    abandoned = tmp_path / ".old.tar.partial"
+    abandoned = tmp_path / ".old.tar.fairlead-partial"
     abandoned.write_bytes(b"x")
     with Writer(tmp_path / "a.tar"), Writer(tmp_path / "b.tar"):
         names = {path.name for path in tmp_path.iterdir()}
-    assert names == {".a.tar.partial", ".b.tar.partial"}
+    assert names == {".a.tar.fairlead-partial", ".b.tar.fairlead-partial"}
 
 
 def test_two_folders_swap_names_in_one_step(tmp_path: Path) -> None:
@@ -180,3 +180,25 @@ def test_two_folders_swap_names_in_one_step(tmp_path: Path) -> None:
     assert exchange(one, other)
     assert [path.name for path in one.iterdir()] == ["other"]
     assert [path.name for path in other.iterdir()] == ["one"]
+
+
+def test_a_writer_leaves_other_programs_files_alone(tmp_path: Path) -> None:
+    (tmp_path / ".film.mkv.partial").write_bytes(b"x")
+    os.mkfifo(tmp_path / ".pipe.fairlead-partial")
+    os.symlink("nowhere", tmp_path / ".link.fairlead-partial")
+    with Writer(tmp_path / "a.tar"):
+        pass
+    assert {path.name for path in tmp_path.iterdir()} == {
+        ".film.mkv.partial",
+        ".pipe.fairlead-partial",
+        ".link.fairlead-partial",
+    }
+
+
+def test_a_backup_never_replaces_a_file_that_came_meanwhile(tmp_path: Path) -> None:
+    path = tmp_path / "a.tar"
+    path.write_bytes(b"somebody's")
+    with pytest.raises(CommandError, match="never replaces"):
+        write(path)
+    assert path.read_bytes() == b"somebody's"
+    assert [each.name for each in tmp_path.iterdir()] == ["a.tar"]

@@ -11,6 +11,7 @@ import contextlib
 import fcntl
 import hashlib
 import os
+import stat
 import tarfile
 import time
 from collections.abc import Iterator
@@ -28,6 +29,7 @@ MANIFEST: Final = "manifest.json"
 MANIFEST_HASH: Final = "manifest.sha256"
 PIECE_BYTES: Final = 256 << 10
 _BLOCK: Final = tarfile.BLOCKSIZE
+_PARTIAL: Final = ".fairlead-partial"  # nobody else's downloads are called so
 _SMALL: Final = 64 << 20  # a manifest is no larger
 
 
@@ -36,7 +38,7 @@ class Writer:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._partial = path.with_name(f".{path.name}.partial")
+        self._partial = path.with_name(f".{path.name}{_PARTIAL}")
         self.size_bytes = 0
 
     def __enter__(self) -> Self:
@@ -81,6 +83,7 @@ class Writer:
         """Write the manifest, sync, and give the file its name.
 
         Raises:
+            CommandError: there is a file of this name by now.
             OSError: it could not be written; nothing has the name.
         """
         digest = self.add(MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=1))
@@ -89,7 +92,12 @@ class Writer:
         self._file.flush()
         os.fsync(self._file.fileno())
         read_manifest(self._partial)  # what was written can be read
-        self._partial.replace(self._path)
+        try:
+            os.link(self._partial, self._path)
+        except FileExistsError as error:
+            raise CommandError(f"{self._path} exists: a backup never replaces a file") from error
+        except OSError:  # a file system without hard links
+            self._partial.replace(self._path)
         folder = os.open(self._path.parent, os.O_RDONLY)
         try:
             os.fsync(folder)
@@ -131,11 +139,18 @@ def _header(name: str, size_bytes: int) -> bytes:
 
 
 def _remove_abandoned(folder: Path) -> None:
-    """Files of writers that were killed: whoever still writes one holds its lock."""
-    for path in folder.glob(".*.partial"):
-        with contextlib.suppress(FileNotFoundError, BlockingIOError), path.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            path.unlink()
+    """Files of this user's writers that were killed: whoever still writes one holds its lock."""
+    for path in folder.glob(f".*{_PARTIAL}"):
+        with contextlib.suppress(OSError):
+            info = path.lstat()
+            if not stat.S_ISREG(info.st_mode) or info.st_uid != os.geteuid():
+                continue
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                path.unlink()
+            finally:
+                os.close(descriptor)
 
 
 def read_manifest(path: Path) -> Manifest:
