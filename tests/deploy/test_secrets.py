@@ -90,3 +90,13 @@ def test_passwords_of_an_earlier_version_are_removed_and_that_is_said(tmp_path: 
     assert not (folder / "nats-gateway").exists()
     assert not (folder / "nats-passwords.conf").exists()
     assert (folder / "gateway-token").read_text() == "old"
+
+
+def test_no_seed_is_an_argument_of_a_process(tmp_path: Path) -> None:
+    seen = tmp_path / "arguments"
+    watching = tmp_path / "bin" / "python3"
+    watching.parent.mkdir()
+    watching.write_text(f'#!/bin/sh\necho "$@" >>{seen}\nexec {shutil.which("python3")} "$@"\n')
+    watching.chmod(0o755)
+    _make(tmp_path / "secrets", PATH=f"{watching.parent}:{os.environ['PATH']}")
+    assert seen.read_text().split() == ["tools/ed25519"] * len(USERS)
