@@ -23,6 +23,7 @@ from fairlead.child import Command, environment_of_server
 from fairlead.errors import FAILED, USAGE, CommandError
 from fairlead.home import Home, read_json, write_private
 from fairlead.hosts import DOMAIN, REGISTRAR, Hosts
+from fairlead.nats_text import quoted
 from fairlead.processes import recorded
 
 if TYPE_CHECKING:
@@ -195,7 +196,7 @@ class Door:
         if not isinstance(password, str):
             password = secrets.token_urlsafe(32)
         self._write(hub_port=port, hub_password=password)
-        return _LINK.format(port=port, user=_USER, password=json.dumps(password))
+        return _LINK.format(port=port, user=_USER, password=quoted(password))
 
     def prepare(self) -> Path:
         """Write keys, users and configuration; where the configuration is. After `write_link`."""
@@ -211,12 +212,12 @@ class Door:
         write_private(
             self.config,
             _CONFIG.format(
-                listen=json.dumps(str(listen)),
-                certificate=json.dumps(str(self._certificate)),
-                key=json.dumps(str(self._key)),
-                users=json.dumps(self.hosts.users_file.name),
+                listen=quoted(listen),
+                certificate=quoted(self._certificate),
+                key=quoted(self._key),
+                users=quoted(self.hosts.users_file.name),
                 domain=DOMAIN,
-                hub=json.dumps(hub),
+                hub=quoted(hub),
             ),
         )
         return self.config

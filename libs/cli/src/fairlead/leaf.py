@@ -1,6 +1,5 @@
 """The files of a leaf node: a NATS server at another site, behind which executors of several hosts work."""
 
-import json
 import os
 import shutil
 from collections.abc import Sequence
@@ -10,6 +9,7 @@ from typing import Final
 from fairlead.errors import USAGE, CommandError
 from fairlead.home import write_private
 from fairlead.hosts import DOMAIN, at_the_door, checked
+from fairlead.nats_text import quoted
 from fairlead_common import nkey, rights
 from fairlead_common.users_conf import User, render_users
 
@@ -62,11 +62,9 @@ def write_leaf(folder: Path, hosts: Sequence[str], *, hub: str, ca: Path | None,
     tls = ""
     if ca is not None:
         shutil.copyfile(ca, folder / "ca.pem")
-        tls = f", tls {{ ca_file: {json.dumps(str(folder / 'ca.pem'))} }}"
+        tls = f", tls {{ ca_file: {quoted(folder / 'ca.pem')} }}"
     name = f"leaf-{os.uname().nodename}"
-    text = _CONFIG.format(
-        listen=json.dumps(listen), name=json.dumps(name), domain=DOMAIN, hub=json.dumps(hub), tls=tls
-    )
+    text = _CONFIG.format(listen=quoted(listen), name=quoted(name), domain=DOMAIN, hub=quoted(hub), tls=tls)
     write_private(folder / "leaf.conf", text)
     return ["leaf.conf", "users.conf", *(f"{host}.nk" for host in hosts)]
 

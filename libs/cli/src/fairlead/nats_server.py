@@ -13,6 +13,7 @@ from fairlead.door import Door
 from fairlead.errors import CommandError
 from fairlead.home import Home, read_json, write_private
 from fairlead.hosts import DOMAIN
+from fairlead.nats_text import quoted
 from fairlead.nats_users import NatsUsers
 from fairlead_common.rights import OPERATOR, inbox
 
@@ -96,7 +97,7 @@ def prepare(home: Home, host: str) -> tuple[Path, NatsAccess]:
         config,
         _CONFIG.format(
             port=port,
-            store=json.dumps(str(home.nats / "jetstream")),
+            store=quoted(home.nats / "jetstream"),
             domain=DOMAIN,
         ),
     )

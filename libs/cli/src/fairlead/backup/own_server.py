@@ -1,7 +1,6 @@
 """A nats-server for a moment: over the store of a home where nothing runs, or over an empty folder."""
 
 import contextlib
-import json
 import secrets
 import shutil
 import socket
@@ -12,6 +11,7 @@ from typing import Final
 
 from fairlead.errors import CommandError
 from fairlead.nats_server import MEMORY_LIMIT, START_TIMEOUT_S, NatsAccess, binary, wait_for
+from fairlead.nats_text import quoted
 from fairlead.processes import die_with_parent
 
 STOP_S: Final = 60.0
@@ -41,9 +41,7 @@ def server_over(store: Path) -> Iterator[NatsAccess]:
         port, password = _free_port(), secrets.token_urlsafe(32)
         config, password_file, log = folder / "server.conf", folder / "password", folder / "nats.log"
         password_file.write_text(password, encoding="ascii")  # the folder is this user's alone
-        text = _CONFIG.format(
-            port=port, user=json.dumps(_USER), password=json.dumps(password), store=json.dumps(str(store))
-        )
+        text = _CONFIG.format(port=port, user=quoted(_USER), password=quoted(password), store=quoted(store))
         config.write_text(text, encoding="utf-8")
         with log.open("wb") as out:
             server = subprocess.Popen(
