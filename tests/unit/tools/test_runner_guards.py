@@ -3,16 +3,20 @@
 import errno
 import os
 import resource
+import select
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from fairlead_tools.runner import children
+from fairlead_tools.runner import children, jobs
 from fairlead_tools.runner.children import Child
 from fairlead_tools.runner.guard import _kill_rest
-from tests.unit.tools.conftest import Client, Runner, eventually, is_alive
+from fairlead_tools.runner.jobs import Job
+from fairlead_tools.runner.output import Output
+from tests.unit.tools.conftest import WAIT_S, Client, Runner, eventually, is_alive
 from tests.unit.tools.test_runner_calls import pids_of, text_of
 from tests.unit.tools.test_runner_recovery import children_of
 
@@ -178,3 +182,31 @@ def test_too_few_files_for_a_child_leave_none_of_them_open(kind: str, tmp_path: 
     finally:
         os.close(cwd)
     assert failures
+
+
+def test_report_that_is_too_large_ends_its_call_at_once_and_its_guard_serves_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs, "MAX_REPORT_BYTES", 100_000)
+    cwd = os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY)
+    text = {"type": "text", "text": "x" * 1_000_000}
+    result = {"status": "ok", "content": [text], "is_error": False}
+    child = children.fork_command(cwd, None, lambda order: dict(result), again=True)
+    os.set_blocking(child.report, False)
+    try:
+        job = Job(
+            "c1", child, 60.0, None, Output(lambda: os.open(tmp_path / "out", os.O_CREAT | os.O_WRONLY))
+        )
+        child.go({"tool": "any"})
+        end = time.monotonic() + WAIT_S
+        while not job.has_report and time.monotonic() < end:
+            select.select([child.report], [], [], 1)
+            job.read(child.report)
+        outcome = job.conclude(0)
+        assert outcome["status"] == "unknown"
+        assert "more than 100000 bytes" in text_of(outcome)
+        assert job.guard_is_free
+    finally:
+        for fd in (child.output, child.report, child.desk, cwd):
+            os.close(fd)
+        os.waitpid(child.pid, 0)

@@ -22,6 +22,7 @@ MAX_REPORT_BYTES = 24 * 1024 * 1024
 PLAIN = Life()
 
 _READ_BYTES = 256 * 1024
+_END_BYTES = 4096  # more than a guard says at the end of a report
 _STOPPING_S = guard.GRACE_S + guard.STUCK_S + 3.0
 
 
@@ -54,6 +55,7 @@ class Job:
         self._yield_at = float("inf") if life.yield_s is None else self._began + life.yield_s
         self._live_at = 0.0
         self._report = bytearray()
+        self._is_cut = False
         self._ended: set[int] = set()
 
     @property
@@ -80,11 +82,18 @@ class Job:
             data = b""
         if fd == self.child.output and self.output is not None:
             self.output.feed(data)
-        elif len(self._report) <= MAX_REPORT_BYTES:
-            self._report += data
+        else:
+            self._note(data)
         if not data:
             self._ended.add(fd)
         return bool(data)
+
+    def _note(self, data: bytes) -> None:
+        """Take in a piece of the report. Of one that is too large the end is kept, where its guard speaks."""
+        self._report += data
+        if len(self._report) > MAX_REPORT_BYTES + _END_BYTES:
+            del self._report[MAX_REPORT_BYTES:-_END_BYTES]
+            self._is_cut = True
 
     def drain(self, fd: int) -> None:
         """Take in what is left in a pipe whose writers are gone; bounded, should one not be."""
@@ -207,12 +216,18 @@ class Job:
         elif self._stop_reason:
             status, text = "cancelled", f"Cancelled{self._stop_why}."
         elif self.call is not None:
-            return unknown("The tool ended without a result.")
+            return unknown(self._lack)
         else:
-            return failed("The tool ended without a result.")
+            return failed(self._lack)
         if self.call is not None:
             text += " The file holds either its old or its new content."
         return outcome(status, text, is_error=True)
+
+    @property
+    def _lack(self) -> str:
+        if self._is_cut:
+            return f"The tool reported more than {MAX_REPORT_BYTES} bytes, which is too much."
+        return "The tool ended without a result."
 
     def _of_command(self, output: Output | Scroll, orphans_killed: int) -> Outcome:
         done, report = children.read_report(bytes(self._report))
@@ -221,6 +236,8 @@ class Job:
             result = unknown("The process that watched over this command was killed.", text)
         elif report.status is None:
             result = unknown("The command could not be killed.", text)
+        elif self._is_cut and not report.stopped:
+            result = unknown(self._lack, text)
         elif done is not None and not report.stopped:
             result = _of_tool(done, text)
         else:
