@@ -6,14 +6,15 @@ from collections.abc import AsyncIterator, Callable
 import msgspec
 import pytest
 
+from fairlead_common import reading
 from fairlead_common import subjects as s
 from fairlead_common.buckets import Bucket, LeaseHolder, Leases
 from fairlead_common.bus import Bus, BusSettings, Record, WrongSequenceError
-from fairlead_common.errors import ConflictError, StreamFullError, WeakConfigurationError
+from fairlead_common.errors import BusUnavailableError, ConflictError, StreamFullError, WeakConfigurationError
 from fairlead_common.ids import new_id
 from fairlead_common.objects import Objects
 from fairlead_common.pull import Job, PullConsumer
-from fairlead_common.streams import provision
+from fairlead_common.streams import STREAMS, provision
 from fairlead_common.tail import Source, Tail
 from tests.support.nats_server import NatsServer
 
@@ -280,3 +281,45 @@ async def test_two_large_payloads_of_one_subject_are_told_apart(bus: Bus) -> Non
     assert await bus.create(s.TOOLS, subject, b"", {s.H_OBJECT: "one"})
     with pytest.raises(ConflictError):
         await bus.create(s.TOOLS, subject, b"", {s.H_OBJECT: "two"})
+
+
+async def test_what_was_seen_of_a_stream_does_not_count_for_one_made_anew(
+    nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a cluster, who lacks what was seen shows the past; a new stream lacks it for good."""
+    monkeypatch.setattr(reading, "WRITE_DEADLINE_S", 1.0)
+    config = {"name": "LOG", "subjects": ["log.*"], "storage": "file", "allow_direct": True}
+    bus = await Bus.connect(BusSettings(url=nats_server.url, replicas=3), name="test")
+    try:
+        await bus.api("STREAM.CREATE.LOG", config)
+        for _ in range(3):
+            await bus.publish("log.a", b"x")
+        assert await bus.last("LOG", "log.none") is None
+        await bus.api("STREAM.DELETE.LOG")
+        await bus.api("STREAM.CREATE.LOG", config)
+        assert await bus.last("LOG", "log.a") is None
+        assert [each async for each in bus.read("LOG", "log.a")] == []
+        bus.reached("LOG", await bus.publish("log.a", b"y") + 1)
+        with pytest.raises(BusUnavailableError):
+            await bus.last("LOG", "log.none")
+    finally:
+        await bus.close()
+
+
+async def test_stream_that_may_lose_its_end_is_believed_when_it_lacks_something(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "WRITE_DEADLINE_S", 1.0)
+    lossy = {str(each["name"]) for each in STREAMS if each.get("persist_mode") == "async"}
+    assert lossy
+    in_cluster = await Bus.connect(bus.settings._replace(replicas=3), name="test")
+    try:
+        for stream in lossy:
+            in_cluster.reached(stream, 1_000)
+            subject = f"$KV.{stream[3:]}.none" if stream.startswith("KV_") else s.event("none")
+            assert await in_cluster.last(stream, subject) is None
+        in_cluster.reached(s.SESSIONS, 1_000)
+        with pytest.raises(BusUnavailableError):
+            await in_cluster.last(s.SESSIONS, s.session_log("none"))
+    finally:
+        await in_cluster.close()

@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from fairlead_common import subjects as s
 from fairlead_common.client import Client
 from fairlead_common.connection import (
     BusSettings,
@@ -39,6 +40,8 @@ WRITE_DEADLINE_S: Final = 30.0  # how long a safe request is repeated while the 
 
 _BY_SUBJECT: Final = frozenset({"tools"})  # services whose user reads no stream as a whole (rights.py)
 _LAGGING: Final = frozenset({"KV_config"})  # every service may read its document, and that alone
+# May lose their end with a server (streams.py), and are made anew when there are to be more replicas.
+_LOSSY: Final = frozenset({s.EVENTS, f"KV_{s.BUCKET_LEASES}", f"KV_{s.BUCKET_EXECUTORS}"})
 FULL: Final = frozenset({10077, 10023, 10047, 10028})  # stream, server or account limits reached
 _NO_MESSAGE: Final = 10037
 # In a cluster: no leader right now, or this server cannot say.
@@ -90,11 +93,12 @@ class Reader(Connection):
     def __init__(self, connection: Client, settings: BusSettings) -> None:
         super().__init__(connection, settings)
         self._reached: dict[str, int] = {}
+        self._created: dict[str, str] = {}  # when the stream was made that got so far
         self._by_subject = set(_LAGGING)  # streams that this user may not read as a whole
 
     def reached(self, stream: str, seq: int) -> None:
         """Note that `stream` holds a record of this sequence: who does not know it shows the past."""
-        if self.replicated and seq > self._reached.get(stream, 0):
+        if self.replicated and stream not in _LOSSY and seq > self._reached.get(stream, 0):
             self._reached[stream] = seq
 
     @property
@@ -217,7 +221,8 @@ class Reader(Connection):
         """Whether who answered does not know the stream as far as this process does.
 
         Only what is missing is looked into: whoever acts on what is found is fenced, but what is missing may
-        be taken for deleted.
+        be taken for deleted. A stream that was deleted and made anew counts from one again: what was seen of
+        the one before is forgotten.
         """
         known = self._reached.get(stream, 0) if found is None else at_least
         if found is not None and found.seq >= known:
@@ -225,7 +230,11 @@ class Reader(Connection):
         if not known:
             return False
         info = await self.api(f"STREAM.INFO.{stream}")
-        state = info["state"]
+        state, created = info["state"], str(info.get("created", "")).rstrip("Z")
+        if created > self._created.setdefault(stream, created):
+            self._created[stream] = created
+            self._reached.pop(stream, None)
+            return False
         return isinstance(state, dict) and int(state["last_seq"]) < known
 
     # -- requests ------------------------------------------------------------
