@@ -1,6 +1,7 @@
 """The guarantees of the bus, against a real nats-server that is killed where it hurts."""
 
 import asyncio
+import hashlib
 from collections.abc import AsyncIterator, Callable
 
 import msgspec
@@ -10,9 +11,16 @@ from fairlead_common import reading
 from fairlead_common import subjects as s
 from fairlead_common.buckets import Bucket, LeaseHolder, Leases
 from fairlead_common.bus import Bus, BusSettings, Record, WrongSequenceError
-from fairlead_common.errors import BusUnavailableError, ConflictError, StreamFullError, WeakConfigurationError
+from fairlead_common.errors import (
+    BusUnavailableError,
+    ConflictError,
+    NotFoundError,
+    StreamFullError,
+    WeakConfigurationError,
+)
 from fairlead_common.ids import new_id
-from fairlead_common.objects import Objects
+from fairlead_common.objects import Objects, OutputInfo
+from fairlead_common.outputs import Outputs
 from fairlead_common.pull import Job, PullConsumer
 from fairlead_common.streams import STREAMS, provision
 from fairlead_common.tail import Source, Tail
@@ -323,3 +331,14 @@ async def test_stream_that_may_lose_its_end_is_believed_when_it_lacks_something(
             await in_cluster.last(s.SESSIONS, s.session_log("none"))
     finally:
         await in_cluster.close()
+
+
+async def test_what_one_host_says_of_an_output_hides_nothing_that_another_stored(bus: Bus) -> None:
+    data = b"said by a command"
+    name = hashlib.sha256(data).hexdigest()
+    lie = msgspec.json.encode(OutputInfo(size=1 << 60, parts=1))
+    await bus.create(s.OUTPUTS, s.output_part("bad", name, 0), lie)
+    with pytest.raises(NotFoundError, match=f"at most 100 bytes, it has {1 << 60}"):
+        await Objects(bus).get(name, limit_bytes=100)
+    assert await Outputs(bus, "good").put(data) == name
+    assert await Objects(bus).get(name) == data

@@ -136,10 +136,15 @@ class Objects:
         return None if info.deleted else info
 
     async def _candidates(self, name: str, limit_bytes: int) -> AsyncIterator[bytes]:
-        """What is stored under this name: in the bucket, and by each host."""
+        """What is stored under this name: in the bucket, and by each host.
+
+        A host may say what it likes of a name: what it stored hides nothing that another did.
+        """
+        too_large = 0
         info = await self._known(name)
         if info is not None:
-            _check_size(name, info.size, limit_bytes)
+            if info.size > limit_bytes:
+                raise _too_large(name, info.size, limit_bytes)
             yield await self._joined(_STREAM, f"$O.{subjects.OBJECTS}.C.{info.nuid}", info.size)
         manifest = f"fairlead.output.*.{name}.0"
         for record in await self._bus.last_of_each(subjects.OUTPUTS, manifest):
@@ -147,9 +152,13 @@ class Objects:
                 size = _output.decode(record.data).size
             except msgspec.DecodeError:
                 continue
-            _check_size(name, size, limit_bytes)
+            if size > limit_bytes:
+                too_large = size
+                continue
             host = record.subject.split(".")[2]
             yield await self._joined(subjects.OUTPUTS, f"fairlead.output.{host}.{name}.*", size)
+        if too_large:
+            raise _too_large(name, too_large, limit_bytes)
 
     async def _joined(self, stream: str, subject: str, size: int) -> bytes:
         """The records of a subject, one after the other, up to `size` bytes."""
@@ -171,6 +180,5 @@ def _digest(name: str) -> str:
     return f"SHA-256={base64.urlsafe_b64encode(bytes.fromhex(name)).decode()}"
 
 
-def _check_size(name: str, size: int, limit_bytes: int) -> None:
-    if size > limit_bytes:
-        raise NotFoundError(f"object {name}: at most {limit_bytes} bytes, it has {size}")
+def _too_large(name: str, size: int, limit_bytes: int) -> NotFoundError:
+    return NotFoundError(f"object {name}: at most {limit_bytes} bytes, it has {size}")
