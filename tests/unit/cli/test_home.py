@@ -10,9 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from fairlead.backup.places import source
 from fairlead.errors import CommandError
 from fairlead.home import Home, home_from_environment, port_from_environment, write_private
+from fairlead.hosts import Hosts
+from fairlead.nats_users import NatsUsers
 from fairlead.processes import ProcessFile, UpLock, end_stale, recorded
+from fairlead_common import rights
+from tests.support.fairlead_up import FAIRLEAD
+from tests.support.nats_server import free_port
 
 
 @pytest.fixture
@@ -93,3 +99,64 @@ def test_a_number_that_went_to_another_process_is_not_touched(
     write_private(home.processes, json.dumps({"processes": rows}))
     assert end_stale(home) == []
     assert sleeper.poll() is None
+
+
+def test_nothing_is_written_into_somebody_elses_home(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    users = NatsUsers(home)
+    users.prepare("here")
+    before = {path: path.read_bytes() for path in home.path.rglob("*") if path.is_file()}
+    monkeypatch.delenv("FAIRLEAD_NATS_URL", raising=False)
+    monkeypatch.setattr(os, "geteuid", lambda: home.path.stat().st_uid + 1)
+    as_owner = f"sudo -u .* env FAIRLEAD_HOME={home.path} fairlead"
+    with pytest.raises(CommandError, match=as_owner):
+        users.add("mill", rights.executor("mill"))
+    with pytest.raises(CommandError, match=as_owner):
+        users.remove("mill")
+    with pytest.raises(CommandError, match=as_owner):
+        Hosts(home).revoke("mill")
+    with pytest.raises(CommandError, match=as_owner), source(home, None):
+        pass
+    with pytest.raises(CommandError, match=as_owner):
+        home.prepare()
+    assert {path: path.read_bytes() for path in home.path.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}"])
+def test_a_register_that_is_damaged_is_not_begun_anew(home: Home, text: str) -> None:
+    users = NatsUsers(home)
+    users.register.write_text(text)
+    with pytest.raises(CommandError, match="Restore it from a backup") as caught:
+        users.prepare("here")
+    assert "remove" not in str(caught.value)
+    assert users.register.read_text() == text
+
+
+def test_a_register_that_may_not_be_read_is_said_to_be_so(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    users = NatsUsers(home)
+    users.prepare("here")
+
+    def refused(path: Path, **_: str) -> str:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "read_text", refused)
+    with pytest.raises(CommandError, match=r"Permission denied.*chown"):
+        users.prepare("here")
+
+
+def test_a_start_with_a_damaged_register_ends_with_a_sentence(home: Home) -> None:
+    (home.nats / "users.json").write_text("{half")
+    own = {key: value for key, value in os.environ.items() if not key.startswith("FAIRLEAD_")}
+    done = subprocess.run(
+        [*FAIRLEAD, "up"],
+        env={**own, "FAIRLEAD_HOME": str(home.path), "FAIRLEAD_PORT": str(free_port())},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    said = done.stdout + done.stderr
+    assert done.returncode != 0
+    assert "users.json cannot be read" in said
+    assert "Traceback" not in said

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pwd
 import stat
 from collections.abc import Mapping
 from pathlib import Path
@@ -59,14 +60,29 @@ class Home:
         for folder in (self.path, self.nats, self.logs):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
+    def require_own(self) -> None:
+        """Refuse to write into somebody else's home: its owner could not read what would lie there.
+
+        Raises:
+            CommandError: the folder belongs to another user; the text says how to become that one.
+        """
+        try:
+            owner = self.path.stat().st_uid
+        except FileNotFoundError:
+            return
+        if owner == os.geteuid():
+            return
+        raise CommandError(
+            f"FAIRLEAD_HOME {self.path} belongs to user {owner}, not to {os.geteuid()}. As its owner: "
+            f"`sudo -u {_user_name(owner)} env FAIRLEAD_HOME={self.path} fairlead ...`",
+            CONFIG,
+        )
+
     def _claim(self) -> None:
         if not self.path.is_dir():
             raise CommandError(f"FAIRLEAD_HOME {self.path} is not a folder", CONFIG)
+        self.require_own()
         info = self.path.stat()
-        if info.st_uid != os.geteuid():
-            raise CommandError(
-                f"FAIRLEAD_HOME {self.path} belongs to user {info.st_uid}, not to {os.geteuid()}", CONFIG
-            )
         if not stat.S_IMODE(info.st_mode) & 0o077:
             return
         names = {entry.name for entry in self.path.iterdir()}
@@ -77,6 +93,37 @@ class Home:
                 CONFIG,
             )
         self.path.chmod(0o700)
+
+
+def _user_name(uid: int) -> str:
+    """As `sudo -u` takes it."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"'#{uid}'"
+
+
+def read_register(path: Path) -> dict[str, object]:
+    """The JSON object in `path`; empty when there is no such file.
+
+    Raises:
+        CommandError: there is one, and it cannot be read: to begin anew would forget all that it names.
+    """
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise CommandError(
+            f"{path} cannot be read ({error.strerror or error}): `chown` it to the owner of the home", CONFIG
+        ) from error
+    except ValueError as error:
+        raise CommandError(
+            f"{path} cannot be read: it is damaged ({error}). Restore it from a backup", CONFIG
+        ) from error
+    if not isinstance(value, dict) or not value:
+        raise CommandError(f"{path} cannot be read: it holds no object. Restore it from a backup", CONFIG)
+    return value
 
 
 def write_private(path: Path, text: str) -> None:

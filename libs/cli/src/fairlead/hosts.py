@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from fairlead.errors import USAGE, CommandError
-from fairlead.home import Home, read_json, write_private
+from fairlead.home import Home, read_json, read_register, write_private
 from fairlead.nats_users import NatsUsers
 from fairlead_common import nkey, other_systems, rights, subjects, users_conf
 from fairlead_common.errors import InvalidInputError
@@ -187,11 +187,10 @@ class Hosts:
     @contextlib.contextmanager
     def _changing(self) -> Iterator[dict[str, object]]:
         """The register, to be changed; it and the users are written when the block ends well."""
+        self._home.require_own()
         with open(self._lock, "a", encoding="ascii") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            stored = read_json(self._register)
-            if self._register.exists() and not stored:
-                raise CommandError(f"{self._register} cannot be read: restore it from a backup, or remove it")
+            stored = read_register(self._register)
             yield stored
             write_private(self._register, json.dumps({"hosts": [], **stored}, indent=1) + "\n")
             text = "# Written by Fairlead: changes are lost. `fairlead executor invite` adds a host.\n"

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from fairlead.errors import FAILED, CommandError
-from fairlead.home import Home, read_json, write_private
+from fairlead.home import Home, read_json, read_register, write_private
 from fairlead.processes import recorded
 from fairlead_common import nkey, other_systems, rights, users_conf
 from fairlead_common.errors import InvalidInputError
@@ -154,12 +154,11 @@ class NatsUsers:
     @contextlib.contextmanager
     def _changing(self) -> Iterator[dict[str, object]]:
         """What is registered, to be changed; written when the block ends well. One process at a time."""
+        self._home.require_own()
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with open(self.folder / ".lock", "a", encoding="ascii") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            stored = read_json(self.register)
-            if self.register.exists() and not stored:
-                raise CommandError(f"{self.register} cannot be read: restore it from a backup, or remove it")
+            stored = read_register(self.register)
             yield stored
             write_private(self.register, json.dumps(stored, indent=1) + "\n")
 

@@ -110,7 +110,7 @@ class Supervisor:
                     "other systems get theirs with `fairlead nats user add`"
                 )
             self._guard.prepare()
-        except OSError as error:
+        except (CommandError, OSError) as error:
             self._console.say(f"nats-server cannot be prepared in {home.nats}: {error}")
             return None
         command = Command(

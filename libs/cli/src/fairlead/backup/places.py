@@ -33,6 +33,7 @@ def source(home: Home, url: str | None) -> Iterator[NatsAccess]:
     if access is not None:
         yield access
         return
+    home.require_own()
     store = home.nats / "jetstream"
     if not home.nats.is_dir():
         raise CommandError(f"no Fairlead was started in {home.path} yet: `fairlead up` first", UNREACHABLE)

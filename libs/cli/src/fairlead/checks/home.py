@@ -167,6 +167,7 @@ def _closing(paths: list[Path], mode: int) -> Mend:
 def _end(home: Home) -> str:
     from fairlead.processes import UpLock
 
+    home.require_own()
     lock = UpLock(home)
     lock.acquire()  # so that nobody starts meanwhile, whose processes these would be
     try:
