@@ -9,7 +9,7 @@ from fairlead_agent.state import SessionState
 from fairlead_common import subjects
 from fairlead_common.buckets import Bucket
 from fairlead_common.bus import Bus
-from fairlead_common.errors import FairleadError
+from fairlead_common.errors import ConflictError, FairleadError
 from fairlead_common.live_config import LiveConfig
 from fairlead_common.placement import effective_sandbox
 from fairlead_common.projections import (
@@ -130,19 +130,38 @@ class Projections:
             return True
 
     async def _write(self, key: str, value: bytes | None) -> None:
-        if value is not None:
+        if value is not None and _last_seq(value):
+            await self._bring_forward(key, value)
+        elif value is not None:
             await self._bucket.put(key, value, point="agent.projection")
         elif await self._bucket.get(key) is not None:
             # The live tail shows it; a purge would not.
             await self._bucket.put(key, TOMBSTONE, point="agent.unlist")
             await self._bucket.delete(key)
 
+    async def _bring_forward(self, key: str, value: bytes) -> None:
+        """Write a summary, unless a newer one is there: an owner that was stopped is behind the next."""
+        while True:
+            there = await self._bucket.get(key)
+            if there is not None and _last_seq(there.data) > _last_seq(value):
+                return
+            try:
+                await self._bucket.update(key, value, there.seq if there else 0, point="agent.projection")
+            except ConflictError:
+                continue
+            return
+
     async def last_seq(self, session: str) -> int | None:
         """How far the list has got for a session; None if it does not show it."""
         record = await self._bucket.get(session_key(session))
         if record is None:
             return None
-        try:
-            return msgspec.json.decode(record.data, type=SessionSummary).last_seq
-        except msgspec.DecodeError:
-            return None
+        return _last_seq(record.data) or None
+
+
+def _last_seq(value: bytes) -> int:
+    """How far a summary of a session has got; 0 if it is none."""
+    try:
+        return msgspec.json.decode(value, type=SessionSummary).last_seq
+    except msgspec.DecodeError:
+        return 0
