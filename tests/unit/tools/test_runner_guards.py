@@ -88,6 +88,28 @@ def test_command_that_signals_its_guard_does_not_stop_the_next(client: Client) -
         assert (outcome["status"], text_of(outcome)) == ("ok", "on\n")
 
 
+_CHANGES = {
+    "limits": "import resource as r; r.prlimit(pid, r.RLIMIT_NOFILE, (50, 50))",
+    "priority": "os.setpriority(os.PRIO_PROCESS, pid, 15)",
+    "processors": "os.sched_setaffinity(pid, {min(os.sched_getaffinity(0))})",
+}
+
+
+@pytest.mark.parametrize("what", _CHANGES)
+def test_guard_whose_command_changed_it_serves_no_other(client: Client, what: str) -> None:
+    if what == "processors" and len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("there is one processor only")
+    show = "echo $(ulimit -n) $(nice) $(python3 -c 'import os; print(os.sched_getaffinity(0))')"
+    before = text_of(client.call("a", "bash", command=show))
+    guard = guard_of(client, "b")
+    client.call("same", "bash", command="GUARD=$PPID python3 -c 'import os'; true")
+    assert guard_of(client, "c") == guard
+    change = f'import os; pid = int(os.environ["GUARD"]); {_CHANGES[what]}'
+    client.call("changed", "bash", command=f"GUARD=$PPID python3 -c '{change}'; true")
+    assert guard_of(client, "d") != guard
+    assert text_of(client.call("e", "bash", command=show)) == before
+
+
 def test_killed_command_that_waited_is_replaced(client: Client, runner: Runner) -> None:
     guard = guard_of(client, "a")
     (waiting,) = (pid for pid in children_of(runner, 2) if pid != guard)

@@ -8,9 +8,9 @@ daemonises, stays below the guard and dies with the call. When the runner dies t
 everything; when the guard dies its orphans come to the runner, which kills them.
 
 A guard with a desk serves one command after another, never two at once: it says in its report whether it
-will take another, and it does so only when no process of the last one is left and no signal is pending.
-Without a desk it ends with its command: in namespaces of its own, where a command could otherwise leave
-limits and a priority to its guard, or with a terminal or an input.
+will take another, and it does so only when no process of the last one is left, no signal is pending, and
+its own limits, priority and processors are what they were. Without a desk it ends with its command: in
+namespaces of its own, where nothing else is in reach of a command, or with a terminal or an input.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import contextlib
 import functools
 import json
 import os
+import resource
 import signal
 import time
 from typing import Any, Callable, NamedTuple, NoReturn
@@ -34,6 +35,7 @@ STUCK_S = 10.0
 _STOPS = frozenset({signal.SIGTERM, signal.SIGHUP})
 SIGNALS = _STOPS | {signal.SIGCHLD}
 _READ_BYTES = 65_536
+_LIMITS = tuple({getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")})
 
 Order = dict[str, Any]
 
@@ -119,8 +121,10 @@ def run(parent: int, seat: Seat, own_desk: int) -> NoReturn:
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
+    standing = _standing()
     while True:
         report = _serve(seat, own_desk)
+        report = report._replace(again=report.again and own_desk >= 0 and _standing() == standing)
         failpoint("runner.guard.before")
         with contextlib.suppress(BrokenPipeError):  # the runner died: what it started is gone, nobody asks
             os.write(seat.report, b"\0" + json.dumps(report._asdict()).encode("ascii") + b"\n")
@@ -146,8 +150,13 @@ def _serve(seat: Seat, own_desk: int) -> Report:
     if not seat.terminal:  # on a terminal it leads a session of its own
         with contextlib.suppress(OSError):  # it did so itself, or is gone
             os.setpgid(pid, pid)
-    report = _watch(pid)
-    return report if own_desk >= 0 else report._replace(again=False)
+    return _watch(pid)
+
+
+def _standing() -> tuple[object, ...]:
+    """What commands inherit from this process, and a command of its user could have changed in it."""
+    limits = [resource.getrlimit(kind) for kind in _LIMITS]
+    return limits, os.getpriority(os.PRIO_PROCESS, 0), os.sched_getaffinity(0), os.sched_getscheduler(0)
 
 
 def _command(seat: Seat, guard: int) -> NoReturn:
