@@ -45,6 +45,28 @@ def test_a_store_is_closed_by_a_restart_and_opened_by_a_reload(fake: _Fake) -> N
     assert fake.limit.read_text().split() == ["max_file_store:", str(2000 * MIB)]
 
 
+@pytest.mark.parametrize(("free_mib", "back_mib"), [(99, None), (99, 200)])
+def test_a_change_that_could_not_be_written_is_made_at_the_next_look(
+    fake: _Fake, monkeypatch: pytest.MonkeyPatch, free_mib: int, back_mib: int | None
+) -> None:
+    expected = "restart"
+    if back_mib is not None:
+        fake.look(free_mib)
+        free_mib, expected = back_mib, "reload"
+    before = fake.limit.read_text()
+
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", full)
+        with pytest.raises(OSError, match="No space"):
+            fake.look(free_mib)
+    assert fake.limit.read_text() == before
+    assert fake.look(free_mib) == expected
+    assert fake.limit.read_text() != before
+
+
 def test_a_server_that_froze_is_started_anew_once_that_helps(fake: _Fake) -> None:
     fake.guard.hear("[ERR] Filestore [SESSIONS] Critical write error: no space left on device")
     assert fake.look(0) == "restart"  # closed, so that it refuses

@@ -87,7 +87,7 @@ class StoreGuard:
         self._disk = disk = _disk_of(self._store)
         self.closed = disk.free_bytes < disk.reserve_bytes
         self._frozen = False
-        self._write_limit()
+        self._write_limit(closed=self.closed)
         self._tell()
 
     def hear(self, line: str) -> None:
@@ -103,22 +103,23 @@ class StoreGuard:
         """
         self._disk = disk = _disk_of(self._store)
         was_closed = self.closed
-        self.closed = disk.free_bytes < (disk.needed_bytes if was_closed else disk.reserve_bytes)
+        closed = disk.free_bytes < (disk.needed_bytes if was_closed else disk.reserve_bytes)
         step: Step = "nothing"
-        if self._frozen and not (was_closed and self.closed):
+        if self._frozen and not (was_closed and closed):
             step = "restart"
-        elif self.closed != was_closed:
-            step = "restart" if self.closed else "reload"
+        elif closed != was_closed:
+            step = "restart" if closed else "reload"
         if step != "nothing":
-            self._write_limit()
+            self._write_limit(closed=closed)
+            self.closed = closed  # only now: if it was not written, the next look finds the same change
             self._frozen = False
         self._tell()
         return step
 
-    def _write_limit(self) -> None:
+    def _write_limit(self, *, closed: bool) -> None:
         # Never the server's own guess, three quarters of what is free when it starts: on a disk that is half
         # full of messages that is less than what is stored, and it would refuse everything.
-        limit = CLOSED_LIMIT_BYTES if self.closed else max(self._disk.total_bytes, _LEAST_OPEN_BYTES)
+        limit = CLOSED_LIMIT_BYTES if closed else max(self._disk.total_bytes, _LEAST_OPEN_BYTES)
         _overwrite(self._limit, f"max_file_store: {limit}")
 
     def _tell(self) -> None:
