@@ -79,6 +79,15 @@ def test_a_home_that_others_can_read_is_a_problem_and_is_closed(place: Home) -> 
     assert stat.S_IMODE(place.path.stat().st_mode) == 0o700
 
 
+def test_a_folder_that_holds_other_things_is_never_closed(tmp_path: Path) -> None:
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    folder.chmod(0o1777)
+    (folder / "somebodys").touch()
+    finding = home.folder(look(Home(folder)))
+    assert (finding.state, finding.mend) == ("problem", None)
+
+
 def test_a_key_file_that_others_can_read_is_a_problem_and_is_closed(place: Home) -> None:
     place.auth.write_text("{}")
     place.auth.chmod(0o640)

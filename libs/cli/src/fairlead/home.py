@@ -78,6 +78,11 @@ class Home:
             CONFIG,
         )
 
+    def may_be_closed(self) -> bool:
+        """Whether the folder is Fairlead's or empty: never close /tmp or a home folder to everybody else."""
+        names = {entry.name for entry in self.path.iterdir()}
+        return not names or bool(names & _OURS)
+
     def _claim(self) -> None:
         if not self.path.is_dir():
             raise CommandError(f"FAIRLEAD_HOME {self.path} is not a folder", CONFIG)
@@ -85,8 +90,7 @@ class Home:
         info = self.path.stat()
         if not stat.S_IMODE(info.st_mode) & 0o077:
             return
-        names = {entry.name for entry in self.path.iterdir()}
-        if names and not names & _OURS:  # never close /tmp or a home folder to everybody else
+        if not self.may_be_closed():
             raise CommandError(
                 f"FAIRLEAD_HOME {self.path} is open to others (mode {stat.S_IMODE(info.st_mode):04o}) and "
                 "holds other things: name an empty folder, or `chmod 700` it",

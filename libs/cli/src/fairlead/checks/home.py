@@ -37,6 +37,11 @@ def folder(look: Look) -> Finding:
             "home.folder", f"{path} belongs to user {info.st_uid}, not to {os.geteuid()}",
             f"run this as its owner, or `chown -R {os.geteuid()} {path}`",
         )  # fmt: skip
+    if mode & 0o077 and not look.home.may_be_closed():
+        return problem(
+            "home.folder", f"{path} has mode {mode:04o} and holds other things than Fairlead's",
+            "set FAIRLEAD_HOME to an empty folder",
+        )  # fmt: skip
     if mode & 0o077:
         return problem(
             "home.folder", f"{path} has mode {mode:04o}: others can read what is in it", f"chmod 700 {path}",
