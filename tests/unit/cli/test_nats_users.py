@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from fairlead import nats_users
 from fairlead.errors import CommandError
 from fairlead.home import Home
 from fairlead.nats_users import SERVICES, NatsUsers
@@ -122,3 +123,32 @@ def test_a_register_that_cannot_be_read_is_not_overwritten(users: NatsUsers) -> 
     with pytest.raises(CommandError, match="cannot be read"):
         users.add("mill", rights.executor("mill"))
     assert users.register.read_text() == "{half"
+
+
+@pytest.mark.parametrize("killed_at", ["users.json", "users.conf"])
+def test_a_user_that_the_server_may_know_is_listed_and_one_that_was_removed_stays_away(
+    users: NatsUsers, monkeypatch: pytest.MonkeyPatch, killed_at: str
+) -> None:
+    write = nats_users.write_private
+
+    def killed(path: Path, text: str) -> None:
+        if path.name == killed_at:
+            raise KeyboardInterrupt
+        write(path, text)
+
+    def known() -> tuple[bool, bool]:
+        return [each.name for each in users.list()] == ["mill"], "# mill\n" in users.config.read_text()
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(nats_users, "write_private", killed)
+        users.add("mill", rights.executor("mill"))
+    listed, served = known()
+    assert listed or not served
+    if not listed:
+        users.add("mill", rights.executor("mill"))
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(nats_users, "write_private", killed)
+        users.remove("mill")
+    listed, served = known()
+    users.prepare("here")
+    assert known() == (listed, listed)

@@ -69,7 +69,6 @@ class NatsUsers:
             for name in SERVICES:
                 keys[name] = self._own_key(name, keys.get(name))
             stored["host"] = host
-            self._render(stored)
 
     def add(self, name: str, wanted: Rights) -> str:
         """Add a user; its seed. The server knows it after `reload`.
@@ -96,7 +95,6 @@ class NatsUsers:
                 "added": int(time.time()),
                 "recipe": dict(wanted.recipe),
             }
-            self._render(stored)
         return seed
 
     def remove(self, name: str) -> None:
@@ -110,7 +108,6 @@ class NatsUsers:
         with self._changing() as stored:
             if _mapping(stored, "users").pop(name, None) is None:
                 raise CommandError(f"there is no NATS user {name!r}: `fairlead nats user list` shows them")
-            self._render(stored)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.seed_file(name))
 
@@ -153,14 +150,21 @@ class NatsUsers:
 
     @contextlib.contextmanager
     def _changing(self) -> Iterator[dict[str, object]]:
-        """What is registered, to be changed; written when the block ends well. One process at a time."""
+        """What is registered, to be changed; written when the block ends well, then the server's file.
+
+        In this order, so that a user the server knows is one that can be removed. One process at a time.
+        """
         self._home.require_own()
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with open(self.folder / ".lock", "a", encoding="ascii") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             stored = read_register(self.register)
             yield stored
+            conf = self._rendered(
+                stored
+            )  # before anything is written: what cannot be rendered is not registered
             write_private(self.register, json.dumps(stored, indent=1) + "\n")
+            write_private(self.config, conf)
 
     def _own_key(self, name: str, known: object) -> str:
         """The public key of a service, whose seed is made if it is not there."""
@@ -177,9 +181,9 @@ class NatsUsers:
     def _write_seed(self, name: str, seed: str) -> None:
         write_private(self.folder / f"{name}.nk", seed + "\n")
 
-    def _render(self, stored: dict[str, object]) -> None:
+    def _rendered(self, stored: dict[str, object]) -> str:
         text = "# Written by Fairlead: changes are lost. `fairlead nats user add` adds a user.\n"
-        write_private(self.config, text + users_conf.render_users(_users(stored)))
+        return text + users_conf.render_users(_users(stored))
 
 
 def _users(stored: dict[str, object]) -> list[User]:
