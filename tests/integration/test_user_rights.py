@@ -1,4 +1,4 @@
-"""What a connection does when the server changes its mind about this user: a real server that is reloaded."""
+"""What a connection makes of a real server that changes its mind about this user, or lacks what is needed."""
 
 import asyncio
 import signal
@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from fairlead_common import connection
+from fairlead_common import subjects as s
 from fairlead_common.bus import Bus, BusSettings
 from fairlead_common.errors import BusUnavailableError, ForbiddenError
+from fairlead_common.streams import is_there
 from tests.support.nats_server import NatsServer
 
 
@@ -100,3 +102,16 @@ async def test_right_to_hear_answers_that_comes_back_is_used_again_without_a_new
         assert bus.client.client_id == number
     finally:
         await bus.close()
+
+
+async def test_server_without_jetstream_is_named_as_such(tmp_path: Path) -> None:
+    server = NatsServer(tmp_path / "nats")
+    server.config.write_text(f'listen: "127.0.0.1:{server.port}"\n')
+    server.start()
+    try:
+        bus = await Bus.connect(BusSettings(url=server.url), name="test")
+        with pytest.raises(BusUnavailableError, match="JetStream is not enabled on this NATS server"):
+            await is_there(bus, s.SESSIONS)
+        await bus.close()
+    finally:
+        server.stop()

@@ -44,6 +44,7 @@ _LAGGING: Final = frozenset({"KV_config"})  # every service may read its documen
 _LOSSY: Final = frozenset({s.EVENTS, f"KV_{s.BUCKET_LEASES}", f"KV_{s.BUCKET_EXECUTORS}"})
 FULL: Final = frozenset({10077, 10023, 10047, 10028})  # stream, server or account limits reached
 _NO_MESSAGE: Final = 10037
+_NO_JETSTREAM: Final = "JetStream is not enabled on this NATS server"
 # In a cluster: no leader right now, or this server cannot say.
 _AWAY: Final = frozenset({10004, 10007, 10008, 10009, 10076})
 
@@ -169,7 +170,7 @@ class Reader(Connection):
         async for _ in attempts(f"STREAM.INFO.{stream}"):
             try:
                 info = await self.api(f"STREAM.INFO.{stream}")
-            except (BusUnavailableError, NotFoundError):
+            except BusUnavailableError:
                 continue
             state = info["state"]
             return int(state["last_seq"]) if isinstance(state, dict) else 0
@@ -264,7 +265,8 @@ class Reader(Connection):
                 raise BusUnavailableError(f"{subject}: JetStream is not available right now")
         except NotFoundError as error:
             await self.unanswered(about, began)
-            raise BusUnavailableError(f"{subject}: nobody leads it right now") from error
+            lack = "" if self._nc._server_info.get("jetstream") else f": {_NO_JETSTREAM}"  # noqa: SLF001
+            raise BusUnavailableError(f"{subject}: nobody leads it right now{lack}") from error
         except BusUnavailableError:
             await self.unanswered(about, began)
             raise

@@ -7,7 +7,7 @@ import structlog
 from fairlead_common import mutants
 from fairlead_common import subjects as s
 from fairlead_common.bus import Bus, JetStreamError
-from fairlead_common.errors import BusUnavailableError, NotFoundError, WeakConfigurationError
+from fairlead_common.errors import BusUnavailableError, WeakConfigurationError
 
 log = structlog.get_logger()
 
@@ -20,7 +20,6 @@ TOOLS_WAIT_S: Final = 6.0  # a request that a dead executor held is delivered ag
 _SECOND: Final = 1_000_000_000
 _DAY: Final = 86_400 * _SECOND
 
-_NO_JETSTREAM: Final = "JetStream is not enabled on this NATS server or account"
 _NO_STREAM: Final = 10059
 _NO_CONSUMER: Final = 10014
 _NO_CLUSTER: Final = 10074
@@ -162,8 +161,6 @@ async def has_consumer(bus: Bus, stream: str, name: str) -> bool:
         if error.code not in (_NO_CONSUMER, _NO_STREAM):
             raise
         return False
-    except NotFoundError as error:
-        raise BusUnavailableError(_NO_JETSTREAM) from error
     return True
 
 
@@ -229,8 +226,6 @@ async def _actual(bus: Bus, name: str) -> Config | None:
         if error.code != _NO_STREAM:
             raise
         return None
-    except NotFoundError as error:
-        raise BusUnavailableError(_NO_JETSTREAM) from error
 
 
 def _config_of(name: str, info: Config) -> Config:
