@@ -147,7 +147,7 @@ class Supervisor:
             tell = self._tell_of_door if command.name == DOOR else teller(self._console, command.name)
             child = self._child(command, tell=tell)
             self._doors.append(child)
-            tasks.create_task(self._keep(child, self._stop_server), name=child.name)
+            tasks.create_task(self._keep_door(child), name=child.name)
 
     async def _choose_model(self, access: NatsAccess) -> None:
         model = self._suggested_model
@@ -239,6 +239,13 @@ class Supervisor:
         except OSError as error:
             self._refused = f"{child.name} cannot be started: {error}"
             self._stop_services.set()
+
+    async def _keep_door(self, child: Child) -> None:
+        """As `_keep`; but what refuses to run keeps other machines out, and nothing else from running."""
+        try:
+            await child.keep_running(self._stop_server)
+        except (RefusedError, OSError) as error:
+            self._console.say(f"no other machine can join: {error}")
 
     async def _watch_store(self, server: Child, guard: StoreGuard) -> None:
         """Until the server is told to end: what the free space asks for."""

@@ -128,7 +128,8 @@ def _choose_door(home: Home, wanted: str | None, external: bool, console: Consol
     """Keep where other machines come in.
 
     Raises:
-        CommandError: it is no address, its port is taken, or NATS is somebody else's.
+        CommandError: it is no address, NATS is somebody else's, or the port that is asked for now is taken;
+            an earlier choice whose port is taken keeps nobody from starting.
     """
     if wanted and external and wanted != "off":
         raise CommandError(
@@ -140,7 +141,14 @@ def _choose_door(home: Home, wanted: str | None, external: bool, console: Consol
     listen = door.listen()
     if listen is None or external:
         return
-    if problem := listen.problem():
+    try:
+        problem = listen.problem()
+    except CommandError as error:
+        if wanted:
+            raise
+        console.say(f"no other machine can join: {error}")
+        return
+    if problem:
         console.say(problem)
     console.say(f"other machines join at {listen}: `fairlead executor invite <host>` makes a ticket")
 
