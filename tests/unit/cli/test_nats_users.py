@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fairlead import nats_users
 from fairlead.errors import CommandError
-from fairlead.home import Home
+from fairlead.home import Home, write_private
 from fairlead.nats_users import SERVICES, NatsUsers
 from fairlead_common import nkey, other_systems, rights
 from tests.support.nats_server import binary
@@ -129,7 +128,7 @@ def test_a_register_that_cannot_be_read_is_not_overwritten(users: NatsUsers) -> 
 def test_a_user_that_the_server_may_know_is_listed_and_one_that_was_removed_stays_away(
     users: NatsUsers, monkeypatch: pytest.MonkeyPatch, killed_at: str
 ) -> None:
-    write = nats_users.write_private
+    write = write_private
 
     def killed(path: Path, text: str) -> None:
         if path.name == killed_at:
@@ -140,14 +139,14 @@ def test_a_user_that_the_server_may_know_is_listed_and_one_that_was_removed_stay
         return [each.name for each in users.list()] == ["mill"], "# mill\n" in users.config.read_text()
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(nats_users, "write_private", killed)
+        patch.setattr("fairlead.nats_users.write_private", killed)
         users.add("mill", rights.executor("mill"))
     listed, served = known()
     assert listed or not served
     if not listed:
         users.add("mill", rights.executor("mill"))
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(nats_users, "write_private", killed)
+        patch.setattr("fairlead.nats_users.write_private", killed)
         users.remove("mill")
     listed, served = known()
     users.prepare("here")

@@ -1,6 +1,7 @@
 """A store takes the place of another: killed after any step, the former one is whole and one is in use."""
 
 import contextlib
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -97,7 +98,7 @@ def test_a_restore_that_died_at_any_step_and_the_next_one_never_delete_the_forme
     store_swap.finish(home.nats)  # as every start does
     assert "jetstream" in stores(home), "a start would begin with an empty store"
     assert "old" in stores(home).values()
-    monkeypatch.setattr(places.time, "strftime", lambda form: "20300101-000000")
+    monkeypatch.setattr(time, "strftime", lambda form: "20300101-000000")
     restore(home)
     held = [path.read_text() for path in home.nats.rglob("1.blk")]
     assert "old" in held
