@@ -239,7 +239,7 @@ class Soak:
             "commit": commit(),
             "seconds": self._seconds,
             "problems": problems,
-            "counts": dict(self.counts),
+            "load": dict(self.counts),
             "answered_ms": {f"p{p}": percentile(self.took_ms, p) for p in (50, 99, 100)},
             "faults": self.faults,
             "warm_up_s": warm_up_s,
