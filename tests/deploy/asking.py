@@ -5,7 +5,7 @@ import re
 import time
 from typing import Any, NamedTuple
 
-from tests.chaos.api import Api
+from tests.chaos.api import PATIENCE_S, Api
 
 Json = dict[str, Any]
 
@@ -22,12 +22,16 @@ class Told(NamedTuple):
     answer: str
 
 
-async def ask(gateway: Api, session: str, text: str, *, agent: str = "main") -> None:
+async def ask(
+    gateway: Api, session: str, text: str, *, agent: str = "main", patience_s: float = PATIENCE_S
+) -> None:
     """Have a session and a prompt accepted; safe where answers get lost, because the key makes it one."""
-    made = await gateway.request("POST", "/api/sessions", {"id": session, "agent": agent})
+    made = await gateway.request(
+        "POST", "/api/sessions", {"id": session, "agent": agent}, patience_s=patience_s
+    )
     assert made.accepted or made.status == 409, made
     body = {"text": text, "key": f"k-{session}"}
-    sent = await gateway.request("POST", f"/api/sessions/{session}/prompt", body)
+    sent = await gateway.request("POST", f"/api/sessions/{session}/prompt", body, patience_s=patience_s)
     assert sent.status == 202, sent
 
 

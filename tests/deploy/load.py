@@ -9,6 +9,7 @@ from tests.deploy.asking import ask, count, told
 from tests.deploy.deployment import HOME, RECOVERY_S, Deployment
 
 STEPS = 3
+PATIENCE_S = 180.0  # with a gateway that is replaced, on a machine that has other things to do
 
 
 class Load:
@@ -34,7 +35,9 @@ class Load:
         while not stop.is_set():
             session = f"{self._name}-{len(self.sessions)}"
             steps = (f"echo {session}.{step} >> {self._ledger}; sleep 0.3" for step in range(STEPS))
-            await ask(self._gateway, session, "\n".join(f"run: {step}" for step in steps))
+            await ask(
+                self._gateway, session, "\n".join(f"run: {step}" for step in steps), patience_s=PATIENCE_S
+            )
             self.sessions.append(session)
             self._begun.set()
             await asyncio.sleep(self._pause_s)
@@ -42,7 +45,7 @@ class Load:
     async def more(self, number: int) -> None:
         """Until so many more sessions are begun."""
         wanted = len(self.sessions) + number
-        async with asyncio.timeout(RECOVERY_S):
+        async with asyncio.timeout(PATIENCE_S):
             while len(self.sessions) < wanted:
                 self._begun.clear()
                 await self._begun.wait()
