@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_common import connection
+from fairlead_common import bus_settings, connection
 from fairlead_common import subjects as s
 from fairlead_common.bus import Bus, BusSettings
 from fairlead_common.errors import BusUnavailableError, ForbiddenError
@@ -70,7 +70,7 @@ async def test_refusal_before_the_first_connection_does_not_count_against_a_late
     bus = await asyncio.wait_for(connecting, 20)
     try:
         monkeypatch.setattr(connection, "REFUSED_PATIENCE_S", 0.0)
-        assert bus.client.options["reconnect_time_wait"] == connection.RECONNECT_PAUSE_S
+        assert bus.client.options["reconnect_time_wait"] == bus_settings.RECONNECT_PAUSE_S
         bus._on_refused(PermissionError("Authorization Violation"))
         assert not bus.closed.is_set()
         bus._on_refused(PermissionError("Authorization Violation"))

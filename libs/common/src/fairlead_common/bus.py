@@ -12,13 +12,8 @@ from typing import Final
 import msgspec
 
 from fairlead_common import failpoints
-from fairlead_common.connection import (
-    BusSettings,
-    Delivery,
-    Headers,
-    Subscription,
-    settings_from_environment,
-)
+from fairlead_common.bus_settings import BusSettings, settings_from_environment
+from fairlead_common.connection import Delivery, Headers, Subscription
 from fairlead_common.errors import BusUnavailableError, ConflictError, FairleadError, StreamFullError
 from fairlead_common.reading import FULL, JetStreamError, Reader, Record, attempts
 from fairlead_common.subjects import H_OBJECT

@@ -7,12 +7,8 @@ request may have many replies.
 """
 
 import asyncio
-import logging
-import os
-import random
 import re
-import ssl
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from typing import Any, Final, NamedTuple, Protocol, Self
 
 import nats.errors
@@ -20,6 +16,7 @@ import structlog
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription as NatsSubscription
 
+from fairlead_common.bus_settings import RECONNECT_PAUSE_S, BusSettings, client_options
 from fairlead_common.client import Client
 from fairlead_common.errors import (
     AccessRefusedError,
@@ -28,7 +25,6 @@ from fairlead_common.errors import (
     ForbiddenError,
     NotFoundError,
     StreamFullError,
-    WeakConfigurationError,
 )
 from fairlead_common.failover import Failover
 
@@ -36,7 +32,6 @@ log = structlog.get_logger()
 
 REQUEST_TIMEOUT_S: Final = 5.0
 CLUSTER_TIMEOUT_S: Final = 2.0  # where another server may answer
-RECONNECT_PAUSE_S: Final = 0.1
 REFUSED_PAUSE_S: Final = 1.0
 REFUSED_PATIENCE_S: Final = 3.0  # how long a server may refuse the user before that is believed
 DEAF_PAUSE_S: Final = 5.0  # before a user who may not hear answers asks for them again
@@ -54,78 +49,6 @@ class Delivery(NamedTuple):
     reply: str
     data: bytes
     headers: Headers
-
-
-class BusSettings(NamedTuple):
-    """How to reach NATS.
-
-    Fields:
-        url: one address, or several of the same server or cluster with commas between them.
-        replicas: of each stream that is made.
-        ca_file: who may have signed the server's certificate; None: whom the system trusts.
-        tls_name: the name in the certificate, where it is not the one in the address.
-        tls_first: the encryption starts before the server's greeting.
-    """
-
-    url: str = "nats://127.0.0.1:4222"
-    user: str | None = None
-    password: str | None = None
-    token: str | None = None
-    credentials_file: str | None = None
-    nkey_seed_file: str | None = None
-    replicas: int = 1
-    ca_file: str | None = None
-    tls_name: str | None = None
-    tls_first: bool = False
-
-    @property
-    def servers(self) -> list[str]:
-        """The addresses, each time in another order."""
-        servers = [url.strip() for url in self.url.split(",") if url.strip()]
-        return random.sample(servers, len(servers))
-
-    @property
-    def has_several(self) -> bool:
-        """Whether there is another server to turn to."""
-        return "," in self.url
-
-
-def _options(settings: BusSettings, name: str, inbox: str) -> dict[str, Any]:
-    tls: dict[str, Any] = {"tls": _tls(settings.ca_file)} if settings.ca_file else {}
-    return {
-        "servers": settings.servers,
-        "dont_randomize": True,  # the list is shuffled already; a reconnect takes the next one
-        "tls_hostname": settings.tls_name,
-        "tls_handshake_first": settings.tls_first,
-        **tls,
-        "name": name,
-        "user": settings.user,
-        "password": settings.password,
-        "token": settings.token,
-        "user_credentials": settings.credentials_file,
-        "nkeys_seed": settings.nkey_seed_file,
-        "allow_reconnect": True,
-        "max_reconnect_attempts": -1,
-        "reconnect_time_wait": RECONNECT_PAUSE_S,
-        "ping_interval": 2 if settings.has_several else 5,
-        "max_outstanding_pings": 2,
-        "connect_timeout": 2,
-        "inbox_prefix": f"_INBOX_{inbox}",
-    }
-
-
-def _tls(ca_file: str) -> ssl.SSLContext:
-    """Trust this authority alone.
-
-    Raises:
-        WeakConfigurationError: the file cannot be read, or holds no certificate.
-    """
-    # "returning true from eof_received() has no effect when using ssl" is said at each end of a connection.
-    logging.getLogger("asyncio").addFilter(lambda record: "eof_received" not in record.getMessage())
-    try:
-        return ssl.create_default_context(cafile=ca_file)
-    except (OSError, ssl.SSLError) as error:
-        raise WeakConfigurationError(f"FAIRLEAD_NATS_CA: {ca_file}: {error}") from error
 
 
 class Subscription(Protocol):
@@ -179,7 +102,7 @@ class Connection:
         bus._first_deadline = deadline = loop.time() + timeout_s
         while True:
             try:
-                await connection.connect(**_options(settings, name, inbox or name), **bus._callbacks())
+                await connection.connect(**client_options(settings, name, inbox or name), **bus._callbacks())
                 break
             except (OSError, nats.errors.Error, TimeoutError) as error:
                 if loop.time() > deadline:
@@ -512,31 +435,3 @@ def _address(client: Client) -> str:
     """Host and port of the server at hand."""
     url = client.connected_url
     return url.netloc.rpartition("@")[2] if url else ""
-
-
-def settings_from_environment(environ: Mapping[str, str] | None = None) -> BusSettings:
-    """Bus settings from `FAIRLEAD_NATS_URL` and, beside it, `_USER`, `_PASSWORD`, `_PASSWORD_FILE`, ...
-
-    Raises:
-        WeakConfigurationError: the file of the password cannot be read.
-    """
-    env = os.environ if environ is None else environ
-    password = env.get("FAIRLEAD_NATS_PASSWORD")
-    if path := env.get("FAIRLEAD_NATS_PASSWORD_FILE"):
-        try:
-            with open(path, encoding="utf-8") as file:
-                password = file.read().strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise WeakConfigurationError(f"FAIRLEAD_NATS_PASSWORD_FILE: {path}: {error}") from error
-    return BusSettings(
-        url=env.get("FAIRLEAD_NATS_URL", "nats://127.0.0.1:4222"),
-        user=env.get("FAIRLEAD_NATS_USER"),
-        password=password,
-        token=env.get("FAIRLEAD_NATS_TOKEN"),
-        credentials_file=env.get("FAIRLEAD_NATS_CREDS"),
-        nkey_seed_file=env.get("FAIRLEAD_NATS_NKEY"),
-        replicas=int(env.get("FAIRLEAD_NATS_REPLICAS", "1")),
-        ca_file=env.get("FAIRLEAD_NATS_CA"),
-        tls_name=env.get("FAIRLEAD_NATS_TLS_NAME"),
-        tls_first=env.get("FAIRLEAD_NATS_TLS_FIRST") == "yes",
-    )

@@ -18,9 +18,9 @@ from typing import Final, NamedTuple
 import msgspec
 
 from fairlead_common import subjects as s
+from fairlead_common.bus_settings import BusSettings
 from fairlead_common.client import Client
 from fairlead_common.connection import (
-    BusSettings,
     Connection,
     Delivery,
     Headers,
