@@ -10,11 +10,9 @@ import ipaddress
 import json
 import os
 import secrets
-import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -23,15 +21,14 @@ from fairlead.child import Command, environment_of_server
 from fairlead.errors import FAILED, USAGE, CommandError
 from fairlead.home import Home, read_json, write_private
 from fairlead.hosts import DOMAIN, REGISTRAR, Hosts
+from fairlead.nats_reload import reload_server
 from fairlead.nats_text import quoted
-from fairlead.processes import recorded
 
 if TYPE_CHECKING:
     from fairlead.authority import Authority
 
 NAME: Final = "door"  # in the home's process file, and its log
 DEFAULT_PORT: Final = 8421
-RELOAD_WITHIN_S: Final = 5.0
 MEMORY_LIMIT: Final = "128MiB"
 _USER: Final = "door"
 
@@ -228,21 +225,7 @@ class Door:
         Raises:
             CommandError: it did not say so within five seconds.
         """
-        server = next((process for process in recorded(self.home) if process.name == NAME), None)
-        if server is None:
-            return False
-        log = self.home.logs / f"{NAME}.log"
-        before = log.stat().st_size if log.exists() else 0
-        os.kill(server.pid, signal.SIGHUP)
-        deadline = time.monotonic() + RELOAD_WITHIN_S
-        while time.monotonic() < deadline:
-            said = _since(log, before)
-            if "Reloaded server configuration" in said:
-                return True
-            if "Failed to reload" in said:
-                break
-            time.sleep(0.02)
-        raise CommandError(f"the door (process {server.pid}) did not take over its users: see {log}", FAILED)
+        return reload_server(self.home, NAME)
 
     # -- inside ------------------------------------------------------------
 
@@ -316,15 +299,3 @@ def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
-
-
-def _since(log: Path, position: int) -> str:
-    """What a log says after `position`; all of it if it was begun anew."""
-    try:
-        with log.open("rb") as file:
-            if file.seek(0, os.SEEK_END) < position:
-                position = 0
-            file.seek(position)
-            return file.read().decode("utf-8", "replace")
-    except OSError:
-        return ""

@@ -8,27 +8,22 @@ import contextlib
 import fcntl
 import json
 import os
-import signal
 import time
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
-from fairlead.errors import FAILED, CommandError
+from fairlead.errors import CommandError
 from fairlead.home import Home, read_json, read_register, write_private
-from fairlead.processes import recorded
+from fairlead.nats_reload import reload_server
 from fairlead_common import nkey, other_systems, rights, users_conf
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.ids import check_id
 from fairlead_common.rights import Others, Rights
 from fairlead_common.users_conf import User
 
-RELOAD_WITHIN_S: Final = 5.0
 SERVER: Final = "nats"  # its name in the home's process file
 TOOLS: Final = "tools"  # the executors of this machine
 SERVICES: Final = ("gateway", "agent", TOOLS, "scheduler", "webui", "provisioner", "operator")
-
-_RELOADED: Final = "Reloaded server configuration"
-_REFUSED: Final = "Failed to reload server configuration"
 
 
 class Known(NamedTuple):
@@ -125,26 +120,7 @@ class NatsUsers:
         Raises:
             CommandError: it refuses the file, or says nothing within five seconds.
         """
-        server = next((process for process in recorded(self._home) if process.name == SERVER), None)
-        if server is None:
-            return False
-        log = self._home.logs / f"{SERVER}.log"
-        before = log.stat().st_size if log.exists() else 0
-        os.kill(server.pid, signal.SIGHUP)
-        deadline = time.monotonic() + RELOAD_WITHIN_S
-        while time.monotonic() < deadline:
-            said = _said_since(str(log), before)
-            if _RELOADED in said:
-                return True
-            if _REFUSED in said:
-                line = next(line for line in said.splitlines() if _REFUSED in line)
-                raise CommandError(f"the NATS server keeps its users: {line}", FAILED)
-            time.sleep(0.02)
-        raise CommandError(
-            f"the NATS server (process {server.pid}) did not take over its users within "
-            f"{RELOAD_WITHIN_S:.0f} s: see {log}",
-            FAILED,
-        )
+        return reload_server(self._home, SERVER)
 
     # -- inside ------------------------------------------------------------
 
@@ -219,15 +195,3 @@ def _mapping(stored: dict[str, object], key: str) -> dict[str, object]:
     if not isinstance(found, dict):
         raise CommandError(f"{key} of users.json must be an object, got {type(found).__name__}")
     return found
-
-
-def _said_since(path: str, position: int) -> str:
-    """What a log says after `position`; all of it if it was begun anew."""
-    try:
-        with open(path, "rb") as file:
-            if file.seek(0, os.SEEK_END) < position:
-                position = 0
-            file.seek(position)
-            return file.read().decode("utf-8", "replace")
-    except OSError:
-        return ""
