@@ -43,8 +43,8 @@ async def test_executors_that_are_added_and_taken_away_share_the_work(deployment
                 await load.more(4)
         await _compose(deployment, "up", "-d", "--no-recreate", "--scale", "tools=1")
         await load.more(4)
-    # All commands of a workspace run in one container. When that one leaves it lets them end; one that a sibling
-    # starts in that very moment ends with it.
+    # All commands of a workspace run in one container. When that one leaves it lets them end; one that a
+    # sibling starts in that very moment ends with it.
     assert load.statuses <= {"ok", "unknown"}
 
 
