@@ -79,7 +79,8 @@ class Engine:
         words = ["--data-root", f"{self.folder}/data", "--exec-root", f"{self.folder}/exec"]
         words += ["--pidfile", f"{self.folder}/pid", "-H", self.url, "--bridge", "none", "--iptables=false"]
         words += ["--ip-masq=false", "--ip-forward=false", "--containerd", f"{self.folder}/containerd.sock"]
-        self._process = self._spawn("dockerd", *words, *self.options)
+        # In a network of its own: without a bridge it would remove that of the machine's engine.
+        self._process = self._spawn("unshare", "--net", "dockerd", *words, *self.options)
         deadline = time.monotonic() + WAIT_S
         while time.monotonic() < deadline:
             with contextlib.suppress(DockerException, requests.RequestException):
