@@ -36,9 +36,6 @@ async def everything(bus: Bus, hosts: list[str]) -> None:
         WeakConfigurationError, BusUnavailableError, ForbiddenError: as for `streams.provision`.
     """
     await streams.provision(bus)
-    await streams.ensure_consumer(
-        bus, s.SLOTS, s.SLOTS_CONSUMER, s.ALL_SLOTS, ack_wait_s=streams.SLOTS_WAIT_S
-    )
     for host in hosts:
         await for_host(bus, host)
 

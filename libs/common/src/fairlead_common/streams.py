@@ -138,6 +138,7 @@ async def provision(bus: Bus) -> None:
     await ensure_consumer(bus, s.SESSIONS, s.AGENTS_CONSUMER, s.ALL_MAIL)
     # Forwarding one takes milliseconds; a question whose time is over must not wait long for another agent.
     await ensure_consumer(bus, s.TIMERS, s.TIMERS_CONSUMER, s.DUE_TIMERS, ack_wait_s=5.0)
+    await ensure_consumer(bus, s.SLOTS, s.SLOTS_CONSUMER, s.ALL_SLOTS, ack_wait_s=SLOTS_WAIT_S)
 
 
 async def is_there(bus: Bus, name: str) -> bool:
