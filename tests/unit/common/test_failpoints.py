@@ -35,7 +35,7 @@ def _pattern(node: ast.expr) -> str:
 
 
 def _parsed(path: Path) -> ast.AST:
-    """Parsed, twice if need be: Python 3.11 sometimes miscounts its own depth (SystemError), then not again."""
+    """Parsed, twice if need be: Python 3.11 miscounts its own depth now and then (SystemError)."""
     try:
         return ast.parse(path.read_text())
     except SystemError:
