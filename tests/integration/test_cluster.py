@@ -17,7 +17,7 @@ from fairlead_common.ids import new_id
 from fairlead_common.objects import Objects
 from fairlead_common.pull import Job, PullConsumer
 from fairlead_common.reading import JetStreamError
-from fairlead_common.snapshots import _send_first, put_back, take
+from fairlead_common.snapshots import Snapshot, _send_first, put_back, take
 from fairlead_common.streams import provision
 from fairlead_common.tail import Source, Tail
 from tests.support.nats_cluster import NatsCluster
@@ -202,6 +202,17 @@ async def _placed(bus: Bus, config: dict[str, object]) -> None:
                 await asyncio.sleep(0.2)
 
 
+async def _put_back(bus: Bus, taken: Snapshot, pieces: list[bytes]) -> dict[str, object]:
+    async with asyncio.timeout(30):
+        while True:
+            try:
+                return await put_back(bus, taken.config, taken.state, iter(pieces))
+            except JetStreamError as error:
+                if error.code != NO_PEERS:
+                    raise
+                await asyncio.sleep(0.2)
+
+
 async def test_a_snapshot_is_put_back_through_whichever_server(cluster: NatsCluster) -> None:
     """The server that restores is another one each time; the way to it is known a moment later."""
     async with connected(cluster.url) as bus:
@@ -214,15 +225,7 @@ async def test_a_snapshot_is_put_back_through_whichever_server(cluster: NatsClus
     for number in range(12):
         async with connected(cluster.nodes[number % 3].url) as bus:
             await bus.api("STREAM.DELETE.COPIED", timeout_s=15.0)
-            async with asyncio.timeout(30):
-                while True:
-                    try:
-                        state = await put_back(bus, taken.config, taken.state, iter(pieces))
-                        break
-                    except JetStreamError as error:
-                        if error.code != NO_PEERS:
-                            raise
-                        await asyncio.sleep(0.2)
+            state = await _put_back(bus, taken, pieces)
             assert state["last_seq"] == 5
             assert [record.data async for record in bus.read("COPIED", "copied.*")] == [
                 b"%d" % each for each in range(5)
