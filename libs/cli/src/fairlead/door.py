@@ -23,6 +23,7 @@ from fairlead.home import Home, read_json, write_private
 from fairlead.hosts import DOMAIN, REGISTRAR, Hosts
 from fairlead.nats_reload import reload_server
 from fairlead.nats_text import quoted
+from fairlead.ports import free_port, is_free
 
 if TYPE_CHECKING:
     from fairlead.authority import Authority
@@ -188,8 +189,8 @@ class Door:
             return ""
         stored = read_json(self._settings)
         port, password = stored.get("hub_port"), stored.get("hub_password")
-        if not isinstance(port, int) or not _is_free(port):
-            port = _free_port()
+        if not isinstance(port, int) or not is_free(port):
+            port = free_port()
         if not isinstance(password, str):
             password = secrets.token_urlsafe(32)
         self._write(hub_port=port, hub_password=password)
@@ -283,19 +284,3 @@ def _of_interfaces() -> Sequence[str]:
         return [str(each["local"]) for link in links for each in link.get("addr_info", []) if "local" in each]
     except (OSError, ValueError, KeyError, subprocess.TimeoutExpired):
         return []
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

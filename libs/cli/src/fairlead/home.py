@@ -130,6 +130,21 @@ def read_register(path: Path) -> dict[str, object]:
     return value
 
 
+def workspace_of(home: Home) -> Path:
+    """`FAIRLEAD_WORKSPACE`, else a folder of the home; made if it is not there.
+
+    Raises:
+        CommandError: it cannot be made.
+    """
+    named = os.environ.get("FAIRLEAD_WORKSPACE")
+    folder = Path(named).expanduser().absolute() if named else home.path / "workspace"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CommandError(f"the workspace {folder} cannot be made: {error}") from error
+    return folder
+
+
 def write_private(path: Path, text: str) -> None:
     """Replace `path` by `text` in one step; readable by its owner only."""
     fresh = path.with_name(f".{path.name}.{os.getpid()}")

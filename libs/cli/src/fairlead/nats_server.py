@@ -15,6 +15,7 @@ from fairlead.home import Home, read_json, write_private
 from fairlead.hosts import DOMAIN
 from fairlead.nats_text import quoted
 from fairlead.nats_users import NatsUsers
+from fairlead.ports import free_port, is_free
 from fairlead_common.rights import OPERATOR, inbox
 
 MEMORY_LIMIT: Final = "256MiB"
@@ -162,21 +163,9 @@ def _greets(url: str, timeout_s: float) -> bool:
 def _port(home: Home) -> int:
     """The port of the last start if it is free, else a new one."""
     last = str(read_json(home.nats_context).get("url") or "").rpartition(":")[2]
-    if last.isdecimal() and _is_free(int(last)):
+    if last.isdecimal() and is_free(int(last)):
         return int(last)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
+    return free_port()
 
 
 def wait_for(url: str, timeout_s: float = START_TIMEOUT_S) -> bool:

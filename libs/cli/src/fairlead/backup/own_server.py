@@ -3,7 +3,6 @@
 import contextlib
 import secrets
 import shutil
-import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Final
 from fairlead.errors import CommandError
 from fairlead.nats_server import MEMORY_LIMIT, START_TIMEOUT_S, NatsAccess, binary, wait_for
 from fairlead.nats_text import quoted
+from fairlead.ports import free_port
 from fairlead.processes import die_with_parent
 
 STOP_S: Final = 60.0
@@ -38,7 +38,7 @@ def server_over(store: Path) -> Iterator[NatsAccess]:
         CommandError: it does not start.
     """
     with _folder_beside(store) as folder:
-        port, password = _free_port(), secrets.token_urlsafe(32)
+        port, password = free_port(), secrets.token_urlsafe(32)
         config, password_file, log = folder / "server.conf", folder / "password", folder / "nats.log"
         password_file.write_text(password, encoding="ascii")  # the folder is this user's alone
         text = _CONFIG.format(port=port, user=quoted(_USER), password=quoted(password), store=quoted(store))
@@ -76,9 +76,3 @@ def _folder_beside(store: Path) -> Iterator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -16,7 +16,7 @@ import click
 from fairlead.door import Door
 from fairlead.environment import Plan
 from fairlead.errors import CONFIG, USAGE, CommandError
-from fairlead.home import Home, home_from_environment, read_json
+from fairlead.home import Home, home_from_environment, read_json, workspace_of
 from fairlead.membership import Membership
 from fairlead.nats_server import NatsAccess
 from fairlead.output import console_of_this_terminal
@@ -157,7 +157,7 @@ def run(workers: int, capacity: int | None) -> None:
         if capacity:
             os.environ["FAIRLEAD_TOOLS_CAPACITY"] = str(capacity)
         console.say(f"executors of {access.host} for the Fairlead at {access.addresses[0]}")
-        plan = Plan(home, 0, _workspace(home), {})
+        plan = Plan(home, 0, workspace_of(home), {})
         supervisor = Supervisor(
             plan,
             workers={"tools": workers},
@@ -336,10 +336,3 @@ def _own_hosts(home: Home) -> set[str]:
     label = re.sub(r"[^A-Za-z0-9_-]+", "-", socket.gethostname().partition(".")[0])[:48] or "host"
     registered = read_json(home.nats / "users.json").get("host")
     return {os.environ.get("FAIRLEAD_HOST") or label, str(registered or label)}
-
-
-def _workspace(home: Home) -> Path:
-    named = os.environ.get("FAIRLEAD_WORKSPACE")
-    folder = Path(named).expanduser().absolute() if named else home.path / "workspace"
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder

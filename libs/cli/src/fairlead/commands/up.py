@@ -4,14 +4,13 @@ import asyncio
 import os
 import socket
 from collections.abc import Callable
-from pathlib import Path
 
 import click
 
 from fairlead.door import Door
 from fairlead.environment import Plan, default_model, parse_sets, parse_workers
 from fairlead.errors import CONFIG, FAILED, UNREACHABLE, USAGE, CommandError
-from fairlead.home import Home, home_from_environment, port_from_environment
+from fairlead.home import Home, home_from_environment, port_from_environment, workspace_of
 from fairlead.nats_server import is_answering, remember_external
 from fairlead.output import Console, console_of_this_terminal
 from fairlead.processes import UpLock, end_stale
@@ -77,7 +76,7 @@ def up(
             shown = ", ".join(each.rpartition("@")[2].strip() for each in external_url.split(","))
             raise CommandError(f"no NATS server answers at {shown}", UNREACHABLE)
         _choose_replicas(replicas, bool(external_url))
-        plan = Plan(home, port, _workspace(home), overrides, host)
+        plan = Plan(home, port, workspace_of(home), overrides, host)
         status = asyncio.run(
             Supervisor(
                 plan,
@@ -112,16 +111,6 @@ def _choose_replicas(wanted: int | None, external: bool) -> None:
     if wanted > 1 and not external:
         raise CommandError("--replicas: a home's own server is alone, name several with --nats", USAGE)
     os.environ["FAIRLEAD_NATS_REPLICAS"] = str(wanted)
-
-
-def _workspace(home: Home) -> Path:
-    named = os.environ.get("FAIRLEAD_WORKSPACE")
-    folder = Path(named).expanduser().absolute() if named else home.path / "workspace"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise CommandError(f"the workspace {folder} cannot be made: {error}") from error
-    return folder
 
 
 def _choose_door(home: Home, wanted: str | None, external: bool, console: Console) -> None:
