@@ -8,8 +8,9 @@ the user that it belongs to.
 import asyncio
 import hashlib
 import json
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,15 +23,16 @@ from nats.aio.subscription import Subscription
 
 from fairlead_common import nkey, other_systems, provision, rights
 from fairlead_common import subjects as s
+from fairlead_common.accounts import User, render_accounts
 from fairlead_common.bus import Bus, BusSettings
 from fairlead_common.errors import ForbiddenError
 from fairlead_common.objects import Objects
 from fairlead_common.outputs import Outputs
+from fairlead_common.patterns import covers
 from fairlead_common.provisioned import NEEDS, wait_until_provisioned
 from fairlead_common.requests import discover
 from fairlead_common.rights import Rights
 from fairlead_common.tool_service import Asker, ServiceTool, ToolService
-from fairlead_common.users_conf import User, render_users
 from fairlead_tools.nats_tools.source import services_of
 from tests.support.nats_server import NatsServer
 
@@ -259,17 +261,26 @@ async def bus_of(server: NatsServer, folder: Path, user: str) -> AsyncIterator[B
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
+    with provisioned(tmp_path_factory.mktemp("nats")) as made:
+        yield made
+
+
+@contextmanager
+def provisioned(folder: Path) -> Iterator[NatsServer]:
     users = [User(name, nkey.public_key(SEEDS[name]), may) for name, may in TABLE.items()]
-    made = NatsServer(tmp_path_factory.mktemp("nats"), extra=render_users(users)).start()
+    made = NatsServer(folder, extra=render_accounts(users)).start()
 
     async def prepare() -> None:
         async with bus_of(made, made.folder, "provisioner") as bus:
             await provision.everything(bus, ["mill", "barn"])
 
-    asyncio.run(prepare())
-    yield made
-    made.stop()
+    with ThreadPoolExecutor(1) as aside:  # a test may have a loop already
+        aside.submit(asyncio.run, prepare()).result(60)
+    try:
+        yield made
+    finally:
+        made.stop()
 
 
 async def attempt(thing: Thing, row: Row) -> list[str]:
@@ -356,6 +367,72 @@ async def test_a_trace_goes_nowhere_that_its_sender_may_not_write(server: NatsSe
         await mill.client.publish("fairlead.event.main", b"{}", headers={"Nats-Trace-Dest": inbox})
         assert await mill.refused() == []
         assert b"request" in (await heard.next_msg(timeout=10)).data
+
+
+FORGED = (
+    f"{MAIL}.approval.deputy",
+    f"{MAIL}.prompt.deputy",
+    "fairlead.session.deputy.log",
+    "fairlead.tool.barn.deputy.request",
+    "fairlead.tool.barn.deputy.claim",
+    "fairlead.output.barn.deputy.0",
+    "fairlead.timer.deputy.x",
+    "fairlead.cron.deputy.1",
+    "$KV.config.document",
+    "$KV.credentials.deputy",
+    "$KV.leases.session.deputy",
+    "$KV.executors.barn.deputy",
+    f"{API}.STREAM.PURGE.SESSIONS",
+    f"{API}.STREAM.DELETE.DEAD",
+    f"{API}.CONSUMER.DELETE.TOOLS.tools-barn",
+)
+CHANGES = ("CREATE", "UPDATE", "DELETE", "PURGE")
+
+
+async def test_no_answer_is_delivered_where_its_asker_may_not_write(tmp_path: Path) -> None:
+    """The server does not look at where an answer is wanted. What JetStream says would be stored there."""
+    with provisioned(tmp_path / "nats") as server:
+        await no_answer_goes_astray(server)
+
+
+async def no_answer_goes_astray(server: NatsServer) -> None:
+    async with stolen(server, "operator") as owner:
+        before = await streams_of(owner.client)
+        for user in set(TABLE) - {"operator"}:
+            async with stolen(server, user) as thief:
+                asked = 0
+                for right in TABLE[user].publish:
+                    if any(f".{verb}" in right for verb in CHANGES):
+                        continue
+                    subject = right.replace("*", "main").replace(">", "main")
+                    for target in FORGED:
+                        if any(covers(may, target) for may in TABLE[user].publish):
+                            continue
+                        await thief.client.publish(subject, b"{}", reply=target)
+                        asked += 1
+                await thief.refused()
+                assert asked or not TABLE[user].publish
+        after = await streams_of(owner.client)
+        assert set(before) == set(after)
+        for target in FORGED:
+            if not target.startswith("$JS"):
+                stream = next(name for name, takes in after.items() if any(covers(p, target) for p in takes))
+                answer = await owner.client.request(f"{GET}.{stream}.{target}", b"", timeout=5)
+                assert (answer.headers or {}).get("Status") == "404", f"{target}: {answer.data!r}"
+        for name in ("SESSIONS", "TOOLS"):
+            answer = await owner.client.request(f"{API}.STREAM.INFO.{name}", b"", timeout=5)
+            state = json.loads(answer.data)["state"]
+            assert state["messages"] == state["last_seq"] - state.get("num_deleted", 0)
+            assert state["first_seq"] == 1, "nobody purged it"
+        answer = await owner.client.request(f"{API}.CONSUMER.INFO.TOOLS.tools-barn", b"", timeout=5)
+        assert "error" not in json.loads(answer.data)
+
+
+async def streams_of(client: Client) -> dict[str, list[str]]:
+    """The streams there are, with the subjects that they take."""
+    answer = await client.request(f"{API}.STREAM.LIST", b"", timeout=5)
+    listed = json.loads(answer.data)["streams"]
+    return {each["config"]["name"]: each["config"]["subjects"] for each in listed}
 
 
 async def test_a_service_does_not_write_for_whom_it_answers(server: NatsServer, tmp_path: Path) -> None:
@@ -524,7 +601,7 @@ async def test_a_service_waits_for_what_only_the_provisioner_makes(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     users = [User(name, nkey.public_key(SEEDS[name]), may) for name, may in TABLE.items()]
-    fresh = NatsServer(tmp_path / "fresh", extra=render_users(users)).start()
+    fresh = NatsServer(tmp_path / "fresh", extra=render_accounts(users)).start()
     try:
         async with bus_of(fresh, tmp_path, "agent") as agent, bus_of(fresh, tmp_path, "provisioner") as maker:
             waiting = asyncio.create_task(wait_until_provisioned(agent, "agent"))

@@ -104,7 +104,7 @@ def test_a_service_may_not_say_what_is_not_its_own(
     inbox = "tools-compose" if service == "tools" else service
     deployment.run_in(service, "python", "-c", TRY, subject, inbox)
     key = (deployment.secrets / f"nats-{service}.pub").read_text().strip()
-    violation = f'"$G/nkey:{key}" - Publish Violation - Subject "{subject}"'
+    violation = f'"{service}/nkey:{key}" - Publish Violation - Subject "{subject}"'
     assert (violation in deployment.compose("logs", "--no-log-prefix", "nats")) == refused
 
 

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 from fairlead_common import nkey, rights
-from fairlead_common.users_conf import User, render_users
+from fairlead_common.accounts import User, render_accounts
 from tests.deploy.deployment import ROOT
 from tests.support.nats_server import binary
 
@@ -58,7 +58,7 @@ def test_the_server_takes_the_users_with_the_rights_of_the_table(tmp_path: Path)
         "operator": rights.operator(),
     }
     users = [User(name, nkey.public_key(made[f"nats-{name}.nk"]), may) for name, may in table.items()]
-    assert made["nats-users.conf"].endswith(render_users(users))
+    assert made["nats-users.conf"].endswith(render_accounts(users))
 
 
 def test_the_file_that_secrets_are_put_into_follows_from_the_table() -> None:

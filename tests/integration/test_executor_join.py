@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from fairlead.authority import Authority
+from fairlead.door_rights import _mapped
 from fairlead.home import Home
-from fairlead.hosts import _mapped
 from fairlead.joining import reach
 from fairlead.membership import Membership
 from fairlead.ticket import TLS_NAME, decode
@@ -276,6 +276,12 @@ def test_a_ticket_of_another_fairlead_and_one_that_leads_nowhere_say_what_is_wro
     assert not (host.home / "executor" / "access.json").exists()
 
 
+def owner_of(up: FairleadUp) -> BusSettings:
+    """How the owner of a home connects."""
+    context = json.loads((up.home / "nats" / "context.json").read_text())
+    return BusSettings(url=context["url"], nkey_seed_file=context["nkey"])
+
+
 # -- what goes through the door ----------------------------------------------
 
 
@@ -311,6 +317,20 @@ async def test_the_key_of_one_host_cannot_act_for_another(
             with pytest.raises(Exception) as caught:  # noqa: PT011 - it says below which
                 await bus.request(subject, b"{}", timeout_s=0.3)
             assert type(caught.value).__name__ in ("BusUnavailableError", "ForbiddenError"), subject
+        # What JetStream answers is delivered nowhere that the key itself may not write.
+        forged = ("fairlead.session.main.in.approval.deputy", "fairlead.tool.beta.deputy.claim")
+        for subject in ("fairlead.tool.alpha.c1.claim", "fairlead.output.alpha.c1.0"):
+            for target in (*forged, "$JS.API.STREAM.PURGE.TOOLS", "$JS.fairlead.API.STREAM.PURGE.TOOLS"):
+                await bus.emit(subject, b"{}", reply=target)
+        await bus.publish("fairlead.output.alpha.c2.0", b"after those", timeout_s=2.0)
+        owner = await Bus.connect(owner_of(up), name="operator")
+        try:
+            for target in forged:
+                stream = "SESSIONS" if "session" in target else "TOOLS"
+                assert await owner.last(stream, target) is None
+            assert await owner.last("TOOLS", "fairlead.tool.alpha.c1.claim") is not None
+        finally:
+            await owner.close()
         heard: list[bytes] = []
         for subject in (">", "fairlead.>", "$KV.>", "_INBOX_tools-beta.>", "fairlead.live.>"):
             await bus.subscribe(subject, lambda delivery: heard.append(delivery.data))

@@ -6,11 +6,14 @@ from pathlib import Path
 import pytest
 
 from fairlead.door import Door, Listen, parse_listen
+from fairlead.door_rights import at_the_door
 from fairlead.errors import CommandError
 from fairlead.home import Home
-from fairlead.hosts import DOMAIN, Host, Hosts, Invitation, at_the_door, checked
+from fairlead.host_register import Host, Invitation, checked
+from fairlead.hosts import Hosts
 from fairlead.nats_users import NatsUsers
 from fairlead_common import nkey, other_systems
+from fairlead_common.accounts import DOMAIN
 from fairlead_common.rights import Rights
 
 

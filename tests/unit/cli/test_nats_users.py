@@ -88,15 +88,15 @@ def test_executors_may_ask_the_tools_of_others_and_no_more(users: NatsUsers) -> 
     before = users.config.read_text()
     assert "weather.>" not in before
     users.add("weather", other_systems.other("weather", services=["weather"], tools=["weather.>"]))
-    tools = users.config.read_text().partition("# tools\n")[2].partition("# scheduler\n")[0]
+    tools = users.config.read_text().partition('  "tools" {')[2].partition('  "scheduler" {')[0]
     assert '"weather.>"' in tools.partition("subscribe")[0]
-    agent = users.config.read_text().partition("# agent\n")[2].partition("# tools\n")[0]
-    assert "weather.>" not in agent
+    agent = users.config.read_text().partition('  "agent" {')[2].partition('  "tools" {')[0]
+    assert '"weather.>"' not in agent
     users.remove("weather")
     assert users.config.read_text() == before
 
 
-@pytest.mark.parametrize("name", ["gateway", "operator", "mill"])
+@pytest.mark.parametrize("name", ["gateway", "operator", "mill", "FAIRLEAD"])
 def test_a_name_that_is_taken_is_refused(users: NatsUsers, name: str) -> None:
     users.add("mill", rights.executor("mill"))
     before = users.config.read_text()
@@ -136,7 +136,7 @@ def test_a_user_that_the_server_may_know_is_listed_and_one_that_was_removed_stay
         write(path, text)
 
     def known() -> tuple[bool, bool]:
-        return [each.name for each in users.list()] == ["mill"], "# mill\n" in users.config.read_text()
+        return [each.name for each in users.list()] == ["mill"], '"mill" {' in users.config.read_text()
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr("fairlead.nats_users.write_private", killed)

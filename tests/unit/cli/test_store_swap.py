@@ -10,6 +10,7 @@ import pytest
 
 from fairlead import store_swap
 from fairlead.backup import places
+from fairlead.errors import CommandError
 from fairlead.home import Home
 from fairlead.nats_server import NatsAccess
 
@@ -23,7 +24,7 @@ def home(tmp_path: Path) -> Home:
     """A home whose store holds messages."""
     made = Home(tmp_path / "home")
     made.prepare()
-    block = made.nats / "jetstream/jetstream/$G/streams/SESSIONS/msgs/1.blk"
+    block = made.nats / "jetstream/jetstream/FAIRLEAD/streams/SESSIONS/msgs/1.blk"
     block.parent.mkdir(parents=True)
     block.write_text("old")
     return made
@@ -35,7 +36,7 @@ def _server(monkeypatch: pytest.MonkeyPatch) -> None:
 
     @contextlib.contextmanager
     def over(store: Path) -> Iterator[NatsAccess]:
-        block = store / "jetstream/$G/streams/SESSIONS/msgs/1.blk"
+        block = store / "jetstream/FAIRLEAD/streams/SESSIONS/msgs/1.blk"
         block.parent.mkdir(parents=True)
         block.write_text("new")
         yield NatsAccess("nats://127.0.0.1:1")
@@ -76,7 +77,7 @@ def die_after(steps: int, patch: pytest.MonkeyPatch) -> None:
 
 def stores(home: Home) -> dict[str, str]:
     """What each store holds, by the beginning of its name."""
-    blocks = home.nats.glob("*/jetstream/$G/streams/SESSIONS/msgs/1.blk")
+    blocks = home.nats.glob("*/jetstream/FAIRLEAD/streams/SESSIONS/msgs/1.blk")
     return {path.relative_to(home.nats).parts[0].split("-")[0]: path.read_text() for path in blocks}
 
 
@@ -102,3 +103,17 @@ def test_a_restore_that_died_at_any_step_and_the_next_one_never_delete_the_forme
     restore(home)
     held = [path.read_text() for path in home.nats.rglob("1.blk")]
     assert "old" in held
+
+
+def test_streams_of_an_earlier_version_get_the_account_that_there_is_now(tmp_path: Path) -> None:
+    former, now = (tmp_path / "jetstream" / account for account in ("$G", "FAIRLEAD"))
+    store_swap.give_account(tmp_path)
+    (former / "streams" / "SESSIONS").mkdir(parents=True)
+    store_swap.give_account(tmp_path)
+    assert (now / "streams" / "SESSIONS").is_dir()
+    assert not former.exists()
+    store_swap.give_account(tmp_path)
+    (former / "streams").mkdir(parents=True)
+    with pytest.raises(CommandError, match="of an earlier version of Fairlead that was started here again"):
+        store_swap.give_account(tmp_path)
+    assert (now / "streams" / "SESSIONS").is_dir()

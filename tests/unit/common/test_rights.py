@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from fairlead_common import nkey, other_systems, rights
+from fairlead_common.accounts import User, render_accounts
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.rights import Rights
-from fairlead_common.users_conf import User, render_users
 from tests.support.nats_server import binary
 
 SERVICES: dict[str, Rights] = {
@@ -44,7 +44,7 @@ def who(subject: str, direction: str = "publish") -> set[str]:
 
 def test_the_rendered_block_is_taken_by_the_server_and_has_no_deny_list(tmp_path: Path) -> None:
     users = [User(name, nkey.public_key(nkey.new_seed()), may) for name, may in SERVICES.items()]
-    text = render_users(users)
+    text = render_accounts(users)
     assert "deny" not in text
     config = tmp_path / "nats.conf"
     config.write_text(text)

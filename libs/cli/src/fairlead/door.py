@@ -18,11 +18,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from fairlead.child import Command, environment_of_server
+from fairlead.door_rights import REGISTRAR
 from fairlead.errors import FAILED, USAGE, CommandError
 from fairlead.home import Home, read_json, write_private
-from fairlead.hosts import DOMAIN, REGISTRAR, Hosts
+from fairlead.hosts import Hosts
 from fairlead.nats_reload import reload_server
 from fairlead.nats_text import quoted
+from fairlead.nats_users import NatsUsers
 from fairlead.ports import free_port, is_free
 
 if TYPE_CHECKING:
@@ -31,10 +33,8 @@ if TYPE_CHECKING:
 NAME: Final = "door"  # in the home's process file, and its log
 DEFAULT_PORT: Final = 8421
 MEMORY_LIMIT: Final = "128MiB"
-_USER: Final = "door"
 
 # handshake_first: nothing is said before the encryption, not even the greeting.
-# mappings: over a leaf link the server denies the plain names of JetStream's subjects.
 _CONFIG: Final = """\
 # Written by `fairlead up` at every start: changes are lost.
 listen: {listen}
@@ -46,11 +46,6 @@ ping_interval: 10s
 write_deadline: 10s
 tls {{ cert_file: {certificate}, key_file: {key}, handshake_first: true, timeout: 10 }}
 include {users}
-mappings {{ "$JS.API.>": "$JS.{domain}.API.>", "$KV.>": "$JS.{domain}.API.$KV.>" }}
-leafnodes {{
-  reconnect: 1s
-  remotes: [ {{ url: {hub} }} ]
-}}
 feature_flags {{ js_ack_fc_v2: false }}
 """
 
@@ -58,7 +53,6 @@ _LINK: Final = """\
 leafnodes {{
   listen: "127.0.0.1:{port}"
   no_advertise: true
-  authorization {{ user: {user}, password: {password} }}
 }}
 """
 
@@ -133,7 +127,7 @@ class Door:
 
     def __init__(self, home: Home) -> None:
         self.home = home
-        self._settings = home.nats / "door.json"
+        self._settings = home.door_settings
         self._certificate = home.nats / "door.pem"
         self._key = home.nats / "door.key"
         self.config = home.nats / "door.conf"
@@ -194,7 +188,7 @@ class Door:
         if not isinstance(password, str):
             password = secrets.token_urlsafe(32)
         self._write(hub_port=port, hub_password=password)
-        return _LINK.format(port=port, user=_USER, password=quoted(password))
+        return _LINK.format(port=port)
 
     def prepare(self) -> Path:
         """Write keys, users and configuration; where the configuration is. After `write_link`."""
@@ -206,7 +200,6 @@ class Door:
         names = [] if listen.everywhere else [listen.address]
         self.authority.issue(self._certificate, self._key, ["localhost", *names, *own_addresses()])
         self.hosts.render()
-        hub = f"nats-leaf://{_USER}:{stored['hub_password']}@127.0.0.1:{stored['hub_port']}"
         write_private(
             self.config,
             _CONFIG.format(
@@ -214,19 +207,18 @@ class Door:
                 certificate=quoted(self._certificate),
                 key=quoted(self._key),
                 users=quoted(self.hosts.users_file.name),
-                domain=DOMAIN,
-                hub=quoted(hub),
             ),
         )
         return self.config
 
     def reload(self) -> bool:
-        """Have the running door take over the users; False if none runs.
+        """Have both servers take over the users; False if no door runs.
 
         Raises:
-            CommandError: it did not say so within five seconds.
+            CommandError: one of them did not say so within five seconds.
         """
-        return reload_server(self.home, NAME)
+        NatsUsers(self.home).reload()  # who comes through the door has to be known behind it
+        return reload_server(self.home, NAME, self.hosts.users_file)
 
     # -- inside ------------------------------------------------------------
 

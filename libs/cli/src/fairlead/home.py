@@ -46,6 +46,7 @@ class Home:
         self.nats = path / "nats"
         self.nats_context = path / "nats" / "context.json"
         self.nats_password = path / "nats" / "password"
+        self.door_settings = path / "nats" / "door.json"
         self.store_state = path / "nats" / "disk"
         self.logs = path / "logs"
 

@@ -9,8 +9,8 @@ import time
 from typing import Final, NamedTuple
 
 from fairlead.door import DEFAULT_PORT
+from fairlead.door_rights import JOINING, join_subject
 from fairlead.errors import FAILED, UNREACHABLE, USAGE, CommandError
-from fairlead.hosts import JOINING, join_subject
 from fairlead.membership import Access, Membership
 from fairlead.ticket import TLS_NAME, Ticket
 from fairlead_common import nkey

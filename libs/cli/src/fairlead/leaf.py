@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from fairlead.door_rights import at_the_door
 from fairlead.errors import USAGE, CommandError
 from fairlead.home import write_private
-from fairlead.hosts import DOMAIN, at_the_door, checked
+from fairlead.host_register import checked
 from fairlead.nats_text import quoted
 from fairlead_common import nkey, rights
-from fairlead_common.users_conf import User, render_users
+from fairlead_common.accounts import DOMAIN, User, render_users
 
 # mappings: over a leaf link the server denies the plain names of JetStream's subjects, and a leaf node has
 # no JetStream of its own; so they become those of the domain in the middle before rights are looked at.

@@ -1,5 +1,6 @@
 """Has a nats-server of this home read its configuration again, and waits for what it says of it."""
 
+import hashlib
 import os
 import signal
 import time
@@ -7,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from fairlead.errors import FAILED, CommandError
-from fairlead.home import Home
+from fairlead.home import Home, write_private
 from fairlead.processes import recorded
 
 RELOAD_WITHIN_S: Final = 5.0
@@ -15,8 +16,13 @@ _RELOADED: Final = "Reloaded server configuration"
 _REFUSED: Final = "Failed to reload server configuration"
 
 
-def reload_server(home: Home, name: str) -> bool:
+def reload_server(home: Home, name: str, config: Path) -> bool:
     """Whether the server that runs under `name` took its configuration over; False if none runs.
+
+    A reload takes from users the answers that they owe, so a server that has the text is left alone.
+
+    Args:
+        config: the file of it that changes.
 
     Raises:
         CommandError: it refuses the file, or says nothing within five seconds.
@@ -24,20 +30,33 @@ def reload_server(home: Home, name: str) -> bool:
     server = next((process for process in recorded(home) if process.name == name), None)
     if server is None:
         return False
+    text = hashlib.sha256(config.read_bytes()).hexdigest()
+    taken = home.nats / f"{name}.taken"  # by which process, and what
+    has = f"{server.pid} {text}\n"
+    if taken.exists() and taken.read_text(encoding="ascii") == has:
+        return True
+    # What an account that was added imports, nats-server (2.15) serves from the next reload on.
+    for _ in range(2):
+        _reload(home, name, server.pid)
+    write_private(taken, has)
+    return True
+
+
+def _reload(home: Home, name: str, pid: int) -> None:
     log = home.logs / f"{name}.log"
     before = log.stat().st_size if log.exists() else 0
-    os.kill(server.pid, signal.SIGHUP)
+    os.kill(pid, signal.SIGHUP)
     deadline = time.monotonic() + RELOAD_WITHIN_S
     while time.monotonic() < deadline:
         said = _said_since(log, before)
         if _RELOADED in said:
-            return True
+            return
         if _REFUSED in said:
             line = next(line for line in said.splitlines() if _REFUSED in line)
             raise CommandError(f"the NATS server ({name}) keeps its users: {line}", FAILED)
         time.sleep(0.02)
     raise CommandError(
-        f"the NATS server ({name}, process {server.pid}) did not take over its users within "
+        f"the NATS server ({name}, process {pid}) did not take over its users within "
         f"{RELOAD_WITHIN_S:.0f} s: see {log}",
         FAILED,
     )

@@ -12,10 +12,10 @@ from fairlead import store_swap
 from fairlead.door import Door
 from fairlead.errors import CommandError
 from fairlead.home import Home, read_json, write_private
-from fairlead.hosts import DOMAIN
 from fairlead.nats_text import quoted
 from fairlead.nats_users import NatsUsers
 from fairlead.ports import free_port, is_free
+from fairlead_common.accounts import DOMAIN
 from fairlead_common.rights import OPERATOR, inbox
 
 MEMORY_LIMIT: Final = "256MiB"
@@ -88,12 +88,13 @@ def prepare(home: Home, host: str) -> tuple[Path, NatsAccess]:
         host: label of this machine's executors.
     """
     store_swap.finish(home.nats)
+    store_swap.give_account(home.nats / "jetstream")
     port = _port(home)
     users = NatsUsers(home)
+    Door(home).write_link()
     users.prepare(host)
     url = f"nats://127.0.0.1:{port}"
     config = home.nats / "server.conf"
-    Door(home).write_link()
     write_private(
         config,
         _CONFIG.format(

@@ -12,14 +12,15 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
+from fairlead.door_rights import linked_users
 from fairlead.errors import CommandError
 from fairlead.home import Home, read_json, read_register, write_private
 from fairlead.nats_reload import reload_server
-from fairlead_common import nkey, other_systems, rights, users_conf
+from fairlead_common import nkey, other_systems, rights
+from fairlead_common.accounts import STREAMS, User, render_accounts
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.ids import check_id
 from fairlead_common.rights import Others, Rights
-from fairlead_common.users_conf import User
 
 SERVER: Final = "nats"  # its name in the home's process file
 TOOLS: Final = "tools"  # the executors of this machine
@@ -79,7 +80,7 @@ class NatsUsers:
             raise CommandError(f"the rights of {name!r} are not of a kind that can be stored")
         with self._changing() as stored:
             users = _mapping(stored, "users")
-            if name in SERVICES or name in users:
+            if name in (*SERVICES, STREAMS) or name in users:
                 raise CommandError(
                     f"there is a NATS user {name!r} already: remove it first, or choose another name"
                 )
@@ -114,13 +115,19 @@ class NatsUsers:
                 found.append(Known(name, str(row.get("key")), recipe, int(row.get("added") or 0)))
         return found
 
+    def render(self) -> None:
+        """Write the server's file anew, given the hosts that have joined; nothing before the first start."""
+        if self.register.exists():
+            with self._changing():
+                pass
+
     def reload(self) -> bool:
         """Have the running server take over the users; False if none runs.
 
         Raises:
             CommandError: it refuses the file, or says nothing within five seconds.
         """
-        return reload_server(self._home, SERVER)
+        return reload_server(self._home, SERVER, self.config)
 
     # -- inside ------------------------------------------------------------
 
@@ -159,13 +166,13 @@ class NatsUsers:
 
     def _rendered(self, stored: dict[str, object]) -> str:
         text = "# Written by Fairlead: changes are lost. `fairlead nats user add` adds a user.\n"
-        return text + users_conf.render_users(_users(stored))
+        return text + render_accounts([*_users(stored), *linked_users(self._home, _others(stored))])
 
 
 def _users(stored: dict[str, object]) -> list[User]:
     added = _mapping(stored, "users")
-    recipes = {name: row["recipe"] for name, row in added.items() if isinstance(row, dict)}
-    others = other_systems.others_of(recipes.values())
+    recipes = _recipes(stored)
+    others = _others(stored)
     keys = _mapping(stored, "services")
     own = _of_services(str(stored.get("host") or "host"), others)
     users = [User(name, str(keys[name]), may) for name, may in own.items() if name in keys]
@@ -175,6 +182,15 @@ def _users(stored: dict[str, object]) -> list[User]:
         except InvalidInputError as error:
             raise CommandError(f"NATS user {name!r}: {error}") from error
     return users
+
+
+def _recipes(stored: dict[str, object]) -> dict[str, Mapping[str, object]]:
+    added = _mapping(stored, "users")
+    return {name: row["recipe"] for name, row in added.items() if isinstance(row, dict)}
+
+
+def _others(stored: dict[str, object]) -> Others:
+    return other_systems.others_of(_recipes(stored).values())
 
 
 def _of_services(host: str, others: Others) -> dict[str, Rights]:

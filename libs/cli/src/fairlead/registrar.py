@@ -16,9 +16,10 @@ from typing import Final
 import structlog
 
 from fairlead.door import Door
+from fairlead.door_rights import REGISTRAR
 from fairlead.errors import CONFIG, CommandError
 from fairlead.home import home_from_environment, read_json, write_private
-from fairlead.hosts import REGISTRAR, Host
+from fairlead.host_register import Host
 from fairlead.ticket import TLS_NAME
 from fairlead_common import subjects
 from fairlead_common.bus import Bus, BusSettings, Delivery

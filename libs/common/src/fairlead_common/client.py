@@ -1,7 +1,8 @@
 """The NATS client that answers inboxes only.
 
 Whoever asks chooses the subject of the answer. A user that may ask a service could name a subject there that
-only the service may write to, such as a session's log, and have it write the answer there.
+only the service may write to, such as a session's log, and have it write the answer there. Between accounts
+the server has a subject of its own for each answer; this is for servers that give all users one account.
 """
 
 import asyncio
@@ -11,9 +12,9 @@ from typing import Any
 
 from nats.aio.client import Client as NatsClient
 
-# Of services, of other systems, and of consumers that wait for an acknowledgement. The server lets no user
-# make up the third. The last is how a snapshot of a stream is told to go on; it writes nothing.
-_ANSWERED = (b"_INBOX", b"$JS.ACK.", b"$JS.SNAPSHOT.ACK.")
+# Of this account, of another, and of consumers that wait for an acknowledgement: the server lets no user make
+# up the latter two. The last is how a snapshot of a stream is told to go on; it writes nothing.
+_ANSWERED = (b"_INBOX", b"_R_.", b"$JS.ACK.", b"$JS.SNAPSHOT.ACK.")
 
 
 CLOSE_S = 1.0

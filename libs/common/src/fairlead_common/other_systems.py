@@ -110,6 +110,7 @@ def _other(name: str, recipe: Mapping[str, object]) -> Rights:
         publish=(*may, *triggers),
         subscribe=(*tools, *answers, *dict.fromkeys(micro), *(["fairlead.cancel.*"] if tools else [])),
         answers=ANY_NUMBER if tools else 0,
+        offers_tools=bool(tools),
         recipe=recipe,
     )
 

@@ -1,7 +1,8 @@
 """Who may do what on NATS: the one table of users and subjects, allow-lists only.
 
 What a user is not given here the server refuses. Each user has an inbox prefix of its own, so that nobody
-hears the answers that others get. `docs/security.md` says what a user that was taken over can still do.
+hears the answers that others get; `accounts` makes of it what the server reads, an account for each user.
+`docs/security.md` says what a user that was taken over can still do.
 """
 
 from collections.abc import Iterable, Mapping
@@ -33,6 +34,9 @@ class Rights(NamedTuple):
         inbox: prefix of the subjects that answers to it come on; no other user hears them.
         publish, subscribe: subjects that are allowed, beside the inbox; all others are not.
         answers: how many messages it may send to whoever asked it something; 0: none.
+        owner: it lives where the streams do, and the server keeps nothing from it.
+        asks_all: `$SRV.INFO` and the like reach all services, not only those that offer tools.
+        offers_tools: whoever looks for tools finds its services.
         recipe: what `other_systems.remade` makes the same rights of, as later versions have them.
     """
 
@@ -40,6 +44,9 @@ class Rights(NamedTuple):
     publish: tuple[str, ...] = ()
     subscribe: tuple[str, ...] = ()
     answers: int = 0
+    owner: bool = False
+    asks_all: bool = False
+    offers_tools: bool = False
     recipe: Mapping[str, object] = {}
 
 
@@ -93,7 +100,7 @@ def gateway() -> Rights:
             _CONFIG_CHANGES,
             s.CRON_CHANGED,
         ],
-    )
+    )._replace(asks_all=True)
 
 
 def agent(others: Others = NOBODY) -> Rights:
@@ -174,7 +181,7 @@ def scheduler(others: Others = NOBODY) -> Rights:
             "fairlead.service.scheduler.*",
             *others.triggers,
         ],
-    )
+    )._replace(offers_tools=True)
 
 
 def webui() -> Rights:
@@ -250,7 +257,7 @@ def provisioner() -> Rights:
 
 def operator() -> Rights:
     """The owner of the installation, for the command line; no service gets its key."""
-    return Rights(inbox(OPERATOR), publish=(">",), subscribe=(">",))
+    return Rights(inbox(OPERATOR), publish=(">",), subscribe=(">",), owner=True)
 
 
 def _service(

@@ -115,6 +115,18 @@ STREAMS: Final[list[Config]] = [
     },
 ]
 
+
+def subjects_of(config: Config) -> list[str]:
+    """The subjects that a stream takes."""
+    return _texts(config.get("subjects"))
+
+
+def republished_to(config: Config) -> str:
+    """Where what a stream stores is told again, with `{{...}}` for words of the subject; empty: nowhere."""
+    told = config.get("republish")
+    return str(told["dest"]) if isinstance(told, dict) else ""
+
+
 # A difference in one of these could lose data or let two act where one may.
 _EXACT: Final = ("retention", "storage", "allow_direct", "republish", "subject_transform")
 _MUST_HAVE: Final = (
@@ -184,7 +196,7 @@ async def _ensure_stream(bus: Bus, wanted: Config) -> None:
         actual = await _raise_replicas(bus, wanted, actual)
         log.info("stream_replicas_raised", stream=name, replicas=wanted["num_replicas"])
     if lacking := _lacks(wanted, actual):
-        more = {**actual, "subjects": [*_texts(actual.get("subjects")), *lacking]}
+        more = {**actual, "subjects": [*subjects_of(actual), *lacking]}
         await bus.api(f"STREAM.UPDATE.{name}", more, timeout_s=15.0)
         log.info("stream_widened", stream=name, subjects=lacking)
 
@@ -242,8 +254,8 @@ def _lacks(wanted: Config, actual: Config) -> list[str]:
     Raises:
         WeakConfigurationError: it is weaker in any other way.
     """
-    has = _texts(actual.get("subjects"))
-    lacking = [subject for subject in _texts(wanted["subjects"]) if subject not in has]
+    has = subjects_of(actual)
+    lacking = [subject for subject in subjects_of(wanted) if subject not in has]
     problems = weaknesses(wanted, {**actual, "subjects": [*has, *lacking]})
     if problems:
         raise WeakConfigurationError(f"stream {wanted['name']} is set up too weakly: {'; '.join(problems)}")
@@ -252,8 +264,8 @@ def _lacks(wanted: Config, actual: Config) -> list[str]:
 
 def strengthened(wanted: Config, actual: Config) -> Config:
     """`actual` with what is weaker in it than in `wanted` made as that is, and nothing else changed."""
-    subjects = _texts(actual.get("subjects"))
-    missing = [subject for subject in _texts(wanted["subjects"]) if subject not in subjects]
+    subjects = subjects_of(actual)
+    missing = [subject for subject in subjects_of(wanted) if subject not in subjects]
     better: Config = {**actual, "subjects": [*subjects, *missing]}
     for key, value in wanted.items():
         candidate = {**better, key: value}
@@ -280,7 +292,7 @@ def weaknesses(wanted: Config, actual: Config) -> list[str]:
         problems.append(f"max_age is {actual_age} ns, must be {wanted_age or 'unlimited'}")
     if actual.get("persist_mode") == "async" and wanted.get("persist_mode") != "async":
         problems.append("persist_mode is 'async', must be 'default'")
-    missing = set(_texts(wanted["subjects"])) - set(_texts(actual.get("subjects")))
+    missing = set(subjects_of(wanted)) - set(subjects_of(actual))
     if missing:
         problems.append(f"subjects lack {sorted(missing)}")
     if _has_too_few(wanted, actual):

@@ -13,6 +13,8 @@ from fairlead.nats_server import MEMORY_LIMIT, START_TIMEOUT_S, NatsAccess, bina
 from fairlead.nats_text import quoted
 from fairlead.ports import free_port
 from fairlead.processes import die_with_parent
+from fairlead.store_swap import give_account
+from fairlead_common.accounts import STREAMS
 
 STOP_S: Final = 60.0
 _USER: Final = "operator"
@@ -20,7 +22,7 @@ _CONFIG: Final = """\
 listen: "127.0.0.1:{port}"
 server_name: fairlead
 max_payload: 1MB
-authorization {{ user: {user}, password: {password} }}
+accounts {{ {account} {{ jetstream: enabled, users: [ {{ user: {user}, password: {password} }} ] }} }}
 jetstream {{
   store_dir: {store}
   sync_interval: always
@@ -37,11 +39,18 @@ def server_over(store: Path) -> Iterator[NatsAccess]:
     Raises:
         CommandError: it does not start.
     """
+    give_account(store)
     with _folder_beside(store) as folder:
         port, password = free_port(), secrets.token_urlsafe(32)
         config, password_file, log = folder / "server.conf", folder / "password", folder / "nats.log"
         password_file.write_text(password, encoding="ascii")  # the folder is this user's alone
-        text = _CONFIG.format(port=port, user=quoted(_USER), password=quoted(password), store=quoted(store))
+        text = _CONFIG.format(
+            port=port,
+            account=STREAMS,
+            user=quoted(_USER),
+            password=quoted(password),
+            store=quoted(store),
+        )
         config.write_text(text, encoding="utf-8")
         with log.open("wb") as out:
             server = subprocess.Popen(

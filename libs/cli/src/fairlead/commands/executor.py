@@ -51,7 +51,7 @@ def invite(
 
     Whoever has the ticket can join: send it as you would send a password.
     """
-    from fairlead.hosts import Invitation, checked
+    from fairlead.host_register import Invitation, checked
     from fairlead.ticket import Ticket
     from fairlead_common import nkey
 

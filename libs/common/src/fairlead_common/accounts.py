@@ -1,0 +1,253 @@
+"""Users and their rights as accounts of nats-server: each user has one of its own, the streams have another.
+
+A right to publish is a service that the user's account imports; what JetStream answers comes back into that
+account and no further. So nobody can have an answer delivered where only others may write, whatever reply
+subject it chooses: nats-server checks that of a request, and not where its answer goes.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from fairlead_common import rights, streams
+from fairlead_common.patterns import covers, overlap, overlaps
+from fairlead_common.rights import Rights
+
+STREAMS: Final = "FAIRLEAD"  # the account of the streams, and of their owner
+DOMAIN: Final = "fairlead"  # JetStream's: over a leaf link its subjects have this name within them
+ANSWER_WITHIN: Final = "1h"  # how long a request may be answered: the longest call of a tool takes as long
+
+# Of accounts without streams the server itself answers that API, unless they import this from elsewhere.
+_API_IS_ELSEWHERE: Final = "$JS.API.INFO"
+_STORED: Final = tuple(str(subject) for each in streams.STREAMS for subject in streams.subjects_of(each))
+_REPUBLISHED: Final = tuple(
+    re.sub(r"\{\{.*?\}\}", "*", target)
+    for each in streams.STREAMS
+    if (target := streams.republished_to(each))
+)
+
+
+# The plain names of JetStream's subjects are not let through leaf links, so they change on the way.
+_PARTS: Final = ("STREAM.>", "CONSUMER.>", "DIRECT.>")
+INTO_A_LINK: Final = {
+    **{f"$JS.API.{part}": f"$JS.{DOMAIN}.API.{part}" for part in _PARTS},
+    "$KV.>": f"$JS.{DOMAIN}.API.$KV.>",
+}
+_OUT_OF_A_LINK: Final = {linked: plain for plain, linked in INTO_A_LINK.items()}
+
+
+class User(NamedTuple):
+    """One user of the server.
+
+    Fields:
+        public_key: of the nkey with which it proves who it is.
+        password: instead, of one that comes over a leaf link of its own account.
+    """
+
+    name: str
+    public_key: str
+    rights: Rights
+    password: str = ""
+
+
+class _Import(NamedTuple):
+    """What one account takes from another.
+
+    Fields:
+        kind: `service` for what it publishes, `stream` for what it hears.
+        many: there may be several answers to one request.
+    """
+
+    account: str
+    kind: str
+    subject: str
+    many: bool = False
+
+
+def render_accounts(users: Iterable[User], *, linked: bool = False) -> str:
+    """The block `accounts` of the server's configuration.
+
+    Args:
+        linked: the server has no streams: what is meant for them goes over a leaf link of each account. Of
+            the rights of these users JetStream's subjects are named as they are on the link.
+    """
+    members: dict[str, list[User]] = {} if linked else {STREAMS: []}
+    for user in users:
+        members.setdefault(account_of(user), []).append(user)
+    imports = _imports(members)
+    exports: dict[str, dict[_Import, None]] = defaultdict(dict)
+    for taken in imports.values():
+        for each in taken:
+            exports[each.account][each] = None
+    blocks = "".join(
+        _account(name, owned, list(exports[name]), imports[name], INTO_A_LINK if linked else {})
+        for name, owned in members.items()
+    )
+    return f"accounts {{\n{blocks}}}\n"
+
+
+def render_users(users: Iterable[User]) -> str:
+    """The block `authorization`, for a server that has one account for all: whoever trusts it trusts them."""
+    return f"authorization {{\n  users: [\n{''.join(_user(user) for user in users)}  ]\n}}\n"
+
+
+def account_of(user: User) -> str:
+    """The account that `user` is in."""
+    return STREAMS if user.rights.owner else user.name
+
+
+# -- who takes what from whom ------------------------------------------------
+
+
+def _imports(members: dict[str, list[User]]) -> dict[str, list[_Import]]:
+    others = [user for name, owned in members.items() if name != STREAMS for user in owned]
+    found: dict[str, dict[_Import, None]] = defaultdict(dict)
+    for user in others:
+        if STREAMS in members:
+            found[user.name].update(dict.fromkeys(_of_the_streams(user.rights)))
+            found[STREAMS].update(dict.fromkeys(_of_a_service(user)))
+        for other in others:
+            if other is not user:
+                found[user.name].update(dict.fromkeys(_of_another(user.rights, other)))
+    return defaultdict(list, {name: _uncovered(taken) for name, taken in found.items()})
+
+
+def _uncovered(taken: Iterable[_Import]) -> list[_Import]:
+    """Without those that lie within another one: the server would deliver such a message twice."""
+    widest = {
+        (each.account, each.kind, each.subject): each for each in sorted(taken, key=lambda each: each.many)
+    }
+    return [
+        each
+        for each in widest.values()
+        if not any(
+            other != each and other[:2] == each[:2] and covers(other.subject, each.subject)
+            for other in widest.values()
+        )
+    ]
+
+
+def _of_the_streams(wanted: Rights) -> Iterator[_Import]:
+    """What a user takes from the account of the streams."""
+    yield _Import(STREAMS, "service", _API_IS_ELSEWHERE)
+    for subject in wanted.publish:
+        if subject.startswith("$JS."):
+            yield _Import(STREAMS, "service", subject, many=_has_many_answers(subject))
+        elif subject in rights.ANSWERS or overlaps(subject, _STORED):
+            yield _Import(STREAMS, "service", subject)
+    for subject in wanted.subscribe:
+        if overlaps(subject, _REPUBLISHED):
+            yield _Import(STREAMS, "stream", subject)
+
+
+def _of_a_service(user: User) -> Iterator[_Import]:
+    """What the owner may ask a user, or tell it."""
+    for subject in user.rights.subscribe:
+        if not overlaps(subject, (*_REPUBLISHED, *rights.ANSWERS)):
+            yield _Import(user.name, "service", subject, many=_answers_often(user.rights, subject))
+
+
+def _of_another(wanted: Rights, other: User) -> Iterator[_Import]:
+    """What a user asks another one, or tells it."""
+    heard = (*other.rights.subscribe, f"{other.rights.inbox}.>")
+    for subject in wanted.publish:
+        for pattern in heard:
+            shared = overlap(subject, pattern)
+            if shared is None or overlaps(shared, _STORED):
+                continue
+            if shared.startswith("$SRV.") and not (wanted.asks_all or other.rights.offers_tools):
+                continue
+            yield _Import(other.name, "service", shared, many=_answers_often(other.rights, shared))
+
+
+def _has_many_answers(subject: str) -> bool:
+    """A pull of a consumer, and a get of a whole stream, which has its batch in the body."""
+    tokens = subject.split(".")
+    return tokens[2:5] == ["CONSUMER", "MSG", "NEXT"] or (
+        tokens[2:4] == ["DIRECT", "GET"] and len(tokens) == 5
+    )
+
+
+def _answers_often(who: Rights, subject: str) -> bool:
+    return who.answers == rights.ANY_NUMBER or subject.startswith("$SRV.")
+
+
+# -- the text ------------------------------------------------------------------
+
+
+def _account(
+    name: str,
+    owned: list[User],
+    exports: list[_Import],
+    imports: list[_Import],
+    mappings: Mapping[str, str],
+) -> str:
+    head = "    jetstream: enabled\n" if name == STREAMS else ""
+    if any(user.password for user in owned):
+        mappings = _OUT_OF_A_LINK
+    if mappings:
+        rows = "".join(f'      "{source}": "{target}"\n' for source, target in mappings.items())
+        head += f"    mappings: {{\n{rows}    }}\n"
+    users = "".join(_link(user) if user.password else _user(user) for user in owned)
+    offered = "".join(_offer(each) for each in _widest(exports))
+    taken = "".join(
+        f'      {{ {each.kind}: {{ account: "{each.account}", subject: "{each.subject}" }} }}\n'
+        for each in imports
+    )
+    return (
+        f'  "{name}" {{\n{head}'
+        f"    users: [\n{users}    ]\n"
+        f"    exports: [\n{offered}    ]\n"
+        f"    imports: [\n{taken}    ]\n"
+        "  }\n"
+    )
+
+
+def _widest(exports: list[_Import]) -> Iterator[_Import]:
+    """Each subject once; with several answers, if one who takes it may get several."""
+    found: dict[tuple[str, str], bool] = {}
+    for each in exports:
+        key = (each.kind, each.subject)
+        found[key] = found.get(key, False) or each.many
+    for (kind, subject), many in found.items():
+        yield _Import("", kind, subject, many)
+
+
+def _offer(each: _Import) -> str:
+    """The server forgets after two minutes that somebody waits; a tool may take longer."""
+    if each.kind == "stream":
+        return f'      {{ stream: "{each.subject}" }}\n'
+    answers = ", response_type: stream" if each.many else ""
+    if not each.subject.startswith("$") and not overlaps(each.subject, _STORED):
+        answers += f', response_threshold: "{ANSWER_WITHIN}"'
+    return f'      {{ service: "{each.subject}"{answers} }}\n'
+
+
+def _link(user: User) -> str:
+    return (
+        f'      {{ user: "{user.name}", password: "{user.password}"\n'
+        "        allowed_connection_types: [LEAFNODE] }\n"
+    )
+
+
+def _user(user: User) -> str:
+    may = user.rights
+    own = f"{may.inbox}.>"
+    responses = ""
+    if may.answers:
+        responses = f'          allow_responses: {{ max: {may.answers}, expires: "{ANSWER_WITHIN}" }}\n'
+    return (
+        f"      {{ nkey: {user.public_key}\n"
+        "        allowed_connection_types: [STANDARD]\n"
+        "        permissions {\n"
+        f"          publish {{ allow: {_listed((*may.publish, own))} }}\n"
+        f"          subscribe {{ allow: {_listed((*may.subscribe, own))} }}\n"
+        f"{responses}"
+        "        } }\n"
+    )
+
+
+def _listed(subjects: Iterable[str]) -> str:
+    rows = "".join(f'            "{subject}"\n' for subject in dict.fromkeys(subjects))
+    return f"[\n{rows}          ]"
