@@ -99,7 +99,12 @@ async def test_a_full_disk_refuses_and_space_alone_mends_it(
             "its health says so",
         )
         disk.free()
-        await _compose(deployment, "up", "-d", "--wait", "--no-recreate")
+        await asyncio.to_thread(
+            containers.wait_for,
+            lambda: _health(deployment) == "healthy",
+            "the store is open again",
+            RECOVERY_S,
+        )
         await load.more(2)
     assert load.statuses == {"ok"}
     assert _restarts(deployment) == restarts  # nats alone was started anew
@@ -108,6 +113,11 @@ async def test_a_full_disk_refuses_and_space_alone_mends_it(
 def _said(deployment: Deployment) -> str:
     (found,) = deployment.containers("nats")
     return str(found["State"]["Health"]["Log"][-1]["Output"])
+
+
+def _health(deployment: Deployment) -> str:
+    (found,) = deployment.containers("nats")
+    return str(found["State"]["Health"]["Status"])
 
 
 def _restarts(deployment: Deployment) -> dict[str, int]:

@@ -40,7 +40,9 @@ def on_loopback() -> list[Place]:
 class Node:
     """One server of the cluster; `kill` and `start` again keep its store."""
 
-    def __init__(self, folder: Path, name: str, place: Place, everyone: Sequence[Place]) -> None:
+    def __init__(
+        self, folder: Path, name: str, place: Place, everyone: Sequence[Place], extra: str = ""
+    ) -> None:
         self.folder = folder
         self.name = name
         self.place = place
@@ -56,6 +58,7 @@ class Node:
             "feature_flags { js_ack_fc_v2: false }\n"
             f'cluster {{ name: fairlead, listen: "{place.host}:{place.routes}", routes: [{routes}]\n'
             '  no_advertise: true, ping_interval: "2s", ping_max: 2, write_deadline: "5s" }\n'
+            f"{extra}"
         )
 
     @property
@@ -106,12 +109,16 @@ class Node:
 
 
 class NatsCluster:
-    """Use as a context manager: started, and with a leader, inside."""
+    """Use as a context manager: started, and with a leader, inside.
 
-    def __init__(self, folder: Path, places: Sequence[Place] | None = None) -> None:
+    Args:
+        extra: more of the configuration of each server.
+    """
+
+    def __init__(self, folder: Path, places: Sequence[Place] | None = None, extra: str = "") -> None:
         places = places or on_loopback()
         self.nodes = [
-            Node(folder / f"n{number}", f"n{number}", place, places)
+            Node(folder / f"n{number}", f"n{number}", place, places, extra)
             for number, place in enumerate(places, start=1)
         ]
 
