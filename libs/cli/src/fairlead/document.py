@@ -84,7 +84,7 @@ async def revisions(bus: Bus) -> list[Revision]:
     Raises:
         CommandError: JetStream refuses, or one is no JSON object.
     """
-    stream = f"KV_{subjects.BUCKET_CONFIG}"
+    stream = subjects.kv_stream(subjects.BUCKET_CONFIG)
     try:
         await bus.api(f"STREAM.INFO.{stream}")
         subject = subjects.kv(subjects.BUCKET_CONFIG, LiveConfig.DOCUMENT)

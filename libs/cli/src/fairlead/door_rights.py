@@ -90,7 +90,7 @@ def joining(ticket: str) -> Rights:
 
 def registrar() -> Rights:
     """The rights of the registrar: to answer tickets, make the queue of a host, see heartbeats."""
-    beats = f"KV_{subjects.BUCKET_EXECUTORS}"
+    beats = subjects.kv_stream(subjects.BUCKET_EXECUTORS)
     requests = "fairlead.tool.*.*.request"
     return Rights(
         rights.inbox(REGISTRAR),

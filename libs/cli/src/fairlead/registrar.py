@@ -120,7 +120,7 @@ class Registrar:
         bucket = subjects.BUCKET_EXECUTORS
         while True:
             try:
-                records = await self._bus.last_of_each(f"KV_{bucket}", f"$KV.{bucket}.>")
+                records = await self._bus.last_of_each(subjects.kv_stream(bucket), f"$KV.{bucket}.>")
                 live = {each.subject.split(".")[2] for each in records if "KV-Operation" not in each.headers}
                 seen = {**read_json(self._door.seen), **dict.fromkeys(live, int(time.time()))}
                 await asyncio.to_thread(write_private, self._door.seen, json.dumps(seen) + "\n")

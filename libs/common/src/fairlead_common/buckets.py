@@ -20,7 +20,7 @@ class Bucket:
     def __init__(self, bus: Bus, name: str) -> None:
         self._bus = bus
         self.name = name
-        self.stream = f"KV_{name}"
+        self.stream = subjects.kv_stream(name)
 
     async def get(self, key: str) -> Record | None:
         """The value under `key`; `seq` is its revision."""
@@ -108,7 +108,7 @@ class Leases:
         self._holder = holder
         self._value = msgspec.json.encode(holder)
         self.ttl_s = ttl_s
-        self._stream = f"KV_{subjects.BUCKET_LEASES}"
+        self._stream = subjects.kv_stream(subjects.BUCKET_LEASES)
 
     async def acquire(self, key: str) -> Lease | None:
         """The lease, or None while somebody else holds it."""

@@ -46,7 +46,7 @@ class LiveConfig:
     async def follow(self, stop: asyncio.Event) -> None:
         """A part of a service: take over every change of the document until `stop`."""
         subject = subjects.kv(subjects.BUCKET_CONFIG, self.DOCUMENT)
-        source = Source(f"KV_{subjects.BUCKET_CONFIG}", subject, 1, chained=True, latest=True)
+        source = Source(subjects.kv_stream(subjects.BUCKET_CONFIG), subject, 1, chained=True, latest=True)
         live = f"fairlead.kv.{subjects.BUCKET_CONFIG}.{self.DOCUMENT}"
         async with Tail(self._bus, live, [source], self._route) as tail:
             await tail.follow(stop, lambda _, record: self._apply(record.data))

@@ -25,7 +25,7 @@ TIMEOUT_S: Final = 60.0
 CHUNK_BYTES: Final = 128 * 1024
 LIMIT_BYTES: Final = 256 << 20
 
-_STREAM: Final = f"OBJ_{subjects.OBJECTS}"
+_STREAM: Final = subjects.OBJECTS_STREAM
 
 
 class _Info(msgspec.Struct, kw_only=True):

@@ -28,16 +28,14 @@ class Needs(NamedTuple):
 
 
 def _kv(*buckets: str) -> tuple[str, ...]:
-    return tuple(f"KV_{bucket}" for bucket in buckets)
+    return tuple(map(s.kv_stream, buckets))
 
-
-_OBJECTS: Final = (f"OBJ_{s.OBJECTS}", s.OUTPUTS)
 
 NEEDS: Final = {
-    "gateway": Needs((s.SESSIONS, s.EVENTS, *_kv(s.BUCKET_SESSIONS, s.BUCKET_EXECUTORS), *_OBJECTS)),
+    "gateway": Needs((s.SESSIONS, s.EVENTS, *_kv(s.BUCKET_SESSIONS, s.BUCKET_EXECUTORS), *s.LARGE)),
     "agent": Needs(
         (
-            *(s.SESSIONS, s.TIMERS, s.TOOLS, s.EVENTS, *_OBJECTS),
+            *(s.SESSIONS, s.TIMERS, s.TOOLS, s.EVENTS, *s.LARGE),
             *_kv(s.BUCKET_SESSIONS, s.BUCKET_LEASES, s.BUCKET_EXECUTORS, s.BUCKET_WORKSPACES),
             *_kv(s.BUCKET_CONFIG, s.BUCKET_CREDENTIALS),
         ),
@@ -45,7 +43,7 @@ NEEDS: Final = {
     ),
     "scheduler": Needs(
         (
-            *(s.SESSIONS, s.SLOTS, *_OBJECTS),
+            *(s.SESSIONS, s.SLOTS, *s.LARGE),
             *_kv(s.BUCKET_JOBS, s.BUCKET_RUNS, s.BUCKET_LEASES, s.BUCKET_SESSIONS),
         ),
         ((s.SLOTS, s.SLOTS_CONSUMER),),

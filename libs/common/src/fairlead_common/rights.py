@@ -85,9 +85,15 @@ def gateway() -> Rights:
             f"$KV.{s.BUCKET_LEASES}.login.*",
             f"$KV.{s.BUCKET_SESSIONS}.revoked.*",
             *_store_objects(),
-            *_read(s.SESSIONS, s.EVENTS, _kv(s.BUCKET_SESSIONS), _kv(s.BUCKET_EXECUTORS), *_OBJECTS),
-            f"{_GET}.{_kv(s.BUCKET_WORKSPACES)}.$KV.{s.BUCKET_WORKSPACES}.agent.*",
-            f"{_GET}.{_kv(s.BUCKET_LEASES)}.$KV.{s.BUCKET_LEASES}.login.*",
+            *_read(
+                s.SESSIONS,
+                s.EVENTS,
+                s.kv_stream(s.BUCKET_SESSIONS),
+                s.kv_stream(s.BUCKET_EXECUTORS),
+                *s.LARGE,
+            ),
+            f"{_GET}.{s.kv_stream(s.BUCKET_WORKSPACES)}.$KV.{s.BUCKET_WORKSPACES}.agent.*",
+            f"{_GET}.{s.kv_stream(s.BUCKET_LEASES)}.$KV.{s.BUCKET_LEASES}.login.*",
             *_CONFIGURATION,
             "$SRV.INFO",
             "$SRV.STATS",
@@ -106,8 +112,20 @@ def gateway() -> Rights:
 def agent(others: Others = NOBODY) -> Rights:
     """The owner of sessions: logs, calls of tools, lists. No mail of people: it approves nothing."""
     buckets = (s.BUCKET_SESSIONS, s.BUCKET_LEASES, s.BUCKET_EXECUTORS, s.BUCKET_WORKSPACES, s.BUCKET_CONFIG)
-    read = (s.SESSIONS, s.TOOLS, s.EVENTS, s.TIMERS, *map(_kv, buckets), _kv(s.BUCKET_CREDENTIALS), *_OBJECTS)
-    purged = (s.SESSIONS, s.TIMERS, *map(_kv, (s.BUCKET_SESSIONS, s.BUCKET_LEASES, s.BUCKET_WORKSPACES)))
+    read = (
+        s.SESSIONS,
+        s.TOOLS,
+        s.EVENTS,
+        s.TIMERS,
+        *map(s.kv_stream, buckets),
+        s.kv_stream(s.BUCKET_CREDENTIALS),
+        *s.LARGE,
+    )
+    purged = (
+        s.SESSIONS,
+        s.TIMERS,
+        *map(s.kv_stream, (s.BUCKET_SESSIONS, s.BUCKET_LEASES, s.BUCKET_WORKSPACES)),
+    )
     return _service(
         AGENT,
         publish=[
@@ -164,8 +182,8 @@ def scheduler(others: Others = NOBODY) -> Rights:
             f"$KV.{s.BUCKET_JOBS}.>",
             f"$KV.{s.BUCKET_RUNS}.>",
             f"$KV.{s.BUCKET_LEASES}.scheduler",
-            *_read(s.SESSIONS, s.SLOTS, *map(_kv, buckets), _kv(s.BUCKET_SESSIONS), *_OBJECTS),
-            *(f"{_PURGE}.{_kv(bucket)}" for bucket in buckets),
+            *_read(s.SESSIONS, s.SLOTS, *map(s.kv_stream, buckets), s.kv_stream(s.BUCKET_SESSIONS), *s.LARGE),
+            *(f"{_PURGE}.{s.kv_stream(bucket)}" for bucket in buckets),
             *_consume(s.SLOTS, s.SLOTS_CONSUMER),
             *_CONFIGURATION,
             *ANSWERS,
@@ -212,7 +230,7 @@ def executor(host: str, others: Others = NOBODY) -> Rights:
             f"fairlead.workspace.{host}.removed",
             *(f"{_GET}.{s.TOOLS}.{calls}.{part}" for part in ("request", "claim", "part.*.*")),
             f"{_GET}.{s.OUTPUTS}.{output}",
-            f"{_GET}.{_kv(s.BUCKET_EXECUTORS)}.{beats}",
+            f"{_GET}.{s.kv_stream(s.BUCKET_EXECUTORS)}.{beats}",
             *_consume(s.TOOLS, s.tools_consumer(host)),
             *_CONFIGURATION,
             "$SRV.INFO",
@@ -239,7 +257,7 @@ def provisioner() -> Rights:
             # Made anew when replicas are added: they can be lost, and cannot be changed.
             *(
                 f"$JS.API.STREAM.DELETE.{name}"
-                for name in (s.EVENTS, _kv(s.BUCKET_LEASES), _kv(s.BUCKET_EXECUTORS))
+                for name in (s.EVENTS, s.kv_stream(s.BUCKET_LEASES), s.kv_stream(s.BUCKET_EXECUTORS))
             ),
             "$JS.API.CONSUMER.INFO.*.*",
             *(
@@ -284,10 +302,6 @@ def micro_subjects(name: str) -> list[str]:
     return [f"$SRV.{verb}{tail}" for verb in verbs for tail in ("", f".{name}", f".{name}.*")]
 
 
-def _kv(bucket: str) -> str:
-    return f"KV_{bucket}"
-
-
 def _read(*streams: str) -> list[str]:
     """All of the streams, message by message and in batches; and how far they have got."""
     return [
@@ -315,7 +329,6 @@ def _store_objects() -> list[str]:
     return [f"$O.{s.OBJECTS}.C.*", f"$O.{s.OBJECTS}.M.*"]
 
 
-_OBJECTS: Final = (f"OBJ_{s.OBJECTS}", s.OUTPUTS)
 _DOCUMENT: Final = s.kv(s.BUCKET_CONFIG, "document")
-_CONFIGURATION: Final = (f"{_GET}.{_kv(s.BUCKET_CONFIG)}.{_DOCUMENT}",)
+_CONFIGURATION: Final = (f"{_GET}.{s.kv_stream(s.BUCKET_CONFIG)}.{_DOCUMENT}",)
 _CONFIG_CHANGES: Final = f"fairlead.kv.{s.BUCKET_CONFIG}.document"

@@ -55,7 +55,7 @@ def _bucket(name: str, *, persist_mode: str = "default", republish: bool = False
     if republish:
         more["republish"] = {"src": f"$KV.{name}.>", "dest": f"fairlead.kv.{name}.>"}
     return _stream(
-        f"KV_{name}",
+        s.kv_stream(name),
         [f"$KV.{name}.>"],
         max_msgs_per_subject=history,
         allow_rollup_hdrs=True,
@@ -110,7 +110,7 @@ STREAMS: Final[list[Config]] = [
     _bucket(s.BUCKET_JOBS, republish=True),
     _bucket(s.BUCKET_RUNS),
     {
-        **_stream(f"OBJ_{s.OBJECTS}", [f"$O.{s.OBJECTS}.C.>", f"$O.{s.OBJECTS}.M.>"]),
+        **_stream(s.OBJECTS_STREAM, [f"$O.{s.OBJECTS}.C.>", f"$O.{s.OBJECTS}.M.>"]),
         "allow_rollup_hdrs": True,
     },
 ]

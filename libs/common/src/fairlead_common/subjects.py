@@ -24,6 +24,8 @@ BUCKET_CREDENTIALS: Final = "credentials"
 BUCKET_JOBS: Final = "jobs"
 BUCKET_RUNS: Final = "runs"
 OBJECTS: Final = "objects"
+OBJECTS_STREAM: Final = f"OBJ_{OBJECTS}"
+LARGE: Final = (OBJECTS_STREAM, OUTPUTS)  # streams of what is too large for a message
 
 # Durable consumers
 AGENTS_CONSUMER: Final = "agents"
@@ -181,6 +183,11 @@ def service_tool(service: str, tool: str) -> str:
 def dead(origin: str) -> str:
     """Dead letters of one origin (`sessions`, `tools`, ...)."""
     return f"fairlead.dead.{check_id(origin, 'origin')}"
+
+
+def kv_stream(bucket: str) -> str:
+    """The stream of a bucket."""
+    return f"KV_{bucket}"
 
 
 def kv(bucket: str, key: str) -> str:

@@ -96,7 +96,7 @@ class Catalog:
     async def follow(self, stop: asyncio.Event) -> None:
         """A part of the service: keep up with the bucket `executors`."""
         bucket = subjects.BUCKET_EXECUTORS
-        source = Source(f"KV_{bucket}", f"$KV.{bucket}.>", 1, lossy=True)
+        source = Source(subjects.kv_stream(bucket), f"$KV.{bucket}.>", 1, lossy=True)
         async with Tail(self._bus, f"fairlead.kv.{bucket}.>", [source], lambda _: 0) as tail:
             await tail.follow(stop, lambda _, record: self._note(record))
 
@@ -133,7 +133,7 @@ class Catalog:
         """Take note of all heartbeats that are stored: what is decided for ever must not miss one."""
         try:
             async with asyncio.timeout(REFRESH_TIMEOUT_S):
-                stream = f"KV_{subjects.BUCKET_EXECUTORS}"
+                stream = subjects.kv_stream(subjects.BUCKET_EXECUTORS)
                 async for record in self._bus.read(stream, f"$KV.{subjects.BUCKET_EXECUTORS}.>"):
                     if "KV-Operation" not in record.headers:
                         self._note(record)
@@ -156,7 +156,7 @@ class Catalog:
     async def has_heartbeat(self, host: str) -> bool:
         """Whether the bucket holds a heartbeat of an executor of `host`, which expires after 15 s."""
         subject = f"$KV.{subjects.BUCKET_EXECUTORS}.{host}.>"
-        return bool(await self._bus.last_of_each(f"KV_{subjects.BUCKET_EXECUTORS}", subject))
+        return bool(await self._bus.last_of_each(subjects.kv_stream(subjects.BUCKET_EXECUTORS), subject))
 
     def tools(self, host: str, wanted: list[str], work_mode: str = "") -> Tools:
         """What `host` offers, as far as the profile wants it and the work needs it."""

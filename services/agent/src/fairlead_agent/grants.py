@@ -37,7 +37,7 @@ class Grants:
     async def follow(self, stop: asyncio.Event) -> None:
         """A part of the service: keep up with what other workers and the command line grant."""
         name = subjects.BUCKET_CONFIG
-        source = Source(f"KV_{name}", f"$KV.{name}.grant.>", 1)
+        source = Source(subjects.kv_stream(name), f"$KV.{name}.grant.>", 1)
 
         async with Tail(self._bus, f"fairlead.kv.{name}.>", [source], lambda _: 0) as tail:
             await tail.follow(stop, self._note)

@@ -172,7 +172,7 @@ class Auth:
             )
         try:
             await self._bus.create(
-                f"KV_{subjects.BUCKET_LEASES}",
+                subjects.kv_stream(subjects.BUCKET_LEASES),
                 subjects.kv(subjects.BUCKET_LEASES, f"login.{claims.id}"),
                 new_id().encode(),  # different each time, so that a repetition is a conflict
                 {"Nats-TTL": f"{LOGIN_CODE_TTL_S + 60}s"},
@@ -233,12 +233,14 @@ class Auth:
         stamp = _stamp(self._file.path)
         if stamp == self._stamp:
             return
-        self._stamp = stamp
         try:
             self._file = AuthFile.read(self._file.path)
         except (WeakConfigurationError, FileNotFoundError) as error:
             log.error("auth_file_ignored", error=str(error))
+            if not isinstance(error.__cause__, OSError):  # one that could not be opened is tried again
+                self._stamp = stamp
             return
+        self._stamp = stamp
         self._generation += 1
         log.info("auth_file_changed")
 

@@ -23,7 +23,7 @@ CHECK_WITHIN_S: Final = 1.5
 CACHE_S: Final = 0.5
 STATUS_WAIT_S: Final = 0.5
 
-_EXECUTORS: Final = f"KV_{subjects.BUCKET_EXECUTORS}"
+_EXECUTORS: Final = subjects.kv_stream(subjects.BUCKET_EXECUTORS)
 
 
 async def alive(request: Request) -> Response:  # noqa: ARG001

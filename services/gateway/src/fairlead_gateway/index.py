@@ -21,7 +21,7 @@ from fairlead_common.tail import Source, Tail
 
 log = structlog.get_logger()
 
-_STREAM: Final = f"KV_{subjects.BUCKET_SESSIONS}"
+_STREAM: Final = subjects.kv_stream(subjects.BUCKET_SESSIONS)
 _PREFIX: Final = f"$KV.{subjects.BUCKET_SESSIONS}."
 _SETTLED_KEPT: Final = 10_000
 

@@ -87,7 +87,7 @@ class Channels:
         """The session that somebody used last, other than those of jobs."""
         best: SessionSummary | None = None
         prefix = f"$KV.{subjects.BUCKET_SESSIONS}.session.*"
-        async for record in self._bus.read(f"KV_{subjects.BUCKET_SESSIONS}", prefix):
+        async for record in self._bus.read(subjects.kv_stream(subjects.BUCKET_SESSIONS), prefix):
             key = record.subject.removeprefix(f"$KV.{subjects.BUCKET_SESSIONS}.")
             try:
                 known = decode_projection(key, record.data)

@@ -49,7 +49,7 @@ class Watching:
         removals = await self._bus.subscribe(subjects.CRON_CHANGED, self._note_removal)
         started = asyncio.get_running_loop().time()
         self._taken = await self._snapshots.load(self._table)
-        source = Source(f"KV_{subjects.BUCKET_JOBS}", f"{_PREFIX}>", self._taken + 1)
+        source = Source(subjects.kv_stream(subjects.BUCKET_JOBS), f"{_PREFIX}>", self._taken + 1)
         live = f"fairlead.kv.{subjects.BUCKET_JOBS}.>"
         async with Tail(self._bus, live, [source], lambda _: 0) as tail:
             self._tail = tail

@@ -244,7 +244,7 @@ class Settling:
 
 async def _keys(bus: Bus) -> AsyncIterator[tuple[str, Record]]:
     prefix = f"$KV.{s.BUCKET_SESSIONS}."
-    async for record in bus.read(f"KV_{s.BUCKET_SESSIONS}", f"{prefix}>", batch=_BATCH):
+    async for record in bus.read(s.kv_stream(s.BUCKET_SESSIONS), f"{prefix}>", batch=_BATCH):
         yield record.subject.removeprefix(prefix), record
 
 

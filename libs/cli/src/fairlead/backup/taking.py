@@ -38,22 +38,22 @@ from fairlead_common.snapshots import Durable, durables, server_version, stream_
 from fairlead_common.streams import UNFINISHED
 
 ORDER: Final = (
-    f"KV_{s.BUCKET_SESSIONS}",
-    f"KV_{s.BUCKET_WORKSPACES}",
-    f"KV_{s.BUCKET_JOBS}",
-    f"KV_{s.BUCKET_RUNS}",
+    s.kv_stream(s.BUCKET_SESSIONS),
+    s.kv_stream(s.BUCKET_WORKSPACES),
+    s.kv_stream(s.BUCKET_JOBS),
+    s.kv_stream(s.BUCKET_RUNS),
     s.SLOTS,
     s.SESSIONS,
     s.TIMERS,
     s.TOOLS,
     s.DEAD,
-    f"KV_{s.BUCKET_CONFIG}",
-    f"KV_{s.BUCKET_CREDENTIALS}",
+    s.kv_stream(s.BUCKET_CONFIG),
+    s.kv_stream(s.BUCKET_CREDENTIALS),
     s.OUTPUTS,
-    f"OBJ_{s.OBJECTS}",
+    s.OBJECTS_STREAM,
 )
 # Live events are of the moment, leases and heartbeats of processes that will not be there.
-LEFT_OUT: Final = frozenset({s.EVENTS, f"KV_{s.BUCKET_LEASES}", f"KV_{s.BUCKET_EXECUTORS}"})
+LEFT_OUT: Final = frozenset({s.EVENTS, s.kv_stream(s.BUCKET_LEASES), s.kv_stream(s.BUCKET_EXECUTORS)})
 _NEEDED: Final = s.SESSIONS
 # Of the home: who may log in, what this host refuses, and other systems' NATS users (their public keys). The
 # key that stored credentials are encrypted with belongs elsewhere: it is never in here, nor is any other.
@@ -178,7 +178,7 @@ async def _copy(bus: Bus, writer: Writer, stream: Taken, tell: Tell) -> StreamPa
 async def _idempotent(bus: Bus) -> list[str]:
     """Tools that may be run again, as all executors say that announce one of that name."""
     said: dict[str, bool] = {}
-    bucket = f"KV_{s.BUCKET_EXECUTORS}"
+    bucket = s.kv_stream(s.BUCKET_EXECUTORS)
     if await stream_info(bus, bucket) is None:
         return []
     async for record in bus.read(bucket, f"$KV.{s.BUCKET_EXECUTORS}.>"):

@@ -194,7 +194,7 @@ async def _consumers(bus: Bus, facts: NatsFacts) -> None:
 
 async def _acks(bus: Bus, facts: NatsFacts) -> None:
     """Have one stored message delivered by a consumer that is gone a moment later."""
-    stream = f"KV_{s.BUCKET_EXECUTORS}"
+    stream = s.kv_stream(s.BUCKET_EXECUTORS)
     name = f"doctor-{time.time_ns():x}"
     config = {"name": name, "ack_policy": "explicit", "deliver_policy": "last", "mem_storage": True,
               "inactive_threshold": 5_000_000_000, "num_replicas": 1}  # fmt: skip
@@ -249,11 +249,11 @@ async def _sessions(bus: Bus, facts: NatsFacts) -> None:
     from fairlead_common.projections import SessionSummary, decode_projection
 
     prefix = f"$KV.{s.BUCKET_LEASES}.session."
-    leases = await bus.last_of_each(f"KV_{s.BUCKET_LEASES}", f"{prefix}*")
+    leases = await bus.last_of_each(s.kv_stream(s.BUCKET_LEASES), f"{prefix}*")
     facts.leased = {each.subject.removeprefix(prefix) for each in leases if each.data}
     prefix = f"$KV.{s.BUCKET_SESSIONS}."
     running = {}
-    for record in await bus.last_of_each(f"KV_{s.BUCKET_SESSIONS}", f"{prefix}session.*"):
+    for record in await bus.last_of_each(s.kv_stream(s.BUCKET_SESSIONS), f"{prefix}session.*"):
         shown = decode_projection(record.subject.removeprefix(prefix), record.data) if record.data else None
         if shown and isinstance(shown[1], SessionSummary) and shown[1].status == "running":
             running[shown[0]] = shown[1].updated_at / 1000
@@ -273,7 +273,7 @@ async def _services(bus: Bus, facts: NatsFacts) -> None:
 
 
 async def _executors(bus: Bus, facts: NatsFacts) -> None:
-    records = await bus.last_of_each(f"KV_{s.BUCKET_EXECUTORS}", f"$KV.{s.BUCKET_EXECUTORS}.>")
+    records = await bus.last_of_each(s.kv_stream(s.BUCKET_EXECUTORS), f"$KV.{s.BUCKET_EXECUTORS}.>")
     facts.executors = [
         msgspec.json.decode(each.data, type=dict[str, Any])
         for each in records
@@ -283,7 +283,7 @@ async def _executors(bus: Bus, facts: NatsFacts) -> None:
 
 async def _document(bus: Bus, facts: NatsFacts) -> None:
     subject = s.kv(s.BUCKET_CONFIG, LiveConfig.DOCUMENT)
-    record = await bus.last(f"KV_{s.BUCKET_CONFIG}", subject)
+    record = await bus.last(s.kv_stream(s.BUCKET_CONFIG), subject)
     if record is None or not record.data:
         facts.document = {}
         return
