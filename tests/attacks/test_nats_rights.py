@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,6 +32,7 @@ from fairlead_common.patterns import covers
 from fairlead_common.provisioned import NEEDS, wait_until_provisioned
 from fairlead_common.requests import discover
 from fairlead_common.rights import Rights
+from fairlead_common.service import register
 from fairlead_common.tool_service import Asker, ServiceTool, ToolService
 from fairlead_tools.nats_tools.source import services_of
 from tests.support.nats_server import NatsServer
@@ -512,6 +513,21 @@ async def test_a_tool_of_fairlead_is_described_by_fairlead_alone(server: NatsSer
         assert "L" in {info.id for info in await discover(mill)}, "the liar is heard"
         assert "L" not in found
         stop.set()
+
+
+async def test_each_service_answers_once_whoever_asks_for_all(server: NatsServer, tmp_path: Path) -> None:
+    """Between accounts a question could reach a service by two ways."""
+    services = {"gateway": "gateway", "agent": "agent", "scheduler": "scheduler", "mill": "tools"}
+    async with AsyncExitStack() as stack:
+        for user, name in services.items():
+            bus = await stack.enter_async_context(bus_of(server, tmp_path, user))
+            await register(bus, name, {})
+            await bus.round_trip()
+        for asker in ("gateway", "operator"):
+            bus = await stack.enter_async_context(bus_of(server, tmp_path, asker))
+            found = [reply.data async for reply in bus.request_many("$SRV.INFO", b"", timeout_s=0.5)]
+            names = [json.loads(data)["name"].removeprefix("fairlead-") for data in found]
+            assert sorted(names) == sorted(services.values())
 
 
 async def test_only_who_was_asked_may_answer_and_only_there(server: NatsServer) -> None:

@@ -56,12 +56,15 @@ class _Import(NamedTuple):
 
     Fields:
         kind: `service` for what it publishes, `stream` for what it hears.
+        subject: as it is called where it comes from.
+        local: as it is called here.
         many: there may be several answers to one request.
     """
 
     account: str
     kind: str
     subject: str
+    local: str
     many: bool = False
 
 
@@ -115,14 +118,13 @@ def _imports(members: dict[str, list[User]]) -> dict[str, list[_Import]]:
 
 def _uncovered(taken: Iterable[_Import]) -> list[_Import]:
     """Without those that lie within another one: the server would deliver such a message twice."""
-    widest = {
-        (each.account, each.kind, each.subject): each for each in sorted(taken, key=lambda each: each.many)
-    }
+    last_is_many = sorted(taken, key=lambda each: each.many)
+    widest = {(each.account, each.kind, each.local): each for each in last_is_many}
     return [
         each
         for each in widest.values()
         if not any(
-            other != each and other[:2] == each[:2] and covers(other.subject, each.subject)
+            other != each and other[:2] == each[:2] and covers(other.local, each.local)
             for other in widest.values()
         )
     ]
@@ -130,22 +132,22 @@ def _uncovered(taken: Iterable[_Import]) -> list[_Import]:
 
 def _of_the_streams(wanted: Rights) -> Iterator[_Import]:
     """What a user takes from the account of the streams."""
-    yield _Import(STREAMS, "service", _API_IS_ELSEWHERE)
+    yield _service(STREAMS, _API_IS_ELSEWHERE)
     for subject in wanted.publish:
         if subject.startswith("$JS."):
-            yield _Import(STREAMS, "service", subject, many=_has_many_answers(subject))
+            yield _service(STREAMS, subject, many=_has_many_answers(subject))
         elif subject in rights.ANSWERS or overlaps(subject, _STORED):
-            yield _Import(STREAMS, "service", subject)
+            yield _service(STREAMS, subject)
     for subject in wanted.subscribe:
         if overlaps(subject, _REPUBLISHED):
-            yield _Import(STREAMS, "stream", subject)
+            yield _Import(STREAMS, "stream", subject, subject)
 
 
 def _of_a_service(user: User) -> Iterator[_Import]:
     """What the owner may ask a user, or tell it."""
     for subject in user.rights.subscribe:
         if not overlaps(subject, (*_REPUBLISHED, *rights.ANSWERS)):
-            yield _Import(user.name, "service", subject, many=_answers_often(user.rights, subject))
+            yield _asked_of(user, subject)
 
 
 def _of_another(wanted: Rights, other: User) -> Iterator[_Import]:
@@ -158,19 +160,31 @@ def _of_another(wanted: Rights, other: User) -> Iterator[_Import]:
                 continue
             if shared.startswith("$SRV.") and not (wanted.asks_all or other.rights.offers_tools):
                 continue
-            yield _Import(other.name, "service", shared, many=_answers_often(other.rights, shared))
+            yield _asked_of(other, shared)
+
+
+def _asked_of(who: User, subject: str) -> _Import:
+    """What another account asks of `who`."""
+    many = who.rights.answers == rights.ANY_NUMBER or subject.startswith("$SRV.")
+    tokens = subject.split(".")
+    if tokens[0] != "$SRV" or len(tokens) != 2 or not overlaps("$SRV.INFO", who.rights.publish):
+        return _service(who.name, subject, many=many)
+    # It asks all services itself: what it hears by that name would go on to those that it may ask, and they
+    # would be asked twice. By its own name it alone is asked.
+    named = f"{subject}.*"
+    own = next(each for each in who.rights.subscribe if covers(named, each))
+    return _service(who.name, own, subject, many=many)
+
+
+def _service(account: str, subject: str, local: str = "", *, many: bool = False) -> _Import:
+    return _Import(account, "service", subject, local or subject, many)
 
 
 def _has_many_answers(subject: str) -> bool:
     """A pull of a consumer, and a get of a whole stream, which has its batch in the body."""
     tokens = subject.split(".")
-    return tokens[2:5] == ["CONSUMER", "MSG", "NEXT"] or (
-        tokens[2:4] == ["DIRECT", "GET"] and len(tokens) == 5
-    )
-
-
-def _answers_often(who: Rights, subject: str) -> bool:
-    return who.answers == rights.ANY_NUMBER or subject.startswith("$SRV.")
+    whole_stream = tokens[2:4] == ["DIRECT", "GET"] and len(tokens) == 5
+    return whole_stream or tokens[2:5] == ["CONSUMER", "MSG", "NEXT"]
 
 
 # -- the text ------------------------------------------------------------------
@@ -191,10 +205,7 @@ def _account(
         head += f"    mappings: {{\n{rows}    }}\n"
     users = "".join(_link(user) if user.password else _user(user) for user in owned)
     offered = "".join(_offer(each) for each in _widest(exports))
-    taken = "".join(
-        f'      {{ {each.kind}: {{ account: "{each.account}", subject: "{each.subject}" }} }}\n'
-        for each in imports
-    )
+    taken = "".join(_take(each) for each in imports)
     return (
         f'  "{name}" {{\n{head}'
         f"    users: [\n{users}    ]\n"
@@ -211,7 +222,12 @@ def _widest(exports: list[_Import]) -> Iterator[_Import]:
         key = (each.kind, each.subject)
         found[key] = found.get(key, False) or each.many
     for (kind, subject), many in found.items():
-        yield _Import("", kind, subject, many)
+        yield _Import("", kind, subject, subject, many)
+
+
+def _take(each: _Import) -> str:
+    called = "" if each.local == each.subject else f', to: "{each.local}"'
+    return f'      {{ {each.kind}: {{ account: "{each.account}", subject: "{each.subject}" }}{called} }}\n'
 
 
 def _offer(each: _Import) -> str:
