@@ -11,11 +11,12 @@ import httpx
 import pytest
 
 from fairlead_common.bus import Bus
-from fairlead_common.credentials import ensure_auth_file, rotate_auth_file
+from fairlead_common.credentials import AuthFile, ensure_auth_file, rotate_auth_file
 from fairlead_gateway import auth as auth_module
 from fairlead_gateway.routes import OPERATIONS
 from tests.integration.gateway_fixture import TOKEN, FakeAgent, RunningGateway, running_gateway, sse
 from tests.support.nats_server import NatsServer
+from tests.support.usage import no_descriptors
 
 LISTED: dict[str, object] = {"gateway.hosts": ["fairlead.example.net"]}
 
@@ -271,6 +272,31 @@ async def test_new_auth_file_ends_all_logins(
     stranger.cookies.clear()
     assert (await stranger.get("/api/me", headers={"Authorization": f"Bearer {token}"})).status_code == 200
     assert (await gateway.http.get("/api/me")).status_code == 401
+
+
+async def test_new_auth_file_counts_though_no_descriptor_was_free_when_it_came(
+    gateway: RunningGateway, stranger: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(auth_module, "RELOAD_S", 0.05)
+    tries = 0
+    read = AuthFile.read
+
+    def counted(path: Path) -> AuthFile:
+        nonlocal tries
+        tries += 1
+        return read(path)
+
+    monkeypatch.setattr(AuthFile, "read", counted)
+    assert (await gateway.http.get("/api/me")).status_code == 200  # its connection is open from here on
+    _, token = rotate_auth_file(gateway.auth_file.path)
+    with no_descriptors():
+        async with asyncio.timeout(10):
+            while tries < 2:
+                await asyncio.sleep(0.01)
+    async with asyncio.timeout(10):
+        while (await gateway.http.get("/api/me")).status_code == 200:
+            await asyncio.sleep(0.05)
+    assert (await stranger.get("/api/me", headers={"Authorization": f"Bearer {token}"})).status_code == 200
 
 
 HOSTS = [

@@ -1,14 +1,20 @@
-"""The disk of an executor is full: calls are refused, what runs ends, nothing runs twice."""
+"""Disk or descriptors of an executor are used up: calls are refused, what runs ends, nothing runs twice."""
 
+import asyncio
+import contextlib
+import resource
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
+from fairlead_common import subjects
 from fairlead_common.bus import Bus
-from tests.integration.tools_fixture import Host, text_of, until
+from fairlead_common.errors import BusUnavailableError, NotFoundError
+from tests.integration.tools_fixture import HOST, WAIT_S, Host, text_of, until
 from tests.support.nats_server import NatsServer
 from tests.support.small_disk import SmallDisk
+from tests.support.usage import leave_files, limit_files
 
 MIB = 1 << 20
 
@@ -83,3 +89,33 @@ async def test_commands_outlive_their_executor_on_a_full_disk_and_run_once(
     assert statuses == ["ok"] * 4  # their runner had no room for that, and remembered it
     assert (await host.run("bash", command=f"echo later >> {ledger}")).status == "ok"
     assert sorted(ledger.read_text().split()) == ["0", "1", "2", "3", "later"]
+
+
+async def test_an_executor_without_descriptors_puts_its_upkeep_off_and_stays(
+    host: Host,
+) -> None:
+    process = await host.started()
+    (host.workspace / "AGENTS.md").write_text("Be brief.")
+    asked = subjects.workspace_instructions(HOST)
+    async with asyncio.timeout(10):
+        while await _is_unheard(host.bus, asked):
+            await asyncio.sleep(0.02)
+    assert (await host.bus.request(asked, b"")).data == b"Be brief."
+    usual, _ = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
+    async with asyncio.timeout(WAIT_S):
+        while not {"query_ignored", "adoption_failed"} <= set(host.log("e1").split('"')):
+            leave_files(process.pid, 0)  # again and again: it closes some that it had when they were counted
+            with contextlib.suppress(BusUnavailableError):  # who asked goes on with what it heard last
+                await host.bus.request(asked, b"", timeout_s=0.2)
+    limit_files(process.pid, usual)
+    assert (await host.bus.request(asked, b"")).data == b"Be brief."
+    assert (await host.run("bash", command="echo well")).status == "ok"
+    assert process.poll() is None
+
+
+async def _is_unheard(bus: Bus, subject: str) -> bool:
+    try:
+        await bus.request(subject, b"")
+    except NotFoundError:
+        return True
+    return False

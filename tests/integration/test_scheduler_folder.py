@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from fairlead_common.bus import Bus
+from fairlead_scheduler.sources import folder as folder_module
 from tests.support.nats_server import NatsServer
 from tests.support.scheduler_world import ask, mail, scheduler, until
+from tests.support.usage import no_descriptors
 
 
 def drop(folder: Path, name: str, **event: object) -> Path:
@@ -55,6 +57,23 @@ async def _said(bus: Bus, wanted: list[str]) -> bool:
 
 async def _gone(*paths: Path) -> bool:
     return not any(path.exists() for path in paths)
+
+
+async def test_a_folder_that_the_system_does_not_let_us_watch_is_looked_at_now_and_then(
+    nats_server: NatsServer, bus: Bus, monkeypatch: pytest.MonkeyPatch, folder: Path
+) -> None:
+    monkeypatch.setattr(folder_module, "SCAN_S", 0.3)
+    async with scheduler(nats_server, monkeypatch, "one", {"cron.folder": str(folder)}) as stop:
+        drop(folder, "first.json", type="immediate", text="first")
+        await until(lambda: _said(bus, ["first"]))
+        with no_descriptors(spare=1):  # enough to read a file, not to watch a folder
+            drop(folder, "second.json", type="immediate", text="second")
+            await until(lambda: _said(bus, ["first", "second"]))
+            drop(folder, "third.json", type="immediate", text="third")
+            await until(lambda: _said(bus, ["first", "second", "third"]))
+        drop(folder, "fourth.json", type="immediate", text="fourth")
+        await until(lambda: _said(bus, ["first", "second", "third", "fourth"]))
+        assert not stop.is_set()
 
 
 async def test_a_one_shot_file_happens_at_its_time_and_is_gone(

@@ -1,7 +1,9 @@
 """What a process uses, and limits that are set while it runs."""
 
+import contextlib
 import os
 import resource
+from collections.abc import Iterator
 from pathlib import Path
 
 
@@ -37,6 +39,25 @@ def leave_files(pid: int, spare: int) -> None:
     for _ in range(spare):
         next(free)
     limit_files(pid, next(free))
+
+
+@contextlib.contextmanager
+def no_descriptors(spare: int = 0) -> Iterator[None]:
+    """This process, the one of the tests, can open so many more and no others."""
+    usual, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    limit_files(os.getpid(), 1 + max(int(each) for each in os.listdir("/proc/self/fd")))
+    held: list[int] = []
+    try:
+        with contextlib.suppress(OSError):
+            while True:
+                held.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+        for _ in range(spare):
+            os.close(held.pop())
+        yield
+    finally:
+        limit_files(os.getpid(), usual)
+        for each in held:
+            os.close(each)
 
 
 def children(pid: int) -> list[int]:

@@ -4,21 +4,24 @@ import asyncio
 import os
 import time
 from pathlib import Path
+from typing import cast
 
 import jsonschema
 import msgspec
 import pytest
 
 from fairlead_common.errors import InvalidInputError, WeakConfigurationError
-from fairlead_common.messages import ToolCall
+from fairlead_common.messages import SandboxKind, ToolCall
 from fairlead_tools.config import config_from_environment
 from fairlead_tools.liveness import Liveness
 from fairlead_tools.records import KEEP_S, Note, Records
 from fairlead_tools.runner.plan import COMMAND_TOOL, PROCESS_TOOLS, TOOLS, is_once
-from fairlead_tools.sandboxes.sandbox import Place, SandboxRefusedError, check_shareable
+from fairlead_tools.sandboxes import sandbox
+from fairlead_tools.sandboxes.sandbox import Place, Sandbox, Sandboxes, SandboxRefusedError, check_shareable
 from fairlead_tools.specs import BUILT_IN, BY_NAME
 from fairlead_tools.workspaces.session_workspaces import SessionWorkspaces
 from fairlead_tools.workspaces.workspaces import Workspaces
+from tests.support.usage import no_descriptors
 
 NOTE = Note(executor="e1", place=Place(workspace="/w"))
 
@@ -131,6 +134,17 @@ def test_torn_note_is_no_note(tmp_path: Path) -> None:
     assert records.open_calls() == []
 
 
+def test_note_that_cannot_be_looked_at_now_is_not_taken_for_missing(tmp_path: Path) -> None:
+    """A call whose note is missing is `unknown` for ever."""
+    records = Records(tmp_path)
+    records.begin("call", "one", NOTE)
+    with no_descriptors(), pytest.raises(OSError, match="Too many open files"):
+        records.find("call", "one")
+    with no_descriptors(), pytest.raises(OSError, match="Too many open files"):
+        records.open_calls()
+    assert records.find("call", "one") == NOTE
+
+
 def test_state_folder_keeps_its_name_and_another_has_another(tmp_path: Path) -> None:
     first = Records(tmp_path / "a").identity
     assert Records(tmp_path / "a").identity == first
@@ -177,6 +191,32 @@ async def test_executor_lives_as_long_as_its_lock(tmp_path: Path) -> None:
         await Liveness(tmp_path, "e1").begin(patience_s=0.0)
     os.close(first._fd)
     assert not second.alive("e1")
+
+
+class _Flawed:
+    """A sandbox whose upkeep fails the first time."""
+
+    name: SandboxKind = "local"
+
+    def __init__(self) -> None:
+        self.begun = 0
+
+    async def keep(self, stop: asyncio.Event) -> None:
+        self.begun += 1
+        if self.begun == 1:
+            os.listdir("/proc/self/fd")
+        stop.set()
+
+
+async def test_upkeep_of_a_sandbox_that_fails_for_want_of_descriptors_is_taken_up_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sandbox, "KEEP_AGAIN_S", 0.01)
+    flawed, stop = _Flawed(), asyncio.Event()
+    with no_descriptors():
+        async with asyncio.timeout(10):
+            await Sandboxes([cast("Sandbox", flawed)]).keep(stop)
+    assert flawed.begun == 2
 
 
 def test_tools_are_those_of_the_runner() -> None:

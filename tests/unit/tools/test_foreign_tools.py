@@ -1,7 +1,10 @@
 """Names, schemas, declarations and texts that strangers wrote."""
 
+import asyncio
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import jsonschema
 import msgspec
@@ -11,13 +14,16 @@ from fairlead_agent.catalog import Tools
 from fairlead_common.config import McpServer, NatsTool, parse_config
 from fairlead_common.config.secret import Secret
 from fairlead_common.errors import InvalidInputError
+from fairlead_common.live_config import LiveConfig
 from fairlead_common.messages import ToolCall, ToolSpec
+from fairlead_common.objects import Objects
 from fairlead_common.requests import Endpoint, MicroInfo
 from fairlead_tools.config import config_from_environment
 from fairlead_tools.floor import Floor
 from fairlead_tools.host.names import joined
 from fairlead_tools.host.results import MAX_TEXT_BYTES, MAX_TEXT_LINES, cut_text
 from fairlead_tools.host.schemas import BrokenSchemaError, checked_schema, described
+from fairlead_tools.mcp_servers import source as mcp_source
 from fairlead_tools.mcp_servers.catalogue import (
     Catalogue,
     CatalogueFile,
@@ -27,6 +33,7 @@ from fairlead_tools.mcp_servers.catalogue import (
     updated,
 )
 from fairlead_tools.mcp_servers.environment import resolved
+from fairlead_tools.mcp_servers.source import McpTools
 from fairlead_tools.nats_tools.declared import declarations
 
 # -- names --------------------------------------------------------------------
@@ -352,3 +359,33 @@ def test_one_executor_leads_and_all_read_what_it_wrote(tmp_path: Path) -> None:
     assert second.read("another server") is None
     first.resign()
     assert second.lead()
+
+
+async def test_folder_of_the_catalogues_that_cannot_be_written_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = 0
+    look = CatalogueFile.lead
+
+    def counted(file: CatalogueFile) -> bool:
+        nonlocal looks
+        looks += 1
+        return look(file)
+
+    monkeypatch.setattr(mcp_source, "LOOK_S", 0.02)
+    monkeypatch.setattr(CatalogueFile, "lead", counted)
+    lock = tmp_path / "mcp" / "x.lock"
+    lock.mkdir(parents=True)  # where a file is wanted
+    settings = SimpleNamespace(current=parse_config({"tools": {"mcp": {"x": {"command": "true"}}}}, {}))
+    tools, stop = (
+        McpTools(cast("Objects", None), cast("LiveConfig", settings), "h", tmp_path),
+        asyncio.Event(),
+    )
+    async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
+        tasks.create_task(tools.follow(stop))
+        while looks < 3:
+            await asyncio.sleep(0.01)
+        lock.rmdir()
+        while not lock.is_file():
+            await asyncio.sleep(0.01)
+        stop.set()

@@ -5,16 +5,19 @@ import contextlib
 import fcntl
 import os
 import signal
+import socket
 import time
 from pathlib import Path
 
 import pytest
 
 from fairlead_tools.runner import journal
-from fairlead_tools.sandboxes import runner_socket
+from fairlead_tools.sandboxes import bubblewrap, runner_socket
+from fairlead_tools.sandboxes.channel import ChannelLostError
 from fairlead_tools.sandboxes.local import LocalSandbox
 from fairlead_tools.sandboxes.runner_socket import listens
 from fairlead_tools.sandboxes.sandbox import Place
+from tests.support.usage import no_descriptors
 
 
 async def test_channel_is_kept_while_its_runner_lives_and_forgotten_afterwards(
@@ -52,6 +55,20 @@ async def test_channel_is_kept_while_its_runner_lives_and_forgotten_afterwards(
 def test_folder_without_a_runner_does_not_listen(tmp_path: Path) -> None:
     assert not listens(tmp_path)
     assert not listens(tmp_path / "missing")
+
+
+def test_who_has_no_descriptor_left_does_not_take_a_runner_for_gone(tmp_path: Path) -> None:
+    (tmp_path / "info").write_text('{"child-pid": 1, "pid-namespace": 1}')
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(tmp_path / "sock"))
+        listening.listen()
+        for spare in (0, 1):  # a runner needs one for its folder and one for its socket
+            with no_descriptors(spare), pytest.raises(ChannelLostError, match="Too many open files"):
+                listens(tmp_path)
+        with no_descriptors(), pytest.raises(ChannelLostError, match="Too many open files"):
+            bubblewrap._end_old(tmp_path)
+        assert listens(tmp_path)
+    assert not listens(tmp_path)
 
 
 async def test_state_of_a_runner_that_nobody_can_ask_any_more_is_removed(tmp_path: Path) -> None:

@@ -175,7 +175,7 @@ class Executor:
         while True:
             try:
                 await self._adopt()
-            except FairleadError as error:
+            except (FairleadError, OSError) as error:  # also: no descriptor is free at this moment
                 log.warning("adoption_failed", error=str(error))
             await asyncio.sleep(ADOPT_S)
 

@@ -145,7 +145,7 @@ class Heartbeat:
     async def _answer(self, delivery: Delivery) -> None:
         try:
             text = await self._workspaces.instructions(_query(delivery.data))
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, OSError) as error:  # who gets no answer goes on with the last one
             log.warning("query_ignored", error=str(error))
             return
         if delivery.reply:

@@ -11,6 +11,7 @@ workspace. Settings change; the note does not, and so the same journal is asked 
 
 import asyncio
 import contextlib
+import errno
 import os
 import secrets
 import time
@@ -129,9 +130,18 @@ class Records:
 
 
 def _read(path: Path) -> Note | None:
+    """The note, if one can be read.
+
+    Raises:
+        OSError: this process has no means to look at this moment: that is not to know that there is none.
+    """
     try:
         return _decoder.decode(path.read_bytes())
-    except (OSError, msgspec.DecodeError):
+    except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+            raise
+        return None
+    except msgspec.DecodeError:
         return None
 
 

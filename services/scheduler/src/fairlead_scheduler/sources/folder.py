@@ -75,17 +75,24 @@ class Folder:
                 continue
 
     async def _wait(self, folder: Path) -> None:
-        """Until something in the folder changes, or for a while."""
-        async for changes in awatch(
-            folder,
-            stop_event=self._changed,
-            rust_timeout=int(SCAN_S * 1000),
-            yield_on_timeout=True,
-            recursive=False,
-        ):
-            if changes:
-                log.debug("folder_changed", files=len(changes))
-            return
+        """Until something in the folder changes, or for a while.
+
+        Raises:
+            OSError: the system gives no watch, for want of descriptors or of watches.
+        """
+        try:
+            async for changes in awatch(
+                folder,
+                stop_event=self._changed,
+                rust_timeout=int(SCAN_S * 1000),
+                yield_on_timeout=True,
+                recursive=False,
+            ):
+                if changes:
+                    log.debug("folder_changed", files=len(changes))
+                return
+        except RuntimeError as error:  # what the library makes of a refusal of inotify
+            raise OSError(f"{folder} cannot be watched: {error}") from error
 
     async def _scan(self, folder: Path) -> None:
         folder_id = await asyncio.to_thread(event_files.id_of, folder)

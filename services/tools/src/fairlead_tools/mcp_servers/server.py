@@ -189,7 +189,10 @@ class Server:
     def _note_down(self) -> None:
         before = self.file.read(identity_of(self.settings))
         if self._leads and before is not None and not before.down:
-            self.file.write(msgspec.structs.replace(before, down=True))
+            try:
+                self.file.write(msgspec.structs.replace(before, down=True))
+            except OSError as error:  # it is tried again with the next connection that fails
+                log.warning("mcp_not_noted_down", server=self.name, error=str(error))
 
     # -- calls ---------------------------------------------------------------------
 

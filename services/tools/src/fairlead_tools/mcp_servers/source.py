@@ -53,8 +53,12 @@ class McpTools:
         async with asyncio.TaskGroup() as tasks:
             try:
                 while not stop.is_set():
-                    await self._match(tasks)
-                    waiting = self._look()
+                    try:
+                        await self._match(tasks)
+                        waiting = self._look()
+                    except OSError as error:  # no descriptor, no space: the tools stay as they were
+                        log.warning("mcp_not_looked_at", error=str(error))
+                        waiting = True
                     late = asyncio.get_running_loop().time() - began > FIRST_LOOK_S
                     self.ready = self.ready or not waiting or late
                     with contextlib.suppress(TimeoutError):

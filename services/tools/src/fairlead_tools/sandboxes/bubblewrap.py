@@ -33,7 +33,7 @@ from fairlead_tools.sandboxes.ages import journal_age_s
 from fairlead_tools.sandboxes.box import Box, write_scenery
 from fairlead_tools.sandboxes.channel import Channel, ChannelLostError
 from fairlead_tools.sandboxes.pack import pack_runner
-from fairlead_tools.sandboxes.runner_socket import KeptChannels, connect, listens
+from fairlead_tools.sandboxes.runner_socket import NO_MEANS, KeptChannels, connect, listens
 from fairlead_tools.sandboxes.sandbox import Place, SandboxRefusedError
 
 log = structlog.get_logger()
@@ -310,12 +310,16 @@ def _end_old(folder: Path) -> None:
     """Make sure that nothing of an earlier runner is left: its first process takes all others with it.
 
     Raises:
-        ChannelLostError: it does not end.
+        ChannelLostError: it does not end, or nobody can look now.
     """
     try:
         info = json.loads((folder / "info").read_bytes())
         pid, namespace = int(info["child-pid"]), int(info["pid-namespace"])
-    except (OSError, ValueError, KeyError):
+    except OSError as error:
+        if error.errno in NO_MEANS:
+            raise ChannelLostError(f"an earlier runner cannot be looked for: {error.strerror}") from error
+        return
+    except (ValueError, KeyError):
         return
     end = time.monotonic() + 10.0
     while _is_first_of(pid, namespace):

@@ -1,15 +1,17 @@
 """Runners that listen on a socket in their state folder: reached, and kept in reach."""
 
 import asyncio
+import errno
 import os
 import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from fairlead_tools.runner import protocol
-from fairlead_tools.sandboxes.channel import Channel
+from fairlead_tools.sandboxes.channel import Channel, ChannelLostError
 
 MANY = 256  # runners, after which those that ended are forgotten
+NO_MEANS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS)
 
 
 async def connect(state: Path, tasks: asyncio.TaskGroup) -> Channel:
@@ -34,19 +36,23 @@ async def connect(state: Path, tasks: asyncio.TaskGroup) -> Channel:
 
 
 def listens(state: Path) -> bool:
-    """Whether a runner takes connections in `state` now."""
+    """Whether a runner takes connections in `state` now.
+
+    Raises:
+        ChannelLostError: this process has no means to look. Who takes that for a no ends a runner at work.
+    """
     try:
         directory = os.open(state, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError:
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+                sock.settimeout(1.0)
+                sock.connect(f"/proc/self/fd/{directory}/sock")
+        finally:
+            os.close(directory)
+    except OSError as error:
+        if error.errno in NO_MEANS:
+            raise ChannelLostError(f"the runner cannot be looked for: {error.strerror}") from error
         return False
-    try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
-            sock.settimeout(1.0)
-            sock.connect(f"/proc/self/fd/{directory}/sock")
-    except OSError:
-        return False
-    finally:
-        os.close(directory)
     return True
 
 

@@ -1,6 +1,7 @@
 """Where commands run. The runner is the same everywhere; a sandbox is the way it is launched and reached."""
 
 import asyncio
+import contextlib
 import os
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -13,6 +14,8 @@ from fairlead_common.messages import SandboxKind, ToolCall, WorkspaceAccess
 from fairlead_tools.sandboxes.channel import Channel, ChannelLostError
 
 log = structlog.get_logger()
+
+KEEP_AGAIN_S = 15.0  # after its upkeep failed
 
 
 class SandboxRefusedError(FairleadError):
@@ -163,9 +166,20 @@ class Sandboxes:
         """A part of the service."""
         async with asyncio.TaskGroup() as tasks:
             for kind in self._kinds.values():
-                tasks.create_task(kind.keep(stop), name=f"sandbox-{kind.name}")
+                tasks.create_task(_kept(kind, stop), name=f"sandbox-{kind.name}")
 
     def close(self) -> None:
         """See `Sandbox.close`."""
         for kind in self._kinds.values():
             kind.close()
+
+
+async def _kept(kind: Sandbox, stop: asyncio.Event) -> None:
+    """Keep it up until `stop`, also when there is no descriptor or no space for it now and then."""
+    while not stop.is_set():
+        try:
+            await kind.keep(stop)
+        except OSError as error:
+            log.warning("sandbox_not_kept", sandbox=kind.name, error=str(error))
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), KEEP_AGAIN_S)

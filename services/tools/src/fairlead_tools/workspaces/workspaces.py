@@ -1,6 +1,7 @@
 """Where a workspace lies on this host."""
 
 import asyncio
+import contextlib
 import os
 import re
 from pathlib import Path
@@ -105,7 +106,10 @@ class Workspaces:
     async def instructions(self, query: WorkspaceQuery) -> str:
         """The file that is asked for, else the AGENTS.md (else CLAUDE.md) of a workspace, at most 32 KiB.
 
-        Empty when there is none, or it is a link or lies elsewhere.
+        Empty when there is none that can be read, or it is a link or lies elsewhere.
+
+        Raises:
+            OSError: it cannot be looked at now.
         """
         try:
             if query.workspace_kind == "folder":
@@ -123,8 +127,9 @@ class Workspaces:
 def _read_first(folder: Path, names: tuple[str, ...]) -> str:
     for name in names:
         path = folder / name
-        if path.is_symlink() or not path.is_file():
-            continue
-        with path.open("rb") as file:
-            return file.read(MAX_INSTRUCTION_BYTES).decode("utf-8", "replace")
+        with contextlib.suppress(PermissionError):
+            if path.is_symlink() or not path.is_file():
+                continue
+            with path.open("rb") as file:
+                return file.read(MAX_INSTRUCTION_BYTES).decode("utf-8", "replace")
     return ""
