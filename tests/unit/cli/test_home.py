@@ -12,7 +12,14 @@ import pytest
 
 from fairlead.backup.places import source
 from fairlead.errors import CommandError
-from fairlead.home import Home, home_from_environment, port_from_environment, write_private
+from fairlead.home import (
+    Home,
+    home_from_environment,
+    note_port,
+    port_from_environment,
+    port_of,
+    write_private,
+)
 from fairlead.hosts import Hosts
 from fairlead.nats_users import NatsUsers
 from fairlead.processes import ProcessFile, UpLock, end_stale, recorded
@@ -160,3 +167,14 @@ def test_a_start_with_a_damaged_register_ends_with_a_sentence(home: Home) -> Non
     assert done.returncode != 0
     assert "users.json cannot be read" in said
     assert "Traceback" not in said
+
+
+def test_the_gateway_is_where_it_was_started_unless_told_otherwise(tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    assert port_of(home, {}) == 8420
+    home.prepare()
+    note_port(home, 8455)
+    assert port_of(home, {}) == 8455
+    assert port_of(home, {"FAIRLEAD_PORT": "8000"}) == 8000
+    home.port.write_text("damaged")
+    assert port_of(home, {}) == 8420

@@ -7,7 +7,7 @@ from typing import Final
 
 from fairlead.client import Client
 from fairlead.errors import CONFIG, CommandError
-from fairlead.home import Home, home_from_environment, port_from_environment
+from fairlead.home import Home, home_from_environment, port_of
 
 TOKEN_TTL_S: Final = 300.0
 
@@ -51,8 +51,8 @@ def login_code(home: Home) -> str:
 
 
 def server_url(url: str | None = None) -> str:
-    """`--url`, else `FAIRLEAD_URL`, else the gateway of this machine."""
-    return url or os.environ.get("FAIRLEAD_URL") or f"http://127.0.0.1:{port_from_environment()}"
+    """`--url`, else `FAIRLEAD_URL`, else the gateway of this home."""
+    return url or os.environ.get("FAIRLEAD_URL") or f"http://127.0.0.1:{port_of(home_from_environment())}"
 
 
 def open_client(url: str | None = None) -> Client:

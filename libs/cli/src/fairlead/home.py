@@ -35,6 +35,24 @@ def port_from_environment(environ: Mapping[str, str] | None = None) -> int:
     return int(text)
 
 
+def port_of(home: "Home", environ: Mapping[str, str] | None = None) -> int:
+    """Where the gateway of a home is reached: `FAIRLEAD_PORT`, else where it was last started, else 8420.
+
+    Raises:
+        CommandError: `FAIRLEAD_PORT` is no port number.
+    """
+    env = os.environ if environ is None else environ
+    noted = read_json(home.port).get("port")
+    if not env.get("FAIRLEAD_PORT") and isinstance(noted, int):
+        return noted
+    return port_from_environment(env)
+
+
+def note_port(home: "Home", port: int) -> None:
+    """Let the command line of this home find the gateway without being told where it is."""
+    write_private(home.port, json.dumps({"port": port}) + "\n")
+
+
 class Home:
     """Where everything lies. Making one touches nothing."""
 
@@ -43,6 +61,7 @@ class Home:
         self.auth = path / "auth.json"
         self.lock = path / "up.lock"
         self.processes = path / "up.json"
+        self.port = path / "port.json"
         self.nats = path / "nats"
         self.nats_context = path / "nats" / "context.json"
         self.nats_password = path / "nats" / "password"

@@ -16,6 +16,7 @@ from fairlead.door import NAME as DOOR
 from fairlead.door import Door, commands
 from fairlead.environment import DEMO, Model, Plan, service_environment
 from fairlead.errors import CONFIG, FAILED, OK, CommandError
+from fairlead.home import note_port
 from fairlead.nats_server import NatsAccess
 from fairlead.output import Console, LogFile, teller
 from fairlead.processes import ProcessFile, die_with_parent
@@ -78,6 +79,8 @@ class Supervisor:
                 return CONFIG if self._refused else FAILED
             await self._choose_model(access)
             await self._open_door(tasks)
+            if self._plan.port:
+                note_port(self._plan.home, self._plan.port)
             self._services = self._make_services(access)
             self._start_provisioner(tasks, access)
             running = [

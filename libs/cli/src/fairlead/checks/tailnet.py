@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from fairlead.checks.finding import Finding, ok, problem, skipped, warning
 from fairlead.checks.look import Look
-from fairlead.home import port_from_environment
+from fairlead.home import port_of
 
 _WITHIN_S: Final = 3.0
 
@@ -29,7 +29,7 @@ def tailscale(look: Look) -> list[Finding]:
 
 
 def _served(config: dict[str, Any], look: Look) -> Finding:
-    port = port_from_environment(look.environ)
+    port = port_of(look.home, look.environ)
     ours = [place for place, web in (config.get("Web") or {}).items() if f":{port}" in json.dumps(web)]
     open_to_all = [place for place, on in (config.get("AllowFunnel") or {}).items() if on and place in ours]
     if open_to_all:
