@@ -544,7 +544,22 @@ async def test_only_who_was_asked_may_answer_and_only_there(server: NatsServer) 
         assert await webui.refused() == []
         assert (await heard.next_msg(timeout=10)).subject == "_INBOX_gateway.x.2"
         await webui.client.publish(request.reply, b"and one more")
-        assert await webui.refused()
+        await webui.client.publish("_R_.guessed.guessed", b"and one to nobody")
+        await webui.client.publish("_INBOX_gateway.x.3", b"and one where it is wanted")
+        assert len(await webui.refused()) == 1
+        await gateway.client.flush()
+        assert heard.pending_msgs == 0
+
+
+async def test_what_a_service_owes_it_may_answer_after_the_users_have_changed(server: NatsServer) -> None:
+    async with stolen(server, "gateway") as gateway, stolen(server, "webui") as webui:
+        asked = await webui.client.subscribe(s.WEBUI_FILE)
+        await webui.refused()
+        answer = asyncio.create_task(gateway.client.request(s.WEBUI_FILE, b"/", timeout=10))
+        request = await asked.next_msg(timeout=10)
+        server.reload()
+        await request.respond(b"the file")
+        assert (await answer).data == b"the file"
 
 
 async def test_an_executor_stores_output_that_others_read_and_nobody_replaces(

@@ -67,6 +67,16 @@ class NatsServer:
         assert self.process
         self.process.send_signal(signum)
 
+    def reload(self) -> None:
+        """Have it read its configuration again; it has when this returns."""
+        log, done = self.folder / "nats.log", "Reloaded server configuration"
+        before = log.read_text().count(done)
+        self.signal(signal.SIGHUP)
+        deadline = time.monotonic() + 10
+        while log.read_text().count(done) == before:
+            assert time.monotonic() < deadline, log.read_text()[-2000:]
+            time.sleep(0.01)
+
     def stop(self) -> None:
         if self.process and self.process.poll() is None:
             self.process.terminate()

@@ -218,7 +218,7 @@ class Door:
             CommandError: one of them did not say so within five seconds.
         """
         NatsUsers(self.home).reload()  # who comes through the door has to be known behind it
-        return reload_server(self.home, NAME, self.hosts.users_file)
+        return reload_server(self.home, NAME)
 
     # -- inside ------------------------------------------------------------
 

@@ -1,6 +1,5 @@
 """Has a nats-server of this home read its configuration again, and waits for what it says of it."""
 
-import hashlib
 import os
 import signal
 import time
@@ -8,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from fairlead.errors import FAILED, CommandError
-from fairlead.home import Home, write_private
+from fairlead.home import Home
 from fairlead.processes import recorded
 
 RELOAD_WITHIN_S: Final = 5.0
@@ -16,13 +15,8 @@ _RELOADED: Final = "Reloaded server configuration"
 _REFUSED: Final = "Failed to reload server configuration"
 
 
-def reload_server(home: Home, name: str, config: Path) -> bool:
+def reload_server(home: Home, name: str) -> bool:
     """Whether the server that runs under `name` took its configuration over; False if none runs.
-
-    A reload takes from users the answers that they owe, so a server that has the text is left alone.
-
-    Args:
-        config: the file of it that changes.
 
     Raises:
         CommandError: it refuses the file, or says nothing within five seconds.
@@ -30,15 +24,9 @@ def reload_server(home: Home, name: str, config: Path) -> bool:
     server = next((process for process in recorded(home) if process.name == name), None)
     if server is None:
         return False
-    text = hashlib.sha256(config.read_bytes()).hexdigest()
-    taken = home.nats / f"{name}.taken"  # by which process, and what
-    has = f"{server.pid} {text}\n"
-    if taken.exists() and taken.read_text(encoding="ascii") == has:
-        return True
     # What an account that was added imports, nats-server (2.15) serves from the next reload on.
     for _ in range(2):
         _reload(home, name, server.pid)
-    write_private(taken, has)
     return True
 
 

@@ -127,7 +127,7 @@ class NatsUsers:
         Raises:
             CommandError: it refuses the file, or says nothing within five seconds.
         """
-        return reload_server(self._home, SERVER, self.config)
+        return reload_server(self._home, SERVER)
 
     # -- inside ------------------------------------------------------------
 

@@ -71,7 +71,7 @@ class Registrar:
             ticket = delivery.subject.rpartition(".")[2]
             answer = await self._answer(ticket, delivery.data)
             await self._bus.emit(delivery.reply, json.dumps(answer).encode())
-            # A server that takes over its users forgets whom they may answer: first the answer has to be out.
+            # A server that takes over its users drops the ticket's: first the answer has to be out.
             with contextlib.suppress(BusUnavailableError):
                 await self._bus.round_trip()
             if "refused" in answer:

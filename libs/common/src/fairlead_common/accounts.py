@@ -92,7 +92,7 @@ def render_accounts(users: Iterable[User], *, linked: bool = False) -> str:
 
 def render_users(users: Iterable[User]) -> str:
     """The block `authorization`, for a server that has one account for all: whoever trusts it trusts them."""
-    return f"authorization {{\n  users: [\n{''.join(_user(user) for user in users)}  ]\n}}\n"
+    return f"authorization {{\n  users: [\n{''.join(map(_user_among_others, users))}  ]\n}}\n"
 
 
 def account_of(user: User) -> str:
@@ -248,18 +248,27 @@ def _link(user: User) -> str:
 
 
 def _user(user: User) -> str:
-    may = user.rights
-    own = f"{may.inbox}.>"
-    responses = ""
-    if may.answers:
-        responses = f'          allow_responses: {{ max: {may.answers}, expires: "{ANSWER_WITHIN}" }}\n'
+    """Of answers to other accounts the server makes up the subjects, one for each request."""
+    answers = ("_R_.>",) if user.rights.answers else ()
+    return _keyed(user, (*user.rights.publish, *answers))
+
+
+def _user_among_others(user: User) -> str:
+    """In one account whoever asks chooses where the answer goes: the server notes whom one is owed to."""
+    number = user.rights.answers
+    noted = f'          allow_responses: {{ max: {number}, expires: "{ANSWER_WITHIN}" }}\n' if number else ""
+    return _keyed(user, user.rights.publish, noted)
+
+
+def _keyed(user: User, publish: tuple[str, ...], more: str = "") -> str:
+    own = f"{user.rights.inbox}.>"
     return (
         f"      {{ nkey: {user.public_key}\n"
         "        allowed_connection_types: [STANDARD]\n"
         "        permissions {\n"
-        f"          publish {{ allow: {_listed((*may.publish, own))} }}\n"
-        f"          subscribe {{ allow: {_listed((*may.subscribe, own))} }}\n"
-        f"{responses}"
+        f"          publish {{ allow: {_listed((*publish, own))} }}\n"
+        f"          subscribe {{ allow: {_listed((*user.rights.subscribe, own))} }}\n"
+        f"{more}"
         "        } }\n"
     )
 
