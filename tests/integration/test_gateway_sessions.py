@@ -407,6 +407,19 @@ async def test_entries_forwards_and_backwards_cover_the_log(gateway: RunningGate
     assert (await gateway.call("GET", "/api/sessions/b/entries?before=0"))[1] == {"entries": [], "next": None}
 
 
+async def test_an_entry_whose_object_is_lost_hides_no_other(gateway: RunningGateway, bus: Bus) -> None:
+    session = await gateway.session(id="a")
+    agent = FakeAgent(bus, session)
+    subject = subjects.session_log(session)
+    await agent.append(MessageEntry(id="e1", message=UserMessage(content=[TextBlock(text="before")])))
+    lost = agent.last = await bus.publish(subject, b"", {subjects.H_OBJECT: "0" * 64})
+    await agent.append(MessageEntry(id="e2", message=UserMessage(content=[TextBlock(text="after")])))
+    status, page = await gateway.call("GET", "/api/sessions/a/entries")
+    assert status == 200
+    assert [entry.get("id") for entry in page["entries"]] == ["e1", None, "e2"]
+    assert page["entries"][1] == {"seq": lost}
+
+
 async def test_session_may_be_confined_more_than_its_agent_and_not_less(
     bus: Bus, nats_server: NatsServer, tmp_path: Path
 ) -> None:

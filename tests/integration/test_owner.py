@@ -9,9 +9,16 @@ import pytest
 from fairlead_agent.owner import Owner
 from fairlead_agent.state import SessionState
 from fairlead_common import subjects
-from fairlead_common.bus import Bus
+from fairlead_common.bus import INLINE_LIMIT_BYTES, Bus
 from fairlead_common.content import TextBlock, UserMessage
-from fairlead_common.entries import EpochEntry, MessageEntry, RunEndEntry, RunStartEntry, decode_entry
+from fairlead_common.entries import (
+    EpochEntry,
+    MessageEntry,
+    RunEndEntry,
+    RunStartEntry,
+    decode_entry,
+    encode_entry,
+)
 from fairlead_common.errors import LostOwnershipError
 from fairlead_common.ids import new_id
 from fairlead_common.objects import Objects
@@ -82,5 +89,35 @@ async def test_what_is_no_entry_is_kept_as_a_dead_letter_and_the_session_goes_on
     async with asyncio.timeout(30), Owner(bus, Objects(bus), SessionState("s1")) as owner:
         assert len(owner.state.items) == 1
         assert owner.state.run is None
-    letters = [letter async for letter in bus.read(subjects.DEAD, subjects.dead("sessions"))]
-    assert f'"seq":{last}'.encode() in letters[0].data
+    (letter,) = await _letters(bus)  # not one more each time that the log is read
+    assert f'"seq":{last}'.encode() in letter
+
+
+async def test_an_entry_whose_object_is_lost_is_passed_over_and_its_words_may_be_stored_again(
+    bus: Bus,
+) -> None:
+    long = b"x" * (INLINE_LIMIT_BYTES + 1)
+    objects = Objects(bus)
+    name = await objects.put(long)
+    async with asyncio.timeout(30), Owner(bus, objects, SessionState("s1")) as first:
+        before = await first.append(RunStartEntry, run_id=new_id(), agent="main", model="m", mode="")
+        large = await first.append(MessageEntry, message=UserMessage(content=[TextBlock(text=long.decode())]))
+        packed = (await objects.pack(encode_entry(large)))[1][subjects.H_OBJECT]
+    assert await objects.is_lost(name) is False
+    await bus.api("STREAM.PURGE.OBJ_objects", {})
+    async with asyncio.timeout(30), Owner(bus, objects, SessionState("s1")) as owner:
+        assert not owner.state.items
+        entry = await owner.append(MessageEntry, message=UserMessage(content=[TextBlock(text="hello")]))
+        assert entry.parent_id == before.id
+    async with asyncio.timeout(30), Owner(bus, objects, SessionState("s1")) as owner:
+        assert len(owner.state.items) == 1
+    (letter,) = await _letters(bus)
+    assert packed.encode() in letter
+    assert await objects.is_lost(packed) is True
+    assert await objects.put(encode_entry(large)) == packed
+    assert await objects.get(packed) == encode_entry(large)
+    assert await objects.is_lost(packed) is False
+
+
+async def _letters(bus: Bus) -> list[bytes]:
+    return [letter.data async for letter in bus.read(subjects.DEAD, subjects.dead("sessions"))]

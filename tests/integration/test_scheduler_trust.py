@@ -90,6 +90,22 @@ async def test_runs_of_a_job_are_as_narrow_as_the_session_that_made_it(
         assert not {"mode", "deny", "work_mode", "sandbox"} & made.keys()  # no wider than the profile either
 
 
+async def test_a_session_with_entries_that_cannot_be_read_stays_narrow_and_makes_jobs_as_a_strangers(
+    nats_server: NatsServer, bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with scheduler(nats_server, monkeypatch, settings=ROOM):
+        for session, record, headers in (
+            ("torn", b'{"type":"mode_change","mode":', {}),
+            ("lost", b"", {s.H_OBJECT: "0" * 64}),
+        ):
+            await narrow(bus, session)
+            await bus.publish(s.session_log(session), record, headers)
+            job = await planned(bus, session, prompt="do it")
+            _, made, prompt = await run_of(bus, job["id"])
+            assert (made["mode"], made["deny"]) == ("safe", ["bash(curl *)"])
+            assert prompt["untrusted"] is True
+
+
 async def test_a_narrow_session_changes_no_job_that_is_wider_and_nobody_writes_who_made_a_job(
     nats_server: NatsServer, bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,7 +17,7 @@ import msgspec
 
 from fairlead_common import subjects
 from fairlead_common.bus import INLINE_LIMIT_BYTES, Bus, Headers
-from fairlead_common.errors import BusUnavailableError, NotFoundError
+from fairlead_common.errors import BusUnavailableError, ConflictError, NotFoundError
 from fairlead_common.failpoints import failpoint
 from fairlead_common.ids import new_id
 
@@ -100,6 +100,22 @@ class Objects:
         """The payload that `pack` was given."""
         name = headers.get(subjects.H_OBJECT)
         return data if name is None else await self.get(name)
+
+    async def is_lost(self, name: str) -> bool:
+        """Whether an object that could not be read is gone, and nobody will find it in the bucket again.
+
+        A write decides that, for a read may show the past: the mark of a deletion, where no object is. Who
+        stores the object once more takes it away.
+        """
+        try:
+            await self._bus.create(_STREAM, _meta(name), msgspec.json.encode(_Info(name=name, deleted=True)))
+        except ConflictError:
+            try:
+                await self.get(name)
+            except NotFoundError:  # it was deleted before, or not all of its bytes are there
+                return True
+            return False
+        return True
 
     # -- inside ------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from fairlead_common import mutants, subjects
 from fairlead_common.bus import Bus, Record, WrongSequenceError
 from fairlead_common.dead import dead_letter
 from fairlead_common.entries import EntryBase, MessageEntry, RunEndEntry, decode_entry, encode_entry
-from fairlead_common.errors import BadMessageError, LostOwnershipError
+from fairlead_common.errors import BadMessageError, LostOwnershipError, NotFoundError
 from fairlead_common.events import EventBase
 from fairlead_common.ids import new_id
 from fairlead_common.objects import Objects
@@ -44,6 +44,7 @@ class Owner:
         self.out_of_time = False
         self.trace: str | None = None  # of the prompt that is being worked on
         self._mail: list[Record] = []
+        self._skipped: list[tuple[Record, str]] = []  # what is no entry, since the last that is one
         self._replaced_at = 0  # sequence of an entry that another owner wrote
         self._epoch = 0
         self._was_cached = False
@@ -82,15 +83,17 @@ class Owner:
                     await self._fold(record, cached=cached)
             else:
                 self._mail.append(record)
+        await self._keep_skipped()
         self._epoch = self.state.epoch + 1
 
     async def _fold(self, record: Record, *, cached: bool) -> None:
-        data = await self.objects.unpack(record.data, record.headers)
         try:
+            data = await self._payload(record)
             entry = decode_entry(data)
         except BadMessageError as error:
-            await self._skip(record, str(error))
+            self._skip(record, str(error))
             return
+        self._skipped = []  # whoever wrote this entry has kept them
         if entry.parent_id != self.state.leaf:
             if cached:  # from a session of this name that was deleted since: the next owner reads it anew
                 raise LostOwnershipError(f"{self.session}: entry {record.seq} does not follow what is known")
@@ -98,11 +101,25 @@ class Owner:
         self.state.apply(entry, record.seq, len(data))
         _look_no_more(self.state, entry)
 
-    async def _skip(self, record: Record, reason: str) -> None:
+    async def _payload(self, record: Record) -> bytes:
+        try:
+            return await self.objects.unpack(record.data, record.headers)
+        except NotFoundError as error:
+            if not await self.objects.is_lost(record.headers[subjects.H_OBJECT]):
+                raise
+            raise BadMessageError(f"log entry: {error}") from error
+
+    def _skip(self, record: Record, reason: str) -> None:
         """Pass over what is no entry, so that the session can be served; the next one is fenced behind it."""
-        log.warning("log_entry_dead_lettered", session=self.session, seq=record.seq, reason=reason)
-        await dead_letter(self.bus, "sessions", record, reason)
+        self._skipped.append((record, reason))
         self.state.last_seq = record.seq
+
+    async def _keep_skipped(self) -> None:
+        """Keep as dead letters what was passed over and nobody has kept: before anything is appended."""
+        for record, reason in self._skipped:
+            log.warning("log_entry_dead_lettered", session=self.session, seq=record.seq, reason=reason)
+            await dead_letter(self.bus, "sessions", record, reason)
+        self._skipped = []
 
     @property
     def tail(self) -> Tail:

@@ -3,16 +3,20 @@
 from collections.abc import AsyncIterator
 from typing import Final
 
+import structlog
 from starlette.requests import Request
 from starlette.responses import Response
 
 from fairlead_common import subjects
 from fairlead_common.bus import Bus, Record
+from fairlead_common.errors import NotFoundError
 from fairlead_common.ids import check_id
 from fairlead_common.objects import Objects
 from fairlead_gateway.bodies import MAX_SEQ, check_parameters, one, whole_number
 from fairlead_gateway.gateway import answering, gateway_of
 from fairlead_gateway.problems import JSON
+
+log = structlog.get_logger()
 
 MAX_ENTRIES: Final = 1000
 MAX_BYTES: Final = 16 << 20  # of one answer, about
@@ -44,8 +48,12 @@ async def entries(request: Request) -> Response:
 
 
 async def payload(objects: Objects, record: Record) -> bytes:
-    """The entry that a record holds, also when it lies in the object store."""
-    return await objects.unpack(record.data, record.headers) if record.headers else record.data
+    """The entry that a record holds, also when it lies in the object store; empty when it is lost there."""
+    try:
+        return await objects.unpack(record.data, record.headers) if record.headers else record.data
+    except NotFoundError as error:  # the rest of the log is shown all the same
+        log.warning("entry_lost", seq=record.seq, error=str(error))
+        return b""
 
 
 async def with_seq(objects: Objects, record: Record) -> bytes:
@@ -59,8 +67,8 @@ async def read_after(bus: Bus, session: str, after: int, limit: int) -> tuple[li
     found: list[Record] = []
     size = 0
     if after < MAX_SEQ:
-        log = subjects.session_log(session)
-        async for record in bus.read(subjects.SESSIONS, log, start=after + 1, batch=256, limit=limit + 1):
+        subject = subjects.session_log(session)
+        async for record in bus.read(subjects.SESSIONS, subject, start=after + 1, batch=256, limit=limit + 1):
             if len(found) == limit or size > MAX_BYTES:
                 return found, True
             found.append(record)
@@ -74,26 +82,26 @@ async def read_before(bus: Bus, session: str, before: int, limit: int, *, after:
     Records know no predecessor, and sequences are shared by all sessions: a window of sequences is read
     backwards and widened until enough was found or the beginning of the log is reached.
     """
-    log = subjects.session_log(session)
-    last = await bus.last(subjects.SESSIONS, log)
+    subject = subjects.session_log(session)
+    last = await bus.last(subjects.SESSIONS, subject)
     if last is None:
         return []
     end = min(before, last.seq + 1)
     begin = end
     if after + 1 < end:
-        async for record in bus.read(subjects.SESSIONS, log, start=after + 1, batch=1, limit=1):
+        async for record in bus.read(subjects.SESSIONS, subject, start=after + 1, batch=1, limit=1):
             begin = record.seq
     found: list[Record] = []
     window = _FIRST_WINDOW
     while len(found) < limit and end > begin:
         start = max(begin, end - window)
-        found = [record async for record in _between(bus, log, start, end)] + found
+        found = [record async for record in _between(bus, subject, start, end)] + found
         end, window = start, window * 4
     return found[-limit:]
 
 
-async def _between(bus: Bus, log: str, start: int, end: int) -> AsyncIterator[Record]:
-    async for record in bus.read(subjects.SESSIONS, log, start=start, batch=min(512, end - start)):
+async def _between(bus: Bus, subject: str, start: int, end: int) -> AsyncIterator[Record]:
+    async for record in bus.read(subjects.SESSIONS, subject, start=start, batch=min(512, end - start)):
         if record.seq >= end:
             return
         yield record

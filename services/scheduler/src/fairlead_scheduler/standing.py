@@ -7,6 +7,7 @@ from fairlead_common.bus import Bus
 from fairlead_common.config import AgentConfig, Config
 from fairlead_common.cron.jobs import Limits
 from fairlead_common.entries import ModeChangeEntry, SessionInfoEntry, decode_entry
+from fairlead_common.errors import BadMessageError, NotFoundError
 from fairlead_common.objects import Objects
 from fairlead_common.placement import sandbox_problem
 
@@ -29,23 +30,25 @@ class Standing(NamedTuple):
 async def standing_of(bus: Bus, session: str, config: Config) -> Standing:
     """The standing of a session.
 
-    Raises:
-        NotFoundError, BadMessageError: a part of its log cannot be read, so nobody can know.
+    What cannot be read changes nothing, as for the agents that pass over it. Who wrote it nobody can know.
     """
     objects = Objects(bus)
     agent, mode, sandbox, work_mode, deny = "main", "", "", "", list[str]()
     untrusted = False
     async for record in bus.read(subjects.SESSIONS, subjects.session_log(session)):
-        data = record.data
-        if subjects.H_OBJECT in record.headers:
+        try:
             data = await objects.unpack(record.data, record.headers)
-        untrusted = untrusted or says_untrusted(data)
-        if not any(word in data for word in _SETTINGS):
+            untrusted = untrusted or says_untrusted(data)
+            if not any(word in data for word in _SETTINGS):
+                continue
+            entry = decode_entry(data)
+        except (BadMessageError, NotFoundError):
+            untrusted = True
             continue
-        match decode_entry(data):
-            case ModeChangeEntry() as entry:
+        match entry:
+            case ModeChangeEntry():
                 mode = entry.mode
-            case SessionInfoEntry() as entry:
+            case SessionInfoEntry():
                 agent, sandbox = entry.agent or agent, entry.sandbox or sandbox
                 deny = deny if entry.deny is None else entry.deny
                 work_mode = work_mode if entry.work_mode is None else entry.work_mode
