@@ -197,8 +197,8 @@ def pids_of(*words: str) -> list[int]:
 
 def test_output_arrives_while_the_command_runs(client: Client, runner: Runner) -> None:
     client.begin("a", "bash", command="echo one; until [ -e go ]; do sleep 0.02; done; echo two")
-    assert client.until("started")["call_id"] == "a"
     first = client.until("output")
+    assert first["call_id"] == "a"
     assert (first["offset"], first["text"]) == (0, "one\n")
     (runner.workspace / "go").touch()
     second = client.until("output")
@@ -265,7 +265,7 @@ def test_slow_reader_gets_the_result_and_holds_up_nobody(client: Client, runner:
 
 def test_two_clients_follow_one_call(client: Client, runner: Runner) -> None:
     client.begin("a", "bash", command="echo x >> ran; until [ -e go ]; do sleep 0.02; done; echo end")
-    client.until("started")
+    runner.wait_for("ran")
     other = runner.connect()
     other.send(op="attach", call_id="a")
     assert other.until("state")["state"] == "running"
@@ -295,7 +295,6 @@ def test_forgotten_call_never_starts_again(client: Client, runner: Runner) -> No
 
 def test_running_call_cannot_be_forgotten(client: Client) -> None:
     client.begin("a", "bash", command="sleep 0.5")
-    client.until("started")
     client.send(op="forget", call_id="a")
     assert client.receive()["type"] == "error"
     assert client.outcome()["status"] == "ok"

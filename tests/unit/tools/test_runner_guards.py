@@ -1,21 +1,26 @@
 """Guards that serve one command after another: what one command leaves or does must not reach the next."""
 
+import contextlib
 import errno
 import os
 import resource
 import select
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from fairlead_tools.runner import children, jobs
+from fairlead_tools.runner import children, jobs, spares
 from fairlead_tools.runner.children import Child
+from fairlead_tools.runner.confine import Root
 from fairlead_tools.runner.guard import _kill_rest
 from fairlead_tools.runner.jobs import Job
 from fairlead_tools.runner.output import Output
+from fairlead_tools.runner.plan import make_plan
+from fairlead_tools.runner.restrict import OPEN
+from fairlead_tools.runner.spares import Spares
 from tests.unit.tools.conftest import WAIT_S, Client, Runner, eventually, is_alive
 from tests.unit.tools.test_runner_calls import pids_of, text_of
 from tests.unit.tools.test_runner_recovery import children_of
@@ -148,6 +153,84 @@ def test_each_command_has_pipes_of_its_own(client: Client, runner: Runner) -> No
     first, second = ({word for word in words if word.startswith("pipe:")} for words in said)
     assert first
     assert not first & second
+
+
+TRUE = make_plan("c1", {"tool": "bash", "arguments": {"command": "true"}})
+
+
+class Workplace:
+    """Spare children of a runner, and commands that are run to their end by them."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.spares = Spares(Root(str(folder)), None, OPEN)
+        self._started: set[int] = set()
+
+    def run(self) -> int:
+        """The guard of one command."""
+        child = self.spares.take(TRUE)
+        self._started.add(child.pid)
+        path = self._folder / "out"
+        job = Job("c1", child, 60.0, None, Output(lambda: os.open(path, os.O_CREAT | os.O_WRONLY)))
+        child.go(TRUE.order)
+        end = time.monotonic() + WAIT_S
+        while not job.has_report and time.monotonic() < end:
+            select.select([child.report], [], [], 1)
+            job.read(child.report)
+        for fd in (child.output, child.report):
+            os.close(fd)
+        assert job.conclude(0)["exit_code"] == 0
+        self.spares.ended(job)
+        return child.pid
+
+    def close(self) -> None:
+        """No child is left."""
+        for pid in self._started | self.spares.pids:
+            with contextlib.suppress(ProcessLookupError, ChildProcessError):
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+
+
+@pytest.fixture
+def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workplace]:
+    monkeypatch.setattr(spares, "PAUSE_S", 3600.0)
+    made = Workplace(tmp_path)
+    yield made
+    made.close()
+
+
+def test_next_command_waits_only_a_moment_after_the_last_ended(
+    workplace: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guard = workplace.run()
+    workplace.spares.prepare(set())
+    assert not children_of_process(guard)
+    assert time.monotonic() < workplace.spares.next_tick < time.monotonic() + 3600
+    monkeypatch.setattr(spares, "PAUSE_S", 0.0)
+    assert workplace.run() == guard  # one that comes sooner need not wait for that
+    assert not workplace.spares.pids - {guard}
+    workplace.spares.prepare(set())
+    eventually(lambda: bool(children_of_process(guard)), "a command waits below it")
+    assert workplace.spares.next_tick == float("inf")
+
+
+def test_guard_that_died_before_its_next_command_came_is_replaced(workplace: Workplace) -> None:
+    first = workplace.run()
+    os.kill(first, signal.SIGKILL)
+    os.waitid(os.P_PID, first, os.WEXITED | os.WNOWAIT)
+    second = workplace.run()  # nobody has told of the death yet
+    assert second != first
+    os.kill(second, signal.SIGKILL)
+    os.waitpid(second, 0)
+    before = open_files()
+    workplace.spares.prepare({second})
+    assert open_files() == before - 1
+    assert second not in workplace.spares.pids
+    assert workplace.run() not in (first, second)
+
+
+def children_of_process(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
 
 
 KINDS: dict[str, Callable[[int], Child]] = {

@@ -357,6 +357,10 @@ class Executor:
         payload, headers = await self._objects.pack(_encode(result))
         headers |= trace_headers(trace)
         subject = subjects.mail(call.session, "result", call.call_id)
+        if mutants.active("result_overwrite"):
+            await self._bus.publish(subject, payload, headers, point="tools.result")
+        elif not await self._bus.offer(subject, payload, headers, point="tools.result"):
+            log.info("result_was_there", call=call.call_id)
         log.info(
             "tool_finished",
             call=call.call_id,
@@ -365,8 +369,3 @@ class Executor:
             duration_ms=outcome.duration_ms,
             trace=trace_id(trace),
         )
-        if mutants.active("result_overwrite"):
-            await self._bus.publish(subject, payload, headers, point="tools.result")
-            return
-        if not await self._bus.offer(subject, payload, headers, point="tools.result"):
-            log.info("result_was_there", call=call.call_id)

@@ -116,7 +116,6 @@ class Calls:
             )
         else:
             job.followers.append(connection)
-            connection.send({"type": "started", "call_id": call_id})
             return job
         return None
 
@@ -236,7 +235,7 @@ class Calls:
     def next_tick(self) -> float:
         """When `tick` is due, unless something happens before."""
         due = [each.until for each in self._waits.values()] + [due for _, due in self._unsynced.values()]
-        return min(due, default=float("inf"))
+        return min([*due, self.spares.next_tick])
 
     def _send_to_background(self, job: Job) -> None:
         """Return the call with what it said so far; the command runs on as a process of this workspace."""

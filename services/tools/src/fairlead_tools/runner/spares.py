@@ -1,9 +1,13 @@
-"""Children that wait for the calls to come: making one is most of what a command costs."""
+"""Children that wait for the calls to come: making one is most of what a command costs.
+
+It is done a moment after a call ended: what brings its result on, in other processes, goes first.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import time
 
 from fairlead_tools.runner import children
 from fairlead_tools.runner.children import Child
@@ -14,6 +18,8 @@ from fairlead_tools.runner.outcome import Outcome
 from fairlead_tools.runner.plan import Plan, run_tool
 from fairlead_tools.runner.restrict import Restriction
 from fairlead_tools.runner.user import User
+
+PAUSE_S = 0.005
 
 
 class Spares:
@@ -27,12 +33,18 @@ class Spares:
         self._idle: Child | None = None  # its guard takes another command
         self._leaving: set[int] = set()  # guards that were let go, until they are dead
         self._used: set[bool] = set()
+        self._due = 0.0
 
     @property
     def pids(self) -> set[int]:
         """Their process ids."""
         kept = [*self._waiting.values(), *([self._idle] if self._idle else [])]
         return {each.pid for each in kept} | self._leaving
+
+    @property
+    def next_tick(self) -> float:
+        """When `prepare` is due."""
+        return self._due if self._used else float("inf")
 
     def take(self, plan: Plan) -> Child:
         """One that waits for this plan's order; who has an input or a terminal is made for it.
@@ -41,7 +53,7 @@ class Spares:
             OSError: there is no room for another process.
         """
         if plan.life.is_plain:
-            return self._take(plan.is_command) or self._fork(plan.is_command)
+            return self._take(plan.is_command) or self._again(plan.is_command) or self._fork(plan.is_command)
         made = children.fork_command(
             self._root.fd,
             self._user,
@@ -56,6 +68,7 @@ class Spares:
     def ended(self, job: Job) -> None:
         """Keep the guard of a command that ended, or let it go; never one that was told to stop something."""
         self._used.add(job.output is not None)
+        self._due = time.monotonic() + PAUSE_S
         if job.child.desk < 0:
             return
         if self._idle is None and job.guard_is_free:
@@ -64,12 +77,17 @@ class Spares:
             self._let_go(job.child)
 
     def prepare(self, dead: set[int]) -> None:
-        """Have a child of each kind that was used waiting for the next call."""
+        """Have a child of each kind that was used waiting for the next call, if that is due."""
         self._leaving -= dead
+        if self._idle is not None and self._idle.pid in dead:
+            os.close(self._idle.desk)
+            self._idle = None
         for is_command, spare in list(self._waiting.items()):
             if spare.pid in dead:
                 del self._waiting[is_command]
                 spare.abandon()
+        if time.monotonic() < self._due:
+            return
         idle, self._idle = self._idle, None
         for is_command in self._used - self._waiting.keys():
             # Without memory for a spare the next call will say so.
@@ -89,6 +107,18 @@ class Spares:
             spare.abandon()  # it was killed a moment ago
             return None
         return spare
+
+    def _again(self, is_command: bool) -> Child | None:
+        """The guard of the last command, which has not been given another to wait with; None: there is none."""
+        if not is_command or self._idle is None:
+            return None
+        idle, self._idle = self._idle, None
+        try:
+            child = idle.again()
+        except OSError:  # it was killed a moment ago, or there is no room
+            return None
+        self._used.discard(True)  # when this one ends its guard is idle again
+        return child
 
     def _fork(self, is_command: bool) -> Child:
         if not is_command:
