@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from fairlead_agent.catalog import Tools
+from fairlead_common.bus import Bus
 from fairlead_common.config import McpServer, NatsTool, parse_config
 from fairlead_common.config.secret import Secret
 from fairlead_common.errors import InvalidInputError
@@ -34,7 +35,9 @@ from fairlead_tools.mcp_servers.catalogue import (
 )
 from fairlead_tools.mcp_servers.environment import resolved
 from fairlead_tools.mcp_servers.source import McpTools
+from fairlead_tools.nats_tools import declared
 from fairlead_tools.nats_tools.declared import declarations
+from fairlead_tools.nats_tools.source import NatsTools
 
 # -- names --------------------------------------------------------------------
 
@@ -217,6 +220,38 @@ def test_only_wanted_services_are_heard() -> None:
     assert set(declarations(both, {}, ["w*"]).tools) == {"nats__weather__now", "nats__wiki__now"}
     assert set(declarations(both, {}, ["other"]).tools) == {"nats__other__now"}
     assert declarations(both, {}, []).tools == {}
+
+
+def test_schemas_are_checked_when_they_change_and_not_each_time_somebody_answers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    checked = []
+
+    def check(schema: object, *, trusted: bool) -> dict[str, object]:
+        checked.append(schema)
+        return checked_schema(schema, trusted=trusted)
+
+    monkeypatch.setattr(declared, "checked_schema", check)
+    config: dict[str, object] = {"tools": {"nats_services": ["w*"]}}
+    settings = SimpleNamespace(current=parse_config(config, {}))
+    tools = NatsTools(cast("Bus", None), cast("Objects", None), cast("LiveConfig", settings))
+
+    def hear(*infos: MicroInfo) -> int:
+        """How many schemas are checked when these answer."""
+        before = len(checked)
+        tools._note_services(list(infos))
+        tools._declare()
+        return len(checked) - before
+
+    one, two = service("weather"), service("wiki", subject="wiki.now")
+    assert (hear(one, two), hear(two, one)) == (2, 0)
+    assert set(tools.tools) == {"nats__weather__now", "nats__wiki__now"}
+    assert hear(service("weather", schema=SCHEMA), two) == 2
+    assert tools.tools["nats__weather__now"].spec.parameters == json.loads(SCHEMA)
+    config["tools"] = {"nats_services": ["wiki"]}
+    settings.current = parse_config(config, {})
+    assert hear(service("weather", schema=SCHEMA), two) == 1
+    assert set(tools.tools) == {"nats__wiki__now"}
 
 
 def test_a_subject_of_the_configuration_is_a_tool_and_comes_first() -> None:

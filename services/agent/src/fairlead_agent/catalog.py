@@ -91,6 +91,7 @@ class Catalog:
         self._heard: dict[str, float] = {}  # host: when any of its executors was last heard
         self._changed = asyncio.Event()
         self._tools: Recent[tuple[object, ...], Tools] = Recent(MAX_TOOL_SETS)
+        self._encoded: Recent[str, tuple[list[ToolSpec], bytes]] = Recent(MAX_HOSTS)
         self._instructions: Recent[tuple[str, str], tuple[float, str]] = Recent(MAX_INSTRUCTIONS)
 
     async def follow(self, stop: asyncio.Event) -> None:
@@ -163,7 +164,10 @@ class Catalog:
         known = [info for info, _ in self._executors.values() if info.host == host]
         live = self.executors(host) or known[-1:]  # while it restarts, what it last said
         specs = live[0].tools if live else []
-        key = (host, work_mode, *wanted, msgspec.json.encode(specs))
+        encoded = self._encoded.get(host)
+        if encoded is None or encoded[0] is not specs:  # it is a new one with each heartbeat
+            encoded = self._encoded.put(host, (specs, msgspec.json.encode(specs)))
+        key = (host, work_mode, *wanted, encoded[1])
         tools = self._tools.get(key)
         if tools is None:
             tools = self._tools.put(key, Tools(specs, wanted, work_mode))

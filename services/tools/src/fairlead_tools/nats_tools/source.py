@@ -51,6 +51,7 @@ class NatsTools:
         self._services: dict[str, tuple[MicroInfo, int]] = {}  # by instance, and how often it was missed
         self._tools: dict[str, NatsTool] = {}
         self._problems: dict[str, str] = {}
+        self._declared_by: object = None
         self._changed = asyncio.Event()
         self.ready = False
 
@@ -90,9 +91,12 @@ class NatsTools:
 
     def _declare(self) -> None:
         settings = self._settings.current.tools
-        found = declarations(
-            [info for info, _ in self._services.values()], settings.nats, settings.nats_services
-        )
+        infos = sorted((info for info, _ in self._services.values()), key=lambda info: info.id)
+        declared_by = (infos, settings.nats, settings.nats_services)
+        if declared_by == self._declared_by:  # to check all schemas takes as long as some calls
+            return
+        found = declarations(*declared_by)
+        self._declared_by = declared_by
         for where, problem in found.problems.items():
             if self._problems.get(where) != problem:
                 log.warning("tool_left_out", endpoint=where, error=problem)

@@ -109,7 +109,7 @@ class Spares:
         return spare
 
     def _again(self, is_command: bool) -> Child | None:
-        """The guard of the last command, which has not been given another to wait with; None: there is none."""
+        """A child of the guard that is idle, if there is one."""
         if not is_command or self._idle is None:
             return None
         idle, self._idle = self._idle, None
