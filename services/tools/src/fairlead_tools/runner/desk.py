@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import socket
 from collections.abc import Iterator
+
+PATIENCE_MS = 50  # with a guard that has reported and is about to say whether it stays
 
 _WORD = b"."
 
@@ -17,18 +20,28 @@ def open_desk() -> tuple[int, int]:
 
 
 def hand_over(desk: int, fds: list[int]) -> None:
-    """Give the guard copies of these files.
+    """Give the guard copies of these files, once it says that it is ready.
 
     Raises:
-        OSError: it is gone.
+        OSError: it is gone, or does not say so.
     """
+    poll = select.poll()
+    poll.register(desk, select.POLLIN)
+    if not poll.poll(PATIENCE_MS):
+        raise TimeoutError("the guard does not come to its desk")
     with _socket(desk) as sock:
+        if not sock.recv(len(_WORD)):
+            raise BrokenPipeError("the guard left")
         socket.send_fds(sock, [_WORD], fds)
 
 
 def take(desk: int, count: int) -> list[int]:
-    """What was handed over, once it is; the process leaves when nothing more will be."""
+    """Say that we are ready; what was handed over, once it is. The process leaves when nothing more will be."""
     with _socket(desk) as sock:
+        try:
+            sock.send(_WORD)
+        except BrokenPipeError:
+            os._exit(0)
         word, fds, _, _ = socket.recv_fds(sock, len(_WORD), count, socket.MSG_CMSG_CLOEXEC)
     if not word or len(fds) != count:
         os._exit(0)

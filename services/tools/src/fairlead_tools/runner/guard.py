@@ -7,8 +7,8 @@ The guard is a child subreaper: whatever the command starts, also what leaves it
 daemonises, stays below the guard and dies with the call. When the runner dies the guard kills
 everything; when the guard dies its orphans come to the runner, which kills them.
 
-A guard with a desk serves one command after another, never two at once: it says in its report whether it
-will take another, and it does so only when no process of the last one is left, no signal is pending, and
+A guard with a desk serves one command after another, never two at once. It says in its report whether it may
+take another: no process of the last one is left, and no signal is pending. At its desk it says that it will:
 its own limits, priority and processors are what they were. Without a desk it ends with its command: in
 namespaces of its own, where nothing else is in reach of a command, or with a terminal or an input.
 """
@@ -73,7 +73,7 @@ class Report(NamedTuple):
         status: of the command, as waitpid gives it; None when it could not be killed.
         stopped: it ended after it was told to stop.
         killed: processes that the command had left behind.
-        again: it takes another command, for nothing is left of this one.
+        again: it may take another command, for nothing is left of this one.
     """
 
     status: int | None
@@ -124,12 +124,12 @@ def run(parent: int, seat: Seat, own_desk: int) -> NoReturn:
     standing = _standing()
     while True:
         report = _serve(seat, own_desk)
-        report = report._replace(again=report.again and own_desk >= 0 and _standing() == standing)
+        report = report._replace(again=report.again and own_desk >= 0)
         failpoint("runner.guard.before")
         with contextlib.suppress(BrokenPipeError):  # the runner died: what it started is gone, nobody asks
             os.write(seat.report, b"\0" + json.dumps(report._asdict()).encode("ascii") + b"\n")
         failpoint("runner.guard.after")
-        if not report.again:
+        if not report.again or _standing() != standing:  # not before the report: the call waits for that
             os._exit(0)
         os.close(seat.report)
         gate, output, its_report = desk.take(own_desk, 3)
