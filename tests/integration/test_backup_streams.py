@@ -45,6 +45,7 @@ from fairlead_common.errors import WeakConfigurationError
 from fairlead_common.messages import ExecutorInfo, ToolCall, ToolClaim, ToolResult, ToolSpec, UserInput
 from fairlead_common.snapshots import stream_info
 from fairlead_common.streams import ensure_consumer, provision
+from fairlead_common.tool_parts import write_parts
 from tests.support.fairlead_up import FAIRLEAD
 from tests.support.nats_server import NatsServer
 
@@ -137,6 +138,11 @@ class Session:
         call = ToolCall(call_id=call_id, session=self.name, name=name, arguments={}, workspace="", token="t")
         await self.bus.create(s.TOOLS, s.tool_request(HOST, call_id), msgspec.json.encode(call))
 
+    async def request_in_parts(self, call_id: str, name: str) -> None:
+        call = ToolCall(call_id=call_id, session=self.name, name=name, arguments={}, workspace="", token="t")
+        parts = await write_parts(self.bus, HOST, call_id, msgspec.json.encode(call))
+        await self.bus.create(s.TOOLS, s.tool_request(HOST, call_id), b"", {s.H_PARTS: parts})
+
     async def claim(self, call_id: str) -> None:
         claim = msgspec.json.encode(ToolClaim(by="executor", holder="e1"))
         await self.bus.create(s.TOOLS, s.tool_claim(HOST, call_id), claim)
@@ -174,12 +180,13 @@ async def test_calls_that_may_have_run_since_are_unknown_and_all_others_stay_wha
     )
     await Bucket(bus, s.BUCKET_EXECUTORS).put(f"{HOST}.e1", msgspec.json.encode(info), ttl_s=60)
     one = Session(bus, "one")
-    unasked, unclaimed, claimed, answered, repeatable = await one.ask_for(
-        "bash", "bash", "bash", "bash", "read"
+    unasked, unclaimed, claimed, answered, repeatable, large = await one.ask_for(
+        "bash", "bash", "bash", "bash", "read", "read"
     )
     for call in (unclaimed, claimed, answered):
         await one.request(call)
     await one.request(repeatable, "read")
+    await one.request_in_parts(large, "read")
     for call in (claimed, answered):
         await one.claim(call)
     await bus.publish(f"fairlead.tool.{HOST}.{unclaimed}.part.a.0", b"of a large call")
@@ -235,6 +242,7 @@ async def test_calls_that_may_have_run_since_are_unknown_and_all_others_stay_wha
     assert await claimed_by(after, unasked) == await claimed_by(after, unclaimed) == "agent"
     assert await claimed_by(after, claimed) == await claimed_by(after, answered) == "executor"
     assert await claimed_by(after, repeatable) is None
+    assert await claimed_by(after, large) is None
     assert await claimed_by(after, "stray_0") == "agent"
     assert await outcomes(after, "waits") == {}
     assert await claimed_by(after, call) is None

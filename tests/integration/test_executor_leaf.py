@@ -5,8 +5,10 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from fairlead.authority import Authority
+from fairlead.commands.executor import executor
 from fairlead.errors import CommandError
 from fairlead.leaf import write_leaf
 from fairlead_common.bus import Bus, BusSettings
@@ -108,3 +110,13 @@ def test_a_leaf_node_that_would_talk_in_the_clear_is_not_written(tmp_path: Path)
     with pytest.raises(CommandError, match="on its own machine"):
         write_leaf(tmp_path, ["a"], hub="nats://leaf:x@127.0.0.1:7422", ca=None, listen="0.0.0.0:4222")
     assert not list(tmp_path.iterdir())
+
+
+def test_the_password_of_the_middle_may_come_in_a_file(tmp_path: Path) -> None:
+    """Everybody on a machine sees its command lines."""
+    words = ["leaf", str(tmp_path / "site"), "a", "--hub-file", "-"]
+    done = CliRunner().invoke(executor, words, input="tls://leaf:between-us@127.0.0.1:7422\n")
+    assert done.exit_code == 0, done.output
+    assert "between-us" in (tmp_path / "site" / "leaf.conf").read_text()
+    assert "between-us" not in done.output
+    assert CliRunner().invoke(executor, words, input="\n").exit_code != 0

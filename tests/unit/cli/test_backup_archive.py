@@ -9,9 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from fairlead.backup import places
 from fairlead.backup.archive import HEAD, MANIFEST, Writer, head_of, open_backup, read_manifest
 from fairlead.backup.manifest import FORMAT, FilePart, Manifest, StreamPart
 from fairlead.errors import CommandError
+from fairlead.home import Home
 from fairlead.store_swap import exchange
 
 PAYLOAD = os.urandom(700_001)
@@ -202,3 +204,24 @@ def test_a_backup_never_replaces_a_file_that_came_meanwhile(tmp_path: Path) -> N
         write(path)
     assert path.read_bytes() == b"somebody's"
     assert [each.name for each in tmp_path.iterdir()] == ["a.tar"]
+
+
+def test_only_the_files_of_a_home_are_put_back_and_only_where_it_belongs_to_the_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("FAIRLEAD_NATS_URL", raising=False)
+    monkeypatch.delenv("FAIRLEAD_HOME", raising=False)
+    kept, odd = (
+        FilePart(path=name, part="home/auth.json", size_bytes=2, sha256=hashlib.sha256(b"{}").hexdigest())
+        for name in ("auth.json", "../outside")
+    )
+    laptop, own = Home(tmp_path / "laptop"), Home(tmp_path / "own")
+    own.prepare()
+    own.nats_context.write_text('{"description": "external", "url": "nats://there:4222"}')
+    with open_backup(write(tmp_path / "b.tar", files=[odd, kept])) as backup:
+        for home in (laptop, own):
+            with places.target(home, "nats://there:4222", backup, force=False):
+                pass
+    assert not laptop.auth.exists()
+    assert own.auth.read_text() == "{}"
+    assert not (tmp_path / "outside").exists()

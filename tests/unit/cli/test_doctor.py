@@ -98,6 +98,20 @@ def test_a_key_file_that_others_can_read_is_a_problem_and_is_closed(place: Home)
     assert stat.S_IMODE(place.auth.stat().st_mode) == 0o600
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["nats/ca.key", "nats/door-link.conf", "nats/registrar.nk", "executor/joining.json", "backups/a.tar"],
+)
+def test_keys_of_the_door_of_a_ticket_and_of_backups_are_looked_at_too(place: Home, name: str) -> None:
+    path = place.path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("x")
+    path.chmod(0o644)
+    assert str(path) in home.key_files(look(place)).text
+    mended(home.key_files, look(place))
+    assert home.key_files(look(place)).state == "ok"
+
+
 def test_a_key_file_that_is_a_link_is_a_problem_that_nobody_mends(place: Home, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").write_text("{}")
     place.auth.symlink_to(tmp_path / "elsewhere")
@@ -142,12 +156,17 @@ def test_processes_of_a_running_start_are_left_alone(place: Home) -> None:
 
 
 def test_half_written_files_are_removed_once_they_are_old(place: Home) -> None:
-    draft = place.path / ".auth.json.77"
-    draft.write_text("{")
+    (place.nats / "users").mkdir()
+    for draft in (place.path / ".auth.json.77", place.nats / "users" / ".alerts.nk.4711"):
+        draft.write_text("{")
+        assert home.leftovers(look(place)).state == "ok"
+        os.utime(draft, (time.time() - 7200,) * 2)
+        assert home.leftovers(look(place)).state == "warning"
+        assert draft.name in mended(home.leftovers, look(place))
+    own = place.path / ".mine.77"
+    own.touch()
+    os.utime(own, (time.time() - 7200,) * 2)
     assert home.leftovers(look(place)).state == "ok"
-    os.utime(draft, (time.time() - 7200,) * 2)
-    assert home.leftovers(look(place)).state == "warning"
-    assert draft.name in mended(home.leftovers, look(place))
 
 
 def test_a_machine_that_joined_looks_for_the_other_side(place: Home) -> None:

@@ -1,6 +1,7 @@
 """The files of a service: units that systemd takes, property lists that launchd takes, no keys in either."""
 
 import json
+import os
 import plistlib
 import shutil
 import subprocess
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fairlead.commands.service import login_command
 from fairlead.errors import CommandError
 from fairlead.service import env_file
 from fairlead.service.plist import plist_text
@@ -118,6 +120,35 @@ def test_words_of_a_command_line_keep_their_signs() -> None:
     assert unit_word("a $b") == '"a $$b"'
     assert unit_word('say "x" \\') == '"say \\"x\\" \\\\"'
     assert unit_word("") == '""'
+
+
+@pytest.mark.parametrize("where", ["arguments", "home", "search_path"])
+def test_a_line_end_makes_no_directive_of_its_own(tmp_path: Path, where: str) -> None:
+    odd = "/x\nExecStartPre=/bin/false"
+    more: dict[str, object] = {where: {"arguments": ["up", odd], "home": Path(odd)}.get(where, odd)}
+    with pytest.raises(CommandError, match="control characters"):
+        unit_text(wanted(tmp_path)._replace(**more), 252)  # type: ignore[arg-type]
+
+
+def test_passwords_of_addresses_are_not_shown() -> None:
+    pairs = {"HTTPS_PROXY": "http://me:secret@proxy:3128", "NO_PROXY": "localhost", "OPENAI_API_KEY": "sk-x"}
+    shown = env_file.hidden(pairs)
+    assert "secret" not in shown
+    assert "sk-x" not in shown
+    assert 'NO_PROXY="localhost"' in shown
+
+
+def test_who_installed_the_machines_service_is_told_how_its_owner_logs_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAIRLEAD_HOME", str(tmp_path))
+    assert login_command(tmp_path) == login_command(None) == "fairlead login"
+    other = tmp_path / "a home"
+    other.mkdir()
+    assert login_command(other) == f"env 'FAIRLEAD_HOME={other}' fairlead login"
+    if os.geteuid() == 0:
+        os.chown(other, 1, 1)
+        assert login_command(other) == f"sudo -u daemon env 'FAIRLEAD_HOME={other}' fairlead login"
 
 
 def test_launchd_is_given_a_property_list_it_can_read(tmp_path: Path) -> None:

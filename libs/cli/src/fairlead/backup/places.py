@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from fairlead import store_swap
 from fairlead.backup.archive import Backup
 from fairlead.backup.own_server import server_over
+from fairlead.backup.taking import KEPT_FILES
 from fairlead.errors import UNREACHABLE, CommandError
 from fairlead.home import Home, read_json, write_private
 from fairlead.nats_server import NatsAccess, known_access
@@ -79,7 +80,8 @@ def target(home: Home, url: str | None, backup: Backup, *, force: bool) -> Itera
     access = _named(home, url)
     if access is not None:
         yield Target(access, access.url.rpartition("@")[2], empty=False)
-        _put_files(home, backup)
+        if _belongs(home, access, url):
+            _put_files(home, backup)
         return
     home.prepare()
     with _alone(home) as alone:
@@ -109,6 +111,14 @@ def _named(home: Home, url: str | None) -> NatsAccess | None:
         return NatsAccess(url)
     external = read_json(home.nats_context).get("description") == "external"
     return known_access(home) if external else None
+
+
+def _belongs(home: Home, access: NatsAccess, url: str | None) -> bool:
+    """Whether the files of this home are those of the server: not those of a laptop that names another's."""
+    if not url and os.environ.get("FAIRLEAD_HOME"):  # the environment names both, as that of a service does
+        return True
+    external = known_access(home)
+    return external is not None and external.url == access.url
 
 
 @contextlib.contextmanager
@@ -147,10 +157,8 @@ def _put_files(home: Home, backup: Backup) -> None:
     """The files that the home lacks, each in one step. What it has is newer: who was shut out stays out."""
     for each in backup.manifest.files:
         path = home.path / each.path
-        if path.exists():
+        if each.path not in KEPT_FILES or path.exists():
             continue
-        if Path(each.path).is_absolute() or ".." in Path(each.path).parts:
-            raise CommandError(f"the backup names a file outside of the home: {each.path!r}")
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         data = backup.read(each.part)
         if each.path == _USERS:

@@ -87,6 +87,7 @@ class Settling:
         self._objects = Objects(bus)
         self._idempotent = frozenset(manifest.idempotent_tools)
         self._claimed: set[str] = set()
+        self._repeatable: set[str] = set()  # calls of open sessions that may run again
         self._tally = _Tally()
 
     async def settle(self) -> Settled:
@@ -102,7 +103,9 @@ class Settling:
                 await self._session(session)
         withdrawn = 0
         for host, call_id in requests:
-            if call_id not in self._claimed and await self._may_not_start(host, call_id):
+            if call_id in self._claimed or call_id in self._repeatable:
+                continue
+            if await self._may_not_start(host, call_id):
                 withdrawn += 1
         await self._lists(sessions)
         tally = self._tally
@@ -140,6 +143,7 @@ class Settling:
 
     async def _session(self, session: str) -> None:
         waiting = await self._waiting(session)
+        self._repeatable |= {call.call_id for call in waiting.calls.values() if call.name in self._idempotent}
         doubtful = [call for call in waiting.doubtful(self._idempotent) if call.call_id not in self._claimed]
         for call in doubtful:
             assert call.host is not None  # noqa: S101 - see `doubtful`

@@ -1,6 +1,7 @@
 """The home folder: who owns it, who can read it, what was left behind in it."""
 
 import os
+import re
 import socket
 import stat
 import time
@@ -18,6 +19,8 @@ from fairlead_common.errors import WeakConfigurationError
 _OLD_S: Final = 90 * 86_400
 _DRAFT_AGE_S: Final = 3600.0
 _CONNECT_S: Final = 2.0
+_DRAFTS: Final = (".auth.json.", ".up.json.", ".port.json.", ".floor.toml.")
+_DRAFT: Final = re.compile(r"\..+\.\d+")  # in folders where nobody else's files are
 
 
 def folder(look: Look) -> Finding:
@@ -154,10 +157,13 @@ def joined(look: Look) -> Finding:
 
 
 def _secret_files(home: Home) -> Iterator[Path]:
-    yield from (home.auth, home.nats_password, home.nats_context, home.nats / "server.conf")
+    yield from (home.auth, home.nats_password, home.nats_context, home.door_settings)
+    for name in ("ca.key", "door.key", "door.conf", "door-link.conf", "registrar.nk"):
+        yield home.nats / name
     yield from sorted((home.nats / "users").glob("*.nk"))
-    yield from sorted((home.path / "executor").glob("*.nk"))
-    yield home.path / "executor" / "access.json"
+    executor = home.path / "executor"
+    yield from (*sorted(executor.glob("*.nk")), executor / "access.json", executor / "joining.json")
+    yield from sorted((home.path / "backups").glob("*.tar"))
 
 
 def _closing(paths: list[Path], mode: int) -> Mend:
@@ -184,11 +190,10 @@ def _end(home: Home) -> str:
 
 
 def _drafts(home: Home) -> Iterator[Path]:
-    for place in (home.path, home.nats):
+    """What `write_private` and the auth file's writer leave when they are killed: `.<name>.<something>`."""
+    for place in (home.path, home.nats, home.nats / "users", home.path / "executor"):
         for path in place.glob(".*.*"):
-            fits = path.name.startswith(
-                (".auth.json.", ".up.json.", ".password.", ".context.json.", ".server.conf.")
-            )
+            fits = path.name.startswith(_DRAFTS) or (place != home.path and _DRAFT.fullmatch(path.name))
             if fits and path.is_file() and time.time() - path.lstat().st_mtime > _DRAFT_AGE_S:
                 yield path
 

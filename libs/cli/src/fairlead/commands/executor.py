@@ -9,7 +9,7 @@ import socket
 import sys
 import time
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 import click
 
@@ -206,18 +206,29 @@ def show(as_json: bool) -> None:
 @executor.command()
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
 @click.argument("hosts", nargs=-1, required=True)
+@click.option("--hub", metavar="URL", help="The server in the middle: tls://leaf:<password>@name:7422.")
 @click.option(
-    "--hub", required=True, metavar="URL", help="The server in the middle: tls://leaf:<password>@name:7422."
+    "--hub-file", type=click.File(), help="A file with that address, or -: others see command lines."
 )
 @click.option("--ca", type=click.Path(exists=True, path_type=Path), help="Who signed its certificate.")
 @click.option("--listen", default="127.0.0.1:4222", show_default=True, help="Where executors connect.")
-def leaf(folder: Path, hosts: tuple[str, ...], hub: str, ca: Path | None, listen: str) -> None:
+def leaf(
+    folder: Path,
+    hosts: tuple[str, ...],
+    hub: str | None,
+    hub_file: IO[str] | None,
+    ca: Path | None,
+    listen: str,
+) -> None:
     """Write to FOLDER the configuration of a leaf node, and a key for each of HOSTS behind it.
 
     A leaf node is as trusted as the server in the middle: that cannot hold it to the rights of its hosts.
     """
     from fairlead.leaf import write_leaf
 
+    hub = hub_file.readline().strip() if hub_file is not None else hub
+    if not hub:
+        raise CommandError("name the server in the middle: --hub-file FILE, or --hub URL", USAGE)
     for name in write_leaf(folder.absolute(), hosts, hub=hub, ca=ca, listen=listen):
         click.echo(str(folder / name))
 

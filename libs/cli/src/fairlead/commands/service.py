@@ -2,6 +2,8 @@
 
 import json
 import os
+import pwd
+import shlex
 import sys
 import time
 from collections.abc import Callable
@@ -11,6 +13,7 @@ from typing import Any, Final
 import click
 
 from fairlead.errors import CONFIG, FAILED, CommandError
+from fairlead.home import home_from_environment
 from fairlead.service.wanted import NAMES, Kind, Scope, check_name
 
 _READY_WITHIN_S: Final = 90.0
@@ -268,13 +271,27 @@ def _tell_when_ready(scope: Scope, name: str, kind: Kind) -> None:
         if kind == "up":
             ready, told = _health(settings)
             if ready and state.running:
-                click.echo(f"{told}; `fairlead login` prints a link that opens it logged in")
+                click.echo(
+                    f"{told}; `{login_command(control.home(name))}` prints a link that opens it logged in"
+                )
                 return
         time.sleep(0.25)
     raise CommandError(
         f"{name} runs, but is not ready after {_READY_WITHIN_S:.0f} s: {told}; see `fairlead service logs`",
         FAILED,
     )
+
+
+def login_command(home: Path | None) -> str:
+    """What prints a link to the service of this home: only its owner can read the key."""
+    try:
+        owner = home.stat().st_uid if home else os.geteuid()
+        if home is None or (owner == os.geteuid() and home == home_from_environment().path):
+            return "fairlead login"
+        user = [] if owner == os.geteuid() else ["sudo", "-u", pwd.getpwuid(owner).pw_name]
+    except (OSError, KeyError):
+        return "fairlead login"
+    return shlex.join([*user, "env", f"FAIRLEAD_HOME={home}", "fairlead", "login"])
 
 
 def _let_linger(linger: bool | None) -> None:

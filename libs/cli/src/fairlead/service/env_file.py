@@ -13,6 +13,7 @@ _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _HEAD: Final = (
     "# Environment of the service, read when it starts: `fairlead service restart` after a change.\n"
 )
+_PASSWORD: Final = re.compile(r"[^/@]*:[^/@]*@")  # of an address
 _ESCAPED: Final = re.compile(r'\\(["\\$`])')
 
 # Settings that are taken from the shell that installs; what is secret has to be named with --env.
@@ -75,7 +76,9 @@ def text_of(pairs: Mapping[str, str]) -> str:
 
 def hidden(pairs: Mapping[str, str]) -> str:
     """The file with the values left out, for people who look over a shoulder."""
-    shown = {key: value if key in TAKEN else "..." for key, value in pairs.items()}
+    shown = {
+        key: value if key in TAKEN and not _PASSWORD.search(value) else "..." for key, value in pairs.items()
+    }
     return text_of(shown)
 
 

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from fairlead.errors import USAGE, CommandError
 from fairlead.service.wanted import Wanted
 from fairlead.supervisor import DRAIN_S, SERVER_STOP_S
 
@@ -82,7 +83,14 @@ DelegateSubgroup=executor
 
 
 def unit_text(wanted: Wanted, systemd_version: int) -> str:
-    """The unit."""
+    """The unit.
+
+    Raises:
+        CommandError: a word of it has more than one line, and what follows would be a directive of its own.
+    """
+    for word in (*wanted.command, str(wanted.home), wanted.search_path, str(wanted.places.environment)):
+        if any(ord(sign) < 32 or sign == "\x7f" for sign in word):
+            raise CommandError(f"the service cannot have control characters in {word[:200]!r}", USAGE)
     system = wanted.scope == "system"
     pairs = {
         "FAIRLEAD_HOME": str(wanted.home),
