@@ -36,7 +36,7 @@ def hand_over(desk: int, fds: list[int]) -> None:
 
 
 def take(desk: int, count: int) -> list[int]:
-    """Say that we are ready; what was handed over, once it is. The process leaves when nothing more will be."""
+    """Say that we are ready; what is handed over then. The process leaves when nothing will be."""
     with _socket(desk) as sock:
         try:
             sock.send(_WORD)
