@@ -1,5 +1,6 @@
 """Back ends: the demo model's script, and what a direct back end makes of a provider's answers."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
@@ -8,6 +9,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from fairlead_agent.models import openai_compatible
 from fairlead_agent.models.demo import DemoModel
 from fairlead_agent.models.interface import (
     Finish,
@@ -134,6 +136,45 @@ async def test_stream_is_read_however_it_is_cut() -> None:
         4,
     )
     assert bodies[0]["stream_options"] == {"include_usage": True}
+
+
+@pytest.mark.parametrize(("end", "connections"), [("later", 1), ("never", 2), ("cut", 2)])
+async def test_connection_serves_the_next_request_if_the_answer_ends(
+    end: str, connections: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end of an answer comes in a packet of its own, after the mark that it is over."""
+    monkeypatch.setattr(openai_compatible, "END_S", 0.02 if end == "never" else 5.0)
+    taken, ports, over, answered = asyncio.Event(), [], asyncio.Event(), 0
+
+    async def answer(http: web.Request) -> web.StreamResponse:
+        assert http.transport is not None
+        ports.append(http.transport.get_extra_info("peername")[1])
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(http)
+        await response.write(f"{_chunk({'finish_reason': 'stop'})}data: [DONE]\n\n".encode())
+        await taken.wait()
+        taken.clear()
+        if end == "never":
+            await over.wait()
+        elif end == "cut":
+            http.transport.abort()
+        return response
+
+    app = web.Application()
+    app.router.add_post("/v1/chat/completions", answer)
+    async with TestServer(app) as server:
+        backend = OpenAICompatible(str(server.make_url("/v1")), "key", silence_s=2)
+        try:
+            for _ in range(2):
+                async with asyncio.timeout(10):
+                    async for batch in backend.stream(request({"role": "user", "content": "hi"})):
+                        if batch[-1:] == [Finish("stop")]:
+                            answered += 1
+                            taken.set()
+        finally:
+            over.set()
+            await backend.close()
+    assert (answered, len(ports), len(set(ports))) == (2, 2, connections)
 
 
 async def test_server_that_does_not_stream_is_understood() -> None:

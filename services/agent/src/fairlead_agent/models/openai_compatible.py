@@ -5,6 +5,7 @@ a second that is the difference between a busy core and an idle one.
 """
 
 import asyncio
+import contextlib
 import re
 from collections.abc import AsyncIterator
 
@@ -76,6 +77,7 @@ _OVERFLOW = re.compile(
     r"context.{0,20}(length|window|size)|maximum context|too many tokens|prompt is too long",
     re.IGNORECASE,
 )
+END_S = 0.02  # less than a new connection to any provider takes
 _EFFORTS = {"minimal", "low", "medium", "high"}
 
 
@@ -187,6 +189,15 @@ async def _pieces(response: aiohttp.ClientResponse) -> AsyncIterator[list[Piece]
     if stop is None and not finished:
         raise ModelError("retryable", "the provider cut the answer off in the middle")
     yield [Finish(stop or "stop", _usage(usage))]
+    await _take_end(response)
+
+
+async def _take_end(response: aiohttp.ClientResponse) -> None:
+    """The last packet of an answer, if it is about to come: its connection then serves the next request."""
+    with contextlib.suppress(TimeoutError, aiohttp.ClientError):  # the answer is whole already
+        async with asyncio.timeout(END_S):
+            while not response.content.at_eof():
+                await response.content.readany()
 
 
 def _parse(payload: bytes) -> _Chunk:
