@@ -92,7 +92,22 @@ class Deployment:
         self._environment[name] = value
 
     def make_secrets(self) -> None:
-        subprocess.run([ROOT / "tools/make-secrets", self.secrets], check=True, timeout=20)
+        subprocess.run(
+            [ROOT / "tools/make-secrets", self.secrets], env=self._environment, check=True, timeout=60
+        )
+
+    def nats_user(self, *words: str) -> str:
+        """What `tools/nats-user` says."""
+        done = subprocess.run(
+            [ROOT / "tools/nats-user", *words],
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr[-2000:]
+        return done.stdout
 
     @property
     def token(self) -> str:

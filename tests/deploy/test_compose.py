@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from fairlead_common import nkey
 from tests.deploy.asking import ask, count, told
 from tests.deploy.deployment import HOME, NEEDS_COMPOSE, RECOVERY_S, SERVICES, SOCKET, Deployment
 from tests.support import containers
@@ -106,6 +107,40 @@ def test_a_service_may_not_say_what_is_not_its_own(
     key = (deployment.secrets / f"nats-{service}.pub").read_text().strip()
     violation = f'"{service}/nkey:{key}" - Publish Violation - Subject "{subject}"'
     assert (violation in deployment.compose("logs", "--no-log-prefix", "nats")) == refused
+
+
+ASK = """
+import asyncio, nats, os, sys
+async def main():
+    url, seed, subject = os.environ["FAIRLEAD_NATS_URL"], sys.argv[1], sys.argv[2]
+    client = await nats.connect(url, nkeys_seed_str=seed, inbox_prefix="_INBOX.alerts")
+    inbox = client.new_inbox()
+    heard = await client.subscribe(inbox)
+    await client.request(subject, b"hello", headers={"Fairlead-Reply-To": inbox}, timeout=10)
+    print((await heard.next_msg(timeout=30)).data.decode())
+    await client.close()
+asyncio.run(main())
+"""
+
+
+def test_another_system_gets_a_user_and_no_more_than_it_was_given(deployment: Deployment) -> None:
+    said = deployment.nats_user("add", "alerts", "--session", "alerted")
+    assert f"{deployment.secrets}/nats-alerts.nk" in said
+    try:
+        seed = (deployment.secrets / "nats-alerts.nk").read_text().strip()
+        answer = deployment.run_in(
+            "gateway", "python", "-c", ASK, seed, "fairlead.prompt.alerted", timeout_s=60
+        )
+        assert json.loads(answer)["outcome"] == "completed"
+        deployment.make_secrets()  # as after an update: it keeps them
+        assert "alerts" in deployment.nats_user("list")
+        refused = deployment.run_in(
+            "gateway", "python", "-c", ASK, seed, "fairlead.prompt.other", check=False
+        )
+        assert refused == ""
+    finally:
+        deployment.nats_user("remove", "alerts")
+    assert nkey.public_key(seed) not in (deployment.secrets / "nats-users.conf").read_text()
 
 
 def test_a_job_fires_and_its_command_runs(deployment: Deployment) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fairlead.errors import CommandError
-from fairlead.home import Home, write_private
+from fairlead.home import Home, write_file
 from fairlead.nats_users import SERVICES, NatsUsers
 from fairlead_common import nkey, other_systems, rights
 from tests.support.nats_server import binary
@@ -66,9 +66,9 @@ def test_keys_stay_the_same_over_starts_and_a_lost_seed_is_made_anew(users: Nats
 
 def test_a_user_that_was_removed_is_in_no_file(users: NatsUsers) -> None:
     seed = users.add("mill", rights.executor("mill"))
-    assert [known.name for known in users.list()] == ["mill"]
+    assert [known.name for known in users.added()] == ["mill"]
     users.remove("mill")
-    assert users.list() == []
+    assert users.added() == []
     assert nkey.public_key(seed) not in users.config.read_text()
     assert not Path(users.seed_file("mill")).exists()
 
@@ -128,25 +128,27 @@ def test_a_register_that_cannot_be_read_is_not_overwritten(users: NatsUsers) -> 
 def test_a_user_that_the_server_may_know_is_listed_and_one_that_was_removed_stays_away(
     users: NatsUsers, monkeypatch: pytest.MonkeyPatch, killed_at: str
 ) -> None:
-    write = write_private
+    write = write_file
 
-    def killed(path: Path, text: str) -> None:
+    def killed(path: Path, text: str, mode: int) -> None:
         if path.name == killed_at:
             raise KeyboardInterrupt
-        write(path, text)
+        write(path, text, mode)
 
     def known() -> tuple[bool, bool]:
-        return [each.name for each in users.list()] == ["mill"], '"mill" {' in users.config.read_text()
+        return [each.name for each in users.added()] == ["mill"], '"mill" {' in users.config.read_text()
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("fairlead.nats_users.write_private", killed)
+        patch.setattr("fairlead.home.write_file", killed)
+        patch.setattr("fairlead.user_register.write_file", killed)
         users.add("mill", rights.executor("mill"))
     listed, served = known()
     assert listed or not served
     if not listed:
         users.add("mill", rights.executor("mill"))
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("fairlead.nats_users.write_private", killed)
+        patch.setattr("fairlead.home.write_file", killed)
+        patch.setattr("fairlead.user_register.write_file", killed)
         users.remove("mill")
     listed, served = known()
     users.prepare("here")

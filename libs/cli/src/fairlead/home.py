@@ -167,9 +167,15 @@ def workspace_of(home: Home) -> Path:
 
 def write_private(path: Path, text: str) -> None:
     """Replace `path` by `text` in one step; readable by its owner only."""
+    write_file(path, text, 0o600)
+
+
+def write_file(path: Path, text: str, mode: int) -> None:
+    """Replace `path` by `text` in one step."""
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        os.fchmod(file.fileno(), mode)
         file.write(text)
         file.flush()
         os.fsync(file.fileno())

@@ -156,7 +156,7 @@ class Hosts:
             NatsUsers(self._home).render()
 
     def _users(self, stored: dict[str, object]) -> list[User]:
-        others = other_systems.others_of(known.recipe for known in NatsUsers(self._home).list())
+        others = other_systems.others_of(known.recipe for known in NatsUsers(self._home).added())
         return door_users(stored, self._registrar_key(), others)
 
     def _registrar_key(self) -> str:

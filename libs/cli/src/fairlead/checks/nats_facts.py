@@ -17,7 +17,7 @@ import msgspec
 from fairlead.nats_server import NatsAccess
 from fairlead_common import subjects as s
 from fairlead_common.bus import Bus, Delivery, JetStreamError, Record, settings_from_environment
-from fairlead_common.errors import FairleadError, ForbiddenError, NotFoundError
+from fairlead_common.errors import BusUnavailableError, FairleadError, ForbiddenError, NotFoundError
 from fairlead_common.live_config import LiveConfig
 from fairlead_common.logs import configure_logs
 from fairlead_common.streams import STREAMS
@@ -39,6 +39,7 @@ class NatsFacts(msgspec.Struct, kw_only=True):
         url: of the server, without a password. greeting: what it says to everybody (INFO).
         refused: why there is no connection. connected: there was one.
         account: `$JS.API.INFO`. streams: name to `STREAM.INFO`, or to None where there is none.
+        leaderless: streams of which nobody could tell anything: no server leads them now.
         consumers: stream to its consumers. clock_skew_s: this clock minus the server's.
         acks_readable: whether acknowledgement subjects have the form that the client library reads.
         oldest_mail_s: age of the oldest mail that nobody consumed; 0: there is none.
@@ -54,6 +55,7 @@ class NatsFacts(msgspec.Struct, kw_only=True):
     connected: bool = False
     account: Json = {}
     streams: dict[str, Json | None] = {}
+    leaderless: list[str] = []
     consumers: dict[str, list[Json]] = {}
     clock_skew_s: float | None = None
     acks_readable: bool | None = None
@@ -164,11 +166,14 @@ async def _streams(bus: Bus, facts: NatsFacts) -> None:
     async def one(name: str) -> None:
         sent = time.time()
         try:
-            info = await bus.api(f"STREAM.INFO.{name}", timeout_s=facts.patience_s)
+            info = await bus.api(f"STREAM.INFO.{name}", timeout_s=0.8 * facts.patience_s)
         except JetStreamError as error:
             if error.code != _NO_STREAM:
                 raise
             facts.streams[name] = None
+            return
+        except BusUnavailableError:  # of a cluster; others may be led all the same
+            facts.leaderless.append(name)
             return
         except ForbiddenError:
             facts.forbidden.append(f"stream {name}")
@@ -178,6 +183,8 @@ async def _streams(bus: Bus, facts: NatsFacts) -> None:
             facts.clock_skew_s = (sent + time.time()) / 2 - moment(ts)
 
     await asyncio.gather(*(one(str(wanted["name"])) for wanted in STREAMS))
+    if facts.leaderless and not bus.replicated:
+        facts.unanswered["streams"] = f"no answer for {', '.join(sorted(facts.leaderless))}"
 
 
 async def _consumers(bus: Bus, facts: NatsFacts) -> None:

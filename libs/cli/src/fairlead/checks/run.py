@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from fairlead.checks import (
+    cluster,
     disk,
     docker,
     gateway,
@@ -61,6 +62,7 @@ CHECKS: Final = (
     Check("nats.clock", nats.clock, server=True),
     Check("streams.settings", streams.streams, server=True),
     Check("streams.consumers", streams.consumers, server=True),
+    Check("streams.cluster", cluster.streams, server=True),
     Check("work.mail", work.mail, server=True),
     Check("work.sessions", work.stuck, server=True),
     Check("work.calls", work.calls, server=True),

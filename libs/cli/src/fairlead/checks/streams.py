@@ -69,17 +69,6 @@ def _one(wanted: dict[str, object], info: dict[str, Any]) -> list[Finding]:
         findings.append(
             warning("streams.room", text, f"`nats stream edit {name} --max-bytes` raises the limit")
         )
-    peers = (info.get("cluster") or {}).get("replicas") or []
-    late = [
-        f"{peer.get('name')}{' offline' if peer.get('offline') else ''}"
-        for peer in peers
-        if not peer.get("current")
-    ]
-    if late:
-        text = f"{name}: replicas behind: {', '.join(late)}"
-        findings.append(
-            warning("streams.replicas", text, "look at those servers; `nats stream info` shows the lag")
-        )
     return findings
 
 

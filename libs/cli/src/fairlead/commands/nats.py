@@ -6,10 +6,12 @@ import time
 
 import click
 
+from fairlead.deployment_users import URL, users_in
 from fairlead.door import Door
 from fairlead.errors import UNREACHABLE, USAGE, CommandError
 from fairlead.home import Home, home_from_environment, read_json
-from fairlead.nats_users import Known, NatsUsers
+from fairlead.nats_users import NatsUsers
+from fairlead.user_register import Known, UserRegister
 from fairlead_common import other_systems
 from fairlead_common.errors import InvalidInputError
 
@@ -57,8 +59,13 @@ Another system gets a user of its own, with less: fairlead nats user add --help"
 
 
 @nats.group()
-def user() -> None:
+@click.option(
+    "--secrets", metavar="FOLDER", help="Those of a deployment of containers (tools/nats-user gives this)."
+)
+@click.pass_context
+def user(ctx: click.Context, secrets: str | None) -> None:
     """Users of other systems on this home's NATS server."""
+    ctx.obj = users_in(secrets) if secrets else NatsUsers(home_from_environment())
 
 
 @user.command()
@@ -85,7 +92,9 @@ def user() -> None:
 )
 @click.option("--answers", multiple=True, metavar="SUBJECT", help="It hears answers there, beside its inbox.")
 @click.option("--context", "as_context", is_flag=True, help="Print a context of the `nats` command, as JSON.")
+@click.pass_obj
 def add(
+    users: UserRegister,
     name: str,
     sessions: tuple[str, ...],
     services: tuple[str, ...],
@@ -102,9 +111,7 @@ def add(
 
     Names of sessions are whole: NATS compares words, and no beginnings of words.
     """  # noqa: D301 - click wants the control character
-    home = home_from_environment()
-    url = _context(home)["url"]
-    _embedded(home)
+    url, described = _server_of(users)
     subjects = [*tools, *(subject for each in services for subject in (each, f"{each}.>"))]
     try:
         wanted = other_systems.other(
@@ -114,11 +121,10 @@ def add(
         raise CommandError(str(error), USAGE) from error
     if not wanted.publish and not wanted.subscribe:
         raise CommandError("say what it may do: --session, --tool, --trigger or --answers", USAGE)
-    users = NatsUsers(home)
     users.add(name, wanted)
-    running = _reload(home)
+    running = _reload(users)
     context = {
-        "description": f"{name} on Fairlead in {home.path}",
+        "description": f"{name} on {described}",
         "url": url,
         "nkey": users.seed_file(name),
         "inbox_prefix": wanted.inbox,
@@ -129,14 +135,15 @@ def add(
     click.echo(f"url           {url}")
     click.echo(f"nkey          in {context['nkey']}")
     click.echo(f"inbox prefix  {wanted.inbox} (answers come there; with another prefix they do not)")
-    click.echo("The server knows it." if running else "The server will know it at the next `fairlead up`.")
+    click.echo("The server knows it." if running else "The server will know it when it is started again.")
 
 
 @user.command("list")
 @click.option("--json", "as_json", is_flag=True, help="As one JSON array.")
-def show(as_json: bool) -> None:
+@click.pass_obj
+def show(users: UserRegister, as_json: bool) -> None:
     """Show the users that were added, and what they may."""
-    found = NatsUsers(home_from_environment()).list()
+    found = users.added()
     if as_json:
         click.echo(json.dumps([{**each._asdict(), "recipe": dict(each.recipe)} for each in found]))
         return
@@ -149,18 +156,37 @@ def show(as_json: bool) -> None:
 
 @user.command()
 @click.argument("name")
-def remove(name: str) -> None:
+@click.pass_obj
+def remove(users: UserRegister, name: str) -> None:
     """Remove the user NAME; its connections are dropped at once."""
-    home = home_from_environment()
-    NatsUsers(home).remove(name)
-    dropped = _reload(home)
+    users.remove(name)
+    dropped = _reload(users)
     click.echo(f"{name} is removed{', and its connections are dropped' if dropped else ''}", err=True)
 
 
-def _reload(home: Home) -> bool:
-    """Whether a server runs, and has the users now. Executors of other machines are users of the door."""
-    running = NatsUsers(home).reload()
-    door = Door(home)
+@user.command(hidden=True)
+@click.pass_obj
+def render(users: UserRegister) -> None:
+    """Write the server's file anew, with the rights that this version has for the users."""
+    users.render()
+
+
+def _server_of(users: UserRegister) -> tuple[str, str]:
+    """Where the server is, and what it is called for people."""
+    if not isinstance(users, NatsUsers):
+        return URL, "a deployment of Fairlead"
+    home = home_from_environment()
+    url = _context(home)["url"]
+    _embedded(home)
+    return url, f"Fairlead in {home.path}"
+
+
+def _reload(users: UserRegister) -> bool:
+    """Whether a server runs here, and has the users now; the door too, for executors of other machines."""
+    if not isinstance(users, NatsUsers):
+        return False
+    running = users.reload()
+    door = Door(home_from_environment())
     if door.listen() is not None:
         door.hosts.render()
         door.reload()
