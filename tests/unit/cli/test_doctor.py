@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from fairlead.checks import (
+    cluster,
     disk,
     docker,
     gateway,
@@ -526,18 +527,35 @@ def test_executors_that_drain_warn_or_do_not_fit_are_told(place: Home) -> None:
     assert found(main, document=wants_docker)["services.placement"] == "problem"
 
 
-def test_replicas_that_lag_are_told(place: Home) -> None:
+def test_a_stream_that_is_nearly_full_is_told() -> None:
     wanted = STREAMS[0]
-    info = {
-        "config": {**wanted, "num_replicas": 3, "max_bytes": 100},
-        "state": {"bytes": 85},
-        "cluster": {
-            "replicas": [{"name": "n2", "current": False, "offline": True}, {"name": "n3", "current": True}]
-        },
-    }
+    info = {"config": {**wanted, "num_replicas": 3, "max_bytes": 100}, "state": {"bytes": 85}}
     found = {each.check: each for each in streams._one({**wanted, "num_replicas": 3}, info)}
-    assert "n2 offline" in found["streams.replicas"].text
     assert "85 % full" in found["streams.room"].text
+
+
+def test_a_server_whose_replicas_lag_is_named_once(place: Home) -> None:
+    def group(**n2: bool) -> dict[str, Any]:
+        replicas = [{"name": "n2", **n2}, {"name": "n3", "current": True}]
+        cluster = {"name": "c", "leader": "n1", "replicas": replicas}
+        return {"config": {"num_replicas": 3}, "cluster": cluster}
+
+    lagging = {"SESSIONS": group(current=False, offline=True), "TOOLS": group(current=False)}
+    (found,) = cluster.streams(look(place, facts=NatsFacts(streams={**lagging, "DEAD": group(current=True)})))
+    assert (found.check, found.state) == ("streams.replicas", "warning")
+    assert found.text == "server n2 is offline: SESSIONS, TOOLS"
+
+
+def test_streams_that_nobody_leads_or_that_one_server_holds_are_told(place: Home) -> None:
+    def group(leader: str) -> dict[str, Any]:
+        return {"config": {"num_replicas": 1}, "cluster": {"name": "c", "leader": leader}}
+
+    streams_of = {name: group(leader) for name, leader in (("A", "n1"), ("B", "n2"), ("C", ""))}
+    facts = NatsFacts(streams=streams_of, leaderless=["D"])
+    found = {each.check: each for each in cluster.streams(look(place, facts=facts))}
+    assert {each.state for each in found.values()} == {"problem"}
+    assert "nobody leads C, D" in found["streams.leader"].text
+    assert "A, B, C: fewer than 2 replicas on 2 servers" in found["streams.replicas"].text
 
 
 # -- the command -----------------------------------------------------------------

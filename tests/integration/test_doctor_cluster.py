@@ -1,0 +1,93 @@
+"""`fairlead doctor` against three real nats-servers that replicate."""
+
+import asyncio
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fairlead.checks import cluster, streams
+from fairlead.checks.finding import Finding
+from fairlead.checks.look import Look
+from fairlead.home import Home
+from fairlead_common import subjects as s
+from fairlead_common.bus import Bus, BusSettings
+from fairlead_common.streams import STREAMS, provision
+from tests.support.nats_cluster import NatsCluster
+from tests.support.nats_server import NatsServer
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.fixture(autouse=True)
+def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.startswith("FAIRLEAD_"):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def servers(tmp_path: Path) -> Iterator[NatsCluster]:
+    with NatsCluster(tmp_path / "cluster") as running:
+        yield running
+
+
+def look_at(url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, within_s: float = 8.0) -> Look:
+    monkeypatch.setenv("FAIRLEAD_NATS_URL", url)
+    place = Home(tmp_path / "home")
+    return Look(place, "http://127.0.0.1:1", dict(os.environ), offline=False, within_s=within_s)
+
+
+async def found(url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Finding]:
+    return await asyncio.to_thread(cluster.streams, look_at(url, monkeypatch, tmp_path))
+
+
+async def until(
+    state: str, check: str, text: str, url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Finding:
+    """The finding that says `text`, as soon as the servers have noticed."""
+    deadline, seen = time.monotonic() + 40, list[Finding]()
+    while time.monotonic() < deadline:
+        seen = await found(url, monkeypatch, tmp_path)
+        for each in seen:
+            if (each.check, each.state) == (check, state) and text in each.text:
+                return each
+    raise AssertionError(f"{check} was not {state}: {seen}")
+
+
+async def test_too_few_replicas_a_server_that_is_away_and_no_leader_are_told(
+    servers: NatsCluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    bus = await Bus.connect(BusSettings(servers.url, replicas=1), name="test")
+    async with asyncio.timeout(60):
+        await provision(bus)
+        text = f"and {len(STREAMS) - 3} more: fewer than 3 replicas on 3 servers"
+        few = await until("problem", "streams.replicas", text, servers.url, monkeypatch, tmp_path)
+        assert "FAIRLEAD_NATS_REPLICAS=3" in few.advice
+        again = await Bus.connect(BusSettings(servers.url, replicas=3), name="again")
+        await provision(again)  # as the advice says
+        await again.close()
+        text = f"3 servers; {len(STREAMS)} streams, each on 3"
+        await until("ok", "streams.cluster", text, servers.url, monkeypatch, tmp_path)
+    await bus.close()
+
+    away = servers.nodes[2]
+    away.kill()
+    one = servers.nodes[0].url  # which the command asks; of the others it hears
+    text = f"server {away.name} is "  # behind, and offline when the leaders have not heard of it for a while
+    await until("warning", "streams.replicas", text, one, monkeypatch, tmp_path)
+    look = look_at(one, monkeypatch, tmp_path)
+    assert {each.check for each in await asyncio.to_thread(streams.streams, look)} == {"streams.settings"}
+
+    servers.nodes[1].kill()
+    alone = await until("problem", "streams.leader", "nobody leads", one, monkeypatch, tmp_path)
+    assert "more than half of the servers have to run" in alone.advice
+
+
+async def test_of_a_single_server_nothing_is_said(
+    nats_server: NatsServer, bus: Bus, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert (await bus.api(f"STREAM.INFO.{s.SESSIONS}"))["config"]
+    assert await found(nats_server.url, monkeypatch, tmp_path) == []
