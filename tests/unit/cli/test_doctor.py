@@ -550,7 +550,9 @@ def test_streams_that_nobody_leads_or_that_one_server_holds_are_told(place: Home
     def group(leader: str) -> dict[str, Any]:
         return {"config": {"num_replicas": 1}, "cluster": {"name": "c", "leader": leader}}
 
-    streams_of = {name: group(leader) for name, leader in (("A", "n1"), ("B", "n2"), ("C", ""))}
+    streams_of: dict[str, Any] = {
+        name: group(leader) for name, leader in (("A", "n1"), ("B", "n2"), ("C", ""))
+    }
     facts = NatsFacts(streams=streams_of, leaderless=["D"])
     found = {each.check: each for each in cluster.streams(look(place, facts=facts))}
     assert {each.state for each in found.values()} == {"problem"}

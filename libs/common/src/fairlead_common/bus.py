@@ -109,20 +109,17 @@ class Bus(Reader):
             ConflictError: something else is there; `args[1]` is its `Record`.
             StreamFullError, BusUnavailableError: as for `publish`; nothing or exactly this is stored.
         """
-        headers = {**(headers or {}), "Nats-Expected-Last-Subject-Sequence": "0"}
         async for _ in attempts(f"create {subject}"):
             try:
-                return await self.publish(subject, data, headers, point=point)
+                return await self._publish_first(subject, data, headers, point)
             except WrongSequenceError as error:
                 there = await self.last(stream, subject, at_least=error.last)
                 # It went away meanwhile (deleted, expired), or who answers lags behind who refused.
                 if there is None or (self.replicated and there.seq < error.last):
                     continue
-                if there.data == data and there.headers.get(H_OBJECT) == headers.get(H_OBJECT):
+                if there.data == data and there.headers.get(H_OBJECT) == (headers or {}).get(H_OBJECT):
                     return there.seq
                 raise ConflictError(f"{subject} exists already", there) from None
-            except BusUnavailableError:
-                continue
         raise AssertionError("unreachable")
 
     async def offer(
@@ -135,15 +132,24 @@ class Bus(Reader):
         Raises:
             StreamFullError, BusUnavailableError: as for `publish`; nothing or exactly this is stored.
         """
+        try:
+            await self._publish_first(subject, data, headers, point)
+        except WrongSequenceError:
+            return False
+        return True
+
+    async def _publish_first(self, subject: str, data: bytes, headers: Headers | None, point: str) -> int:
+        """Store where nothing is, repeated until somebody answers; its sequence.
+
+        Raises:
+            WrongSequenceError: something is there; it may be this.
+        """
         headers = {**(headers or {}), "Nats-Expected-Last-Subject-Sequence": "0"}
         async for _ in attempts(f"create {subject}"):
             try:
-                await self.publish(subject, data, headers, point=point)
-            except WrongSequenceError:
-                return False
+                return await self.publish(subject, data, headers, point=point)
             except BusUnavailableError:
                 continue
-            return True
         raise AssertionError("unreachable")
 
     async def append(
