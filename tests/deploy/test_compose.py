@@ -109,6 +109,16 @@ def test_a_service_may_not_say_what_is_not_its_own(
     assert (violation in deployment.compose("logs", "--no-log-prefix", "nats")) == refused
 
 
+def test_doctor_says_what_is_wrong_with_a_deployment_and_nothing_of_its_own_container(
+    deployment: Deployment,
+) -> None:
+    found = json.loads(deployment.compose("run", "--rm", "-T", "cli", "doctor", "--json", check=False))
+    wrong = {each["check"] for each in found["checks"] if each["state"] == "problem"}
+    assert wrong <= {"services.placement"}  # agent `boxed` has no executor before the profile is there
+    looked_at = {each["check"].partition(".")[0] for each in found["checks"] if each["state"] == "ok"}
+    assert {"nats", "streams", "work", "services", "gateway"} <= looked_at
+
+
 ASK = """
 import asyncio, nats, os, sys
 async def main():

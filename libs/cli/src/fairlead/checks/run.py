@@ -31,28 +31,35 @@ Found = Finding | list[Finding]
 
 
 class Check(NamedTuple):
-    """One check. `network`: it asks somebody outside of this machine and its NATS."""
+    """One check.
+
+    Fields:
+        network: it asks somebody outside of this machine and its NATS.
+        server: it asks the gateway or NATS.
+        here: it looks at the machine of the services, so not from a container of its own.
+    """
 
     name: str
     look: Callable[[Look], Found]
     network: bool = False
     server: bool = False
+    here: bool = False
 
 
 CHECKS: Final = (
-    Check("machine.python", machine.python),
-    Check("machine.nats-server", machine.nats_binary),
-    Check("machine.git", machine.git),
-    Check("machine.rg", machine.ripgrep),
-    Check("machine.open-files", machine.open_files),
+    Check("machine.python", machine.python, here=True),
+    Check("machine.nats-server", machine.nats_binary, here=True),
+    Check("machine.git", machine.git, here=True),
+    Check("machine.rg", machine.ripgrep, here=True),
+    Check("machine.open-files", machine.open_files, here=True),
     Check("machine.timezone", machine.timezone),
-    Check("home.folder", home.folder),
-    Check("home.keys", home.key_files),
-    Check("home.token", home.token),
-    Check("home.leftovers", home.leftovers),
-    Check("home.joined", home.joined),
-    Check("disk.space", disk.space),
-    Check("disk.filesystem", disk.kinds),
+    Check("home.folder", home.folder, here=True),
+    Check("home.keys", home.key_files, here=True),
+    Check("home.token", home.token, here=True),
+    Check("home.leftovers", home.leftovers, here=True),
+    Check("home.joined", home.joined, here=True),
+    Check("disk.space", disk.space, here=True),
+    Check("disk.filesystem", disk.kinds, here=True),
     Check("gateway.ready", gateway.ready, server=True),
     Check("gateway.address", gateway.address),
     Check("gateway.certificate", gateway.certificate, network=True),
@@ -69,12 +76,12 @@ CHECKS: Final = (
     Check("work.dead-letters", work.dead, server=True),
     Check("services.running", services.services, server=True),
     Check("services.executors", services.executors, server=True),
-    Check("sandboxes.kernel", sandboxes.kernel),
-    Check("sandboxes.bubblewrap", sandboxes.bubblewrap),
-    Check("sandboxes.docker", docker.engine),
+    Check("sandboxes.kernel", sandboxes.kernel, here=True),
+    Check("sandboxes.bubblewrap", sandboxes.bubblewrap, here=True),
+    Check("sandboxes.docker", docker.engine, here=True),
     Check("models.configuration", models.document),
-    Check("models.reachable", models.models),
-    Check("tailnet.node", tailnet.tailscale, network=True),
+    Check("models.reachable", models.models, here=True),
+    Check("tailnet.node", tailnet.tailscale, network=True, here=True),
 )
 
 
@@ -115,6 +122,9 @@ def all_findings(
     for check in CHECKS:
         if offline and (check.network or check.server):
             findings[check.name] = [skipped(check.name, "--offline")]
+            continue
+        if check.here and env.get("FAIRLEAD_IN_CONTAINERS"):
+            findings[check.name] = [skipped(check.name, "the services run in containers of their own")]
             continue
         thread = _Running(check, look)
         thread.start()

@@ -1,6 +1,7 @@
 """`fairlead nats`: how to reach the server, and users for other systems."""
 
 import json
+import os
 import shlex
 import time
 
@@ -175,6 +176,10 @@ def _server_of(users: UserRegister) -> tuple[str, str]:
     """Where the server is, and what it is called for people."""
     if not isinstance(users, NatsUsers):
         return URL, "a deployment of Fairlead"
+    if os.environ.get("FAIRLEAD_IN_CONTAINERS"):
+        raise CommandError(
+            "users of a deployment of containers are made by tools/nats-user, beside compose.yaml"
+        )
     home = home_from_environment()
     url = _context(home)["url"]
     _embedded(home)
