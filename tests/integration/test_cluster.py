@@ -3,15 +3,15 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from fairlead_common import subjects as s
+from fairlead_common.answers import Reply
 from fairlead_common.buckets import Bucket
 from fairlead_common.bus import Bus, BusSettings, Delivery, WrongSequenceError
-from fairlead_common.connection import Reply, replies
 from fairlead_common.errors import ConflictError, WeakConfigurationError
 from fairlead_common.ids import new_id
 from fairlead_common.objects import Objects
@@ -235,7 +235,8 @@ async def test_a_snapshot_is_put_back_through_whichever_server(cluster: NatsClus
 async def test_a_first_piece_that_nobody_takes_yet_is_sent_again(
     cluster: NatsCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with connected(cluster.url) as bus, replies(bus) as (inbox, answers):
+    async with connected(cluster.url) as bus, AsyncExitStack() as stack:
+        inbox, answers = stack.enter_context(bus.answers.inbox())
         heard: list[bytes] = []
 
         async def come_late() -> None:

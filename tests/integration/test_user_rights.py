@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_common import bus_settings, connection
+from fairlead_common import answers, bus_settings, connection
 from fairlead_common import subjects as s
 from fairlead_common.bus import Bus, BusSettings
 from fairlead_common.errors import BusUnavailableError, ForbiddenError
@@ -82,14 +82,14 @@ async def test_refusal_before_the_first_connection_does_not_count_against_a_late
 async def test_right_to_hear_answers_that_comes_back_is_used_again_without_a_new_connection(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "DEAF_PAUSE_S", 0.1)
+    monkeypatch.setattr(answers, "DEAF_PAUSE_S", 0.1)
     server.start()
     bus = await Bus.connect(server.settings(), name="test")
     try:
         await bus.round_trip()
         server.reload(rights='{ publish: ">", subscribe: "other" }')
         async with asyncio.timeout(20):
-            while not bus._deaf:
+            while not bus.answers._deaf:
                 await asyncio.sleep(0.01)
                 await round_trip_fails(bus)
         number = bus.client.client_id

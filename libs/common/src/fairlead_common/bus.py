@@ -12,8 +12,9 @@ from typing import Final
 import msgspec
 
 from fairlead_common import failpoints
+from fairlead_common.answers import Delivery, Headers
 from fairlead_common.bus_settings import BusSettings, settings_from_environment
-from fairlead_common.connection import Delivery, Headers, Subscription
+from fairlead_common.connection import Subscription
 from fairlead_common.errors import BusUnavailableError, ConflictError, FairleadError, StreamFullError
 from fairlead_common.reading import FULL, JetStreamError, Reader, Record, attempts
 from fairlead_common.subjects import H_OBJECT

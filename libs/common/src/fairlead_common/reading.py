@@ -18,16 +18,10 @@ from typing import Final, NamedTuple
 import msgspec
 
 from fairlead_common import subjects as s
+from fairlead_common.answers import Delivery, Headers, delivery_of, next_reply
 from fairlead_common.bus_settings import BusSettings
 from fairlead_common.client import Client
-from fairlead_common.connection import (
-    Connection,
-    Delivery,
-    Headers,
-    delivery_of,
-    next_reply,
-    replies,
-)
+from fairlead_common.connection import Connection
 from fairlead_common.errors import (
     BusUnavailableError,
     FairleadError,
@@ -305,7 +299,7 @@ class Reader(Connection):
         async for _ in attempts(subject):
             records: list[Record] = []
             try:
-                async with replies(self) as (inbox, queue):
+                with self.answers.inbox() as (inbox, queue):
                     await self.send(subject, query, inbox, None)
                     while True:
                         msg = await next_reply(queue, self.patience_s, subject)

@@ -8,8 +8,8 @@ import msgspec
 import structlog
 
 from fairlead_common import subjects
+from fairlead_common.answers import delivery_of, next_reply
 from fairlead_common.bus import Bus, Delivery, Headers
-from fairlead_common.connection import delivery_of, next_reply, replies
 from fairlead_common.errors import BusUnavailableError, FairleadError, NotFoundError, StreamFullError
 
 log = structlog.get_logger()
@@ -102,7 +102,7 @@ async def call_service(
         patient: a lost connection does not end the wait: the client connects again, and the answer of a
             service that was not done yet still comes.
     """
-    async with replies(bus) as (inbox, queue):
+    with bus.answers.inbox() as (inbox, queue):
         try:
             await bus.send(subject, data, inbox, headers)
         except (BusUnavailableError, StreamFullError) as error:

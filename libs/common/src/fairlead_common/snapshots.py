@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from fairlead_common.answers import Delivery, Reply, next_reply
 from fairlead_common.bus import Bus, JetStreamError
-from fairlead_common.connection import Delivery, Reply, next_reply, replies
 from fairlead_common.errors import BusUnavailableError, FairleadError
 
 CHUNK_BYTES: Final = 256 << 10  # the server keeps some 8 MiB under way
@@ -133,7 +133,7 @@ async def put_back(bus: Bus, config: Json, state: Json, pieces: Iterator[bytes])
         f"STREAM.RESTORE.{stream}", {"config": config, "state": state}, timeout_s=SILENCE_S
     )
     subject = str(answer["deliver_subject"])
-    async with replies(bus) as (inbox, answers):
+    with bus.answers.inbox() as (inbox, answers):
         under_way = 0
         for number, piece in enumerate(pieces):
             if number == 0:
