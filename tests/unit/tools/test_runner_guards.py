@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_tools.runner import children, jobs, spares
+from fairlead_tools.runner import children, desk, jobs, spares
 from fairlead_tools.runner.children import Child
 from fairlead_tools.runner.confine import Root
 from fairlead_tools.runner.guard import _kill_rest
@@ -231,6 +231,25 @@ def test_guard_that_died_before_its_next_command_came_is_replaced(workplace: Wor
 
 def children_of_process(pid: int) -> list[str]:
     return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+
+
+def test_guard_that_does_not_say_that_it_is_ready_gets_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(desk, "PATIENCE_MS", 20)
+    ours, theirs = desk.open_desk()
+    pipe = os.pipe()
+    try:
+        with pytest.raises(TimeoutError):  # it was stopped, or is stuck
+            desk.hand_over(ours, [pipe[0]])
+        os.write(theirs, b".")
+        desk.hand_over(ours, [pipe[0]])
+        with pytest.raises(TimeoutError):  # one word for each command
+            desk.hand_over(ours, [pipe[0]])
+        os.close(theirs)
+        with pytest.raises(OSError, match=r"left|reset"):
+            desk.hand_over(ours, [pipe[0]])
+    finally:
+        for fd in (ours, *pipe):
+            os.close(fd)
 
 
 KINDS: dict[str, Callable[[int], Child]] = {

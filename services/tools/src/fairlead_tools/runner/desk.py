@@ -8,7 +8,7 @@ import select
 import socket
 from collections.abc import Iterator
 
-PATIENCE_MS = 50  # with a guard that has reported and is about to say whether it stays
+PATIENCE_MS = 500  # with a guard that has reported and is about to say whether it stays
 
 _WORD = b"."
 
