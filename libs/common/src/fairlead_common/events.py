@@ -7,7 +7,7 @@ by the log entry that carries its id.
 """
 
 from collections.abc import Iterator
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -121,6 +121,13 @@ def decode_event(payload: bytes) -> LiveEvent:
         raise BadMessageError(f"event: {error}") from error
 
 
+# In this order: what a person who decides is shown.
+_SHOWN_OF_A_REQUEST: Final = (
+    "call_id", "tool", "arguments", "workspace", "host", "sandbox", "why", "grants", "tainted", "shown_hash",
+    "expires_at",
+)  # fmt: skip
+
+
 def derived(entry: Entry) -> Iterator[dict[str, object]]:
     """The events that a log entry stands for, beside the event `entry` that carries it whole."""
     run_id = entry.run_id or ""
@@ -150,22 +157,8 @@ def derived(entry: Entry) -> Iterator[dict[str, object]]:
         case DroppedEntry():
             yield {"type": "queue_update", "run_id": run_id, "items": entry.items, "state": "dropped"}
         case ApprovalRequestEntry():
-            yield {
-                "type": "approval_request",
-                "run_id": run_id,
-                "approval_id": entry.id,
-                "call_id": entry.call_id,
-                "tool": entry.tool,
-                "arguments": entry.arguments,
-                "workspace": entry.workspace,
-                "host": entry.host,
-                "sandbox": entry.sandbox,
-                "why": entry.why,
-                "grants": entry.grants,
-                "tainted": entry.tainted,
-                "shown_hash": entry.shown_hash,
-                "expires_at": entry.expires_at,
-            }
+            shown = {name: getattr(entry, name) for name in _SHOWN_OF_A_REQUEST}
+            yield {"type": "approval_request", "run_id": run_id, "approval_id": entry.id, **shown}
         case ApprovalEntry():
             yield {
                 "type": "approval_decision",

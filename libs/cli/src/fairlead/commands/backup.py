@@ -6,11 +6,15 @@ import json
 import shutil
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from fairlead.errors import FAILED, UNREACHABLE, USAGE, CommandError
 from fairlead.home import Home, home_from_environment
+
+if TYPE_CHECKING:
+    from fairlead.backup.manifest import Manifest
 
 
 @click.command()
@@ -57,36 +61,36 @@ def backup(
         raise
     finally:
         progress.end()
-    size_bytes = path.stat().st_size
     if as_json:
-        streams = {
+        click.echo(json.dumps({**_summary(path, manifest), "took_s": round(made_s, 3), "tried": trial}))
+        return
+    verb = "checked" if verify is not None else f"written in {made_s:.1f} s and checked"
+    click.echo(
+        f"{path}: {verb}{', by a trial restore' if trial else ''}. {size(path.stat().st_size)}, "
+        f"{manifest.messages} messages in {len(manifest.streams)} streams, "
+        f"{len(manifest.files)} files, as of {manifest.began_at} ({manifest.made_by})"
+    )
+
+
+def _summary(path: Path, manifest: "Manifest") -> dict[str, object]:
+    """What is in the file, for programs."""
+    return {
+        "file": str(path),
+        "id": manifest.id,
+        "bytes": path.stat().st_size,
+        "made_by": manifest.made_by,
+        "began_at": manifest.began_at,
+        "made_at": manifest.made_at,
+        "streams": {
             part.name: {
                 "messages": part.messages,
                 "last_seq": part.number("last_seq"),
                 "bytes": part.size_bytes,
             }
             for part in manifest.streams
-        }
-        summary = {
-            "file": str(path),
-            "id": manifest.id,
-            "bytes": size_bytes,
-            "made_by": manifest.made_by,
-            "began_at": manifest.began_at,
-            "made_at": manifest.made_at,
-            "took_s": round(made_s, 3),
-            "streams": streams,
-            "files": [each.path for each in manifest.files],
-            "tried": trial,
-        }
-        click.echo(json.dumps(summary))
-        return
-    verb = "checked" if verify is not None else f"written in {made_s:.1f} s and checked"
-    click.echo(
-        f"{path}: {verb}{', by a trial restore' if trial else ''}. {size(size_bytes)}, "
-        f"{manifest.messages} messages in {len(manifest.streams)} streams, "
-        f"{len(manifest.files)} files, as of {manifest.began_at} ({manifest.made_by})"
-    )
+        },
+        "files": [each.path for each in manifest.files],
+    }
 
 
 def _make(home: Home, to: Path | None, url: str | None, progress: "object") -> Path:

@@ -72,9 +72,7 @@ def up(
         _require_free(port)
         external_url = nats_url or os.environ.get("FAIRLEAD_NATS_URL")
         _choose_door(home, listen or os.environ.get("FAIRLEAD_LISTEN"), bool(external_url), console)
-        if external_url and external_url.startswith("nats://") and not is_answering(external_url, 3.0):
-            shown = ", ".join(each.rpartition("@")[2].strip() for each in external_url.split(","))
-            raise CommandError(f"no NATS server answers at {shown}", UNREACHABLE)
+        _require_answer(external_url or "")
         _choose_replicas(replicas, bool(external_url))
         plan = Plan(home, port, workspace_of(home), overrides, host)
         status = asyncio.run(
@@ -98,6 +96,17 @@ def _host() -> str:
         return host_label(os.environ)
     except InvalidInputError as error:
         raise CommandError(str(error), CONFIG) from error
+
+
+def _require_answer(url: str) -> None:
+    """A server that was named has to be there; one that encrypts first says nothing to be heard by.
+
+    Raises:
+        CommandError: nobody answers.
+    """
+    if url.startswith("nats://") and not is_answering(url, 3.0):
+        shown = ", ".join(each.rpartition("@")[2].strip() for each in url.split(","))
+        raise CommandError(f"no NATS server answers at {shown}", UNREACHABLE)
 
 
 def _choose_replicas(wanted: int | None, external: bool) -> None:
