@@ -24,20 +24,35 @@ ROOT = Path(__file__).parents[2]
 USERS = 'authorization { users: [ { user: "operator", password: "secret" } ] }\n'
 
 
-@pytest.fixture
-def folders(tmp_path: Path) -> list[Path]:
-    """As made for three addresses of this machine; only ports and stores are changed afterwards."""
-    (tmp_path / "nats-users.conf").write_text(USERS)
-    out = tmp_path / "cluster"
+def make_cluster(secrets: Path, out: Path, *addresses: str) -> str:
+    """What it says."""
+    (secrets / "nats-users.conf").write_text(USERS)
     made = subprocess.run(
-        [ROOT / "deploy/cluster/make-cluster", out, "127.0.0.2", "127.0.0.3", "127.0.0.4"],
-        env={**os.environ, "FAIRLEAD_SECRETS": str(tmp_path)},
+        [ROOT / "deploy/cluster/make-cluster", out, *addresses],
+        env={**os.environ, "FAIRLEAD_SECRETS": str(secrets)},
         capture_output=True,
         text=True,
         timeout=60,
         check=True,
     )
-    assert "FAIRLEAD_NATS_URL=nats://127.0.0.2,nats://127.0.0.3,nats://127.0.0.4" in made.stdout
+    return made.stdout
+
+
+def test_an_address_with_colons_stands_in_brackets_before_a_port(tmp_path: Path) -> None:
+    out = tmp_path / "cluster"
+    said = make_cluster(tmp_path, out, "fd7a::1", "fd7a::2", "third.example")
+    assert "FAIRLEAD_NATS_URL=nats://[fd7a::1],nats://[fd7a::2],nats://third.example " in said
+    routes = '"nats://[fd7a::1]:6222", "nats://[fd7a::2]:6222", "nats://third.example:6222"'
+    assert f"ROUTES: [{routes}]" in (out / "n1" / "node.conf").read_text()
+    assert (out / "n2" / ".env").read_text() == "FAIRLEAD_ADDRESS=[fd7a::2]\n"
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> list[Path]:
+    """As made for three addresses of this machine; only ports and stores are changed afterwards."""
+    out = tmp_path / "cluster"
+    said = make_cluster(tmp_path, out, "127.0.0.2", "127.0.0.3", "127.0.0.4")
+    assert "FAIRLEAD_NATS_URL=nats://127.0.0.2,nats://127.0.0.3,nats://127.0.0.4" in said
     return [out / f"n{number}" for number in (1, 2, 3)]
 
 
