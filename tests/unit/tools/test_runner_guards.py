@@ -18,7 +18,7 @@ from fairlead_tools.runner.confine import Root
 from fairlead_tools.runner.guard import _kill_rest
 from fairlead_tools.runner.jobs import Job
 from fairlead_tools.runner.output import Output
-from fairlead_tools.runner.plan import make_plan
+from fairlead_tools.runner.plan import Plan, make_plan
 from fairlead_tools.runner.restrict import OPEN
 from fairlead_tools.runner.spares import Spares
 from tests.unit.tools.conftest import WAIT_S, Client, Runner, eventually, is_alive
@@ -166,20 +166,21 @@ class Workplace:
         self.spares = Spares(Root(str(folder)), None, OPEN)
         self._started: set[int] = set()
 
-    def run(self) -> int:
-        """The guard of one command."""
-        child = self.spares.take(TRUE)
+    def run(self, plan: Plan = TRUE) -> int:
+        """The guard of one command, or the worker of a file tool."""
+        child = self.spares.take(plan)
         self._started.add(child.pid)
         path = self._folder / "out"
-        job = Job("c1", child, 60.0, None, Output(lambda: os.open(path, os.O_CREAT | os.O_WRONLY)))
-        child.go(TRUE.order)
+        output = Output(lambda: os.open(path, os.O_CREAT | os.O_WRONLY)) if plan.is_command else None
+        job = Job("c1", child, 60.0, None, output)
+        child.go(plan.order)
         end = time.monotonic() + WAIT_S
         while not job.has_report and time.monotonic() < end:
             select.select([child.report], [], [], 1)
             job.read(child.report)
-        for fd in (child.output, child.report):
+        for fd in job.fds:
             os.close(fd)
-        assert job.conclude(0)["exit_code"] == 0
+        assert job.conclude(0)["status"] == "ok"
         self.spares.ended(job)
         return child.pid
 
@@ -212,6 +213,13 @@ def test_next_command_waits_only_a_moment_after_the_last_ended(
     workplace.spares.prepare(set())
     eventually(lambda: bool(children_of_process(guard)), "a command waits below it")
     assert workplace.spares.next_tick == float("inf")
+
+
+def test_child_that_is_slow_to_make_is_made_at_once(workplace: Workplace) -> None:
+    worker = workplace.run(make_plan("c2", {"tool": "ls", "arguments": {}}))
+    assert workplace.spares.next_tick <= time.monotonic()
+    workplace.spares.prepare(set())
+    assert len(workplace.spares.pids - {worker}) == 1
 
 
 def test_guard_that_died_before_its_next_command_came_is_replaced(workplace: Workplace) -> None:

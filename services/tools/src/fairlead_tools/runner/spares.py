@@ -1,6 +1,7 @@
 """Children that wait for the calls to come: making one is most of what a command costs.
 
-It is done a moment after a call ended: what brings its result on, in other processes, goes first.
+Where a guard makes it, that is a moment after a call ended: what brings its result on, in other processes,
+goes first, and a call that comes sooner loses little. What the runner forks itself is made at once.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class Spares:
     def ended(self, job: Job) -> None:
         """Keep the guard of a command that ended, or let it go; never one that was told to stop something."""
         self._used.add(job.output is not None)
-        self._due = time.monotonic() + PAUSE_S
+        self._due = time.monotonic() + (PAUSE_S if job.child.desk >= 0 else 0.0)
         if job.child.desk < 0:
             return
         if self._idle is None and job.guard_is_free:
