@@ -1,6 +1,7 @@
 """The runner's archive: one file, for any Python from 3.9, with nothing but the standard library."""
 
 import ast
+import gc
 import subprocess
 import sys
 import zipfile
@@ -55,7 +56,11 @@ def test_archive_runs_from_its_sources_alone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.name)
 def test_runner_is_written_for_python_3_9(source: Path) -> None:
-    ast.parse(source.read_text(), feature_version=(3, 9))
+    gc.disable()  # a collection in the midst of it makes CPython 3.11 miscount, and fail
+    try:
+        ast.parse(source.read_text(), feature_version=(3, 9))
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.name)

@@ -39,6 +39,21 @@ class Hunk(NamedTuple):
         return [row[1:] for row in self.rows if row[:1] != "+"]
 
 
+class Change(NamedTuple):
+    """What is to happen to one file.
+
+    Fields:
+        kind: `add`, `delete` or `update`.
+        content: of a new file. target: its new path when it moves.
+    """
+
+    kind: str
+    path: str
+    content: str = ""
+    target: str = ""
+    hunks: tuple[Hunk, ...] = ()
+
+
 def _same(line: str) -> str:
     return line
 

@@ -10,7 +10,7 @@ from fairlead_tools.runner.arguments import Arguments
 from fairlead_tools.runner.confine import Root, ToolError
 from fairlead_tools.runner.edit import MAX_DIFF_CHARS, MAX_FILE_BYTES, unified_diff
 from fairlead_tools.runner.files import encode
-from fairlead_tools.runner.hunks import Hunk, apply_hunks
+from fairlead_tools.runner.hunks import Change, Hunk, apply_hunks
 from fairlead_tools.runner.outcome import Outcome, done
 
 MAX_PATCH_CHARS = 2_000_000
@@ -18,21 +18,6 @@ MAX_FILES = 200
 
 _BEGIN, _END = "*** Begin Patch", "*** End Patch"
 _RANGE = re.compile(r"@@ -(\d+)(?:,\d+)? \+\d+(?:,\d+)? @@")
-
-
-class Change(NamedTuple):
-    """What is to happen to one file.
-
-    Fields:
-        kind: `add`, `delete` or `update`.
-        content: of a new file. target: its new path when it moves.
-    """
-
-    kind: str
-    path: str
-    content: str = ""
-    target: str = ""
-    hunks: tuple[Hunk, ...] = ()
 
 
 class Made(NamedTuple):

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 
 from fairlead_tools.runner.confine import ToolError
-from fairlead_tools.runner.hunks import Hunk
-from fairlead_tools.runner.patch import Change
+from fairlead_tools.runner.hunks import Change, Hunk
 
 _RANGE = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 _NOTHING = "/dev/null"

@@ -9,8 +9,8 @@ from fairlead_tools.host.tools import Progress
 from fairlead_tools.web.cache import Cache
 from fairlead_tools.web.marking import marked, visible
 from fairlead_tools.web.page import Mode, Page, Pages
-from fairlead_tools.web.source import Store
 from fairlead_tools.web.specs import DEFAULT_CHARS
+from fairlead_tools.web.store import Store
 from fairlead_tools.web.target import BadUrlError, Target, parse
 from fairlead_tools.web.transport import FetchError, Transport
 

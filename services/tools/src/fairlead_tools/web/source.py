@@ -12,13 +12,7 @@ from fairlead_common.service import VERSION
 from fairlead_tools.host.secret import SecretError, read_secret
 from fairlead_tools.host.tools import HostTool, Progress
 from fairlead_tools.web.specs import FETCH, SEARCH
-
-
-class Store(Protocol):
-    """Keeps pictures (`Objects`)."""
-
-    async def put(self, data: bytes) -> str:
-        """The name of what is stored."""
+from fairlead_tools.web.store import Store
 
 
 class _Runs(Protocol):
