@@ -10,7 +10,7 @@ import pytest
 from fairlead_agent.owner import Owner
 from fairlead_agent.state import SessionState
 from fairlead_common import subjects as s
-from fairlead_common.buckets import Bucket
+from fairlead_common.buckets import Bucket, LeaseHolder, Leases, session_lease
 from fairlead_common.bus import Bus
 from fairlead_common.content import (
     AssistantMessage,
@@ -430,6 +430,33 @@ async def test_lists_show_the_session_as_it_is(
         assert record is not None
         summary = msgspec.json.decode(record.data, type=SessionSummary)
     assert (summary.status, summary.approvals, summary.title) == ("waiting_approval", 1, "op=P1 steps=1")
+
+
+async def test_a_session_whose_owner_died_before_it_was_listed_is_listed_once_its_lease_is_over(
+    w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sessions, leases = Bucket(w.bus, s.BUCKET_SESSIONS), Bucket(w.bus, s.BUCKET_LEASES)
+
+    async def listed(status: str) -> SessionSummary:
+        async with asyncio.timeout(20):
+            while True:
+                record = await sessions.get("session.a")
+                if record is not None:
+                    summary = msgspec.json.decode(record.data, type=SessionSummary)
+                    if summary.status == status:
+                        return summary
+                await asyncio.sleep(0.02)
+
+    async with agent_service(nats_server, monkeypatch):
+        await w.say("a", "op=P1")
+        await w.run_end("a")
+        whole = await listed("idle")
+    behind = msgspec.structs.replace(whole, status="running", last_seq=whole.last_seq - 2)
+    await sessions.put("session.a", msgspec.json.encode(behind))
+    await leases.delete("sweeper-position")
+    assert await Leases(w.bus, LeaseHolder("dead", "1"), ttl_s=4.0).acquire(session_lease("a"))
+    async with agent_service(nats_server, monkeypatch):
+        assert (await listed("idle")).last_seq == whole.last_seq
 
 
 async def test_session_is_deleted_in_the_middle_of_a_tool_call_and_its_worker_rests(

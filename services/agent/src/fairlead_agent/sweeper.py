@@ -23,6 +23,7 @@ log = structlog.get_logger()
 
 PERIOD_S = 1.0
 SAVE_S = 20.0
+LONGEST_PAUSE_S = 60.0  # between two hints about a session that nobody can list
 _LEASE = "sweeper"
 _POSITION = "sweeper-position"
 
@@ -43,10 +44,15 @@ class Unsettled(msgspec.Struct):
 
 
 class Position(msgspec.Struct):
-    """Where a sweep goes on."""
+    """Where a sweep goes on.
+
+    Fields:
+        unlisted: sessions that are settled, with the end of their logs, until the list shows it.
+    """
 
     seq: int = 0
     unsettled: dict[str, Unsettled] = {}
+    unlisted: dict[str, int] = {}
 
 
 class Sweeper:
@@ -59,9 +65,9 @@ class Sweeper:
         self._bucket = Bucket(bus, subjects.BUCKET_LEASES)
         self._lease: Lease | None = None
         self._position = Position()
-        self._just_settled: dict[str, int] = {}
         self._saved_at = 0.0
         self._behind = True
+        self._pauses: dict[str, tuple[float, float]] = {}  # until when, and how long that was
 
     async def run(self, stop: asyncio.Event) -> None:
         """Sweep until `stop`, whenever this worker holds the lease."""
@@ -98,8 +104,7 @@ class Sweeper:
 
     async def _sweep(self) -> None:
         position = self._position
-        settled = dict(self._just_settled)
-        self._just_settled.clear()
+        settled = dict(position.unlisted)  # before this sweep: an owner lists its sessions in a moment
         async for record in self._bus.read(
             subjects.SESSIONS, subjects.ALL_SESSIONS, start=position.seq + 1, batch=2000
         ):
@@ -113,15 +118,32 @@ class Sweeper:
                 await self._hint(session, state, now)
         self._behind = False
         for session, log_seq in settled.items():
-            if (shown := await self._projections.last_seq(session)) is None or shown < log_seq:
-                await self._bus.emit(subjects.WAKE, session.encode())  # its owner died before it was listed
+            await self._see_to_the_list(session, log_seq, now)
         if now - self._saved_at > SAVE_S:
             self._saved_at = now
             await self._bucket.put(_POSITION, msgspec.json.encode(position))
 
+    async def _see_to_the_list(self, session: str, log_seq: int, now: float) -> None:
+        """Have a session listed whose owner died before it was, once that one's lease is over."""
+        until, pause_s = self._pauses.get(session, (0.0, PERIOD_S / 2))
+        if now < until:
+            return
+        shown = await self._projections.last_seq(session)
+        if (shown is not None and shown >= log_seq) or not await self._is_stored(session):
+            self._pauses.pop(session, None)
+            if self._position.unlisted.get(session) == log_seq:
+                del self._position.unlisted[session]
+        elif not await self._leases.held(session_lease(session)):
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+            self._pauses[session] = (now + pause_s, pause_s)
+            await self._bus.emit(subjects.WAKE, session.encode())
+
+    async def _is_stored(self, session: str) -> bool:
+        return await self._bus.last(subjects.SESSIONS, subjects.session_all(session)) is not None
+
     async def _hint(self, session: str, state: Unsettled, now: float) -> None:
-        if await self._bus.last(subjects.SESSIONS, subjects.session_all(session)) is None:
-            self._position.unsettled.pop(session, None)  # deleted
+        if not await self._is_stored(session):  # deleted
+            self._position.unsettled.pop(session, None)
             return
         if state.hinted_at:
             log.info("session_hinted", session=session, phase=state.phase)
@@ -145,4 +167,4 @@ class Sweeper:
             state.mail = record.seq
         if state.settled:
             del self._position.unsettled[subject.session]
-            self._just_settled[subject.session] = state.log
+            self._position.unlisted[subject.session] = state.log
