@@ -64,6 +64,7 @@ sandbox-image:  ## Build the image of the docker sandbox (BASE=<image> for anoth
 images: secrets  ## Build the images of compose.yaml, one after the other
 	@for name in nats gateway webui scheduler tools agent; do \
 	  docker compose build -q $$name || exit 1; done
+	@[ ! -e secrets/nats-users.json ] || tools/nats-user render
 	@docker images --filter label=org.opencontainers.image.title --format '{{.Size}} {{.Repository}}' \
 	  | grep ' fairlead-' | sort -u
 

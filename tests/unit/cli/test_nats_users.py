@@ -153,3 +153,11 @@ def test_a_user_that_the_server_may_know_is_listed_and_one_that_was_removed_stay
     listed, served = known()
     users.prepare("here")
     assert known() == (listed, listed)
+
+
+def test_a_user_that_the_server_would_refuse_is_not_added(users: NatsUsers) -> None:
+    before = users.config.read_text()
+    with pytest.raises(CommandError, match="overlaps home"):
+        users.add("loop", other_systems.other("loop", triggers=["home.>"], answers=["home.answers"]))
+    assert users.added() == []
+    assert users.config.read_text() == before

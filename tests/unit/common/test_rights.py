@@ -153,3 +153,53 @@ def test_a_recipe_makes_the_rights_that_it_came_from() -> None:
     ):
         assert other_systems.remade(may.recipe) == may
         assert re.fullmatch(r"executor|other", str(may.recipe["kind"]))
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "refused"),
+    [
+        ({"triggers": ["home.>"], "answers": ["home.answers"]}, {}, "home.answers overlaps home.>"),
+        ({"tools": ["a.*.x", "a.y.*"]}, {}, "a.y.* overlaps a.*.x"),
+        ({"tools": ["home"], "triggers": ["home"]}, {}, "home overlaps home"),
+        ({"tools": ["x.>"]}, {"tools": ["x.>"]}, "tools of there"),
+        ({"triggers": ["x.y"]}, {"tools": ["x.>"]}, "tools of there"),
+        ({"answers": ["x.y"]}, {"triggers": ["x.>"]}, "triggers of there"),
+        ({"tools": ["x", "x.>", "x.y"]}, {"tools": ["y", "y.>"]}, ""),
+        ({"triggers": ["x.y"]}, {"triggers": ["x.>"]}, ""),
+        ({"answers": ["x"]}, {"answers": ["x"]}, ""),
+    ],
+)
+def test_subjects_of_other_systems_leave_each_message_one_way(
+    mine: dict[str, list[str]], theirs: dict[str, list[str]], refused: str
+) -> None:
+    """What passes, the server takes; what would be a circle or arrive twice is refused before."""
+    new, there = other_systems.other("new", **mine), other_systems.other("there", **theirs)
+    if refused:
+        with pytest.raises(InvalidInputError, match=re.escape(refused)):
+            other_systems.check_beside(new.recipe, {"there": there.recipe})
+    else:
+        other_systems.check_beside(new.recipe, {"there": there.recipe})
+
+
+def test_what_other_systems_may_have_beside_each_other_the_server_takes(tmp_path: Path) -> None:
+    others = {
+        "new": other_systems.other("new", triggers=["x.y"], answers=["done.new"], tools=["w", "w.>"]),
+        "there": other_systems.other("there", triggers=["x.>"], answers=["done.new"], tools=["v"]),
+    }
+    for name, may in others.items():
+        rest = {each: its.recipe for each, its in others.items() if each != name}
+        other_systems.check_beside(may.recipe, rest)
+    all_of_them = other_systems.others_of(may.recipe for may in others.values())
+    table = {
+        **SERVICES,
+        **others,
+        "agent": rights.agent(all_of_them),
+        "scheduler": rights.scheduler(all_of_them),
+        "executor": rights.executor("mill", all_of_them),
+        "operator": rights.operator(),
+    }
+    users = [User(name, nkey.public_key(nkey.new_seed()), may) for name, may in table.items()]
+    config = tmp_path / "nats.conf"
+    config.write_text(render_accounts(users))
+    done = subprocess.run([binary(), "-t", "-c", str(config)], capture_output=True, timeout=10, check=False)
+    assert done.returncode == 0, done.stderr

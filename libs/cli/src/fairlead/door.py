@@ -217,8 +217,11 @@ class Door:
         Raises:
             CommandError: one of them did not say so within five seconds.
         """
-        NatsUsers(self.home).reload()  # who comes through the door has to be known behind it
-        return reload_server(self.home, NAME)
+        try:
+            NatsUsers(self.home).reload()  # who comes through the door has to be known behind it
+        finally:  # and who was revoked is kept out here, whatever the first server says
+            running = reload_server(self.home, NAME)
+        return running
 
     # -- inside ------------------------------------------------------------
 

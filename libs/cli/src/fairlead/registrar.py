@@ -40,6 +40,7 @@ class Registrar:
         self._door = door
         self._bus = bus
         self._asked: asyncio.Queue[Delivery] = asyncio.Queue(maxsize=256)
+        self._is_behind = False  # the servers, behind their files
 
     async def run(self, stop: asyncio.Event) -> None:
         """Answer until `stop`, or until the connection ends for good.
@@ -106,13 +107,17 @@ class Registrar:
             if basis != seen:
                 seen = basis
                 if await asyncio.to_thread(self._door.hosts.render):
-                    await self._reload()
+                    self._is_behind = True
+            if self._is_behind:
+                await self._reload()
             await asyncio.sleep(LOOK_EVERY_S)
 
     async def _reload(self) -> None:
         try:
             await asyncio.to_thread(self._door.reload)
+            self._is_behind = False
         except CommandError as error:
+            self._is_behind = True
             log.error("door_not_reloaded", error=str(error))
 
     async def _note_heartbeats(self) -> None:

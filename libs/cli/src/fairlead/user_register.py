@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from fairlead.errors import CommandError
+from fairlead.errors import USAGE, CommandError
 from fairlead.home import read_json, read_register, write_file, write_private
 from fairlead_common import nkey, other_systems
 from fairlead_common.accounts import STREAMS, User, render_accounts
@@ -83,6 +83,10 @@ class UserRegister(ABC):
                 raise CommandError(
                     f"there is a NATS user {name!r} already: remove it first, or choose another name"
                 )
+            try:
+                other_systems.check_beside(wanted.recipe, _recipes(users))
+            except InvalidInputError as error:
+                raise CommandError(str(error), USAGE) from error
             seed = nkey.new_seed()
             write_private(Path(self.seed_file(name)), seed + "\n")
             users[name] = {
@@ -139,7 +143,7 @@ class UserRegister(ABC):
 
     def _users(self, stored: dict[str, object]) -> list[User]:
         added = mapping(stored, "users")
-        recipes = {name: row["recipe"] for name, row in added.items() if isinstance(row, dict)}
+        recipes = _recipes(added)
         others = other_systems.others_of(recipes.values())
         users = self._services(stored, others)
         for name, recipe in recipes.items():
@@ -149,6 +153,10 @@ class UserRegister(ABC):
                 raise CommandError(f"NATS user {name!r}: {error}") from error
             users.append(User(name, str(mapping(added, name)["key"]), may))
         return users
+
+
+def _recipes(added: Mapping[str, object]) -> dict[str, Mapping[str, object]]:
+    return {name: row["recipe"] for name, row in added.items() if isinstance(row, dict)}
 
 
 def mapping(stored: dict[str, object], key: str) -> dict[str, object]:

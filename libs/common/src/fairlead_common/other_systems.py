@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.ids import check_id
+from fairlead_common.patterns import covers, overlap
 from fairlead_common.rights import ANY_NUMBER, NOBODY, Others, Rights, executor, micro_subjects
 
 
@@ -60,6 +61,35 @@ def remade(recipe: Mapping[str, object], others: Others = NOBODY) -> Rights:
             return _other(name, recipe)
         case _:
             raise InvalidInputError("kind", f"must be executor or other, got {recipe.get('kind')!r}")
+
+
+def check_beside(recipe: Mapping[str, object], others: Mapping[str, Mapping[str, object]]) -> None:
+    """Nothing, if a user of `recipe` fits beside the ones there are, by name.
+
+    Each message must have one way through the accounts: with two it would arrive twice, and nats-server
+    refuses a circle. Subjects of tools are one user's; replicas of a service share its key.
+
+    Raises:
+        InvalidInputError: two subjects overlap that may not; the text names them and whose they are.
+    """
+    mine = [(kind, subject) for kind in Others._fields for subject in _texts(recipe, kind)]
+    theirs = [
+        (name, kind, subject)
+        for name, other in others.items()
+        for kind in Others._fields
+        for subject in _texts(other, kind)
+    ]
+    for number, (kind, subject) in enumerate(mine):
+        beside = [("the same user", *each) for each in mine[:number]]
+        for name, its_kind, its_subject in (*beside, *theirs):
+            if overlap(subject, its_subject) is None:
+                continue
+            nested = covers(subject, its_subject) or covers(its_subject, subject)
+            shared = kind == its_kind and (kind != "tools" or name == "the same user")
+            if not (nested and shared):
+                raise InvalidInputError(
+                    kind, f"{subject} overlaps {its_subject} ({its_kind} of {name}): choose another subject"
+                )
 
 
 def others_of(recipes: Iterable[Mapping[str, object]]) -> Others:
