@@ -52,11 +52,23 @@ async def test_what_the_engine_kills_is_started_again_and_nothing_is_lost(deploy
     async with loaded(deployment, "killed") as load:
         for service in SERVICES:
             await _compose(deployment, "kill", service)
-            await _compose(deployment, "up", "-d", "--wait", "--no-recreate")
+            await _compose(deployment, "up", "-d", "--no-recreate")
+            await asyncio.to_thread(
+                containers.wait_for,
+                lambda: _all_healthy(deployment),
+                f"all are well after {service}",
+                RECOVERY_S,
+            )
             await load.more(2)
     assert load.statuses <= {"ok", "unknown"}  # a command ends with its container
     with urllib.request.urlopen(f"http://127.0.0.1:{deployment.port}/", timeout=10) as answer:
         assert b'<script type="module"' in answer.read()
+
+
+def _all_healthy(deployment: Deployment) -> bool:
+    """Not `up --wait`, which gives up on what is not healthy at that very moment."""
+    states = [each["State"] for service in SERVICES for each in deployment.containers(service)]
+    return all(state["Running"] and state["Health"]["Status"] == "healthy" for state in states)
 
 
 def _status_of_a_prompt(deployment: Deployment, key: str) -> tuple[int, str]:

@@ -13,9 +13,11 @@ import pytest
 from tests.integration.test_executor_join import COMMAND, invite, on_host, results, wait_for
 from tests.support.fairlead_up import FairleadUp
 from tests.support.joined_host import JoinedHost
+from tests.support.nats_server import free_port
 from tests.support.scripted_model import ModelProcess
 
 HERE, THERE = "10.203.77.1", "10.203.77.2"
+PORT = free_port()
 
 
 def _can_make_networks() -> bool:
@@ -93,7 +95,8 @@ def up(tmp_path_factory: pytest.TempPathFactory, cable: Cable) -> Iterator[Fairl
             "FAIRLEAD_HOST": "base",
         }
         sets = ("agents.main.mode=allow-all", "agents.main.pool=far")
-        with FairleadUp(folder / "home", sets=sets, environ=environ, arguments=("--listen", HERE)) as running:
+        listen = ("--listen", f"{HERE}:{PORT}")
+        with FairleadUp(folder / "home", sets=sets, environ=environ, arguments=listen) as running:
             running.wait_printed("registrar_ready")
             yield running
 
@@ -150,7 +153,7 @@ def test_killing_what_stands_between_delays_a_result_and_repeats_nothing(
 
 def test_a_ticket_names_the_address_that_the_door_listens_on(up: FairleadUp, tmp_path: Path) -> None:
     done = up.cli("executor", "invite", "elsewhere")
-    assert f"it looks for this one at {HERE}:8421" in done.stderr
+    assert f"it looks for this one at {HERE}:{PORT}" in done.stderr
     began = time.monotonic()
     outside = JoinedHost(tmp_path / "outside").cli("executor", "join", "--no-run", input_text=done.stdout)
     assert outside.returncode == 0, outside.stderr
