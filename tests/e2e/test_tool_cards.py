@@ -190,6 +190,7 @@ def test_a_picture_is_shown(up: FairleadUp, tab: Tab) -> None:
 
 
 def test_a_tool_from_elsewhere_says_where_from(up: FairleadUp, tab: Tab) -> None:
+    up.wait_printed("mcp_tools_changed", 60.0)
     line = call(tab, "mcp__desk__echo", {"text": "anybody there?"})
     expect(line).to_contain_text("MCP")
     expect(line).to_contain_text("desk")
