@@ -28,17 +28,20 @@ class DeploymentUsers(UserRegister):
         super().__init__(folder, register, config, mode=_READABLE)
         self._host = check_id(host, "FAIRLEAD_HOST")
 
+    def _table(self, others: Others) -> dict[str, Rights]:
+        return rights.services(self._host, others, boxes=f"{self._host}-boxes")
+
     @property
     def reserved(self) -> tuple[str, ...]:
         """Names of users of Fairlead's own."""
-        return tuple(table(self._host, NOBODY))
+        return tuple(self._table(NOBODY))
 
     def seed_file(self, name: str) -> str:
         """Where the seed of a user lies."""
         return str(self.folder / f"nats-{check_id(name, 'user')}.nk")
 
     def _services(self, stored: Mapping[str, object], others: Others) -> list[User]:  # noqa: ARG002
-        return [User(name, self._key_of(name), may) for name, may in table(self._host, others).items()]
+        return [User(name, self._key_of(name), may) for name, may in self._table(others).items()]
 
     def _key_of(self, name: str) -> str:
         path = self.folder / f"nats-{name}.pub"
@@ -48,20 +51,6 @@ class DeploymentUsers(UserRegister):
             raise CommandError(
                 f"{path} cannot be read ({error}): tools/make-secrets first", CONFIG
             ) from error
-
-
-def table(host: str, others: Others, boxes: str = "") -> dict[str, Rights]:
-    """The rights of the services of compose.yaml. `boxes` are the executors of profile `docker-sandbox`."""
-    return {
-        "gateway": rights.gateway(),
-        "agent": rights.agent(others),
-        "tools": rights.executor(host, others),
-        "boxes": rights.executor(boxes or f"{host}-boxes", others),
-        "scheduler": rights.scheduler(others),
-        "webui": rights.webui(),
-        "provisioner": rights.provisioner(),
-        "operator": rights.operator(),
-    }
 
 
 def users_in(folder: str) -> DeploymentUsers:

@@ -11,11 +11,10 @@ from fairlead.user_register import UserRegister, mapping
 from fairlead_common import nkey, rights
 from fairlead_common.accounts import User
 from fairlead_common.ids import check_id
-from fairlead_common.rights import Others, Rights
+from fairlead_common.rights import Others
 
 SERVER: Final = "nats"  # its name in the home's process file
-TOOLS: Final = "tools"  # the executors of this machine
-SERVICES: Final = ("gateway", "agent", TOOLS, "scheduler", "webui", "provisioner", "operator")
+SERVICES: Final = tuple(rights.services("any"))
 
 
 class NatsUsers(UserRegister):
@@ -71,7 +70,7 @@ class NatsUsers(UserRegister):
     def _services(self, stored: Mapping[str, object], others: Others) -> list[User]:
         keys = stored.get("services")
         known = keys if isinstance(keys, dict) else {}
-        own = _table(str(stored.get("host") or "host"), others)
+        own = rights.services(str(stored.get("host") or "host"), others)
         users = [User(name, str(known[name]), may) for name, may in own.items() if name in known]
         return users + linked_users(self._home, others)
 
@@ -86,15 +85,3 @@ class NatsUsers(UserRegister):
             seed = nkey.new_seed()
             write_private(path, seed + "\n")
             return nkey.public_key(seed)
-
-
-def _table(host: str, others: Others) -> dict[str, Rights]:
-    return {
-        "gateway": rights.gateway(),
-        "agent": rights.agent(others),
-        TOOLS: rights.executor(host, others),
-        "scheduler": rights.scheduler(others),
-        "webui": rights.webui(),
-        "provisioner": rights.provisioner(),
-        "operator": rights.operator(),
-    }

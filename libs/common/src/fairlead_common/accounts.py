@@ -77,7 +77,7 @@ def render_accounts(users: Iterable[User], *, linked: bool = False) -> str:
     """
     members: dict[str, list[User]] = {} if linked else {STREAMS: []}
     for user in users:
-        members.setdefault(account_of(user), []).append(user)
+        members.setdefault(_account_of(user), []).append(user)
     imports = _imports(members)
     exports: dict[str, dict[_Import, None]] = defaultdict(dict)
     for taken in imports.values():
@@ -95,7 +95,7 @@ def render_users(users: Iterable[User]) -> str:
     return f"authorization {{\n  users: [\n{''.join(map(_user_among_others, users))}  ]\n}}\n"
 
 
-def account_of(user: User) -> str:
+def _account_of(user: User) -> str:
     """The account that `user` is in."""
     return STREAMS if user.rights.owner else user.name
 
@@ -110,9 +110,10 @@ def _imports(members: dict[str, list[User]]) -> dict[str, list[_Import]]:
         if STREAMS in members:
             found[user.name].update(dict.fromkeys(_of_the_streams(user.rights)))
             found[STREAMS].update(dict.fromkeys(_of_a_service(user)))
+        said = [subject for subject in user.rights.publish if not _is_for_the_streams(subject)]
         for other in others:
             if other is not user:
-                found[user.name].update(dict.fromkeys(_of_another(user.rights, other)))
+                found[user.name].update(dict.fromkeys(_of_another(user.rights, said, other)))
     return defaultdict(list, {name: _uncovered(taken) for name, taken in found.items()})
 
 
@@ -134,13 +135,15 @@ def _of_the_streams(wanted: Rights) -> Iterator[_Import]:
     """What a user takes from the account of the streams."""
     yield _service(STREAMS, _API_IS_ELSEWHERE)
     for subject in wanted.publish:
-        if subject.startswith("$JS."):
+        if subject in rights.ANSWERS or _is_for_the_streams(subject):
             yield _service(STREAMS, subject, many=_has_many_answers(subject))
-        elif subject in rights.ANSWERS or overlaps(subject, _STORED):
-            yield _service(STREAMS, subject)
     for subject in wanted.subscribe:
         if overlaps(subject, _REPUBLISHED):
             yield _Import(STREAMS, "stream", subject, subject)
+
+
+def _is_for_the_streams(subject: str) -> bool:
+    return subject.startswith("$JS.") or overlaps(subject, _STORED)
 
 
 def _of_a_service(user: User) -> Iterator[_Import]:
@@ -150,13 +153,13 @@ def _of_a_service(user: User) -> Iterator[_Import]:
             yield _asked_of(user, subject)
 
 
-def _of_another(wanted: Rights, other: User) -> Iterator[_Import]:
-    """What a user asks another one, or tells it."""
+def _of_another(wanted: Rights, said: Iterable[str], other: User) -> Iterator[_Import]:
+    """What a user asks another one, or tells it: of the subjects `said`, those that are heard."""
     heard = (*other.rights.subscribe, f"{other.rights.inbox}.>")
-    for subject in wanted.publish:
+    for subject in said:
         for pattern in heard:
             shared = overlap(subject, pattern)
-            if shared is None or overlaps(shared, _STORED):
+            if shared is None:
                 continue
             if shared.startswith("$SRV.") and not (wanted.asks_all or other.rights.offers_tools):
                 continue
@@ -235,7 +238,7 @@ def _offer(each: _Import) -> str:
     if each.kind == "stream":
         return f'      {{ stream: "{each.subject}" }}\n'
     answers = ", response_type: stream" if each.many else ""
-    if not each.subject.startswith("$") and not overlaps(each.subject, _STORED):
+    if not each.subject.startswith("$") and not _is_for_the_streams(each.subject):
         answers += f', response_threshold: "{ANSWER_WITHIN}"'
     return f'      {{ service: "{each.subject}"{answers} }}\n'
 

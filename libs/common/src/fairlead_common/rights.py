@@ -17,6 +17,8 @@ SCHEDULER: Final = "scheduler"
 WEBUI: Final = "webui"
 PROVISIONER: Final = "provisioner"
 OPERATOR: Final = "operator"
+TOOLS: Final = "tools"  # the executors of the machine itself
+BOXES: Final = "boxes"  # those of profile `docker-sandbox` in compose.yaml
 
 ANSWERS: Final = ("answers.>", "_INBOX.>")  # where other systems may always have answers sent
 ANY_NUMBER: Final = -1
@@ -276,6 +278,24 @@ def provisioner() -> Rights:
 def operator() -> Rights:
     """The owner of the installation, for the command line; no service gets its key."""
     return Rights(inbox(OPERATOR), publish=(">",), subscribe=(">",), owner=True)
+
+
+def services(host: str, others: Others = NOBODY, *, boxes: str = "") -> dict[str, Rights]:
+    """The users of Fairlead's own, by name.
+
+    Args:
+        host: label of the executors. boxes: of a second set of them, if there is one.
+    """
+    return {
+        GATEWAY: gateway(),
+        AGENT: agent(others),
+        TOOLS: executor(host, others),
+        **({BOXES: executor(boxes, others)} if boxes else {}),
+        SCHEDULER: scheduler(others),
+        WEBUI: webui(),
+        PROVISIONER: provisioner(),
+        OPERATOR: operator(),
+    }
 
 
 def _service(

@@ -8,9 +8,11 @@ import time
 import click
 
 from fairlead.deployment_users import URL, users_in
+from fairlead.door import NAME as DOOR
 from fairlead.door import Door
 from fairlead.errors import UNREACHABLE, USAGE, CommandError
 from fairlead.home import Home, home_from_environment, read_json
+from fairlead.nats_reload import reload_server
 from fairlead.nats_users import NatsUsers
 from fairlead.user_register import Known, UserRegister
 from fairlead_common import other_systems
@@ -191,10 +193,11 @@ def _reload(users: UserRegister) -> bool:
     if not isinstance(users, NatsUsers):
         return False
     running = users.reload()
-    door = Door(home_from_environment())
+    home = home_from_environment()
+    door = Door(home)
     if door.listen() is not None:
         door.hosts.render()
-        door.reload()
+        reload_server(home, DOOR)
     return running
 
 
