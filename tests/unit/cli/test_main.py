@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -32,25 +31,19 @@ def test_every_command_has_a_help(name: str) -> None:
     assert done.stdout.startswith(f"Usage: fairlead {name}")
 
 
-def test_help_loads_nothing_heavy() -> None:
+def test_help_loads_nothing_but_the_standard_library() -> None:
+    """What keeps it instant: a parser and a table of texts, no client, no web framework, no model library."""
     code = (
-        "import sys\ntry:\n import fairlead.main; fairlead.main.main(['--help'])\nexcept SystemExit: pass\n"
-        "heavy = {'nats', 'fastapi', 'litellm', 'asyncio', 'structlog', 'http'} & set(sys.modules)\n"
+        "import sys\nbefore = set(sys.modules)\n"
+        "try:\n import fairlead.main; fairlead.main.main(['--help'])\nexcept SystemExit: pass\n"
+        "loaded = {name.partition('.')[0] for name in set(sys.modules) - before}\n"
+        "heavy = loaded - sys.stdlib_module_names - {'fairlead'} | loaded & {'asyncio', 'http', 'ssl'}\n"
         "assert not heavy, heavy"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=False
     )
     assert done.returncode == 0, done.stderr
-
-
-def test_help_is_there_at_once() -> None:
-    took = []
-    for _ in range(5):
-        began = time.monotonic()
-        call("--help")
-        took.append(time.monotonic() - began)
-    assert min(took) < 0.15
 
 
 def test_a_typo_is_bad_usage() -> None:
