@@ -15,10 +15,9 @@ from pathlib import Path
 import msgspec
 import psutil
 
-from bench.latency import Result, _where
-from bench.machine import spent
-from bench.report import Row, spread
-from bench.setting import Json, Options
+from bench.latency import Result
+from bench.report import Row
+from bench.setting import Options
 from fairlead_common import subjects
 from fairlead_common.buckets import Bucket
 from fairlead_common.bus import Bus, BusSettings, Delivery
@@ -145,7 +144,7 @@ async def executors(options: Options, count: int, name: str, capacity: int = 0) 
             process.send_signal(signal.SIGTERM)
         for process in started:
             process.wait(timeout=30)
-        _end_what_is_left(home)
+        end_what_is_left(home)
         await bus.close()
         server.stop()
 
@@ -160,17 +159,23 @@ def _start(url: str, home: Path, folder: Path, name: str, capacity: int) -> "sub
         "FAIRLEAD_WORKSPACE": str(folder / "workspace"),
         **({"FAIRLEAD_TOOLS_CAPACITY": str(capacity)} if capacity else {}),
     }
-    workspace = folder / "workspace"
-    workspace.mkdir(exist_ok=True)
-    if os.geteuid() == 0:  # commands in containers do not run as root
-        os.chown(workspace, 1000, 1000)
+    make_workspace(folder)
     with (folder / f"{name}.log").open("ab") as log:
         return subprocess.Popen(
             [sys.executable, "-m", "fairlead_tools.main"], env=environment, stdout=log, stderr=log
         )
 
 
-def _end_what_is_left(home: Path) -> None:
+def make_workspace(folder: Path) -> Path:
+    """A workspace that commands in containers may write to, which do not run as root."""
+    workspace = folder / "workspace"
+    workspace.mkdir(exist_ok=True)
+    if os.geteuid() == 0:
+        os.chown(workspace, 1000, 1000)
+    return workspace
+
+
+def end_what_is_left(home: Path) -> None:
     """Runners and containers outlive their executors on purpose."""
     Containers(home).remove()
     for process in psutil.process_iter():
@@ -179,66 +184,6 @@ def _end_what_is_left(home: Path) -> None:
                 process.kill()
         except psutil.Error:
             continue
-
-
-async def sandbox_local(options: Options) -> Result:
-    """A command in the sandbox `local`: the first one, and the next."""
-    return await _sandbox("local", options, limit_ms=3.0)
-
-
-async def sandbox_bubblewrap(options: Options) -> Result:
-    """A command in the sandbox `bubblewrap`: the first one, and the next."""
-    return await _sandbox("bubblewrap", options)
-
-
-async def sandbox_docker(options: Options) -> Result:
-    """A command in the sandbox `docker`: the first one, and the next."""
-    return await _sandbox("docker", options)
-
-
-async def _sandbox(kind: SandboxKind, options: Options, limit_ms: float | None = None) -> Result:
-    async with executors(options, 1, f"sandbox-{kind}") as here:
-        if not await here.sandboxes(kind, 30.0):
-            return [Row(f"{kind}: not measured", None, "ms", note="the executor does not offer it here")], {}
-        first, firsts = time.monotonic(), []
-        for number in range(options.scaled(10)):
-            first = time.monotonic()
-            await here.call("true", f"s{number}", kind)
-            firsts.append((time.monotonic() - first) * 1000)
-        totals, calls = [], []
-        before = here.cpu_ms()
-        for _ in range(options.scaled(300)):
-            began = time.monotonic()
-            calls.append(await here.call("true", "s0", kind))
-            totals.append((time.monotonic() - began) * 1000)
-        cost = spent(before, here.cpu_ms(), len(calls))
-        spans = [await here.spans_ms(call, "s0") for call in calls]
-        bare = [_bare_ms() for _ in range(options.scaled(100))]
-    found: Json = {
-        "first": spread(firsts),
-        "total": spread(totals),
-        "to_claim": spread([each[0] for each in spans]),
-        "claim_to_result": spread([each[1] for each in spans]),
-        "bare": spread(bare),
-        "cpu_ms": cost,
-    }
-    above = round(found["claim_to_result"]["p50"] - found["bare"]["p50"], 2)
-    rows = [
-        Row(f"{kind}: first call of a session, p50", found["first"]["p50"], "ms"),
-        Row(f"{kind}: call `true`, p50", found["total"]["p50"], "ms"),
-        Row(f"{kind}: call `true`, p99", found["total"]["p99"], "ms"),
-        Row("  request to claim, p50", found["to_claim"]["p50"], "ms"),
-        Row("  claim to result, p50", found["claim_to_result"]["p50"], "ms"),
-        Row("  of that beyond `bash -c true` itself", above, "ms", limit_ms),
-        Row("  CPU of a call, without NATS", cost["all"], "ms", note=_where(cost)),
-    ]
-    return rows, found
-
-
-def _bare_ms() -> float:
-    began = time.monotonic()
-    subprocess.run(["bash", "-c", "true"], check=True, stdin=subprocess.DEVNULL, timeout=10)
-    return (time.monotonic() - began) * 1000
 
 
 async def scale_tools(options: Options) -> Result:

@@ -56,7 +56,7 @@ async def ttft(options: Options) -> Result:
         ]
     rows += [
         Row("opening a session, p50", spread(opening)["p50"], "ms"),
-        Row("CPU per warm turn", cost["all"], "ms", note=_where(cost)),
+        Row("CPU per warm turn", cost["all"], "ms", note=where(cost)),
     ]
     return rows, {**raw, "opening": spread(opening), "cpu_ms": cost}
 
@@ -79,7 +79,7 @@ def _parts(began: int, asked: Json, answered: Json, got: Answered) -> dict[str, 
     }
 
 
-def _where(cost: dict[str, float]) -> str:
+def where(cost: dict[str, float]) -> str:
     return "  ".join(f"{name} {value:.1f}" for name, value in cost.items() if name != "all" and value >= 0.05)
 
 
@@ -107,7 +107,7 @@ async def tool(options: Options) -> Result:
     rows = [
         Row("tool call `true`, p50", found["p50"], "ms", 10.0),
         Row("tool call `true`, p99", found["p99"], "ms"),
-        Row("CPU per tool call (with the model request)", cost["all"], "ms", note=_where(cost)),
+        Row("CPU per tool call (with the model request)", cost["all"], "ms", note=where(cost)),
     ]
     return rows, {"gap": found, "cpu_ms": cost}
 

@@ -4,7 +4,7 @@ import asyncio
 import time
 
 from bench.client import Answered
-from bench.latency import Result, _where
+from bench.latency import Result, where
 from bench.machine import cpu_ms, memory_mb, spent
 from bench.report import Row, spread
 from bench.setting import Json, Options, Setting, setting
@@ -25,7 +25,7 @@ async def throughput(options: Options) -> Result:
         rows += [
             Row(f"{sessions} sessions: prompts/s", result["prompts_s"], "/s"),
             Row(f"{sessions} sessions: tokens/s to the client", result["tokens_s"], "/s"),
-            Row(f"{sessions} sessions: CPU per prompt", cost["all"], "ms", 10.0, note=_where(cost)),
+            Row(f"{sessions} sessions: CPU per prompt", cost["all"], "ms", 10.0, note=where(cost)),
             Row(f"{sessions} sessions: turn p50", result["turn_ms"]["p50"], "ms"),
         ]
     rows.append(Row("tokens/s to the client, best", best, "/s", 20_000, at_least=True))
@@ -88,7 +88,7 @@ async def memory(options: Options) -> Result:
         many = memory_mb(here.stack)
     each = (many["pss"]["all"] - few["pss"]["all"]) / more
     rows = [
-        Row("idle, all processes (PSS)", idle["pss"]["all"], "MB", 300.0, note=_where(idle["pss"])),
+        Row("idle, all processes (PSS)", idle["pss"]["all"], "MB", 300.0, note=where(idle["pss"])),
         Row("idle, all processes (RSS)", idle["rss"]["all"], "MB"),
         Row("after 20 prompts (PSS)", few["pss"]["all"], "MB"),
         Row("a further quiet session (PSS)", round(each, 3), "MB", 0.2),
@@ -120,7 +120,7 @@ async def parked(options: Options) -> Result:
     rows = [
         Row(f"memory added by {count:,} parked sessions (PSS)", round(growth_mb, 1), "MB"),
         Row("  each", round(1000 * growth_mb / count, 2), "KB", note=_growth(before["pss"], settled["pss"])),
-        Row("CPU of the idle system", idle_cpu["all"], "ms/s", note=_where(idle_cpu)),
+        Row("CPU of the idle system", idle_cpu["all"], "ms/s", note=where(idle_cpu)),
         Row("disk of each session", round(disk / count / 1000, 1), "KB"),
         Row("turn in one of them, with opening its events", round(again, 1), "ms"),
         Row("made at", round(count / took, 1), "/s"),
@@ -129,7 +129,7 @@ async def parked(options: Options) -> Result:
 
 
 def _growth(before: dict[str, float], after: dict[str, float]) -> str:
-    return _where({name: after[name] - before.get(name, 0.0) for name in after if name != "all"}) + " MB"
+    return where({name: after[name] - before.get(name, 0.0) for name in after if name != "all"}) + " MB"
 
 
 async def _visit(here: Setting, names: list[str], at_once: int = 8) -> None:

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from bench import cron, executors, latency, load
+from bench import cron, executors, latency, load, sandboxes
 from bench.latency import Result
 from bench.machine import about
 from bench.report import Report
@@ -27,9 +27,9 @@ SCENARIOS: dict[str, Callable[[Options], Awaitable[Result]]] = {
     "growth": latency.growth,
     "resume": latency.resume,
     "parked": load.parked,
-    "sandbox-local": executors.sandbox_local,
-    "sandbox-bubblewrap": executors.sandbox_bubblewrap,
-    "sandbox-docker": executors.sandbox_docker,
+    "sandbox-local": sandboxes.sandbox_local,
+    "sandbox-bubblewrap": sandboxes.sandbox_bubblewrap,
+    "sandbox-docker": sandboxes.sandbox_docker,
     "scale-tools": executors.scale_tools,
     "cron": cron.cron,
 }
