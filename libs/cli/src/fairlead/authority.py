@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -76,6 +77,16 @@ class Authority:
         )
         write_private(key_file, _pem(key))
         write_private(certificate_file, certificate.public_bytes(serialization.Encoding.PEM).decode("ascii"))
+
+    def has_issued(self, certificate_file: Path, key_file: Path) -> bool:
+        """Whether the two belong together, and are of this authority."""
+        try:
+            certificate = x509.load_pem_x509_certificate(certificate_file.read_bytes())
+            key = serialization.load_pem_private_key(key_file.read_bytes(), password=None)
+            certificate.verify_directly_issued_by(self._certificate())
+        except (OSError, ValueError, TypeError, InvalidSignature):
+            return False
+        return certificate.public_key() == key.public_key()
 
     def _certificate(self) -> x509.Certificate:
         return x509.load_pem_x509_certificate(self.certificate_file.read_bytes())

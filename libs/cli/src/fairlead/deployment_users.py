@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from fairlead import user_basis
 from fairlead.errors import CONFIG, CommandError
-from fairlead.user_register import UserRegister
+from fairlead.user_register import UserRegister, mapping
 from fairlead_common import rights
 from fairlead_common.accounts import User
 from fairlead_common.ids import check_id
@@ -39,6 +40,10 @@ class DeploymentUsers(UserRegister):
     def seed_file(self, name: str) -> str:
         """Where the seed of a user lies."""
         return str(self.folder / f"nats-{check_id(name, 'user')}.nk")
+
+    def _head(self, stored: Mapping[str, object]) -> str:
+        keys = {name: self._key_of(name) for name in self.reserved}
+        return user_basis.rendered(self._host, keys, mapping(dict(stored), "users"))
 
     def _services(self, stored: Mapping[str, object], others: Others) -> list[User]:  # noqa: ARG002
         return [User(name, self._key_of(name), may) for name, may in self._table(others).items()]

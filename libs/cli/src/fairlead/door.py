@@ -36,7 +36,7 @@ MEMORY_LIMIT: Final = "128MiB"
 
 # handshake_first: nothing is said before the encryption, not even the greeting.
 _CONFIG: Final = """\
-# Written by `fairlead up` at every start: changes are lost.
+# Written by Fairlead at every start: changes are lost.
 listen: {listen}
 server_name: fairlead-door
 max_payload: 1MB
@@ -98,8 +98,11 @@ class Listen(NamedTuple):
         return f"tls://{Listen(near, self.port)}"
 
 
-def parse_listen(text: str) -> Listen:
+def parse_listen(text: str, setting: str = "--listen") -> Listen:
     """`addr`, `addr:port`, `[v6]:port`.
+
+    Args:
+        setting: what the text was given with.
 
     Raises:
         CommandError: it is no address of a machine, or no port.
@@ -114,11 +117,11 @@ def parse_listen(text: str) -> Listen:
         address = ipaddress.ip_address(host)
     except ValueError:
         raise CommandError(
-            f"--listen wants an IP address of this machine, as 100.64.0.5 or 100.64.0.5:8421, got {text!r}",
+            f"{setting} wants an IP address of this machine, as 100.64.0.5 or 100.64.0.5:8421, got {text!r}",
             USAGE,
         ) from None
     if not port.isdecimal() or not 1 <= int(port) <= 65535:
-        raise CommandError(f"--listen: the port must be from 1 to 65535, got {port!r}", USAGE)
+        raise CommandError(f"{setting}: the port must be from 1 to 65535, got {port!r}", USAGE)
     return Listen(str(address), int(port))
 
 
@@ -128,9 +131,9 @@ class Door:
     def __init__(self, home: Home) -> None:
         self.home = home
         self._settings = home.door_settings
-        self._certificate = home.nats / "door.pem"
-        self._key = home.nats / "door.key"
-        self.config = home.nats / "door.conf"
+        self._certificate = home.door / "door.pem"
+        self._key = home.door / "door.key"
+        self.config = home.door / "door.conf"
         self.link = home.nats / "door-link.conf"
         self.seen = home.nats / "seen.json"
         self.hosts = Hosts(home)
@@ -197,19 +200,24 @@ class Door:
         if listen is None or "hub_port" not in stored:
             raise CommandError("the door was not chosen", FAILED)
         self.authority.ensure()
-        names = [] if listen.everywhere else [listen.address]
-        self.authority.issue(self._certificate, self._key, ["localhost", *names, *own_addresses()])
+        self._certify(["localhost", *([] if listen.everywhere else [listen.address])])
         self.hosts.render()
         write_private(
             self.config,
             _CONFIG.format(
-                listen=quoted(listen),
+                listen=quoted(self._bound(listen)),
                 certificate=quoted(self._certificate),
                 key=quoted(self._key),
                 users=quoted(self.hosts.users_file.name),
-            ),
+            )
+            + self._more(),
         )
         return self.config
+
+    def near_url(self) -> str:
+        """Where its registrar finds it."""
+        listen = self.listen()
+        return listen.own_url() if listen is not None else ""
 
     def reload(self) -> bool:
         """Have both servers take over the users; False if no door runs.
@@ -224,6 +232,17 @@ class Door:
         return running
 
     # -- inside ------------------------------------------------------------
+
+    def _bound(self, listen: Listen) -> Listen:
+        """What its server listens on."""
+        return listen
+
+    def _more(self) -> str:
+        """What its server's configuration has beside."""
+        return ""
+
+    def _certify(self, names: list[str]) -> None:
+        self.authority.issue(self._certificate, self._key, [*names, *own_addresses()])
 
     def _write(self, **changed: object) -> None:
         write_private(self._settings, json.dumps({**read_json(self._settings), **changed}, indent=1) + "\n")

@@ -8,13 +8,15 @@ from typing import Final
 from fairlead.home import Home, read_json
 from fairlead.host_register import hosts_of, invitations_of, register_file
 from fairlead_common import rights, subjects
-from fairlead_common.accounts import INTO_A_LINK, User, render_accounts
+from fairlead_common.accounts import INTO_A_LINK, SYSTEM, User, render_accounts
 from fairlead_common.ids import check_id
 from fairlead_common.patterns import covers
 from fairlead_common.rights import Others, Rights
 
 REGISTRAR: Final = "registrar"
 JOINING: Final = "joining"
+RELOADER: Final = "reloader"
+ADMISSION: Final = "fairlead.admission"  # core requests of the owner: invite, revoke, known
 _LETS_IN: Final = f"door.{REGISTRAR}"  # its user; those that people add have no dot in their names
 
 
@@ -26,8 +28,15 @@ def linked_users(home: Home, others: Others) -> list[User]:
         return []
     joined = _joined(read_json(register_file(home)), others)
     return [User(name, "", may, password) for name, (_, may) in joined.items()] + [
-        User(_LETS_IN, "", registrar(), password)
+        User(_LETS_IN, "", registrar(), password),
+        *system_users(home),
     ]
+
+
+def system_users(home: Home) -> list[User]:
+    """Who may have a server read its configuration again, where no signal reaches it; else nobody."""
+    key = read_json(home.door_settings).get("reload_key")
+    return [User(SYSTEM, key, reloader())] if isinstance(key, str) else []
 
 
 def door_users(stored: Mapping[str, object], registrar_key: str, others: Others) -> list[User]:
@@ -47,11 +56,12 @@ def render_door(home: Home, users: Iterable[User]) -> str:
     users = list(users)
     settings = read_json(home.door_settings)
     password, port = settings.get("hub_password"), settings.get("hub_port")
+    hub = f"{settings.get('hub_host') or '127.0.0.1'}:{port}"
     remotes = "".join(
-        f"    {{ url: {json.dumps(f'nats-leaf://{user.name}:{password}@127.0.0.1:{port}')}, "
+        f"    {{ url: {json.dumps(f'nats-leaf://{user.name}:{password}@{hub}')}, "
         f"account: {json.dumps(user.name)} }}\n"
         for user in users
-        if not user.name.startswith("ticket.") and password
+        if not user.name.startswith("ticket.") and user.name != SYSTEM and password
     )
     links = f"leafnodes {{\n  reconnect: 1s\n  remotes: [\n{remotes}  ]\n}}\n"
     return render_accounts(users, linked=True) + links
@@ -102,6 +112,11 @@ def registrar() -> Rights:
             f"$JS.API.STREAM.MSG.GET.{beats}",
             f"$JS.API.STREAM.INFO.{beats}",
         ),
-        subscribe=("fairlead.join.*",),
+        subscribe=("fairlead.join.*", f"{ADMISSION}.*"),
         answers=1,
     )
+
+
+def reloader() -> Rights:
+    """The rights of whoever reloads a server: nothing else of the server's own account."""
+    return Rights(rights.inbox(RELOADER), publish=("$SYS.REQ.SERVER.PING.IDZ", "$SYS.REQ.SERVER.*.RELOAD"))

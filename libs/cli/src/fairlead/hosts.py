@@ -10,7 +10,7 @@ import json
 import time
 from collections.abc import Iterator
 
-from fairlead.door_rights import door_users, render_door
+from fairlead.door_rights import door_users, render_door, system_users
 from fairlead.errors import USAGE, CommandError
 from fairlead.home import Home, read_json, read_register, write_private
 from fairlead.host_register import (
@@ -35,7 +35,7 @@ class Hosts:
         self._home = home
         self._register = register_file(home)
         self._lock = home.nats / "hosts.lock"
-        self.users_file = home.nats / "door-users.conf"
+        self.users_file = home.door / "door-users.conf"
         self.registrar_seed = home.nats / "registrar.nk"
 
     def hosts(self) -> list[Host]:
@@ -45,6 +45,11 @@ class Hosts:
     def invitations(self) -> list[Invitation]:
         """The tickets that are remembered."""
         return invitations_of(read_json(self._register))
+
+    def good(self) -> list[Invitation]:
+        """The tickets that let a machine in."""
+        now_s = time.time()
+        return [each for each in self.invitations() if not each.refusal(now_s)]
 
     def invite(self, invitation: Invitation, *, replace: bool) -> None:
         """Remember a ticket. One that waits for the same host is withdrawn.
@@ -132,8 +137,7 @@ class Hosts:
 
     def basis(self) -> tuple[list[str], int]:
         """What the users of the door follow from beside joins: the tickets that are good, tools of others."""
-        now_s = time.time()
-        good = [each.id for each in self.invitations() if not each.refusal(now_s)]
+        good = [each.id for each in self.good()]
         register = NatsUsers(self._home).register
         return good, register.stat().st_mtime_ns if register.exists() else 0
 
@@ -157,7 +161,7 @@ class Hosts:
 
     def _users(self, stored: dict[str, object]) -> list[User]:
         others = other_systems.others_of(known.recipe for known in NatsUsers(self._home).added())
-        return door_users(stored, self._registrar_key(), others)
+        return door_users(stored, self._registrar_key(), others) + system_users(self._home)
 
     def _registrar_key(self) -> str:
         try:

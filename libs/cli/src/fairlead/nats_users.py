@@ -21,7 +21,7 @@ class NatsUsers(UserRegister):
     """The users of one home."""
 
     def __init__(self, home: Home) -> None:
-        super().__init__(home.nats / "users", home.nats / "users.json", home.nats / "users.conf")
+        super().__init__(home.nats / "users", home.nats / "users.json", home.users_config)
         self._home = home
 
     @property
@@ -67,10 +67,14 @@ class NatsUsers(UserRegister):
         with super()._changing() as stored:
             yield stored
 
+    def _head(self, stored: Mapping[str, object]) -> str:
+        return f"# of {basis}\n" if (basis := stored.get("basis")) else ""
+
     def _services(self, stored: Mapping[str, object], others: Others) -> list[User]:
         keys = stored.get("services")
         known = keys if isinstance(keys, dict) else {}
-        own = rights.services(str(stored.get("host") or "host"), others)
+        host = str(stored.get("host") or "host")
+        own = rights.services(host, others, boxes=f"{host}-boxes" if rights.BOXES in known else "")
         users = [User(name, str(known[name]), may) for name, may in own.items() if name in known]
         return users + linked_users(self._home, others)
 

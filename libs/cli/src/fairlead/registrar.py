@@ -1,6 +1,7 @@
 """The registrar: lets machines in that come with a ticket, and nobody when its time is over.
 
-`fairlead up` runs it beside the door. What it decides is in `hosts.json` before it answers.
+`fairlead up` runs it beside the door; in a deployment of containers it has one of its own, and the owner asks
+it over NATS. What it decides is in `hosts.json` before it answers.
 """
 
 import asyncio
@@ -11,25 +12,31 @@ import re
 import signal
 import sys
 import time
+from pathlib import Path
 from typing import Final
 
 import structlog
 
+from fairlead.admission import Admission, answered
+from fairlead.deployment_door import door_of_environment
 from fairlead.door import Door
-from fairlead.door_rights import REGISTRAR
-from fairlead.errors import CONFIG, CommandError
-from fairlead.home import home_from_environment, read_json, write_private
+from fairlead.door_rights import ADMISSION, REGISTRAR
+from fairlead.errors import CONFIG, FAILED, CommandError
+from fairlead.home import read_json, write_private
 from fairlead.host_register import Host
+from fairlead.nats_reload import NotReloadedError
 from fairlead.ticket import TLS_NAME
 from fairlead_common import subjects
 from fairlead_common.bus import Bus, BusSettings, Delivery
 from fairlead_common.errors import AccessRefusedError, BusUnavailableError, FairleadError
 from fairlead_common.logs import configure_logs
 from fairlead_common.provision import for_host
+from fairlead_common.pulse import VARIABLE
 
 log = structlog.get_logger()
 
 LOOK_EVERY_S: Final = 5.0
+AGAIN_AFTER_S: Final = 1.0  # when it did not work out
 _KEY: Final = re.compile(r"U[A-Z2-7]{55}\Z")
 
 
@@ -40,7 +47,9 @@ class Registrar:
         self._door = door
         self._bus = bus
         self._asked: asyncio.Queue[Delivery] = asyncio.Queue(maxsize=256)
-        self._is_behind = False  # the servers, behind their files
+        self._admission = Admission(door)
+        self._is_behind = True  # the servers, behind their files: the reload before may have been killed
+        self._has_queues = False  # each host that joined
 
     async def run(self, stop: asyncio.Event) -> None:
         """Answer until `stop`, or until the connection ends for good.
@@ -49,6 +58,7 @@ class Registrar:
             BusUnavailableError: it ended.
         """
         await self._bus.subscribe("fairlead.join.*", self._note)
+        await self._bus.subscribe(f"{ADMISSION}.*", self._note)
         async with asyncio.TaskGroup() as tasks:
             answering = tasks.create_task(self._answer_all(), name="join")
             looking = tasks.create_task(self._look_after(), name="tickets")
@@ -69,6 +79,9 @@ class Registrar:
     async def _answer_all(self) -> None:
         while True:
             delivery = await self._asked.get()
+            if delivery.subject.startswith(f"{ADMISSION}."):
+                await self._answer_owner(delivery)
+                continue
             ticket = delivery.subject.rpartition(".")[2]
             answer = await self._answer(ticket, delivery.data)
             await self._bus.emit(delivery.reply, json.dumps(answer).encode())
@@ -80,6 +93,19 @@ class Registrar:
                 continue
             log.info("host_joined", host=answer["host"], ticket=ticket)
             await self._reload()
+
+    async def _answer_owner(self, delivery: Delivery) -> None:
+        verb = delivery.subject.rpartition(".")[2]
+        try:
+            asked = json.loads(delivery.data)
+            answer = await asyncio.to_thread(answered, self._admission, verb, asked)
+        except CommandError as error:
+            answer = {"refused": str(error), "status": error.code}
+            self._is_behind = self._is_behind or isinstance(error, NotReloadedError)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            answer = {"refused": f"not possible: {type(error).__name__}: {error}", "status": FAILED}
+        log.info("owner_asked", verb=verb, refused=str(answer.get("refused", "")))
+        await self._bus.emit(delivery.reply, json.dumps(answer).encode())
 
     async def _answer(self, ticket: str, data: bytes) -> dict[str, object]:
         try:
@@ -100,7 +126,6 @@ class Registrar:
 
     async def _look_after(self) -> None:
         """Take expired tickets from the server, and give executors the tools that others offer since."""
-        await self._reload()  # the one before may have been killed in between
         seen = None
         while True:
             basis = await asyncio.to_thread(self._door.hosts.basis)
@@ -110,7 +135,23 @@ class Registrar:
                     self._is_behind = True
             if self._is_behind:
                 await self._reload()
-            await asyncio.sleep(LOOK_EVERY_S)
+            if not self._has_queues:
+                await self._make_queues()
+            await asyncio.sleep(LOOK_EVERY_S if self._is_well else AGAIN_AFTER_S)
+
+    @property
+    def _is_well(self) -> bool:
+        return self._has_queues and not self._is_behind
+
+    async def _make_queues(self) -> None:
+        """For the hosts of a register whose streams were lost, or put back from before they joined."""
+        try:
+            for host in await asyncio.to_thread(self._door.hosts.hosts):
+                if not host.revoked_s:
+                    await for_host(self._bus, host.host)
+            self._has_queues = True
+        except (FairleadError, CommandError, OSError) as error:
+            log.warning("queues_not_made", error=str(error))
 
     async def _reload(self) -> None:
         try:
@@ -129,9 +170,13 @@ class Registrar:
                 live = {each.subject.split(".")[2] for each in records if "KV-Operation" not in each.headers}
                 seen = {**read_json(self._door.seen), **dict.fromkeys(live, int(time.time()))}
                 await asyncio.to_thread(write_private, self._door.seen, json.dumps(seen) + "\n")
+                pause_s = LOOK_EVERY_S
+                if self._is_well and (pulse := os.environ.get(VARIABLE)):
+                    await asyncio.to_thread(Path(pulse).write_text, f"{os.getpid()}\n", "ascii")
             except (FairleadError, OSError) as error:
                 log.warning("heartbeats_not_noted", error=str(error))
-            await asyncio.sleep(LOOK_EVERY_S)
+                pause_s = AGAIN_AFTER_S
+            await asyncio.sleep(pause_s if self._is_well else AGAIN_AFTER_S)
 
 
 async def serve() -> None:
@@ -140,12 +185,9 @@ async def serve() -> None:
     loop = asyncio.get_running_loop()
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, stop.set)
-    door = Door(home_from_environment())
-    listen = door.listen()
-    if listen is None:
-        raise AccessRefusedError("there is no door in this home")
+    door = await asyncio.to_thread(door_of_environment)
     settings = BusSettings(
-        url=listen.own_url(),
+        url=door.near_url(),
         nkey_seed_file=str(door.hosts.registrar_seed),
         ca_file=str(door.authority.certificate_file),
         tls_name=TLS_NAME,
@@ -160,10 +202,13 @@ async def serve() -> None:
 
 
 def main() -> None:
-    """The process that `fairlead up` starts."""
+    """The process that `fairlead up` starts, or a container."""
     configure_logs(REGISTRAR, level=os.environ.get("FAIRLEAD_LOG_LEVEL", "info"))
     try:
         asyncio.run(serve())
+    except* CommandError as group:
+        log.error("configuration_refused", error="; ".join(str(e) for e in group.exceptions))
+        sys.exit(CONFIG)
     except* AccessRefusedError as group:
         log.error("access_refused", error="; ".join(str(e) for e in group.exceptions))
         sys.exit(CONFIG)

@@ -123,6 +123,10 @@ class UserRegister(ABC):
         with self._changing():
             pass
 
+    def _head(self, stored: Mapping[str, object]) -> str:  # noqa: ARG002 - of those who have one
+        """What the server's file begins with: comments."""
+        return ""
+
     # -- inside ------------------------------------------------------------
 
     @contextlib.contextmanager
@@ -136,7 +140,8 @@ class UserRegister(ABC):
             fcntl.flock(lock, fcntl.LOCK_EX)
             stored = read_register(self.register)
             yield stored
-            text = "# Written by Fairlead: changes are lost. `nats user add` adds a user.\n"
+            text = self._head(stored)
+            text += "# Written by Fairlead: changes are lost. `nats user add` adds a user.\n"
             text += render_accounts(self._users(stored))
             write_private(self.register, json.dumps(stored, indent=1) + "\n")
             write_file(self.config, text, self._mode)

@@ -15,6 +15,7 @@ from fairlead_common.patterns import covers, overlap, overlaps
 from fairlead_common.rights import Rights
 
 STREAMS: Final = "FAIRLEAD"  # the account of the streams, and of their owner
+SYSTEM: Final = "$SYS"  # the server's own account: who is in it may ask the server itself
 DOMAIN: Final = "fairlead"  # JetStream's: over a leaf link its subjects have this name within them
 ANSWER_WITHIN: Final = "1h"  # how long a request may be answered: the longest call of a tool takes as long
 
@@ -104,7 +105,7 @@ def _account_of(user: User) -> str:
 
 
 def _imports(members: dict[str, list[User]]) -> dict[str, list[_Import]]:
-    others = [user for name, owned in members.items() if name != STREAMS for user in owned]
+    others = [user for name, owned in members.items() if name not in (STREAMS, SYSTEM) for user in owned]
     found: dict[str, dict[_Import, None]] = defaultdict(dict)
     for user in others:
         if STREAMS in members:
@@ -203,7 +204,7 @@ def _account(
     head = "    jetstream: enabled\n" if name == STREAMS else ""
     if any(user.password for user in owned):
         mappings = _OUT_OF_A_LINK
-    if mappings:
+    if mappings and name != SYSTEM:
         rows = "".join(f'      "{source}": "{target}"\n' for source, target in mappings.items())
         head += f"    mappings: {{\n{rows}    }}\n"
     users = "".join(_link(user) if user.password else _user(user) for user in owned)

@@ -5,7 +5,6 @@ import json
 import os
 import re
 import secrets
-import socket
 import sys
 import time
 from pathlib import Path
@@ -13,10 +12,11 @@ from typing import IO, Any, Final
 
 import click
 
+from fairlead.admission import Admission, Known, Letting
 from fairlead.door import Door
 from fairlead.environment import Plan
 from fairlead.errors import CONFIG, USAGE, CommandError
-from fairlead.home import Home, home_from_environment, read_json, workspace_of
+from fairlead.home import home_from_environment, workspace_of
 from fairlead.membership import Membership
 from fairlead.nats_server import NatsAccess
 from fairlead.output import console_of_this_terminal
@@ -55,41 +55,27 @@ def invite(
     from fairlead.ticket import Ticket
     from fairlead_common import nkey
 
-    home = home_from_environment()
-    door = Door(home)
-    listen = door.listen()
-    if listen is None:
-        raise CommandError(
-            "this Fairlead lets no other machine in: start it with `fairlead up --listen <address>`, where "
-            "<address> is one of this machine that the others reach",
-            CONFIG,
-        )
     named = _labels(labels)
     checked(host, pool, named)
-    if host in _own_hosts(home):
-        raise CommandError(f"{host} is this machine itself: give the other one another name", USAGE)
     seed, identity = nkey.new_seed(), secrets.token_hex(8)
     expires_s = int(time.time()) + _seconds(expires)
-    door.authority.ensure()
-    door.hosts.invite(
-        Invitation(identity, host, pool, named, nkey.public_key(seed), expires_s), replace=replace
-    )
-    running = door.reload()
+    invitation = Invitation(identity, host, pool, named, nkey.public_key(seed), expires_s)
+    way = _admission().invite(invitation, replace=replace, addresses=addresses)
     ticket = Ticket(
         id=identity,
         host=host,
         pool=pool,
         labels=named,
         seed=seed,
-        addresses=tuple(door.addresses(addresses)),
-        ca=door.authority.certificate(),
+        addresses=way.addresses,
+        ca=way.ca,
         expires_s=expires_s,
     )
     click.echo(ticket.encode())
     click.echo(f"one machine joins as {host} until {ticket.expiry()}, there:", err=True)
     click.echo("  fairlead executor join -     # and paste the line above", err=True)
     click.echo(f"it looks for this one at {', '.join(ticket.addresses)}", err=True)
-    if not running:
+    if not way.running:
         click.echo("Fairlead is not up here: start it before the other machine joins", err=True)
 
 
@@ -181,7 +167,7 @@ def run(workers: int, capacity: int | None) -> None:
 @click.option("--json", "as_json", is_flag=True, help="As one JSON array.")
 def show(as_json: bool) -> None:
     """Show the machines that joined or are invited, and what they offer now."""
-    rows = _rows(Door(home_from_environment()))
+    rows = _rows(_admission().known())
     if as_json:
         click.echo(json.dumps(rows))
         return
@@ -237,20 +223,25 @@ def leaf(
 @click.argument("host")
 def revoke(host: str) -> None:
     """Drop HOST and keep it out; its ticket too. What it ran is given up as for a host that is lost."""
-    door = Door(home_from_environment())
-    done = door.hosts.revoke(host)
-    if door.listen() is not None:
-        door.hosts.render()
-    dropped = door.reload()
-    click.echo(f"{done}{'; its connections are dropped' if dropped else ''}", err=True)
+    click.echo(_admission().revoke(host), err=True)
 
 
-def _rows(door: Door) -> list[dict[str, Any]]:
+def _admission() -> Letting:
+    """Who has the register: this home, or in a deployment of containers the registrar."""
+    home = home_from_environment()
+    if not os.environ.get("FAIRLEAD_IN_CONTAINERS"):
+        return Admission(Door(home))
+    from fairlead.distant_admission import DistantAdmission
+    from fairlead.document import access_of
+
+    return DistantAdmission(access_of(home))
+
+
+def _rows(known: Known) -> list[dict[str, Any]]:
     """A row for each host and each ticket that is good."""
     live = _live()
-    seen = read_json(door.seen)
     rows: list[dict[str, Any]] = []
-    for host in door.hosts.hosts():
+    for host in known.hosts:
         own = [each for each in live or [] if each.get("host") == host.host]
         state = "revoked" if host.revoked_s else "up" if own else "down" if live is not None else "unknown"
         rows.append(
@@ -263,15 +254,14 @@ def _rows(door: Door) -> list[dict[str, Any]]:
                 "capacity": sum(int(each.get("capacity", 8)) for each in own),
                 "running": sum(int(each.get("running", 0)) for each in own),
                 "sandboxes": sorted({kind for each in own for kind in each.get("sandboxes", ["local"])}),
-                "heard_s": seen.get(host.host, 0),
+                "heard_s": known.seen.get(host.host, 0),
                 "joined_s": host.joined_s,
                 "revoked_s": host.revoked_s,
                 "ticket": host.ticket,
                 "expires_s": 0,
             }
         )
-    now_s = time.time()
-    return rows + [_invited(each) for each in door.hosts.invitations() if not each.refusal(now_s)]
+    return rows + [_invited(each) for each in known.invitations]
 
 
 def _invited(each: Any) -> dict[str, Any]:
@@ -340,10 +330,3 @@ def _seconds(text: str) -> int:
     if not 1 <= seconds <= MAX_EXPIRES_S:
         raise CommandError(f"--expires wants 1s to 30d, as 30m, 1h or 7d; got {text!r}", USAGE)
     return seconds
-
-
-def _own_hosts(home: Home) -> set[str]:
-    """Labels of this machine's own executors."""
-    label = re.sub(r"[^A-Za-z0-9_-]+", "-", socket.gethostname().partition(".")[0])[:48] or "host"
-    registered = read_json(home.nats / "users.json").get("host")
-    return {os.environ.get("FAIRLEAD_HOST") or label, str(registered or label)}
