@@ -62,8 +62,9 @@ sandbox-image:  ## Build the image of the docker sandbox (BASE=<image> for anoth
 
 .PHONY: images secrets
 images: secrets  ## Build the images of compose.yaml, one after the other
-	@for name in nats gateway webui scheduler tools agent; do \
-	  docker compose build -q $$name || exit 1; done
+	@there=$$(docker compose config --services) && there=" $$(echo $$there) " && \
+	  for name in nats gateway webui scheduler tools agent; do \
+	  case "$$there" in *" $$name "*) docker compose build -q $$name || exit 1 ;; esac; done
 	@[ ! -e secrets/nats-users.json ] || tools/nats-user render
 	@docker images --filter label=org.opencontainers.image.title --format '{{.Size}} {{.Repository}}' \
 	  | grep ' fairlead-' | sort -u

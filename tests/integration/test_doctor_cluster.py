@@ -2,13 +2,14 @@
 
 import asyncio
 import os
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from fairlead.checks import cluster, streams
+from fairlead.checks import cluster, nats, streams
 from fairlead.checks.finding import Finding
 from fairlead.checks.look import Look
 from fairlead.home import Home
@@ -84,6 +85,32 @@ async def test_too_few_replicas_a_server_that_is_away_and_no_leader_are_told(
     servers.nodes[1].kill()
     alone = await until("problem", "streams.leader", "nobody leads", one, monkeypatch, tmp_path)
     assert "more than half of the servers have to run" in alone.advice
+
+
+async def test_a_server_that_does_not_answer_is_named_and_the_others_are_asked(
+    servers: NatsCluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    bus = await Bus.connect(BusSettings(servers.url, replicas=3), name="test")
+    async with asyncio.timeout(60):
+        await provision(bus)
+    await bus.close()
+    one, two, _ = servers.nodes
+    one.kill()
+    away = one.url.removeprefix("nats://")
+    deadline = time.monotonic() + 40  # others follow those that it led
+    while True:
+        found = await asyncio.to_thread(nats.server, look_at(servers.url, monkeypatch, tmp_path))
+        told = {(each.check, each.state): each.text for each in found}
+        assert told["nats.server", "warning"].startswith(f"no answer from {away}: "), found
+        if told.keys() == {("nats.server", "ok"), ("nats.server", "warning"), ("nats.access", "ok")}:
+            break
+        assert time.monotonic() < deadline, found
+
+    two.signal(signal.SIGSTOP)  # it takes connections, and says nothing
+    found = await asyncio.to_thread(nats.server, look_at(servers.url, monkeypatch, tmp_path))
+    silent = [each for each in found if each.text.startswith("no answer from ")]
+    assert [each.state for each in silent] == ["problem", "problem"], found
+    assert "more than half" in silent[0].advice
 
 
 async def test_of_a_single_server_nothing_is_said(

@@ -18,3 +18,9 @@ def test_copies_that_lag_or_are_gone_are_not_current() -> None:
     gone = {"name": "n3", "current": True, "offline": True}
     assert replicas_of(_info(current, gone)) == {"current": 2, "wanted": 3}
     assert replicas_of(_info(current, {"name": "n3", "current": True})) == {"current": 3, "wanted": 3}
+
+
+def test_where_nobody_leads_a_server_names_itself_among_the_copies() -> None:
+    gone = [{"name": name, "current": False, "active": 0} for name in ("n1", "n2")]
+    info = {"cluster": {"name": "fairlead", "replicas": [*gone, {"name": "n3", "current": True}]}}
+    assert replicas_of(info) == {"current": 1, "wanted": 3}

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import structlog
@@ -65,7 +65,8 @@ class Readiness:
     async def _streams(self) -> str:
         info = await self._bus.api(f"STREAM.INFO.{subjects.SESSIONS}", timeout_s=CHECK_WITHIN_S)
         self.replicas = replicas_of(info)
-        return ""
+        leads = "cluster" not in info or _group(info).get("leader")
+        return "" if leads else "no NATS server leads them: more than half have to run and reach each other"
 
     async def _store(self) -> str:
         found = store_state()
@@ -83,13 +84,22 @@ class Readiness:
 
 
 def replicas_of(info: Mapping[str, object]) -> dict[str, int]:
-    """How many copies of a stream are current, as its leader knows; nothing if there is only one."""
-    cluster = info.get("cluster")
-    others = cluster.get("replicas") if isinstance(cluster, dict) else None
+    """How many copies of a stream are current, as its leader knows; nothing if there is only one.
+
+    Without a leader: as a server knows that names itself among them.
+    """
+    group = _group(info)
+    others = group.get("replicas")
     if not others:
         return {}
     current = sum(1 for each in others if each.get("current") and not each.get("offline"))
-    return {"current": current + 1, "wanted": len(others) + 1}
+    leading = 1 if group.get("leader") else 0
+    return {"current": current + leading, "wanted": len(others) + leading}
+
+
+def _group(info: Mapping[str, object]) -> dict[str, Any]:
+    group = info.get("cluster")
+    return group if isinstance(group, dict) else {}
 
 
 async def _checked(check: Callable[[], Awaitable[str]]) -> str:

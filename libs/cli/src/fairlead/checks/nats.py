@@ -32,7 +32,7 @@ def server(look: Look) -> list[Finding]:
             )
         ]
     version = str(facts.greeting.get("version", "?"))
-    findings = [_version(version, facts)]
+    findings = [_version(version, facts), *_silent(facts)]
     if not facts.connected:
         advice = (
             "check FAIRLEAD_NATS_USER and _PASSWORD_FILE, _CREDS or _NKEY, or run this as the home's owner"
@@ -53,6 +53,20 @@ def server(look: Look) -> list[Finding]:
     return findings
 
 
+def _silent(facts: NatsFacts) -> list[Finding]:
+    """Those of several servers that do not answer, while others do."""
+    fatal = 2 * len(facts.silent) >= facts.named
+    advice = (
+        "start it, or see whether this machine reaches it: nothing is stored before more than half are up"
+        if fatal
+        else "start it, or see whether this machine reaches it: with half of them gone nothing is stored"
+    )
+    return [
+        (problem if fatal else warning)("nats.server", f"no answer from {place}: {why}", advice)
+        for place, why in facts.silent.items()
+    ]
+
+
 def _version(version: str, facts: NatsFacts) -> Finding:
     numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
     if numbers < FLOOR:
@@ -61,7 +75,8 @@ def _version(version: str, facts: NatsFacts) -> Finding:
             "nats.server", f"{facts.url} is nats-server {version}, too old: {wanted} or newer is needed",
             "upgrade it: older ones lack atomic batches, schedules or message TTLs as Fairlead uses them",
         )  # fmt: skip
-    return ok("nats.server", f"nats-server {version} at {facts.url}")
+    heard = ", ".join(place for place in facts.url.split(", ") if place not in facts.silent)
+    return ok("nats.server", f"nats-server {version} at {heard}")
 
 
 def settings(look: Look) -> list[Finding]:

@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from datetime import datetime
 from pathlib import Path
@@ -36,7 +37,9 @@ class NatsFacts(msgspec.Struct, kw_only=True):
 
     Fields:
         patience_s: how long each answer is waited for.
-        url: of the server, without a password. greeting: what it says to everybody (INFO).
+        url: of the server, without a password; of several with commas. greeting: what it says to everybody
+            (INFO), the first that does.
+        silent: servers that greet nobody, and why. named: how many servers are named.
         refused: why there is no connection. connected: there was one.
         account: `$JS.API.INFO`. streams: name to `STREAM.INFO`, or to None where there is none.
         leaderless: streams of which nobody could tell anything: no server leads them now.
@@ -51,6 +54,8 @@ class NatsFacts(msgspec.Struct, kw_only=True):
     patience_s: float = 1.5
     url: str = ""
     greeting: Json = {}
+    silent: dict[str, str] = {}
+    named: int = 1
     refused: str = ""
     connected: bool = False
     account: Json = {}
@@ -73,7 +78,8 @@ class NatsFacts(msgspec.Struct, kw_only=True):
 
 def gather(access: NatsAccess, within_s: float) -> NatsFacts:
     """What the server tells within the time; what comes later is left out."""
-    facts = NatsFacts(patience_s=within_s / 2.3, url=access.url.rpartition("@")[2].removeprefix("nats://"))
+    places = _places(access.url)
+    facts = NatsFacts(patience_s=within_s / 2.3, url=", ".join(places), named=len(places))
     thread = threading.Thread(target=_gather, args=(access, facts), daemon=True, name="nats")
     thread.start()
     thread.join(within_s)
@@ -83,22 +89,40 @@ def gather(access: NatsAccess, within_s: float) -> NatsFacts:
 
 
 def _gather(access: NatsAccess, facts: NatsFacts) -> None:
-    try:
-        if not os.environ.get("FAIRLEAD_NATS_TLS_FIRST"):  # then it says nothing before it is encrypted
-            facts.greeting = greeting(access.url, facts.patience_s)
-    except (OSError, ValueError) as error:
-        facts.refused = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        return
+    if not os.environ.get("FAIRLEAD_NATS_TLS_FIRST"):  # then it says nothing before it is encrypted
+        places = _places(access.url)
+        with ThreadPoolExecutor(len(places)) as at_once:
+            heard = list(at_once.map(lambda place: _heard(place, facts.patience_s), places))
+        for place, said in zip(places, heard, strict=True):
+            if isinstance(said, str):
+                facts.silent[place] = said
+            else:
+                facts.greeting = facts.greeting or said
+        if len(facts.silent) == len(places):
+            facts.refused = next(iter(facts.silent.values()))
+            return
     asyncio.run(_ask_all(access, facts))
 
 
-def greeting(url: str, timeout_s: float) -> Json:
+def _places(url: str) -> list[str]:
+    """The addresses of all servers, without scheme and password."""
+    return [each.rpartition("@")[2].rpartition("//")[2].strip("/") for each in url.split(",")]
+
+
+def _heard(place: str, timeout_s: float) -> Json | str:
+    """The greeting, or why there is none."""
+    try:
+        return greeting(place, timeout_s)
+    except (OSError, ValueError) as error:
+        return getattr(error, "strerror", None) or str(error) or type(error).__name__
+
+
+def greeting(place: str, timeout_s: float) -> Json:
     """What the server says first, to everybody.
 
     Raises:
         OSError, ValueError: nobody listens, or not a NATS server.
     """
-    place = url.split(",")[0].rpartition("@")[2].rpartition("//")[2].strip("/")
     host, _, port = place.rpartition(":") if ":" in place.rpartition("]")[2] else (place, "", "4222")
     with socket.create_connection((host.strip("[]"), int(port)), timeout=timeout_s) as probe:
         probe.settimeout(timeout_s)
@@ -112,7 +136,7 @@ def greeting(url: str, timeout_s: float) -> Json:
 
 async def _ask_all(access: NatsAccess, facts: NatsFacts) -> None:
     try:
-        async with _connection(access, facts.patience_s) as bus:
+        async with _connection(access, facts) as bus:
             facts.connected = True
             if not facts.greeting:
                 version = bus.client.connected_server_version
@@ -131,15 +155,20 @@ async def _ask_all(access: NatsAccess, facts: NatsFacts) -> None:
 
 
 @asynccontextmanager
-async def _connection(access: NatsAccess, patience_s: float) -> AsyncIterator[Bus]:
+async def _connection(access: NatsAccess, facts: NatsFacts) -> AsyncIterator[Bus]:
     """A connection that says nothing of what it is refused; answers come where its user may hear them."""
     environ = {**os.environ, **access.environment()}
+    # One that is gone without a word would take all the time there is.
+    heard = [each for each in access.url.split(",") if not facts.silent.keys() & _places(each)]
+    environ["FAIRLEAD_NATS_URL"] = ",".join(heard)
     own = (
         environ.get("FAIRLEAD_NATS_USER")
         or Path(environ.get("FAIRLEAD_NATS_NKEY", "")).stem.rpartition("-")[2]
     )
     configure_logs("cli", level="critical")
-    bus = await Bus.connect(settings_from_environment(environ), name="cli", inbox=own, timeout_s=patience_s)
+    bus = await Bus.connect(
+        settings_from_environment(environ), name="cli", inbox=own, timeout_s=facts.patience_s
+    )
     try:
         yield bus
     finally:
