@@ -24,9 +24,9 @@ ROOT = Path(__file__).parents[2]
 USERS = 'authorization { users: [ { user: "operator", password: "secret" } ] }\n'
 
 
-def make_cluster(secrets: Path, out: Path, *addresses: str) -> str:
+def make_cluster(secrets: Path, out: Path, *addresses: str, users: str = USERS) -> str:
     """What it says."""
-    (secrets / "nats-users.conf").write_text(USERS)
+    (secrets / "nats-users.conf").write_text(users)
     made = subprocess.run(
         [ROOT / "deploy/cluster/make-cluster", out, *addresses],
         env={**os.environ, "FAIRLEAD_SECRETS": str(secrets)},
@@ -41,9 +41,10 @@ def make_cluster(secrets: Path, out: Path, *addresses: str) -> str:
 def test_an_address_with_colons_stands_in_brackets_before_a_port(tmp_path: Path) -> None:
     out = tmp_path / "cluster"
     said = make_cluster(tmp_path, out, "fd7a::1", "fd7a::2", "third.example")
-    assert "FAIRLEAD_NATS_URL=nats://[fd7a::1],nats://[fd7a::2],nats://third.example " in said
+    assert "FAIRLEAD_NATS_URL=nats://[fd7a::1],nats://[fd7a::2],nats://third.example\n" in said
     routes = '"nats://[fd7a::1]:6222", "nats://[fd7a::2]:6222", "nats://third.example:6222"'
-    assert f"ROUTES: [{routes}]" in (out / "n1" / "node.conf").read_text()
+    assert f"ROUTES: [{routes}]" in (out / "n1/conf/node.conf").read_text()
+    assert 'ADVERTISE: "[fd7a::2]:6222"' in (out / "n2/conf/node.conf").read_text()
     assert (out / "n2" / ".env").read_text() == "FAIRLEAD_ADDRESS=[fd7a::2]\n"
 
 
@@ -53,7 +54,16 @@ def folders(tmp_path: Path) -> list[Path]:
     out = tmp_path / "cluster"
     said = make_cluster(tmp_path, out, "127.0.0.2", "127.0.0.3", "127.0.0.4")
     assert "FAIRLEAD_NATS_URL=nats://127.0.0.2,nats://127.0.0.3,nats://127.0.0.4" in said
-    return [out / f"n{number}" for number in (1, 2, 3)]
+    return [out / f"n{number}/conf" for number in (1, 2, 3)]
+
+
+def test_the_server_can_read_its_configuration_and_nobody_else_can(folders: list[Path]) -> None:
+    """In its container it is another user than the one who keeps the folder."""
+    for conf in folders:
+        assert conf.parent.stat().st_mode & 0o777 == 0o700
+        assert conf.stat().st_mode & 0o777 == 0o755
+        assert {each.stat().st_mode & 0o777 for each in conf.iterdir()} == {0o644}
+    assert (folders[0].parents[1] / "ca.key").stat().st_mode & 0o777 == 0o600
 
 
 def moved(folder: Path, place: Place, routes: int) -> None:
@@ -139,16 +149,39 @@ def _routes(monitor: str) -> set[str]:
 
 def test_made_again_it_keeps_what_is_there(folders: list[Path], tmp_path: Path) -> None:
     before = [(folder / "node.pem").read_bytes() for folder in folders]
-    (tmp_path / "nats-users.conf").write_text(USERS.replace("secret", "other"))
-    subprocess.run(
-        [ROOT / "deploy/cluster/make-cluster", folders[0].parent, "127.0.0.2", "127.0.0.3", "127.0.0.4"],
-        env={**os.environ, "FAIRLEAD_SECRETS": str(tmp_path)},
-        capture_output=True,
-        timeout=60,
-        check=True,
-    )
+    node = folders[0] / "node.conf"
+    node.write_text(node.read_text().replace('"/data"', '"/srv/nats"'))
+    was = node.read_text()
+    make_cluster(tmp_path, tmp_path / "cluster", users=USERS.replace("secret", "other"))
     assert [(folder / "node.pem").read_bytes() for folder in folders] == before
     assert all("other" in (folder / "users.conf").read_text() for folder in folders)
+    assert node.read_text() == was
+
+
+def test_a_machine_with_another_address_gets_another_certificate(folders: list[Path], tmp_path: Path) -> None:
+    before = [(folder / "node.pem").read_bytes() for folder in folders]
+    make_cluster(tmp_path, tmp_path / "cluster", "127.0.0.2", "127.0.0.3", "127.0.0.9")
+    after = [(folder / "node.pem").read_bytes() for folder in folders]
+    assert after[:2] == before[:2]
+    told = subprocess.run(
+        ["openssl", "x509", "-noout", "-text", "-in", folders[2] / "node.pem"],
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=True,
+    ).stdout
+    assert "IP Address:127.0.0.9" in told
+
+
+def test_folders_of_an_earlier_version_keep_their_certificates(folders: list[Path], tmp_path: Path) -> None:
+    for conf in folders:
+        for each in conf.iterdir():
+            each.rename(conf.parent / each.name)
+        conf.rmdir()
+    before = [(conf.parent / "node.pem").read_bytes() for conf in folders]
+    make_cluster(tmp_path, tmp_path / "cluster")
+    assert [(conf / "node.pem").read_bytes() for conf in folders] == before
+    assert {each.name for each in folders[0].parent.iterdir()} == {"conf", "compose.yaml", ".env"}
 
 
 def test_services_of_compose_leave_their_own_server_out(tmp_path: Path) -> None:
