@@ -132,11 +132,15 @@ def add(
         "nkey": users.seed_file(name),
         "inbox_prefix": wanted.inbox,
     }
+    if authority := _authority_of(users):
+        context["ca"] = authority
     if as_context:
         click.echo(json.dumps(context, indent=1))
         return
     click.echo(f"url           {url}")
     click.echo(f"nkey          in {context['nkey']}")
+    if authority:
+        click.echo(f"certificates  are of the authority in {authority}")
     click.echo(f"inbox prefix  {wanted.inbox} (answers come there; with another prefix they do not)")
     click.echo("The server knows it." if running else "The server will know it when it is started again.")
 
@@ -177,7 +181,7 @@ def render(users: UserRegister) -> None:
 def _server_of(users: UserRegister) -> tuple[str, str]:
     """Where the server is, and what it is called for people."""
     if not isinstance(users, NatsUsers):
-        return URL, "a deployment of Fairlead"
+        return os.environ.get("FAIRLEAD_NATS_URL") or URL, "a deployment of Fairlead"
     if os.environ.get("FAIRLEAD_IN_CONTAINERS"):
         raise CommandError(
             "users of a deployment of containers are made by tools/nats-user, beside compose.yaml"
@@ -186,6 +190,11 @@ def _server_of(users: UserRegister) -> tuple[str, str]:
     url = _context(home)["url"]
     _embedded(home)
     return url, f"Fairlead in {home.path}"
+
+
+def _authority_of(users: UserRegister) -> str:
+    """The file of the authority that certifies the servers; empty where they are not encrypted."""
+    return "" if isinstance(users, NatsUsers) else os.environ.get("FAIRLEAD_NATS_CA", "")
 
 
 def _reload(users: UserRegister) -> bool:
