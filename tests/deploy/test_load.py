@@ -65,6 +65,11 @@ async def test_what_the_engine_kills_is_started_again_and_nothing_is_lost(deploy
         assert b'<script type="module"' in answer.read()
 
 
+_FREEZE = """for each in /proc/[0-9]*; do
+    [ "$(cat "$each/comm")" != nats-server ] || kill -STOP "${each#/proc/}"
+done"""
+
+
 def _all_healthy(deployment: Deployment) -> bool:
     """Not `up --wait`, which gives up on what is not healthy at that very moment."""
     states = [each["State"] for service in SERVICES for each in deployment.containers(service)]
@@ -86,7 +91,7 @@ def _status_of_a_prompt(deployment: Deployment, key: str) -> tuple[int, str]:
         return 0, str(error)
 
 
-async def test_a_full_disk_refuses_and_space_alone_mends_it(
+async def test_a_full_disk_refuses_and_space_alone_mends_it_though_the_server_froze(
     deployment: Deployment, disk: SmallDisk | None
 ) -> None:
     if disk is None:
@@ -110,6 +115,8 @@ async def test_a_full_disk_refuses_and_space_alone_mends_it(
             lambda: "the disk of the store is full" in _said(deployment),
             "its health says so",
         )
+        # As after a deletion that found no room for its note: it answers nothing, and TERM does not end it.
+        await asyncio.to_thread(deployment.run_in, "nats", "sh", "-c", _FREEZE)
         disk.free()
         await asyncio.to_thread(
             containers.wait_for,

@@ -76,6 +76,16 @@ def test_a_server_that_froze_is_started_anew_once_that_helps(fake: _Fake) -> Non
     assert fake.look(1000) == "nothing"
 
 
+def test_a_store_that_had_no_room_at_all_is_opened_by_a_restart(fake: _Fake) -> None:
+    assert fake.look(90) == "restart"
+    assert fake.look(12) == "nothing"
+    assert fake.look(11) == "nothing"  # a deletion may have frozen it by now, and nothing tells
+    assert fake.look(90) == "nothing"
+    assert fake.look(300) == "restart"
+    assert fake.look(99) == "restart"
+    assert fake.look(300) == "reload"  # that was once
+
+
 def test_the_gateway_is_told_of_a_disk_that_is_nearly_full(fake: _Fake) -> None:
     assert fake.state.read_text().split() == ["open", str(1000 * MIB), str(2000 * MIB)]
     fake.look(401)

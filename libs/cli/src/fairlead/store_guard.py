@@ -2,7 +2,8 @@
 
 A stream that meets `no space left on device` takes no writes and answers no publisher until its server is
 started anew, even when there is space again. So the server is closed before: started with a limit that every
-write exceeds, it refuses at once, with a reason, and serves reads. With space there it is opened by a reload.
+write exceeds, it refuses at once, with a reason, and serves reads. With space there it is opened by a reload; by a
+restart if there was no room at all, for then a deletion can freeze a closed server too, and it says so nowhere.
 """
 
 import contextlib
@@ -37,6 +38,11 @@ class Disk(NamedTuple):
         return min(MAX_RESERVE_BYTES, self.total_bytes // 20)
 
     @property
+    def is_brimful(self) -> bool:
+        """Whether not even a deletion may find room for its note."""
+        return self.free_bytes < self.reserve_bytes // 8
+
+    @property
     def needed_bytes(self) -> int:
         """Free space at which a closed store is opened: more than what closes it, so as not to flap."""
         return 2 * self.reserve_bytes
@@ -56,6 +62,7 @@ class StoreGuard:
         self._limit = limit
         self._state = state
         self._frozen = False
+        self._was_brimful = False  # since the server was started
         self._disk = Disk(0, 0)
         self.closed = False
 
@@ -87,6 +94,7 @@ class StoreGuard:
         self._disk = disk = _disk_of(self._store)
         self.closed = disk.free_bytes < disk.reserve_bytes
         self._frozen = False
+        self._was_brimful = disk.is_brimful
         self._write_limit(closed=self.closed)
         self._tell()
 
@@ -102,17 +110,19 @@ class StoreGuard:
             OSError: the disk cannot be looked at, or the limit not be written.
         """
         self._disk = disk = _disk_of(self._store)
+        self._was_brimful |= disk.is_brimful
         was_closed = self.closed
         closed = disk.free_bytes < (disk.needed_bytes if was_closed else disk.reserve_bytes)
         step: Step = "nothing"
         if self._frozen and not (was_closed and closed):
             step = "restart"
         elif closed != was_closed:
-            step = "restart" if closed else "reload"
+            step = "restart" if closed or self._was_brimful else "reload"
         if step != "nothing":
             self._write_limit(closed=closed)
             self.closed = closed  # only now: if it was not written, the next look finds the same change
             self._frozen = False
+            self._was_brimful = disk.is_brimful
         self._tell()
         return step
 
