@@ -22,6 +22,7 @@ LABEL = "fairlead.engine"
 USER = 10001  # of all our containers
 HOME = "/var/lib/fairlead"
 RECOVERY_S = 60.0
+VERSION = os.environ.get("FAIRLEAD_TEST_VERSION", "test")  # tag of the images; another for a second checkout
 SETTINGS = {
     "agents.main.mode": "allow-all",
     "agents.boxed": {"mode": "allow-all", "sandbox": {"kind": "docker"}},
@@ -65,7 +66,7 @@ class Deployment:
         *,
         store: Path | None = None,
         root: Path = ROOT,
-        version: str = "test",
+        version: str = VERSION,
     ) -> None:
         self._root = root
         self.project = "flt" + os.urandom(4).hex()

@@ -1,0 +1,178 @@
+"""What the registrar of a deployment writes for the two servers, and what its owner asks of it."""
+
+import json
+import re
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from fairlead import user_basis
+from fairlead.admission import Admission, answered
+from fairlead.authority import Authority
+from fairlead.deployment_door import DeploymentDoor, DeploymentHome, listen_of
+from fairlead.deployment_users import DeploymentUsers
+from fairlead.door import Listen
+from fairlead.door_rights import system_users
+from fairlead.errors import CommandError
+from fairlead.host_register import Invitation
+from fairlead_common import nkey, other_systems
+from tests.support.nats_server import binary
+
+SERVICES = ("gateway", "agent", "tools", "boxes", "scheduler", "webui", "provisioner", "operator")
+LISTEN = {"FAIRLEAD_LISTEN": "100.64.0.5"}
+
+
+@pytest.fixture
+def users(tmp_path: Path) -> DeploymentUsers:
+    """The secrets of a deployment, with a user of another system."""
+    folder = tmp_path / "secrets"
+    folder.mkdir()
+    for name in SERVICES:
+        (folder / f"nats-{name}.pub").write_text(nkey.public_key(nkey.new_seed()) + "\n")
+    made = DeploymentUsers(folder, "farm")
+    made.add("weather", other_systems.other("weather", tools=["weather"]))
+    return made
+
+
+class Settled(DeploymentDoor):
+    """A door whose servers are files alone."""
+
+    reloads = 0
+
+    def reload(self) -> bool:
+        self.reloads += 1
+        return True
+
+
+@pytest.fixture
+def door(tmp_path: Path, users: DeploymentUsers) -> Settled:
+    for name in ("door", "users"):
+        (tmp_path / name).mkdir()
+    made = Settled(DeploymentHome(tmp_path / "home", tmp_path / "door", tmp_path / "users"))
+    made.settle(LISTEN, users.config)
+    return made
+
+
+def invitation(host: str, ticket: str = "t1") -> Invitation:
+    return Invitation(ticket, host, "gpu", {}, nkey.public_key(nkey.new_seed()), int(time.time()) + 60)
+
+
+def test_the_users_with_the_hosts_are_those_that_were_given_and_the_door(
+    door: Settled, users: DeploymentUsers
+) -> None:
+    given, written = users.config.read_text(), door.home.users_config.read_text()
+    keys = set(re.findall("nkey: (U[A-Z2-7]{55})", given))
+    assert len(keys) == len(SERVICES) + 1
+    (reloader,) = (user.public_key for user in system_users(door.home))
+    assert set(re.findall("nkey: (U[A-Z2-7]{55})", written)) == {*keys, reloader}
+    assert written.startswith(f"# of {user_basis.parsed(given)['basis']}\n")
+    door.hosts.invite(invitation("garage"), replace=False)
+    door.hosts.redeem("t1", nkey.public_key(nkey.new_seed()))
+    written = door.home.users_config.read_text()
+    assert '"host.garage" {' in written
+    assert written.startswith(f"# of {user_basis.parsed(given)['basis']}\n")
+
+
+@pytest.mark.parametrize("name", ["users", "door"])
+def test_the_servers_take_what_is_written(door: Settled, name: str) -> None:
+    door.hosts.invite(invitation("garage"), replace=False)
+    door.hosts.redeem("t1", nkey.public_key(nkey.new_seed()))
+    config = door.config if name == "door" else door.home.users_config
+    done = subprocess.run([binary(), "-t", "-c", config], capture_output=True, timeout=10, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_nobody_but_the_owner_asks_the_registrar_and_nobody_else_is_in_the_servers_own_account(
+    door: Settled,
+) -> None:
+    for text in (door.home.users_config.read_text(), door.hosts.users_file.read_text()):
+        accounts = dict(re.findall(r'^  "([^"]+)" \{\n(.*?)^  \}\n', text, re.MULTILINE | re.DOTALL))
+        takers = {
+            name for name, body in accounts.items() if re.search(r"account: .*fairlead\.admission", body)
+        }
+        assert takers <= {"FAIRLEAD"}
+        system = accounts["$SYS"]
+        assert system.count("nkey:") == 1
+        assert set(re.findall(r'^ +"([^"]+)"$', system, re.MULTILINE)) == {
+            "$SYS.REQ.SERVER.PING.IDZ",
+            "$SYS.REQ.SERVER.*.RELOAD",
+            "_INBOX_reloader.>",
+        }
+        assert "import" not in re.sub(r"imports: \[\s*\]", "", system)
+
+
+def test_a_second_start_keeps_keys_certificate_and_hosts(door: Settled, users: DeploymentUsers) -> None:
+    door.hosts.invite(invitation("garage"), replace=False)
+    door.hosts.redeem("t1", nkey.public_key(nkey.new_seed()))
+    folders = (door.home.path / "nats", door.home.door, door.home.users_config.parent)
+    before = {path: path.read_bytes() for folder in folders for path in folder.iterdir() if path.is_file()}
+    users.add("alerts", other_systems.other("alerts", sessions=["main"]))
+    door.settle(LISTEN, users.config)
+    changed = {path.name for path, content in before.items() if path.read_bytes() != content}
+    assert changed == {"users.json", "users.conf"}
+    assert '"host.garage" {' in door.home.users_config.read_text()
+    (door.home.door / "door.key").write_text("half")  # killed between the two
+    door.settle(LISTEN, users.config)
+    authority = Authority(door.home.nats)
+    assert authority.has_issued(door.home.door / "door.pem", door.home.door / "door.key")
+    assert not Authority(door.home.nats).has_issued(door.home.nats / "ca.pem", door.home.door / "door.key")
+
+
+def test_the_owner_is_answered_in_the_words_of_the_register(door: Settled) -> None:
+    admission = Admission(door)
+    asked = {"invitation": invitation("garage")._asdict(), "replace": False, "addresses": ["vm.example"]}
+    way = answered(admission, "invite", json.loads(json.dumps(asked)))
+    assert way == {"addresses": ("vm.example:8421",), "ca": door.authority.certificate(), "running": True}
+    known = json.loads(json.dumps(answered(admission, "known", {})))
+    assert [each["host"] for each in known["invitations"]] == ["garage"]
+    assert known["door"] == "100.64.0.5:8421"
+    revoked = answered(admission, "revoke", {"host": "garage"})
+    assert revoked == {"done": "the ticket for garage is withdrawn; its connections are dropped"}
+    assert door.reloads == 2
+    for own in ("farm", "farm-boxes"):
+        with pytest.raises(CommandError, match="this machine itself"):
+            admission.invite(invitation(own), replace=False, addresses=[])
+    with pytest.raises(CommandError, match="another version"):
+        answered(admission, "forget", {})
+
+
+def test_all_addresses_of_the_machine_are_no_address_to_tell_others(
+    door: Settled, users: DeploymentUsers
+) -> None:
+    door.settle({"FAIRLEAD_LISTEN": "0.0.0.0"}, users.config)
+    with pytest.raises(CommandError, match="say with --address"):
+        door.addresses([])
+    assert door.addresses(["vm.example"]) == ["vm.example:8421"]
+
+
+def test_a_file_of_users_of_an_earlier_version_is_not_guessed_at(door: Settled, tmp_path: Path) -> None:
+    old = tmp_path / "old.conf"
+    old.write_text("accounts {}\n")
+    with pytest.raises(CommandError, match="make secrets"):
+        door.settle(LISTEN, old)
+
+
+@pytest.mark.parametrize(
+    ("environ", "found"),
+    [
+        ({"FAIRLEAD_LISTEN": "100.64.0.5", "FAIRLEAD_DOOR_PORT": "9000"}, Listen("100.64.0.5", 9000)),
+        ({"FAIRLEAD_LISTEN": "fd7a::5"}, Listen("fd7a::5", 8421)),
+    ],
+)
+def test_what_is_published_is_said_in_tickets(environ: dict[str, str], found: Listen) -> None:
+    assert listen_of(environ) == found
+
+
+@pytest.mark.parametrize(
+    ("environ", "text"),
+    [
+        ({}, "FAIRLEAD_LISTEN is not set"),
+        ({"FAIRLEAD_LISTEN": "garage"}, "FAIRLEAD_LISTEN wants an IP address"),
+        ({"FAIRLEAD_LISTEN": "100.64.0.5", "FAIRLEAD_DOOR_PORT": "x"}, "FAIRLEAD_DOOR_PORT must be a number"),
+    ],
+)
+def test_a_setting_that_does_not_fit_is_named(environ: dict[str, str], text: str) -> None:
+    with pytest.raises(CommandError, match=text):
+        listen_of(environ)
