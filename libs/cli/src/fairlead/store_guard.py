@@ -2,8 +2,8 @@
 
 A stream that meets `no space left on device` takes no writes and answers no publisher until its server is
 started anew, even when there is space again. So the server is closed before: started with a limit that every
-write exceeds, it refuses at once, with a reason, and serves reads. With space there it is opened by a reload; by a
-restart if there was no room at all, for then a deletion can freeze a closed server too, and it says so nowhere.
+write exceeds, it refuses at once, with a reason, and serves reads. With space there it is opened by a reload;
+by a restart if there was no room at all, for then a deletion may have frozen it, and nothing says so.
 """
 
 import contextlib
