@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from docker.errors import DockerException
 
-from tests.deploy.deployment import NEEDS_COMPOSE, ROOT, SERVICES, SETTINGS, Deployment
+from tests.deploy.deployment import NEEDS_COMPOSE, ROOT, SERVICES, SETTINGS, VERSION, Deployment
 from tests.deploy.load import loaded
 from tests.support.containers import api
 
@@ -46,13 +46,13 @@ async def test_images_of_another_version_take_over_under_load_and_give_back(
 ) -> None:
     try:
         async with loaded(deployment, "versions", pause_s=0.5) as load:
-            for tag in (older, "test"):
+            for tag in (older, VERSION):
                 deployment.set("FAIRLEAD_VERSION", tag)
                 await asyncio.to_thread(deployment.compose, "up", "-d", "--wait", timeout_s=200)
                 assert _tags(deployment) == {tag}
                 await load.more(6)
     finally:
-        deployment.set("FAIRLEAD_VERSION", "test")
+        deployment.set("FAIRLEAD_VERSION", VERSION)
     assert load.statuses == {"ok"}
 
 
