@@ -12,7 +12,7 @@ from typing import Any, Literal
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Locator, Page, Request, expect
 
 EVIDENCE = Path(__file__).parents[1] / "_evidence" / "e2e"
-PATIENCE_MS = 25_000
+PATIENCE_MS = 40_000
 
 # What the browser itself writes on the console when a request gets no answer.
 UNREACHABLE = r"Failed to load resource: net::ERR_"

@@ -58,12 +58,12 @@ async def generated(url: str, folder: Path, part: str, *more: str) -> None:
         *("--phases", "coverage,fuzzing", "--no-color", *more),
     ]
     done = await asyncio.to_thread(
-        subprocess.run, command, capture_output=True, text=True, cwd=folder, timeout=110, check=False
+        subprocess.run, command, capture_output=True, text=True, cwd=folder, timeout=230, check=False
     )
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(240)
 async def test_generated_requests_are_answered_as_documented(
     gateway: RunningGateway, bus: Bus, tmp_path: Path
 ) -> None:
@@ -79,7 +79,7 @@ async def test_generated_requests_are_answered_as_documented(
     await micro.stop()
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(240)
 async def test_generated_requests_about_schedules_are_answered_as_documented(
     gateway: RunningGateway, nats_server: NatsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
