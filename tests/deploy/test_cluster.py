@@ -44,7 +44,7 @@ async def copies(deployment: ClusterDeployment, current: int) -> None:
     async with deployment.gateway() as gateway, asyncio.timeout(RECOVERY_S):
         while True:
             ready = await gateway.request("GET", "/readyz")
-            if ready.status == 200 and ready.body["replicas"] == {"current": current, "wanted": 3}:
+            if ready.status == 200 and ready.body.get("replicas") == {"current": current, "wanted": 3}:
                 return
             await asyncio.sleep(0.2)
 

@@ -184,6 +184,53 @@ def test_folders_of_an_earlier_version_keep_their_certificates(folders: list[Pat
     assert {each.name for each in folders[0].parent.iterdir()} == {"conf", "compose.yaml", ".env"}
 
 
+DOCKER = """\
+#!/bin/sh
+echo "$*" >>calls
+[ "$2" != ps ] || cat running 2>/dev/null
+[ "$2" != --progress ] || echo n >running
+[ ! -e refuses ] || [ "$2" = ps ]
+"""
+
+
+def test_machines_that_are_not_reached_are_named_and_a_server_is_started_anew_for_a_change_alone(
+    folders: list[Path], tmp_path: Path
+) -> None:
+    """With a `docker` that notes what it is asked; test_cluster.py has the real one."""
+    tools, homes = tmp_path / "bin", tmp_path / "homes"
+    tools.mkdir()
+    (tools / "docker").write_text(DOCKER)
+    ssh = tools / "ssh"
+    ssh.write_text(f'#!/bin/sh\ncd "{homes}/$1" 2>/dev/null || exit 255\nshift\nexec sh -c "$*"\n')
+    for each in (tools / "docker", ssh):
+        each.chmod(0o755)
+    for address in ("127.0.0.2", "127.0.0.4"):
+        (homes / address).mkdir(parents=True)
+
+    def send() -> tuple[list[str], str]:
+        done = subprocess.run(
+            [ROOT / "deploy/cluster/send-cluster", folders[0].parents[1]],
+            env={**os.environ, "PATH": f"{tools}:{os.environ['PATH']}"},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        return re.findall(r": ([a-z].*)", done.stdout), done.stderr
+
+    away = "send-cluster: not reached: 127.0.0.3; run it again when they are there\n"
+    assert send() == (["started", "not reached", "started"], away)
+    (homes / "127.0.0.3").mkdir()
+    assert send() == (["as it was", "started", "as it was"], "")
+    make_cluster(tmp_path, tmp_path / "cluster", users=USERS.replace("secret", "other"))
+    (homes / "127.0.0.3/fairlead-nats/refuses").touch()
+    said, problem = send()
+    assert said == ["started anew, and current"]
+    assert "stopped at 127.0.0.3" in problem, "the third is not touched while the second is not well"
+    (homes / "127.0.0.3/fairlead-nats/refuses").unlink()
+    assert send() == (["as it was", *["started anew, and current"] * 2], "")
+
+
 def test_services_of_compose_leave_their_own_server_out(tmp_path: Path) -> None:
     """`docker compose config` needs no engine."""
     if not shutil.which("docker"):
