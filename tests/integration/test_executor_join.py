@@ -141,6 +141,9 @@ def test_a_machine_joins_with_one_line_and_runs_what_is_placed_on_it(
     assert (row["state"], row["pool"], row["labels"]) == ("up", "gpu", {"zone": "home"})
     assert (row["executors"], row["capacity"]) == (2, 16)
     assert row["ticket"] == decode(ticket).id
+    checks = json.loads(up.cli("doctor", "--json").stdout)["checks"]
+    (found,) = (each for each in checks if each["check"] == "services.door")
+    assert (found["state"], "joined: garage" in found["text"]) == ("ok", True), found
     no_secret_is_seen(up, host, ticket)
 
     host.stop()

@@ -102,7 +102,7 @@ class Registrar:
         except CommandError as error:
             answer = {"refused": str(error), "status": error.code}
             self._is_behind = self._is_behind or isinstance(error, NotReloadedError)
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             answer = {"refused": f"not possible: {type(error).__name__}: {error}", "status": FAILED}
         log.info("owner_asked", verb=verb, refused=str(answer.get("refused", "")))
         await self._bus.emit(delivery.reply, json.dumps(answer).encode())
