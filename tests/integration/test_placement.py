@@ -180,6 +180,7 @@ async def test_folder_of_an_agent_is_left_behind_only_by_force(
     w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await announce(w.bus, HOST, running=1)
+    monkeypatch.setattr("fairlead_agent.catalog.FIRST_WORD_S", 0.5)  # of `other`, which never says one
     async with agent_service(nats_server, monkeypatch):
         await w.say("a", "op=P1 steps=1")
         await w.run_end("a")

@@ -23,6 +23,7 @@ from fairlead_common.tail import Source, Tail
 log = structlog.get_logger()
 
 FRESH_S = 16.0  # an executor that was not heard for longer is gone: its heartbeat has a TTL of 15 s
+FIRST_WORD_S = 12.0  # two heartbeats, or an executor that is made anew with this process
 INSTRUCTIONS_TTL_S = 60.0
 REFRESH_TIMEOUT_S = 3.0
 FORGET_S = 600.0  # a silent executor is of no use any more where its host has others
@@ -184,6 +185,11 @@ class Catalog:
                 return found
         except TimeoutError:
             return None
+
+    async def first_word(self, host: str) -> None:
+        """Until an executor of `host` is heard, or should have been since this process began to listen."""
+        listened_s = asyncio.get_running_loop().time() - self._started
+        await self.wait_for(host, patience_s=max(0.0, FIRST_WORD_S - listened_s))
 
     async def wait_for(self, host: str, *, patience_s: float = 5.0) -> None:
         """Until an executor of `host` is heard, if none ever was; at most `patience_s`."""

@@ -228,6 +228,9 @@ class Turn:
         except NotFoundError as error:
             log.warning("no_executor", error=str(error))
             place = None
+        if place:  # its host may restart as this process just did: the model would be told of no tools
+            await self._catalog.first_word(place.host)
+            place = self._places.known(self._state, profile, place.host)
         host, workspace = (place.host, shown_name(place)) if place else (None, "")
         tools = (
             self._catalog.tools(host, profile.tools, self._state.work(profile.work_mode))
