@@ -25,6 +25,7 @@ from fairlead_common.ids import new_id
 from fairlead_common.messages import ExecutorInfo, SandboxKind, ToolCall, ToolResult
 from fairlead_common.streams import provision
 from tests.chaos.containers import Containers
+from tests.support import boxes
 from tests.support.nats_server import NatsServer
 
 HOST = "bench"
@@ -178,6 +179,8 @@ def make_workspace(folder: Path) -> Path:
 def end_what_is_left(home: Path) -> None:
     """Runners and containers outlive their executors on purpose."""
     Containers(home).remove()
+    for state in (home, *home.glob("tools/*")):
+        boxes.clear(state)
     for process in psutil.process_iter():
         try:
             if any(str(home) in word for word in process.cmdline()):
