@@ -672,7 +672,7 @@ def lint(text: str) -> list[str]:
 
 def test_the_configuration_opens_nothing_that_is_not_needed(tmp_path: Path) -> None:
     from fairlead.home import Home
-    from fairlead.nats_server import prepare
+    from fairlead.server.server import prepare
 
     home = Home(tmp_path / "home")
     home.prepare()

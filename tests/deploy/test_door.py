@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from fairlead.door.membership import Membership
 from fairlead.home import Home
-from fairlead.membership import Membership
 from fairlead_common.bus import Bus, BusSettings, settings_from_environment
 from fairlead_common.errors import AccessRefusedError
 from tests.deploy.asking import Told, ask, told

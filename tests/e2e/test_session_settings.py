@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Locator, expect
 
 from fairlead.home import Home
-from fairlead.nats_server import known_access
+from fairlead.server.server import known_access
 from tests.e2e import test_web
 from tests.e2e.tab import PATIENCE_MS, Tab
 from tests.support.fairlead_up import FairleadUp

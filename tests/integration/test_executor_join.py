@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from fairlead.authority import Authority
-from fairlead.door_rights import _mapped
+from fairlead.door.authority import Authority
+from fairlead.door.joining import reach
+from fairlead.door.membership import Membership
+from fairlead.door.rights import _mapped
+from fairlead.door.ticket import TLS_NAME, decode
 from fairlead.home import Home
-from fairlead.joining import reach
-from fairlead.membership import Membership
-from fairlead.ticket import TLS_NAME, decode
 from fairlead_common.bus import Bus, BusSettings, settings_from_environment
 from fairlead_common.errors import AccessRefusedError, BusUnavailableError
 from tests.support.fairlead_up import FairleadUp, Json

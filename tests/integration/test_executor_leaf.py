@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from fairlead.authority import Authority
 from fairlead.commands.executor import executor
+from fairlead.door.authority import Authority
+from fairlead.door.leaf import write_leaf
 from fairlead.errors import CommandError
-from fairlead.leaf import write_leaf
 from fairlead_common.bus import Bus, BusSettings
 from fairlead_common.provision import everything
 from tests.integration.tools_fixture import HOST, Host, text_of, until

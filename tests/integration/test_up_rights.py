@@ -18,7 +18,7 @@ import nats.errors
 import pytest
 
 from fairlead.home import Home, write_private
-from fairlead.nats_users import NatsUsers
+from fairlead.server.users import NatsUsers
 from tests.integration.foreign_tools_fixture import Program, block
 from tests.support.fairlead_up import FairleadUp
 from tests.support.mcp_servers import SERVER

@@ -20,7 +20,7 @@ OWNERS = {
     "apscheduler": ["fairlead_scheduler/"],
     "jsonschema": ["fairlead_agent/", "fairlead_tools/"],
     "click": ["fairlead/"],
-    "cryptography": ["fairlead/authority.py"],
+    "cryptography": ["fairlead/door/authority.py"],
     "ddgs": ["fairlead_tools/web/search_ddgs.py"],
     "lxml": ["fairlead_tools/web/extract.py"],
     "pypdf": ["fairlead_tools/"],

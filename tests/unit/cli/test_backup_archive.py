@@ -14,7 +14,7 @@ from fairlead.backup.archive import HEAD, MANIFEST, Writer, head_of, open_backup
 from fairlead.backup.manifest import FORMAT, FilePart, Manifest, StreamPart
 from fairlead.errors import CommandError
 from fairlead.home import Home
-from fairlead.store_swap import exchange
+from fairlead.server.store_swap import exchange
 
 PAYLOAD = os.urandom(700_001)
 

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from fairlead import user_basis
-from fairlead.admission import Admission, answered
-from fairlead.authority import Authority
-from fairlead.deployment_door import DeploymentDoor, DeploymentHome, listen_of
-from fairlead.deployment_users import DeploymentUsers
-from fairlead.door import Listen
-from fairlead.door_rights import system_users
+from fairlead.door.admission import Admission, answered
+from fairlead.door.authority import Authority
+from fairlead.door.deployment import DeploymentDoor, DeploymentHome, listen_of
+from fairlead.door.door import Listen
+from fairlead.door.host_register import Invitation
+from fairlead.door.rights import system_users
 from fairlead.errors import CommandError
-from fairlead.host_register import Invitation
+from fairlead.server import user_basis
+from fairlead.server.deployment_users import DeploymentUsers
 from fairlead_common import nkey, other_systems
 from tests.support.nats_server import binary
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fairlead.commands.up import _choose_door
-from fairlead.door import Door
+from fairlead.door.door import Door
 from fairlead.errors import CommandError
 from fairlead.home import Home
 from fairlead.output import Console

@@ -8,7 +8,7 @@ import pytest
 from fairlead.environment import Plan, default_model, parse_sets, parse_workers, service_environment
 from fairlead.errors import CommandError
 from fairlead.home import Home
-from fairlead.nats_server import NatsAccess
+from fairlead.server.server import NatsAccess
 
 HOME = Home(Path("/home/somebody/fairlead"))
 PLAN = Plan(HOME, 8420, Path("/work space"), {"models.default": "demo"}, "mill")

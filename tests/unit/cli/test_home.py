@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from fairlead.backup.places import source
+from fairlead.door.hosts import Hosts
 from fairlead.errors import CommandError
 from fairlead.home import (
     Home,
@@ -20,9 +21,8 @@ from fairlead.home import (
     port_of,
     write_private,
 )
-from fairlead.hosts import Hosts
-from fairlead.nats_users import NatsUsers
 from fairlead.processes import ProcessFile, UpLock, end_stale, recorded
+from fairlead.server.users import NatsUsers
 from fairlead_common import rights
 from tests.support.fairlead_up import FAIRLEAD
 from tests.support.nats_server import free_port

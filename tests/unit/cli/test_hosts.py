@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.door import Door, Listen, parse_listen
-from fairlead.door_rights import at_the_door
+from fairlead.door.door import Door, Listen, parse_listen
+from fairlead.door.host_register import Host, Invitation, checked
+from fairlead.door.hosts import Hosts
+from fairlead.door.rights import at_the_door
 from fairlead.errors import CommandError
 from fairlead.home import Home
-from fairlead.host_register import Host, Invitation, checked
-from fairlead.hosts import Hosts
-from fairlead.nats_users import NatsUsers
+from fairlead.server.users import NatsUsers
 from fairlead_common import nkey, other_systems
 from fairlead_common.accounts import DOMAIN
 from fairlead_common.rights import Rights

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from fairlead import nats_server
 from fairlead.backup.own_server import server_over
 from fairlead.errors import CommandError
 from fairlead.home import Home
-from fairlead.nats_text import quoted
+from fairlead.server import server as nats_server
+from fairlead.server.text import quoted
 from tests.support.nats_server import binary
 
 NAME = 'josé Żółw 家 "q" \\back'

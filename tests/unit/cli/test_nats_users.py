@@ -9,7 +9,7 @@ import pytest
 
 from fairlead.errors import CommandError
 from fairlead.home import Home, write_file
-from fairlead.nats_users import SERVICES, NatsUsers
+from fairlead.server.users import SERVICES, NatsUsers
 from fairlead_common import nkey, other_systems, rights
 from tests.support.nats_server import binary
 
@@ -140,7 +140,7 @@ def test_a_user_that_the_server_may_know_is_listed_and_one_that_was_removed_stay
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr("fairlead.home.write_file", killed)
-        patch.setattr("fairlead.user_register.write_file", killed)
+        patch.setattr("fairlead.server.user_register.write_file", killed)
         users.add("mill", rights.executor("mill"))
     listed, served = known()
     assert listed or not served
@@ -148,7 +148,7 @@ def test_a_user_that_the_server_may_know_is_listed_and_one_that_was_removed_stay
         users.add("mill", rights.executor("mill"))
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr("fairlead.home.write_file", killed)
-        patch.setattr("fairlead.user_register.write_file", killed)
+        patch.setattr("fairlead.server.user_register.write_file", killed)
         users.remove("mill")
     listed, served = known()
     users.prepare("here")

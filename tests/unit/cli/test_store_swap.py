@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from fairlead import store_swap
 from fairlead.backup import places
 from fairlead.errors import CommandError
 from fairlead.home import Home
-from fairlead.nats_server import NatsAccess
+from fairlead.server import store_swap
+from fairlead.server.server import NatsAccess
 
 
 class KilledError(BaseException):

@@ -9,7 +9,7 @@ import msgspec
 
 from fairlead.errors import UNREACHABLE, USAGE, CommandError
 from fairlead.home import Home
-from fairlead.nats_server import NatsAccess, known_access
+from fairlead.server.server import NatsAccess, known_access
 from fairlead_common import subjects
 from fairlead_common.buckets import Bucket
 from fairlead_common.bus import Bus, JetStreamError, settings_from_environment

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from fairlead.errors import USAGE, CommandError
 from fairlead.home import Home
-from fairlead.nats_server import NatsAccess
+from fairlead.server.server import NatsAccess
 
 SERVICES: Final = ("gateway", "agent", "tools", "scheduler", "webui")
 DEMO: Final = "demo"

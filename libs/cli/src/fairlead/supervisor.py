@@ -10,17 +10,17 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from fairlead import nats_server
 from fairlead.child import Child, Command, RefusedError, environment_of_server
-from fairlead.door import NAME as DOOR
-from fairlead.door import Door, commands
+from fairlead.door.door import NAME as DOOR
+from fairlead.door.door import Door, commands
 from fairlead.environment import DEMO, Model, Plan, service_environment
 from fairlead.errors import CONFIG, FAILED, OK, CommandError
 from fairlead.home import note_port
-from fairlead.nats_server import NatsAccess
 from fairlead.output import Console, LogFile, teller
 from fairlead.processes import ProcessFile, die_with_parent
-from fairlead.store_guard import LOOK_EVERY_S, StoreGuard
+from fairlead.server import server as nats_server
+from fairlead.server.server import NatsAccess
+from fairlead.server.store_guard import LOOK_EVERY_S, StoreGuard
 from fairlead_common.rights import PROVISIONER
 
 DRAIN_S: Final = 15.0

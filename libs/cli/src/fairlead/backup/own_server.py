@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Final
 
 from fairlead.errors import CommandError
-from fairlead.nats_server import MEMORY_LIMIT, START_TIMEOUT_S, NatsAccess, binary, wait_for
-from fairlead.nats_text import quoted
 from fairlead.ports import free_port
 from fairlead.processes import die_with_parent
-from fairlead.store_swap import give_account
+from fairlead.server.server import MEMORY_LIMIT, START_TIMEOUT_S, NatsAccess, binary, wait_for
+from fairlead.server.store_swap import give_account
+from fairlead.server.text import quoted
 from fairlead_common.accounts import STREAMS
 
 STOP_S: Final = 60.0

@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from fairlead import store_swap
 from fairlead.backup.archive import Backup
 from fairlead.backup.own_server import server_over
 from fairlead.backup.taking import KEPT_FILES
 from fairlead.errors import UNREACHABLE, CommandError
 from fairlead.home import Home, read_json, write_private
-from fairlead.nats_server import NatsAccess, known_access
 from fairlead.processes import UpLock, end_stale
+from fairlead.server import store_swap
+from fairlead.server.server import NatsAccess, known_access
 
 _USERS: Final = "nats/users.json"
 _BEGUN: Final = "restoring"

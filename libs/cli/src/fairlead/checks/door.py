@@ -18,7 +18,7 @@ def door(look: Look) -> Finding:
 
 
 def _of_deployment(look: Look) -> Finding:
-    from fairlead.distant_admission import DistantAdmission
+    from fairlead.door.distant import DistantAdmission
 
     access, wanted = look.access(), bool(look.environ.get("FAIRLEAD_LISTEN"))
     if access is None or not look.facts().connected:
@@ -33,8 +33,8 @@ def _of_deployment(look: Look) -> Finding:
 
 
 def _of_home(look: Look) -> Finding:
-    from fairlead.door import NAME, Door
-    from fairlead.door_rights import REGISTRAR
+    from fairlead.door.door import NAME, Door
+    from fairlead.door.rights import REGISTRAR
     from fairlead.processes import holder_of, recorded
 
     own = Door(look.home)

@@ -136,7 +136,7 @@ def leftovers(look: Look) -> Finding:
 
 def joined(look: Look) -> Finding:
     """What this machine has joined with its executors, and whether it is there."""
-    from fairlead.membership import Membership
+    from fairlead.door.membership import Membership
 
     access = Membership(look.home).access()
     if access is None:

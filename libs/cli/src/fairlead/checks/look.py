@@ -7,7 +7,7 @@ from typing import Final
 from fairlead.checks.nats_facts import NatsFacts, gather
 from fairlead.errors import CommandError
 from fairlead.home import Home
-from fairlead.nats_server import NatsAccess
+from fairlead.server.server import NatsAccess
 from fairlead_common.config import Config, overrides_from_environment, parse_config
 from fairlead_common.errors import FairleadError
 

@@ -11,10 +11,10 @@ from importlib.metadata import version as version_of
 from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from fairlead import nats_server
 from fairlead.checks.finding import Finding, ok, problem, skipped, warning
 from fairlead.checks.look import Look
 from fairlead.errors import CommandError
+from fairlead.server import server as nats_server
 
 NOFILE_NEEDED: Final = 1024  # what systems give; enough for some hundred viewers at once
 _PACKAGES: Final = ("common", "gateway", "agent", "tools", "scheduler", "webui")

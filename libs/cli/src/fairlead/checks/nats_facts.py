@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from fairlead.nats_server import NatsAccess
+from fairlead.server.server import NatsAccess
 from fairlead_common import subjects as s
 from fairlead_common.bus import Bus, Delivery, JetStreamError, Record, settings_from_environment
 from fairlead_common.errors import BusUnavailableError, FairleadError, ForbiddenError, NotFoundError

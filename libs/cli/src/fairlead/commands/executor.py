@@ -12,15 +12,15 @@ from typing import IO, Any, Final
 
 import click
 
-from fairlead.admission import Admission, Known, Letting
-from fairlead.door import Door
+from fairlead.door.admission import Admission, Known, Letting
+from fairlead.door.door import Door
+from fairlead.door.membership import Membership
 from fairlead.environment import Plan
 from fairlead.errors import CONFIG, USAGE, CommandError
 from fairlead.home import home_from_environment, workspace_of
-from fairlead.membership import Membership
-from fairlead.nats_server import NatsAccess
 from fairlead.output import console_of_this_terminal
 from fairlead.processes import UpLock, end_stale
+from fairlead.server.server import NatsAccess
 
 MAX_EXPIRES_S: Final = 30 * 86400
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -51,8 +51,8 @@ def invite(
 
     Whoever has the ticket can join: send it as you would send a password.
     """
-    from fairlead.host_register import Invitation, checked
-    from fairlead.ticket import Ticket
+    from fairlead.door.host_register import Invitation, checked
+    from fairlead.door.ticket import Ticket
     from fairlead_common import nkey
 
     named = _labels(labels)
@@ -91,9 +91,9 @@ def join(ticket: str, workers: int, capacity: int | None, replace: bool, no_run:
     On the command line a ticket can be seen by other users of the machine while it joins; it is good for
     nothing afterwards.
     """
-    from fairlead.joining import check, reach
-    from fairlead.joining import join as joined
-    from fairlead.ticket import decode
+    from fairlead.door.joining import check, reach
+    from fairlead.door.joining import join as joined
+    from fairlead.door.ticket import decode
     from fairlead_common.logs import configure_logs
 
     configure_logs("cli", level="error")  # what matters to a person is raised
@@ -210,7 +210,7 @@ def leaf(
 
     A leaf node is as trusted as the server in the middle: that cannot hold it to the rights of its hosts.
     """
-    from fairlead.leaf import write_leaf
+    from fairlead.door.leaf import write_leaf
 
     hub = hub_file.readline().strip() if hub_file is not None else hub
     if not hub:
@@ -231,8 +231,8 @@ def _admission() -> Letting:
     home = home_from_environment()
     if not os.environ.get("FAIRLEAD_IN_CONTAINERS"):
         return Admission(Door(home))
-    from fairlead.distant_admission import DistantAdmission
     from fairlead.document import access_of
+    from fairlead.door.distant import DistantAdmission
 
     return DistantAdmission(access_of(home))
 

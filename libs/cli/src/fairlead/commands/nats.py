@@ -7,14 +7,14 @@ import time
 
 import click
 
-from fairlead.deployment_users import URL, users_in
-from fairlead.door import NAME as DOOR
-from fairlead.door import Door
+from fairlead.door.door import NAME as DOOR
+from fairlead.door.door import Door
 from fairlead.errors import UNREACHABLE, USAGE, CommandError
 from fairlead.home import Home, home_from_environment, read_json
-from fairlead.nats_reload import reload_server
-from fairlead.nats_users import NatsUsers
-from fairlead.user_register import Known, UserRegister
+from fairlead.server.deployment_users import URL, users_in
+from fairlead.server.reload import reload_server
+from fairlead.server.user_register import Known, UserRegister
+from fairlead.server.users import NatsUsers
 from fairlead_common import other_systems
 from fairlead_common.errors import InvalidInputError
 

@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 import click
 
-from fairlead.door import Door
+from fairlead.door.door import Door
 from fairlead.environment import Plan, default_model, parse_sets, parse_workers
 from fairlead.errors import CONFIG, FAILED, UNREACHABLE, USAGE, CommandError
 from fairlead.home import Home, home_from_environment, port_from_environment, workspace_of
-from fairlead.nats_server import is_answering, remember_external
 from fairlead.output import Console, console_of_this_terminal
 from fairlead.processes import UpLock, end_stale
+from fairlead.server.server import is_answering, remember_external
 from fairlead.supervisor import Supervisor
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.ids import host_label

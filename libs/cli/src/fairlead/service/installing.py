@@ -154,7 +154,7 @@ def _require_joined(home: Path, scope: Scope, account: Account) -> None:
     Raises:
         CommandError: it has not joined; the text says how that user joins.
     """
-    from fairlead.membership import Membership
+    from fairlead.door.membership import Membership
 
     if Membership(Home(home)).access() is not None:
         return

@@ -17,15 +17,15 @@ from typing import Final
 
 import structlog
 
-from fairlead.admission import Admission, answered
-from fairlead.deployment_door import door_of_environment
-from fairlead.door import Door
-from fairlead.door_rights import ADMISSION, REGISTRAR
+from fairlead.door.admission import Admission, answered
+from fairlead.door.deployment import door_of_environment
+from fairlead.door.door import Door
+from fairlead.door.host_register import Host
+from fairlead.door.rights import ADMISSION, REGISTRAR
+from fairlead.door.ticket import TLS_NAME
 from fairlead.errors import CONFIG, FAILED, CommandError
 from fairlead.home import read_json, write_private
-from fairlead.host_register import Host
-from fairlead.nats_reload import NotReloadedError
-from fairlead.ticket import TLS_NAME
+from fairlead.server.reload import NotReloadedError
 from fairlead_common import subjects
 from fairlead_common.bus import Bus, BusSettings, Delivery
 from fairlead_common.errors import AccessRefusedError, BusUnavailableError, FairleadError

@@ -1,7 +1,7 @@
 """Who is let in from other machines, as the owner says it: invite, revoke, list.
 
 The register is a file. Where it lies the owner's command line uses it (`Admission`); in a deployment of
-containers the registrar has it, and is asked over NATS (`distant_admission`). Both say the same words.
+containers the registrar has it, and is asked over NATS (`distant`). Both say the same words.
 """
 
 import os
@@ -10,11 +10,11 @@ import socket
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from fairlead.door import Door
+from fairlead.door.door import Door
+from fairlead.door.host_register import Host, Invitation, checked
 from fairlead.errors import CONFIG, USAGE, CommandError
 from fairlead.home import Home, read_json
-from fairlead.host_register import Host, Invitation, checked
-from fairlead.nats_reload import NotReloadedError
+from fairlead.server.reload import NotReloadedError
 from fairlead_common import rights
 
 

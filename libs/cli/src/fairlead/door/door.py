@@ -18,17 +18,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from fairlead.child import Command, environment_of_server
-from fairlead.door_rights import REGISTRAR
+from fairlead.door.hosts import Hosts
+from fairlead.door.rights import REGISTRAR
 from fairlead.errors import FAILED, USAGE, CommandError
 from fairlead.home import Home, read_json, write_private
-from fairlead.hosts import Hosts
-from fairlead.nats_reload import reload_server
-from fairlead.nats_text import quoted
-from fairlead.nats_users import NatsUsers
 from fairlead.ports import free_port, is_free
+from fairlead.server.reload import reload_server
+from fairlead.server.text import quoted
+from fairlead.server.users import NatsUsers
 
 if TYPE_CHECKING:
-    from fairlead.authority import Authority
+    from fairlead.door.authority import Authority
 
 NAME: Final = "door"  # in the home's process file, and its log
 DEFAULT_PORT: Final = 8421
@@ -141,7 +141,7 @@ class Door:
     @property
     def authority(self) -> "Authority":
         """Who signs its certificate."""
-        from fairlead.authority import Authority  # loads a library of cryptography
+        from fairlead.door.authority import Authority  # loads a library of cryptography
 
         return Authority(self.home.nats)
 
@@ -260,7 +260,7 @@ def commands(door: Door, program: Path) -> list[Command]:
         Command(NAME, [str(program), "-c", str(config)], {**server, "GOMEMLIMIT": MEMORY_LIMIT}),
         Command(
             REGISTRAR,
-            [sys.executable, "-P", "-m", "fairlead.registrar"],
+            [sys.executable, "-P", "-m", "fairlead.door.registrar"],
             {**own, "FAIRLEAD_HOME": str(door.home.path), "PYTHONUNBUFFERED": "1"},
         ),
     ]

@@ -8,11 +8,11 @@ import ssl
 import time
 from typing import Final, NamedTuple
 
-from fairlead.door import DEFAULT_PORT
-from fairlead.door_rights import JOINING, join_subject
+from fairlead.door.door import DEFAULT_PORT
+from fairlead.door.membership import Access, Membership
+from fairlead.door.rights import JOINING, join_subject
+from fairlead.door.ticket import TLS_NAME, Ticket
 from fairlead.errors import FAILED, UNREACHABLE, USAGE, CommandError
-from fairlead.membership import Access, Membership
-from fairlead.ticket import TLS_NAME, Ticket
 from fairlead_common import nkey
 from fairlead_common.bus import Bus, settings_from_environment
 from fairlead_common.errors import AccessRefusedError, BusUnavailableError, FairleadError

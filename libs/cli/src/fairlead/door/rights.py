@@ -5,8 +5,8 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from fairlead.door.host_register import hosts_of, invitations_of, register_file
 from fairlead.home import Home, read_json
-from fairlead.host_register import hosts_of, invitations_of, register_file
 from fairlead_common import rights, subjects
 from fairlead_common.accounts import INTO_A_LINK, SYSTEM, User, render_accounts
 from fairlead_common.ids import check_id

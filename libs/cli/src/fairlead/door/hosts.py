@@ -10,10 +10,7 @@ import json
 import time
 from collections.abc import Iterator
 
-from fairlead.door_rights import door_users, render_door, system_users
-from fairlead.errors import USAGE, CommandError
-from fairlead.home import Home, read_json, read_register, write_private
-from fairlead.host_register import (
+from fairlead.door.host_register import (
     KEPT_S,
     Host,
     Invitation,
@@ -23,7 +20,10 @@ from fairlead.host_register import (
     register_file,
     store_rows,
 )
-from fairlead.nats_users import NatsUsers
+from fairlead.door.rights import door_users, render_door, system_users
+from fairlead.errors import USAGE, CommandError
+from fairlead.home import Home, read_json, read_register, write_private
+from fairlead.server.users import NatsUsers
 from fairlead_common import nkey, other_systems
 from fairlead_common.accounts import User
 

@@ -8,13 +8,13 @@ import time
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from fairlead import store_swap
-from fairlead.door import Door
+from fairlead.door.door import Door
 from fairlead.errors import CommandError
 from fairlead.home import Home, read_json, write_private
-from fairlead.nats_text import quoted
-from fairlead.nats_users import NatsUsers
 from fairlead.ports import free_port, is_free
+from fairlead.server import store_swap
+from fairlead.server.text import quoted
+from fairlead.server.users import NatsUsers
 from fairlead_common.accounts import DOMAIN
 from fairlead_common.rights import OPERATOR, inbox
 

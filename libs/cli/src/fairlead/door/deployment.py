@@ -12,13 +12,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from fairlead import user_basis
-from fairlead.door import DEFAULT_PORT, Door, Listen, parse_listen
-from fairlead.door_rights import RELOADER
+from fairlead.door.door import DEFAULT_PORT, Door, Listen, parse_listen
+from fairlead.door.rights import RELOADER
+from fairlead.door.ticket import TLS_NAME
 from fairlead.errors import CONFIG, CommandError
 from fairlead.home import Home, home_from_environment, read_json, write_private
-from fairlead.nats_reload import reload_by_request
-from fairlead.ticket import TLS_NAME
+from fairlead.server import user_basis
+from fairlead.server.reload import reload_by_request
 from fairlead_common import nkey
 from fairlead_common.bus import BusSettings
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from fairlead.door_rights import at_the_door
+from fairlead.door.host_register import checked
+from fairlead.door.rights import at_the_door
 from fairlead.errors import USAGE, CommandError
 from fairlead.home import write_private
-from fairlead.host_register import checked
-from fairlead.nats_text import quoted
+from fairlead.server.text import quoted
 from fairlead_common import nkey, rights
 from fairlead_common.accounts import DOMAIN, User, render_users
 

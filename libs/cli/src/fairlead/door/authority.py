@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from fairlead.door.ticket import TLS_NAME
 from fairlead.home import write_private
-from fairlead.ticket import TLS_NAME
 
 _YEARS: Final = timedelta(days=3650)
 _CLOCKS_DIFFER: Final = timedelta(days=1)

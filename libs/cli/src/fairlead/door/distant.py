@@ -5,12 +5,12 @@ import json
 from collections.abc import Sequence
 from typing import Any, Final
 
-from fairlead.admission import Known, Way
 from fairlead.document import connection
-from fairlead.door_rights import ADMISSION
+from fairlead.door.admission import Known, Way
+from fairlead.door.host_register import Host, Invitation
+from fairlead.door.rights import ADMISSION
 from fairlead.errors import UNREACHABLE, CommandError
-from fairlead.host_register import Host, Invitation
-from fairlead.nats_server import NatsAccess
+from fairlead.server.server import NatsAccess
 from fairlead_common.errors import FairleadError, NotFoundError
 
 ANSWER_S: Final = 20.0  # two servers are told, and may be slow

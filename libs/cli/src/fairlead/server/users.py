@@ -4,10 +4,10 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from fairlead.door_rights import linked_users
+from fairlead.door.rights import linked_users
 from fairlead.home import Home, write_private
-from fairlead.nats_reload import reload_server
-from fairlead.user_register import UserRegister, mapping
+from fairlead.server.reload import reload_server
+from fairlead.server.user_register import UserRegister, mapping
 from fairlead_common import nkey, rights
 from fairlead_common.accounts import User
 from fairlead_common.ids import check_id

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from fairlead import user_basis
 from fairlead.errors import CONFIG, CommandError
-from fairlead.user_register import UserRegister, mapping
+from fairlead.server import user_basis
+from fairlead.server.user_register import UserRegister, mapping
 from fairlead_common import rights
 from fairlead_common.accounts import User
 from fairlead_common.ids import check_id

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from fairlead.door.ticket import TLS_NAME, Ticket
 from fairlead.errors import UNREACHABLE, CommandError
 from fairlead.home import Home, read_json, write_private
-from fairlead.ticket import TLS_NAME, Ticket
 from fairlead_common import nkey
 
 
