@@ -13,6 +13,7 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Locator
 
 EVIDENCE = Path(__file__).parents[1] / "_evidence" / "e2e"
 PATIENCE_MS = 40_000
+_KEY_MS = 5_000  # within which a key has done its work
 
 # What the browser itself writes on the console when a request gets no answer.
 UNREACHABLE = r"Failed to load resource: net::ERR_"
@@ -105,6 +106,18 @@ class Tab:
         """Pick a choice of the menu whose button's name begins with `menu`."""
         self.page.get_by_role("button", name=re.compile(f"^{re.escape(menu)}")).click()
         self.page.get_by_role("menuitemradio", name=re.compile(f"^{re.escape(choice)}")).click()
+
+    def open_palette(self) -> Locator:
+        """The palette, called by its keys; a page that is just shown may not listen to keys yet."""
+        palette = self.page.get_by_role("dialog", name="Find sessions and actions")
+        for _ in range(PATIENCE_MS // _KEY_MS):
+            self.page.keyboard.press("Control+k")
+            try:
+                expect(palette).to_be_visible(timeout=_KEY_MS)
+            except AssertionError:
+                continue
+            return palette
+        raise AssertionError("the palette does not open")
 
     # -- what one sees ---------------------------------------------------------
 

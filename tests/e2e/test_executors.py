@@ -187,8 +187,7 @@ def test_the_executors_fit_a_phone(up: FairleadUp, new_tab: test_web.NewTab, opt
 def test_the_palette_leads_to_the_executors(up: FairleadUp, tab: Tab) -> None:
     tab.go("/")
     expect(tab.composer).to_be_visible()
-    tab.page.keyboard.press("Control+k")
-    tab.page.get_by_role("combobox").fill("execut")
+    tab.open_palette().get_by_role("combobox").fill("execut")
     tab.page.keyboard.press("Enter")
     tab.page.wait_for_url("**/executors")
     expect(tab.page.get_by_role("region", name="Host workbench")).to_be_visible()

@@ -197,6 +197,7 @@ class FakeWebui:
 
     async def start(self) -> None:
         self.subscription = await self.bus.subscribe(subjects.WEBUI_FILE, self.on_request)
+        await self.bus.client.flush()  # the gateway asks on another connection
 
     def on_request(self, delivery: Delivery) -> None:
         self.asked.append(json.loads(delivery.data))
