@@ -20,7 +20,7 @@ from fairlead_common.reading import JetStreamError
 from fairlead_common.snapshots import Snapshot, _send_first, put_back, take
 from fairlead_common.streams import provision
 from fairlead_common.tail import Source, Tail
-from tests.support.nats_cluster import NatsCluster
+from tests.support.nats_cluster import NatsCluster, provision_patiently
 from tests.support.nats_server import NatsServer
 
 pytestmark = pytest.mark.timeout(120)
@@ -39,7 +39,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsCluster]:
 async def _provide(url: str) -> None:
     async with connected(url) as bus:
         async with asyncio.timeout(60):
-            await provision(bus)
+            await provision_patiently(bus)
 
 
 @asynccontextmanager

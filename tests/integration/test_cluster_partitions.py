@@ -13,9 +13,8 @@ import pytest
 from fairlead_common import subjects as s
 from fairlead_common.bus import Bus, BusSettings
 from fairlead_common.errors import BusUnavailableError, NotFoundError
-from fairlead_common.streams import provision
 from tests.chaos.cluster.network import SERVICES, Network, both_ways
-from tests.support.nats_cluster import NatsCluster, Node, namespaces_work
+from tests.support.nats_cluster import NatsCluster, Node, namespaces_work, provision_patiently
 
 pytestmark = [
     pytest.mark.timeout(180),
@@ -144,7 +143,7 @@ async def _start(cluster: NatsCluster) -> tuple[Node, Node]:
     """Provision it; who leads SESSIONS, and another one."""
     bus = await connect(cluster.url)
     async with asyncio.timeout(60):
-        await provision(bus)
+        await provision_patiently(bus)
     await bus.close()
     leader = cluster.leader_of(s.SESSIONS)
     assert leader is not None

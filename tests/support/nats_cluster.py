@@ -1,5 +1,6 @@
 """Three real nats-servers that replicate: on loopback, or each in a network namespace of its own."""
 
+import asyncio
 import contextlib
 import json
 import os
@@ -13,6 +14,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from fairlead_common.bus import Bus
+from fairlead_common.errors import BusUnavailableError
+from fairlead_common.streams import provision
 from tests.support.nats_server import binary, free_port
 
 NODES: Final = 3
@@ -186,3 +190,14 @@ def answers(host: str, port: int, timeout_s: float = 0.5) -> bool:
             return probe.recv(4) == b"INFO"
     except OSError:
         return False
+
+
+async def provision_patiently(bus: Bus) -> None:
+    """As the provisioner does: a server that has just started may be away for its leader still."""
+    while True:
+        try:
+            await provision(bus)
+        except BusUnavailableError:
+            await asyncio.sleep(0.1)
+        else:
+            return
