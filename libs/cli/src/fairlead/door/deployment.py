@@ -19,7 +19,7 @@ from fairlead.errors import CONFIG, CommandError
 from fairlead.home import Home, home_from_environment, read_json, write_private
 from fairlead.server import user_basis
 from fairlead.server.reload import reload_by_request
-from fairlead_common import nkey
+from fairlead.server.seed import public_key_of
 from fairlead_common.bus import BusSettings
 
 # Names and ports on the network `bus`, and folders, as compose.yaml and deploy/nats have them.
@@ -80,7 +80,7 @@ class DeploymentDoor(Door):
             hub_host=HUB_HOST,
             hub_port=HUB_PORT,
             hub_password=password if isinstance(password, str) else secrets.token_urlsafe(32),
-            reload_key=self._reload_key(),
+            reload_key=public_key_of(self._reload_seed),
         )
         self.prepare()
 
@@ -137,14 +137,6 @@ class DeploymentDoor(Door):
         """Only where there is none: a server may be reading it. Of its machine's addresses it knows one."""
         if not self.authority.has_issued(self._certificate, self._key):
             self.authority.issue(self._certificate, self._key, names)
-
-    def _reload_key(self) -> str:
-        try:
-            return nkey.public_key(self._reload_seed.read_text(encoding="ascii"))
-        except (OSError, ValueError):
-            seed = nkey.new_seed()
-            write_private(self._reload_seed, seed + "\n")
-            return nkey.public_key(seed)
 
 
 def listen_of(environ: Mapping[str, str]) -> Listen:

@@ -23,8 +23,9 @@ from fairlead.door.host_register import (
 from fairlead.door.rights import door_users, render_door, system_users
 from fairlead.errors import USAGE, CommandError
 from fairlead.home import Home, read_json, read_register, write_private
+from fairlead.server.seed import public_key_of
 from fairlead.server.users import NatsUsers
-from fairlead_common import nkey, other_systems
+from fairlead_common import other_systems
 from fairlead_common.accounts import User
 
 
@@ -161,12 +162,4 @@ class Hosts:
 
     def _users(self, stored: dict[str, object]) -> list[User]:
         others = other_systems.others_of(known.recipe for known in NatsUsers(self._home).added())
-        return door_users(stored, self._registrar_key(), others) + system_users(self._home)
-
-    def _registrar_key(self) -> str:
-        try:
-            return nkey.public_key(self.registrar_seed.read_text(encoding="ascii"))
-        except (OSError, ValueError):
-            seed = nkey.new_seed()
-            write_private(self.registrar_seed, seed + "\n")
-            return nkey.public_key(seed)
+        return door_users(stored, public_key_of(self.registrar_seed), others) + system_users(self._home)

@@ -5,10 +5,11 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from fairlead.door.rights import linked_users
-from fairlead.home import Home, write_private
+from fairlead.home import Home
 from fairlead.server.reload import reload_server
+from fairlead.server.seed import public_key_of
 from fairlead.server.user_register import UserRegister, mapping
-from fairlead_common import nkey, rights
+from fairlead_common import rights
 from fairlead_common.accounts import User
 from fairlead_common.ids import check_id
 from fairlead_common.rights import Others
@@ -83,9 +84,4 @@ class NatsUsers(UserRegister):
         path = self.folder / f"{name}.nk"
         if isinstance(known, str) and path.exists():
             return known
-        try:
-            return nkey.public_key(path.read_text(encoding="ascii"))
-        except (OSError, ValueError):
-            seed = nkey.new_seed()
-            write_private(path, seed + "\n")
-            return nkey.public_key(seed)
+        return public_key_of(path)
