@@ -118,7 +118,7 @@ class Deployment:
         """What it said.
 
         Raises:
-            AssertionError: it failed; the text has its output and the ends of all logs.
+            AssertionError: it failed; the text has its output and the state of all.
         """
         command = ["docker", "compose", "--env-file", os.devnull, *arguments]
         done = subprocess.run(
@@ -131,8 +131,8 @@ class Deployment:
             check=False,
         )
         if done.returncode and check:
-            logs = self.compose("logs", "--tail", "15", check=False) if arguments[0] != "logs" else ""
-            raise AssertionError(f"{' '.join(command)}: {done.stderr[-2000:]}\n{logs[-6000:]}")
+            state = self.state() if arguments[0] != "logs" else ""
+            raise AssertionError(f"{' '.join(command)}: {done.stderr[-2000:]}\n{state}")
         return done.stdout
 
     def build(self) -> None:
@@ -153,6 +153,15 @@ class Deployment:
         labels = [f"{name}={value}" for name, value in wanted.items() if value]
         found = api().containers(all=True, filters={"label": labels})
         return [api().inspect_container(each["Id"]) for each in found]
+
+    def state(self, service: str = "") -> str:
+        """For a failure's text: how the containers of a service, or of all, are, and what they said last."""
+        names = [service] if service else []
+        lines = [
+            f"{each['Name']}: {each['RestartCount']} restarts, {each['State']}"
+            for each in self.containers(service)
+        ]
+        return "\n".join([*lines, self.compose("logs", "--tail", "15", *names, check=False)[-12_000:]])
 
     def run_in(self, service: str, *command: str, timeout_s: float = 30, check: bool = True) -> str:
         return self.compose("exec", "-T", service, *command, timeout_s=timeout_s, check=check)

@@ -21,25 +21,23 @@ async def _compose(deployment: Deployment, *words: str) -> None:
     await asyncio.to_thread(deployment.compose, *words, timeout_s=START_S)
 
 
-def _ready(deployment: Deployment) -> int:
-    """How many executors have begun to serve."""
-    return deployment.compose("logs", "tools").count('"service_ready"')
-
-
-def _takers(deployment: Deployment) -> set[str]:
-    """The executors that had calls so far."""
+def _executors_that_said(deployment: Deployment, event: str) -> set[str]:
+    """Those whose logs have the event; one that was started again may have it twice."""
     lines = deployment.compose("logs", "tools").splitlines()
-    return {line.partition("|")[0].strip() for line in lines if "tool_finished" in line}
+    return {line.partition("|")[0].strip() for line in lines if f'"{event}"' in line}
 
 
 async def test_executors_that_are_added_and_taken_away_share_the_work(deployment: Deployment) -> None:
     async with loaded(deployment, "scaled", pause_s=0.1) as load:
         await _compose(deployment, "up", "-d", "--no-recreate", "--scale", "tools=8")
         await asyncio.to_thread(
-            containers.wait_for, lambda: _ready(deployment) == 8, "eight executors are there", START_S
+            containers.wait_for,
+            lambda: len(_executors_that_said(deployment, "service_ready")) == 8,
+            lambda: f"eight executors are there\n{deployment.state('tools')}",
+            START_S,
         )
         async with asyncio.timeout(START_S):
-            while len(await asyncio.to_thread(_takers, deployment)) < TAKERS:
+            while len(await asyncio.to_thread(_executors_that_said, deployment, "tool_finished")) < TAKERS:
                 await load.more(4)
         await _compose(deployment, "up", "-d", "--no-recreate", "--scale", "tools=1")
         await load.more(4)
@@ -56,7 +54,7 @@ async def test_what_the_engine_kills_is_started_again_and_nothing_is_lost(deploy
             await asyncio.to_thread(
                 containers.wait_for,
                 lambda: _all_healthy(deployment),
-                f"all are well after {service}",
+                lambda: f"all are well again\n{deployment.state()}",
                 RECOVERY_S,
             )
             await load.more(2)
@@ -108,7 +106,7 @@ async def test_a_full_disk_refuses_and_space_alone_mends_it_though_the_server_fr
             seen.append(_status_of_a_prompt(deployment, f"k{len(seen)}"))
             return seen[-1][0] == 507
 
-        await asyncio.to_thread(containers.wait_for, refused, f"a refusal: {seen[-3:]}", RECOVERY_S)
+        await asyncio.to_thread(containers.wait_for, refused, lambda: f"a refusal: {seen[-3:]}", RECOVERY_S)
         assert "storage_full" in seen[-1][1]
         await asyncio.to_thread(
             containers.wait_for,

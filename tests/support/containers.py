@@ -73,13 +73,19 @@ def remove_all(identity: str) -> None:
             continue
 
 
-def wait_for(condition: Callable[[], object], what: str, within_s: float = WAIT_S) -> None:
+def wait_for(
+    condition: Callable[[], object], what: str | Callable[[], str], within_s: float = WAIT_S
+) -> None:
     """Until it holds.
+
+    Args:
+        what: is waited for; a function is asked when it did not come.
 
     Raises:
         AssertionError: it did not within `within_s`.
     """
     end = time.monotonic() + within_s
     while not condition():
-        assert time.monotonic() < end, f"not within {within_s} s: {what}"
+        if time.monotonic() > end:
+            raise AssertionError(f"not within {within_s} s: {what if isinstance(what, str) else what()}")
         time.sleep(0.02)
