@@ -38,16 +38,21 @@ def test_one_guard_serves_one_command_after_another(client: Client, runner: Runn
     assert guards < set(children_of(runner, 2))  # and its next command waits
 
 
-def test_commands_at_once_have_a_guard_each_and_one_of_these_stays(client: Client, runner: Runner) -> None:
+def test_commands_at_once_have_a_guard_each_and_so_have_the_next(client: Client, runner: Runner) -> None:
     commands = ("a", "b", "c")
-    for name in commands:
-        client.begin(name, "bash", command=f"echo $PPID > {name}; until [ -e go ]; do sleep 0.02; done")
-    guards = {runner.wait_for(name) for name in commands}
-    assert len(guards) == len(commands)
-    (runner.workspace / "go").touch()
-    assert [client.outcome()["status"] for _ in commands] == ["ok"] * 3
-    assert f"{guard_of(client, 'd')}\n" in guards
-    children_of(runner, 2)
+
+    def guards(go: str) -> set[str]:
+        for name in commands:
+            wait = f"until [ -e {go} ]; do sleep 0.02; done"
+            client.begin(f"{name}{go}", "bash", command=f"echo $PPID > {name}{go}; {wait}")
+        found = {runner.wait_for(f"{name}{go}") for name in commands}
+        (runner.workspace / go).touch()
+        assert [client.outcome()["status"] for _ in commands] == ["ok"] * 3
+        return found
+
+    first = guards("1")
+    assert len(first) == len(commands)
+    assert guards("2") == first
 
 
 def test_what_a_command_leaves_behind_is_gone_before_its_guard_takes_another(client: Client) -> None:
@@ -168,12 +173,19 @@ class Workplace:
 
     def run(self, plan: Plan = TRUE) -> int:
         """The guard of one command, or the worker of a file tool."""
+        with self.running(plan) as pid:
+            return pid
+
+    @contextlib.contextmanager
+    def running(self, plan: Plan = TRUE) -> Iterator[int]:
+        """The same, and its end is seen when the block ends."""
         child = self.spares.take(plan)
         self._started.add(child.pid)
         path = self._folder / "out"
         output = Output(lambda: os.open(path, os.O_CREAT | os.O_WRONLY)) if plan.is_command else None
         job = Job("c1", child, 60.0, None, output)
         child.go(plan.order)
+        yield child.pid
         end = time.monotonic() + WAIT_S
         while not job.has_report and time.monotonic() < end:
             select.select([child.report], [], [], 1)
@@ -182,7 +194,6 @@ class Workplace:
             os.close(fd)
         assert job.conclude(0)["status"] == "ok"
         self.spares.ended(job)
-        return child.pid
 
     def close(self) -> None:
         """No child is left."""
@@ -212,6 +223,29 @@ def test_next_command_waits_only_a_moment_after_the_last_ended(
     assert not workplace.spares.pids - {guard}
     workplace.spares.prepare(set())
     eventually(lambda: bool(children_of_process(guard)), "a command waits below it")
+    assert workplace.spares.next_tick == float("inf")
+
+
+def test_guards_that_are_idle_for_long_leave_quietly_and_one_stays(
+    workplace: Workplace, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(spares, "PAUSE_S", 0.0)
+    with workplace.running(), workplace.running(), workplace.running():
+        pass
+    guards = workplace.spares.pids
+    assert len(guards) == 3
+    workplace.spares.prepare(set())
+    eventually(lambda: any(map(children_of_process, guards)), "a command waits below one of them")
+    assert workplace.spares.pids == guards  # and the others for the next commands at once
+    later = time.monotonic() + spares.KEEP_S
+    assert later - 5 < workplace.spares.next_tick < later
+    monkeypatch.setattr("time.monotonic", lambda: later)
+    workplace.spares.prepare(set())
+    left = {pid: os.waitpid(pid, 0)[1] for pid in guards if not children_of_process(pid)}
+    assert list(left.values()) == [0, 0]
+    assert not capfd.readouterr().err
+    workplace.spares.prepare(set(left))
+    assert workplace.spares.pids == guards - set(left)
     assert workplace.spares.next_tick == float("inf")
 
 

@@ -41,6 +41,65 @@ def test_a_lost_tombstone_does_not_let_a_call_start_again(tmp_path: Path) -> Non
     assert Journal(str(tmp_path)).state("a") == journal.STARTED
 
 
+def test_the_folder_of_the_next_call_is_made_and_locked_ahead(tmp_path: Path) -> None:
+    made = Journal(str(tmp_path))
+    made.prepare()
+    made.prepare()
+    ahead = (tmp_path / "next").stat().st_ino
+    call = made.reserve("a")
+    assert (tmp_path / "calls" / "a").stat().st_ino == ahead
+    assert not (tmp_path / "next").exists()
+    with pytest.raises(journal.AlreadyStartedError):  # the lock went with it
+        Journal(str(tmp_path)).reserve("a")
+    call.start({"call_id": "a"})
+    assert made.unfinished() == ["a"]
+    call.finish({"status": "ok"})
+    call.release()
+    made.forget("a")
+    assert made.state("a") == journal.FORGOTTEN
+
+
+def test_a_call_with_a_folder_of_its_own_does_not_get_the_one_made_ahead(tmp_path: Path) -> None:
+    made = started(tmp_path, "a")
+    made.prepare()
+    again = made.reserve("a")
+    with pytest.raises(journal.AlreadyStartedError):
+        again.start({"call_id": "a"})
+    again.release()
+    made.prepare()  # the folder is still there, and serves another call
+    made.reserve("b").start({"call_id": "b"})
+    assert sorted(made.unfinished()) == ["a", "b"]
+
+
+def test_a_folder_that_a_runner_made_ahead_and_died_is_taken_by_the_next(tmp_path: Path) -> None:
+    first = Journal(str(tmp_path))
+    first.prepare()
+    second = Journal(str(tmp_path))
+    second.prepare()  # its lock is held
+    second.reserve("a").start({"call_id": "a"})
+    os.close(first._next_lock)
+    third = Journal(str(tmp_path))
+    third.prepare()
+    third.reserve("b").start({"call_id": "b"})
+    assert not (tmp_path / "next").exists()
+    assert sorted(third.unfinished()) == ["a", "b"]
+
+
+def test_without_room_for_a_folder_ahead_a_call_makes_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Journal(str(tmp_path))
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.mkdir", full)
+        made.prepare()
+    made.reserve("a").start({"call_id": "a"})
+    assert made.unfinished() == ["a"]
+
+
 def test_a_record_that_was_torn_belongs_to_a_call_that_never_ran(tmp_path: Path) -> None:
     started(tmp_path, "a", "b")
     with (tmp_path / "starts").open("r+b") as file:

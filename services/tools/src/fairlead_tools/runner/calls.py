@@ -148,6 +148,7 @@ class Calls:
         if delivered is not None:
             delivered[0].release()
         connection.send({"type": "forgotten", "call_id": call_id})
+        self._journal.prepare()  # nobody waits for us now
 
     def fetch(self, connection: Connection, frame: Frame) -> None:
         """A piece of the full output."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Mapping
@@ -63,13 +64,19 @@ def plain(own: Mapping[str, str]) -> dict[str, str]:
     return {**_DEFAULTS, **allowed(own), **given(own)}
 
 
-def build(own: Mapping[str, str], asked: Mapping[str, object], call_id: str) -> dict[str, str]:
+@functools.cache
+def of_runner() -> Mapping[str, str]:
+    """What every program gets from this process, whose own variables stay as they are."""
+    return plain(os.environ)
+
+
+def build(given_to_all: Mapping[str, str], asked: Mapping[str, object], call_id: str) -> dict[str, str]:
     """The whole environment of one command.
 
     Raises:
         ValueError: `asked` names something that is not on the list (LD_PRELOAD, BASH_ENV, ...).
     """
-    made = plain(own)
+    made = dict(given_to_all)
     for name, value in asked.items():
         if not is_allowed(name) or not isinstance(value, str) or "\0" in value:
             raise ValueError(f"env.{name}: may not be set")

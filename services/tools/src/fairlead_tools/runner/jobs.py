@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import signal
@@ -11,6 +12,7 @@ from typing import Any
 from fairlead_tools.runner import children, guard, journal
 from fairlead_tools.runner.children import Child
 from fairlead_tools.runner.connection import Connection
+from fairlead_tools.runner.guard import Order
 from fairlead_tools.runner.outcome import Outcome, failed, outcome, unknown
 from fairlead_tools.runner.output import Output
 from fairlead_tools.runner.plan import Life
@@ -190,8 +192,13 @@ class Job:
     @property
     def guard_is_free(self) -> bool:
         """Whether its guard waits for another command. One that was sent a signal may still get it."""
-        report = children.read_report(bytes(self._report))[1]
+        report = self._said[1]
         return report is not None and report.again and not self._stop_reason
+
+    @functools.cached_property
+    def _said(self) -> tuple[Order | None, guard.Report | None]:
+        """What the report holds, once it is whole."""
+        return children.read_report(bytes(self._report))
 
     def conclude(self, orphans_killed: int) -> Outcome:
         """The outcome, once the child has been reaped and its pipes are drained."""
@@ -230,7 +237,7 @@ class Job:
         return "The tool ended without a result."
 
     def _of_command(self, output: Output | Scroll, orphans_killed: int) -> Outcome:
-        done, report = children.read_report(bytes(self._report))
+        done, report = self._said
         text, cut = output.text()
         if report is None:
             result = unknown("The process that watched over this command was killed.", text)

@@ -175,7 +175,7 @@ def _command(call_id: str, text: str, env: object, life: Life) -> Order:
     if "\0" in text:
         raise ToolError("command: must not hold a NUL character")
     try:
-        variables = environment.build(os.environ, env, call_id)
+        variables = environment.build(environment.of_runner(), env, call_id)
     except ValueError as error:
         raise ToolError(str(error)) from None
     if life.terminal and "TERM" not in env:

@@ -2,6 +2,7 @@
 
 Where a guard makes it, that is a moment after a call ended: what brings its result on, in other processes,
 goes first, and a call that comes sooner loses little. What the runner forks itself is made at once.
+Guards of commands that ran side by side stay for a while: the next such commands need no new ones.
 """
 
 from __future__ import annotations
@@ -21,17 +22,23 @@ from fairlead_tools.runner.restrict import Restriction
 from fairlead_tools.runner.user import User
 
 PAUSE_S = 0.005
+KEEP_S = 5.0  # guards beside the one whose next command waits; a megabyte and a half each
+MOST_KEPT = 32
 
 
 class Spares:
-    """At most one of each kind, once that kind was used: for commands (True) and for file tools."""
+    """At most one of each kind, once that kind was used: for commands (True) and for file tools.
+
+    And guards that are idle: each takes another command when there is one.
+    """
 
     def __init__(self, root: Root, user: User | None, restriction: Restriction) -> None:
         self._root = root
         self._user = user
         self._restriction = restriction
         self._waiting: dict[bool, Child] = {}
-        self._idle: Child | None = None  # its guard takes another command
+        self._idle: list[Child] = []  # the last one was used last
+        self._idle_until = 0.0
         self._leaving: set[int] = set()  # guards that were let go, until they are dead
         self._used: set[bool] = set()
         self._due = 0.0
@@ -39,13 +46,13 @@ class Spares:
     @property
     def pids(self) -> set[int]:
         """Their process ids."""
-        kept = [*self._waiting.values(), *([self._idle] if self._idle else [])]
-        return {each.pid for each in kept} | self._leaving
+        return {each.pid for each in (*self._waiting.values(), *self._idle)} | self._leaving
 
     @property
     def next_tick(self) -> float:
         """When `prepare` is due."""
-        return self._due if self._used else float("inf")
+        never = float("inf")
+        return min(self._due if self._used else never, self._idle_until if self._idle else never)
 
     def take(self, plan: Plan) -> Child:
         """One that waits for this plan's order; who has an input or a terminal is made for it.
@@ -72,35 +79,40 @@ class Spares:
         self._due = time.monotonic() + (PAUSE_S if job.child.desk >= 0 else 0.0)
         if job.child.desk < 0:
             return
-        if self._idle is None and job.guard_is_free:
-            self._idle = job.child
+        if job.guard_is_free and len(self._idle) < MOST_KEPT:
+            self._idle.append(job.child)
+            self._idle_until = time.monotonic() + KEEP_S
         else:
             self._let_go(job.child)
 
     def prepare(self, dead: set[int]) -> None:
-        """Have a child of each kind that was used waiting for the next call, if that is due."""
+        """Have a child of each kind that was used waiting for the next call, if that is due.
+
+        Guards that were idle for long are let go.
+        """
+        self._part_with(dead)
+        now = time.monotonic()
+        if now >= self._due:
+            for is_command in self._used - self._waiting.keys():
+                # Without memory for a spare the next call will say so.
+                with contextlib.suppress(OSError):
+                    if is_command and self._idle:
+                        self._waiting[True] = self._idle.pop().again()
+                    else:
+                        self._waiting[is_command] = self._fork(is_command)
+            self._used.clear()
+        while self._idle and now >= self._idle_until:
+            self._let_go(self._idle.pop())
+
+    def _part_with(self, dead: set[int]) -> None:
         self._leaving -= dead
-        if self._idle is not None and self._idle.pid in dead:
-            os.close(self._idle.desk)
-            self._idle = None
+        for idle in [each for each in self._idle if each.pid in dead]:
+            self._idle.remove(idle)
+            os.close(idle.desk)
         for is_command, spare in list(self._waiting.items()):
             if spare.pid in dead:
                 del self._waiting[is_command]
                 spare.abandon()
-        if time.monotonic() < self._due:
-            return
-        idle, self._idle = self._idle, None
-        for is_command in self._used - self._waiting.keys():
-            # Without memory for a spare the next call will say so.
-            with contextlib.suppress(OSError):
-                if is_command and idle is not None:
-                    child, idle = idle, None
-                    self._waiting[True] = child.again()
-                else:
-                    self._waiting[is_command] = self._fork(is_command)
-        if idle is not None:
-            self._let_go(idle)
-        self._used.clear()
 
     def _take(self, is_command: bool) -> Child | None:
         spare = self._waiting.pop(is_command, None)
@@ -110,16 +122,13 @@ class Spares:
         return spare
 
     def _again(self, is_command: bool) -> Child | None:
-        """A child of the guard that is idle, if there is one."""
-        if not is_command or self._idle is None:
-            return None
-        idle, self._idle = self._idle, None
-        try:
-            child = idle.again()
-        except OSError:  # it was killed a moment ago, or there is no room
-            return None
-        self._used.discard(True)  # when this one ends its guard is idle again
-        return child
+        """A child of a guard that is idle, if there is one."""
+        while is_command and self._idle:
+            with contextlib.suppress(OSError):  # it was killed a moment ago, or there is no room
+                child = self._idle.pop().again()
+                self._used.discard(True)  # when this one ends its guard is idle again
+                return child
+        return None
 
     def _fork(self, is_command: bool) -> Child:
         if not is_command:
