@@ -81,10 +81,14 @@ class Client:
 
 
 class Runner:
-    """One state directory, its workspace, and whichever runner serves it."""
+    """One state directory, its workspace, and whichever runner serves it.
 
-    def __init__(self, directory: Path, archive: Path) -> None:
+    With a `restriction` its guards fork their commands, which bind themselves; without, they spawn them.
+    """
+
+    def __init__(self, directory: Path, archive: Path, restriction: str = "") -> None:
         self.archive = archive
+        self.restriction = restriction
         self.state = directory / "state"
         self.workspace = directory / "workspace"
         self.workspace.mkdir()
@@ -93,7 +97,7 @@ class Runner:
 
     def command(self, mode: str, idle_s: float = 60.0) -> list[str]:
         python = [sys.executable, "-I", "-S", str(self.archive)]
-        return [*python, mode, str(self.state), str(self.workspace), str(idle_s)]
+        return [*python, mode, str(self.state), str(self.workspace), str(idle_s), "", self.restriction]
 
     def serve(self, idle_s: float = 60.0) -> subprocess.CompletedProcess[bytes]:
         return subprocess.run(

@@ -19,11 +19,25 @@ from fairlead_tools.runner.guard import _kill_rest
 from fairlead_tools.runner.jobs import Job
 from fairlead_tools.runner.output import Output
 from fairlead_tools.runner.plan import Plan, make_plan
-from fairlead_tools.runner.restrict import OPEN
+from fairlead_tools.runner.restrict import Restriction
 from fairlead_tools.runner.spares import Spares
 from tests.unit.tools.conftest import WAIT_S, Client, Runner, eventually, is_alive
 from tests.unit.tools.test_runner_calls import pids_of, text_of
 from tests.unit.tools.test_runner_recovery import children_of
+
+BOUND = '{"limits": {"nofile": 512}}'
+
+
+@pytest.fixture(params=["", BOUND], ids=["spawned", "forked"])
+def runner(request: pytest.FixtureRequest, tmp_path: Path, archive: Path) -> Iterator[Runner]:
+    made = Runner(tmp_path, archive, request.param)
+    yield made
+    made.close()
+
+
+def waiting(runner: Runner) -> list[int]:
+    """The guard that waits for the next command, and that command's process where it is forked ahead."""
+    return children_of(runner, 2 if runner.restriction else 1)
 
 
 def guard_of(client: Client, call_id: str) -> int:
@@ -35,7 +49,7 @@ def guard_of(client: Client, call_id: str) -> int:
 def test_one_guard_serves_one_command_after_another(client: Client, runner: Runner) -> None:
     guards = {guard_of(client, f"c{number}") for number in range(5)}
     assert len(guards) == 1
-    assert guards < set(children_of(runner, 2))  # and its next command waits
+    assert guards <= set(waiting(runner))
 
 
 def test_commands_at_once_have_a_guard_each_and_so_have_the_next(client: Client, runner: Runner) -> None:
@@ -120,20 +134,32 @@ def test_guard_whose_command_changed_it_serves_no_other(client: Client, what: st
     assert text_of(client.call("e", "bash", command=show)) == before
 
 
+@pytest.mark.parametrize("runner", [BOUND], indirect=True)
 def test_killed_command_that_waited_is_replaced(client: Client, runner: Runner) -> None:
     guard = guard_of(client, "a")
-    (waiting,) = (pid for pid in children_of(runner, 2) if pid != guard)
-    os.kill(waiting, signal.SIGKILL)
-    eventually(lambda: not Path(f"/proc/{waiting}").exists(), "it is buried")
+    (command,) = (pid for pid in waiting(runner) if pid != guard)
+    os.kill(command, signal.SIGKILL)
+    eventually(lambda: not Path(f"/proc/{command}").exists(), "it is buried")
     assert client.call("b", "bash", command="echo on")["status"] == "ok"
 
 
 def test_killed_guard_takes_the_command_that_waits_with_it(client: Client, runner: Runner) -> None:
     guard = guard_of(client, "a")
-    before = children_of(runner, 2)
+    before = waiting(runner)
     os.kill(guard, signal.SIGKILL)
-    eventually(lambda: not any(is_alive(pid) for pid in before), "both are dead")
+    eventually(lambda: not any(is_alive(pid) for pid in before), "all of it is dead")
     assert guard_of(client, "b") != guard
+
+
+def test_command_that_cannot_be_started_says_why_and_its_guard_serves_on(
+    client: Client, runner: Runner
+) -> None:
+    before = guard_of(client, "a")
+    client.send(op="call", call_id="b", tool="bash", arguments={"command": ":"}, env={"LANG": "x" * 200_000})
+    refused = client.outcome()
+    assert (refused["status"], refused["exit_code"]) == ("ok", 127)
+    assert text_of(refused) == "could not start: Argument list too long\n[exit code 127]"
+    assert guard_of(client, "c") == before
 
 
 def test_killed_runner_takes_a_guard_that_served_before_with_it(client: Client, runner: Runner) -> None:
@@ -168,7 +194,9 @@ class Workplace:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self.spares = Spares(Root(str(folder)), None, OPEN)
+        # With it commands wait below their guards, where they can be seen.
+        bound = Restriction(limits=((resource.RLIMIT_NOFILE, 512),))
+        self.spares = Spares(Root(str(folder)), None, bound)
         self._started: set[int] = set()
 
     def run(self, plan: Plan = TRUE) -> int:
@@ -241,11 +269,12 @@ def test_guards_that_are_idle_for_long_leave_quietly_and_one_stays(
     assert later - 5 < workplace.spares.next_tick < later
     monkeypatch.setattr("time.monotonic", lambda: later)
     workplace.spares.prepare(set())
-    left = {pid: os.waitpid(pid, 0)[1] for pid in guards if not children_of_process(pid)}
-    assert list(left.values()) == [0, 0]
+    monkeypatch.undo()
+    eventually(lambda: sum(map(is_alive, guards)) == 1, "two have left")
     assert not capfd.readouterr().err
-    workplace.spares.prepare(set(left))
-    assert workplace.spares.pids == guards - set(left)
+    left = {pid for pid in guards if not is_alive(pid)}
+    workplace.spares.prepare(left)
+    assert workplace.spares.pids == guards - left
     assert workplace.spares.next_tick == float("inf")
 
 

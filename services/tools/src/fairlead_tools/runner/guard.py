@@ -7,6 +7,11 @@ The guard is a child subreaper: whatever the command starts, also what leaves it
 daemonises, stays below the guard and dies with the call. When the runner dies the guard kills
 everything; when the guard dies its orphans come to the runner, which kills them.
 
+A command that runs as the guard's own user, bound by nothing else than the guard is, is spawned by it: to
+fork this process and to take its memory down again costs more than a small command does. Any other one is a
+fork that waits below the guard for its order, since it has to bind itself, or to become another user, on the
+way. A fork dies with its guard; what was spawned is killed by the runner then, or by the next one.
+
 A guard with a desk serves one command after another, never two at once. It says in its report whether it may
 take another: no process of the last one is left, and no signal is pending. At its desk it says that it will:
 its own limits, priority and processors are what they were. Without a desk it ends with its command: in
@@ -35,6 +40,7 @@ STUCK_S = 10.0
 _STOPS = frozenset({signal.SIGTERM, signal.SIGHUP})
 SIGNALS = _STOPS | {signal.SIGCHLD}
 _READ_BYTES = 65_536
+_NOT_STARTED = 127 << 8  # as waitpid gives it, and as shells do
 _LIMITS = tuple({getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")})
 
 Order = dict[str, Any]
@@ -58,6 +64,11 @@ class Seat(NamedTuple):
     input: int = -1
     terminal: bool = False
     restriction: Restriction = OPEN
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing is to be done in the command's process before the program is there."""
+        return self.user is None and not self.terminal and self.restriction == OPEN
 
     @property
     def fds(self) -> set[int]:
@@ -121,6 +132,9 @@ def run(parent: int, seat: Seat, own_desk: int) -> NoReturn:
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
+    if seat.is_plain:  # as its commands are to be
+        os.fchdir(seat.cwd)
+        seat.restriction.narrow()
     standing = _standing()
     while True:
         report = _serve(seat, own_desk)
@@ -138,19 +152,49 @@ def run(parent: int, seat: Seat, own_desk: int) -> NoReturn:
 
 def _serve(seat: Seat, own_desk: int) -> Report:
     """From a command that waits for its order to where nothing of it is left."""
+    order: Order = {}
+    if seat.is_plain:
+        order = _wait_at(seat.gate)
+        seat = seat._replace(gate=-1)
+    pid = _spawn(seat, order) if "argv" in order else _fork(seat, own_desk, order)
+    kept = {seat.report, *((seat.cwd, seat.restriction.rules) if own_desk >= 0 else ())}
+    for fd in seat.fds - kept:
+        os.close(fd)
+    return _watch(pid) if pid > 0 else Report(_NOT_STARTED, stopped=False, killed=0, again=True)
+
+
+def _spawn(seat: Seat, order: Order) -> int:
+    """The process that is the command already; 0 when it could not be started, which is said as output."""
+    failpoint("runner.command.before")
+    argv = [os.fsencode(each) for each in order["argv"]]
+    streams = [(os.POSIX_SPAWN_DUP2, seat.output, fd) for fd in (1, 2)]
+    if seat.input >= 0:  # else there is nothing to read, as for the guard
+        streams.append((os.POSIX_SPAWN_DUP2, seat.input, 0))
+    try:
+        return os.posix_spawn(argv[0], argv, order["env"], file_actions=streams, setpgroup=0, setsigmask=())
+    except OSError as error:
+        _say(seat.output, error)
+        return 0
+
+
+def _fork(seat: Seat, own_desk: int, order: Order) -> int:
+    """The process that will be the command, or do a tool's work."""
     guard = os.getpid()
     pid = os.fork()
     if pid == 0:
         if own_desk >= 0:
             os.close(own_desk)
-        _command(seat, guard)
-    kept = {seat.report, *((seat.cwd, seat.restriction.rules) if own_desk >= 0 else ())}
-    for fd in seat.fds - kept:
-        os.close(fd)
+        _command(seat, guard, order)
     if not seat.terminal:  # on a terminal it leads a session of its own
         with contextlib.suppress(OSError):  # it did so itself, or is gone
             os.setpgid(pid, pid)
-    return _watch(pid)
+    return pid
+
+
+def _say(output: int, error: OSError) -> None:
+    """Why there is no command, to who reads what it would have printed."""
+    with contextlib.suppress(OSError):
+        os.write(output, f"could not start: {error.strerror}\n".encode())
 
 
 def _standing() -> tuple[object, ...]:
@@ -159,7 +203,8 @@ def _standing() -> tuple[object, ...]:
     return limits, os.getpriority(os.PRIO_PROCESS, 0), os.sched_getaffinity(0), os.sched_getscheduler(0)
 
 
-def _command(seat: Seat, guard: int) -> NoReturn:
+def _command(seat: Seat, guard: int, order: Order) -> NoReturn:
+    """Become the command, or do a tool's work in its place; wait for the order if it is empty."""
     try:
         linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != guard:  # it died before we could ask to die with it
@@ -167,7 +212,7 @@ def _command(seat: Seat, guard: int) -> NoReturn:
         _take_streams(seat)
         if seat.user is None:  # what can be done before the order comes does not delay it
             _settle(seat)
-        order = _wait_at(seat.gate)
+        order = order or _wait_at(seat.gate)
         failpoint("runner.command.before")
         if seat.user is not None:
             _become(seat.user, guard, signal.SIGKILL)
@@ -179,11 +224,11 @@ def _command(seat: Seat, guard: int) -> NoReturn:
             _report(seat.report, seat.work(order))
             os._exit(0)
     except OSError as error:
-        os.write(2, f"could not start: {error.strerror}\n".encode())
+        _say(2, error)
     except Exception as error:  # noqa: BLE001 - a forked child must never return into the runner's loop
         os.write(2, f"the tool failed: {error!r}\n".encode("utf-8", "replace"))
     finally:
-        os._exit(127)
+        os._exit(_NOT_STARTED >> 8)
 
 
 def _settle(seat: Seat) -> None:
