@@ -11,10 +11,11 @@ import signal
 from collections.abc import Iterator
 from typing import Callable, NamedTuple, NoReturn
 
-from fairlead_tools.runner import desk, guard, linux, terminals
+from fairlead_tools.runner import desk, guard, linux, terminals, worker
 from fairlead_tools.runner.failpoints import failpoint
-from fairlead_tools.runner.guard import Order, Report, Seat
+from fairlead_tools.runner.guard import Report
 from fairlead_tools.runner.restrict import OPEN, Restriction
+from fairlead_tools.runner.seats import Order, Seat
 from fairlead_tools.runner.user import User
 
 _GATE_BYTES = 1024 * 1024
@@ -132,7 +133,7 @@ def fork_worker(
         gate_r, gate_w = _kept(_gate(), fds)
         report_r, report_w = _kept(os.pipe(), fds)
         pid = _fork(
-            lambda parent: guard.work_once(work, parent, gate_r, report_w, root_fd, user, restriction)
+            lambda parent: worker.work_once(work, parent, gate_r, report_w, root_fd, user, restriction)
         )
     os.close(gate_r)
     os.close(report_w)

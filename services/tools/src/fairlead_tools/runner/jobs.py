@@ -12,11 +12,11 @@ from typing import Any
 from fairlead_tools.runner import children, guard, journal
 from fairlead_tools.runner.children import Child
 from fairlead_tools.runner.connection import Connection
-from fairlead_tools.runner.guard import Order
 from fairlead_tools.runner.outcome import Outcome, failed, outcome, unknown
 from fairlead_tools.runner.output import Output
 from fairlead_tools.runner.plan import Life
 from fairlead_tools.runner.scroll import Scroll
+from fairlead_tools.runner.seats import Order
 
 LIVE_INTERVAL_S = 0.05
 MAX_REPORT_BYTES = 24 * 1024 * 1024

@@ -142,3 +142,16 @@ def kill(target: Process, number: int = signal.SIGKILL) -> None:
             os.kill(target.pid, number)
         except (ProcessLookupError, PermissionError):
             return
+
+
+def close_all_but(keep: set[int]) -> None:
+    """The runner's sockets must not live on in children: their peers would never see its end."""
+    try:
+        top = max(int(name) for name in os.listdir("/proc/self/fd"))
+    except OSError:
+        top = 4096
+    low = 3
+    for fd in sorted(keep):
+        os.closerange(low, fd)
+        low = fd + 1
+    os.closerange(low, top + 1)

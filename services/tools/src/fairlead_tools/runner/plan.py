@@ -11,9 +11,9 @@ from typing import NamedTuple
 from fairlead_tools.runner import edit, environment, files, protocol, search
 from fairlead_tools.runner.arguments import Arguments
 from fairlead_tools.runner.confine import Root, ToolError
-from fairlead_tools.runner.guard import Order
 from fairlead_tools.runner.outcome import Outcome, failed
 from fairlead_tools.runner.protocol import Frame, FrameError
+from fairlead_tools.runner.seats import Order
 
 DEFAULT_TIMEOUT_S = 120.0
 SEARCH_TIMEOUT_S = 30.0

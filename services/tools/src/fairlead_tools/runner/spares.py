@@ -14,11 +14,11 @@ import time
 from fairlead_tools.runner import children
 from fairlead_tools.runner.children import Child
 from fairlead_tools.runner.confine import Root
-from fairlead_tools.runner.guard import Order
 from fairlead_tools.runner.jobs import Job
 from fairlead_tools.runner.outcome import Outcome
 from fairlead_tools.runner.plan import Plan, run_tool
 from fairlead_tools.runner.restrict import Restriction
+from fairlead_tools.runner.seats import Order
 from fairlead_tools.runner.user import User
 
 PAUSE_S = 0.005
