@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.sources import parsed
+
 ROOT = Path(__file__).resolve().parents[2]
 SERVICES = {"agent", "gateway", "scheduler", "tools", "webui"}
 
@@ -32,7 +34,7 @@ OWNERS = {
 
 def imported(source: str) -> Iterator[tuple[int, str]]:
     """Line and top-level package of every import, also of those inside functions."""
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parsed(source)):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield node.lineno, alias.name.partition(".")[0]
@@ -88,6 +90,6 @@ def test_main_only_wires() -> None:
     """A `main.py` of a service holds no classes and is short."""
     for place, path in sources():
         if path.name == "main.py" and place.partition("/")[0] != "fairlead":
-            tree = ast.parse(path.read_text())
+            tree = parsed(path.read_text())
             assert not [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)], place
             assert len(path.read_text().splitlines()) <= 150, place

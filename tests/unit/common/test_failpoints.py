@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from fairlead_common.failpoints import POINTS, STEPS, failpoint, folder_of, passing
+from tests.support.sources import parsed
 
 ROOT = Path(__file__).resolve().parents[3]
 ENTRIES = "agent.log."
@@ -34,19 +35,11 @@ def _pattern(node: ast.expr) -> str:
     return ""
 
 
-def _parsed(path: Path) -> ast.AST:
-    """Parsed, twice if need be: Python 3.11 miscounts its own depth now and then (SystemError)."""
-    try:
-        return ast.parse(path.read_text())
-    except SystemError:
-        return ast.parse(path.read_text())
-
-
 def passed() -> Iterator[tuple[str, str]]:
     """Pattern and place of each point in the code."""
     for path in sources():
         place = path.relative_to(ROOT).as_posix()
-        for node in ast.walk(_parsed(path)):
+        for node in ast.walk(parsed(path.read_text())):
             if not isinstance(node, ast.Call):
                 continue
             name = node.func.id if isinstance(node.func, ast.Name) else ""

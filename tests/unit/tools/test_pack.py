@@ -1,7 +1,6 @@
 """The runner's archive: one file, for any Python from 3.9, with nothing but the standard library."""
 
 import ast
-import gc
 import subprocess
 import sys
 import zipfile
@@ -11,6 +10,7 @@ import pytest
 
 import fairlead_tools.runner
 from fairlead_tools.sandboxes.pack import pack_runner
+from tests.support.sources import parsed
 
 SOURCES = sorted(Path(fairlead_tools.runner.__file__).parent.glob("*.py"))
 
@@ -56,16 +56,12 @@ def test_archive_runs_from_its_sources_alone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.name)
 def test_runner_is_written_for_python_3_9(source: Path) -> None:
-    gc.disable()  # a collection in the midst of it makes CPython 3.11 miscount, and fail
-    try:
-        ast.parse(source.read_text(), feature_version=(3, 9))
-    finally:
-        gc.enable()
+    parsed(source.read_text(), feature_version=(3, 9))
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.name)
 def test_runner_imports_only_the_standard_library_and_itself(source: Path) -> None:
-    for node in ast.walk(ast.parse(source.read_text())):
+    for node in ast.walk(parsed(source.read_text())):
         names = []
         if isinstance(node, ast.Import):
             names = [each.name for each in node.names]
