@@ -496,6 +496,27 @@ def test_sessions_are_listed_renamed_and_deleted(up: FairleadUp, tab: Tab) -> No
     expect(side.get_by_role("listitem")).to_have_count(1)
 
 
+def test_a_row_stays_under_the_mouse_that_aims_at_it(up: FairleadUp, tab: Tab) -> None:
+    lower = up.session(title="Goes up")
+    up.session(title="Is aimed at")
+    tab.go("/")
+    side = tab.page.get_by_role("navigation", name="Sessions")
+    first = side.get_by_role("listitem").first
+    expect(first).to_contain_text("Is aimed at")
+    box = first.bounding_box()
+    assert box is not None
+    up.api("PATCH", f"/api/sessions/{lower}", {"title": "Has gone up"})
+    news = side.get_by_role("link", name="Has gone up")
+    deadline = time.monotonic() + PATIENCE_MS / 1000
+    shown = ""
+    while not news.count():
+        assert time.monotonic() < deadline, shown
+        tab.page.mouse.move(box["x"] + 20 + time.monotonic() % 5, box["y"] + 5)
+        shown = first.inner_text()
+    assert "Is aimed at" in first.inner_text()
+    expect(first).to_contain_text("Has gone up")  # a mouse that rests aims at nothing
+
+
 # -- keys, phones and colours ------------------------------------------------------
 
 

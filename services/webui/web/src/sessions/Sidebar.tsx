@@ -12,6 +12,7 @@ import { useNow } from "../ui/useNow";
 import { loadMoreSessions, sessionList } from "./list";
 import { SessionRow } from "./SessionRow";
 import styles from "./Sidebar.module.css";
+import { useStill } from "./still";
 
 const COMMAND = /Mac|iPhone|iPad/.test(navigator.userAgent) ? "⌘" : "Ctrl";
 
@@ -23,7 +24,7 @@ export function Sidebar({ me, route, onPick }: { me: Me; route: Route; onPick: (
   const now = useNow(true, 30_000);
   const current = route.page === "session" ? route.id : null;
   const waiting = list.sessions.reduce((sum, session) => sum + (session.approvals ?? 0), 0);
-  const shown = found ?? list.sessions;
+  const { still, aim } = useStill(found ?? list.sessions, found ? query : "");
 
   return (
     <nav className={styles.sidebar} aria-label="Sessions">
@@ -72,8 +73,8 @@ export function Sidebar({ me, route, onPick }: { me: Me; route: Route; onPick: (
       >
         <Icon name="server" /> Executors
       </Link>
-      <div className={styles.list}>
-        {groups(shown, now).map(([name, sessions]) => (
+      <div className={styles.list} {...aim}>
+        {groups(still, now).map(([name, sessions]) => (
           <section key={name} aria-label={name}>
             <h2>{name}</h2>
             <ul>
@@ -89,7 +90,7 @@ export function Sidebar({ me, route, onPick }: { me: Me; route: Route; onPick: (
             </ul>
           </section>
         ))}
-        {shown.length === 0 && list.loaded && (
+        {still.length === 0 && list.loaded && (
           <p className={styles.none}>{query ? "Nothing found." : "Sessions appear here."}</p>
         )}
         {!found && list.next && (
