@@ -109,7 +109,10 @@ STEPS: Final[Mapping[str, Step]] = {
     "runner.fork": _command("a guard and a waiting child are forked"),
     "runner.go": _command("the child gets its order"),
     "runner.command": Step(
-        "the child runs the order", moments=("before",), why="afterwards it is another program"
+        "the guard spawns the command, or the child becomes it",
+        may_be_unknown=("before",),
+        moments=("before",),
+        why="afterwards it is another program",
     ),
     "runner.guard": _command("the guard reports how the command ended"),
     "runner.outcome": _command("the outcome gets its name in the journal"),
