@@ -94,6 +94,23 @@ async def test_sb_07_planted_set_uid_program_gives_nothing(box: DockerBox) -> No
     assert (said.stdout == "0\n") or "denied" in said.stderr  # the twin: outside it does
 
 
+FORGE = """
+import os
+for fd in range(3, 64):
+    try:
+        os.write(fd, b"\\0{}\\n")
+    except OSError:
+        pass
+"""
+
+
+async def test_a_command_cannot_report_its_own_end(box: DockerBox) -> None:
+    """One that had the pipe of its guard's report could be taken for ended while it runs."""
+    (box.work / "forge.py").write_text(FORGE)
+    for _ in range(3):  # of the same guard
+        assert await box.bash("python3 forge.py; sleep 0.3; echo to the end") == "to the end\n"
+
+
 ON_THE_RUNNER = """
 import glob, json, os, signal, socket
 tries = {}

@@ -111,8 +111,9 @@ def test_en_04_no_core_files(box: Sandboxed) -> None:
 
 def test_en_05_command_has_three_open_files(box: Sandboxed) -> None:
     count = "import os; print(sorted(map(int, os.listdir('/proc/self/fd'))))"
-    said = box.bash(f'python3 -I -S -c "{count}" || {sys.executable} -I -S -c "{count}"')
-    assert said in ("[0, 1, 2, 3]\n", "[0, 1, 2]\n"), "3 is the listing itself"
+    for _ in range(2):  # what a guard was handed for its second command comes another way than for its first
+        said = box.bash(f'python3 -I -S -c "{count}" || {sys.executable} -I -S -c "{count}"')
+        assert said in ("[0, 1, 2, 3]\n", "[0, 1, 2]\n"), "3 is the listing itself"
 
 
 def test_en_05_twin_standard_streams_work(box: Sandboxed) -> None:

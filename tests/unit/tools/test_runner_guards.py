@@ -174,6 +174,21 @@ def test_killed_runner_takes_a_guard_that_served_before_with_it(client: Client, 
     assert again.outcome()["status"] == "unknown"
 
 
+def test_command_finds_nothing_around_it_that_is_not_meant_for_it(client: Client, runner: Runner) -> None:
+    """The first command of a guard and the next: one that had the pipe of reports could forge its own."""
+    look = (
+        "ls /proc/$$/fd | xargs; readlink /proc/$$/fd/0; pwd; test $(ps -o pgid= -p $$) = $$ && echo leads; "
+        "grep -E '^(Sig(Blk|Ign)|NoNewPrivs)' /proc/self/status"
+    )
+    for name in ("a", "b"):
+        said = text_of(client.call(name, "bash", command=look)).split()
+        assert said[:6] == ["0", "1", "2", "/dev/null", str(runner.workspace), "leads"]
+        status = dict(zip(said[6::2], said[7::2], strict=True))
+        assert (status["NoNewPrivs:"], int(status["SigBlk:"], 16)) == ("1", 0)
+        of_libc = 0b11 << 31  # two that glibc keeps for threads, and ignores in what it spawns
+        assert int(status["SigIgn:"], 16) & ~of_libc == 0
+
+
 def test_each_command_has_pipes_of_its_own(client: Client, runner: Runner) -> None:
     """What kept those of an earlier one speaks to nobody."""
     before = guard_of(client, "a")
