@@ -1,6 +1,7 @@
-"""Fired timers become notices in the mailbox of their session, once."""
+"""Durable timers: set for a session, and when they fire a notice in its mailbox, once."""
 
 import asyncio
+from datetime import UTC, datetime
 
 import structlog
 
@@ -11,6 +12,14 @@ from fairlead_common.failpoints import failpoint
 from fairlead_common.pull import Job, PullConsumer
 
 log = structlog.get_logger()
+
+
+async def set_timer(bus: Bus, session: str, name: str, at_ms: int) -> None:
+    """At `at_ms` (milliseconds since 1970) the session gets the notice `name`."""
+    at = datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    subject = subjects.timer(session, name)
+    headers = {"Nats-Schedule": f"@at {at}", "Nats-Schedule-Target": f"{subject}.due"}
+    await bus.publish(subject, b"null", headers, point="agent.timer")
 
 
 class Timers:

@@ -7,7 +7,6 @@ how often it is published. A call that must not start any more is won by its cla
 import asyncio
 import secrets
 import time
-from datetime import UTC, datetime
 from typing import Literal
 
 import msgspec
@@ -20,6 +19,7 @@ from fairlead_agent.offers import offers
 from fairlead_agent.owner import Owner
 from fairlead_agent.placement import Places, boundary
 from fairlead_agent.policy import Verdict
+from fairlead_agent.timers import set_timer
 from fairlead_common import mutants, subjects
 from fairlead_common.bus import Bus
 from fairlead_common.config import AgentConfig
@@ -395,11 +395,3 @@ def _parallel(tools: Tools, call: ToolCallBlock) -> bool:
 
 def _now() -> float:
     return asyncio.get_running_loop().time()
-
-
-async def set_timer(bus: Bus, session: str, name: str, at_ms: int) -> None:
-    """A durable timer: at `at_ms` (milliseconds since 1970) the session gets the notice `name`."""
-    at = datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    subject = subjects.timer(session, name)
-    headers = {"Nats-Schedule": f"@at {at}", "Nats-Schedule-Target": f"{subject}.due"}
-    await bus.publish(subject, b"null", headers, point="agent.timer")
