@@ -20,11 +20,11 @@ from fairlead_common.messages import HeartbeatNotice
 from fairlead_scheduler.attending import Attempt, Attending, Ending, deleted
 from fairlead_scheduler.clock import Clock
 from fairlead_scheduler.concluding import Concluding
-from fairlead_scheduler.lane import Verdict, admit
 from fairlead_scheduler.lead import Lead
-from fairlead_scheduler.ledger import FINAL, Lane, Ledger
+from fairlead_scheduler.ledger import FINAL, Ledger
 from fairlead_scheduler.outbox import Outbox
 from fairlead_scheduler.performing import HINT, event_of
+from fairlead_scheduler.places import Places
 from fairlead_scheduler.post import Post
 from fairlead_scheduler.settings import Settings
 from fairlead_scheduler.standing import narrowed
@@ -71,6 +71,7 @@ class Driving:
         self._bus = bus
         self._store = store
         self._ledger = ledger
+        self._places = Places(ledger)
         self._post = post
         self._concluding = concluding
         self._outbox = outbox
@@ -141,7 +142,7 @@ class Driving:
             except (InvalidInputError, msgspec.DecodeError) as error:  # one run must not hide the others
                 log.error("open_run_unreadable", job=job, slot=slot, error=str(error))
         if not start:
-            await self._clear_lane()
+            await self._places.clear()
         self._seen, self._ends_seen = seen, ends
 
     async def _take_up(self, job: str, slot: str) -> None:
@@ -189,25 +190,6 @@ class Driving:
                 self._ends += 1  # all are looked at again: this one is still open
             self._look.set()
 
-    async def _clear_lane(self) -> None:
-        """Places of runs that have ended are free, also if whoever ended them could not say so."""
-        lane, _ = await self._ledger.lane()
-        gone = set()
-        for key in lane.running:
-            job, _, slot = key.partition(".")
-            known = await self._ledger.run(job, slot)
-            if known is None or known[0].status in FINAL or known[0].status == "retrying":
-                gone.add(key)
-        if gone:
-            await self._leave_lane(gone)
-
-    async def _leave_lane(self, keys: set[str]) -> None:
-        await self._ledger.change_lane(
-            lambda lane: msgspec.structs.replace(
-                lane, running=[key for key in lane.running if key not in keys]
-            )
-        )
-
     # -- admission ---------------------------------------------------------------
 
     async def _admit_all(self) -> None:
@@ -218,29 +200,16 @@ class Driving:
             ahead[job_id] = ahead.get(job_id, 0) + 1
         for each in waiting:
             assert each.job is not None  # noqa: S101 - heartbeats do not wait here
-            verdict = await self._admit(each, each.job, ahead.get(each.run.job_id, 0))
+            limit = self._settings.cron.max_concurrent_runs
+            verdict = await self._places.take(
+                each.key, each.job.overlap, ahead.get(each.run.job_id, 0), limit
+            )
             if verdict.kind == "run":
                 self._start(each, self._drive(each, each.job))
             elif verdict.kind == "skip":
                 self._start(each, self._skip(each, verdict.why))
             else:
                 ahead[each.run.job_id] = ahead.get(each.run.job_id, 0) + 1
-
-    async def _admit(self, each: Open, job: Job, ahead: int) -> Verdict:
-        verdict = Verdict("wait")
-        limit = self._settings.cron.max_concurrent_runs
-
-        def change(lane: Lane) -> Lane | None:
-            nonlocal verdict
-            verdict = admit(lane.running, each.key, job.overlap, ahead, limit)
-            if verdict.kind != "run":
-                return None
-            if each.key in lane.running:
-                return lane
-            return msgspec.structs.replace(lane, running=[*lane.running, each.key])
-
-        await self._ledger.change_lane(change)
-        return verdict
 
     async def _skip(self, each: Open, why: str) -> None:
         await self._end(each, "skipped", error=why)
@@ -280,7 +249,7 @@ class Driving:
                 tokens=tokens,
                 ended_at_ms=self._clock.now_ms(),
             )
-            await self._leave_lane({each.key})
+            await self._places.leave({each.key})
             self._look.set()
             await self._wait_for_retry(each)
             return
@@ -392,7 +361,7 @@ class Driving:
         """All that follows from an end. Each step may be repeated."""
         run, job = each.run, each.job
         if job is not None:
-            await self._leave_lane({each.key})
+            await self._places.leave({each.key})
             self._look.set()
         if job is not None and run.status != "skipped":
             prefix = job.isolation.post_to_main_prefix
