@@ -177,7 +177,7 @@ def test_killed_runner_takes_a_guard_that_served_before_with_it(client: Client, 
 def test_command_finds_nothing_around_it_that_is_not_meant_for_it(client: Client, runner: Runner) -> None:
     """The first command of a guard and the next: one that had the pipe of reports could forge its own."""
     look = (
-        "ls /proc/$$/fd | xargs; readlink /proc/$$/fd/0; pwd; test $(ps -o pgid= -p $$) = $$ && echo leads; "
+        "ls /proc/$$/fd; readlink /proc/$$/fd/0; pwd; test $(ps -o pgid= -p $$) = $$ && echo leads; "
         "grep -E '^(Sig(Blk|Ign)|NoNewPrivs)' /proc/self/status"
     )
     for name in ("a", "b"):
