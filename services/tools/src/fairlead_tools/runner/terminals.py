@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import os
 import struct
+import termios  # here, for it cannot be loaded any more when no file is left
 
 from fairlead_tools.runner.confine import ToolError
 from fairlead_tools.runner.user import User
@@ -39,8 +40,6 @@ _CONTROLS = "@abcdefghijklmnopqrstuvwxyz[\\]^_"
 
 def open_one(columns: int, rows: int, user: User | None) -> tuple[int, int]:
     """Our end and the command's, of this size; the command's belongs to `user`, who may open it again."""
-    import termios  # few commands need one
-
     with user.for_a_moment() if user else contextlib.nullcontext():
         ours, theirs = os.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
@@ -49,8 +48,6 @@ def open_one(columns: int, rows: int, user: User | None) -> tuple[int, int]:
 
 def take(fd: int) -> None:
     """Make it the terminal of this session, whose leader we are."""
-    import termios
-
     fcntl.ioctl(fd, termios.TIOCSCTTY, 0)
 
 
