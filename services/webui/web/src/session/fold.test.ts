@@ -212,6 +212,18 @@ describe("approvals", () => {
     expect(decided.approvals).toEqual([]);
     expect(decided.calls["c1"]).toMatchObject({ asks: null, decision: "deny" });
   });
+
+  it("end with their call, when that was stopped before anyone answered", () => {
+    const asked = foldAll([
+      runStart(1),
+      calls(2, "a1", "c1", "c2"),
+      request,
+      { ...request, id: "p2", seq: 4, call_id: "c2" },
+    ]);
+    const stopped = fold(asked, logged(result(5, "c1", "Cancelled before it started.")));
+    expect(stopped.approvals.map((one) => one.id)).toEqual(["p2"]);
+    expect(stopped.calls["c1"]?.asks).toBeNull();
+  });
 });
 
 describe("the queue", () => {

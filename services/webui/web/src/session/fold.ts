@@ -174,13 +174,16 @@ function foldMessage(view: View, entry: MessageEntry): View {
       const settled: View = { ...view, partial: null, retry: null, contextTokens };
       return withItem(settled, { kind: "assistant", id: entry.id, ts, message });
     }
-    case "tool_result":
-      return withCall(view, message.call_id, (call) => ({
+    case "tool_result": {
+      // A call that has its result asks nobody any more: it may have been stopped before anyone answered.
+      const approvals = view.approvals.filter((request) => request.call_id !== message.call_id);
+      return withCall({ ...view, approvals }, message.call_id, (call) => ({
         ...call,
         outcome: message.outcome,
         output: null,
         asks: null,
       }));
+    }
   }
 }
 
