@@ -22,7 +22,7 @@ from fairlead_tools.runner.seats import Order
 from fairlead_tools.runner.user import User
 
 PAUSE_S = 0.005
-KEEP_S = 5.0  # guards beside the one whose next command waits; a megabyte and a half each
+KEEP_S = 5.0  # guards beside the one whose next command waits; some 2 MB each (PSS)
 MOST_KEPT = 32
 
 
