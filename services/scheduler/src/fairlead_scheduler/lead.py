@@ -39,7 +39,7 @@ class Lead:
         return bool(self.term) and asyncio.get_running_loop().time() - self._renewed_at < self._ttl_s
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Hold the lease, or try to get it, until `stop`."""
+        """Hold the lease, or try to get it, until `stop`; then give it back."""
         while not stop.is_set():
             try:
                 await self._turn()
@@ -50,6 +50,9 @@ class Lead:
                     await stop.wait()
             except TimeoutError:
                 continue
+        self.term = 0
+        if self._lease is not None:
+            await self._leases.release(self._lease)
 
     async def _turn(self) -> None:
         asked_at = asyncio.get_running_loop().time()
@@ -72,9 +75,3 @@ class Lead:
     async def holder(self) -> str | None:
         """Which scheduler leads, as far as anybody knows."""
         return await self._leases.holder(_KEY)
-
-    async def release(self) -> None:
-        """Give it back, last of all."""
-        self.term = 0
-        if self._lease is not None:
-            await self._leases.release(self._lease)

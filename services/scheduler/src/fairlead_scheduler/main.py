@@ -67,33 +67,31 @@ async def setup(bus: Bus) -> list[Part]:
         for part in (settings, outbox, driving, watching, triggers, folder):
             part.look()
 
-    async def fire(stop: asyncio.Event) -> None:
-        await watching.ready.wait()
-        await firing.run(stop)
-
-    async def follow_folder(stop: asyncio.Event) -> None:
-        await watching.ready.wait()
-        await folder.run(stop)
-
-    async def leading(stop: asyncio.Event) -> None:
-        await lead.run(stop)
-        await lead.release()
-
     return [
         wake_at_stop,
         config.follow,
         settings.run,
         watching.run,
-        leading,
-        fire,
+        lead.run,
+        _after(watching.ready, firing.run),
         performing.run,
         driving.run,
         outbox.run,
         triggers.run,
-        follow_folder,
+        _after(watching.ready, folder.run),
         ApiService(bus, "scheduler", api.methods()).run,
         ToolService(bus, "scheduler", AgentTools(api).tools()).run,
     ]
+
+
+def _after(ready: asyncio.Event, run: Part) -> Part:
+    """The part, begun once `ready` is set."""
+
+    async def later(stop: asyncio.Event) -> None:
+        await ready.wait()
+        await run(stop)
+
+    return later
 
 
 def main() -> None:

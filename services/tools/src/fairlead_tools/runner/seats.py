@@ -89,12 +89,12 @@ def hand_in(fd: int, result: Order) -> None:
         view = view[os.write(fd, view) :]
 
 
-def become(user: User | None, parent: int, death_signal: int) -> None:
+def become(user: User | None, parent: int) -> None:
     """After the wait, not before it: until then nothing that runs as this user can kill or read us."""
     if user is None:
         return
     user.become()
-    linux.prctl(linux.PR_SET_PDEATHSIG, death_signal)
+    linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(0)
 
@@ -139,7 +139,7 @@ def _command(seat: Seat, guard: int, order: Order) -> NoReturn:
         order = order or wait_at(seat.gate)
         failpoint("runner.command.before")
         if seat.user is not None:
-            become(seat.user, guard, signal.SIGKILL)
+            become(seat.user, guard)
             _settle(seat)
         if "argv" in order:
             argv = [os.fsencode(each) for each in order["argv"]]

@@ -31,7 +31,7 @@ def work_once(
     if os.getppid() != parent:
         os._exit(0)
     order = seats.wait_at(gate_r)
-    seats.become(user, parent, signal.SIGKILL)
+    seats.become(user, parent)
     restriction.narrow_worker()
     seats.hand_in(report_w, work(order))
     os.write(report_w, b"\n")
