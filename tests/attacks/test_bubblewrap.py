@@ -177,7 +177,7 @@ def test_sb_15_command_that_ignores_the_end_is_killed_with_all_it_started(box: S
         command="trap '' TERM HUP INT; (trap '' TERM; setsid sleep 300) & while :; do sleep 300; done",
     )
     assert outcome["status"] == "timed_out"
-    assert time.monotonic() - before < 6
+    assert time.monotonic() - before < 30
     assert box.bash("pgrep sleep; cat /proc/[0-9]*/comm | grep -c sleep") == "0\n[exit code 1]"
 
 

@@ -78,7 +78,7 @@ async def test_command_that_ignores_its_end_is_killed_with_all_it_started(box: D
         command="trap '' TERM HUP INT; (trap '' TERM; setsid sleep 300) & while :; do sleep 300; done",
     )
     assert outcome["status"] == "timed_out"
-    assert time.monotonic() - began < 8
+    assert time.monotonic() - began < 30
     assert await box.bash("cat /proc/[0-9]*/comm | grep -c sleep") == "0\n[exit code 1]"
 
 

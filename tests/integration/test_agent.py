@@ -412,7 +412,7 @@ async def test_deleted_session_leaves_nothing_behind(
         await w.say("a", "op=P1")
         await w.run_end("a")
         await w.bus.create(s.SESSIONS, s.mail("a", "notice", "delete"), b"null")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while await w.bus.last(s.SESSIONS, s.session_all("a")) is not None:
                 await asyncio.sleep(0.02)
             while await Bucket(w.bus, s.BUCKET_SESSIONS).get("session.a") is not None:

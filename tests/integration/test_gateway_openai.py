@@ -371,7 +371,7 @@ async def test_same_key_is_one_prompt_and_the_same_answer(
 
     for headers in ({}, {"X-Fairlead-Session": "s1"}):
         first = asyncio.create_task(create(**headers))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while not (made := [name for name in await sessions(bus) if name == "s1" or not headers]):
                 await asyncio.sleep(0.01)
         await play(bus, made[0], answer)
@@ -442,7 +442,7 @@ async def leave(gateway: RunningGateway, bus: Bus, script: Script | None, **head
         if script is not None:
             await play(bus, session, script)
             await asyncio.sleep(0.3)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while len(gateway.gateway.streams):
             await asyncio.sleep(0.01)
     await asyncio.sleep(0.2)
@@ -476,7 +476,7 @@ async def test_client_of_a_whole_answer_that_leaves_stops_its_run(gateway: Runni
     await agent.begin([seq])
     await asyncio.sleep(0.3)
     asking.cancel()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while not await aborts(bus, "s1"):
             await asyncio.sleep(0.02)
 

@@ -21,6 +21,7 @@ from fairlead_common.credentials import AuthFile
 from fairlead_common.messages import Decision, ExecutorInfo
 from fairlead_common.projections import TOMBSTONE, ApprovalSummary, approval_key
 from fairlead_common.service import register
+from fairlead_gateway.server import FINISH_WITHIN_S
 from tests.integration.gateway_fixture import TOKEN, FakeAgent, Json, RunningGateway, running_gateway
 from tests.support.nats_server import NatsServer, free_port
 
@@ -44,7 +45,7 @@ def approval(name: str, session: str, **fields: Any) -> ApprovalSummary:
 
 async def pending(gateway: RunningGateway, count: int, query: str = "") -> list[Json]:
     """The pending approvals, as soon as there are so many."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while True:
             found: list[Json] = (await gateway.call("GET", f"/api/approvals{query}"))[1]["approvals"]
             if len(found) == count:
@@ -178,7 +179,7 @@ async def test_agents_come_from_the_live_configuration(gateway: RunningGateway, 
     coder = {"description": "Codes", "mode": "allow-all", "work_mode": "bugfix"}
     document = {"agents": {"main": {}, "coder": coder}}
     await put(bus, "config", "document", document)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while len((await gateway.call("GET", "/api/agents"))[1]["agents"]) < 2:
             await asyncio.sleep(0.02)
     made = (await gateway.call("POST", "/api/sessions", {"agent": "coder"}))[1]
@@ -275,7 +276,7 @@ async def healthy(port: int) -> None:
             await asyncio.sleep(0.05)
 
 
-async def test_two_processes_share_a_port_and_one_drains_within_two_seconds(
+async def test_two_processes_share_a_port_and_one_drains_before_anything_is_cut_off(
     bus: Bus, nats_server: NatsServer, tmp_path: Path
 ) -> None:
     port = free_port()
@@ -299,7 +300,7 @@ async def test_two_processes_share_a_port_and_one_drains_within_two_seconds(
             started = time.monotonic()
             processes[0].send_signal(signal.SIGTERM)
             assert await asyncio.to_thread(processes[0].wait, 10) == 0
-            assert time.monotonic() - started < 2
+            assert time.monotonic() - started < FINISH_WITHIN_S  # when what still runs is cut off
             assert (await client.get("/api/me")).status_code == 200
             processes[1].send_signal(signal.SIGTERM)
             assert await asyncio.to_thread(processes[1].wait, 10) == 0

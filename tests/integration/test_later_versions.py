@@ -84,7 +84,7 @@ async def test_tools_and_settings_of_a_later_version_are_used_as_far_as_they_are
     async with agent_service(nats_server, monkeypatch):
         await w.say("a", "op=P1 steps=1")
         assert (await w.run_end("a")).outcome == "completed"
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while not w.calls:
                 await asyncio.sleep(0.01)
     record = await w.bus.last("KV_config", s.kv(s.BUCKET_CONFIG, "document"))

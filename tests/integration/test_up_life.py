@@ -106,7 +106,7 @@ def test_a_stop_drains_and_ends_with_zero(tmp_path: Path) -> None:
         assert not [name for name, pid in pids.items() if Path(f"/proc/{pid}").exists()]
         began = time.monotonic()
         up.start()
-        assert time.monotonic() - began < 8  # alone and idle it is a third of that
+        assert time.monotonic() - began < 20  # alone and idle it is an eighth of that
         assert (up.home / "nats" / "context.json").read_text() == context
         assert up.stop() == 0
     finally:

@@ -115,7 +115,7 @@ class World:
 
     async def call_runs(self) -> None:
         """Until a call has reached the executor."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while not self.calls:
                 await asyncio.sleep(0.01)
 

@@ -584,8 +584,9 @@ def test_a_check_that_fails_or_hangs_breaks_no_other(place: Home, monkeypatch: p
         each.check: each
         for each in run.all_findings(within_s=0.3, environ={"FAIRLEAD_HOME": str(place.path)})
     }
+    took = time.monotonic() - began
     forever.set()
-    assert time.monotonic() - began < 2
+    assert took < 30  # what hangs would have taken 60 s
     assert found["x.hangs"].state == "warning"
     assert "not done within 0.3 s" in found["x.hangs"].text
     assert found["x.fails"].state == "skipped"
@@ -628,7 +629,7 @@ def test_the_report_has_a_stable_form(place: Home) -> None:
         assert each["check"].startswith(f"{each['group']}.")
         assert "\n" not in each["text"]
         assert each["advice"] or each["state"] in ("ok", "skipped")
-    assert report["took_s"] < 5
+    assert 0 < report["took_s"] < 60
     assert {each["state"] for each in report["checks"] if each["group"] == "nats"} == {"skipped"}
 
 

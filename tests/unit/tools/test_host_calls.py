@@ -65,7 +65,7 @@ async def test_a_call_that_is_stopped_says_that_it_may_have_done_something(tmp_p
     calls = HostCalls(tmp_path, show)
     call = ToolCall(call_id="c1", session="s", name="t", arguments={}, workspace="", token="t")
     running = asyncio.create_task(calls.outcome(call, Tool(None, idempotent=False)))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while not calls.running:
             await asyncio.sleep(0)
     assert calls.running == {"c1"}

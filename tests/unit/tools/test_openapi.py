@@ -77,10 +77,10 @@ def test_references_that_multiply_are_given_up_soon() -> None:
         f"s{n}": {"type": "object", "properties": {f"p{i}": {"$ref": f"#/s{n + 1}"} for i in range(10)}}
         for n in range(9)
     }
-    began = time.monotonic()
+    began = time.process_time()
     with pytest.raises(DocumentError, match=f"more than {MAX_NODES} parts"):
         Resolver({**schemas, "s9": {"type": "string"}}).schema({"$ref": "#/s0"})
-    assert time.monotonic() - began < 2
+    assert time.process_time() - began < 2
 
 
 def test_schema_without_end_is_cut_at_a_depth() -> None:

@@ -3,7 +3,7 @@
 import base64
 import fcntl
 import os
-import time
+import select
 from pathlib import Path
 from typing import Any
 
@@ -96,12 +96,11 @@ def test_signals_are_as_a_shell_expects_them(client: Client) -> None:
 
 
 def test_timeout_ends_the_command_and_keeps_what_it_said(client: Client) -> None:
-    began = time.monotonic()
-    outcome = client.call("a", "bash", timeout_s=0.3, command="echo before; sleep 60")
+    outcome = client.call("a", "bash", timeout_s=1.5, command="echo before; sleep 60")
     assert outcome["status"] == "timed_out"
     assert outcome["is_error"] is True
-    assert text_of(outcome) == "before\n[stopped after 0.3 s]"
-    assert time.monotonic() - began < 2.0
+    assert text_of(outcome) == "before\n[stopped after 1.5 s]"
+    assert outcome["duration_ms"] < 30_000
 
 
 def test_timeout_of_the_arguments_wins(client: Client) -> None:
@@ -257,10 +256,13 @@ def test_flood_of_output_does_not_grow_memory(client: Client, runner: Runner) ->
 
 
 def test_slow_reader_gets_the_result_and_holds_up_nobody(client: Client, runner: Runner) -> None:
-    client.begin("a", "bash", command="timeout 1 cat /dev/zero")
+    client.begin("a", "bash", command="until [ -e go ]; do head -c 1000000 /dev/zero; done; exit 7")
     other = runner.connect()
-    assert other.call("b", "bash", command="echo quick")["duration_ms"] < 2_000
-    assert client.outcome()["exit_code"] == 124
+    assert text_of(other.call("b", "bash", command="echo quick")) == "quick\n"
+    other.send(op="attach", call_id="a")
+    assert other.until("state")["state"] == "running"
+    (runner.workspace / "go").touch()
+    assert client.outcome()["exit_code"] == 7
 
 
 def test_two_clients_follow_one_call(client: Client, runner: Runner) -> None:
@@ -313,8 +315,10 @@ def test_regular_expression_that_never_ends_is_stopped_and_disturbs_nobody(
     client: Client, runner: Runner
 ) -> None:
     (runner.workspace / "f").write_text("a" * 40 + "!\n")
-    client.begin("a", "grep", timeout_s=1.0, pattern="(a+)+$", path="f")
-    assert runner.connect().call("b", "bash", command="echo quick")["duration_ms"] < 900
+    client.begin("a", "grep", timeout_s=3.0, pattern="(a+)+$", path="f")
+    searching = runner.sockets[-1]
+    assert text_of(runner.connect().call("b", "bash", command="echo quick")) == "quick\n"
+    assert not select.select([searching], [], [], 0)[0]  # nothing was said of it yet
     assert client.outcome()["status"] == "timed_out"
 
 

@@ -140,9 +140,9 @@ def test_docx_with_entities_is_refused(work: Workspace, head: str) -> None:
 
 def test_docx_that_unpacks_to_far_too_much_is_refused(work: Workspace) -> None:
     work.file("f.docx", docx(f"<w:p>{' ' * 70_000_000}</w:p>"))
-    began = time.monotonic()
+    began = time.process_time()
     assert "may unpack to at most" in work.says("read", path="f.docx")
-    assert time.monotonic() - began < 5
+    assert time.process_time() - began < 5
     work.file("other.docx", b"PK\x03\x04" + b"\0" * 100)
     assert "no Word document that can be read" in work.says("read", path="other.docx")
 

@@ -221,6 +221,6 @@ def test_words_become_problems(name: str) -> None:
 
 def test_long_output_is_read_in_bounded_time() -> None:
     text = ("x" * 5_000 + ": 1: " * 200 + "\n") * 300 + "a.py:1:8: F401 unused\n" * 3_000
-    began = time.monotonic()
+    began = time.process_time()
     assert reports.read(text)["problems_total"] == 1
-    assert time.monotonic() - began < 5
+    assert time.process_time() - began < 5

@@ -145,9 +145,9 @@ def test_edit_of_a_large_file_compares_only_what_changed() -> None:
     lines = [f"line {n % 7}" for n in range(200_000)]
     before = "\n".join(lines)
     lines[100_000] = "changed"
-    began = time.monotonic()
+    began = time.process_time()
     diff = unified_diff("f", before, "\n".join(lines))
-    assert time.monotonic() - began < 2
+    assert time.process_time() - began < 2
     assert "@@ -99998,7 +99998,7 @@" in diff
 
 
@@ -204,10 +204,10 @@ def test_glob_shows_the_newest_first_below_a_directory(work: Workspace) -> None:
 
 
 def test_pattern_made_to_be_slow_is_not() -> None:
-    began = time.monotonic()
+    began = time.process_time()
     assert not matcher("**/a/" * 50 + "b")("a/" * 200 + "c")
     assert not matcher("*a" * 15 + "b")("a" * 60)
-    assert time.monotonic() - began < 2
+    assert time.process_time() - began < 2
 
 
 PROGRAMS = ["python", "rg"]
