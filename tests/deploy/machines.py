@@ -67,6 +67,14 @@ class Machines:
         """What `docker compose <words>` says on a machine."""
         return self._run(self._ssh, address, f"cd fairlead-nats && docker compose {' '.join(words)}")
 
+    def put_stores_on(self, disks: dict[str, Path]) -> None:
+        """Each machine's store in a folder of another disk; before the first `send`."""
+        for address, folder in disks.items():
+            home = self._homes / address / "fairlead-nats"
+            home.mkdir(parents=True)
+            place = {"driver_opts": {"type": "none", "o": "bind", "device": str(folder)}}
+            (home / "compose.override.yaml").write_text(json.dumps({"volumes": {"store": place}}))
+
     def kill(self, address: str) -> None:
         """kill -9 of the server: as if the machine were gone, for the engine starts it no more."""
         self.run(address, "kill", "nats")
@@ -79,6 +87,10 @@ class Machines:
         """What the engine knows of the server's container."""
         found = api().containers(all=True, filters={"id": self.run(address, "ps", "-aq", "nats").strip()})
         return dict(api().inspect_container(found[0]["Id"]))
+
+    def logs(self, address: str) -> str:
+        """The end of what a server said."""
+        return self.run(address, "logs", "--no-log-prefix", "--tail", "25", "nats")
 
     def leader_of(self, stream: str) -> str:
         """The address of the machine that leads a stream.
@@ -107,8 +119,9 @@ class Machines:
         ends = []
         for address in self.addresses:
             state = self.server(address)
-            said = self.run(address, "logs", "--no-log-prefix", "--tail", "25", "nats")
-            ends.append(f"{address}: {state['RestartCount']} restarts, {state['State']}\n{said}")
+            ends.append(
+                f"{address}: {state['RestartCount']} restarts, {state['State']}\n{self.logs(address)}"
+            )
         return "\n".join(ends)
 
     def _run(self, *command: object, timeout_s: float = 120) -> str:

@@ -175,6 +175,7 @@ def test_a_machine_with_another_address_gets_another_certificate(folders: list[P
 
 def test_folders_of_an_earlier_version_keep_their_certificates(folders: list[Path], tmp_path: Path) -> None:
     for conf in folders:
+        (conf / "fairlead-nats").unlink()  # which it did not have
         for each in conf.iterdir():
             each.rename(conf.parent / each.name)
         conf.rmdir()

@@ -20,6 +20,7 @@ _AHEAD: Final = 16  # pieces that are sent before the first of them is acknowled
 _FIRST_TRIES: Final = 50  # five seconds
 UNPACK_S: Final = 300.0  # until the server has read through what it was sent
 
+_NO_CONSUMER: Final = 10014
 _NO_STREAM: Final = 10059
 _NO_MORE: Final = "204"
 
@@ -57,20 +58,34 @@ async def stream_info(bus: Bus, stream: str) -> Snapshot | None:
 
 
 async def durables(bus: Bus, stream: str) -> list[Durable]:
-    """The durable consumers of a stream."""
+    """The durable consumers of a stream.
+
+    Each is asked for by its name: in a cluster a list leaves out what some server does not tell in time.
+    """
     found: list[Durable] = []
     seen = 0
     while True:
-        page = await bus.api(f"CONSUMER.LIST.{stream}", {"offset": seen})
-        rows = page.get("consumers")
-        rows = rows if isinstance(rows, list) else []
-        for row in rows:
-            config = _object(row, "config")
-            if config.get("durable_name"):
-                found.append(Durable(config=config, floor=_number(_object(row, "ack_floor"), "stream_seq")))
-        seen += len(rows)
-        if not rows or seen >= _number(page, "total"):
+        page = await bus.api(f"CONSUMER.NAMES.{stream}", {"offset": seen})
+        names = page.get("consumers")
+        names = names if isinstance(names, list) else []
+        found += [each for name in names if (each := await _durable(bus, stream, name))]
+        seen += len(names)
+        if not names or seen >= _number(page, "total"):
             return found
+
+
+async def _durable(bus: Bus, stream: str, name: str) -> Durable | None:
+    """None if it is not durable, or gone meanwhile."""
+    try:
+        info = await bus.api(f"CONSUMER.INFO.{stream}.{name}")
+    except JetStreamError as error:
+        if error.code == _NO_CONSUMER:
+            return None
+        raise
+    config = _object(info, "config")
+    if not config.get("durable_name"):
+        return None
+    return Durable(config=config, floor=_number(_object(info, "ack_floor"), "stream_seq"))
 
 
 async def take(bus: Bus, stream: str, write: Callable[[bytes], object]) -> Snapshot:

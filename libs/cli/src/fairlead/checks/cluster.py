@@ -60,8 +60,8 @@ def _behind(groups: dict[str, dict[str, Any]]) -> list[Finding]:
         warning(
             "streams.replicas",
             f"server {server} {'is offline' if server in offline else 'is behind'}: {_some(sorted(names))}",
-            "start it, or see whether the others reach it: one more that goes stops what is stored there. "
-            "`nats stream info` shows the lag",
+            "start it, or see whether its disk is full or the others do not reach it: one more that goes "
+            "stops what is stored there. `nats stream info` shows the lag",
         )
         for server, names in sorted(late.items())
     ]

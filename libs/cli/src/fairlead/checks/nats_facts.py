@@ -6,7 +6,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from datetime import datetime
@@ -24,9 +24,15 @@ from fairlead_common.logs import configure_logs
 from fairlead_common.streams import STREAMS
 
 SERVICES_QUIET_S: Final = 0.5
-WITH_CONSUMERS: Final = (s.SESSIONS, s.TIMERS, s.TOOLS, s.SLOTS)
+# The consumer that services of one kind share, and what it reads, by stream. TOOLS has one for each host.
+SHARED: Final = {
+    s.SESSIONS: (s.AGENTS_CONSUMER, s.ALL_MAIL),
+    s.TIMERS: (s.TIMERS_CONSUMER, s.DUE_TIMERS),
+    s.SLOTS: (s.SLOTS_CONSUMER, s.ALL_SLOTS),
+}
 
 _NO_STREAM: Final = 10059
+_NO_CONSUMER: Final = 10014
 _ACK_TOKENS: Final = 9  # $JS.ACK.<stream>.<consumer>...; newer servers can put domain and account before them
 
 Json = dict[str, Any]
@@ -43,7 +49,8 @@ class NatsFacts(msgspec.Struct, kw_only=True):
         refused: why there is no connection. connected: there was one.
         account: `$JS.API.INFO`. streams: name to `STREAM.INFO`, or to None where there is none.
         leaderless: streams of which nobody could tell anything: no server leads them now.
-        consumers: stream to its consumers. clock_skew_s: this clock minus the server's.
+        consumers: stream to `CONSUMER.INFO` of its shared ones, or a name alone where nobody leads it.
+        clock_skew_s: this clock minus the server's.
         acks_readable: whether acknowledgement subjects have the form that the client library reads.
         oldest_mail_s: age of the oldest mail that nobody consumed; 0: there is none.
         running: sessions that run, with the time of their last change; leased: those with an owner.
@@ -217,15 +224,41 @@ async def _streams(bus: Bus, facts: NatsFacts) -> None:
 
 
 async def _consumers(bus: Bus, facts: NatsFacts) -> None:
-    async def one(stream: str) -> None:
-        try:
-            answer = await bus.api(f"CONSUMER.LIST.{stream}", {}, timeout_s=facts.patience_s)
-        except JetStreamError:
-            return  # there is no such stream: the look at the streams says so
-        found = answer.get("consumers")
-        facts.consumers[stream] = found if isinstance(found, list) else []
+    """Each from the server that leads it: a list waits for all servers, and in vain if a disk is full."""
+    leaderless: list[str] = []
+    within_s = 0.45 * facts.patience_s  # names, and then each
 
-    await asyncio.gather(*(one(stream) for stream in WITH_CONSUMERS))
+    async def info(stream: str, name: str) -> Json | None:
+        try:
+            return await bus.api(f"CONSUMER.INFO.{stream}.{name}", timeout_s=within_s)
+        except JetStreamError as error:
+            if error.code != _NO_CONSUMER:
+                raise
+            return None
+        except BusUnavailableError:
+            leaderless.append(f"{name} of {stream}")
+            return {"name": name}
+
+    async def some(stream: str, names: Iterable[str]) -> None:
+        found = await asyncio.gather(*(info(stream, name) for name in names))
+        facts.consumers[stream] = [each for each in found if each is not None]
+
+    async def of_hosts() -> None:
+        told = await bus.api(f"CONSUMER.NAMES.{s.TOOLS}", {}, timeout_s=within_s)
+        names = told.get("consumers")
+        await some(s.TOOLS, names if isinstance(names, list) else [])
+
+    async def unless_missing(asking: Awaitable[None]) -> None:
+        try:
+            await asking
+        except JetStreamError as error:
+            if error.code != _NO_STREAM:  # the look at the streams says so
+                raise
+
+    shared = (some(stream, [name]) for stream, (name, _) in SHARED.items())
+    await asyncio.gather(*(unless_missing(each) for each in (*shared, of_hosts())))
+    if leaderless:
+        facts.unanswered["consumers"] = f"no answer for {', '.join(sorted(leaderless))}"
 
 
 async def _acks(bus: Bus, facts: NatsFacts) -> None:

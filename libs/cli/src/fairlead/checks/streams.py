@@ -5,17 +5,12 @@ from typing import Any, Final
 
 from fairlead.checks.finding import Finding, Mend, ok, problem, skipped, warning
 from fairlead.checks.look import Look
-from fairlead.checks.nats_facts import NatsFacts
+from fairlead.checks.nats_facts import SHARED, NatsFacts
 from fairlead_common import subjects as s
 from fairlead_common.bus import Bus, settings_from_environment
 from fairlead_common.streams import STREAMS, provision, weaknesses
 
 _FULL_PERCENT: Final = 80
-_WANTED: Final = {
-    s.SESSIONS: (s.AGENTS_CONSUMER, s.ALL_MAIL),
-    s.TIMERS: (s.TIMERS_CONSUMER, s.DUE_TIMERS),
-    s.SLOTS: (s.SLOTS_CONSUMER, s.ALL_SLOTS),
-}
 _BY_SERVICES: Final = frozenset({s.SLOTS})  # made by the scheduler, not by provisioning
 
 
@@ -78,16 +73,17 @@ def consumers(look: Look) -> Finding:
     if not facts.consumers:
         return skipped("streams.consumers", "no server to look at")
     missing, wrong, there = [], [], 0
-    for stream, (name, subject) in _WANTED.items():
-        if facts.streams.get(stream) is None:
+    for stream, (name, subject) in SHARED.items():
+        if facts.streams.get(stream) is None or stream not in facts.consumers:
             continue
         found = _named(facts, stream).get(name)
         if found is None:
             missing.append((stream, name))
             continue
         there += 1
-        wrong += _differences(stream, name, subject, found["config"])
-    for executor in facts.executors or []:
+        if "config" in found:
+            wrong += _differences(stream, name, subject, found["config"])
+    for executor in (facts.executors or []) if s.TOOLS in facts.consumers else []:
         host = str(executor.get("host", ""))
         if host and s.tools_consumer(host) not in _named(facts, s.TOOLS):
             missing.append((s.TOOLS, s.tools_consumer(host)))
@@ -97,7 +93,7 @@ def consumers(look: Look) -> Finding:
         )
     if missing:
         shown = ", ".join(f"{name} of {stream}" for stream, name in missing)
-        own = any(stream in _WANTED and stream not in _BY_SERVICES for stream, _ in missing)
+        own = any(stream in SHARED and stream not in _BY_SERVICES for stream, _ in missing)
         return problem(
             "streams.consumers", f"missing: {shown}", "a start of the services makes them",
             _provisioning(look) if own else None,
