@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.checks import nats, streams, work
+from fairlead.checks import nats, nats_facts, services, streams, work
 from fairlead.checks.finding import Finding
 from fairlead.checks.look import Look
 from fairlead.home import Home
 from fairlead_common import subjects
 from fairlead_common.buckets import Bucket
-from fairlead_common.bus import Bus, BusSettings
+from fairlead_common.bus import Bus, BusSettings, Delivery
 from fairlead_common.dead import dead_letter
 from fairlead_common.streams import STREAMS, provision
 from tests.support.nats_server import NatsServer, free_port
@@ -72,6 +72,28 @@ async def test_a_server_as_it_should_be_is_well(
     assert one(work.stuck(look), "work.sessions").state == "ok"
     listed = await bus.api("CONSUMER.LIST.KV_executors", {})
     assert listed["consumers"] == [], "what was made to look is gone"
+
+
+async def test_a_service_that_is_slow_to_answer_is_waited_for(
+    nats_server: NatsServer, bus: Bus, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async with asyncio.TaskGroup() as tasks:
+
+        async def answer(request: Delivery, kind: str, late_s: float) -> None:
+            await asyncio.sleep(late_s)
+            reply = {"name": f"fairlead-{kind}", "id": kind, "version": "1"}
+            await bus.emit(request.reply, json.dumps(reply).encode())
+
+        def hear(request: Delivery) -> None:
+            for kind in nats_facts.SERVICES:
+                late_s = nats_facts.SERVICES_QUIET_S + 0.5 if kind == "agent" else 0.0
+                tasks.create_task(answer(request, kind, late_s))
+
+        listening = await bus.subscribe("$SRV.INFO", hear)
+        look = await seen(nats_server.url, monkeypatch, tmp_path)
+        await listening.unsubscribe()
+    found = one(services.services(look), "services.running")
+    assert (found.state, found.text) == ("ok", "agent, gateway, scheduler, tools, webui")
 
 
 async def test_streams_that_lose_are_told_by_name(

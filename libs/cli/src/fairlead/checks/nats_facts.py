@@ -23,7 +23,8 @@ from fairlead_common.live_config import LiveConfig
 from fairlead_common.logs import configure_logs
 from fairlead_common.streams import STREAMS
 
-SERVICES_QUIET_S: Final = 0.5
+SERVICES: Final = ("gateway", "agent", "tools", "scheduler", "webui")
+SERVICES_QUIET_S: Final = 0.5  # without a further answer, once there is one of each
 # The consumer that services of one kind share, and what it reads, by stream. TOOLS has one for each host.
 SHARED: Final = {
     s.SESSIONS: (s.AGENTS_CONSUMER, s.ALL_MAIL),
@@ -330,15 +331,21 @@ async def _sessions(bus: Bus, facts: NatsFacts) -> None:
 
 
 async def _services(bus: Bus, facts: NatsFacts) -> None:
-    found: list[Json] = []
-    try:
-        async for reply in bus.request_many("$SRV.INFO", b"", timeout_s=SERVICES_QUIET_S):
-            service = msgspec.json.decode(reply.data, type=dict[str, Any])
-            if str(service.get("name", "")).startswith("fairlead-"):
-                found.append(service)
-    except NotFoundError:
-        pass  # nobody listens: none
-    facts.services = found
+    """Those that answer; once more, with more patience, if one of a kind that should be there does not."""
+    found: dict[str, Json] = {}
+    for quiet_s in (SERVICES_QUIET_S, min(2.0, 0.9 * facts.patience_s - SERVICES_QUIET_S)):
+        try:
+            async for reply in bus.request_many("$SRV.INFO", b"", timeout_s=quiet_s):
+                service = msgspec.json.decode(reply.data, type=dict[str, Any])
+                if str(service.get("name", "")).startswith("fairlead-"):
+                    found[str(service.get("id"))] = service
+        except NotFoundError:
+            pass  # nobody listens: none
+        facts.services = list(found.values())
+        if not found or {f"fairlead-{kind}" for kind in SERVICES} <= {
+            each["name"] for each in facts.services
+        }:
+            return
 
 
 async def _executors(bus: Bus, facts: NatsFacts) -> None:

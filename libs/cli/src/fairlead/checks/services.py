@@ -6,8 +6,8 @@ from typing import Final
 
 from fairlead.checks.finding import Finding, ok, problem, skipped, warning
 from fairlead.checks.look import Look
+from fairlead.checks.nats_facts import SERVICES
 
-_NEEDED: Final = ("gateway", "agent", "tools", "scheduler", "webui")
 _MUST: Final = frozenset({"gateway", "agent", "tools"})
 
 
@@ -20,7 +20,7 @@ def services(look: Look) -> list[Finding]:
     if not running:
         return [warning("services.running", "no service answers", "`fairlead up` starts them")]
     text = ", ".join(f"{name}{f' x{running[name]}' if running[name] > 1 else ''}" for name in sorted(running))
-    missing = [name for name in _NEEDED if not running[name]]
+    missing = [name for name in SERVICES if not running[name]]
     findings = []
     if missing:
         kind = problem if _MUST & set(missing) else warning
