@@ -17,6 +17,7 @@ import pytest
 from fairlead.checks import nats, nats_facts, services, streams, work
 from fairlead.checks.finding import Finding
 from fairlead.checks.look import Look
+from fairlead.environment import SERVICES
 from fairlead.home import Home
 from fairlead_common import subjects
 from fairlead_common.buckets import Bucket
@@ -85,7 +86,7 @@ async def test_a_service_that_is_slow_to_answer_is_waited_for(
             await bus.emit(request.reply, json.dumps(reply).encode())
 
         def hear(request: Delivery) -> None:
-            for kind in nats_facts.SERVICES:
+            for kind in SERVICES:
                 late_s = nats_facts.SERVICES_QUIET_S + 0.5 if kind == "agent" else 0.0
                 tasks.create_task(answer(request, kind, late_s))
 

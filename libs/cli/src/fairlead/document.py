@@ -17,8 +17,7 @@ from fairlead_common.config import Config, parse_config
 from fairlead_common.errors import ConflictError, FairleadError, InvalidInputError
 from fairlead_common.live_config import LiveConfig
 from fairlead_common.logs import configure_logs
-
-_NO_STREAM = 10059
+from fairlead_common.reading import NO_STREAM
 
 
 class Revision(NamedTuple):
@@ -92,7 +91,7 @@ async def revisions(bus: Bus) -> list[Revision]:
             record async for record in bus.read(stream, subject) if "KV-Operation" not in record.headers
         ]
     except JetStreamError as error:
-        if error.code == _NO_STREAM:  # a server that no service has met yet
+        if error.code == NO_STREAM:  # a server that no service has met yet
             return []
         raise CommandError(str(error)) from error
     except FairleadError as error:

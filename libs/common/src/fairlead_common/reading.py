@@ -36,6 +36,8 @@ _BY_SUBJECT: Final = frozenset({"tools"})  # services whose user reads no stream
 _LAGGING: Final = frozenset({"KV_config"})  # every service may read its document, and that alone
 # May lose their end with a server (streams.py), and are made anew when there are to be more replicas.
 _LOSSY: Final = frozenset({s.EVENTS, s.kv_stream(s.BUCKET_LEASES), s.kv_stream(s.BUCKET_EXECUTORS)})
+NO_STREAM: Final = 10059
+NO_CONSUMER: Final = 10014
 FULL: Final = frozenset({10077, 10023, 10047, 10028})  # stream, server or account limits reached
 _NO_MESSAGE: Final = 10037
 _NO_JETSTREAM: Final = "JetStream is not enabled on this NATS server"

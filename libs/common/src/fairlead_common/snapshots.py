@@ -13,6 +13,8 @@ import msgspec
 from fairlead_common.answers import Delivery, Reply, next_reply
 from fairlead_common.bus import Bus, JetStreamError
 from fairlead_common.errors import BusUnavailableError, FairleadError
+from fairlead_common.reading import NO_STREAM
+from fairlead_common.streams import consumer_info, consumer_names
 
 CHUNK_BYTES: Final = 256 << 10  # the server keeps some 8 MiB under way
 SILENCE_S: Final = 15.0
@@ -20,8 +22,6 @@ _AHEAD: Final = 16  # pieces that are sent before the first of them is acknowled
 _FIRST_TRIES: Final = 50  # five seconds
 UNPACK_S: Final = 300.0  # until the server has read through what it was sent
 
-_NO_CONSUMER: Final = 10014
-_NO_STREAM: Final = 10059
 _NO_MORE: Final = "204"
 
 Json = dict[str, object]
@@ -51,41 +51,21 @@ async def stream_info(bus: Bus, stream: str) -> Snapshot | None:
     try:
         info = await bus.api(f"STREAM.INFO.{stream}")
     except JetStreamError as error:
-        if error.code == _NO_STREAM:
+        if error.code == NO_STREAM:
             return None
         raise
     return Snapshot(_object(info, "config"), _object(info, "state"))
 
 
 async def durables(bus: Bus, stream: str) -> list[Durable]:
-    """The durable consumers of a stream.
-
-    Each is asked for by its name: in a cluster a list leaves out what some server does not tell in time.
-    """
+    """The durable consumers of a stream."""
     found: list[Durable] = []
-    seen = 0
-    while True:
-        page = await bus.api(f"CONSUMER.NAMES.{stream}", {"offset": seen})
-        names = page.get("consumers")
-        names = names if isinstance(names, list) else []
-        found += [each for name in names if (each := await _durable(bus, stream, name))]
-        seen += len(names)
-        if not names or seen >= _number(page, "total"):
-            return found
-
-
-async def _durable(bus: Bus, stream: str, name: str) -> Durable | None:
-    """None if it is not durable, or gone meanwhile."""
-    try:
-        info = await bus.api(f"CONSUMER.INFO.{stream}.{name}")
-    except JetStreamError as error:
-        if error.code == _NO_CONSUMER:
-            return None
-        raise
-    config = _object(info, "config")
-    if not config.get("durable_name"):
-        return None
-    return Durable(config=config, floor=_number(_object(info, "ack_floor"), "stream_seq"))
+    for name in await consumer_names(bus, stream):
+        info = await consumer_info(bus, stream, name)
+        config = _object(info, "config") if info else {}  # it may be gone meanwhile
+        if config.get("durable_name"):
+            found.append(Durable(config=config, floor=_number(_object(info, "ack_floor"), "stream_seq")))
+    return found
 
 
 async def take(bus: Bus, stream: str, write: Callable[[bytes], object]) -> Snapshot:

@@ -8,6 +8,7 @@ from fairlead_common import mutants
 from fairlead_common import subjects as s
 from fairlead_common.bus import Bus, JetStreamError
 from fairlead_common.errors import BusUnavailableError, WeakConfigurationError
+from fairlead_common.reading import NO_CONSUMER, NO_STREAM
 
 log = structlog.get_logger()
 
@@ -20,8 +21,6 @@ TOOLS_WAIT_S: Final = 6.0  # a request that a dead executor held is delivered ag
 _SECOND: Final = 1_000_000_000
 _DAY: Final = 86_400 * _SECOND
 
-_NO_STREAM: Final = 10059
-_NO_CONSUMER: Final = 10014
 _NO_CLUSTER: Final = 10074
 _NO_PEERS: Final = 10005
 
@@ -169,12 +168,44 @@ async def is_there(bus: Bus, name: str) -> bool:
 async def has_consumer(bus: Bus, stream: str, name: str) -> bool:
     """Whether a durable consumer exists."""
     try:
-        await bus.api(f"CONSUMER.INFO.{stream}.{name}")
+        return await consumer_info(bus, stream, name) is not None
     except JetStreamError as error:
-        if error.code not in (_NO_CONSUMER, _NO_STREAM):
+        if error.code != NO_STREAM:
             raise
         return False
-    return True
+
+
+async def consumer_info(bus: Bus, stream: str, name: str, *, timeout_s: float | None = None) -> Config | None:
+    """A consumer, as the server that leads it knows it; None if there is none of this name.
+
+    Raises:
+        JetStreamError: the server refused; there is no such stream, say.
+        BusUnavailableError: nobody leads it right now.
+    """
+    try:
+        return await bus.api(f"CONSUMER.INFO.{stream}.{name}", timeout_s=timeout_s)
+    except JetStreamError as error:
+        if error.code != NO_CONSUMER:
+            raise
+        return None
+
+
+async def consumer_names(bus: Bus, stream: str, *, timeout_s: float | None = None) -> list[str]:
+    """All consumers of a stream.
+
+    Ask for each of them with `consumer_info`: a list of what they are waits for all servers of a cluster, and
+    leaves out what one of them does not tell in time.
+
+    Raises:
+        JetStreamError: the server refused; there is no such stream, say.
+    """
+    names: list[str] = []
+    while True:
+        page = await bus.api(f"CONSUMER.NAMES.{stream}", {"offset": len(names)}, timeout_s=timeout_s)
+        some, total = page.get("consumers"), page.get("total")
+        names += some if isinstance(some, list) else []
+        if not some or not isinstance(total, int) or len(names) >= total:
+            return names
 
 
 def _replicated(wanted: Config, replicas: int) -> Config:
@@ -236,7 +267,7 @@ async def _actual(bus: Bus, name: str) -> Config | None:
     try:
         return _config_of(name, await bus.api(f"STREAM.INFO.{name}"))
     except JetStreamError as error:
-        if error.code != _NO_STREAM:
+        if error.code != NO_STREAM:
             raise
         return None
 
@@ -325,11 +356,8 @@ async def ensure_consumer(
         "replay_policy": "instant",
         "filter_subject": filter_subject,
     }
-    try:
-        info = await bus.api(f"CONSUMER.INFO.{stream}.{name}")
-    except JetStreamError as error:
-        if error.code != _NO_CONSUMER:
-            raise
+    info = await consumer_info(bus, stream, name)
+    if info is None:
         info = await bus.api(
             f"CONSUMER.CREATE.{stream}.{name}.{filter_subject}",
             {"stream_name": stream, "config": wanted, "action": "create"},

@@ -6,7 +6,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from datetime import datetime
@@ -15,15 +15,16 @@ from typing import Any, Final
 
 import msgspec
 
+from fairlead.environment import SERVICES
 from fairlead.server.server import NatsAccess
 from fairlead_common import subjects as s
 from fairlead_common.bus import Bus, Delivery, JetStreamError, Record, settings_from_environment
 from fairlead_common.errors import BusUnavailableError, FairleadError, ForbiddenError, NotFoundError
 from fairlead_common.live_config import LiveConfig
 from fairlead_common.logs import configure_logs
-from fairlead_common.streams import STREAMS
+from fairlead_common.reading import NO_STREAM
+from fairlead_common.streams import STREAMS, consumer_info, consumer_names
 
-SERVICES: Final = ("gateway", "agent", "tools", "scheduler", "webui")
 SERVICES_QUIET_S: Final = 0.5  # without a further answer, once there is one of each
 # The consumer that services of one kind share, and what it reads, by stream. TOOLS has one for each host.
 SHARED: Final = {
@@ -32,8 +33,6 @@ SHARED: Final = {
     s.SLOTS: (s.SLOTS_CONSUMER, s.ALL_SLOTS),
 }
 
-_NO_STREAM: Final = 10059
-_NO_CONSUMER: Final = 10014
 _ACK_TOKENS: Final = 9  # $JS.ACK.<stream>.<consumer>...; newer servers can put domain and account before them
 
 Json = dict[str, Any]
@@ -205,7 +204,7 @@ async def _streams(bus: Bus, facts: NatsFacts) -> None:
         try:
             info = await bus.api(f"STREAM.INFO.{name}", timeout_s=0.8 * facts.patience_s)
         except JetStreamError as error:
-            if error.code != _NO_STREAM:
+            if error.code != NO_STREAM:
                 raise
             facts.streams[name] = None
             return
@@ -231,33 +230,23 @@ async def _consumers(bus: Bus, facts: NatsFacts) -> None:
 
     async def info(stream: str, name: str) -> Json | None:
         try:
-            return await bus.api(f"CONSUMER.INFO.{stream}.{name}", timeout_s=within_s)
-        except JetStreamError as error:
-            if error.code != _NO_CONSUMER:
-                raise
-            return None
+            return await consumer_info(bus, stream, name, timeout_s=within_s)
         except BusUnavailableError:
             leaderless.append(f"{name} of {stream}")
             return {"name": name}
 
-    async def some(stream: str, names: Iterable[str]) -> None:
-        found = await asyncio.gather(*(info(stream, name) for name in names))
+    async def of(stream: str) -> None:
+        try:
+            shared = [SHARED[stream][0]] if stream in SHARED else None
+            names = shared or await consumer_names(bus, stream, timeout_s=within_s)
+            found = await asyncio.gather(*(info(stream, name) for name in names))
+        except JetStreamError as error:
+            if error.code != NO_STREAM:  # the look at the streams says so
+                raise
+            return
         facts.consumers[stream] = [each for each in found if each is not None]
 
-    async def of_hosts() -> None:
-        told = await bus.api(f"CONSUMER.NAMES.{s.TOOLS}", {}, timeout_s=within_s)
-        names = told.get("consumers")
-        await some(s.TOOLS, names if isinstance(names, list) else [])
-
-    async def unless_missing(asking: Awaitable[None]) -> None:
-        try:
-            await asking
-        except JetStreamError as error:
-            if error.code != _NO_STREAM:  # the look at the streams says so
-                raise
-
-    shared = (some(stream, [name]) for stream, (name, _) in SHARED.items())
-    await asyncio.gather(*(unless_missing(each) for each in (*shared, of_hosts())))
+    await asyncio.gather(*(of(stream) for stream in (*SHARED, s.TOOLS)))
     if leaderless:
         facts.unanswered["consumers"] = f"no answer for {', '.join(sorted(leaderless))}"
 
@@ -342,9 +331,8 @@ async def _services(bus: Bus, facts: NatsFacts) -> None:
         except NotFoundError:
             pass  # nobody listens: none
         facts.services = list(found.values())
-        if not found or {f"fairlead-{kind}" for kind in SERVICES} <= {
-            each["name"] for each in facts.services
-        }:
+        names = {each["name"] for each in facts.services}
+        if not found or all(f"fairlead-{kind}" in names for kind in SERVICES):
             return
 
 

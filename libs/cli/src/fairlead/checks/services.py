@@ -6,7 +6,7 @@ from typing import Final
 
 from fairlead.checks.finding import Finding, ok, problem, skipped, warning
 from fairlead.checks.look import Look
-from fairlead.checks.nats_facts import SERVICES
+from fairlead.environment import SERVICES
 
 _MUST: Final = frozenset({"gateway", "agent", "tools"})
 

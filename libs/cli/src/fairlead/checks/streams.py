@@ -83,10 +83,10 @@ def consumers(look: Look) -> Finding:
         there += 1
         if "config" in found:
             wrong += _differences(stream, name, subject, found["config"])
-    for executor in (facts.executors or []) if s.TOOLS in facts.consumers else []:
-        host = str(executor.get("host", ""))
-        if host and s.tools_consumer(host) not in _named(facts, s.TOOLS):
-            missing.append((s.TOOLS, s.tools_consumer(host)))
+    if s.TOOLS in facts.consumers:
+        hosts = {str(each["host"]) for each in facts.executors or [] if each.get("host")}
+        needed = {s.tools_consumer(host) for host in hosts}
+        missing += [(s.TOOLS, name) for name in sorted(needed - _named(facts, s.TOOLS).keys())]
     if wrong:
         return problem(
             "streams.consumers", "; ".join(wrong), "services refuse to run: delete it, they make it anew"
