@@ -5,6 +5,8 @@ import os
 import shutil
 import subprocess
 import time
+import urllib.error
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -172,6 +174,21 @@ class Deployment:
 
     def gateway(self) -> Api:
         return Api(f"http://127.0.0.1:{self.port}", self.token)
+
+    def try_prompt(self, session: str, key: str) -> tuple[int, str]:
+        """Status and text of one attempt, without patience; 0 if nobody answers."""
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self.port}/api/sessions/{session}/prompt",
+            json.dumps({"text": "hello", "key": key}).encode(),
+            {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"},
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=15) as answer:
+                return answer.status, ""
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+        except OSError as error:
+            return 0, str(error)
 
     def remove(self) -> None:
         """Everything but the images."""

@@ -24,11 +24,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ClusterD
     deployment.make_secrets()
     machines = Machines(folder, deployment.secrets)
     try:
-        for name, value in machines.make().items():
-            deployment.set(name, value)
-        deployment.build()
-        assert machines.send() == ["started"] * 3
-        print(f"up --wait: {deployment.up():.1f} s")
+        print(f"up --wait: {deployment.start_beside(machines):.1f} s")
         yield deployment, machines
     finally:
         deployment.remove()
@@ -59,8 +55,7 @@ async def test_three_servers_and_services_made_from_nothing_answer_through_a_too
     assert answer.statuses == ["ok"]
     assert "through 42 servers" in answer.answer
     await copies(deployment, 3)
-    wrong = deployment.doctor()
-    assert not [each for each in wrong if each["check"].partition(".")[0] in ("nats", "streams")], wrong
+    assert deployment.wrong_about_servers() == []
 
 
 async def test_the_server_that_leads_is_killed_under_load_and_nothing_is_lost(
@@ -72,7 +67,7 @@ async def test_the_server_that_leads_is_killed_under_load_and_nothing_is_lost(
         await asyncio.to_thread(machines.kill, leader)
         await load.more(4)
         await copies(deployment, 2)
-        wrong = await asyncio.to_thread(deployment.doctor)
+        wrong = await asyncio.to_thread(deployment.wrong_about_servers)
         silent = [each["text"] for each in wrong if each["check"] == "nats.server"]
         assert [each.partition(": ")[0] for each in silent] == [f"no answer from {leader}"]
         told_again = await asyncio.to_thread(machines.send)

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -45,16 +44,8 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Small]:
         for disk in deployment.disks.values():
             os.chown(disk.folder, USER, USER)
         machines.put_stores_on({address: disk.folder for address, disk in deployment.disks.items()})
-        for name, value in machines.make().items():
-            deployment.set(name, value)
-        deployment.build()
-        assert machines.send() == ["started"] * 3
-        deployment.up()
+        deployment.start_beside(machines)
         yield deployment
-
-
-def _of_the_servers(wrong: list[dict[str, Any]]) -> set[str]:
-    return {each["check"] for each in wrong if each["check"].partition(".")[0] in ("nats", "streams")}
 
 
 async def test_the_leader_whose_disk_is_full_is_followed_by_another_and_comes_back_with_space(
@@ -72,8 +63,8 @@ async def test_the_leader_whose_disk_is_full_is_followed_by_another_and_comes_ba
         await load.more(4)
         await asyncio.to_thread(
             wait_for,
-            lambda: _of_the_servers(small.doctor()) == {"streams.replicas"},  # once all is led by others
-            lambda: f"doctor names the server alone, not: {small.doctor()}",
+            lambda: {each["check"] for each in small.wrong_about_servers()} == {"streams.replicas"},
+            lambda: f"all is led by others, and doctor names it alone, not: {small.wrong_about_servers()}",
             RECOVERY_S,
         )
         small.disks[leader].free()
@@ -83,7 +74,6 @@ async def test_the_leader_whose_disk_is_full_is_followed_by_another_and_comes_ba
 
 
 async def test_when_all_disks_are_full_nothing_is_accepted_and_space_alone_mends_it(small: Small) -> None:
-    prompt = ("POST", "/api/sessions/refused/prompt", {"text": "x", "key": "k"})
     async with loaded(small, "all") as load, small.gateway() as gateway:
         assert (await gateway.request("POST", "/api/sessions", {"id": "refused"})).accepted
         for disk in small.disks.values():
@@ -91,10 +81,10 @@ async def test_when_all_disks_are_full_nothing_is_accepted_and_space_alone_mends
         async with asyncio.timeout(RECOVERY_S):
             while (await gateway.request("GET", "/readyz", patience_s=0)).status == 200:
                 await asyncio.sleep(0.2)
-        assert not (await gateway.request(*prompt, patience_s=5)).accepted
+        assert (await asyncio.to_thread(small.try_prompt, "refused", "k"))[0] == 503
         for disk in small.disks.values():
             disk.free()
         await copies(small, 3)
         await load.more(2)
-        assert (await gateway.request(*prompt)).accepted
+        assert (await asyncio.to_thread(small.try_prompt, "refused", "k"))[0] == 202
     assert load.statuses == {"ok"}

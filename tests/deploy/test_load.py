@@ -1,7 +1,6 @@
 """A deployment at work is scaled, killed, its disk filled: what was accepted ends, and runs once."""
 
 import asyncio
-import urllib.error
 import urllib.request
 
 import pytest
@@ -74,21 +73,6 @@ def _all_healthy(deployment: Deployment) -> bool:
     return all(state["Running"] and state["Health"]["Status"] == "healthy" for state in states)
 
 
-def _status_of_a_prompt(deployment: Deployment, key: str) -> tuple[int, str]:
-    request = urllib.request.Request(
-        f"http://127.0.0.1:{deployment.port}/api/sessions/refused/prompt",
-        f'{{"text": "hello", "key": "{key}"}}'.encode(),
-        {"Authorization": f"Bearer {deployment.token}", "Content-Type": "application/json"},
-    )
-    try:
-        with urllib.request.urlopen(request, timeout=15) as answer:
-            return answer.status, ""
-    except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
-    except OSError as error:
-        return 0, str(error)
-
-
 async def test_a_full_disk_refuses_and_space_alone_mends_it_though_the_server_froze(
     deployment: Deployment, disk: SmallDisk | None
 ) -> None:
@@ -103,7 +87,7 @@ async def test_a_full_disk_refuses_and_space_alone_mends_it_though_the_server_fr
         seen: list[tuple[int, str]] = []
 
         def refused() -> bool:
-            seen.append(_status_of_a_prompt(deployment, f"k{len(seen)}"))
+            seen.append(deployment.try_prompt("refused", f"k{len(seen)}"))
             return seen[-1][0] == 507
 
         await asyncio.to_thread(containers.wait_for, refused, lambda: f"a refusal: {seen[-3:]}", RECOVERY_S)

@@ -629,7 +629,7 @@ def test_the_report_has_a_stable_form(place: Home) -> None:
         assert each["check"].startswith(f"{each['group']}.")
         assert "\n" not in each["text"]
         assert each["advice"] or each["state"] in ("ok", "skipped")
-    assert 0 < report["took_s"] < 60
+    assert 0 < report["took_s"] < 2 * run.WITHIN_S
     assert {each["state"] for each in report["checks"] if each["group"] == "nats"} == {"skipped"}
 
 
