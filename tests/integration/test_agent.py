@@ -310,6 +310,7 @@ async def test_dead_provider_ends_the_run_failed_and_the_next_prompt_is_answered
         end = await w.run_end("a")
         assert end.outcome == "failed"
         assert "Cannot connect to host 127.0.0.1" in (end.error or "")
+        assert end.error_code == "model_unavailable"
         await w.model.start(port)
         await w.say("a", "op=P2")
         assert (await w.run_end("a", 2)).outcome == "completed"
@@ -342,6 +343,7 @@ async def test_conversation_over_the_window_fails_with_a_clear_text(
         end = await w.run_end("a")
     assert end.outcome == "failed"
     assert "at most 1904 of its window of 6000" in (end.error or "")
+    assert end.error_code == "context_length_exceeded"
 
 
 async def test_mail_that_cannot_be_read_goes_to_the_dead_letters_and_does_not_stop_the_session(

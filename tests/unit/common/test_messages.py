@@ -126,6 +126,9 @@ ENTRIES: dict[str, Entry] = {
         seqs=[4],
         keys=["k"],
     ),
+    "run_end-error_code": RunEndEntry(
+        **_ABOUT, outcome="failed", error="e", error_code="context_length_exceeded"
+    ),
     "approval_request": ApprovalRequestEntry(
         **_ABOUT,
         call_id="c",

@@ -92,10 +92,15 @@ class RunEndEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag=
     Fields:
         seqs: sequences of all prompts, steers and follow-ups that this run ended.
         keys: their idempotency keys, where they had one.
+        error_code: why it did not complete, for programs, where one of these applies; otherwise empty:
+            `context_length_exceeded`, `model_auth`, `model_rate_limited`, `model_quota_exceeded`,
+            `model_unavailable`, `model_request_refused`, `input_refused`, `content_filter`, `refusal`,
+            `output_limit`, `empty_reply`. Later versions may add more.
     """
 
     outcome: Outcome
     error: str | None = None
+    error_code: str = ""
     turns: int = 0
     usage: Usage = Usage()
     duration_ms: int = 0

@@ -173,6 +173,7 @@ def derived(entry: Entry) -> Iterator[dict[str, object]]:
                 "run_id": run_id,
                 "outcome": entry.outcome,
                 "error": entry.error,
+                "error_code": entry.error_code,
                 "usage": entry.usage,
                 "turns": entry.turns,
             }

@@ -160,7 +160,7 @@ class AgentLoop:
             try:
                 await self._step(profile)
             except ModelError as error:
-                await self._end("failed", str(error))
+                await self._end("failed", str(error), error.code)
             except InvalidInputError as error:
                 await self._end("failed", str(error))
 
@@ -259,7 +259,7 @@ class AgentLoop:
             if self._state.queue:
                 await self._owner.append_locked(DroppedEntry, reason=reason, items=list(self._state.queue))
 
-    async def _end(self, outcome: Outcome, error: str | None = None) -> None:
+    async def _end(self, outcome: Outcome, error: str | None = None, code: str = "") -> None:
         """Close the run, unless new mail makes it go on."""
         state = self._state
         run = state.run
@@ -274,6 +274,7 @@ class AgentLoop:
                 lambda: self._may_close(outcome),
                 outcome=outcome,
                 error=error,
+                error_code=code,
                 turns=run.turns,
                 usage=run.usage,
                 duration_ms=time.time_ns() // 1_000_000 - run.started_ms,

@@ -1,7 +1,7 @@
 """What every model back end takes and gives."""
 
 from collections.abc import AsyncIterator
-from typing import Any, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
 import msgspec
 
@@ -66,6 +66,13 @@ Piece = TextPiece | ThinkingPiece | ToolCallPiece | Finish
 
 ErrorKind = Literal["retryable", "overflow", "auth", "fatal"]
 
+_CODES: Final[dict[ErrorKind, str]] = {
+    "retryable": "model_unavailable",
+    "overflow": "context_length_exceeded",
+    "auth": "model_auth",
+    "fatal": "model_request_refused",
+}
+
 
 class ModelError(FairleadError):
     """The provider failed or refused.
@@ -74,11 +81,15 @@ class ModelError(FairleadError):
         kind: `retryable` may pass; `overflow`: the conversation is too long; `auth`: the key;
             `fatal`: the same request will fail again.
         retry_after_s: what the provider asked for, if it did.
+        code: the reason for programs, one of those of `RunEndEntry.error_code`; by default that of the kind.
     """
 
-    def __init__(self, kind: ErrorKind, text: str, retry_after_s: float | None = None) -> None:
+    def __init__(
+        self, kind: ErrorKind, text: str, retry_after_s: float | None = None, *, code: str = ""
+    ) -> None:
         super().__init__(text)
         self.kind: ErrorKind = kind
+        self.code = code or _CODES[kind]
         self.retry_after_s = retry_after_s
 
 

@@ -151,4 +151,5 @@ def _sorted_error(litellm: Any, error: Exception) -> ModelError:
         return ModelError("auth", text)
     if isinstance(error, (litellm.BadRequestError, litellm.NotFoundError)):
         return ModelError("fatal", text)
-    return ModelError("retryable", text)
+    code = "model_rate_limited" if isinstance(error, litellm.RateLimitError) else ""
+    return ModelError("retryable", text, code=code)

@@ -258,5 +258,6 @@ async def _refusal(response: aiohttp.ClientResponse) -> ModelError:
         return ModelError("auth", text)
     if response.status in (408, 409, 425, 429) or response.status >= 500:
         after = response.headers.get("Retry-After", "")
-        return ModelError("retryable", text, float(after) if after.isdigit() else None)
+        code = "model_rate_limited" if response.status == 429 else ""
+        return ModelError("retryable", text, float(after) if after.isdigit() else None, code=code)
     return ModelError("overflow" if response.status == 413 or _OVERFLOW.search(text) else "fatal", text)
