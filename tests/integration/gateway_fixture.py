@@ -62,11 +62,16 @@ class RunningGateway:
 
 @asynccontextmanager
 async def running_gateway(
-    url: str, folder: Path, overrides: dict[str, object] | None = None, *, public_host: str = ""
+    url: str,
+    folder: Path,
+    overrides: dict[str, object] | None = None,
+    *,
+    public_host: str = "",
+    token: str = TOKEN,
 ) -> AsyncIterator[RunningGateway]:
     """A gateway with a connection of its own."""
     bus = await Bus.connect(BusSettings(url=url), name="gateway")
-    file, _ = ensure_auth_file(folder / "auth.json", TOKEN)
+    file, _ = ensure_auth_file(folder / "auth.json", token)
     config = LiveConfig(bus, overrides or {})
     auth = Auth(file, bus)
     news = News(bus)

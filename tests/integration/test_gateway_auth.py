@@ -137,24 +137,73 @@ async def test_signed_token_has_only_its_rights(
     assert json.loads(record.data)["sender"] == "ann"
 
 
-async def test_ten_wrong_tokens_pause_the_address(
+WRONG = {"Authorization": "Bearer wrong-wrong-wrong"}
+
+
+async def test_wrong_tokens_are_paused_and_the_right_ones_get_in(
     gateway: RunningGateway, stranger: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     signed = gateway.auth_file.mint(["read"], 60)
     for _ in range(10):
-        answer = await stranger.get("/api/me", headers={"Authorization": "Bearer wrong-wrong-wrong"})
-        assert answer.status_code == 401
-    for token in ("wrong-wrong-wrong", TOKEN):
-        answer = await stranger.get("/api/me", headers={"Authorization": f"Bearer {token}"})
-        assert answer.status_code == 429, token
-        assert int(answer.headers["retry-after"]) > 0
-    assert (await stranger.post("/api/login", json={"token": TOKEN})).status_code == 429
-    assert (await stranger.get("/login?code=fl1.x.y")).status_code == 429
-    # What cannot be guessed goes on working: nobody is locked out of an open page.
-    assert (await stranger.get("/api/me", headers={"Authorization": f"Bearer {signed}"})).status_code == 200
+        assert (await stranger.get("/api/me", headers=WRONG)).status_code == 401
+    answer = await stranger.get("/api/me", headers=WRONG)
+    assert answer.status_code == 429
+    assert int(answer.headers["retry-after"]) > 0
+    assert (await stranger.post("/api/login", json={"token": "wrong"})).status_code == 429
+    for token in (TOKEN, signed):
+        good = await stranger.get("/api/me", headers={"Authorization": f"Bearer {token}"})
+        assert good.status_code == 200, token
+    assert (await stranger.post("/api/login", json={"token": TOKEN})).status_code == 204
+    code = gateway.auth_file.login_code()
+    assert (await stranger.get("/login", params={"code": code})).status_code == 303
+    assert (await stranger.get("/readyz")).json()["login_paused"] == 1
+    status = (await gateway.http.get("/api/status")).json()
+    assert status["gateway"]["login_paused"]["127.0.0.1"] > 0
     later = time.monotonic() + auth_module.PAUSE_S + 1
     monkeypatch.setattr(gateway.gateway.auth.throttle, "_clock", lambda: later)
-    assert (await gateway.http.get("/api/me")).status_code == 200
+    assert (await stranger.get("/api/me", headers=WRONG)).status_code == 401
+    assert "login_paused" not in (await stranger.get("/readyz")).json()
+
+
+async def test_a_token_that_can_be_guessed_has_to_wait_for_the_pause(
+    bus: Bus, nats_server: NatsServer, tmp_path: Path
+) -> None:
+    ensure_auth_file(tmp_path / "auth.json", "hunter2")
+    right = {"Authorization": "Bearer hunter2"}
+    async with (
+        running_gateway(nats_server.url, tmp_path, token="hunter2") as gateway,
+        httpx.AsyncClient(base_url=gateway.url, timeout=20) as stranger,
+    ):
+        assert (await stranger.get("/api/me", headers=right)).status_code == 200
+        for _ in range(10):
+            assert (await stranger.get("/api/me", headers=WRONG)).status_code == 401
+        assert (await stranger.get("/api/me", headers=right)).status_code == 429
+        code = gateway.auth_file.login_code()
+        assert (await stranger.get("/login", params={"code": code})).status_code == 303
+
+
+async def test_wrong_login_codes_pause_nobody(gateway: RunningGateway, stranger: httpx.AsyncClient) -> None:
+    used = gateway.auth_file.login_code()
+    assert (await stranger.get("/login", params={"code": used})).status_code == 303
+    stranger.cookies.clear()
+    for n in range(15):
+        for code in (f"q{n}", f"fl1.x.{n}", used):
+            assert (await stranger.get("/login", params={"code": code})).status_code == 401
+    wrong = await stranger.get("/api/me", headers=WRONG)
+    assert wrong.status_code == 401  # no pause has begun
+
+
+async def test_login_code_survives_whatever_is_not_a_page_of_its_own(
+    gateway: RunningGateway, stranger: httpx.AsyncClient
+) -> None:
+    code = {"code": gateway.auth_file.login_code()}
+    for dest in ("image", "iframe", "empty", "script", "style", "object", "embed", ""):
+        answer = await stranger.get("/login", params=code, headers={"Sec-Fetch-Dest": dest})
+        assert answer.status_code == 403, dest
+        assert "set-cookie" not in answer.headers
+    assert (await stranger.head("/login", params=code)).status_code == 403
+    document = {"Sec-Fetch-Dest": "document", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Site": "none"}
+    assert (await stranger.get("/login", params=code, headers=document)).status_code == 303
 
 
 async def test_login_with_the_token_sets_a_cookie(

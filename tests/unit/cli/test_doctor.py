@@ -307,6 +307,14 @@ def test_a_gateway_that_is_not_ready_says_what_is_missing(place: Home, server: s
     assert "another program" in gateway.ready(look(place, url=server)).advice
 
 
+def test_a_client_that_sends_wrong_tokens_is_told(place: Home, server: str) -> None:
+    assert gateway.logins(look(place, url=server)).state == "ok"
+    Answers.body = b'{"status": "ready", "missing": {}, "login_paused": 2}'
+    finding = gateway.logins(look(place, url=server))
+    assert (finding.state, "2 addresses" in finding.text) == ("warning", True)
+    assert gateway.logins(look(place)).state == "skipped"
+
+
 def test_a_port_that_is_free_is_no_problem_and_one_that_says_nothing_is(place: Home) -> None:
     assert gateway.ready(look(place)).state == "warning"
     with socket.create_server(("127.0.0.1", 0)) as mute:

@@ -47,9 +47,12 @@ class Claims(msgspec.Struct, frozen=True, kw_only=True):
     use: Literal["access", "login"] = "access"
 
 
-class _Stored(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class _Stored(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The file's content. `guessable`: the token is one that a person chose, and short."""
+
     token_sha256: Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}$")]
     signing_key: Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
+    guessable: bool = False
 
 
 _claims = msgspec.json.Decoder(Claims)
@@ -62,6 +65,7 @@ class AuthFile:
         self.path = path
         self._token_hash = bytes.fromhex(stored.token_sha256)
         self._key = stored.signing_key
+        self.guessable = stored.guessable  # the token has fewer than GOOD_TOKEN_CHARS characters
 
     @classmethod
     def read(cls, path: Path) -> "AuthFile":
@@ -164,6 +168,8 @@ def ensure_auth_file(path: Path, token: str | None = None) -> tuple[AuthFile, st
         if token is not None and not existing.verify_token(token):
             _write(path, token, replace=True)
             return AuthFile.read(path), None
+        if token is not None:  # files of earlier versions do not tell
+            existing.guessable = _is_guessable(token)
         return existing, None
     fresh = token or f"fl_{secrets.token_urlsafe(32)}"
     made = _write(path, fresh, replace=False)
@@ -184,6 +190,10 @@ def rotate_auth_file(path: Path, token: str | None = None) -> tuple[AuthFile, st
     return AuthFile.read(path), fresh
 
 
+def _is_guessable(token: str) -> bool:
+    return len(token) < GOOD_TOKEN_CHARS
+
+
 def _check_token(token: str) -> None:
     if not token:
         raise InvalidInputError("token", "must not be empty")
@@ -193,7 +203,11 @@ def _check_token(token: str) -> None:
 
 def _write(path: Path, token: str, *, replace: bool) -> bool:
     """Whether the file is ours now; without `replace` an existing one is left alone."""
-    stored = _Stored(token_sha256=_sha256(token).hex(), signing_key=secrets.token_bytes(32))
+    stored = _Stored(
+        token_sha256=_sha256(token).hex(),
+        signing_key=secrets.token_bytes(32),
+        guessable=_is_guessable(token),
+    )
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     draft = path.with_name(f".{path.name}.{new_id()}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)

@@ -24,9 +24,12 @@ async def login_page(request: Request) -> Response:
     code = one(request, "code")
     if code is None:
         return await pages.page(request)
+    # A code is for a person who opens a link: an <img>, frame or fetch of any web page must not use one up.
+    if request.method != "GET" or request.headers.get("sec-fetch-dest", "document") != "document":
+        return pages.plain("A login link has to be opened as a page of its own.", 403)
     try:
         async with answering():
-            principal = await gateway_of(request).auth.redeem(code, request.state.address)
+            principal = await gateway_of(request).auth.redeem(code)
     except Problem as problem:
         return pages.plain(problem.message, problem.status, problem.headers)
     response = RedirectResponse("/", 303)

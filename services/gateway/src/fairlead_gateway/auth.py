@@ -1,4 +1,8 @@
-"""Who is asking: the token, signed tokens and the login cookie, and a stop for those who guess."""
+"""Who is asking: the token, signed tokens and the login cookie, and a pause for those who guess.
+
+Credentials are verified before the throttle is asked: a right one is accepted whatever others at the same
+address (a proxy, a container network, another program of this machine) have sent.
+"""
 
 import asyncio
 import time
@@ -92,6 +96,11 @@ class Throttle:
             del self._failures[address]
             log.warning("login_paused", address=address)
 
+    def paused(self) -> dict[str, int]:
+        """Addresses whose wrong tokens are refused unread now, and for how many more seconds."""
+        now = self._clock()
+        return {a: int(until - now) + 1 for a, until in self._paused.items() if until > now}
+
     def _forget(self, now: float) -> None:
         self._failures = {a: t for a, t in self._failures.items() if now - t[-1] <= FAILURE_WINDOW_S}
         self._paused = {a: until for a, until in self._paused.items() if until > now}
@@ -132,7 +141,9 @@ class Auth:
         return self.accept_token(token, address)
 
     def accept_token(self, token: str, address: str) -> Principal:
-        """Who has this token: the admin token or a signed one.
+        """Who has this token: the admin token or a signed one. A right one is never throttled.
+
+        An admin token that is short enough to be guessed is the exception: for it the pause comes first.
 
         Raises:
             Problem: 401 if it is wrong, 429 after too many wrong ones.
@@ -143,9 +154,11 @@ class Auth:
                 return self._principal(claims, "signed")
             if self._file.read_signed(token) is not None:  # once ours: no guess, only too late
                 raise _unauthorized("the token has expired or was revoked")
-        self.throttle.check(address)
+        if self._file.guessable:
+            self.throttle.check(address)
         if not is_signed(token) and self._file.verify_token(token):
             return Principal("admin", frozenset(("admin",)), "token", generation=self._generation)
+        self.throttle.check(address)
         self.throttle.fail(address)
         raise _unauthorized("the token is wrong")
 
@@ -157,16 +170,17 @@ class Auth:
 
     # -- logging in and out --------------------------------------------------
 
-    async def redeem(self, code: str, address: str) -> Principal:
+    async def redeem(self, code: str) -> Principal:
         """Who may log in with this code. It opens one login, whichever gateway it is shown to.
 
+        Wrong codes do not count as failed logins: a code is signed and cannot be guessed, and any web page
+        can have a browser of this machine send wrong ones.
+
         Raises:
-            Problem: 401 for a code that is wrong, expired or used up; 429 after too many of them.
+            Problem: 401 for a code that is wrong, expired or used up.
         """
-        self.throttle.check(address)
         claims = self._file.verify_signed(code, use="login")
         if claims is None:
-            self.throttle.fail(address)
             raise _unauthorized(
                 "the login code is wrong or has expired; ask for a new one with `fairlead login`"
             )
@@ -178,7 +192,6 @@ class Auth:
                 {"Nats-TTL": f"{LOGIN_CODE_TTL_S + 60}s"},
             )
         except ConflictError:
-            self.throttle.fail(address)
             raise _unauthorized(
                 "the login code was used already; ask for a new one with `fairlead login`"
             ) from None

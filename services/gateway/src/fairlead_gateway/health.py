@@ -141,6 +141,8 @@ async def ready(request: Request) -> Response:
     body: dict[str, object] = {"status": "unready" if missing else "ready", "missing": missing}
     if readiness.replicas:
         body["replicas"] = readiness.replicas
+    if paused := gateway.auth.throttle.paused():
+        body["login_paused"] = len(paused)  # how many addresses: which ones is for those who may ask
     return json_response(body, 503 if missing else 200, {"Cache-Control": "no-store"})
 
 
@@ -160,7 +162,11 @@ async def status(request: Request) -> Response:
             "services": services,
             "executors": found.result(),
             **({"store": msgspec.to_builtins(disk)} if (disk := store_state()) else {}),
-            "gateway": {"streams": len(gateway.streams), "sessions": len(gateway.index)},
+            "gateway": {
+                "streams": len(gateway.streams),
+                "sessions": len(gateway.index),
+                **({"login_paused": paused} if (paused := gateway.auth.throttle.paused()) else {}),
+            },
         }
     )
 

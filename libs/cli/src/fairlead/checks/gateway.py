@@ -19,6 +19,24 @@ _CLOCK_LIMIT_S: Final = 5.0
 _CONNECT_S: Final = 2.0
 
 
+def logins(look: Look) -> Finding:
+    """Whether wrong tokens come in such numbers that the gateway refuses further ones unread."""
+    answer = ask(look.url, "/readyz")
+    try:
+        count = int(json.loads(answer.body).get("login_paused", 0)) if answer else None
+    except (ValueError, AttributeError, TypeError):
+        count = None
+    if count is None:
+        return skipped("gateway.logins", "no gateway to ask")
+    if not count:
+        return ok("gateway.logins", "no address sends many wrong tokens")
+    return warning(
+        "gateway.logins",
+        f"wrong tokens come from {count} {'address' if count == 1 else 'addresses'}",
+        "`fairlead status` names them (login_paused): is there a client with an old token?",
+    )
+
+
 def ready(look: Look) -> Finding:
     """Whether a prompt can be served."""
     answer = ask(look.url, "/readyz")

@@ -62,6 +62,7 @@ CHECKS: Final = (
     Check("disk.space", disk.space, here=True),
     Check("disk.filesystem", disk.kinds, here=True),
     Check("gateway.ready", gateway.ready, server=True),
+    Check("gateway.logins", gateway.logins, server=True),
     Check("gateway.address", gateway.address),
     Check("gateway.certificate", gateway.certificate, network=True),
     Check("gateway.clock", gateway.clock, server=True),
