@@ -127,7 +127,11 @@ _SECRET = _rules(
     ),
     (
         _OF_THE_SYSTEM,
-        "/proc/*/environ /proc/*/mem /proc/*/cmdline /proc/kcore /dev/mem /run/secrets/** *.keytab",
+        "/proc/**/environ /proc/**/mem /proc/**/maps /proc/**/smaps /proc/**/cmdline /proc/kcore /dev/mem",
+    ),
+    (
+        _OF_THE_SYSTEM,
+        "/proc/**/fd /proc/**/fd/** /proc/**/root /proc/**/root/** /run/secrets/** *.keytab",
     ),
 )
 
