@@ -4,7 +4,8 @@ The client library's own buckets drop the TTL on an update and stumble over expi
 bucket is only a stream with one message a key, so Fairlead writes those messages directly.
 """
 
-from typing import NamedTuple
+import asyncio
+import contextlib
 
 import msgspec
 
@@ -12,6 +13,7 @@ from fairlead_common import mutants, subjects
 from fairlead_common.bus import Bus, Record, WrongSequenceError
 from fairlead_common.errors import BusUnavailableError, ConflictError
 from fairlead_common.failpoints import failpoint
+from fairlead_common.ids import new_id
 
 
 class Bucket:
@@ -57,7 +59,7 @@ class Bucket:
                 self.stream,
                 subjects.kv(self.name, key),
                 value,
-                record_id=f"{revision}-{hash(value) & 0xFFFFFFFF:x}",
+                record_id=new_id(),
                 expected=revision,
                 headers=_ttl(ttl_s),
                 point=point,
@@ -90,11 +92,23 @@ def session_lease(session: str) -> str:
     return f"session.{session}"
 
 
-class Lease(NamedTuple):
-    """A lease that this process holds, at this revision."""
+class Lease:
+    """A lease that this process holds. `Leases` alone changes it, one step at a time.
 
-    key: str
-    revision: int
+    Fields:
+        revision: of the newest write that was answered.
+        unsure: a write was not answered yet; it may be stored, or be stored later.
+        released: it was given back; it is never renewed after that.
+    """
+
+    __slots__ = ("key", "lock", "released", "revision", "unsure")
+
+    def __init__(self, key: str, revision: int) -> None:
+        self.key = key
+        self.revision = revision
+        self.unsure = False
+        self.released = False
+        self.lock = asyncio.Lock()
 
 
 _holder = msgspec.json.Decoder(LeaseHolder)
@@ -111,7 +125,18 @@ class Leases:
         self._stream = subjects.kv_stream(subjects.BUCKET_LEASES)
 
     async def acquire(self, key: str) -> Lease | None:
-        """The lease, or None while somebody else holds it."""
+        """The lease, or None while somebody else holds it.
+
+        Raises:
+            BusUnavailableError: no answer, twice; it may be held until its TTL is over.
+        """
+        try:
+            return await self._acquire(key)
+        except BusUnavailableError:
+            # The write may be stored. The second attempt finds it as our own, instead of leaving it behind.
+            return await self._acquire(key)
+
+    async def _acquire(self, key: str) -> Lease | None:
         try:
             return Lease(key, await self._write(key, 0, "lease.acquire"))
         except WrongSequenceError:
@@ -127,27 +152,52 @@ class Leases:
             return None
 
     async def renew(self, lease: Lease) -> Lease | None:
-        """The lease with a fresh TTL, or None if it is lost."""
+        """The lease with a fresh TTL, or None if it is lost or was released."""
+        async with lease.lock:
+            return lease if not lease.released and await self._renew(lease) else None
+
+    async def _renew(self, lease: Lease) -> bool:
+        """Whether it is still ours, with the lock held; then `revision` is the newest."""
+        lease.unsure = True
+        held = False
         for expected in (lease.revision, 0):  # 0: it is gone, for the server was away too long
             try:
-                return Lease(lease.key, await self._write(lease.key, expected, "lease.renew"))
+                lease.revision = await self._write(lease.key, expected, "lease.renew")
             except WrongSequenceError:
                 continue
-        record = await self._bus.last(self._stream, subjects.kv(subjects.BUCKET_LEASES, lease.key))
-        if record is not None and record.data == self._value:
-            return Lease(lease.key, record.seq)  # an earlier renewal was stored, its acknowledgement lost
-        return None
+            held = True
+            break
+        if not held:
+            record = await self._bus.last(self._stream, subjects.kv(subjects.BUCKET_LEASES, lease.key))
+            if record is not None and record.data == self._value:
+                lease.revision = record.seq  # an earlier renewal was stored, its acknowledgement lost
+                held = True
+        # The server takes what one connection writes in order: with an answer to the last write, those
+        # before it are decided too.
+        lease.unsure = False
+        return held
 
     async def release(self, lease: Lease) -> None:
-        """Give it back. If that fails it expires by itself."""
-        try:
-            subject = subjects.kv(subjects.BUCKET_LEASES, lease.key)
-            # Not what came after: that is the lease of whoever took over.
-            failpoint("lease.release.before")
-            await self._bus.purge(self._stream, subject, before=lease.revision + 1)
-            failpoint("lease.release.after")
-        except BusUnavailableError:
+        """Give it back, with all renewals that were sent. If that fails twice it expires by itself."""
+        async with lease.lock:
+            if lease.released:
+                return
+            lease.released = True
+            try:
+                await self._release(lease)
+            except BusUnavailableError:
+                lease.unsure = True
+                with contextlib.suppress(BusUnavailableError):
+                    await self._release(lease)
+
+    async def _release(self, lease: Lease) -> None:
+        if lease.unsure and not await self._renew(lease):
             return
+        # Not what came after: that is the lease of whoever took over.
+        failpoint("lease.release.before")
+        subject = subjects.kv(subjects.BUCKET_LEASES, lease.key)
+        await self._bus.purge(self._stream, subject, before=lease.revision + 1)
+        failpoint("lease.release.after")
 
     async def held(self, key: str) -> bool:
         """Whether a process that may still live holds it: not one that this process has replaced."""

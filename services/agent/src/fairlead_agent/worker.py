@@ -299,7 +299,7 @@ class Worker:
             renewed = await self.leases.renew(lease)
         except FairleadError:  # the bus is away; the fence keeps us safe, the next round tries again
             return
-        if held.lease is not lease:  # released meanwhile
+        if held.lease is not lease:  # released meanwhile, or given to the next attempt
             return
         held.lease = renewed
         if renewed is None and held.task is not None:
