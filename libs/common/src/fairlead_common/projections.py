@@ -51,6 +51,7 @@ class SessionSummary(msgspec.Struct, frozen=True, kw_only=True):
         context_tokens: size of the last request to the model; context_window: what fits.
         queued: items that wait for their moment. approvals: how many are pending.
         last_seq: sequence of the last log entry that this was made from.
+        news_seq: sequence of the last of those entries that shows people something new; 0: not known.
         deleted: the session is gone; nothing else in this value counts.
     """
 
@@ -75,6 +76,7 @@ class SessionSummary(msgspec.Struct, frozen=True, kw_only=True):
     queued: int = 0
     approvals: int = 0
     last_seq: int = 0
+    news_seq: int = 0
     deleted: bool = False
 
 

@@ -15,6 +15,7 @@ from fairlead_common.placement import demanded_sandbox
 from fairlead_common.rules import subject
 from fairlead_common.shown import shown_hash
 
+EXPIRED = "nobody answered the request for approval in time, so it expired (no person refused it)"
 _ALLOWANCE = {"safe": 0, "allow-all": 2}  # of a mode; of every other as much as `ask`
 
 
@@ -72,9 +73,10 @@ class Judgement:
     def _decided(self, request: ToolCall, spec: ToolSpec, layers: Layers, host: str, root: str) -> Verdict:
         decision = self._state.decisions[request.call_id]
         if decision.decision not in GRANTING:
+            if decision.decision == "expired":
+                return Verdict("deny", EXPIRED)
             reason = f": {decision.reason}" if decision.reason else ""
-            by = "nobody answered in time" if decision.decision == "expired" else "a person said no"
-            return Verdict("deny", f"{by}{reason}")
+            return Verdict("deny", f"a person said no{reason}")
         asked = self._state.asked.get(request.call_id)
         if asked is None or asked.shown_hash != shown_hash(request, host):
             return Verdict("deny", "a person allowed it, but what would run now is not what they were shown")

@@ -362,7 +362,7 @@ class Mailbox:
         if request is None:
             await self._ignore(f"approval {approval_id} is not open", seq)
             return
-        await self._decide(approval_id, request.call_id, "expired", "nobody answered in time", None, seq)
+        await self._decide(approval_id, request.call_id, "expired", "", None, seq)
 
     # -- what does not fit -------------------------------------------------
 

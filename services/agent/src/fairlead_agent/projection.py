@@ -97,6 +97,7 @@ class Projections:
             queued=len(state.queue),
             approvals=len(state.approvals),
             last_seq=state.last_seq,
+            news_seq=state.news_seq,
         )
 
     async def write(self, stop: asyncio.Event) -> None:

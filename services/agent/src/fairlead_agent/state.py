@@ -77,7 +77,7 @@ class Run:
     lines: int = 0  # system events that were said in it
     first_item: int = 0  # where the heartbeat begins in the conversation, and how the wire was there
     wire: "Wire | None" = None
-    before: tuple[int, str] = (0, "")  # when people last saw something new, and what
+    before: tuple[int, str, int] = (0, "", 0)  # when people last saw something new, what, and its sequence
 
 
 @dataclass(slots=True)
@@ -86,6 +86,7 @@ class SessionState:
 
     Fields:
         cursor: last mail that is consumed.
+        updated_ms, news_seq: time and sequence of the last entry that shows people something new.
         pending: calls of the last assistant message that have no result yet, in order.
         deny: rules of this session alone. work_mode: instead of the profile's.
         untrusted, private: it has read what strangers wrote, what is private. Nothing takes that back.
@@ -117,6 +118,7 @@ class SessionState:
     title: str = ""
     created_ms: int = 0
     updated_ms: int = 0
+    news_seq: int = 0
     preview: str = ""
     items: list[Item] = field(default_factory=list)
     wire: Wire = field(default_factory=Wire)
@@ -207,9 +209,9 @@ class SessionState:
         self.epoch = max(self.epoch, entry.epoch)
         self.leaf = entry.id
         self.created_ms = self.created_ms or entry.ts
-        seen_ms = self.updated_ms
-        if not (isinstance(entry, CustomEntry) and entry.name in SILENT):
-            self.updated_ms = entry.ts
+        before = (self.updated_ms, self.preview, self.news_seq)
+        if _is_shown(entry):
+            self.updated_ms, self.news_seq = entry.ts, seq
         self.weight += size
         match entry:
             case MessageEntry():
@@ -222,7 +224,7 @@ class SessionState:
             case RunStartEntry():
                 spoken = entry.resumes is not None
                 self.run = Run(run_id=entry.run_id or entry.id, started_ms=entry.ts, spoken=spoken)
-                self.run.before = (seen_ms, self.preview)
+                self.run.before = before
                 self.lineage = [*self.lineage, self.run.run_id] if spoken else [self.run.run_id]
                 self.parked = False
                 self.agent, self.attempts = entry.agent, 0
@@ -316,7 +318,7 @@ class SessionState:
 
     def _heartbeat_ends(self, run: Run) -> None:
         """Nothing happened: people see nothing new, and the conversation goes on as if nobody had asked."""
-        self.updated_ms, self.preview = run.before
+        self.updated_ms, self.preview, self.news_seq = run.before
         if run.lines or run.wire is None or len(self.items) - run.first_item != 2:
             return
         del self.items[run.first_item :]
@@ -358,6 +360,17 @@ class SessionState:
             self.asked[entry.call_id] = request
         if request is not None and entry.decision in ("session", "always"):
             self.granted.append(request)
+
+
+def _is_shown(entry: Entry) -> bool:
+    """Whether people see anything of it: else a session is not newer for it."""
+    match entry:
+        case DroppedEntry():
+            return bool(entry.items)
+        case CustomEntry():
+            return entry.name not in SILENT
+        case _:
+            return True
 
 
 def said_by_people(message: UserMessage) -> str:

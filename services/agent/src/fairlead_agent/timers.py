@@ -1,6 +1,7 @@
 """Durable timers: set for a session, and when they fire a notice in its mailbox, once."""
 
 import asyncio
+from collections.abc import Iterable
 from datetime import UTC, datetime
 
 import structlog
@@ -20,6 +21,16 @@ async def set_timer(bus: Bus, session: str, name: str, at_ms: int) -> None:
     subject = subjects.timer(session, name)
     headers = {"Nats-Schedule": f"@at {at}", "Nats-Schedule-Target": f"{subject}.due"}
     await bus.publish(subject, b"null", headers, point="agent.timer")
+
+
+async def drop_timers(bus: Bus, session: str, names: Iterable[str]) -> None:
+    """Take back timers of a session. A timer that fires all the same is a notice that changes nothing."""
+    for name in names:
+        try:
+            await bus.purge(subjects.TIMERS, subjects.timer(session, name))
+        except FairleadError as error:
+            log.info("timer_not_dropped", session=session, timer=name, error=str(error))
+            return
 
 
 class Timers:

@@ -20,6 +20,7 @@ from fairlead_agent.owner import Owner
 from fairlead_agent.placement import Places
 from fairlead_agent.projection import Projections
 from fairlead_agent.state import HANDED_OVER, SessionState
+from fairlead_agent.timers import drop_timers
 from fairlead_agent.tool_calls import HandOverError, ToolCalls
 from fairlead_agent.turn import Turn
 from fairlead_common import mutants, subjects
@@ -220,8 +221,12 @@ class Worker:
                     await self._ack(held, owner.state.cursor)
                 self._watch_limits(owner, turn)
 
+        known = frozenset(owner.state.settled_approvals)  # by an earlier owner
+
         async def project() -> None:
             if owner.state.exists:  # a late hint may be about a session that was deleted
+                settled = owner.state.settled_approvals - known
+                await drop_timers(self._bus, owner.session, [f"approval-{each}" for each in settled])
                 self._projections.show(owner.state)
 
         failure: BaseException | None = None

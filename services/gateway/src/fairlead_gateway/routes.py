@@ -50,6 +50,7 @@ class Session(msgspec.Struct):
     queued: int
     approvals: int
     last_seq: int
+    news_seq: int
 
 
 class Approval(msgspec.Struct):

@@ -24,7 +24,7 @@ class AgentConfig(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
         queue_mode: what a prompt becomes that arrives while a run goes on.
         max_turns: model replies in one run. max_run_s: wall-clock seconds of one run.
         max_run_tokens: input and output tokens of one run; 0: no limit.
-        approval_timeout_s: after that an unanswered approval is denied.
+        approval_timeout_s: after that an unanswered approval expires and its call is not run; 7 days.
         tools: tool names, `group:<group>` and profiles (`minimal`, `standard`, `coding`,
             `web`, `full`); empty: `standard`, which leaves out what `bash` can do as well.
         work_mode: `plan` and `review` leave an agent what reads and searches, `implement`, `bugfix` and
@@ -59,7 +59,7 @@ class AgentConfig(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
     max_turns: Count = 50
     max_run_s: Positive = 3600.0
     max_run_tokens: Annotated[int, msgspec.Meta(ge=0)] = 0
-    approval_timeout_s: Positive = 600.0
+    approval_timeout_s: Positive = 604_800.0
     heartbeat: HeartbeatConfig = HeartbeatConfig()
 
     @property

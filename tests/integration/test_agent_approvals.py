@@ -1,0 +1,112 @@
+"""Approvals that are answered, expire, or are told too late: what is left behind and what people see."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from fairlead_common import subjects as s
+from fairlead_common.buckets import Bucket
+from fairlead_common.bus import Bus
+from fairlead_common.content import ToolResultMessage
+from fairlead_common.entries import ApprovalEntry, ApprovalRequestEntry, DroppedEntry, RunEndEntry
+from fairlead_common.messages import Decision
+from fairlead_common.projections import SessionSummary, session_key
+from tests.support.agent_world import World, agent_service, world
+from tests.support.nats_server import NatsServer
+
+ASK: dict[str, object] = {"agents.main.mode": "ask"}
+
+
+@pytest.fixture
+async def w(bus: Bus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+    async with world(bus, tmp_path, monkeypatch) as made:
+        yield made
+
+
+async def requested(w: World, session: str) -> ApprovalRequestEntry:
+    log = await w.wait_for(session, lambda log: any(isinstance(e, RunEndEntry) for e in log))
+    return next(entry for entry in log if isinstance(entry, ApprovalRequestEntry))
+
+
+async def decide(w: World, session: str, request: ApprovalRequestEntry) -> None:
+    body = Decision(approval_id=request.id, decision="once", shown_hash=request.shown_hash)
+    await w.bus.create(s.SESSIONS, s.mail(session, "approval", request.id), msgspec.json.encode(body))
+
+
+async def listed(w: World, session: str, at_least: int) -> SessionSummary:
+    """The session in the list, once that has come so far."""
+    async with asyncio.timeout(30):
+        while True:
+            record = await Bucket(w.bus, s.BUCKET_SESSIONS).get(session_key(session))
+            if record is not None:
+                summary = msgspec.json.decode(record.data, type=SessionSummary)
+                if summary.last_seq >= at_least:
+                    return summary
+            await asyncio.sleep(0.02)
+
+
+async def last_seq(w: World, session: str) -> int:
+    record = await w.bus.last(s.SESSIONS, s.session_log(session))
+    assert record is not None
+    return record.seq
+
+
+@pytest.mark.parametrize("answer", ["once", "abort"])
+async def test_an_approval_that_is_settled_leaves_no_timer_behind(
+    w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch, answer: str
+) -> None:
+    async with agent_service(nats_server, monkeypatch, settings=ASK):
+        await w.say("a", "op=P1 steps=1")
+        request = await requested(w, "a")
+        timer = s.timer("a", f"approval-{request.id}")
+        assert await w.bus.last(s.TIMERS, timer) is not None
+        await (decide(w, "a", request) if answer == "once" else w.abort("a"))
+        await w.run_end("a", 2)
+        async with asyncio.timeout(30):
+            while await w.bus.last(s.TIMERS, timer) is not None:
+                await asyncio.sleep(0.02)
+
+
+async def test_a_notice_of_expiry_that_comes_too_late_shows_people_nothing_new(
+    w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with agent_service(nats_server, monkeypatch, settings=ASK):
+        await w.say("a", "op=P1 steps=1")
+        request = await requested(w, "a")
+        await decide(w, "a", request)
+        await w.run_end("a", 2)
+        before = await listed(w, "a", await last_seq(w, "a"))
+        assert before.news_seq == before.last_seq
+        await w.bus.create(s.SESSIONS, s.mail("a", "notice", f"approval-{request.id}"), b"null")
+        await w.wait_for("a", lambda log: isinstance(log[-1], DroppedEntry))
+        after = await listed(w, "a", await last_seq(w, "a"))
+    assert after.last_seq > before.last_seq
+    assert (after.updated_at, after.news_seq) == (before.updated_at, before.news_seq)
+
+
+async def test_the_model_is_told_once_that_an_approval_expired_and_that_no_person_refused_it(
+    w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    overrides = {**ASK, "agents.main.approval_timeout_s": 1.0}
+    async with agent_service(nats_server, monkeypatch, settings=overrides):
+        await w.say("a", "op=P1 steps=1")
+        assert (await w.run_end("a", 2)).outcome == "completed"
+    decision = next(entry for entry in await w.log("a") if isinstance(entry, ApprovalEntry))
+    assert (decision.decision, decision.reason) == ("expired", "")
+    result = next(m for m in await w.messages("a") if isinstance(m, ToolResultMessage))
+    text = str(result.outcome.content)
+    assert text.count("nobody answered") == 1
+    assert "no person refused it" in text
+
+
+async def test_an_approval_waits_for_a_week_unless_it_is_configured_otherwise(
+    w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with agent_service(nats_server, monkeypatch, settings=ASK):
+        await w.say("a", "op=P1 steps=1")
+        request = await requested(w, "a")
+    days = (request.expires_at - request.ts) / 86_400_000
+    assert 6.99 < days < 7.01
