@@ -28,6 +28,8 @@ class Load:
         again: chance that an accepted request is sent once more.
         stall_s: how long the model thinks before each answer, at most.
         deny: chance that an approval is denied. answers: whether anybody decides at all.
+        crowd: clients that talk in the last session at the same time.
+        others: whether the clients of `tests/chaos/clients` talk, too.
     """
 
     sessions: int = 5
@@ -43,6 +45,8 @@ class Load:
     longest_s: float = 0.4
     deny: float = 0.25
     answers: bool = True
+    crowd: int = 1
+    others: bool = False
 
 
 @dataclass
@@ -109,6 +113,10 @@ class Driver:
         self.modes[session] = mode
         self._spawn(self._follow, session)
 
+    def accepted(self, session: str, key: str) -> None:
+        """Somebody else's input was accepted in a session that we watch, and has to end."""
+        self._accepted[session].add(key)
+
     def expect(self, session: str, key: str, name: str) -> None:
         """Somebody else, on our behalf, says this in a session that we watch."""
         about = {"action": "prompt", "session": session, "key": key, "name": name}
@@ -125,7 +133,12 @@ class Driver:
     async def talk(self) -> None:
         """Say things for as long as the load says."""
         deadline = time.monotonic() + self._load.seconds
-        await asyncio.gather(*(self._converse(session, deadline) for session in self.modes))
+        talking = [
+            self._converse(session, number, deadline)
+            for place, session in enumerate(self.modes)
+            for number in range(self._load.crowd if place == len(self.modes) - 1 else 1)
+        ]
+        await asyncio.gather(*talking)
         self._check_background()
 
     def hush(self) -> None:
@@ -173,8 +186,8 @@ class Driver:
 
     # -- talking ---------------------------------------------------------------
 
-    async def _converse(self, session: str, deadline: float) -> None:
-        rng = random.Random(f"{self._seed}-{session}")
+    async def _converse(self, session: str, number: int, deadline: float) -> None:
+        rng = random.Random(f"{self._seed}-{session}" + (f"-{number}" if number else ""))
         while time.monotonic() < deadline and not self._silent:
             key = await self.say(session, "prompt", self._prompt_text(rng), again=self._again(rng))
             await asyncio.sleep(rng.random() * self._load.pause_s)

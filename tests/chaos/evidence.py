@@ -8,12 +8,20 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 Record = dict[str, Any]
 INPUTS = ("prompt", "steer", "followup")
 ALLOWING = frozenset({"once", "session", "always"})
 _OP = re.compile(r"ledger\.py (\S+)")
+
+
+class Violation(NamedTuple):
+    """One broken promise."""
+
+    kind: str
+    session: str
+    detail: str
 
 
 class Journal:
@@ -46,7 +54,8 @@ class Input:
     Fields:
         name: the id that its text carries (`op`, `id` or `steer`).
         state: `ok` (202), `reject` (a definite 4xx), `unknown` (no answer to any attempt).
-        seqs: what the accepted attempts were told; more than one is one too many.
+        seqs: what the accepted attempts were told; more than one is one too many, unless it is `plain`.
+        plain: said by a publisher that asks for nothing: its mail is stored each time, and must count once.
     """
 
     session: str
@@ -56,6 +65,7 @@ class Input:
     state: str = "unknown"
     seqs: set[int] = field(default_factory=set)
     sent: int = 0
+    plain: bool = False
 
 
 @dataclass
@@ -68,6 +78,10 @@ class Evidence:
         followed: by session, what its event stream showed: records with `event`, `seq`, `message_id`, `n`.
         status: by session, what the API said in the end.
         modes: by session, the permission mode it was made with.
+        recycled: what the client did that deletes sessions, and in `recycled_world` what became of them.
+        sdk: what the client got that is the `openai` package.
+        others: entries of sessions whose inputs are not in `client`.
+        list_problems: what the list of sessions showed wrongly in the end.
     """
 
     client: list[Record] = field(default_factory=list)
@@ -79,6 +93,11 @@ class Evidence:
     modes: dict[str, str] = field(default_factory=dict)
     faults: list[Record] = field(default_factory=list)
     leftovers: list[str] = field(default_factory=list)
+    recycled: list[Record] = field(default_factory=list)
+    recycled_world: dict[str, Record] = field(default_factory=dict)
+    sdk: list[Record] = field(default_factory=list)
+    others: dict[str, list[Record]] = field(default_factory=dict)
+    list_problems: list[str] = field(default_factory=list)
 
     def inputs(self) -> list[Input]:
         """What the client said, with what it was answered."""
@@ -88,6 +107,7 @@ class Evidence:
                 continue
             place = (record["session"], record["action"], record["key"])
             said = found.setdefault(place, Input(*place[:2], record["key"], record.get("name", "")))
+            said.plain = said.plain or record.get("plain", False)
             if record["event"] == "send":
                 said.sent = said.sent or record["t"]
             elif record["event"] == "ok":
@@ -144,6 +164,11 @@ def load(folder: Path) -> Evidence:
         modes=world["modes"],
         faults=read_lines(folder / "faults.jsonl"),
         leftovers=world["leftovers"],
+        recycled=read_lines(folder / "recycled.jsonl"),
+        recycled_world=world.get("recycled", {}),
+        sdk=read_lines(folder / "sdk.jsonl"),
+        others=world.get("others", {}),
+        list_problems=world.get("list_problems", []),
     )
 
 

@@ -12,7 +12,8 @@ from typing import Any
 from tests.chaos.evidence import Journal, read_lines
 from tests.chaos.stack import Stack, commands, innermost, is_gone, is_stopped, send
 
-# How often each fault is drawn, relative to the others. `all` hurts every replica at once.
+# How often each fault is drawn, relative to the others. `all` hurts every replica at once; `everything` is
+# the supervisor, all services, runners, commands and nats-server in one moment.
 WEIGHTS = {
     "kill agent": 6,
     "kill tools": 5,
@@ -25,6 +26,8 @@ WEIGHTS = {
     "pause agent": 4,
     "pause tools": 2,
     "pause nats": 1,
+    "kill supervisor": 1,
+    "kill everything": 1,
 }
 PROXY_WEIGHTS = {"drop acknowledgements": 4, "cut": 2, "delay": 2, "silence": 2}
 RUNNER_WEIGHT = {"kill runner": 5}
@@ -57,6 +60,7 @@ class Nemesis:
         self._weights = weights or {**WEIGHTS, **(PROXY_WEIGHTS if stack.proxy else {})}
         self._healing: list[asyncio.Task[None]] = []
         self._paused: set[int] = set()
+        self._restarts = 0
 
     async def run(self) -> None:
         """Draw and do faults until the time is over, then wait for all that heals by itself."""
@@ -77,6 +81,10 @@ class Nemesis:
             await self._kill_runner()
         elif name == "kill nats":
             await self._kill_nats()
+        elif name == "kill supervisor":
+            await self._kill_supervisor()
+        elif name == "kill everything":
+            await self._kill_everything()
         elif verb == "kill":
             await self._kill(target, everyone=everyone)
         elif verb == "pause":
@@ -114,6 +122,56 @@ class Nemesis:
         self._note("kill", "nats", is_gone(pid), pid=pid)
         await asyncio.sleep(self._random.choice((0.0, 0.2, 3.0)))
         await asyncio.to_thread(server.start)
+
+    async def _kill_supervisor(self) -> None:
+        up = self._stack.up
+        if up is None or up.process is None or up.process.poll() is not None:
+            return
+        pid = up.process.pid
+        self._restarts += 1
+        up.process.kill()
+        await asyncio.to_thread(up.process.wait, 10)
+        self._note("kill", "supervisor", is_gone(pid), pid=pid)
+        await self._start_again()
+
+    async def _kill_everything(self) -> None:
+        """As a power cut does, but for what is written."""
+        up, server = self._stack.up, self._stack.nats
+        if up is None or up.process is None:
+            return
+        self._restarts += 1
+        if up.process.poll() is None:  # first: else it could start something new meanwhile
+            up.process.kill()
+        victims = await asyncio.to_thread(self._stack.ours)
+        if server is not None and server.process is not None:
+            server.kill()
+        for process in victims:
+            send(process.pid, signal.SIGKILL)
+        await asyncio.to_thread(up.process.wait, 10)
+        gone = await _soon(lambda: all(is_gone(process.pid) for process in victims), 5.0)
+        self._note("kill", "everything", gone, pids=[process.pid for process in victims])
+        if server is not None:
+            await asyncio.to_thread(server.start)
+        await self._start_again()
+
+    async def _start_again(self) -> None:
+        """Start `up` as a service manager does: after a moment, and again if it ends at once."""
+        up = self._stack.up
+        assert up is not None
+        self._restarts += 1
+        mine = self._restarts
+        await asyncio.sleep(self._random.choice((0.0, 0.5, 2.0)))
+        up.launch()
+
+        async def keep_up() -> None:
+            for _ in range(10):
+                await asyncio.sleep(1.0)
+                if mine != self._restarts:  # it was killed since, and is started again by that fault
+                    return
+                if up.process is not None and up.process.poll() is not None:
+                    up.launch()
+
+        self._healing.append(asyncio.create_task(keep_up()))
 
     async def _kill_container(self) -> None:
         containers = self._stack.containers

@@ -15,24 +15,32 @@ GAP              an event stream that differs from the log
 ZOMBIE           an entry of an older epoch after one of a newer
 UNKNOWN          a result `unknown` though no runner was killed
 LEAK             processes that outlived the stop
+REVIVED          a deleted session, or something said in it, that came back
+REPEATED         an answer that its caller read twice
+LIST             the list of sessions differs from their logs
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import NamedTuple
 
-from tests.chaos.evidence import ALLOWING, Evidence, Input, Record, calls, ended, of_role, of_type, results
+from tests.chaos.clients import verdicts
+from tests.chaos.evidence import (
+    ALLOWING,
+    Evidence,
+    Input,
+    Record,
+    Violation,
+    calls,
+    ended,
+    of_role,
+    of_type,
+    results,
+)
+
+__all__ = ["Violation", "judge", "unknown_results"]
 
 SLACK_MS = 20  # both clocks are of one machine; the wall clock may be adjusted
-
-
-class Violation(NamedTuple):
-    """One broken promise."""
-
-    kind: str
-    session: str
-    detail: str
 
 
 def judge(evidence: Evidence) -> list[Violation]:
@@ -46,16 +54,23 @@ def judge(evidence: Evidence) -> list[Violation]:
     ops = evidence.ops()
     found += [Violation("DUP", "", f"op {op} ran {count} times") for op, count in ops.items() if count > 1]
     asked: set[str] = set()
-    for session, entries in evidence.entries.items():
+    for session, entries in [*evidence.entries.items(), *evidence.others.items()]:
         asked.update(op for _, op, _ in calls(entries))
-        found += _ghosts(session, entries, evidence)
         found += _runs(session, entries)
         found += _results(session, entries, ops)
         found += _afterwards(session, entries, evidence)
         found += _epochs(session, entries)
+    for session, entries in evidence.entries.items():
+        found += _ghosts(session, entries, evidence)
         if evidence.modes.get(session) == "ask":
             found += _approvals(session, entries, evidence)
-    found += [Violation("GHOST", "", f"op {op} ran, no log entry asks for it") for op in ops.keys() - asked]
+    # Whose logs are gone, or are found by nobody from outside.
+    elsewhere = {r["name"] for r in (*evidence.recycled, *evidence.sdk) if "name" in r}
+    strange = {op for op in ops.keys() - asked if op.partition(".")[0] not in elsewhere}
+    found += [Violation("GHOST", "", f"op {op} ran, no log entry asks for it") for op in strange]
+    found += verdicts.recycled(evidence)
+    found += verdicts.sdk(evidence)
+    found += [Violation("LIST", "", problem) for problem in evidence.list_problems]
     found += _idle(evidence)
     for session, events in evidence.followed.items():
         found += _events(session, events, evidence.entries.get(session, []))
@@ -73,7 +88,7 @@ def _names(entry: Record, said: Input) -> bool:
 def _input(said: Input, entries: list[Record], shown: set[str], *, aborted: bool) -> Iterator[Violation]:
     what = f"{said.kind} {said.name} (key {said.key}, seq {sorted(said.seqs)})"
     heard = [e for e in of_role(entries, "user") if _names(e, said)]
-    dropped = _drops(said, entries)
+    dropped = _drops(said, entries, heard)
     ends = [e for e in entries if ended(e) and _names(e, said)]
     lost = "STEER" if said.kind == "steer" else "LOST"
 
@@ -82,7 +97,7 @@ def _input(said: Input, entries: list[Record], shown: set[str], *, aborted: bool
 
     if len(heard) > 1:
         yield broken("STEER" if said.kind == "steer" else "DUP", f"is in the log {len(heard)} times")
-    if len(said.seqs) > 1:
+    if len(said.seqs) > 1 and not said.plain:
         yield broken("DUP", "was stored more than once")
     if len(ends) > 1:
         yield broken("DOUBLE_TERMINAL", f"ended {len(ends)} times")
@@ -102,13 +117,17 @@ def _input(said: Input, entries: list[Record], shown: set[str], *, aborted: bool
         yield broken(lost, "was dropped, but nobody aborted")
 
 
-def _drops(said: Input, entries: list[Record]) -> list[Record]:
+def _drops(said: Input, entries: list[Record], heard: list[Record]) -> list[Record]:
     items = {entry["id"] for entry in of_type(entries, "queued") if entry.get("key") == said.key}
-    return [
+    drops = [
         entry
         for entry in of_type(entries, "dropped")
         if _names(entry, said) or not items.isdisjoint(entry.get("items", []))
     ]
+    if said.plain and heard:  # what came again is stored, and dropped
+        first = set(heard[0]["message"].get("seqs", []))
+        return [entry for entry in drops if entry.get("items") or not first.isdisjoint(entry.get("seqs", []))]
+    return drops
 
 
 def _ghosts(session: str, entries: list[Record], evidence: Evidence) -> Iterator[Violation]:
@@ -241,7 +260,7 @@ def unknown_results(evidence: Evidence) -> list[tuple[str, str]]:
 
 
 def _unknowns(evidence: Evidence) -> Iterator[Violation]:
-    if any(fault["landed"] and fault["target"] == "runner" for fault in evidence.faults):
+    if any(fault["landed"] and fault["target"] in ("runner", "everything") for fault in evidence.faults):
         return
     for session, call in unknown_results(evidence):
         yield Violation("UNKNOWN", session, f"call {call} is unknown, though no runner was killed")

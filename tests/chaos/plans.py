@@ -21,7 +21,7 @@ class Wish:
     """
 
     seconds: float = 15.0
-    load: Load = field(default_factory=Load)
+    load: Load = field(default_factory=lambda: Load(crowd=3, others=True))
     pause_s: tuple[float, float] = PAUSE_S
     patience_s: float = T_STUCK_S
     mutant: str = ""

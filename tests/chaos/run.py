@@ -24,6 +24,7 @@ from typing import Any
 
 from fairlead_common.mutants import NAMES
 from tests.chaos.api import Api
+from tests.chaos.clients.crowd import Crowd
 from tests.chaos.containers import sandboxes_here
 from tests.chaos.driver import Driver
 from tests.chaos.evidence import load
@@ -88,7 +89,9 @@ def shape_of(seed: int, wish: Wish) -> tuple[Shape, dict[str, int]]:
         **(RUNNER_WEIGHT if runner_kills else {}),
     }
     mutants = ",".join(name for name in (wish.mutant, wish.beside) if name)
-    return Shape(behind_proxy=proxy, mutant=mutants, sandbox=_sandbox(rng, wish.sandbox)), weights
+    # Sessions that OpenAI clients make have the mode of the agent; nobody answers questions there.
+    sets = ("agents.main.mode=allow-all",) if wish.load.others else ()
+    return Shape(behind_proxy=proxy, mutant=mutants, sandbox=_sandbox(rng, wish.sandbox), sets=sets), weights
 
 
 def _fitting(wish: Wish, shape: Shape) -> Wish:
@@ -140,13 +143,16 @@ async def _hurt(stack: Stack, seed: int, wish: Wish, weights: dict[str, int]) ->
         driver = Driver(api, folder, seed, replace(wish.load, seconds=wish.seconds))
         nemesis = Nemesis(stack, folder, seed, wish.seconds, weights, pause_s=wish.pause_s)
         await driver.open()
+        crowd = await Crowd.of(stack, api, driver, seed) if wish.load.others else None
         try:
-            await asyncio.gather(driver.talk(), nemesis.run())
+            talking = [driver.talk(), nemesis.run(), *(crowd.talk(wish.seconds) if crowd else [])]
+            await asyncio.gather(*talking)
             await nemesis.heal()
             await driver.quiesce(wish.patience_s)
+            more = await crowd.world(driver, wish.patience_s) if crowd else {}
         finally:
             world = await driver.world()
-    await keep(stack, world)
+    await keep(stack, {**world, **more})
 
 
 async def keep(stack: Stack, world: dict[str, Any]) -> None:
