@@ -155,6 +155,17 @@ async def test_steer_followup_abort_drop_and_change_are_mail(gateway: RunningGat
     assert json.loads(last.data) == {"mode": "allow-all", "title": "New", "sender": "admin"}
 
 
+async def test_a_retry_is_one_mail_however_often_it_is_sent(gateway: RunningGateway, bus: Bus) -> None:
+    session = await gateway.session()
+    first = await gateway.call("POST", f"/api/sessions/{session}/retry", {"key": "again"})
+    assert first[0] == 202
+    assert await gateway.call("POST", f"/api/sessions/{session}/retry", {"key": "again"}) == first
+    assert (await gateway.call("POST", f"/api/sessions/{session}/retry"))[0] == 202
+    names = [subject.rpartition(".")[2] for subject in await stored(bus, session)]
+    assert names[:2] == ["create", "retry-again"]
+    assert len(names) == 3
+
+
 ROUTES = [
     ("GET", ""),
     ("PATCH", ""),
@@ -163,6 +174,7 @@ ROUTES = [
     ("POST", "/steer"),
     ("POST", "/followup"),
     ("POST", "/abort"),
+    ("POST", "/retry"),
     ("DELETE", "/queue/x"),
     ("GET", "/entries"),
     ("GET", "/events"),

@@ -54,6 +54,7 @@ from fairlead_common.messages import (
     CreateSession,
     Decision,
     ExecutorInfo,
+    RetryRun,
     ToolCall,
     ToolClaim,
     ToolResult,
@@ -62,6 +63,7 @@ from fairlead_common.messages import (
     UserInput,
     decode_mail,
 )
+from fairlead_common.projections import SessionSummary
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -174,6 +176,8 @@ COMMANDS: dict[str, msgspec.Struct] = {
     "abort": Abort(reason="r", item="q", sender="s"),
     "decision": Decision(approval_id="a", decision="once", shown_hash="00", reason="r", sender="s"),
     "create_session": CreateSession(agent="main", mode="ask", title="t", sender="s"),
+    "retry_run": RetryRun(sender="s"),
+    "session_summary-news_seq": SessionSummary(id="s", agent="main", last_seq=9, news_seq=7),
     "update_session": UpdateSession(mode="ask", title="t", model="demo", sender="s"),
     "tool_call": ToolCall(
         call_id="c", session="s", name="bash", arguments={"command": "ls"}, workspace="/w", token="t"

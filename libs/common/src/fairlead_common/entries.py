@@ -77,7 +77,7 @@ class RunStartEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, ta
     """The session leaves idle.
 
     Fields:
-        resumes: the run that was parked for an approval and goes on in this one.
+        resumes: the run that was parked for an approval, or ended without an answer, and goes on in this one.
     """
 
     agent: str

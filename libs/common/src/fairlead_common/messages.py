@@ -118,6 +118,12 @@ class MoveSession(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     sender: str | None = None
 
 
+class RetryRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Body of a notice `retry-...`: ask the model again where the last run ended without an answer."""
+
+    sender: str | None = None
+
+
 class SystemNotice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Body of the notices `system-<key>` (a line for the next turn) and `delivery-<key>` (for people only).
 
@@ -144,7 +150,7 @@ class HeartbeatNotice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
 
 class Notice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """System events and fired timers: `create`, `update-...`, `move-...`, `delete`, `approval-<id>`."""
+    """System events and fired timers: `create`, `update-...`, `move-...`, `retry-...`, `approval-<id>` ..."""
 
     name: str
     body: msgspec.Raw = msgspec.Raw(b"null")

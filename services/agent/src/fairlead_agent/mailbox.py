@@ -130,12 +130,15 @@ class Mailbox:
             return "steer" if profile and profile.queue_mode == "steer" else "followup"
         return kind
 
-    async def begin_run(self, *, agent: str | None = None, resumes: str | None = None) -> None:
-        """Leave idle, with the lock held."""
+    async def begin_run(
+        self, *, agent: str | None = None, resumes: str | None = None, cursor: int = 0
+    ) -> None:
+        """Leave idle, with the lock held. `cursor`: the mail that this consumes."""
         name = self._state.agent or agent or "main"
         profile = self._config.current.agent(name)
         await self._owner.append_locked(
             RunStartEntry,
+            cursor=cursor,
             run_id=new_id(),
             agent=name,
             model=self._state.model or (profile.model if profile else ""),
@@ -270,6 +273,8 @@ class Mailbox:
                 await self._update(msgspec.json.decode(mail.body, type=UpdateSession), seq)
             elif mail.name.startswith("move-"):
                 await self._move(msgspec.json.decode(mail.body, type=MoveSession), seq)
+            elif mail.name.startswith("retry-"):
+                await self._retry(seq)
             elif mail.name.startswith("system-"):
                 await self._mark(SYSTEM_EVENT, msgspec.json.decode(mail.body, type=SystemNotice), seq)
             elif mail.name.startswith("delivery-"):
@@ -322,6 +327,13 @@ class Mailbox:
             await self._ignore(f"not moved to {body.host}: {place}", seq)
             return
         await self._owner.append_locked(SessionInfoEntry, cursor=seq, placement=place)
+
+    async def _retry(self, seq: int) -> None:
+        state = self._state
+        if state.can_retry:
+            await self.begin_run(resumes=state.last_run_id, cursor=seq)
+        else:
+            await self._ignore("there is no run to try again", seq)
 
     async def _mark(self, name: str, body: SystemNotice, seq: int) -> None:
         data: dict[str, object] = {"text": body.text, "source": body.source}

@@ -162,6 +162,18 @@ class SessionState:
         )
 
     @property
+    def can_retry(self) -> bool:
+        """Whether the last run ended without an answer, and its conversation can go on where it is."""
+        idle = self.run is None and not self.parked and not self.queue and not self.deleting
+        tried = self.last_run_id is not None and self.last_outcome != "completed"
+        return idle and tried and (self.needs_reply or self._is_answer_empty)
+
+    @property
+    def _is_answer_empty(self) -> bool:
+        answer = self.last_answer
+        return answer is not None and not answer.text.strip() and not answer.tool_calls
+
+    @property
     def steers(self) -> list[QueuedEntry]:
         """What waits to be said at the next opportunity."""
         return [item for item in self.queue.values() if item.kind == "steer"]
@@ -222,12 +234,7 @@ class SessionState:
             case DroppedEntry():
                 self._drop(entry)
             case RunStartEntry():
-                spoken = entry.resumes is not None
-                self.run = Run(run_id=entry.run_id or entry.id, started_ms=entry.ts, spoken=spoken)
-                self.run.before = before
-                self.lineage = [*self.lineage, self.run.run_id] if spoken else [self.run.run_id]
-                self.parked = False
-                self.agent, self.attempts = entry.agent, 0
+                self._begin(entry, before)
             case RunEndEntry():
                 self._end(entry)
             case ApprovalRequestEntry():
@@ -246,6 +253,17 @@ class SessionState:
                 self._custom(entry)
             case LaterEntry():  # what all entries have was taken over above
                 pass
+
+    def _begin(self, entry: RunStartEntry, before: tuple[int, str, int]) -> None:
+        spoken = entry.resumes is not None
+        self.run = Run(run_id=entry.run_id or entry.id, started_ms=entry.ts, spoken=spoken)
+        self.run.before = before
+        if spoken and not self.parked and self._is_answer_empty:  # tried again: it is asked anew
+            del self.items[-1]
+            self.wire = Wire()
+        self.lineage = [*self.lineage, self.run.run_id] if spoken else [self.run.run_id]
+        self.parked = False
+        self.agent, self.attempts = entry.agent, 0
 
     def _settings(self, entry: SessionInfoEntry) -> None:
         self.agent = entry.agent or self.agent

@@ -1,0 +1,37 @@
+"""Trying again what a run has left undone, without saying the prompt a second time."""
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from fairlead_common import subjects
+from fairlead_common.ids import check_id
+from fairlead_common.messages import RetryRun
+from fairlead_gateway.bodies import check_parameters, decode
+from fairlead_gateway.gateway import answering, gateway_of, principal_of
+from fairlead_gateway.problems import json_response
+from fairlead_gateway.sessions import Id, chosen_key
+
+
+class RetryBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Body of `POST /api/sessions/{id}/retry`."""
+
+    key: Id | None = None
+
+
+async def retry(request: Request) -> Response:
+    """202 once the wish is stored. A session that works, or whose last run has an answer, ignores it."""
+    check_parameters(request)
+    gateway = gateway_of(request)
+    session = check_id(request.path_params["session"], "session")
+    body = await decode(request, RetryBody, default=RetryBody())
+    key = chosen_key(body.key, request.headers.getlist("idempotency-key"))
+    wish = RetryRun(sender=principal_of(request).user)
+    async with answering():
+        await gateway.must_exist(session)
+        seq = await gateway.bus.create(
+            subjects.SESSIONS,
+            subjects.mail(session, "notice", f"retry-{key}"),
+            msgspec.json.encode(wish),
+        )
+    return json_response({"seq": seq, "key": key}, 202)
