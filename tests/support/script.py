@@ -177,6 +177,7 @@ def problems(request: dict[str, Any]) -> list[str]:
     answered: set[str] = set()
     for index, message in enumerate(messages):
         where = f"messages[{index}]"
+        found += [f"{where}: {problem}" for problem in _field_problems(message)]
         if message.get("role") == "tool":
             call_id = str(message.get("tool_call_id"))
             if call_id in awaited:
@@ -195,6 +196,33 @@ def problems(request: dict[str, Any]) -> list[str]:
     if messages[-1].get("role") == "assistant":
         found.append("the last message is the assistant's own")
     return found + _tool_problems(request.get("tools"))
+
+
+# Of each role, the fields that OpenAI knows: it refuses any other.
+_FIELDS = {
+    "system": {"role", "content", "name"},
+    "developer": {"role", "content", "name"},
+    "user": {"role", "content", "name"},
+    "assistant": {"role", "content", "name", "tool_calls", "refusal", "audio", "function_call"},
+    "tool": {"role", "content", "tool_call_id"},
+}
+MAX_CALL_ID_CHARS = 64
+
+
+def _field_problems(message: Message) -> list[str]:
+    role = str(message.get("role"))
+    found = [f"unknown parameter {name!r}" for name in message if name not in _FIELDS.get(role, message)]
+    content = message.get("content")
+    kinds = {part.get("type") for part in content} if isinstance(content, list) else set()
+    if "image_url" in kinds and role != "user":
+        found.append(f"image URLs are only allowed for messages with role 'user', but this one is {role!r}")
+    ids = [call.get("id") for call in message.get("tool_calls") or []] + [message.get("tool_call_id")]
+    found += [
+        f"string too long: {each!r} is an id of more than {MAX_CALL_ID_CHARS} characters"
+        for each in ids
+        if each and len(str(each)) > MAX_CALL_ID_CHARS
+    ]
+    return found
 
 
 def _message_problems(message: Message) -> list[str]:

@@ -2,8 +2,12 @@
 
 import asyncio
 import json
+import re
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from email.utils import formatdate
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 from aiohttp import web
@@ -22,7 +26,7 @@ from fairlead_agent.models.interface import (
 )
 from fairlead_agent.models.openai_compatible import OpenAICompatible
 from fairlead_agent.models.registry import Registry
-from fairlead_agent.turn import Reply
+from fairlead_agent.reply import Reply
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.messages import ToolSpec
 
@@ -80,7 +84,7 @@ async def ask(answer: Answer, model: str = "m") -> tuple[list[Piece], list[dict[
     app.router.add_get("/v1/models", models)
     backend = None
     async with TestServer(app) as server:
-        backend = OpenAICompatible(str(server.make_url("/v1")), "key", silence_s=2)
+        backend = OpenAICompatible(str(server.make_url("/v1")), "key", silence_s=lambda: 2.0)
         try:
             made = ModelRequest(
                 model=model, messages=b'{"role":"user","content":"hi"}', tools=[], tools_wire=b"[]"
@@ -163,7 +167,7 @@ async def test_connection_serves_the_next_request_if_the_answer_ends(
     app = web.Application()
     app.router.add_post("/v1/chat/completions", answer)
     async with TestServer(app) as server:
-        backend = OpenAICompatible(str(server.make_url("/v1")), "key", silence_s=2)
+        backend = OpenAICompatible(str(server.make_url("/v1")), "key", silence_s=lambda: 2.0)
         try:
             for _ in range(2):
                 async with asyncio.timeout(10):
@@ -199,7 +203,6 @@ async def test_model_auto_is_the_first_that_the_server_names() -> None:
         (refuse(400, "bad request"), "fatal"),
         (refuse(400, "This model's maximum context length is 10 tokens"), "overflow"),
         (stream('data: {"choices":[{"delta":{"content":"Hel"}}]}\n\n'), "retryable"),
-        (stream('data: {"error":{"message":"overloaded"}}\n\n'), "retryable"),
         (stream("data: nonsense\n\n"), "retryable"),
     ],
 )
@@ -209,6 +212,194 @@ async def test_errors_are_sorted_by_what_helps(answer: Answer, kind: str) -> Non
     assert caught.value.kind == kind
     if "slow down" in str(caught.value):
         assert caught.value.retry_after_s == 7
+
+
+@pytest.mark.parametrize(
+    ("error", "text", "kind", "code"),
+    [
+        ({"message": "The engine is overloaded"}, "engine is overloaded", "retryable", "model_unavailable"),
+        ({"message": "Upstream died", "code": 502}, "Upstream died", "retryable", "model_unavailable"),
+        ({"message": "Slow down", "code": 429}, "Slow down", "retryable", "model_rate_limited"),
+        ({"message": "x", "code": "rate_limit_exceeded"}, "x", "retryable", "model_rate_limited"),
+        ({"message": "No", "code": 400, "metadata": {"a": 1}}, "No", "fatal", "model_request_refused"),
+        ({"message": "No", "code": "400"}, "No", "fatal", "model_request_refused"),
+        ({"message": "No", "type": "invalid_request_error"}, "No", "fatal", "model_request_refused"),
+        ({"message": "Wrong key", "code": "invalid_api_key"}, "Wrong key", "auth", "model_auth"),
+        ({"message": "Wrong key", "code": 401}, "Wrong key", "auth", "model_auth"),
+        ({"message": "", "code": "context_length_exceeded"}, "length", "overflow", "context_length_exceeded"),
+        ({"message": "q", "code": "insufficient_quota"}, "q", "fatal", "model_quota_exceeded"),
+        ({"message": "p", "code": "content_policy_violation"}, "p", "fatal", "content_filter"),
+        ("the context window is full", "window is full", "overflow", "context_length_exceeded"),
+        ("something broke", "something broke", "retryable", "model_unavailable"),
+        ({"error": {"message": "inner"}}, "inner", "retryable", "model_unavailable"),
+    ],
+)
+@pytest.mark.parametrize("form", ["data", "bare"])
+async def test_error_inside_a_stream_is_sorted_and_told_in_the_providers_words(
+    error: object, text: str, kind: str, code: str, form: str
+) -> None:
+    line = json.dumps({"error": error})
+    said = _chunk({"delta": {"content": "Hel"}})
+    with pytest.raises(ModelError, match=text) as caught:
+        await ask(stream(said, f"data: {line}\n\n" if form == "data" else f"{line}\n\n"))
+    assert (caught.value.kind, caught.value.code) == (kind, code)
+
+
+# What providers say when a request is too long for the model.
+OVERFLOWS = [
+    (400, "This model's maximum context length is 128000 tokens. However, your messages resulted in 140000."),
+    (400, "Your input exceeds the context window of this model."),
+    (400, "prompt is too long: 213462 tokens > 200000 maximum"),
+    (413, "Request size exceeds the maximum"),
+    (400, "input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000"),
+    (400, "The input token count (1196265) exceeds the maximum number of tokens allowed (1048575)."),
+    (400, "Please reduce the length of the messages or completion."),
+    (400, "This model's maximum prompt length is 131072 but the request contains 537812 tokens"),
+    (400, "Invalid request: Your request exceeded model token limit: 131072 (requested: 140000)"),
+    (400, "Input is too long for requested model."),
+    (400, "prompt token count of 150000 exceeds the limit of 128000"),
+    (400, "the request exceeds the available context size, try increasing it"),
+    (400, "The number of tokens to keep from the initial prompt is greater than the context length."),
+    (400, "invalid params, context window exceeds limit"),
+    (400, "prompt too long; exceeded max context length by 4 tokens"),
+    (500, "Prompt contains 40000 tokens and is too large for model with 32768 maximum context length"),
+]
+
+
+@pytest.mark.parametrize(("status", "text"), OVERFLOWS)
+async def test_every_wording_of_an_overlong_request_is_known(status: int, text: str) -> None:
+    with pytest.raises(ModelError) as caught:
+        await ask(refuse(status, text))
+    assert (caught.value.kind, caught.value.refused) == ("overflow", "input")
+
+
+@pytest.mark.parametrize(
+    ("status", "text", "kind", "code"),
+    [
+        (429, "Rate limit reached on tokens per min: too many tokens", "retryable", "model_rate_limited"),
+        (429, "insufficient_quota: check your plan", "fatal", "model_quota_exceeded"),
+        (402, "Payment required", "fatal", "model_quota_exceeded"),
+        (400, "Your credit balance is too low to access the API", "fatal", "model_quota_exceeded"),
+        (403, "Your input was flagged by moderation", "fatal", "content_filter"),
+        (403, "No access to this model", "auth", "model_auth"),
+        (400, "Could not process image", "fatal", "input_refused"),
+        (404, "No endpoints found that support image input", "fatal", "input_refused"),
+        (529, "Overloaded", "retryable", "model_unavailable"),
+        (404, "The model `x` does not exist", "fatal", "model_request_refused"),
+    ],
+)
+async def test_refusals_are_told_apart(status: int, text: str, kind: str, code: str) -> None:
+    with pytest.raises(ModelError, match=re.escape(text)) as caught:
+        await ask(refuse(status, text))
+    assert (caught.value.kind, caught.value.code) == (kind, code)
+
+
+@pytest.mark.parametrize(
+    ("headers", "least_s", "most_s"),
+    [
+        ({"Retry-After": "7"}, 7, 7),
+        ({"Retry-After": "1.5"}, 1.5, 1.5),
+        ({"retry-after-ms": "250", "Retry-After": "9"}, 0.25, 0.25),
+        ({"Retry-After": formatdate(time.time() + 60, usegmt=True)}, 30, 61),
+        ({"Retry-After": formatdate(0, usegmt=True)}, 0, 0),
+        ({"Retry-After": "soon"}, None, None),
+        ({"Retry-After": "-3"}, None, None),
+        ({"Retry-After": "inf"}, None, None),
+        ({}, None, None),
+    ],
+)
+async def test_wait_that_the_provider_asks_for_is_read_in_every_form(
+    headers: dict[str, str], least_s: float | None, most_s: float | None
+) -> None:
+    with pytest.raises(ModelError) as caught:
+        await ask(refuse(429, "slow down", **headers))
+    wait_s = caught.value.retry_after_s
+    if least_s is None or most_s is None:
+        assert wait_s is None
+    else:
+        assert wait_s is not None
+        assert least_s <= wait_s <= most_s
+
+
+@pytest.mark.parametrize(
+    ("reason", "stop", "failure"),
+    [
+        ("length", "length", ""),
+        ("max_tokens", "length", ""),
+        ("model_context_window_exceeded", "length", ""),
+        ("content_filter", "stop", "content_filter"),
+        ("refusal", "stop", "refusal"),
+        ("pause_turn", "stop", "reply_paused"),
+        ("eos", "stop", ""),
+    ],
+)
+async def test_end_of_a_reply_is_what_the_provider_says(reason: str, stop: str, failure: str) -> None:
+    said, _ = await ask(stream(_chunk({"delta": {"content": "Hel"}}), _chunk({"finish_reason": reason})))
+    end = said[-1]
+    assert isinstance(end, Finish)
+    assert (end.stop_reason, end.failure) == (stop, failure)
+
+
+async def test_words_of_a_refusal_are_words_and_its_end_says_so() -> None:
+    lines = [_chunk({"delta": {"refusal": "I cannot"}}), _chunk({"delta": {}, "finish_reason": "stop"})]
+    assert await ask(stream(*lines)) == ([TextPiece("I cannot"), Finish("stop", failure="refusal")], ANY)
+
+
+async def test_auto_tries_again_and_takes_the_model_that_the_server_has_now(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names = [None, "small", "large"]
+    asked: list[str] = []
+
+    async def models(_: web.Request) -> web.Response:
+        name = names.pop(0)
+        return web.json_response({"data": [{"id": name}]}) if name else web.Response(status=503)
+
+    async def chat(http: web.Request) -> web.StreamResponse:
+        asked.append((await http.json())["model"])
+        return await stream("data: [DONE]\n\n")(http)
+
+    app = web.Application()
+    app.router.add_post("/v1/chat/completions", chat)
+    app.router.add_get("/v1/models", models)
+    made = ModelRequest(model="auto", messages=b'{"role":"user","content":"hi"}', tools=[], tools_wire=b"[]")
+    async with TestServer(app) as server:
+        backend = OpenAICompatible(str(server.make_url("/v1")), "key", silence_s=lambda: 2.0)
+        try:
+            with pytest.raises(ModelError) as caught:
+                await pieces(backend.stream(made))
+            assert caught.value.kind == "retryable"
+            await pieces(backend.stream(made))
+            await pieces(backend.stream(made))
+            monkeypatch.setattr(openai_compatible, "AUTO_MODEL_S", 0.0)
+            await pieces(backend.stream(made))
+        finally:
+            await backend.close()
+    assert asked == ["small", "small", "large"]
+
+
+async def test_patience_with_a_silent_provider_is_asked_for_each_request() -> None:
+    over, patience = asyncio.Event(), [30.0]
+
+    async def chat(http: web.Request) -> web.StreamResponse:
+        if patience[0] < 1:
+            await over.wait()
+        return await stream("data: [DONE]\n\n")(http)
+
+    app = web.Application()
+    app.router.add_post("/v1/chat/completions", chat)
+    async with TestServer(app) as server:
+        backend = OpenAICompatible(str(server.make_url("/v1")), "key", silence_s=lambda: patience[0])
+        try:
+            await pieces(backend.stream(request({"role": "user", "content": "hi"})))
+            patience[0] = 0.3
+            async with asyncio.timeout(20):
+                with pytest.raises(ModelError) as caught:
+                    await pieces(backend.stream(request({"role": "user", "content": "hi"})))
+            assert caught.value.kind == "retryable"
+        finally:
+            over.set()
+            await backend.close()
 
 
 @pytest.mark.parametrize("name", ["", "gpt-5", "openai", "openai/", "other/x"])

@@ -103,6 +103,16 @@ ENTRIES: dict[str, Entry] = {
             first_token_ms=2,
         ),
     ),
+    "message-assistant-stopped": MessageEntry(
+        **_ABOUT,
+        message=AssistantMessage(
+            content=[ThinkingBlock(text="", redacted="r")],
+            model="demo",
+            stop_reason="error",
+            error="e",
+            error_code="refusal",
+        ),
+    ),
     "message-tool-result": MessageEntry(
         **_ABOUT,
         message=ToolResultMessage(call_id="e1_0", name="bash", outcome=_OUTCOME, provider_id="p"),

@@ -16,10 +16,12 @@ class ThinkingBlock(msgspec.Struct, frozen=True, kw_only=True, tag="thinking", o
 
     Fields:
         signature: the provider's proof, sent back unchanged with tool results (Anthropic).
+        redacted: the whole thought as the provider encrypted it, sent back unchanged; `text` is empty.
     """
 
     text: str
     signature: str | None = None
+    redacted: str | None = None
     duration_ms: int | None = None
 
 
@@ -108,13 +110,19 @@ StopReason = Literal["stop", "length", "tool_use", "error", "aborted"]
 class AssistantMessage(
     msgspec.Struct, frozen=True, kw_only=True, tag_field="role", tag="assistant", omit_defaults=True
 ):
-    """One reply of a model."""
+    """One reply of a model.
+
+    Fields:
+        error, error_code: why it does not count as an answer, for people and for programs
+            (see `RunEndEntry.error_code`); its `stop_reason` is `error` then.
+    """
 
     content: list[AssistantBlock]
     model: str
     stop_reason: StopReason = "stop"
     usage: Usage = Usage()
     error: str | None = None
+    error_code: str = ""
     duration_ms: int = 0
     first_token_ms: int | None = None
 

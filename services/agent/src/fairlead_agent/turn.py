@@ -2,35 +2,18 @@
 
 import asyncio
 import random
-import time
 
-import msgspec
 import structlog
 
 from fairlead_agent import context
 from fairlead_agent.catalog import Catalog, Tools
 from fairlead_agent.deltas import Deltas
-from fairlead_agent.models.interface import (
-    Finish,
-    ModelError,
-    ModelRequest,
-    Piece,
-    TextPiece,
-    ThinkingPiece,
-    ToolCallPiece,
-)
+from fairlead_agent.models.interface import ModelError, ModelRequest
 from fairlead_agent.models.registry import Registry
 from fairlead_agent.owner import Owner
 from fairlead_agent.placement import Places, boundary, described, shown_name
+from fairlead_agent.reply import Reply
 from fairlead_common.config import AgentConfig
-from fairlead_common.content import (
-    AssistantBlock,
-    AssistantMessage,
-    StopReason,
-    TextBlock,
-    ThinkingBlock,
-    ToolCallBlock,
-)
 from fairlead_common.entries import MessageEntry
 from fairlead_common.errors import FairleadError, NotFoundError
 from fairlead_common.events import Delta, MessageStart, MessageUpdate, Retry, TurnStart
@@ -41,112 +24,7 @@ log = structlog.get_logger()
 
 RESERVE_TOKENS = 4096  # of the window, kept for the answer
 MAX_RETRY_DELAY_S = 30.0
-
-
-class Reply:
-    """An assistant message that grows piece by piece."""
-
-    def __init__(self, message_id: str, host: str | None) -> None:
-        self.message_id = message_id
-        self._host = host
-        self._blocks: list[tuple[str, list[str], dict[str, str]]] = []  # kind, texts, attributes
-        self._calls: dict[int, int] = {}  # the provider's index of a call: our block
-        self._started = time.monotonic()
-        self.first_piece_ms: int | None = None
-        self._thought_ms: int | None = None
-        self.finish = Finish("stop")
-
-    def add(self, piece: Piece) -> Delta | None:
-        """Take one more piece; what viewers are shown of it."""
-        if self.first_piece_ms is None:
-            self.first_piece_ms = self._elapsed_ms()
-        match piece:
-            case TextPiece(text):
-                return Delta(type="text_delta", index=self._extend("text", text), text=text)
-            case ThinkingPiece(text, signature):
-                index = self._extend("thinking", text)
-                if signature:
-                    self._blocks[index][2]["signature"] = signature
-                self._thought_ms = self._elapsed_ms()
-                return Delta(type="thinking_delta", index=index, text=text) if text else None
-            case ToolCallPiece():
-                return self._call(piece)
-            case Finish():
-                self.finish = piece
-                return None
-
-    def _extend(self, kind: str, text: str) -> int:
-        if not self._blocks or self._blocks[-1][0] != kind:
-            self._blocks.append((kind, [], {}))
-        self._blocks[-1][1].append(text)
-        return len(self._blocks) - 1
-
-    def _call(self, piece: ToolCallPiece) -> Delta:
-        index = self._calls.get(piece.index)
-        is_new = index is None
-        if index is None:
-            index = self._calls[piece.index] = len(self._blocks)
-            self._blocks.append(("tool_call", [], {}))
-        _, texts, attributes = self._blocks[index]
-        texts.append(piece.arguments)
-        if piece.name:
-            attributes["name"] = attributes.get("name", "") + piece.name
-        if piece.id:
-            attributes["id"] = piece.id
-        return Delta(
-            type="tool_call_delta",
-            index=index,
-            text=piece.arguments,
-            name=piece.name if is_new else None,
-            call_id=self._call_id(index) if is_new else None,
-        )
-
-    def _call_id(self, index: int) -> str:
-        return f"{self.message_id}_{index}"
-
-    def _elapsed_ms(self) -> int:
-        return int((time.monotonic() - self._started) * 1000)
-
-    def message(self, model: str, *, cut: StopReason | None = None) -> AssistantMessage:
-        """The message as it stands. With `cut` it was not completed: calls in it do not count."""
-        content: list[AssistantBlock] = []
-        for index, (kind, texts, attributes) in enumerate(self._blocks):
-            text = "".join(texts)
-            if kind == "text":
-                content.append(TextBlock(text=text))
-            elif kind == "thinking":
-                content.append(
-                    ThinkingBlock(
-                        text=text, signature=attributes.get("signature"), duration_ms=self._thought_ms
-                    )
-                )
-            elif cut is None:
-                content.append(self._tool_call(index, text, attributes))
-        has_calls = any(isinstance(block, ToolCallBlock) for block in content)
-        stop = cut or ("tool_use" if has_calls else self.finish.stop_reason)
-        return AssistantMessage(
-            content=content,
-            model=model,
-            stop_reason=stop,
-            usage=self.finish.usage,
-            duration_ms=self._elapsed_ms(),
-            first_token_ms=self.first_piece_ms,
-        )
-
-    def _tool_call(self, index: int, text: str, attributes: dict[str, str]) -> ToolCallBlock:
-        arguments: dict[str, object] | None
-        try:
-            arguments = msgspec.json.decode(text or "{}", type=dict[str, object])
-        except (msgspec.DecodeError, UnicodeEncodeError):
-            arguments = None
-        return ToolCallBlock(
-            call_id=self._call_id(index),
-            name=attributes.get("name", ""),
-            arguments=arguments,
-            raw_arguments=text[:65536] if arguments is None else None,
-            provider_id=attributes.get("id"),
-            host=self._host,
-        )
+MAX_ASKED_DELAY_S = 120.0  # of a wait that the provider asks for: before that it would refuse again
 
 
 class Turn:
@@ -315,7 +193,7 @@ class Turn:
 
     async def _pause(self, error: ModelError, attempt: int) -> None:
         delay_s = min(0.5 * 2**attempt, MAX_RETRY_DELAY_S) * random.uniform(0.8, 1.2)  # noqa: S311
-        delay_s = min(max(delay_s, error.retry_after_s or 0), MAX_RETRY_DELAY_S)
+        delay_s = max(delay_s, min(error.retry_after_s or 0, MAX_ASKED_DELAY_S))
         log.warning("model_retry", attempt=attempt + 1, delay_s=round(delay_s, 2), error=str(error)[:300])
         await self._owner.show(
             Retry(

@@ -31,7 +31,8 @@ class ModelsConfig(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     Fields:
         first_token_timeout_s: without any byte of the answer, or between two, for that long.
-        retries: attempts after the first, for errors that may pass; waits 0.5 s, 1 s, 2 s ... 30 s.
+        retries: attempts after the first, for errors that may pass; waits 0.5 s, 1 s, 2 s ... 30 s,
+            or as long as the provider asks for, at most 120 s.
         demo_delay_s: pause of the demo model between words.
     """
 

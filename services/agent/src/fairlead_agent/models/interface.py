@@ -33,6 +33,9 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.json.decode(b"[" + self.messages + b"]", type=list[dict[str, Any]])
 
 
+Failure = Literal["", "content_filter", "refusal", "reply_paused"]
+
+
 class TextPiece(msgspec.Struct, frozen=True):
     """More words."""
 
@@ -40,30 +43,45 @@ class TextPiece(msgspec.Struct, frozen=True):
 
 
 class ThinkingPiece(msgspec.Struct, frozen=True):
-    """More thought. A signature comes once, with the last piece."""
+    """More thought. A signature comes once, with the last piece of a block.
+
+    Fields:
+        redacted: a whole block that the provider encrypted; `text` is empty.
+    """
 
     text: str
     signature: str | None = None
+    redacted: str | None = None
 
 
 class ToolCallPiece(msgspec.Struct, frozen=True):
-    """More of the call at `index` (0, 1, ...); `id` and `name` come with its first piece."""
+    """More of a call; `id` and `name` come with its first piece.
 
-    index: int
+    Fields:
+        index: of the call in the reply, where the provider sends one. Some send none, or the same for all.
+    """
+
+    index: int | None
     arguments: str = ""
     id: str | None = None
     name: str | None = None
 
 
 class Finish(msgspec.Struct, frozen=True):
-    """The end of the message."""
+    """The end of the message.
+
+    Fields:
+        failure: why the reply is not what the model was asked for, though the request succeeded.
+    """
 
     stop_reason: StopReason
     usage: Usage = Usage()
+    failure: Failure = ""
 
 
 Piece = TextPiece | ThinkingPiece | ToolCallPiece | Finish
 
+Refused = Literal["", "input", "images"]
 ErrorKind = Literal["retryable", "overflow", "auth", "fatal"]
 
 _CODES: Final[dict[ErrorKind, str]] = {
@@ -82,14 +100,22 @@ class ModelError(FairleadError):
             `fatal`: the same request will fail again.
         retry_after_s: what the provider asked for, if it did.
         code: the reason for programs, one of those of `RunEndEntry.error_code`; by default that of the kind.
+        refused: what of the request the provider will never take; empty: nothing in particular.
     """
 
     def __init__(
-        self, kind: ErrorKind, text: str, retry_after_s: float | None = None, *, code: str = ""
+        self,
+        kind: ErrorKind,
+        text: str,
+        retry_after_s: float | None = None,
+        *,
+        code: str = "",
+        refused: Refused = "",
     ) -> None:
         super().__init__(text)
         self.kind: ErrorKind = kind
         self.code = code or _CODES[kind]
+        self.refused: Refused = "input" if kind == "overflow" else refused
         self.retry_after_s = retry_after_s
 
 

@@ -7,14 +7,14 @@ names such a model. Settings keep it quiet: no calls home, no .env files, no ret
 import asyncio
 import importlib
 import os
-import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping
 from types import ModuleType
 from typing import Any
 
 import msgspec
 
 from fairlead_agent.models.interface import (
+    Failure,
     Finish,
     ModelError,
     ModelRequest,
@@ -23,6 +23,7 @@ from fairlead_agent.models.interface import (
     ThinkingPiece,
     ToolCallPiece,
 )
+from fairlead_agent.models.provider_errors import MAX_TEXT_CHARS, provider_error, retry_after_s
 from fairlead_common.content import StopReason, Usage
 
 _ENVIRONMENT = {
@@ -33,14 +34,24 @@ _ENVIRONMENT = {
     "LITELLM_MODE": "PRODUCTION",
     "LITELLM_LOG": "ERROR",
 }
-_STOP: dict[str, StopReason] = {"stop": "stop", "length": "length", "tool_calls": "tool_use"}
-_OVERFLOW = re.compile(r"context.{0,20}(length|window)|prompt is too long|too many tokens", re.IGNORECASE)
+_STOP: dict[str, tuple[StopReason, Failure]] = {
+    "stop": ("stop", ""),
+    "length": ("length", ""),
+    "tool_calls": ("tool_use", ""),
+    "content_filter": ("stop", "content_filter"),  # Anthropic's `refusal` is renamed to this as well
+}
+# Of models that take a budget for their thoughts, which is a part of max_tokens. litellm's own is at most
+# 4,096, and it lowers max_tokens to that plus 4,096 where none is given.
+_BUDGET_TOKENS = {"minimal": 1024, "low": 4096, "medium": 12_288, "high": 32_000}
+_LEAST_BUDGET_TOKENS = 1024
+_UNKNOWN_MAX_TOKENS = 32_000  # every Claude that thinks can write as much
+_BUDGET_PROVIDERS = ("anthropic", "bedrock", "vertex_ai", "azure_ai")
 
 
 class LiteLLM:
     """The back end `litellm/...`."""
 
-    def __init__(self, *, silence_s: float) -> None:
+    def __init__(self, *, silence_s: Callable[[], float]) -> None:
         self._silence_s = silence_s
         self._module: ModuleType | None = None
         self._lock = asyncio.Lock()
@@ -62,13 +73,14 @@ class LiteLLM:
     async def stream(self, request: ModelRequest) -> AsyncIterator[list[Piece]]:
         """See `Model.stream`."""
         litellm = await self.warm_up()
+        silence_s = self._silence_s()
         options: dict[str, Any] = {
             "model": request.model,
             "messages": request.decoded(),
             "stream": True,
             "stream_options": {"include_usage": True},
             "num_retries": 0,
-            "timeout": self._silence_s,
+            "timeout": silence_s,
         }
         if request.tools:
             options["tools"] = msgspec.json.decode(request.tools_wire)
@@ -77,10 +89,10 @@ class LiteLLM:
         if request.max_output_tokens is not None:
             options["max_tokens"] = request.max_output_tokens
         if request.thinking != "off":
-            options["reasoning_effort"] = request.thinking
+            _think(litellm, request, options)
         try:
             response = await litellm.acompletion(**options)
-            async for pieces in _pieces(litellm, request.model, response, self._silence_s):
+            async for pieces in _pieces(litellm, request.model, response, silence_s):
                 yield pieces
         except ModelError:
             raise
@@ -88,8 +100,32 @@ class LiteLLM:
             raise _sorted_error(litellm, error) from error
 
 
+def _think(litellm: Any, request: ModelRequest, options: dict[str, Any]) -> None:
+    """Ask for thoughts in a way that leaves room for the answer."""
+    if "claude" not in request.model:
+        options["reasoning_effort"] = request.thinking
+        return
+    try:
+        info = litellm.get_model_info(request.model)
+    except Exception:  # noqa: BLE001 - a model that is not in its table
+        info = {}
+    provider = info.get("litellm_provider") or ""
+    if provider and not provider.startswith(_BUDGET_PROVIDERS):  # it translates for Claude by itself
+        options["reasoning_effort"] = request.thinking
+        return
+    max_tokens = request.max_output_tokens or info.get("max_output_tokens") or _UNKNOWN_MAX_TOKENS
+    options["max_tokens"] = max_tokens
+    options.pop("temperature", None)  # refused together with thoughts
+    if not provider or info.get("supports_adaptive_thinking"):
+        options["reasoning_effort"] = request.thinking
+        return
+    budget = min(_BUDGET_TOKENS.get(request.thinking, _LEAST_BUDGET_TOKENS), max_tokens // 2)
+    if budget >= _LEAST_BUDGET_TOKENS:
+        options["thinking"] = {"type": "enabled", "budget_tokens": budget}
+
+
 async def _pieces(litellm: Any, model: str, response: Any, silence_s: float) -> AsyncIterator[list[Piece]]:
-    stop: StopReason = "stop"
+    reason = "stop"
     usage = None
     chunks = aiter(response)
     while True:
@@ -103,24 +139,32 @@ async def _pieces(litellm: Any, model: str, response: Any, silence_s: float) -> 
             continue
         choice = chunk.choices[0]
         if choice.finish_reason:
-            stop = _STOP.get(choice.finish_reason, "stop")
+            reason = choice.finish_reason
         if batch := _of_delta(choice.delta):
             yield batch
-    yield [Finish(stop, _usage(litellm, model, usage))]
+    stop, failure = _STOP.get(reason, ("stop", ""))
+    yield [Finish(stop, _usage(litellm, model, usage), failure)]
 
 
 def _of_delta(delta: Any) -> list[Piece]:
-    blocks = getattr(delta, "thinking_blocks", None) or ()
-    pieces: list[Piece] = [
-        ThinkingPiece("", block["signature"]) for block in blocks if block.get("signature")
-    ]
-    if thought := getattr(delta, "reasoning_content", None):
+    pieces: list[Piece] = []
+    thought = getattr(delta, "reasoning_content", None)
+    for block in getattr(delta, "thinking_blocks", None) or ():
+        if block.get("type") == "redacted_thinking":
+            pieces.append(ThinkingPiece("", redacted=block["data"]))
+        else:
+            text, signature = block.get("thinking") or "", block.get("signature") or None
+            if text or signature:
+                pieces.append(ThinkingPiece(text, signature))
+            if text:
+                thought = None  # the same words once more
+    if thought:
         pieces.append(ThinkingPiece(thought))
     if delta.content:
         pieces.append(TextPiece(delta.content))
     for call in delta.tool_calls or ():
         function = call.function
-        pieces.append(ToolCallPiece(call.index or 0, function.arguments or "", call.id, function.name))
+        pieces.append(ToolCallPiece(call.index, function.arguments or "", call.id, function.name))
     return pieces
 
 
@@ -143,13 +187,26 @@ def _usage(litellm: Any, model: str, usage: Any) -> Usage:
 
 
 def _sorted_error(litellm: Any, error: Exception) -> ModelError:
-    text = f"{type(error).__name__}: {error}"[:1000]
-    # The order matters: the first is a subclass of BadRequestError.
-    if isinstance(error, litellm.ContextWindowExceededError) or _OVERFLOW.search(text):
+    text = f"{type(error).__name__}: {error}"[:MAX_TEXT_CHARS]
+    if isinstance(error, litellm.ContextWindowExceededError):
         return ModelError("overflow", text)
-    if isinstance(error, (litellm.AuthenticationError, litellm.PermissionDeniedError)):
-        return ModelError("auth", text)
-    if isinstance(error, (litellm.BadRequestError, litellm.NotFoundError)):
-        return ModelError("fatal", text)
-    code = "model_rate_limited" if isinstance(error, litellm.RateLimitError) else ""
-    return ModelError("retryable", text, code=code)
+    if isinstance(error, litellm.ContentPolicyViolationError):
+        return ModelError("fatal", text, code="content_filter", refused="input")
+    status = getattr(error, "status_code", None)
+    status = int(status) if isinstance(status, int | str) and str(status).isdecimal() else None
+    if status is None and not isinstance(error, litellm.BadRequestError):
+        return ModelError("retryable", text)
+    return provider_error(text, status=status, retry_after_s=retry_after_s(_headers(error)))
+
+
+def _headers(error: Exception) -> Mapping[str, str]:
+    """The headers of the provider's answer, where litellm kept them."""
+    response = getattr(error, "response", None)
+    for headers in (
+        getattr(error, "litellm_response_headers", None),
+        getattr(response, "headers", None),
+        getattr(error, "headers", None),
+    ):
+        if headers:
+            return {str(name): str(value) for name, value in headers.items()}
+    return {}

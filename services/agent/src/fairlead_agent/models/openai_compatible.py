@@ -6,13 +6,14 @@ a second that is the difference between a busy core and an idle one.
 
 import asyncio
 import contextlib
-import re
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable
 
 import aiohttp
 import msgspec
 
 from fairlead_agent.models.interface import (
+    Failure,
     Finish,
     ModelError,
     ModelRequest,
@@ -21,6 +22,7 @@ from fairlead_agent.models.interface import (
     ThinkingPiece,
     ToolCallPiece,
 )
+from fairlead_agent.models.provider_errors import provider_error, retry_after_s
 from fairlead_common.content import StopReason, Usage
 
 
@@ -30,7 +32,7 @@ class _Function(msgspec.Struct):
 
 
 class _ToolCall(msgspec.Struct):
-    index: int = 0
+    index: int | None = None
     id: str | None = None
     function: _Function | None = None
 
@@ -39,6 +41,7 @@ class _Delta(msgspec.Struct):
     content: str | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
+    refusal: str | None = None
     tool_calls: list[_ToolCall] | None = None
 
 
@@ -61,35 +64,43 @@ class _Usage(msgspec.Struct):
 class _Chunk(msgspec.Struct):
     choices: list[_Choice] | None = None
     usage: _Usage | None = None
-    error: msgspec.Raw | None = None
+    error: msgspec.Raw = msgspec.Raw()
 
 
 _decode = msgspec.json.Decoder(_Chunk).decode
 
-_STOP: dict[str, StopReason] = {
-    "stop": "stop",
-    "length": "length",
-    "tool_calls": "tool_use",
-    "function_call": "tool_use",
-    "content_filter": "stop",
+_STOP: dict[str, tuple[StopReason, Failure]] = {
+    "length": ("length", ""),
+    "max_tokens": ("length", ""),
+    "model_length": ("length", ""),
+    "model_context_window_exceeded": ("length", ""),
+    "tool_calls": ("tool_use", ""),
+    "tool_use": ("tool_use", ""),
+    "function_call": ("tool_use", ""),
+    "content_filter": ("stop", "content_filter"),
+    "safety": ("stop", "content_filter"),
+    "refusal": ("stop", "refusal"),
+    "pause_turn": ("stop", "reply_paused"),
 }
-_OVERFLOW = re.compile(
-    r"context.{0,20}(length|window|size)|maximum context|too many tokens|prompt is too long",
-    re.IGNORECASE,
-)
 END_S = 0.02  # less than a new connection to any provider takes
+AUTO_MODEL_S = 60.0  # then `auto` asks again which model the server has: it may have loaded another
 _EFFORTS = {"minimal", "low", "medium", "high"}
 
 
 class OpenAICompatible:
-    """The back end for one base URL and key."""
+    """The back end for one base URL and key.
 
-    def __init__(self, base_url: str, api_key: str | None, *, silence_s: float) -> None:
+    Args:
+        silence_s: gives the longest wait for the next byte of an answer, in seconds; asked for each request.
+    """
+
+    def __init__(self, base_url: str, api_key: str | None, *, silence_s: Callable[[], float]) -> None:
         self._url = base_url.rstrip("/")
         self._key = api_key
         self._silence_s = silence_s
         self._http: aiohttp.ClientSession | None = None
         self._first_model: str | None = None
+        self._named_at = 0.0
 
     async def close(self) -> None:
         """Close pooled connections."""
@@ -102,7 +113,10 @@ class OpenAICompatible:
         model = request.model if request.model != "auto" else await self._auto_model()
         try:
             async with self._session().post(
-                f"{self._url}/chat/completions", data=_body(request, model), headers=_JSON
+                f"{self._url}/chat/completions",
+                data=_body(request, model),
+                headers=_JSON,
+                timeout=self._timeout(),
             ) as response:
                 if response.status != 200:
                     raise await _refusal(response)
@@ -118,21 +132,28 @@ class OpenAICompatible:
             self._http = aiohttp.ClientSession(
                 headers=headers,
                 connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=60),
-                timeout=aiohttp.ClientTimeout(total=None, connect=15, sock_read=self._silence_s),
                 read_bufsize=256 * 1024,
             )
         return self._http
 
+    def _timeout(self) -> aiohttp.ClientTimeout:
+        return aiohttp.ClientTimeout(total=None, connect=15, sock_read=self._silence_s())
+
     async def _auto_model(self) -> str:
-        if self._first_model is None:
+        now = time.monotonic()
+        if self._first_model is None or now - self._named_at > AUTO_MODEL_S:
             try:
-                async with self._session().get(f"{self._url}/models") as response:
+                async with self._session().get(f"{self._url}/models", timeout=self._timeout()) as response:
                     if response.status != 200:
                         raise await _refusal(response)
                     listing = msgspec.json.decode(await response.read())
                 self._first_model = str(listing["data"][0]["id"])
-            except (aiohttp.ClientError, TimeoutError, msgspec.DecodeError, LookupError, TypeError) as error:
-                raise ModelError("fatal", f"{self._url}/models names no model: {error}") from error
+                self._named_at = now
+            except (aiohttp.ClientError, TimeoutError, msgspec.DecodeError) as error:
+                text = str(error) or type(error).__name__
+                raise ModelError("retryable", f"{self._url}/models: {text}") from error
+            except (LookupError, TypeError) as error:
+                raise ModelError("retryable", f"{self._url}/models names no model") from error
         return self._first_model
 
 
@@ -160,35 +181,39 @@ def _body(request: ModelRequest, model: str) -> bytes:
 async def _pieces(response: aiohttp.ClientResponse) -> AsyncIterator[list[Piece]]:
     if not response.headers.get("Content-Type", "").startswith("text/event-stream"):
         chunk = _parse(await response.read())  # a server that does not stream
-        usage = chunk.usage
-        yield [*_of_choices(chunk), Finish(_finish(chunk) or "stop", _usage(usage))]
+        end = _end(_finish(chunk), chunk.usage, refused=_refuses(chunk))
+        yield [*_of_choices(chunk), end]
         return
     buffer = b""
-    stop: StopReason | None = None
+    reason: str | None = None
     usage = None
-    finished = False
+    finished = refused = False
     async for data in response.content.iter_any():
         lines = (buffer + data).split(b"\n")
         buffer = lines.pop()
         batch: list[Piece] = []
         for line in lines:
-            if not line.startswith(b"data:"):
+            if line.startswith(b"data:"):
+                payload = line[5:].strip()
+            elif line.startswith(b'{"error"'):  # some servers fall out of the format when they fail
+                payload = line
+            else:
                 continue
-            payload = line[5:].strip()
             if payload == b"[DONE]":
                 finished = True
                 break
             chunk = _parse(payload)
             usage = chunk.usage or usage
-            stop = _finish(chunk) or stop
+            reason = _finish(chunk) or reason
+            refused = refused or _refuses(chunk)
             batch += _of_choices(chunk)
         if batch:
             yield batch
         if finished:
             break
-    if stop is None and not finished:
+    if reason is None and not finished:
         raise ModelError("retryable", "the provider cut the answer off in the middle")
-    yield [Finish(stop or "stop", _usage(usage))]
+    yield [_end(reason, usage, refused=refused)]
     await _take_end(response)
 
 
@@ -205,10 +230,24 @@ def _parse(payload: bytes) -> _Chunk:
         chunk = _decode(payload)
     except msgspec.DecodeError as error:
         raise ModelError("retryable", f"the provider sent something that is no chunk: {error}") from error
-    if chunk.error is not None and bytes(chunk.error) != b"null":
-        text = bytes(chunk.error).decode("utf-8", "replace")[:500]
-        raise ModelError("overflow" if _OVERFLOW.search(text) else "retryable", text)
+    if chunk.error and bytes(chunk.error) != b"null":
+        text, code, status = _told(msgspec.json.decode(chunk.error))
+        raise provider_error(f"the provider broke off with an error: {text}", status=status, code=code)
     return chunk
+
+
+def _told(error: object) -> tuple[str, str, int | None]:
+    """Text, code with type, and numeric code of a provider's error object, in whatever shape it comes."""
+    if not isinstance(error, dict):
+        return str(error), "", None
+    inner = error.get("error")
+    if isinstance(inner, dict | str) and "message" not in error:
+        return _told(inner)
+    code, kind = error.get("code"), error.get("type")
+    status = int(code) if isinstance(code, int) or (isinstance(code, str) and code.isdecimal()) else None
+    names = [str(each) for each in (code, kind, error.get("status")) if isinstance(each, str)]
+    text = str(error.get("message") or msgspec.json.encode(error).decode())
+    return text, " ".join(names), status if status is None or 400 <= status < 600 else None
 
 
 def _of_choices(chunk: _Chunk) -> list[Piece]:
@@ -220,17 +259,29 @@ def _of_choices(chunk: _Chunk) -> list[Piece]:
     pieces: list[Piece] = []
     if thought := delta.reasoning_content or delta.reasoning:
         pieces.append(ThinkingPiece(thought))
-    if delta.content:
-        pieces.append(TextPiece(delta.content))
+    if words := delta.content or delta.refusal:
+        pieces.append(TextPiece(words))
     for call in delta.tool_calls or ():
         function = call.function or _Function()
         pieces.append(ToolCallPiece(call.index, function.arguments or "", call.id, function.name))
     return pieces
 
 
-def _finish(chunk: _Chunk) -> StopReason | None:
-    reason = chunk.choices[0].finish_reason if chunk.choices else None
-    return None if reason is None else _STOP.get(reason, "stop")
+def _finish(chunk: _Chunk) -> str | None:
+    return chunk.choices[0].finish_reason if chunk.choices else None
+
+
+def _refuses(chunk: _Chunk) -> bool:
+    choice = chunk.choices[0] if chunk.choices else None
+    delta = (choice.delta or choice.message) if choice else None
+    return bool(delta and delta.refusal)
+
+
+def _end(reason: str | None, usage: _Usage | None, *, refused: bool) -> Finish:
+    if reason == "error":
+        raise ModelError("retryable", "the provider ended the reply with an error and gave no text")
+    stop, failure = _STOP.get((reason or "").lower(), ("stop", ""))
+    return Finish(stop, _usage(usage), "refusal" if refused else failure)
 
 
 def _usage(usage: _Usage | None) -> Usage:
@@ -246,18 +297,12 @@ def _usage(usage: _Usage | None) -> Usage:
 
 async def _refusal(response: aiohttp.ClientResponse) -> ModelError:
     raw = await response.content.read(64 * 1024)
-    text = raw.decode("utf-8", "replace").strip()
-    try:
-        body = msgspec.json.decode(raw)
-        error = body.get("error", body) if isinstance(body, dict) else body
-        text = str(error.get("message", error)) if isinstance(error, dict) else str(error)
-    except msgspec.DecodeError:
-        pass
-    text = f"HTTP {response.status} from {response.url.host}: {text[:1000] or response.reason}"
-    if response.status in (401, 403):
-        return ModelError("auth", text)
-    if response.status in (408, 409, 425, 429) or response.status >= 500:
-        after = response.headers.get("Retry-After", "")
-        code = "model_rate_limited" if response.status == 429 else ""
-        return ModelError("retryable", text, float(after) if after.isdigit() else None, code=code)
-    return ModelError("overflow" if response.status == 413 or _OVERFLOW.search(text) else "fatal", text)
+    code, text = "", raw.decode("utf-8", "replace").strip()
+    with contextlib.suppress(msgspec.DecodeError):
+        text, code, _ = _told(msgspec.json.decode(raw))
+    return provider_error(
+        f"HTTP {response.status} from {response.url.host}: {text or response.reason}",
+        status=response.status,
+        code=code,
+        retry_after_s=retry_after_s(response.headers),
+    )

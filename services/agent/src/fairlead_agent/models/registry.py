@@ -37,7 +37,9 @@ class Registry:
         return self._made[backend], model
 
     def _make(self, backend: str) -> Model:
-        silence_s = self._config.current.models.first_token_timeout_s
+        def silence_s() -> float:
+            return self._config.current.models.first_token_timeout_s
+
         if backend == "demo":
             return DemoModel(lambda: self._config.current.models.demo_delay_s)
         if backend == "litellm":

@@ -1,0 +1,206 @@
+"""An assistant message that grows piece by piece, as the model streams it."""
+
+import time
+from dataclasses import dataclass, field
+
+import msgspec
+
+from fairlead_agent.models.interface import Failure, Finish, Piece, TextPiece, ThinkingPiece, ToolCallPiece
+from fairlead_common.content import (
+    AssistantBlock,
+    AssistantMessage,
+    StopReason,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+)
+from fairlead_common.events import Delta
+
+MAX_RAW_CHARS = 65536  # of arguments that are no JSON object, kept in the log
+
+_FAILURES: dict[Failure, str] = {
+    "content_filter": "The provider's content filter stopped this reply.",
+    "refusal": "The model refused to answer.",
+    "reply_paused": "The provider paused this reply before it was complete.",
+}
+
+
+@dataclass(slots=True)
+class _Block:
+    """Fields: done: nothing more can be added to it. provider_id, name: of a tool call."""
+
+    kind: str
+    texts: list[str] = field(default_factory=list)
+    signature: str | None = None
+    redacted: str | None = None
+    done: bool = False
+    provider_id: str = ""
+    name: str = ""
+
+    @property
+    def text(self) -> str:
+        return "".join(self.texts)
+
+
+class Reply:
+    """Takes the pieces of one reply, and gives the message that they make.
+
+    Args:
+        message_id: of the log entry to come.
+        host: whose executors run its calls.
+    """
+
+    def __init__(self, message_id: str, host: str | None) -> None:
+        self.message_id = message_id
+        self._host = host
+        self._blocks: list[_Block] = []
+        self._calls: dict[int, int] = {}  # the provider's index of a call: our newest block of it
+        self._last_call: int | None = None
+        self._started = time.monotonic()
+        self.first_piece_ms: int | None = None
+        self._thought_ms: int | None = None
+        self.finish = Finish("stop")
+
+    def add(self, piece: Piece) -> Delta | None:
+        """Take one more piece; what viewers are shown of it."""
+        if self.first_piece_ms is None:
+            self.first_piece_ms = self._elapsed_ms()
+        match piece:
+            case TextPiece(text):
+                return Delta(type="text_delta", index=self._extend("text", text), text=text)
+            case ThinkingPiece():
+                return self._think(piece)
+            case ToolCallPiece():
+                return self._call(piece)
+            case Finish():
+                self.finish = piece
+                return None
+
+    def _extend(self, kind: str, text: str) -> int:
+        if not self._blocks or self._blocks[-1].kind != kind or self._blocks[-1].done:
+            self._blocks.append(_Block(kind))
+        self._blocks[-1].texts.append(text)
+        return len(self._blocks) - 1
+
+    def _think(self, piece: ThinkingPiece) -> Delta | None:
+        self._thought_ms = self._elapsed_ms()
+        if piece.redacted is not None:
+            self._blocks.append(_Block("thinking", redacted=piece.redacted, done=True))
+            return None
+        index = self._extend("thinking", piece.text)
+        if piece.signature:  # it ends its block: what comes after has a signature of its own
+            self._blocks[index].signature = piece.signature
+            self._blocks[index].done = True
+        return Delta(type="thinking_delta", index=index, text=piece.text) if piece.text else None
+
+    # -- tool calls ----------------------------------------------------------
+
+    def _call(self, piece: ToolCallPiece) -> Delta:
+        index = self._last_call if piece.index is None else self._calls.get(piece.index)
+        is_new = index is None or self._opens_another(self._blocks[index], piece)
+        if index is None or is_new:
+            index = len(self._blocks)
+            self._blocks.append(_Block("tool_call"))
+        if piece.index is not None:
+            self._calls[piece.index] = index
+        self._last_call = index
+        block = self._blocks[index]
+        block.texts.append(piece.arguments)
+        block.name = block.name or piece.name or ""
+        block.provider_id = block.provider_id or piece.id or ""
+        return Delta(
+            type="tool_call_delta",
+            index=index,
+            text=piece.arguments,
+            name=piece.name if is_new else None,
+            call_id=self._call_id(index) if is_new else None,
+        )
+
+    @staticmethod
+    def _opens_another(block: _Block, piece: ToolCallPiece) -> bool:
+        """Whether `piece` begins a call of its own, though it comes under the index of `block`.
+
+        Ollama sends all parallel calls with index 0, bridges to Gemini send none; others repeat id and name
+        with every piece of one call, or send a fresh id with each.
+        """
+        if not block.name:
+            return False
+        if not piece.name:
+            is_other = bool(piece.id) and piece.id != block.provider_id
+            return is_other and _is_object(block.text)
+        if piece.id and block.provider_id and piece.id != block.provider_id:
+            return True
+        if piece.name != block.name:
+            return True
+        if not block.text:
+            return not piece.arguments
+        return bool(piece.arguments) and _is_object(block.text)
+
+    def _call_id(self, index: int) -> str:
+        return f"{self.message_id}_{index}"
+
+    def _elapsed_ms(self) -> int:
+        return int((time.monotonic() - self._started) * 1000)
+
+    # -- the message -----------------------------------------------------------
+
+    def message(self, model: str, *, cut: StopReason | None = None) -> AssistantMessage:
+        """The message as it stands. With `cut` it was not completed: calls in it do not count."""
+        failure = "" if cut else self.finish.failure
+        content: list[AssistantBlock] = []
+        seen: set[str] = set()
+        for index, block in enumerate(self._blocks):
+            if block.kind == "text":
+                content.append(TextBlock(text=block.text))
+            elif block.kind == "thinking":
+                content.append(
+                    ThinkingBlock(
+                        text=block.text,
+                        signature=block.signature,
+                        redacted=block.redacted,
+                        duration_ms=self._thought_ms,
+                    )
+                )
+            elif cut is None and not failure:
+                content.append(self._tool_call(index, block, seen))
+        stop = cut or ("error" if failure else self.finish.stop_reason)
+        has_calls = any(isinstance(block, ToolCallBlock) for block in content)
+        if has_calls and stop != "length":
+            stop = "tool_use"
+        return AssistantMessage(
+            content=content,
+            model=model,
+            stop_reason=stop,
+            usage=self.finish.usage,
+            error=_FAILURES[failure] if failure else None,
+            error_code=failure,
+            duration_ms=self._elapsed_ms(),
+            first_token_ms=self.first_piece_ms,
+        )
+
+    def _tool_call(self, index: int, block: _Block, seen: set[str]) -> ToolCallBlock:
+        text = block.text
+        arguments: dict[str, object] | None
+        is_cut = self.finish.stop_reason == "length" and index == len(self._blocks) - 1
+        try:
+            # A call that was cut before its first argument must not run without any.
+            arguments = msgspec.json.decode(text or ("" if is_cut else "{}"), type=dict[str, object])
+        except (msgspec.DecodeError, UnicodeEncodeError):
+            arguments = None
+        own_id = block.provider_id if block.provider_id not in seen else ""
+        seen.add(block.provider_id)
+        return ToolCallBlock(
+            call_id=self._call_id(index),
+            name=block.name,
+            arguments=arguments,
+            raw_arguments=text[:MAX_RAW_CHARS] if arguments is None else None,
+            provider_id=own_id or None,
+            host=self._host,
+        )
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(msgspec.json.decode(text), dict)
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return False

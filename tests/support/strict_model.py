@@ -1,0 +1,269 @@
+"""Model servers that say what a test tells them, and refuse what their vendors refuse.
+
+`StrictModel` answers OpenAI's chat completions and Anthropic's messages. Each request takes the next of the
+prepared answers; when none is left the answer is the text `done`. A request that the vendor would refuse is
+answered with the vendor's 400, noted in `refused`, and takes no answer.
+"""
+
+import json
+import re
+import socket
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+from aiohttp import web
+
+from tests.support.script import problems
+
+Json = dict[str, Any]
+Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+SSE = {"Content-Type": "text/event-stream"}
+_TOOL_ID = re.compile(r"[a-zA-Z0-9_-]+\Z")
+
+
+# -- OpenAI's chunks -------------------------------------------------------------
+
+
+def chunk(delta: Json | None = None, finish: str | None = None, **fields: Any) -> str:
+    """One line of a stream of chat completions."""
+    choices = [] if delta is None else [{"index": 0, "delta": delta, "finish_reason": finish}]
+    body = {"id": "c", "object": "chat.completion.chunk", "choices": choices, **fields}
+    return f"data: {json.dumps(body)}\n\n"
+
+
+def usage(output: int = 5) -> str:
+    """The chunk that counts tokens."""
+    counts = {"prompt_tokens": 10, "completion_tokens": output, "total_tokens": 10 + output}
+    return chunk(usage=counts)
+
+
+def call(arguments: str | Json, name: str | None = None, **fields: Any) -> Json:
+    """The delta of one tool call; `index` and `id` are left out where they are not given."""
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+    function = {"arguments": text} | ({"name": name} if name is not None else {})
+    return {"tool_calls": [{**fields, "function": function}]}
+
+
+def said(*lines: str) -> Answer:
+    """These lines, as they stand."""
+
+    async def answer(http: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers=SSE)
+        await response.prepare(http)
+        for line in lines:
+            await response.write(line.encode())
+        return response
+
+    return answer
+
+
+def text(words: str, finish: str = "stop") -> Answer:
+    """A whole reply of words."""
+    return said(
+        chunk({"role": "assistant", "content": words}), chunk({}, finish), usage(), "data: [DONE]\n\n"
+    )
+
+
+def calls(*deltas: Json, finish: str = "tool_calls", output: int = 5) -> Answer:
+    """A whole reply of tool calls."""
+    return said(
+        *(chunk({"role": "assistant", **delta}) for delta in deltas),
+        chunk({}, finish),
+        usage(output),
+        "data: [DONE]\n\n",
+    )
+
+
+def refuse(status: int, message: str, *, headers: dict[str, str] | None = None, **fields: Any) -> Answer:
+    """An HTTP error of OpenAI's shape."""
+
+    async def answer(_: web.Request) -> web.StreamResponse:
+        error = {"message": message, "type": "invalid_request_error", "param": None, **fields}
+        return web.json_response({"error": error}, status=status, headers=headers)
+
+    return answer
+
+
+# -- Anthropic's events ------------------------------------------------------------
+
+
+def claude(*blocks: Json, stop: str = "end_turn") -> list[Json]:
+    """The events of a whole message. `blocks` are content blocks as the API documents them."""
+    message: Json = {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": "claude",
+        "content": [],
+        "stop_reason": None,
+        "stop_sequence": None,
+        "usage": {"input_tokens": 10, "output_tokens": 1},
+    }
+    events: list[Json] = [{"type": "message_start", "message": message}]
+    for index, block in enumerate(blocks):
+        start, deltas = _started(block)
+        events.append({"type": "content_block_start", "index": index, "content_block": start})
+        events += [{"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas]
+        events.append({"type": "content_block_stop", "index": index})
+    delta = {"stop_reason": stop, "stop_sequence": None}
+    return [
+        *events,
+        {"type": "message_delta", "delta": delta, "usage": {"output_tokens": 7}},
+        {"type": "message_stop"},
+    ]
+
+
+def _started(block: Json) -> tuple[Json, list[Json]]:
+    match block["type"]:
+        case "thinking":
+            words = block["thinking"]
+            half = len(words) // 2
+            pieces = [{"type": "thinking_delta", "thinking": each} for each in (words[:half], words[half:])]
+            signature = {"type": "signature_delta", "signature": block["signature"]}
+            return {"type": "thinking", "thinking": "", "signature": ""}, [*pieces, signature]
+        case "tool_use":
+            start = {**block, "input": {}}
+            return start, [{"type": "input_json_delta", "partial_json": json.dumps(block["input"])}]
+        case "text":
+            return {"type": "text", "text": ""}, [{"type": "text_delta", "text": block["text"]}]
+        case _:
+            return block, []
+
+
+class StrictModel:
+    """The server; use as an async context manager.
+
+    Fields:
+        answers: of chat completions. messages: of Anthropic's API, each a list of events.
+        errors: HTTP errors of Anthropic's API that come first: status, type, text and headers.
+        requests: decoded bodies of all requests that were answered, in order, of both.
+        refused: why requests were answered with 400.
+    """
+
+    def __init__(self) -> None:
+        self.answers: list[Answer] = []
+        self.messages: list[list[Json]] = []
+        self.errors: list[tuple[int, str, str, dict[str, str]]] = []
+        self.requests: list[Json] = []
+        self.refused: list[str] = []
+        self._issued: dict[str, Json] = {}  # thinking blocks by signature or data
+        self._turns: list[list[Json]] = []  # the thinking blocks of each answer
+        self._runner: web.AppRunner | None = None
+        self.url = ""
+
+    async def __aenter__(self) -> "StrictModel":
+        app = web.Application(client_max_size=64 << 20)
+        app.router.add_post("/v1/chat/completions", self._chat)
+        app.router.add_post("/v1/messages", self._claude)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
+        await self._runner.setup()
+        listener = socket.create_server(("127.0.0.1", 0))
+        await web.SockSite(self._runner, listener).start()
+        self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    def last(self) -> list[Json]:
+        """The messages of the last request that was answered."""
+        messages: list[Json] = self.requests[-1]["messages"]
+        return messages
+
+    async def _chat(self, http: web.Request) -> web.StreamResponse:
+        body = await http.json()
+        if found := problems(body):
+            self.refused += found
+            return await refuse(400, "; ".join(found))(http)
+        self.requests.append(body)
+        return await (self.answers.pop(0) if self.answers else text("done"))(http)
+
+    async def _claude(self, http: web.Request) -> web.StreamResponse:
+        body = await http.json()
+        if found := list(self._claude_problems(body)):
+            self.refused += found
+            error = {"type": "invalid_request_error", "message": "; ".join(found)}
+            return web.json_response({"type": "error", "error": error}, status=400)
+        self.requests.append(body)
+        if self.errors:
+            status, kind, words, headers = self.errors.pop(0)
+            error = {"type": kind, "message": words}
+            return web.json_response({"type": "error", "error": error}, status=status, headers=headers)
+        events = self.messages.pop(0) if self.messages else claude({"type": "text", "text": "done"})
+        self._note(events)
+        lines = (f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events)
+        return await said(*lines)(http)
+
+    # -- what Anthropic refuses ----------------------------------------------------
+
+    def _note(self, events: list[Json]) -> None:
+        """Remember the thinking blocks of an answer: they must come back as they were."""
+        blocks: dict[int, Json] = {}
+        for event in events:
+            index = event.get("index", -1)
+            if event["type"] == "content_block_start" and "thinking" in event["content_block"]["type"]:
+                blocks[index] = dict(event["content_block"])
+            delta = event.get("delta", {})
+            if delta.get("type") == "thinking_delta":
+                blocks[index]["thinking"] += delta["thinking"]
+            elif delta.get("type") == "signature_delta":
+                blocks[index]["signature"] = delta["signature"]
+        self._turns.append(list(blocks.values()))
+        self._issued |= {block.get("signature") or block["data"]: block for block in blocks.values()}
+
+    def _claude_problems(self, body: Json) -> Iterable[str]:
+        messages: list[Json] = body["messages"]
+        thinks = (body.get("thinking") or {}).get("type") == "enabled"
+        if thinks and body["max_tokens"] <= body["thinking"]["budget_tokens"]:
+            yield "`max_tokens` must be greater than `thinking.budget_tokens`"
+        if thinks and body.get("temperature", 1) != 1:
+            yield "`temperature` may only be set to 1 when thinking is enabled"
+        if messages[0]["role"] != "user":
+            yield 'messages: first message must use the "user" role'
+        awaited: set[str] = set()
+        for number, message in enumerate(messages):
+            where = f"messages.{number}"
+            for name in set(message) - {"role", "content"}:
+                yield f"{where}.{name}: Extra inputs are not permitted"
+            content = message["content"]
+            blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+            results = {block["tool_use_id"] for block in blocks if block["type"] == "tool_result"}
+            if awaited - results:
+                yield f"{where}: `tool_use` ids were found without `tool_result` blocks: {awaited - results}"
+            if results - awaited:
+                yield f"{where}: unexpected `tool_use_id` found in `tool_result` blocks: {results - awaited}"
+            awaited = {block["id"] for block in blocks if block["type"] == "tool_use"}
+            for block in blocks:
+                yield from (f"{where}.content: {problem}" for problem in self._block_problems(block))
+        if awaited:
+            yield f"`tool_use` ids were found without `tool_result` blocks: {awaited}"
+        if thinks:
+            yield from self._thinking_problems(messages)
+
+    def _block_problems(self, block: Json) -> Iterable[str]:
+        if block["type"] == "text" and not block["text"].strip():
+            yield "text content blocks must be non-empty"
+        if block["type"] == "tool_use" and not _TOOL_ID.match(block["id"]):
+            yield f"tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$', got {block['id']!r}"
+        if block["type"] in ("thinking", "redacted_thinking"):
+            known = self._issued.get(block.get("signature") or block.get("data", ""))
+            if known is None or any(known.get(key) != block.get(key) for key in ("thinking", "data")):
+                yield f"Invalid `signature` in `thinking` block: {block}"
+
+    def _thinking_problems(self, messages: list[Json]) -> Iterable[str]:
+        last = next((each for each in reversed(messages) if each["role"] == "assistant"), None)
+        if last is None or isinstance(last["content"], str):
+            return
+        kinds = [block["type"] for block in last["content"]]
+        thoughts = [block for block in last["content"] if "thinking" in block["type"]]
+        if "tool_use" in kinds and self._turns and self._turns[-1]:
+            if "thinking" not in kinds[0]:
+                yield f"Expected `thinking` or `redacted_thinking`, but found `{kinds[0]}`"
+            elif [self._bare(each) for each in thoughts] != [self._bare(each) for each in self._turns[-1]]:
+                yield "thinking blocks in the latest assistant message cannot be modified"
+
+    @staticmethod
+    def _bare(block: Json) -> Json:
+        return {key: block.get(key) for key in ("type", "thinking", "signature", "data")}

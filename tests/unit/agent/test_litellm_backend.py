@@ -1,0 +1,173 @@
+"""What the back end for all other providers makes of their answers, through litellm itself."""
+
+import json
+import time
+from collections.abc import AsyncIterator
+from email.utils import formatdate
+from typing import Any
+
+import pytest
+
+from fairlead_agent.models.interface import Finish, ModelError, ModelRequest
+from fairlead_agent.models.litellm_backend import LiteLLM
+from fairlead_agent.reply import Reply
+from fairlead_common.content import AssistantMessage, ThinkingBlock
+from fairlead_common.messages import ToolSpec
+from tests.support.strict_model import StrictModel, call, calls, claude, refuse, said
+
+# litellm reads attributes that pydantic deprecates.
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+USER = {"role": "user", "content": "hi"}
+TOOLS = [ToolSpec(name="read", description="Read.", parameters={"type": "object", "properties": {}})]
+WIRE = json.dumps(
+    [{"type": "function", "function": {"name": "read", "description": "", "parameters": {"type": "object"}}}]
+).encode()
+
+
+@pytest.fixture
+async def server(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[StrictModel]:
+    async with StrictModel() as made:
+        monkeypatch.setenv("OPENAI_API_KEY", "test")
+        monkeypatch.setenv("OPENAI_BASE_URL", f"{made.url}/v1")
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "test")
+        monkeypatch.setenv("ANTHROPIC_API_BASE", made.url)
+        yield made
+
+
+async def ask(model: str, **fields: Any) -> AssistantMessage:
+    request = ModelRequest(
+        model=model, messages=json.dumps(USER).encode(), tools=TOOLS, tools_wire=WIRE, **fields
+    )
+    backend = LiteLLM(silence_s=lambda: 30.0)
+    reply = Reply("m1", "host")
+    async for batch in backend.stream(request):
+        for piece in batch:
+            reply.add(piece)
+    assert isinstance(reply.finish, Finish)
+    return reply.message(model)
+
+
+async def test_parallel_calls_of_one_index_stay_apart(server: StrictModel) -> None:
+    server.answers = [
+        calls(
+            call({"path": "x"}, "read", index=0, id="a", type="function"),
+            call({"path": "y"}, "read", index=0, id="b", type="function"),
+        )
+    ]
+    message = await ask("openai/any")
+    assert [(each.name, each.arguments) for each in message.tool_calls] == [
+        ("read", {"path": "x"}),
+        ("read", {"path": "y"}),
+    ]
+
+
+async def test_thoughts_of_claude_come_as_they_were_written(server: StrictModel) -> None:
+    server.messages = [
+        claude(
+            {"type": "thinking", "thinking": "first thought", "signature": "S1"},
+            {"type": "redacted_thinking", "data": "SECRET"},
+            {"type": "thinking", "thinking": "second", "signature": "S2"},
+            {"type": "tool_use", "id": "toolu_1", "name": "read", "input": {"path": "x"}},
+            stop="tool_use",
+        )
+    ]
+    message = await ask("anthropic/claude-sonnet-4-5", thinking="low")
+    thoughts = [block for block in message.content if isinstance(block, ThinkingBlock)]
+    assert [(each.text, each.signature, each.redacted) for each in thoughts] == [
+        ("first thought", "S1", None),
+        ("", None, "SECRET"),
+        ("second", "S2", None),
+    ]
+    assert [each.arguments for each in message.tool_calls] == [{"path": "x"}]
+
+
+@pytest.mark.parametrize(
+    ("model", "level", "asked", "max_tokens", "budget"),
+    [
+        ("anthropic/claude-sonnet-4-5", "high", None, 64_000, 32_000),
+        ("anthropic/claude-haiku-4-5", "medium", None, 64_000, 12_288),
+        ("anthropic/claude-sonnet-4-5", "high", 6_000, 6_000, 3_000),
+        ("anthropic/claude-sonnet-4-5", "high", 1_500, 1_500, None),
+        ("anthropic/claude-sonnet-4-5", "off", None, 64_000, None),
+        ("anthropic/claude-opus-4-6", "high", None, 128_000, None),
+    ],
+)
+async def test_thinking_leaves_room_for_the_answer(
+    server: StrictModel, model: str, level: str, asked: int | None, max_tokens: int, budget: int | None
+) -> None:
+    await ask(model, thinking=level, max_output_tokens=asked, temperature=0.2)
+    sent = server.requests[0]
+    assert sent["max_tokens"] == max_tokens
+    assert (sent.get("thinking") or {}).get("budget_tokens") == budget
+
+
+@pytest.mark.parametrize(
+    ("reason", "stop", "code"),
+    [
+        ("max_tokens", "length", ""),
+        ("model_context_window_exceeded", "length", ""),
+        ("pause_turn", "length", ""),
+        ("refusal", "error", "content_filter"),
+        ("end_turn", "stop", ""),
+    ],
+)
+async def test_end_of_a_message_of_claude_is_no_success_unless_it_is_one(
+    server: StrictModel, reason: str, stop: str, code: str
+) -> None:
+    server.messages = [claude({"type": "text", "text": "Hel"}, stop=reason)]
+    message = await ask("anthropic/claude-sonnet-4-5")
+    assert (message.text, message.stop_reason, message.error_code) == ("Hel", stop, code)
+
+
+@pytest.mark.parametrize(
+    ("headers", "least_s", "most_s"),
+    [
+        ({"Retry-After": "3"}, 3, 3),
+        ({"Retry-After": "1.5"}, 1.5, 1.5),
+        ({"retry-after-ms": "250"}, 0.25, 0.25),
+        ({"Retry-After": formatdate(time.time() + 90, usegmt=True)}, 20, 91),
+    ],
+)
+@pytest.mark.parametrize("model", ["openai/any", "anthropic/claude-sonnet-4-5"])
+async def test_wait_that_the_provider_asks_for_is_kept(
+    server: StrictModel, model: str, headers: dict[str, str], least_s: float, most_s: float
+) -> None:
+    server.answers = [refuse(429, "slow down", headers=headers)]
+    server.errors = [(429, "rate_limit_error", "slow down", headers)]
+    with pytest.raises(ModelError, match="slow down") as caught:
+        await ask(model)
+    assert (caught.value.kind, caught.value.code) == ("retryable", "model_rate_limited")
+    assert caught.value.retry_after_s is not None
+    assert least_s <= caught.value.retry_after_s <= most_s
+
+
+@pytest.mark.parametrize(
+    ("status", "words", "kind", "code"),
+    [
+        (400, "prompt is too long: 213462 tokens > 200000 maximum", "overflow", "context_length_exceeded"),
+        (400, "The input token count (9) exceeds the maximum number of tokens", "overflow", ""),
+        (401, "invalid x-api-key", "auth", "model_auth"),
+        (400, "Could not process image", "fatal", "input_refused"),
+        (400, "no such field", "fatal", "model_request_refused"),
+        (529, "Overloaded", "retryable", "model_unavailable"),
+        (429, "insufficient_quota", "fatal", "model_quota_exceeded"),
+    ],
+)
+@pytest.mark.parametrize("model", ["openai/any", "anthropic/claude-sonnet-4-5"])
+async def test_errors_are_sorted_as_for_the_direct_back_end(
+    server: StrictModel, model: str, status: int, words: str, kind: str, code: str
+) -> None:
+    server.answers = [refuse(status, words)]
+    server.errors = [(status, "error", words, {})]
+    with pytest.raises(ModelError) as caught:
+        await ask(model)
+    assert caught.value.kind == kind
+    assert caught.value.code == code or not code
+
+
+async def test_error_inside_a_stream_is_told_in_the_providers_words(server: StrictModel) -> None:
+    server.answers = [said('data: {"error": {"message": "This model is on fire", "code": 503}}\n\n')]
+    with pytest.raises(ModelError, match="on fire") as caught:
+        await ask("openai/any")
+    assert caught.value.kind == "retryable"
