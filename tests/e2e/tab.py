@@ -53,10 +53,14 @@ class Tab:
         self.context.on("console", self._on_console)
         self.context.on("weberror", lambda error: self.troubles.append(f"uncaught: {error.error}"))
         self.context.on("request", self._on_request)
+        self.page: Page = self.context.new_page()
         if token:
             answer = self.context.request.post("/api/login", data={"token": token})
             assert answer.status == 204, answer.text()
-        self.page: Page = self.context.new_page()
+            self.expected.append("favicon.ico")  # which browsers want for a page that names no icon
+            self.page.goto("/healthz")  # for the origin's storage
+            value = answer.headers["x-fairlead-page"]
+            self.page.evaluate("value => localStorage.setItem('fairlead.page', value)", value)
 
     def _on_console(self, message: ConsoleMessage) -> None:
         if message.type == "error":

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import time
 from collections.abc import AsyncIterator
 from itertools import product
@@ -13,6 +14,7 @@ import pytest
 from fairlead_common.bus import Bus
 from fairlead_common.credentials import AuthFile, ensure_auth_file, rotate_auth_file
 from fairlead_gateway import auth as auth_module
+from fairlead_gateway.auth import PAGE_HEADER
 from fairlead_gateway.routes import OPERATIONS
 from tests.integration.gateway_fixture import TOKEN, FakeAgent, RunningGateway, running_gateway, sse
 from tests.support.nats_server import NatsServer
@@ -32,6 +34,18 @@ async def stranger(gateway: RunningGateway) -> AsyncIterator[httpx.AsyncClient]:
     """A client without credentials."""
     async with httpx.AsyncClient(base_url=gateway.url, timeout=20) as client:
         yield client
+
+
+async def log_in(client: httpx.AsyncClient, headers: dict[str, str] | None = None) -> httpx.Response:
+    """Log the client in as a page does: the cookie, and the page's value with each request from now on."""
+    response = await client.post("/api/login", json={"token": TOKEN}, headers=headers)
+    assert response.status_code == 204, response.text
+    client.headers[PAGE_HEADER] = response.headers[PAGE_HEADER]
+    return response
+
+
+def cookie_of(response: httpx.Response) -> str:
+    return response.headers["set-cookie"].partition(";")[0]
 
 
 async def raw(port: int, request: bytes) -> bytes:
@@ -210,8 +224,7 @@ async def test_login_with_the_token_sets_a_cookie(
     gateway: RunningGateway, stranger: httpx.AsyncClient
 ) -> None:
     assert (await stranger.post("/api/login", json={"token": "wrong"})).status_code == 401
-    response = await stranger.post("/api/login", json={"token": TOKEN})
-    assert response.status_code == 204
+    response = await log_in(stranger)
     cookie = response.headers["set-cookie"]
     assert cookie.startswith("fairlead=fl1.")
     for attribute in ("Path=/", "HttpOnly", "SameSite=Strict", "Max-Age=604800"):
@@ -223,7 +236,7 @@ async def test_login_with_the_token_sets_a_cookie(
 
 async def test_behind_tls_the_cookie_is_a_host_cookie(stranger: httpx.AsyncClient) -> None:
     headers = {"X-Forwarded-Proto": "https", "Host": "fairlead.example.net"}
-    response = await stranger.post("/api/login", json={"token": TOKEN}, headers=headers)
+    response = await log_in(stranger, headers)
     cookie = response.headers["set-cookie"]
     assert cookie.startswith("__Host-fairlead=fl1.")
     assert "; Secure" in cookie
@@ -269,11 +282,12 @@ async def test_login_code_opens_one_login(
         )
     assert sorted(answer.status_code for answer in answers) == [303] + [401] * 5
     first = next(answer for answer in answers if answer.status_code == 303)
-    assert first.headers["location"] == "/"
+    path, _, page = first.headers["location"].partition("#page=")
+    assert path == "/"
     assert first.headers["cache-control"] == "no-store"
     stranger.cookies.clear()
-    value = first.headers["set-cookie"].partition(";")[0]
-    assert (await stranger.get("/api/me", headers={"Cookie": value})).status_code == 200
+    both = {"Cookie": cookie_of(first), PAGE_HEADER: page}
+    assert (await stranger.get("/api/me", headers=both)).status_code == 200
     for wrong in ("", "x", "fl1.a.b", gateway.auth_file.mint(["admin"], 60)):
         assert (await stranger.get("/login", params={"code": wrong})).status_code == 401
 
@@ -281,8 +295,7 @@ async def test_login_code_opens_one_login(
 async def test_logout_ends_the_login_everywhere(
     gateway: RunningGateway, bus: Bus, nats_server: NatsServer, stranger: httpx.AsyncClient, tmp_path: Path
 ) -> None:
-    await stranger.post("/api/login", json={"token": TOKEN})
-    cookie = {"Cookie": f"fairlead={stranger.cookies['fairlead']}"}
+    cookie = {"Cookie": cookie_of(await log_in(stranger))}
     stranger.cookies.clear()
     session = await gateway.session()
     await FakeAgent(bus, session).begin([1])
@@ -302,11 +315,82 @@ async def test_logout_ends_the_login_everywhere(
     assert (await stranger.get("/api/me", headers=cookie)).status_code == 401
 
 
+async def test_a_cookie_without_its_page_is_worth_nothing(
+    gateway: RunningGateway, stranger: httpx.AsyncClient
+) -> None:
+    """Browsers hand the cookie to whatever listens on another port of the same host name."""
+    response, other = await log_in(stranger), await log_in(stranger)
+    page = response.headers[PAGE_HEADER]
+    stranger.cookies.clear()
+    del stranger.headers[PAGE_HEADER]
+    stolen = {"Cookie": cookie_of(response)}
+    session = await gateway.session()
+
+    async def status(headers: dict[str, str], method: str = "GET", path: str = "/api/me") -> int:
+        return (await stranger.request(method, path, headers=headers)).status_code
+
+    assert await status({**stolen, PAGE_HEADER: page}) == 200
+    for value in ("", "x", page[:-1], page.swapcase(), other.headers[PAGE_HEADER]):
+        assert await status({**stolen, PAGE_HEADER: value}) == 401, value
+    for method, path in (
+        ("GET", "/api/me"),
+        ("GET", "/api/sessions"),
+        ("GET", f"/api/sessions/{session}/events"),
+        ("GET", "/api/news"),
+        ("GET", "/openapi.json"),
+        ("GET", "/v1/models"),
+        ("POST", "/api/sessions"),
+        ("POST", "/api/logout"),
+    ):
+        assert await status({**stolen, "Origin": gateway.url}, method, path) == 401, path
+    value = stolen["Cookie"].partition("=")[2]
+    assert await status({"Authorization": f"Bearer {value}"}) == 401  # nor is it a token
+    assert (await stranger.post("/api/login", json={"token": value})).status_code == 401
+    assert (await stranger.get("/login", params={"code": value})).status_code == 401
+    old = gateway.auth_file.mint(["admin"], 60)  # a cookie as earlier versions made them
+    assert await status({"Cookie": f"fairlead={old}", PAGE_HEADER: page}) == 401
+    assert await status({**stolen, PAGE_HEADER: page}) == 200
+
+
+async def test_the_page_value_is_never_one_that_a_client_chose(stranger: httpx.AsyncClient) -> None:
+    known = "a-value-that-somebody-else-knows-too"
+    response = await stranger.post("/api/login", json={"token": TOKEN}, headers={PAGE_HEADER: known})
+    assert response.headers[PAGE_HEADER] != known
+    assert (await stranger.get("/api/me", headers={PAGE_HEADER: known})).status_code == 401
+
+
+async def test_a_login_made_from_a_token_ends_with_it(
+    gateway: RunningGateway, nats_server: NatsServer, stranger: httpx.AsyncClient, tmp_path: Path
+) -> None:
+    token = gateway.auth_file.mint(["admin"], 30)
+    made = await stranger.post("/api/login", json={"token": token})
+    assert made.status_code == 204
+    assert 0 < int(re.findall(r"Max-Age=(\d+)", made.headers["set-cookie"])[0]) <= 30
+    both = {"Cookie": cookie_of(made), PAGE_HEADER: made.headers[PAGE_HEADER]}
+    link = await stranger.get("/login", params={"code": gateway.auth_file.login_code()})
+    assert "Max-Age=604800" in link.headers["set-cookie"]  # a code is good for ten minutes, its login is not
+    stranger.cookies.clear()
+    claims = gateway.auth_file.verify_signed(token)
+    assert claims is not None
+    async with running_gateway(nats_server.url, tmp_path) as second:
+        for url in (gateway.url, second.url):
+            assert (await stranger.get(f"{url}/api/me", headers=both)).status_code == 200
+        revoked = gateway.gateway.auth.accept_token(token, "127.0.0.1")
+        await gateway.gateway.auth.revoke(revoked)
+        for url in (gateway.url, second.url):
+            async with asyncio.timeout(10):
+                while (await stranger.get(f"{url}/api/me", headers=both)).status_code == 200:
+                    await asyncio.sleep(0.05)
+            assert (await stranger.get(f"{url}/api/me", headers=both)).status_code == 401
+    by_token = await stranger.get("/api/me", headers={"Authorization": f"Bearer {token}"})
+    assert by_token.status_code == 401
+
+
 async def test_new_auth_file_ends_all_logins(
     gateway: RunningGateway, stranger: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(auth_module, "RELOAD_S", 0.05)
-    await stranger.post("/api/login", json={"token": TOKEN})
+    await log_in(stranger)
     assert (await stranger.get("/api/me")).status_code == 200
     session = await gateway.session()
     watching = asyncio.create_task(gateway.http.get(f"/api/sessions/{session}/events"))
@@ -404,7 +488,7 @@ ORIGINS = [
 async def test_foreign_origin_is_403_whatever_else_is_right(
     gateway: RunningGateway, stranger: httpx.AsyncClient
 ) -> None:
-    await stranger.post("/api/login", json={"token": TOKEN})
+    await log_in(stranger)
     session = await gateway.session()
     for client, origin in product((gateway.http, stranger), ORIGINS):
         for method, path in (
@@ -422,7 +506,7 @@ async def test_foreign_origin_is_403_whatever_else_is_right(
 async def test_change_with_the_cookie_needs_a_page_of_ours(
     gateway: RunningGateway, stranger: httpx.AsyncClient
 ) -> None:
-    await stranger.post("/api/login", json={"token": TOKEN})
+    await log_in(stranger)
 
     async def change(**headers: str) -> int:
         names = {name.replace("_", "-"): value for name, value in headers.items()}

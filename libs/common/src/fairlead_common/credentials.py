@@ -21,6 +21,7 @@ from fairlead_common.errors import InvalidInputError, WeakConfigurationError
 from fairlead_common.ids import new_id
 
 Scope = Literal["read", "write", "approve", "admin"]
+Use = Literal["access", "login", "cookie"]
 SCOPES: Final[tuple[Scope, ...]] = ("read", "write", "approve", "admin")
 
 GOOD_TOKEN_CHARS: Final = 16  # of a token somebody chose; a shorter one is taken, and warned about
@@ -31,20 +32,24 @@ _PREFIX: Final = "fl1."
 _MAX_CHARS: Final = 2048
 
 
-class Claims(msgspec.Struct, frozen=True, kw_only=True):
+class Claims(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a signed token says.
 
     Fields:
         id: random; a token is revoked by it.
         expires_at: seconds since 1970.
-        use: what it is good for; a login code opens nothing but the login.
+        use: what it is good for; a login code opens nothing but the login, a cookie counts only as one.
+        page: of a cookie: SHA-256, in hexadecimal, of the value that its page sends with each request.
+        made_from: of a cookie: id of the signed token it was made from; it is revoked with that token.
     """
 
     id: str
     user: str
     scopes: list[Scope]
     expires_at: int
-    use: Literal["access", "login"] = "access"
+    use: Use = "access"
+    page: str = ""
+    made_from: str = ""
 
 
 class _Stored(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -108,6 +113,22 @@ class AuthFile:
             Claims(id=new_id(), user=user, scopes=scopes, expires_at=int(time.time() + ttl_s), use="access")
         )
 
+    def mint_cookie(
+        self, scopes: list[Scope], ttl_s: float, *, user: str, page: str, made_from: str = ""
+    ) -> str:
+        """A login cookie with these rights, good for `ttl_s` and only beside this value of its page."""
+        return self._sign(
+            Claims(
+                id=new_id(),
+                user=user,
+                scopes=scopes,
+                expires_at=int(time.time() + ttl_s),
+                use="cookie",
+                page=_sha256(page).hex(),
+                made_from=made_from,
+            )
+        )
+
     def login_code(self, *, user: str = "admin") -> str:
         """A code that opens one login within ten minutes. Whoever accepts it notes that it is used up."""
         expires_at = int(time.time() + LOGIN_CODE_TTL_S)
@@ -115,7 +136,7 @@ class AuthFile:
             Claims(id=new_id(), user=user, scopes=["admin"], expires_at=expires_at, use="login")
         )
 
-    def verify_signed(self, text: str, *, use: Literal["access", "login"] = "access") -> Claims | None:
+    def verify_signed(self, text: str, *, use: Use = "access") -> Claims | None:
         """What a signed token says, or None if it is not ours, expired, or meant for something else."""
         claims = self.read_signed(text)
         if claims is None or claims.use != use or claims.expires_at <= time.time():
@@ -141,6 +162,11 @@ class AuthFile:
     def _mac(self, body: str) -> str:
         mac = hmac.digest(self._key, body.encode(), "sha256")
         return base64.urlsafe_b64encode(mac).rstrip(b"=").decode()
+
+
+def is_of_page(claims: Claims, page: str) -> bool:
+    """Whether a cookie with these claims was made for the page that sends this value."""
+    return bool(page) and hmac.compare_digest(_sha256(page).hex(), claims.page)
 
 
 def is_signed(text: str) -> bool:

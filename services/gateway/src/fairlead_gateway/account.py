@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from fairlead_gateway import pages
-from fairlead_gateway.auth import Principal, clear_cookie
+from fairlead_gateway.auth import PAGE_HEADER, Login, Principal, clear_cookie
 from fairlead_gateway.bodies import check_parameters, decode, one
 from fairlead_gateway.gateway import answering, gateway_of, principal_of
 from fairlead_gateway.problems import Problem, json_response
@@ -20,7 +20,10 @@ class TokenBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 async def login_page(request: Request) -> Response:
-    """With `?code=`: logged in, and off to `/`. Without: the page that asks for the token."""
+    """With `?code=`: logged in, and off to `/`. Without: the page that asks for the token.
+
+    The page finds its half of the login in the fragment, which browsers send to no server.
+    """
     code = one(request, "code")
     if code is None:
         return await pages.page(request)
@@ -32,19 +35,17 @@ async def login_page(request: Request) -> Response:
             principal = await gateway_of(request).auth.redeem(code)
     except Problem as problem:
         return pages.plain(problem.message, problem.status, problem.headers)
-    response = RedirectResponse("/", 303)
-    _set_cookie(request, response, principal)
-    return response
+    made = _login(request, principal)
+    return _with_cookie(RedirectResponse(f"/#page={made.page}", 303), made)
 
 
 async def login(request: Request) -> Response:
-    """204 and the cookie, for the token."""
+    """204, the cookie, and the header `X-Fairlead-Page` with the page's half of the login, for the token."""
     check_parameters(request)
     body = await decode(request, TokenBody)
     principal = gateway_of(request).auth.accept_token(body.token, request.state.address)
-    response = Response(status_code=204)
-    _set_cookie(request, response, principal)
-    return response
+    made = _login(request, principal)
+    return _with_cookie(Response(status_code=204, headers={PAGE_HEADER: made.page}), made)
 
 
 async def logout(request: Request) -> Response:
@@ -66,7 +67,12 @@ async def me(request: Request) -> Response:
     return json_response({"user": principal.user, "scopes": sorted(principal.scopes)})
 
 
-def _set_cookie(request: Request, response: Response, principal: Principal) -> None:
+def _login(request: Request, principal: Principal) -> Login:
     secure: bool = request.state.secure
-    response.headers["Set-Cookie"] = gateway_of(request).auth.cookie_for(principal, secure=secure)
+    return gateway_of(request).auth.login(principal, secure=secure)
+
+
+def _with_cookie(response: Response, made: Login) -> Response:
+    response.headers["Set-Cookie"] = made.cookie
     response.headers["Cache-Control"] = "no-store"
+    return response

@@ -5,6 +5,7 @@ address (a proxy, a container network, another program of this machine) have sen
 """
 
 import asyncio
+import secrets
 import time
 from collections import deque
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from fairlead_common.credentials import (
     AuthFile,
     Claims,
     Scope,
+    is_of_page,
     is_signed,
 )
 from fairlead_common.errors import ConflictError, WeakConfigurationError
@@ -37,23 +39,44 @@ RELOAD_S: Final = 2.0
 
 COOKIE: Final = "fairlead"
 SECURE_COOKIE: Final = "__Host-fairlead"
+# Browsers send a cookie to every port of a host name, so whatever listens on another port can read it. A
+# login therefore has a second half, which only the origin that logged in can read (local storage) and send.
+PAGE_HEADER: Final = "X-Fairlead-Page"
 REVOKED: Final = "revoked."  # keys of the bucket `sessions`: logins that were ended before their time
+
+
+Via = Literal["token", "signed", "cookie", "code"]
+
+
+class Login(NamedTuple):
+    """A fresh login in a browser.
+
+    Fields:
+        cookie: value of `Set-Cookie`.
+        page: what the page keeps to itself and sends as `X-Fairlead-Page` with each request.
+    """
+
+    cookie: str
+    page: str
 
 
 class Principal(NamedTuple):
     """Who asks.
 
     Fields:
+        via: `code` is a fresh login code, which is good for one login and nothing else.
         expires_at: seconds since 1970; None for the admin token.
-        token_id: of a signed token.
+        token_id: of a signed token, a cookie or a code.
+        made_from: of a cookie: the signed token it was made from.
         generation: of the auth file that said so.
     """
 
     user: str
     scopes: frozenset[Scope]
-    via: Literal["token", "signed", "cookie"]
+    via: Via
     expires_at: int | None = None
     token_id: str = ""
+    made_from: str = ""
     generation: int = 0
 
     def may(self, scope: Scope) -> bool:
@@ -119,18 +142,27 @@ class Auth:
         self._generation = 0
         self.throttle = Throttle()
 
-    def identify(self, authorization: str | None, cookies: list[str], address: str) -> Principal:
+    def identify(self, authorization: str | None, cookies: list[str], page: str, address: str) -> Principal:
         """Who sends these credentials.
+
+        Args:
+            page: value of `X-Fairlead-Page`; without the right one a cookie is worth nothing.
 
         Raises:
             Problem: 401 without good ones, 429 after too many bad ones.
         """
         if authorization is not None:
             return self._bearer(authorization, address)
+        unbound = False
         for value in cookies:
-            claims = self._file.verify_signed(value)
-            if claims is not None and not self._is_revoked(claims.id):
+            claims = self._file.verify_signed(value, use="cookie")
+            if claims is None or self._is_revoked(claims.id, claims.made_from):
+                continue
+            if is_of_page(claims, page):
                 return self._principal(claims, "cookie")
+            unbound = True
+        if unbound:
+            raise _unauthorized(f"the login cookie counts only with the header {PAGE_HEADER} of its login")
         raise _unauthorized("log in, or send `Authorization: Bearer <token>`")
 
     def _bearer(self, authorization: str, address: str) -> Principal:
@@ -150,7 +182,7 @@ class Auth:
         """
         if is_signed(token):
             claims = self._file.verify_signed(token)
-            if claims is not None and not self._is_revoked(claims.id):
+            if claims is not None and not self._is_revoked(claims.id, claims.made_from):
                 return self._principal(claims, "signed")
             if self._file.read_signed(token) is not None:  # once ours: no guess, only too late
                 raise _unauthorized("the token has expired or was revoked")
@@ -166,7 +198,8 @@ class Auth:
         """Whether credentials that were good once are so now: streams ask while they run."""
         if principal.expires_at is not None and principal.expires_at <= time.time():
             return False
-        return principal.generation == self._generation and not self._is_revoked(principal.token_id)
+        revoked = self._is_revoked(principal.token_id, principal.made_from)
+        return principal.generation == self._generation and not revoked
 
     # -- logging in and out --------------------------------------------------
 
@@ -195,15 +228,22 @@ class Auth:
             raise _unauthorized(
                 "the login code was used already; ask for a new one with `fairlead login`"
             ) from None
-        return self._principal(claims, "signed")
+        return self._principal(claims, "code")
 
-    def cookie_for(self, principal: Principal, *, secure: bool) -> str:
-        """The `Set-Cookie` value of a fresh login, never good for longer than what it was made from."""
-        ttl_s = float(COOKIE_TTL_S)
-        if principal.via == "signed" and principal.expires_at is not None and "admin" not in principal.scopes:
-            ttl_s = min(ttl_s, principal.expires_at - time.time())
-        value = self._file.mint(sorted(principal.scopes), ttl_s, user=principal.user)
-        return _cookie(value, int(ttl_s), secure=secure)
+    def login(self, principal: Principal, *, secure: bool) -> Login:
+        """A fresh login. One that is made from a signed token ends with it, by time and by revocation.
+
+        Its page value is made here and never taken from a client: a value that somebody else knew before
+        the login would be no secret after it.
+        """
+        ttl_s, made_from = float(COOKIE_TTL_S), ""
+        if principal.via == "signed" and principal.expires_at is not None:
+            ttl_s, made_from = min(ttl_s, principal.expires_at - time.time()), principal.token_id
+        page = secrets.token_urlsafe(32)
+        value = self._file.mint_cookie(
+            sorted(principal.scopes), ttl_s, user=principal.user, page=page, made_from=made_from
+        )
+        return Login(_cookie(value, int(ttl_s), secure=secure), page)
 
     async def revoke(self, principal: Principal) -> None:
         """End a login before its time, in every gateway."""
@@ -224,12 +264,19 @@ class Auth:
         if expires_at > now:
             self._revoked[token_id] = expires_at
 
-    def _principal(self, claims: Claims, via: Literal["signed", "cookie"]) -> Principal:
-        scopes = frozenset(claims.scopes)
-        return Principal(claims.user, scopes, via, claims.expires_at, claims.id, self._generation)
+    def _principal(self, claims: Claims, via: Via) -> Principal:
+        return Principal(
+            user=claims.user,
+            scopes=frozenset(claims.scopes),
+            via=via,
+            expires_at=claims.expires_at,
+            token_id=claims.id,
+            made_from=claims.made_from,
+            generation=self._generation,
+        )
 
-    def _is_revoked(self, token_id: str) -> bool:
-        return token_id in self._revoked
+    def _is_revoked(self, *token_ids: str) -> bool:
+        return any(token_id in self._revoked for token_id in token_ids)
 
     # -- the file ------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fairlead_common.credentials import Scope as Right
 from fairlead_common.live_config import LiveConfig
-from fairlead_gateway.auth import COOKIE, SECURE_COOKIE, Auth, Principal
+from fairlead_gateway.auth import COOKIE, PAGE_HEADER, SECURE_COOKIE, Auth, Principal
 from fairlead_gateway.problems import Problem
 
 log = structlog.get_logger()
@@ -27,7 +27,10 @@ PUBLIC_API: Final = frozenset({"/api/login"})
 _HOST: Final = re.compile(
     r"(?P<name>\[[0-9a-fA-F:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(?::(?P<port>[0-9]{1,5}))?"
 )
-_SINGLE: Final = frozenset({b"host", b"origin", b"authorization", b"content-length", b"sec-fetch-site"})
+_PAGE: Final = PAGE_HEADER.lower().encode()
+_SINGLE: Final = frozenset(
+    {b"host", b"origin", b"authorization", b"content-length", b"sec-fetch-site", _PAGE}
+)
 _FORBIDDEN_PARAMETERS: Final = re.compile(
     rb"(?:^|&)(?:token|access_token|api_key|apikey|authorization)=", re.I
 )
@@ -135,7 +138,9 @@ class FrontDoor:
             raise Problem(415, "compressed bodies are refused", field="Content-Encoding")
         if not is_api(asked.path) or asked.path in PUBLIC_API:
             return None
-        principal = self._auth.identify(asked.get(b"authorization"), asked.cookies, asked.address)
+        principal = self._auth.identify(
+            asked.get(b"authorization"), asked.cookies, asked.get(_PAGE) or "", asked.address
+        )
         if principal.via == "cookie":
             _check_cookie_request(asked, origin)
         if not principal.may(right_for(asked.method, asked.path)):

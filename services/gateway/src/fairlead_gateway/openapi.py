@@ -6,6 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from fairlead_common.service import VERSION
+from fairlead_gateway.auth import PAGE_HEADER
 from fairlead_gateway.operation import ID_PATTERN, Operation
 from fairlead_gateway.routes import OPERATIONS, Approval, Session
 
@@ -67,9 +68,15 @@ def openapi_document(agents: list[str]) -> dict[str, Any]:
             "securitySchemes": {
                 "token": {"type": "http", "scheme": "bearer"},
                 "cookie": {"type": "apiKey", "in": "cookie", "name": "fairlead"},
+                "page": {
+                    "type": "apiKey",
+                    "in": "header",
+                    "name": PAGE_HEADER,
+                    "description": "the header of the answer to the login; the cookie counts only with it",
+                },
             },
         },
-        "security": [{"token": []}, {"cookie": []}],
+        "security": [{"token": []}, {"cookie": [], "page": []}],
     }
 
 

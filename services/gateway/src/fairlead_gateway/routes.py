@@ -125,6 +125,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         body=account.TokenBody,
         problems=(401, 429),
         public=True,
+        details="The cookie counts only with the header X-Fairlead-Page that this answer carries.",
     ),
     Operation("POST", "/api/logout", account.logout, "the cookie is cleared and revoked", {204: None}),
     Operation(

@@ -1,5 +1,6 @@
 import { useEffect, useState } from "react";
 import { api, ApiError, onSignedOut } from "./api/client";
+import { onOtherTab, takeLogin } from "./api/page";
 import type { Me } from "./api/types";
 import { Login } from "./login/Login";
 import { Shell } from "./Shell";
@@ -7,6 +8,8 @@ import { OfflineBanner } from "./ui/OfflineBanner";
 import { Toasts } from "./ui/toast";
 
 type Access = { state: "asking" } | { state: "out" } | { state: "in"; me: Me };
+
+const login = takeLogin(); // before anything is asked: the address is the first place it must not stay in
 
 /** The application for who may use it, the login page for the rest. */
 export function App() {
@@ -16,7 +19,7 @@ export function App() {
   useEffect(() => {
     let timer: ReturnType<typeof setTimeout> | undefined;
     let gone = false;
-    api.me().then(
+    login.then(api.me).then(
       (me) => !gone && setAccess({ state: "in", me }),
       (error: unknown) => {
         if (gone) return;
@@ -31,6 +34,7 @@ export function App() {
   }, [attempt]);
 
   useEffect(() => onSignedOut(() => setAccess({ state: "out" })), []);
+  useEffect(() => onOtherTab(() => setAttempt((n) => n + 1)), []);
 
   return (
     <>

@@ -1,4 +1,5 @@
 import { notReached, reached } from "./connection";
+import { fetchAsPage, forgetLogin, keepLogin } from "./page";
 import type { Agent, Approval, Decision, Entry, Me, SendKind, Session } from "./types";
 
 /** What the gateway refused: `status` is 0 when there was no answer at all. */
@@ -29,14 +30,14 @@ export function onSignedOut(listener: () => void): () => void {
 
 /** One request; a body is sent as JSON. Throws `ApiError` unless the answer is a success. */
 export async function request(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<Response> {
-  const init: RequestInit = { method, credentials: "same-origin", signal: signal ?? AbortSignal.timeout(30_000) };
+  const init: RequestInit = { method, signal: signal ?? AbortSignal.timeout(30_000) };
   if (body !== undefined) {
     init.body = JSON.stringify(body);
     init.headers = { "content-type": "application/json" };
   }
   let answer: Response;
   try {
-    answer = await fetch(path, init);
+    answer = await fetchAsPage(path, init);
   } catch (error) {
     if (signal?.aborted) throw error;
     notReached();
@@ -94,8 +95,8 @@ export interface SessionChange {
 
 export const api = {
   me: () => json<Me>("GET", "/api/me"),
-  login: (token: string) => request("POST", "/api/login", { token }),
-  logout: () => request("POST", "/api/logout"),
+  login: (token: string) => request("POST", "/api/login", { token }).then(keepLogin),
+  logout: () => request("POST", "/api/logout").then(forgetLogin),
   agents: () => json<{ agents: Agent[] }>("GET", "/api/agents").then((answer) => answer.agents),
 
   sessions: (query: { q?: string; before?: string; limit?: number }, signal?: AbortSignal) => {
@@ -133,4 +134,8 @@ export const api = {
     }),
 };
 
-export const objectUrl = (name: string): string => `/api/objects/${encodeURIComponent(name)}`;
+/** The bytes of a stored object. */
+export async function readObject(name: string, signal: AbortSignal): Promise<Blob> {
+  const answer = await request("GET", `/api/objects/${encodeURIComponent(name)}`, undefined, signal);
+  return answer.blob();
+}

@@ -1,4 +1,5 @@
 import { connection, notReached, reached } from "./connection";
+import { fetchAsPage } from "./page";
 import { SseParser } from "./sse";
 
 const SILENCE_MS = 25_000; // the gateway says something every 10 s
@@ -48,7 +49,7 @@ export function follow<E>({ url, read, onEvents, onRefused }: Follow<E>): () => 
     try {
       const headers: Record<string, string> = { accept: "text/event-stream" };
       if (lastId !== null) headers["last-event-id"] = lastId;
-      const answer = await fetch(url(), { headers, signal, credentials: "same-origin", cache: "no-store" });
+      const answer = await fetchAsPage(url(), { headers, signal, cache: "no-store" });
       if (!answer.ok || !answer.body) return answer.status;
       reached();
       const parser = new SseParser();

@@ -1,4 +1,3 @@
-import { objectUrl } from "../api/client";
 import type { Json, ToolCallBlock, ToolOutcome } from "../api/types";
 import { readable } from "../session/tail";
 import type { Call } from "../session/view";
@@ -6,6 +5,7 @@ import { CopyButton } from "../ui/CopyButton";
 import { Escaped } from "../ui/Escaped";
 import { bytes } from "../ui/format";
 import { Icon } from "../ui/Icon";
+import { StoredFile, StoredImage } from "../ui/Stored";
 import { Diff } from "./Diff";
 import { diffOf } from "./diff";
 import { Output } from "./Output";
@@ -52,21 +52,16 @@ export function ToolDetails({ block, call }: { block: ToolCallBlock; call: Call 
       )}
       {outcome?.content.map((piece) =>
         piece.type === "image" ? (
-          <a key={piece.object} href={objectUrl(piece.object)} download className={styles.picture}>
-            <img
-              className={styles.image}
-              src={objectUrl(piece.object)}
-              alt={piece.name ?? "picture from the tool"}
-              loading="lazy"
-            />
-          </a>
+          <StoredFile key={piece.object} object={piece.object} className={styles.picture}>
+            <StoredImage className={styles.image} object={piece.object} alt={piece.name ?? "picture from the tool"} />
+          </StoredFile>
         ) : null,
       )}
       {object && (
-        <a className={styles.full} href={objectUrl(object)} download>
+        <StoredFile className={styles.full} object={object}>
           <Icon name="download" size={14} /> Full output
           {outcome.output_bytes ? ` (${bytes(outcome.output_bytes)})` : ""}
-        </a>
+        </StoredFile>
       )}
     </div>
   );

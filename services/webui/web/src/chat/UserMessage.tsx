@@ -1,9 +1,9 @@
 import { memo, useState } from "react";
-import { objectUrl } from "../api/client";
 import type { Item } from "../session/view";
 import { Button } from "../ui/Button";
 import { CopyButton } from "../ui/CopyButton";
 import { clock } from "../ui/format";
+import { StoredImage } from "../ui/Stored";
 import styles from "./UserMessage.module.css";
 
 const LONG_CHARS = 1600;
@@ -20,12 +20,7 @@ export const UserMessage = memo(function UserMessage({ item }: { item: Item & { 
       {item.images.length > 0 && (
         <div className={styles.images}>
           {item.images.map((image) => (
-            <img
-              key={image.object}
-              src={objectUrl(image.object)}
-              alt={image.name ?? "attached picture"}
-              loading="lazy"
-            />
+            <StoredImage key={image.object} object={image.object} alt={image.name ?? "attached picture"} />
           ))}
         </div>
       )}
