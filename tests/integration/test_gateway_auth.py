@@ -154,6 +154,77 @@ async def test_signed_token_has_only_its_rights(
 WRONG = {"Authorization": "Bearer wrong-wrong-wrong"}
 
 
+WIDENING: dict[str, object] = {
+    "agents.main.sandbox.kind": "bubblewrap",
+    "agents.planner.work_mode": "plan",
+    "agents.planner.sandbox.kind": "bubblewrap",
+    "agents.daring.mode": "allow-all",
+}
+
+
+async def test_widening_a_session_needs_the_right_to_approve(
+    bus: Bus, nats_server: NatsServer, tmp_path: Path
+) -> None:
+    async with running_gateway(nats_server.url, tmp_path, WIDENING) as gateway:
+
+        async def ask(scopes: str, method: str, path: str, body: dict[str, object]) -> int:
+            token = gateway.auth_file.mint(scopes.split("+"), 60)  # type: ignore[arg-type]
+            headers = {"Authorization": f"Bearer {token}"}
+            response = await gateway.http.request(method, path, headers=headers, json=body)
+            if response.status_code == 403:
+                assert response.json()["error"]["field"] in {*body, "agent"}, response.text
+                assert "approve" in response.text
+            return response.status_code
+
+        wide: list[dict[str, object]] = [
+            {"mode": "allow-all"},
+            {"agent": "daring"},
+            {"agent": "planner", "work_mode": "bugfix"},
+            {"work_mode": "implement"},
+        ]
+        narrow: list[dict[str, object]] = [
+            {},
+            {"mode": "ask"},
+            {"mode": "safe"},
+            {"agent": "planner", "work_mode": "review"},
+            {"sandbox": "docker"},
+            {"deny": ["bash"], "work_mode": "plan"},
+        ]
+        for body in wide:
+            assert await ask("write", "POST", "/api/sessions", body) == 403, body
+            assert await ask("write+approve", "POST", "/api/sessions", body) == 201, body
+        for body in narrow:
+            assert await ask("write", "POST", "/api/sessions", body) == 201, body
+        chat = {"model": "daring", "messages": [{"role": "user", "content": "hello"}]}
+        token = gateway.auth_file.mint(["write"], 60)
+        answer = await gateway.http.post(
+            "/v1/chat/completions", json=chat, headers={"Authorization": f"Bearer {token}"}
+        )
+        assert answer.status_code == 403
+
+        now = await gateway.session(mode="ask", work_mode="plan", sandbox="docker", deny=["bash", "write"])
+        wider: list[dict[str, object]] = [
+            {"mode": "allow-all"},
+            {"work_mode": "implement"},
+            {"work_mode": ""},
+            {"sandbox": "bubblewrap"},
+            {"deny": ["bash"]},
+            {"deny": []},
+            {"title": "harmless", "mode": "allow-all"},
+        ]
+        for change in wider:
+            assert await ask("write", "PATCH", f"/api/sessions/{now}", change) == 403, change
+            assert await ask("write+approve", "PATCH", f"/api/sessions/{now}", change) == 202, change
+        same: list[dict[str, object]] = [
+            {"title": "x"},
+            {"mode": "safe"},
+            {"mode": "ask", "work_mode": "review", "sandbox": "docker"},
+            {"deny": ["bash", "write", "edit"]},
+        ]
+        for change in same:
+            assert await ask("write", "PATCH", f"/api/sessions/{now}", change) == 202, change
+
+
 async def test_wrong_tokens_are_paused_and_the_right_ones_get_in(
     gateway: RunningGateway, stranger: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:

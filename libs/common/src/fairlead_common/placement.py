@@ -34,6 +34,14 @@ def sandbox_problem(choice: SandboxChoice, session: str, wish: str) -> str:
     return ""
 
 
+def is_weaker(sandbox: str, than: str) -> bool:
+    """Whether a sandbox confines less than another; one that cannot be compared counts as weaker."""
+    if sandbox == than:
+        return False
+    known = sandbox in _ORDER and than in _ORDER
+    return _ORDER.index(sandbox) < _ORDER.index(than) if known else True
+
+
 def effective_sandbox(choice: SandboxChoice, session: str, wish: str) -> SandboxKind:
     """The sandbox that calls of a session get; a wish that may not be granted counts as none."""
     if wish in _ORDER and not sandbox_problem(choice, session, wish):

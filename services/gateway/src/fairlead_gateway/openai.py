@@ -16,11 +16,13 @@ from fairlead_common import subjects
 from fairlead_common.errors import InvalidInputError, RetryableError
 from fairlead_common.ids import check_id, new_id
 from fairlead_common.messages import MAX_TEXT_CHARS, Attachment, CreateSession, UserInput
+from fairlead_gateway.auth import Principal
 from fairlead_gateway.bodies import decode
 from fairlead_gateway.chat_stream import Call, Completion
 from fairlead_gateway.gateway import Gateway, answering, gateway_of, principal_of
 from fairlead_gateway.problems import Problem, json_response, problem_of
 from fairlead_gateway.sessions import create_session, store_words
+from fairlead_gateway.widening import check_new
 
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 _DATA_URL: Final = re.compile(r"data:(?P<type>[\w.+-]+/[\w.+-]+);base64,(?P<data>.*)", re.DOTALL)
@@ -99,7 +101,7 @@ async def completions(request: Request) -> Completion:
         if known and given_key:  # the first try may have been the one that made the session
             prompts.append(await _prompt(gateway, body.messages, sender, whole=not target.own))
         if not known:
-            await _make(gateway, target, body.model, sender)
+            await _make(gateway, target, body.model, principal_of(request))
         trace = request.headers.get(subjects.H_TRACE)
         seq = await _store(gateway, target.session, key, prompts, trace)
     options = body.stream_options
@@ -151,10 +153,12 @@ def _token(text: str) -> str:
     return text if _ID.match(text) else f"x-{hashlib.sha256(text.encode()).hexdigest()[:32]}"
 
 
-async def _make(gateway: Gateway, target: Target, agent: str, sender: str) -> None:
+async def _make(gateway: Gateway, target: Target, agent: str, principal: Principal) -> None:
     mode = "safe" if target.task else None
+    notice = CreateSession(agent=agent, mode=mode, sender=principal.user)
+    check_new(principal, gateway.config.current, target.session, notice)
     try:
-        await create_session(gateway, target.session, CreateSession(agent=agent, mode=mode, sender=sender))
+        await create_session(gateway, target.session, notice)
     except Problem as problem:
         if problem.status != 409:  # else another request was first
             raise

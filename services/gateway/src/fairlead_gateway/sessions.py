@@ -31,6 +31,7 @@ from fairlead_common.trace import child
 from fairlead_gateway.bodies import check_parameters, decode, one, whole_number
 from fairlead_gateway.gateway import Gateway, answering, gateway_of, principal_of
 from fairlead_gateway.problems import Problem, json_response
+from fairlead_gateway.widening import check_change, check_new
 
 DELETE_WAIT_S: Final = 10.0
 MAX_ATTACHMENTS: Final = 32
@@ -107,6 +108,7 @@ async def create(request: Request) -> Response:
         sender=principal_of(request).user,
     )
     check_rules(body.deny or [], "deny", allowing=False)
+    check_new(principal_of(request), gateway.config.current, session, notice)
     async with answering():
         seq = await create_session(gateway, session, notice)
     summary = fresh_summary(gateway, session, notice, created_at=int(time.time() * 1000), seq=seq)
@@ -257,8 +259,10 @@ async def change(request: Request) -> Response:
     )
     check_rules(body.deny or [], "deny", allowing=False)
     async with answering():
+        summary = await find(gateway, session)
         if body.sandbox is not None:
-            check_sandbox(gateway, session, (await find(gateway, session)).agent, body.sandbox)
+            check_sandbox(gateway, session, summary.agent, body.sandbox)
+        check_change(principal_of(request), gateway.config.current, summary, update)
         await gateway.must_exist(session)
         seq = await gateway.bus.create(
             subjects.SESSIONS,
