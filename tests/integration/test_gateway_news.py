@@ -57,9 +57,9 @@ async def test_every_kind_of_change_is_told(gateway: RunningGateway, bus: Bus) -
         approval = msgspec.json.encode(ApprovalSummary(id="a1", session="s1", shown_hash="h"))
         await bus.publish(subjects.kv("sessions", approval_key("a1")), approval)
         await reader.until(changed("approval", "a1"))
-        event = CronEvent(job_id="j1", action="finished")
+        event = CronEvent(job_id="j1", action="finished", status="error")
         await bus.emit(subjects.CRON_CHANGED, msgspec.json.encode(event))
-        await reader.until(changed("job", "j1"))
+        await reader.until({**changed("job", "j1"), "action": "finished", "status": "error"})
         info = msgspec.json.encode(ExecutorInfo(executor="e1", host="h1"))
         await bus.publish(subjects.kv("executors", "h1.e1"), info)
         await reader.until(changed("executor", "e1"))
@@ -88,4 +88,12 @@ def test_a_flood_becomes_one_hint_of_each_kind() -> None:
         viewer.note(Hint("session", str(number)))
     viewer.note(Hint("job", "j"))
     assert viewer.take() == [Hint("session", ""), Hint("job", "j")]
+
+
+def test_of_one_job_only_the_last_event_is_told() -> None:
+    viewer = Viewer()
+    viewer.note(Hint("job", "j", "started", ""))
+    viewer.note(Hint("job", "k", "added", ""))
+    viewer.note(Hint("job", "j", "finished", "ok"))
+    assert viewer.take() == [Hint("job", "j", "finished", "ok"), Hint("job", "k", "added", "")]
     assert viewer.take() == []

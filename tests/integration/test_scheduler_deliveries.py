@@ -35,6 +35,32 @@ async def _used(w: World, bus: Bus, session: str) -> None:
     await until(listed)
 
 
+async def test_run_that_has_nothing_to_report_is_delivered_to_nobody(
+    w: World, nats_server: NatsServer, bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    payload = {"deliver": True, "channel": "web", "to": "chat"}
+    async with agent_service(nats_server, monkeypatch), scheduler(nats_server, monkeypatch):
+        quiet = turn_job('id=J1 answer="HEARTBEAT_OK"', schedule=at(0.1), payload=payload)
+        said = turn_job('id=J2 answer="The build is red."', schedule=at(0.1), payload=payload)
+        quiet_id = (await ask(bus, "cron.add", job=quiet))["job"]["id"]
+        said_id = (await ask(bus, "cron.add", job=said))["job"]["id"]
+        declined = (await runs(bus, quiet_id))[0]
+        assert (declined["status"], declined["outcome"], declined["delivery"]) == ("ok", "quiet", None)
+        assert declined["summary"] == "HEARTBEAT_OK"
+        delivered = (await runs(bus, said_id))[0]
+        assert (delivered["status"], delivered["outcome"]) == ("ok", "completed")
+
+        async def told() -> bool:
+            return len(await mail(bus, "chat")) == 1
+
+        await until(told)
+        assert [body["text"].strip() for _, body in await mail(bus, "chat")] == ["The build is red."]
+        assert [body["text"] for _, body in await mail(bus, "main")] == ["Cron (n): The build is red."]
+        prompts = [body["text"] for _, body in await mail(bus, f"cron-{quiet_id}", "prompt")]
+        assert "nothing to report" in prompts[0]
+        assert "HEARTBEAT_OK" in prompts[0]
+
+
 async def test_a_delivery_that_is_tried_again_goes_where_it_went_before(
     w: World, nats_server: NatsServer, bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -279,6 +279,36 @@ async def test_a_preview_says_what_was_understood(
         assert (await ask(bus, "cron.status"))["jobs"] == 0
 
 
+NO_HEARTBEAT = "no heartbeat is configured for session"
+
+
+async def test_line_that_waits_for_a_heartbeat_that_never_comes_is_warned_about(
+    nats_server: NatsServer, bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with scheduler(nats_server, monkeypatch):
+        tea = event_job("tea", schedule={"kind": "every", "everyMs": 60_000})
+        for job in (tea, {**tea, "session": "other"}):
+            (warning,) = (await ask(bus, "cron.preview", job=job))["warnings"]
+            assert warning.startswith(f"{NO_HEARTBEAT} {job.get('session', 'main')}: ")
+        added = await ask(bus, "cron.add", job=tea)
+        assert len(added["preview"]["warnings"]) == 1
+        assert (await ask(bus, "cron.preview", job={**tea, "wakeMode": "now"}))["warnings"] == []
+        later = await ask(bus, "wake", text="look", mode="next-heartbeat")
+        assert later["fired"]
+        assert [text.startswith(NO_HEARTBEAT) for text in later["warnings"]] == [True]
+        assert (await ask(bus, "wake", text="look", mode="now"))["warnings"] == []
+
+
+async def test_line_that_waits_for_a_configured_heartbeat_is_not_warned_about(
+    nats_server: NatsServer, bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings: dict[str, object] = {"agents.main.heartbeat.every_s": 3600}
+    async with scheduler(nats_server, monkeypatch, settings=settings):
+        tea = event_job("tea", schedule={"kind": "every", "everyMs": 60_000})
+        assert (await ask(bus, "cron.preview", job=tea))["warnings"] == []
+        assert (await ask(bus, "wake", text="look", mode="next-heartbeat"))["warnings"] == []
+
+
 async def test_a_wake_is_mail_and_the_same_key_wakes_once(
     nats_server: NatsServer, bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:

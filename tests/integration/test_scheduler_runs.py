@@ -47,7 +47,8 @@ async def test_an_isolated_run_happens_in_its_own_session_and_tells_the_main_one
         assert not entry["untrusted"]
         log = await log_of(bus, entry["session"])
         said = [e.message for e in log if isinstance(e, MessageEntry) and isinstance(e.message, UserMessage)]
-        assert [m.content[0].text for m in said] == [f"[cron:{job['id']}] check: op=P1 steps=1"]  # type: ignore[union-attr]
+        (words,) = [m.content[0].text for m in said]  # type: ignore[union-attr]
+        assert words.startswith(f"[cron:{job['id']}] check: op=P1 steps=1\n")
         assert [b["text"] for _, b in await mail(bus, "main")] == ["Report (check): done P1"]
         assert len(w.calls) == 1
 

@@ -188,6 +188,7 @@ COMMANDS: dict[str, msgspec.Struct] = {
     "create_session": CreateSession(agent="main", mode="ask", title="t", sender="s"),
     "retry_run": RetryRun(sender="s"),
     "session_summary-news_seq": SessionSummary(id="s", agent="main", last_seq=9, news_seq=7),
+    "create_session-depth": CreateSession(agent="main", sender="cron:2", depth=2),
     "update_session": UpdateSession(mode="ask", title="t", model="demo", sender="s"),
     "tool_call": ToolCall(
         call_id="c", session="s", name="bash", arguments={"command": "ls"}, workspace="/w", token="t"

@@ -82,6 +82,7 @@ class CreateSession(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     Fields:
         sandbox: a stronger one than the profile demands; a weaker one does not count.
         deny: rules of this session alone. work_mode: see `AgentConfig`.
+        depth: of a job's session: how many jobs stand between it and a person.
     """
 
     agent: str | None = None
@@ -91,6 +92,7 @@ class CreateSession(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     deny: list[str] | None = None
     work_mode: WorkMode | None = None
     sender: str | None = None
+    depth: int | None = None
 
 
 class UpdateSession(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

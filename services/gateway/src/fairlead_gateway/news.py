@@ -18,29 +18,35 @@ Kind = Literal["session", "approval", "job", "executor"]
 
 
 class Hint(NamedTuple):
-    """One thing that changed; an empty id: look at everything of this kind."""
+    """One thing that changed; an empty id: look at everything of this kind.
+
+    Fields:
+        action, status: of a job's last event (`CronEvent`); empty for other kinds.
+    """
 
     kind: Kind
     id: str
+    action: str = ""
+    status: str = ""
 
 
 class Viewer:
     """What one client was not told yet."""
 
     def __init__(self) -> None:
-        self._pending: dict[Hint, None] = {}
+        self._pending: dict[tuple[Kind, str], Hint] = {}
         self.woken = asyncio.Event()
 
     def note(self, hint: Hint) -> None:
-        """Tell it soon. Too much at once becomes `look at everything`."""
+        """Tell it soon: of one thing only the last change. Too much at once becomes `look at everything`."""
         if len(self._pending) >= MAX_PENDING:
-            self._pending = dict.fromkeys(Hint(each.kind, "") for each in self._pending)
-        self._pending[hint] = None
+            self._pending = {(kind, ""): Hint(kind, "") for kind, _ in self._pending}
+        self._pending[hint.kind, hint.id] = hint
         self.woken.set()
 
     def take(self) -> list[Hint]:
         """What it is to be told now."""
-        taken = list(self._pending)
+        taken = list(self._pending.values())
         self._pending.clear()
         self.woken.clear()
         return taken
@@ -53,10 +59,10 @@ class News:
         self._bus = bus
         self.viewers: set[Viewer] = set()
 
-    def tell(self, kind: Kind, name: str) -> None:
+    def tell(self, kind: Kind, name: str, action: str = "", status: str = "") -> None:
         """Something of this name has changed."""
         for viewer in self.viewers:
-            viewer.note(Hint(kind, name))
+            viewer.note(Hint(kind, name, action, status))
 
     async def follow(self, stop: asyncio.Event) -> None:
         """A part of the service: hear of jobs and executors."""
@@ -70,9 +76,11 @@ class News:
 
     def _on_job(self, delivery: Delivery) -> None:
         try:
-            self.tell("job", msgspec.json.decode(delivery.data, type=CronEvent).job_id)
+            event = msgspec.json.decode(delivery.data, type=CronEvent)
         except msgspec.DecodeError as error:
             log.warning("cron_event_ignored", error=str(error))
+            return
+        self.tell("job", event.job_id, event.action, event.status or "")
 
     def _on_executor(self, delivery: Delivery) -> None:
         self.tell("executor", delivery.subject.rpartition(".")[2])

@@ -1,6 +1,6 @@
 """Server-sent hints that a list has changed: whoever looks at lists need not ask for them all the time.
 
-An event names what changed and nothing more; the lists are the truth. A client that was away asks
+An event names what changed, of jobs also how; the lists are the truth. A client that was away asks
 for its lists once it is back. Several changes of one thing between two looks are one hint.
 """
 
@@ -81,5 +81,7 @@ class NewsStream:
 
 
 def _frame(hint: Hint) -> bytes:
-    body = msgspec.json.encode({"type": "changed", "kind": hint.kind, "id": hint.id})
+    about = {"action": hint.action, "status": hint.status}
+    told = {name: value for name, value in about.items() if value}
+    body = msgspec.json.encode({"type": "changed", "kind": hint.kind, "id": hint.id, **told})
     return b"event: changed\ndata: %s\n\n" % body

@@ -31,7 +31,7 @@ from fairlead_common.messages import HeartbeatNotice
 from fairlead_scheduler.clock import Clock
 from fairlead_scheduler.definitions import Definitions
 from fairlead_scheduler.firing import Firing
-from fairlead_scheduler.heartbeats import agent_of, job_id
+from fairlead_scheduler.heartbeats import agent_of, job_id, missing_warning
 from fairlead_scheduler.lead import Lead
 from fairlead_scheduler.ledger import Ledger
 from fairlead_scheduler.outbox import Outbox
@@ -211,7 +211,9 @@ class Api:
         await self._post.system(session, key, asked.text, "wake", untrusted=untrusted)
         if asked.mode == "now":
             await self._post.heartbeat(session, key, HeartbeatNotice(reason="wake"))
-        return Fired(fired=True, id=key)
+            return Fired(fired=True, id=key)
+        warning = missing_warning(session, self._settings.all)
+        return Fired(fired=True, id=key, warnings=[warning] if warning else [])
 
     async def heartbeat(self, asked: Heartbeat) -> Fired:
         """A heartbeat of an agent, now."""

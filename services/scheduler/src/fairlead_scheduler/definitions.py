@@ -29,6 +29,7 @@ from fairlead_common.errors import ConflictError, InvalidInputError
 from fairlead_common.ids import check_id, new_id
 from fairlead_scheduler.channels import RefusedError, check_subject
 from fairlead_scheduler.clock import Clock
+from fairlead_scheduler.heartbeats import missing_warning
 from fairlead_scheduler.post import depth_of
 from fairlead_scheduler.settings import Settings
 from fairlead_scheduler.standing import Standing, as_narrow, standing_of
@@ -270,6 +271,8 @@ class Definitions:
             warnings.append(
                 "days are counted as 24 hours; a cron expression follows the clock when it changes"
             )
+        if isinstance(job.payload, SystemEvent) and job.wake_mode == "next-heartbeat":
+            warnings += filter(None, [missing_warning(job.session, self._settings.all)])
         return Preview(
             words=words,
             next_run_at_ms=slots,

@@ -13,6 +13,8 @@ import structlog
 
 from fairlead_common import subjects
 from fairlead_common.bus import Bus, Delivery
+from fairlead_common.config import AgentConfig
+from fairlead_common.cron.acknowledgement import HEARTBEAT_OK, is_acknowledgement
 from fairlead_common.cron.jobs import AgentTurn, Creator, Job, job_of
 from fairlead_common.cron.runs import RunEntry
 from fairlead_common.errors import ConflictError, FairleadError, InvalidInputError, RetryableError
@@ -35,6 +37,8 @@ log = structlog.get_logger()
 POLL_S = 2.0
 SUMMARY_CHARS = 2000
 RETRIED = frozenset({"failed", "timed_out"})
+QUIET = "quiet"  # the outcome of a run that had nothing to report
+DECLINE_HINT = f"(If there is nothing to report, reply with {HEARTBEAT_OK} alone: then nothing is delivered.)"
 
 
 @dataclass(slots=True)
@@ -253,18 +257,24 @@ class Driving:
             self._look.set()
             await self._wait_for_retry(each)
             return
-        delivers = payload.deliver and not failed and bool(ending.text.strip())
+        quiet = not failed and self._is_declined(ending, payload)
+        delivers = payload.deliver and not failed and not quiet and bool(ending.text.strip())
         await self._end(
             each,
             "error" if failed else "ok",
             error=error,
-            outcome=ending.outcome,
+            outcome=QUIET if quiet else ending.outcome,
             cost_usd=cost,
             tokens=tokens,
             summary=(ending.text.strip() or error or "")[:SUMMARY_CHARS],
             untrusted=ending.untrusted,
             delivery=await self._outbox.accept(each.run, job, payload, ending) if delivers else None,
         )
+
+    def _is_declined(self, ending: Ending, payload: AgentTurn) -> bool:
+        """Whether the run said that there is nothing to report: then its answer goes nowhere."""
+        profile = self._settings.all.agent(payload.agent or "main") or AgentConfig()
+        return is_acknowledgement(ending.text, max_rest_chars=profile.heartbeat.ack_max_chars)
 
     def _session(self, each: Open, job: Job) -> str:
         own = job.isolation.fresh_session or job.overlap.policy == "parallel"
@@ -290,6 +300,7 @@ class Driving:
         text = f"[cron:{job.id}] {job.name}: {payload.message}"
         if each.text:
             text = f"{text}\n\n{each.text}"
+        text = f"{text}\n\n{DECLINE_HINT}"
         seq = await self._post.prompt(session, key, text, payload.agent, untrusted=each.untrusted)
         timeout_s = payload.timeout_seconds or self._settings.cron.timeout_s
         ending = await self._attending.attend(Attempt(session, key, seq, timeout_s, proof))
@@ -326,7 +337,7 @@ class Driving:
             each,
             status,
             error=ending.error,
-            outcome="quiet" if ending.quiet else ending.outcome,
+            outcome=QUIET if ending.quiet else ending.outcome,
             cost_usd=usage.cost_usd,
             tokens=usage.input_tokens + usage.output_tokens,
             summary=ending.text.strip()[:SUMMARY_CHARS] or None,
@@ -363,7 +374,7 @@ class Driving:
         if job is not None:
             await self._places.leave({each.key})
             self._look.set()
-        if job is not None and run.status != "skipped":
+        if job is not None and run.status != "skipped" and run.outcome != QUIET:
             prefix = job.isolation.post_to_main_prefix
             said = f"failed: {run.error}" if run.status == "error" else run.summary or "(said nothing)"
             await self._post.system(

@@ -22,6 +22,17 @@ def agent_of(job: str, config: Config) -> str | None:
     )
 
 
+def missing_warning(session: str, config: Config) -> str:
+    """Why a system line for the next heartbeat of `session` may wait for ever; empty if there is one."""
+    beating = [each.heartbeat for each in config.agents.values() if each.heartbeat.every_s]
+    if any(heartbeat.session == session for heartbeat in beating):
+        return ""
+    return (
+        f"no heartbeat is configured for session {session}: the line stays unread until somebody writes "
+        "there; use the mode `now`, or set agents.<name>.heartbeat.every_s"
+    )
+
+
 def timing_of(heartbeat: HeartbeatConfig) -> Timing:
     """When the heartbeats of an agent are due."""
     window = None

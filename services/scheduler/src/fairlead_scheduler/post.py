@@ -49,7 +49,8 @@ class Post:
             sandbox=limits.sandbox or None,  # type: ignore[arg-type] # it came out of a session's log
             work_mode=limits.work_mode or None,  # type: ignore[arg-type] # likewise
             deny=limits.deny or None,
-            sender=f"{SENDER}:{depth}",
+            sender=f"{SENDER}:{depth}",  # schedulers before `depth` read it there
+            depth=depth,
         )
         return await self._send(session, "notice", "create", body)
 
@@ -84,8 +85,10 @@ async def depth_of(bus: Bus, session: str) -> int | None:
     if record is None:
         return None
     try:
-        sender = msgspec.json.decode(record.data, type=CreateSession).sender or ""
+        created = msgspec.json.decode(record.data, type=CreateSession)
     except msgspec.DecodeError:
         return None
-    kind, _, depth = sender.partition(":")
+    if created.depth is not None:
+        return created.depth
+    kind, _, depth = (created.sender or "").partition(":")  # as it was written before `depth`
     return int(depth) if kind == SENDER and depth.isdecimal() else None

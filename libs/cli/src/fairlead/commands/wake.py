@@ -49,3 +49,5 @@ def _fire(url: str | None, path: str, body: dict[str, object], *, as_json: bool)
         raise CommandError(f"not done: {answer.get('reason')}", FAILED)
     if not as_json:
         click.echo("stored", err=True)
+        for text in answer.get("warnings", []):
+            click.echo(f"note: {text}", err=True)

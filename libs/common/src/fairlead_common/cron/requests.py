@@ -159,11 +159,13 @@ class Fired(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     Fields:
         fired: whether something was set going; else `reason` says why not.
         id: slot of the run, or key of the mail.
+        warnings: what a person should know although it was done.
     """
 
     fired: bool
     id: str | None = None
     reason: str | None = None
+    warnings: list[str] = []
 
 
 class Runs(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
