@@ -1,5 +1,6 @@
 """Answers on their way out, when the first attempt went wrong."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -8,9 +9,11 @@ import msgspec
 import pytest
 
 from fairlead_common import subjects as s
-from fairlead_common.buckets import Bucket
+from fairlead_common.buckets import Bucket, is_marker
 from fairlead_common.bus import Bus
 from fairlead_common.errors import BusUnavailableError
+from fairlead_scheduler.letters import Letter
+from fairlead_scheduler.outbox import POLL_S
 from fairlead_scheduler.post import Post
 from tests.support.agent_world import World, agent_service, world
 from tests.support.nats_server import NatsServer
@@ -87,3 +90,75 @@ async def test_a_delivery_that_is_tried_again_goes_where_it_went_before(
         assert tried == ["chat", "chat"]
         delivered = [key for key, _ in await mail(bus, "chat") if key.startswith("delivery-")]
         assert len(delivered) == 1
+
+
+async def test_an_answer_that_was_delivered_is_not_delivered_again_after_a_crash_of_the_server(
+    w: World, nats_server: NatsServer, bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard = list[str]()
+    await bus.subscribe(
+        "elsewhere.answers", lambda delivery: heard.append(delivery.headers["Fairlead-Attempt"])
+    )
+    letters = "$KV.runs.out.>"
+    async with agent_service(nats_server, monkeypatch), scheduler(nats_server, monkeypatch):
+        payload = {"deliver": True, "channel": "nats", "to": "elsewhere.answers"}
+        job = (await ask(bus, "cron.add", job=turn_job("op=P1", schedule=at(0.1), payload=payload)))["job"]
+
+        async def settled() -> bool:
+            left = [record async for record in bus.read("KV_runs", letters) if not is_marker(record)]
+            sent = (await runs(bus, job["id"]))[0]["delivery"]["status"] == "sent"
+            return sent and not left
+
+        await until(settled)
+    nats_server.kill()
+    nats_server.start()
+    async with scheduler(nats_server, monkeypatch):
+        await until(lambda: _leads(bus))
+        assert [record async for record in bus.read("KV_runs", letters) if not is_marker(record)] == []
+        await asyncio.sleep(2 * POLL_S)
+    assert heard == ["1"]
+
+
+async def _leads(bus: Bus) -> bool:
+    return await bus.last("KV_leases", "$KV.leases.scheduler") is not None
+
+
+async def test_a_letter_of_an_earlier_version_that_came_back_is_settled_and_not_sent(
+    w: World, nats_server: NatsServer, bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard = list[str]()
+    await bus.subscribe(
+        "elsewhere.answers", lambda delivery: heard.append(delivery.headers["Fairlead-Attempt"])
+    )
+    async with agent_service(nats_server, monkeypatch), scheduler(nats_server, monkeypatch):
+        payload = {"deliver": True, "channel": "nats", "to": "elsewhere.answers"}
+        job = (await ask(bus, "cron.add", job=turn_job("op=P1", schedule=at(0.1), payload=payload)))["job"]
+        run = (await runs(bus, job["id"]))[0]
+        await until(lambda: _told(heard))
+        letter = Letter(
+            job_id=job["id"],
+            slot=run["slot"],
+            name="n",
+            channel="nats",
+            to="elsewhere.answers",
+            session="main",
+            text="again",
+            created_at_ms=run["firedAtMs"],
+        )
+
+        async def noted() -> bool:
+            return bool((await runs(bus, job["id"]))[0]["delivery"]["status"] == "sent")
+
+        await until(noted)
+        bucket = Bucket(bus, s.BUCKET_RUNS)
+        await bucket.put(letter.key, msgspec.json.encode(letter))
+
+        async def gone() -> bool:
+            return await bucket.get(letter.key) is None
+
+        await until(gone)
+    assert heard == ["1"]
+
+
+async def _told(heard: list[str]) -> bool:
+    return bool(heard)

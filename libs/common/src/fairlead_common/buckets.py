@@ -2,6 +2,10 @@
 
 The client library's own buckets drop the TTL on an update and stumble over expiry markers; a
 bucket is only a stream with one message a key, so Fairlead writes those messages directly.
+
+A value that was replaced comes back after a crash of nats-server if the message that replaced it was
+purged or has expired meanwhile. So the last message of a key stays: `delete` leaves a marker there, without
+a TTL unless its caller knows that an old value does no harm (ADR 0025).
 """
 
 import asyncio
@@ -10,10 +14,17 @@ import contextlib
 import msgspec
 
 from fairlead_common import mutants, subjects
-from fairlead_common.bus import Bus, Record, WrongSequenceError
+from fairlead_common.bus import Bus, Headers, Record, WrongSequenceError
 from fairlead_common.errors import BusUnavailableError, ConflictError
 from fairlead_common.failpoints import failpoint
 from fairlead_common.ids import new_id
+
+_OPERATION = "KV-Operation"
+
+
+def is_marker(record: Record) -> bool:
+    """Whether a record of a bucket is no value, but says that its key was deleted."""
+    return _OPERATION in record.headers
 
 
 class Bucket:
@@ -25,9 +36,13 @@ class Bucket:
         self.stream = subjects.kv_stream(name)
 
     async def get(self, key: str) -> Record | None:
-        """The value under `key`; `seq` is its revision."""
-        record = await self._bus.last(self.stream, subjects.kv(self.name, key))
-        return None if record is None or "KV-Operation" in record.headers else record
+        """The value under `key`; `seq` is its revision. None if it was never written, or was deleted."""
+        record = await self.last(key)
+        return None if record is None or is_marker(record) else record
+
+    async def last(self, key: str) -> Record | None:
+        """The last message under `key`: a value or the marker of its deletion."""
+        return await self._bus.last(self.stream, subjects.kv(self.name, key))
 
     async def put(self, key: str, value: bytes, *, ttl_s: float | None = None, point: str = "") -> int:
         """Write whatever was there; the new revision.
@@ -38,38 +53,105 @@ class Bucket:
         return await self._bus.publish(subjects.kv(self.name, key), value, _ttl(ttl_s), point=point)
 
     async def create(self, key: str, value: bytes, *, ttl_s: float | None = None, point: str = "") -> int:
-        """Write if nothing is there; the revision. Idempotent for the same bytes.
+        """Write if no value is there; the revision. Idempotent for the same bytes.
 
         Raises:
-            ConflictError: something else is there.
+            ConflictError: something else is there; it has the record.
         """
         subject = subjects.kv(self.name, key)
-        return await self._bus.create(self.stream, subject, value, _ttl(ttl_s), point=point)
+        while True:
+            try:
+                return await self._bus.create(self.stream, subject, value, _ttl(ttl_s), point=point)
+            except ConflictError as error:
+                there: Record = error.args[1]
+                if not is_marker(there):
+                    raise
+            try:
+                return await self._replace(key, value, there.seq, _ttl(ttl_s), point)
+            except WrongSequenceError:
+                continue
 
     async def update(
         self, key: str, value: bytes, revision: int, *, ttl_s: float | None = None, point: str = ""
     ) -> int:
-        """Write if `revision` is still the last; the new revision.
+        """Write if `revision` is still the last, 0: if there is no value; the new revision.
+
+        Raises:
+            ConflictError: it is not.
+        """
+        expected = revision
+        while True:
+            try:
+                return await self._replace(key, value, expected, _ttl(ttl_s), point)
+            except WrongSequenceError as error:
+                there = await self.last(key) if revision == 0 else None
+                if there is None or not is_marker(there) or there.seq == expected:
+                    raise ConflictError(f"{self.name}/{key}: changed since revision {revision}") from error
+                expected = there.seq
+
+    async def delete(
+        self,
+        key: str,
+        *,
+        marker: bytes = b"",
+        revision: int | None = None,
+        ttl_s: float | None = None,
+        point: str = "",
+    ) -> None:
+        """Delete the value under `key`, if there is one; a marker stays as the last message.
+
+        Args:
+            marker: payload of the marker, for readers that follow the bucket.
+            revision: delete only this one.
+            ttl_s: the marker goes after so long, in seconds. Then an earlier value may come back in a crash
+                of the server: only for keys whose values are checked, or expire before that.
+
+        Raises:
+            ConflictError: `revision` is not the last any more.
+        """
+        while True:
+            there = await self.last(key)
+            if revision is not None and (there.seq if there else 0) != revision:
+                raise ConflictError(f"{self.name}/{key}: changed since revision {revision}")
+            if there is None or is_marker(there):
+                return
+            try:
+                await self.mark(key, marker, there.seq, ttl_s=ttl_s, point=point)
+            except ConflictError:
+                continue
+            return
+
+    async def mark(
+        self, key: str, marker: bytes, revision: int, *, ttl_s: float | None = None, point: str = ""
+    ) -> None:
+        """Write a marker if `revision` is still the last message; 0: if there is none. See `delete`.
 
         Raises:
             ConflictError: it is not.
         """
         try:
-            return await self._bus.append(
-                self.stream,
-                subjects.kv(self.name, key),
-                value,
-                record_id=new_id(),
-                expected=revision,
-                headers=_ttl(ttl_s),
-                point=point,
-            )
+            await self._replace(key, marker, revision, {_OPERATION: "DEL", **_ttl(ttl_s)}, point)
         except WrongSequenceError as error:
             raise ConflictError(f"{self.name}/{key}: changed since revision {revision}") from error
 
-    async def delete(self, key: str) -> None:
-        """Remove `key` and its history."""
+    async def forget(self, key: str) -> None:
+        """Remove what is stored under `key`: only for one whose value was written once and never replaced.
+
+        What replaced nothing leaves nothing that could come back. So keys of which there is always a new one
+        leave no markers.
+        """
         await self._bus.purge(self.stream, subjects.kv(self.name, key))
+
+    async def _replace(self, key: str, value: bytes, revision: int, headers: Headers, point: str) -> int:
+        return await self._bus.append(
+            self.stream,
+            subjects.kv(self.name, key),
+            value,
+            record_id=new_id(),
+            expected=revision,
+            headers=headers,
+            point=point,
+        )
 
 
 def _ttl(ttl_s: float | None) -> dict[str, str]:

@@ -1,8 +1,9 @@
 """Projections: what lists show of sessions and pending approvals, in the bucket `sessions`.
 
 The agent service writes them after it wrote the log; anybody may read them. They can be rebuilt from
-the logs at any time and decide nothing. A value is removed in two steps: first a tombstone
-(`{"deleted": true}`) under the same key, which the live tail shows, then the purge of the key.
+the logs at any time and decide nothing. A value is removed by a marker under the same key (header
+`KV-Operation`, payload `{"deleted": true}`), which stays: that of a session says in `last_seq` up to which
+entry its log was deleted, so that what an owner of before shows later is refused.
 """
 
 from typing import Final, Literal
@@ -50,7 +51,8 @@ class SessionSummary(msgspec.Struct, frozen=True, kw_only=True):
         workspace_kind, host: of a workspace that has a place of its own; empty: it is where the agent's is.
         context_tokens: size of the last request to the model; context_window: what fits.
         queued: items that wait for their moment. approvals: how many are pending.
-        last_seq: sequence of the last log entry that this was made from.
+        last_seq: sequence of the last log entry that this was made from; of a deleted session: the last that
+            was deleted.
         news_seq: sequence of the last of those entries that shows people something new; 0: not known.
         deleted: the session is gone; nothing else in this value counts.
     """
@@ -114,6 +116,11 @@ class ApprovalSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 _session = msgspec.json.Decoder(SessionSummary)
 _approval = msgspec.json.Decoder(ApprovalSummary)
+
+
+def session_marker(last_seq: int) -> bytes:
+    """Payload of the marker of a session whose log was deleted up to this entry; 0: it is not known."""
+    return b'{"deleted":true,"last_seq":%d}' % last_seq
 
 
 def session_key(session: str) -> str:

@@ -7,7 +7,7 @@ import structlog
 
 from fairlead_agent.state import SessionState
 from fairlead_common import subjects
-from fairlead_common.buckets import Bucket
+from fairlead_common.buckets import Bucket, is_marker
 from fairlead_common.bus import Bus
 from fairlead_common.errors import ConflictError, FairleadError
 from fairlead_common.live_config import LiveConfig
@@ -19,6 +19,7 @@ from fairlead_common.projections import (
     SessionUsage,
     approval_key,
     session_key,
+    session_marker,
 )
 
 log = structlog.get_logger()
@@ -65,12 +66,14 @@ class Projections:
         self._wake.set()
 
     async def remove(self, state: SessionState) -> None:
-        """Take a session that is being deleted off the lists, now."""
+        """Take a session that is being deleted off the lists, now, and whatever is shown of it later."""
         approvals = [*state.approvals, *state.settled_approvals]
         async with self._writing:
-            for key in [session_key(state.session), *map(approval_key, approvals)]:
+            for key in map(approval_key, approvals):
                 self._waiting.pop(key, None)
-                await self._write(key, None)
+                await self._settle(key)
+            self._waiting.pop(session_key(state.session), None)
+            await self._unlist(session_key(state.session), state.last_seq)
 
     def _summary(self, state: SessionState) -> SessionSummary:
         profile = self._config.current.agent(state.agent)
@@ -131,20 +134,55 @@ class Projections:
             return True
 
     async def _write(self, key: str, value: bytes | None) -> None:
-        if value is not None and _last_seq(value):
+        if value is None:
+            await self._settle(key)
+        elif _last_seq(value):
             await self._bring_forward(key, value)
-        elif value is not None:
-            await self._bucket.put(key, value, point="agent.projection")
-        elif await self._bucket.get(key) is not None:
-            # The live tail shows it; a purge would not.
-            await self._bucket.put(key, TOMBSTONE, point="agent.unlist")
-            await self._bucket.delete(key)
+        else:
+            await self._ask(key, value)
+
+    async def _ask(self, key: str, value: bytes) -> None:
+        """Show an approval, unless it was settled: an owner that was stopped is behind the next."""
+        there = await self._bucket.last(key)
+        if there is not None and there.data in (TOMBSTONE, value):
+            return
+        try:
+            await self._bucket.update(key, value, there.seq if there else 0, point="agent.projection")
+        except ConflictError:
+            return  # another owner shows it, or has settled it
+
+    async def _settle(self, key: str) -> None:
+        """Take an approval off the list for good, also if it was never shown: it may be shown late."""
+        while True:
+            there = await self._bucket.last(key)
+            if there is not None and there.data == TOMBSTONE and is_marker(there):
+                return
+            try:
+                await self._bucket.mark(key, TOMBSTONE, there.seq if there else 0, point="agent.unlist")
+            except ConflictError:
+                continue
+            return
+
+    async def _unlist(self, key: str, last_seq: int) -> None:
+        """Take a session off the list, unless a later one of its name is there."""
+        while True:
+            there = await self._bucket.last(key)
+            if there is not None and _last_seq(there.data) > last_seq:
+                return
+            if there is not None and is_marker(there) and _last_seq(there.data) == last_seq:
+                return
+            try:
+                marker = session_marker(last_seq)
+                await self._bucket.mark(key, marker, there.seq if there else 0, point="agent.unlist")
+            except ConflictError:
+                continue
+            return
 
     async def _bring_forward(self, key: str, value: bytes) -> None:
-        """Write a summary, unless a newer one is there: an owner that was stopped is behind the next."""
+        """Write a summary, unless a newer one is there, or the session was deleted since."""
         while True:
-            there = await self._bucket.get(key)
-            if there is not None and _last_seq(there.data) > _last_seq(value):
+            there = await self._bucket.last(key)
+            if there is not None and _last_seq(there.data) + is_marker(there) > _last_seq(value):
                 return
             try:
                 await self._bucket.update(key, value, there.seq if there else 0, point="agent.projection")

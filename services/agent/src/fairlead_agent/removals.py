@@ -11,7 +11,7 @@ import msgspec
 import structlog
 
 from fairlead_common import subjects
-from fairlead_common.buckets import Bucket
+from fairlead_common.buckets import Bucket, is_marker
 from fairlead_common.bus import Bus, Delivery
 from fairlead_common.errors import FairleadError
 from fairlead_common.ids import check_id
@@ -58,13 +58,9 @@ class Removals:
         host, verb = delivery.subject.split(".")[2:4]
         if verb == "removed":
             workspace = check_id(delivery.data.decode("utf-8", "replace"), "workspace")
-            await self._bucket.delete(subjects.workspace_gone(host, workspace))
+            await self._bucket.forget(subjects.workspace_gone(host, workspace))  # it is only ever created
             return b"null"
         prefix = subjects.workspaces_gone(host)
         records = self._bus.read(self._bucket.stream, prefix, limit=AT_ONCE)
-        names = [
-            record.subject.rpartition(".")[2]
-            async for record in records
-            if "KV-Operation" not in record.headers
-        ]
+        names = [record.subject.rpartition(".")[2] async for record in records if not is_marker(record)]
         return msgspec.json.encode(names)

@@ -262,7 +262,7 @@ class Worker:
         workspaces = Bucket(self._bus, subjects.BUCKET_WORKSPACES)
         for place in owner.state.placements:
             if place.kind != "folder":  # that host removes it, whenever it is up
-                await workspaces.put(subjects.workspace_gone(place.host, place.workspace), b"{}")
+                await workspaces.create(subjects.workspace_gone(place.host, place.workspace), b"{}")
         await self._projections.remove(owner.state)
         await self._bus.purge(subjects.TIMERS, f"fairlead.timer.{session}.>")
         failpoint("agent.delete.before")

@@ -10,9 +10,11 @@ import msgspec
 import structlog
 
 from fairlead_common import subjects
+from fairlead_common.buckets import is_marker
 from fairlead_common.bus import Bus, Record
 from fairlead_common.errors import BadMessageError, BusUnavailableError
 from fairlead_common.projections import (
+    TOMBSTONE,
     ApprovalSummary,
     SessionSummary,
     decode_projection,
@@ -87,13 +89,16 @@ class Index:
     def apply(self, record: Record) -> None:
         """Take over one record of the bucket."""
         key = record.subject.removeprefix(_PREFIX)
+        data = record.data or (TOMBSTONE if is_marker(record) else b"")
         try:
-            found = decode_projection(key, record.data)
+            found = decode_projection(key, data)
         except BadMessageError as error:
             log.warning("projection_ignored", error=str(error))
             return
         match found:
             case (name, SessionSummary() as summary):
+                if summary.deleted and 0 < summary.last_seq < self._last_seq(name):
+                    return  # a later session of this name is listed already
                 self.forget(name)
                 if not summary.deleted:
                     self._sessions[name] = record.data
@@ -120,6 +125,10 @@ class Index:
         """Take a session off the list."""
         if self._sessions.pop(name, None) is not None:
             del self._order[bisect.bisect_left(self._order, (self._updated.pop(name), name))]
+
+    def _last_seq(self, name: str) -> int:
+        listed = self.session(name)
+        return listed.last_seq if listed else 0
 
     def _settle(self, name: str) -> None:
         self._approvals.pop(name, None)

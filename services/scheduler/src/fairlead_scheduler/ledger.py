@@ -6,12 +6,13 @@ state.<job>         how the job went so far
 lane                isolated runs that are under way
 """
 
+import time
 from collections.abc import AsyncIterator, Callable
 
 import msgspec
 
 from fairlead_common import subjects
-from fairlead_common.buckets import Bucket
+from fairlead_common.buckets import Bucket, is_marker
 from fairlead_common.bus import Bus, Record
 from fairlead_common.cron.jobs import Document, JobState
 from fairlead_common.cron.runs import RunEntry
@@ -62,7 +63,8 @@ class Ledger:
         self._finished: dict[str, int] = {}
 
     @property
-    def _history_s(self) -> float:
+    def history_s(self) -> float:
+        """How long what came of a run is kept, in seconds."""
         return self._settings.cron.history_days * 86_400.0
 
     # -- runs ----------------------------------------------------------------
@@ -74,7 +76,7 @@ class Ledger:
 
     async def begin(self, run: RunEntry) -> bool:
         """Write a new run; False if it is there already."""
-        ttl_s = self._history_s if run.status in FINAL else None
+        ttl_s = self.history_s if run.status in FINAL else None
         try:
             key = f"run.{run.job_id}.{run.slot}"
             await self._bucket.create(key, _encode(run), ttl_s=ttl_s, point="scheduler.begin")
@@ -88,13 +90,20 @@ class Ledger:
         Raises:
             ConflictError: somebody else did.
         """
-        ttl_s = self._history_s if run.status in FINAL else None
+        ttl_s = self.history_s if run.status in FINAL else None
         key = f"run.{run.job_id}.{run.slot}"
         return await self._bucket.update(key, _encode(run), revision, ttl_s=ttl_s, point="scheduler.run")
 
     async def history(self, job: str, limit: int) -> list[RunEntry]:
-        """The runs of a job, newest first."""
+        """The runs of a job, newest first.
+
+        A run that expired may come back in a crash of nats-server as it was before it ended: it is left out.
+        """
         found = [_run.decode(record.data) async for record in self._read(f"run.{job}.*")]
+        oldest_ms = time.time() * 1000 - self.history_s * 1000
+        for run in [each for each in found if each.status not in FINAL and each.fired_at_ms < oldest_ms]:
+            if await self.opened(job, run.slot) is None:
+                found.remove(run)
         found.sort(key=lambda run: (run.fired_at_ms, run.slot), reverse=True)
         return found[:limit]
 
@@ -105,7 +114,7 @@ class Ledger:
             return
         found = [run for run in await self.history(job, 1 << 30) if run.status in FINAL]
         for run in found[self._settings.cron.history_runs :]:
-            await self._bucket.delete(f"run.{job}.{run.slot}")
+            await self._bucket.delete(f"run.{job}.{run.slot}", ttl_s=self.history_s)
 
     # -- what is open ----------------------------------------------------------
 
@@ -125,7 +134,7 @@ class Ledger:
     async def shut(self, job: str, slot: str) -> None:
         """The run is open no more."""
         failpoint("scheduler.shut.before")
-        await self._bucket.delete(f"open.{job}.{slot}")
+        await self._bucket.forget(f"open.{job}.{slot}")  # written once, by `open`
         failpoint("scheduler.shut.after")
 
     async def open_since(self, seq: int) -> tuple[list[tuple[str, str]], int]:
@@ -185,8 +194,11 @@ class Ledger:
         """Remove the state of a job that was removed. Its history stays until it is too old."""
         await self._bucket.delete(f"state.{job}")
 
-    def _read(self, key: str, start: int = 1) -> AsyncIterator[Record]:
-        return self._bus.read(self._bucket.stream, f"$KV.{self._bucket.name}.{key}", start=start)
+    async def _read(self, key: str, start: int = 1) -> AsyncIterator[Record]:
+        subject = f"$KV.{self._bucket.name}.{key}"
+        async for record in self._bus.read(self._bucket.stream, subject, start=start):
+            if not is_marker(record):
+                yield record
 
 
 def _after(state: JobState, run: RunEntry) -> JobState:

@@ -10,7 +10,7 @@ import msgspec
 import structlog
 
 from fairlead_common import subjects
-from fairlead_common.buckets import Bucket
+from fairlead_common.buckets import Bucket, is_marker
 from fairlead_common.bus import Bus
 from fairlead_common.cron.jobs import AgentTurn, Job
 from fairlead_common.cron.runs import DeliveryState, RunEntry
@@ -110,6 +110,8 @@ class Outbox:
         """Seconds until there may be more to send."""
         waiting: list[tuple[Letter, int]] = []
         async for record in self._bus.read(self._bucket.stream, f"$KV.{self._bucket.name}.out.>"):
+            if is_marker(record):
+                continue
             letter = _letter.decode(record.data)
             if not letter.held:
                 waiting.append((letter, record.seq))
@@ -127,6 +129,9 @@ class Outbox:
 
         Where it goes is written with the count: the session used last may be another one the next time.
         """
+        if await self._is_settled(letter):
+            await self._drop(letter)
+            return
         letter = await self._channels.addressed(letter)
         attempt = letter.attempts + 1
         pause_ms = min(FIRST_PAUSE_MS * 2 ** min(attempt - 1, 20), LONGEST_PAUSE_MS)
@@ -151,7 +156,21 @@ class Outbox:
                 "delivered", job=letter.job_id, slot=letter.slot, channel=letter.channel, attempt=attempt
             )
             await self._note(letter, DeliveryState(channel=letter.channel, status="sent", attempts=attempt))
-            await self._bucket.delete(letter.key)
+            await self._drop(letter)
+
+    async def _drop(self, letter: Letter) -> None:
+        """The letter is settled. Its marker stays as long as the history, which says that it was sent."""
+        await self._bucket.delete(letter.key, ttl_s=self._ledger.history_s)
+
+    async def _is_settled(self, letter: Letter) -> bool:
+        """Whether it was delivered or given up before: a letter may come back in a crash of nats-server."""
+        known = await self._ledger.run(letter.job_id, letter.slot)
+        if (
+            known is None
+        ):  # its run is forgotten, as that of a letter which came back after its marker expired
+            return self._clock.now_ms() - letter.created_at_ms > self._ledger.history_s * 1000
+        delivery = known[0].delivery
+        return delivery is not None and delivery.status != "pending"
 
     async def _failed(self, letter: Letter, error: str, *, final: bool) -> None:
         log.warning(
@@ -164,13 +183,14 @@ class Outbox:
             attempts=letter.attempts,
             error=error[:500],
         )
-        await self._note(letter, state)
-        if final:
+        if final:  # said first: a letter whose failure is in the history is settled
             text = f"The answer of '{letter.name}' could not be delivered ({letter.channel}): {error[:300]}"
             key = token("undelivered", letter.job_id, letter.slot)
             source = f"cron:{letter.job_id}"
             await self._post.system(letter.session, key, text, source, untrusted=letter.untrusted)
-            await self._bucket.delete(letter.key)
+        await self._note(letter, state)
+        if final:
+            await self._drop(letter)
 
     async def _note(self, letter: Letter, state: DeliveryState) -> None:
         """Say in the history how far it got."""

@@ -70,16 +70,15 @@ class Store:
         return await self._bucket.update(job, msgspec.json.encode(document), revision, point=point)
 
     async def remove(self, job: str) -> bool:
-        """Remove a job: first a tombstone, which the others hear of, then all of it. Whether it was there."""
+        """Remove a job: a marker takes its place, which the others hear of. Whether it was there."""
         while True:
             found = await self.get(job)
             if found is None:
                 return False
             try:
-                buried = await self._bucket.update(job, TOMBSTONE, found[1])
+                await self._bucket.delete(job, marker=TOMBSTONE, revision=found[1])
             except ConflictError:
                 continue
-            await self.bus.purge(self._bucket.stream, subjects.kv(self._bucket.name, job), before=buried + 1)
             return True
 
     async def tell(self, event: CronEvent) -> None:
