@@ -6,7 +6,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
+import structlog
 
+from fairlead_agent import worker
 from fairlead_common import subjects as s
 from fairlead_common.buckets import Bucket
 from fairlead_common.bus import Bus
@@ -54,6 +56,47 @@ async def test_a_session_with_entries_of_a_later_version_goes_on_and_keeps_them(
     records = [record.data async for record in w.bus.read(s.SESSIONS, s.session_log("a"))]
     assert records[place] == stored
     assert len(w.calls) == 2
+
+
+@pytest.mark.parametrize("kind", ["outcome of a run", "block of a message"])
+async def test_a_session_with_a_value_of_a_later_version_is_let_go_and_loses_nothing(
+    w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr(worker, "RELEASED_S", 0.5)
+    async with agent_service(nats_server, monkeypatch):
+        await w.say("a", "op=P1 steps=1")
+        await w.run_end("a")
+    last = await w.bus.last(s.SESSIONS, s.session_log("a"))
+    assert last
+    end = msgspec.json.decode(last.data)
+    about = {"id": "later1", "parent_id": end["id"], "epoch": 7, "cursor": end["cursor"]}
+    smell = {"role": "user", "content": [{"type": "smell"}]}
+    entry = (
+        {"type": "run_end", "outcome": "asleep"}
+        if kind == "outcome of a run"
+        else {"type": "message", "message": smell}
+    )
+    headers = {s.H_CURSOR: str(end["cursor"]), s.H_STATE: "closed"}
+    stored = msgspec.json.encode(entry | about)
+    await w.bus.append(
+        s.SESSIONS, s.session_log("a"), stored, record_id="later1", expected=last.seq, headers=headers
+    )
+    before = [record.data async for record in w.bus.read(s.SESSIONS, s.session_log("a"))]
+    with structlog.testing.capture_logs() as logs:
+        async with agent_service(nats_server, monkeypatch, "agent-2"):
+            await w.say("a", "op=P2 steps=1")
+            await w.say("b", "op=P3 steps=1")
+            assert (await w.run_end("b")).outcome == "completed"
+            async with asyncio.timeout(40):  # it is tried again, at its own pace
+                while sum(line["event"] == "session_released" for line in logs) < 2:
+                    await asyncio.sleep(0.05)
+    released = [line for line in logs if line["event"] == "session_released"]
+    assert all(line["log_level"] == "warning" and line["session"] == "a" for line in released)
+    assert "Invalid" in released[0]["why"]
+    assert [record.data async for record in w.bus.read(s.SESSIONS, s.session_log("a"))] == before
+    mail = [record.seq async for record in w.bus.read(s.SESSIONS, s.session_mail("a"))]
+    assert mail[-1] > end["cursor"]  # the prompt waits for a worker that knows
+    assert [record async for record in w.bus.read(s.DEAD, "fairlead.dead.*")] == []
 
 
 async def test_mail_of_a_later_kind_is_kept_as_a_dead_letter_and_stops_nobody(

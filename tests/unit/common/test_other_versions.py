@@ -11,9 +11,18 @@ from fairlead_agent.state import SessionState
 from fairlead_common.config import Config, parse_config
 from fairlead_common.config.later_keys import without_later_keys
 from fairlead_common.cron.jobs import job_of
-from fairlead_common.entries import LaterEntry, ModeChangeEntry, RunStartEntry, decode_entry, encode_entry
+from fairlead_common.entries import (
+    LaterEntry,
+    ModeChangeEntry,
+    RunEndEntry,
+    RunStartEntry,
+    decode_entry,
+    encode_entry,
+    read_entry,
+)
 from fairlead_common.errors import BadMessageError, InvalidInputError
 from fairlead_common.events import derived
+from fairlead_common.projections import SessionSummary, decode_projection
 from tests.support.wire_types import example, later, wire_types
 
 GOLDEN = Path(__file__).parent / "golden" / "v2"
@@ -102,6 +111,40 @@ def test_a_session_goes_on_behind_an_entry_of_a_later_version() -> None:
         state.apply(entry, seq + 1)
     assert (state.leaf, state.cursor, state.epoch, state.mode) == ("e10", 7, 3, "safe")
     assert state.run is not None
+
+
+LATER_END = (
+    b'{"type":"run_end","id":"e9","parent_id":"e8","cursor":7,"run_id":"r1","outcome":"asleep",'
+    b'"error":"z","seqs":[3]}'
+)
+LATER_BLOCK = (
+    b'{"type":"message","id":"e9","message":{"role":"user","content":[{"type":"smell","of":"roses"}]}}'
+)
+
+
+@pytest.mark.parametrize("payload", [LATER_END, LATER_BLOCK])
+def test_a_value_of_a_later_version_is_told_from_nonsense_and_from_a_type_that_changes_nothing(
+    payload: bytes,
+) -> None:
+    entry = decode_entry(payload)
+    assert isinstance(entry, LaterEntry)
+    assert entry.problem.startswith("Invalid")
+    assert encode_entry(entry) == payload
+    other = decode_entry(LATER)
+    assert isinstance(other, LaterEntry)
+    assert other.problem == ""
+
+
+def test_readers_see_a_run_end_in_a_way_of_a_later_version() -> None:
+    entry = read_entry(LATER_END)
+    assert isinstance(entry, RunEndEntry)
+    assert (entry.outcome, entry.error, entry.seqs, entry.run_id) == ("asleep", "z", [3], "r1")
+    assert [event["outcome"] for event in derived(entry)] == ["asleep"]
+    assert isinstance(read_entry(LATER_BLOCK), LaterEntry)
+    summary = decode_projection("session.a", b'{"id":"a","last_outcome":"asleep"}')
+    assert summary is not None
+    assert isinstance(summary[1], SessionSummary)
+    assert summary[1].last_outcome == "asleep"
 
 
 @pytest.mark.parametrize(

@@ -211,10 +211,13 @@ class LaterEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="
 
     Fields:
         kind: its type, as that version calls it.
+        problem: empty for a type that this version does not know, which changes nothing that it does
+            know. Otherwise the type is known and a value is not: the state of the session cannot be told.
         raw: all of it.
     """
 
     kind: str = ""
+    problem: str = ""
     raw: msgspec.Raw = msgspec.Raw(b"")
 
 
@@ -254,7 +257,7 @@ def consumed(headers: Mapping[str, str]) -> int:
 
 
 def decode_entry(payload: bytes) -> Entry:
-    """The entry that a record of the log holds; a `LaterEntry` for a type that this version does not know.
+    """The entry that a record of the log holds; a `LaterEntry` for a type or a value of a later version.
 
     Raises:
         BadMessageError: it is no entry.
@@ -262,21 +265,44 @@ def decode_entry(payload: bytes) -> Entry:
     try:
         return _decoder.decode(payload)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        later = _later(payload)
+        later = _later(payload, str(error))
         if later is None:
             raise BadMessageError(f"log entry: {error}") from error
         return later
 
 
-def _later(payload: bytes) -> LaterEntry | None:
+def read_entry(payload: bytes) -> Entry:
+    """As `decode_entry`, for readers that only show the log or wait for the end of a run.
+
+    The end of a run with an outcome of a later version is a `RunEndEntry` with that outcome.
+
+    Raises:
+        BadMessageError: it is no entry.
+    """
+    entry = decode_entry(payload)
+    if not (isinstance(entry, LaterEntry) and entry.kind == "run_end" and entry.problem):
+        return entry
+    fields = msgspec.json.decode(payload, type=dict[str, object])
+    outcome = fields.get("outcome")
+    try:
+        known = msgspec.convert({**fields, "outcome": "unknown"}, RunEndEntry)
+    except msgspec.ValidationError:
+        return entry
+    return msgspec.structs.replace(known, outcome=str(outcome))
+
+
+def _later(payload: bytes, problem: str) -> LaterEntry | None:
     try:
         head = _head.decode(payload)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
-    if head.type in _KNOWN:
+    # msgspec says so of an enum's value and of a tag inside; anything else is no value of any version.
+    is_value = problem.startswith(("Invalid enum value", "Invalid value"))
+    if head.type in _KNOWN and not is_value:
         return None
     about = {name: getattr(head, name) for name in EntryBase.__struct_fields__}
-    return LaterEntry(**about, kind=head.type, raw=msgspec.Raw(payload))
+    problem = problem if head.type in _KNOWN else ""
+    return LaterEntry(**about, kind=head.type, problem=problem, raw=msgspec.Raw(payload))
 
 
 def encode_entry(entry: Entry) -> bytes:

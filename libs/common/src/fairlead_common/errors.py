@@ -55,5 +55,9 @@ class LostOwnershipError(FairleadError):
     """Another worker wrote to the session's log: this one must stop acting for it."""
 
 
+class LaterVersionError(FairleadError):
+    """A later version wrote a value that this one does not know: only that version can act on it."""
+
+
 class WeakConfigurationError(FairleadError):
     """A stream, bucket or file is set up in a way that could lose data or leak a secret."""

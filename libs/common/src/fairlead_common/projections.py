@@ -11,7 +11,6 @@ from typing import Final, Literal
 import msgspec
 
 from fairlead_common.content import Usage
-from fairlead_common.entries import Outcome
 from fairlead_common.errors import BadMessageError
 
 SessionStatus = Literal["idle", "running", "waiting_approval"]
@@ -44,7 +43,7 @@ class SessionSummary(msgspec.Struct, frozen=True, kw_only=True):
 
     Fields:
         created_at, updated_at: milliseconds since 1970, UTC.
-        last_outcome: how the last run ended; None before the first.
+        last_outcome: how the last run ended, an `Outcome` or one of a later version; None before the first.
         preview: beginning of the last thing said, on one line.
         sandbox: that its calls run in.
         deny: rules of this session alone. work_mode: what it is for; its own, or else the profile's.
@@ -70,7 +69,7 @@ class SessionSummary(msgspec.Struct, frozen=True, kw_only=True):
     status: SessionStatus = "idle"
     created_at: int = 0
     updated_at: int = 0
-    last_outcome: Outcome | None = None
+    last_outcome: str | None = None
     preview: str = ""
     usage: SessionUsage = SessionUsage()
     context_tokens: int = 0

@@ -16,8 +16,15 @@ from fairlead_agent.state import SessionState
 from fairlead_common import mutants, subjects
 from fairlead_common.bus import Bus, Record, WrongSequenceError
 from fairlead_common.dead import dead_letter
-from fairlead_common.entries import EntryBase, MessageEntry, RunEndEntry, decode_entry, encode_entry
-from fairlead_common.errors import BadMessageError, LostOwnershipError, NotFoundError
+from fairlead_common.entries import (
+    EntryBase,
+    LaterEntry,
+    MessageEntry,
+    RunEndEntry,
+    decode_entry,
+    encode_entry,
+)
+from fairlead_common.errors import BadMessageError, LaterVersionError, LostOwnershipError, NotFoundError
 from fairlead_common.events import EventBase
 from fairlead_common.ids import new_id
 from fairlead_common.objects import Objects
@@ -93,6 +100,9 @@ class Owner:
         except BadMessageError as error:
             self._skip(record, str(error))
             return
+        if isinstance(entry, LaterEntry) and entry.problem:
+            # To pass over it might lose a prompt, or say one twice.
+            raise LaterVersionError(f"log entry {record.seq} ({entry.kind}): {entry.problem}")
         self._skipped = []  # whoever wrote this entry has kept them
         if entry.parent_id != self.state.leaf:
             if cached:  # from a session of this name that was deleted since: the next owner reads it anew

@@ -92,7 +92,7 @@ class Projections:
             status=status,  # type: ignore[arg-type] # one of SessionStatus
             created_at=state.created_ms,
             updated_at=state.updated_ms or state.created_ms,  # only unseen lines so far
-            last_outcome=state.last_outcome or None,  # type: ignore[arg-type] # one of Outcome
+            last_outcome=state.last_outcome or None,
             preview=" ".join(state.preview.split()),
             usage=SessionUsage().plus(state.usage),
             context_tokens=state.context_tokens,

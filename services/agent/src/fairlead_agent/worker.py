@@ -6,6 +6,7 @@ message it came with is consumed. At any moment this process may die: nothing he
 
 import asyncio
 import os
+import time
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
@@ -28,7 +29,13 @@ from fairlead_common.buckets import Bucket, Lease, LeaseHolder, Leases, session_
 from fairlead_common.bus import Bus, Delivery
 from fairlead_common.dead import dead_letter
 from fairlead_common.entries import CustomEntry, consumed
-from fairlead_common.errors import BadMessageError, FairleadError, InvalidInputError, LostOwnershipError
+from fairlead_common.errors import (
+    BadMessageError,
+    FairleadError,
+    InvalidInputError,
+    LaterVersionError,
+    LostOwnershipError,
+)
 from fairlead_common.failpoints import failpoint
 from fairlead_common.ids import check_id, is_id, new_id
 from fairlead_common.live_config import LiveConfig
@@ -41,6 +48,8 @@ LEASE_TTL_S = float(os.environ.get("FAIRLEAD_AGENT_LEASE_S") or 4.0)
 MAX_SESSIONS = 256
 CACHE_BYTES = 64 << 20
 CACHE_SESSIONS = 1024
+RELEASED_S = 30.0  # until a session is tried again whose log holds what only a later version can read
+MAX_RELEASED = 10_000
 ALL = 1 << 62  # past every sequence
 
 
@@ -78,6 +87,7 @@ class Worker:
         self.name = name
         self.leases = Leases(bus, LeaseHolder(name, new_id()), ttl_s=LEASE_TTL_S)
         self._held: dict[str, Held] = {}
+        self._released: OrderedDict[str, float] = OrderedDict()  # session: when it may be tried again
         self._cache: OrderedDict[str, SessionState] = OrderedDict()
         self._tasks: asyncio.TaskGroup | None = None
         self._stop = asyncio.Event()
@@ -137,8 +147,22 @@ class Worker:
 
     def _on_hint(self, delivery: Delivery) -> None:
         session = delivery.data.decode("ascii", "replace")
-        if not self._stop.is_set() and is_id(session):
+        if not self._stop.is_set() and is_id(session) and not self._rests(session):
             self._hold(session)
+
+    def _rests(self, session: str) -> bool:
+        """Whether `session` was released, and another try is not due yet."""
+        until = self._released.get(session, 0.0)
+        if until and until <= time.monotonic():
+            del self._released[session]
+            return False
+        return bool(until)
+
+    def _release(self, session: str, why: str) -> None:
+        self._released[session] = time.monotonic() + RELEASED_S
+        while len(self._released) > MAX_RELEASED:
+            self._released.popitem(last=False)
+        log.warning("session_released", session=session, why=why, again_in_s=RELEASED_S)
 
     def _hold(self, session: str) -> Held:
         held = self._held.get(session)
@@ -152,12 +176,16 @@ class Worker:
 
     async def _serve(self, session: str, held: Held) -> None:
         """Own the session until nothing is left to do, or let go of it."""
+        pause_s = 1.0
         try:
             with structlog.contextvars.bound_contextvars(session=session):
                 while await self._own_once(session, held):
                     pass
         except (LostOwnershipError, HandOverError):
             pass
+        except LaterVersionError as error:
+            pause_s = RELEASED_S
+            self._release(session, f"{error}: a later version wrote it; upgrade this worker")
         except FairleadError as error:
             log.warning("session_let_go", session=session, error=str(error))
         except Exception:  # one session must not end the others; the sweeper brings it back, counted
@@ -165,7 +193,7 @@ class Worker:
         finally:
             self._held.pop(session, None)
             for job in held.jobs.values():
-                await job.nak(1.0)
+                await job.nak(pause_s)
 
     async def _own_once(self, session: str, held: Held) -> bool:
         """Whether there is more to do at once."""

@@ -165,7 +165,7 @@ class Answer:
             yield from self._say(self._waiting_text())
             self.finish = "stop"
         else:
-            status, code = _FAILURES[entry.outcome]
+            status, code = _FAILURES.get(entry.outcome, _FAILURES["failed"])  # one of a later version
             what = entry.outcome.replace("_", " ")
             text = f"the run ended: {what}" + (f": {entry.error}" if entry.error else "")
             self.problem = Problem(status, text, code=code, headers=_DO_NOT_RETRY)

@@ -12,7 +12,7 @@ from starlette.types import Receive, Scope, Send
 from fairlead_common import subjects
 from fairlead_common.bus import Record
 from fairlead_common.content import Usage
-from fairlead_common.entries import decode_entry
+from fairlead_common.entries import read_entry
 from fairlead_common.errors import BadMessageError, BusUnavailableError, FairleadError
 from fairlead_common.events import decode_event
 from fairlead_common.messages import Abort
@@ -138,7 +138,7 @@ class Completion:
         try:
             if source == _EVENT:
                 return list(self._answer.live(decode_event(record.data)))
-            entry = decode_entry(await payload(self._call.gateway.objects, record))
+            entry = read_entry(await payload(self._call.gateway.objects, record))
             return list(self._answer.entry(record.seq, entry))
         except BadMessageError as error:
             log.warning("record_ignored", session=self._call.session, error=str(error))

@@ -18,7 +18,7 @@ from starlette.types import Receive, Scope, Send
 
 from fairlead_common import mutants, subjects
 from fairlead_common.bus import Record
-from fairlead_common.entries import decode_entry
+from fairlead_common.entries import read_entry
 from fairlead_common.errors import (
     BadMessageError,
     BusUnavailableError,
@@ -123,7 +123,7 @@ class Frames:
         self.log = seq
         parts = [(b"entry", b'{"type":"entry","seq":%d,"entry":%s}' % (seq, data))]
         try:
-            entry = decode_entry(data)
+            entry = read_entry(data)
         except BadMessageError as error:
             log.warning("entry_unknown", seq=seq, error=str(error))
             if not _is_json(data):
@@ -225,7 +225,7 @@ class EventStream:
             return
         for record in await read_before(bus, self._session, frames.log + 1, _CONTEXT_ENTRIES):
             try:
-                entry = decode_entry(await payload(self._gateway.objects, record))
+                entry = read_entry(await payload(self._gateway.objects, record))
             except BadMessageError:
                 continue
             frames.settled.fold(record.seq, entry)

@@ -22,7 +22,7 @@ from fairlead_common.entries import (
     QueuedEntry,
     RunEndEntry,
     RunStartEntry,
-    decode_entry,
+    read_entry,
 )
 from fairlead_common.errors import BadMessageError, FairleadError, NotFoundError, RetryableError
 from fairlead_common.objects import Objects
@@ -151,7 +151,7 @@ class Attending:
 
     async def _entry(self, record: Record) -> Entry | None:
         try:
-            return decode_entry(await self._objects.unpack(record.data, record.headers))
+            return read_entry(await self._objects.unpack(record.data, record.headers))
         except (BadMessageError, NotFoundError) as error:
             log.warning("entry_unreadable", seq=record.seq, error=str(error))
             return None

@@ -6,7 +6,7 @@ from fairlead_common import subjects
 from fairlead_common.bus import Bus
 from fairlead_common.config import AgentConfig, Config
 from fairlead_common.cron.jobs import Limits
-from fairlead_common.entries import ModeChangeEntry, SessionInfoEntry, decode_entry
+from fairlead_common.entries import LaterEntry, ModeChangeEntry, SessionInfoEntry, decode_entry
 from fairlead_common.errors import BadMessageError, NotFoundError
 from fairlead_common.objects import Objects
 from fairlead_common.placement import sandbox_problem
@@ -52,6 +52,8 @@ async def standing_of(bus: Bus, session: str, config: Config) -> Standing:
                 agent, sandbox = entry.agent or agent, entry.sandbox or sandbox
                 deny = deny if entry.deny is None else entry.deny
                 work_mode = work_mode if entry.work_mode is None else entry.work_mode
+            case LaterEntry(problem=problem) if problem:
+                untrusted = True
             case _:
                 continue
     limits = Limits(mode=mode, sandbox=sandbox, work_mode=work_mode, deny=deny)

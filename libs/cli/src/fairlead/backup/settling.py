@@ -20,10 +20,11 @@ from fairlead_common.bus import Bus, Record
 from fairlead_common.content import ToolCallBlock, ToolResultMessage, text_outcome
 from fairlead_common.entries import (
     ApprovalRequestEntry,
+    LaterEntry,
     MessageEntry,
     consumed,
-    decode_entry,
     encode_entry,
+    read_entry,
 )
 from fairlead_common.errors import BadMessageError, ConflictError, NotFoundError
 from fairlead_common.ids import is_id, new_id
@@ -163,7 +164,9 @@ class Settling:
         waiting = Waiting()
         async for record in self._bus.read(s.SESSIONS, s.session_log(session)):
             try:
-                entry = decode_entry(await self._objects.unpack(record.data, record.headers))
+                entry = read_entry(await self._objects.unpack(record.data, record.headers))
+                if isinstance(entry, LaterEntry) and entry.problem:
+                    raise BadMessageError(f"log entry: {entry.problem}")
             except (BadMessageError, NotFoundError):  # what it asked for has no result: `settle` withdraws it
                 if session not in self._tally.unreadable:
                     self._tally.unreadable.append(session)
