@@ -127,6 +127,7 @@ ENTRIES: dict[str, Entry] = {
         reply_to="a",
     ),
     "dropped": DroppedEntry(**_ABOUT, reason="why", items=["q"], seqs=[1], keys=["k"]),
+    "dropped-repeats": DroppedEntry(**_ABOUT, reason="why", seqs=[9], repeats=1, reply_to="a"),
     "run_start": RunStartEntry(**_ABOUT, agent="main", model="demo", mode="ask", resumes="r0"),
     "run_end": RunEndEntry(
         **_ABOUT,

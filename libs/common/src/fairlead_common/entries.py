@@ -65,12 +65,16 @@ class DroppedEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag
     Fields:
         items: ids of queued items.
         seqs: sequences of mail.
+        repeats: sequence of the earlier mail under the same key, which this mail repeats; 0: none.
+        reply_to: of mail that repeats one whose answer is not known yet; it gets the same answer.
     """
 
     reason: str
     items: list[str] = []
     seqs: list[int] = []
     keys: list[str] = []
+    repeats: int = 0
+    reply_to: str | None = None
 
 
 class RunStartEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="run_start"):

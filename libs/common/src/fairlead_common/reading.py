@@ -119,6 +119,14 @@ class Reader(Connection):
         reply = await self._direct(f"$JS.API.DIRECT.GET.{stream}.{subject}", b"")
         return None if reply is None else _record(reply)
 
+    async def first(self, stream: str, subject: str) -> Record | None:
+        """The first record on `subject`, or None."""
+        query: dict[str, object] = {"seq": 1, "next_by_subj": subject}
+        if self.replicated and not self._reads_by_subject(stream):
+            return await self._from_leader(stream, query)
+        reply = await self._direct(f"$JS.API.DIRECT.GET.{stream}", msgspec.json.encode(query))
+        return None if reply is None else _record(reply)
+
     async def read(
         self,
         stream: str,

@@ -34,6 +34,8 @@ SLOTS_CONSUMER: Final = "schedulers"
 
 # Headers
 H_REPLY_TO: Final = "Fairlead-Reply-To"  # where the final answer of a prompt is published
+H_EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"  # "0": stored only as the first on its subject
+H_EXPECTED_ON: Final = "Nats-Expected-Last-Subject-Sequence-Subject"  # that this is about, if it is another
 H_OBJECT: Final = "Fairlead-Object"  # the payload lies in the object store under this name
 H_PARTS: Final = "Fairlead-Parts"  # of a tool request: `<tag>:<count>`, its payload is in parts beside it
 H_CURSOR: Final = "Fairlead-Cursor"  # on log entries: last mailbox sequence consumed

@@ -7,7 +7,6 @@ through the same lines as the one that began it.
 import time
 from collections.abc import Callable, Coroutine
 
-import msgspec
 import structlog
 
 from fairlead_agent.catalog import Catalog, Tools
@@ -28,6 +27,7 @@ from fairlead_common.trace import trace_id
 log = structlog.get_logger()
 
 MAX_ATTEMPTS = 5
+_NOTHING_SAID = "the model said nothing"
 
 Publish = Callable[[], Coroutine[object, object, None]]
 
@@ -53,7 +53,7 @@ class AgentLoop:
         self._catalog = catalog
         self._config = config
         self._worker = worker
-        self._answered: str | None = None  # the assistant message whose reply subjects were served
+        self._replies = mailbox.replies
 
     async def run(self, project: Publish) -> None:
         """Until nothing is left to do.
@@ -83,6 +83,7 @@ class AgentLoop:
             await self._mailbox.drain()
         if state.deleting:
             await self._calls.cancel_all()
+            await self._replies.send("dropped", "the session was deleted", of_queue=True)
         else:
             await project()
 
@@ -183,11 +184,10 @@ class AgentLoop:
         elif state.needs_reply:
             await self._turn.take(state.agent, profile)
         else:
-            await self._answer()
             if state.followups:
                 await self._say(state.followups[:1])
             elif state.last_answer is None or not state.last_answer.text.strip():
-                await self._end("failed", "the model said nothing")
+                await self._end("failed", _NOTHING_SAID)
             else:
                 await self._note_quiet(profile)
                 await self._end("completed")
@@ -199,8 +199,10 @@ class AgentLoop:
     def _may_close(self, outcome: Outcome) -> bool:
         """Whether the state, as the mail that was consumed meanwhile left it, is still one to end so."""
         state = self._state
-        if state.run is None or outcome not in ("completed", "waiting_approval"):
-            return state.run is not None
+        if state.run is None or (outcome != "waiting_approval" and self._replies.open()):
+            return False  # mail that repeats what this run answers came meanwhile
+        if outcome not in ("completed", "waiting_approval"):
+            return True
         if state.run.aborting or state.deleting:
             return False
         if outcome == "completed":
@@ -234,11 +236,16 @@ class AgentLoop:
         return None
 
     async def _say(self, queued: list[QueuedEntry]) -> None:
-        """Turn queued items into one user message."""
+        """Turn queued items into one user message; what a follow-up comes after is answered before."""
+        state = self._state
         async with self._owner.lock:
             queued = [item for item in queued if item.id in self._state.queue]
             if not queued:
                 return
+            if queued[0].kind != "steer":
+                # Under the lock, so that no mail that repeats what is answered here comes between.
+                answered = state.last_answer is not None and bool(state.last_answer.text.strip())
+                await self._replies.send(*(("completed", None) if answered else ("failed", _NOTHING_SAID)))
             lines = self._state.wakes.block()
             await self._owner.append_locked(
                 MessageEntry,
@@ -265,11 +272,11 @@ class AgentLoop:
         run = state.run
         if run is None:
             return
-        if outcome != "completed":
-            await self._answer(outcome, error)
         ended = [] if outcome == "waiting_approval" else self._ended()
         closed = False
         while not closed:
+            if outcome != "waiting_approval":
+                await self._replies.send(outcome, error)
             closed = await self._owner.close(
                 lambda: self._may_close(outcome),
                 outcome=outcome,
@@ -294,31 +301,5 @@ class AgentLoop:
         )
 
     def _ended(self) -> list[tuple[int, str]]:
-        waiting = {item.mail_seq for item in self._state.queue.values()}
+        waiting = self._state.waiting
         return [pair for pair in self._state.unended if pair[0] not in waiting]
-
-    async def _answer(self, outcome: Outcome = "completed", error: str | None = None) -> None:
-        """Send the final answer to the reply subjects of the prompts that it answers, at least once."""
-        if outcome == "waiting_approval":
-            return
-        items = self._state.items
-        start = len(items)
-        while start > 0 and not isinstance(items[start - 1].message, UserMessage):
-            start -= 1
-        message = items[start - 1].message if start else None
-        if (
-            not isinstance(message, UserMessage)
-            or not message.reply_to
-            or self._answered == items[start - 1].entry_id
-        ):
-            return
-        self._answered = items[start - 1].entry_id
-        answer = self._state.last_answer
-        body = {
-            "session": self._owner.session,
-            "run_id": self._state.run.run_id if self._state.run else "",
-            "outcome": outcome,
-            "text": answer.text if answer else "",
-            "error": error,
-        }
-        await self._owner.bus.emit(message.reply_to, msgspec.json.encode(body))

@@ -8,6 +8,7 @@ import structlog
 from fairlead_agent.grants import Grants
 from fairlead_agent.owner import Owner
 from fairlead_agent.placement import moved
+from fairlead_agent.replies import Replies, reply_subject, wanted_reply
 from fairlead_agent.state import ABORT, DELETE
 from fairlead_agent.tool_calls import ToolCalls
 from fairlead_common import mutants, subjects
@@ -29,6 +30,7 @@ from fairlead_common.errors import BadMessageError, NotFoundError
 from fairlead_common.ids import new_id
 from fairlead_common.live_config import LiveConfig
 from fairlead_common.messages import (
+    INPUT_KINDS,
     Abort,
     CreateSession,
     Decision,
@@ -57,6 +59,7 @@ class Mailbox:
         self._config = config
         self._calls = calls
         self._grants = grants
+        self.replies = Replies(owner)
 
     async def drain(self) -> None:
         """Consume all mail that has arrived.
@@ -74,7 +77,12 @@ class Mailbox:
             data = await self._owner.objects.unpack(record.data, record.headers)
             mail = decode_mail(subject.kind, subject.key, data)
         except (BadMessageError, NotFoundError) as error:
+            if subject.kind in INPUT_KINDS:
+                await self.replies.refuse(wanted_reply(record), f"could not be read: {error}")
             await self._dead_letter(record, str(error))
+            return
+        if isinstance(mail, UserInput | Abort) and (first := await self._repeated(subject.key, record)):
+            await self._repeat(first, subject.key, mail, record)
             return
         match mail:
             case UserInput():
@@ -88,12 +96,44 @@ class Mailbox:
             case Notice():
                 await self._notice(mail, record)
 
+    # -- the same request again ---------------------------------------------
+
+    async def _repeated(self, key: str, record: Record) -> int:
+        """Sequence of the first mail under the same key; 0 if this is the first, or has no key.
+
+        Who publishes create-only, as Fairlead's own services do, was let through by the server because it
+        was the first. A header that only looks so makes a request of its own, as another key would.
+        """
+        headers = record.headers
+        if not key or (headers.get(subjects.H_EXPECTED) == "0" and subjects.H_EXPECTED_ON not in headers):
+            return 0
+        first = await self._owner.bus.first(subjects.SESSIONS, record.subject)
+        return first.seq if first is not None and first.seq < record.seq else 0
+
+    async def _repeat(self, first: int, key: str, mail: UserInput | Abort, record: Record) -> None:
+        """Consume mail that repeats an earlier one, and see that it gets the answer of that one."""
+        reply_to = None
+        if isinstance(mail, UserInput):
+            reply_to = reply_subject(mail.reply_to or record.headers.get(subjects.H_REPLY_TO))
+        if reply_to and (answer := await self.replies.answer_of(first)):
+            await self.replies.tell(reply_to, answer)
+            reply_to = None
+        log.info("mail_repeated", seq=record.seq, first=first)
+        await self._owner.append_locked(
+            DroppedEntry,
+            cursor=record.seq,
+            reason=f"the key {key} was used by mail {first}: this repeats it",
+            seqs=[record.seq],
+            repeats=first,
+            reply_to=reply_to,
+        )
+
     # -- what people say ---------------------------------------------------
 
     async def _input(self, kind: str, key: str, mail: UserInput, record: Record) -> None:
         content = await self._content(mail)
         self._owner.trace = record.headers.get(subjects.H_TRACE) or self._owner.trace
-        reply_to = _reply_subject(mail.reply_to or record.headers.get(subjects.H_REPLY_TO))
+        reply_to = reply_subject(mail.reply_to or record.headers.get(subjects.H_REPLY_TO))
         if self._state.run is not None or self._state.parked:
             await self._owner.append_locked(
                 QueuedEntry,
@@ -173,6 +213,8 @@ class Mailbox:
     async def _abort(self, mail: Abort, seq: int) -> None:
         if mail.item is not None:
             queued = self._state.queue.get(mail.item)
+            if queued is not None:
+                await self.replies.drop(queued.mail_seq, "taken back")
             await self._owner.append_locked(
                 DroppedEntry,
                 cursor=seq,
@@ -387,11 +429,3 @@ class Mailbox:
         await self._owner.append_locked(
             DroppedEntry, cursor=record.seq, reason=f"could not be read: {reason}"[:500], seqs=[record.seq]
         )
-
-
-def _reply_subject(subject: str | None) -> str | None:
-    """`subject` if answers may be sent there: never into Fairlead's or the server's own subjects."""
-    own = ("fairlead.", "$", "_INBOX_")
-    if not subject or subject.startswith(own) or any(c in subject for c in "*> \t\r\n"):
-        return None
-    return subject

@@ -1,6 +1,7 @@
 """What a session is: a fold over its log. No I/O, no clock."""
 
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from fairlead_agent.wakes import SILENT, Wakes
 from fairlead_common.content import (
@@ -42,6 +43,18 @@ ABORT = "abort"  # name of the custom entry that asks the open run to end
 DELETE = "delete"  # that asks for the end of the session
 HANDED_OVER = "handed_over"  # that says that its owner left on purpose
 GRANTING = frozenset({"once", "session", "always"})
+
+
+class Reply(NamedTuple):
+    """Who waits for a final answer.
+
+    Fields:
+        subject: where it goes.
+        about: sequence of the input that it answers; mail that repeats another waits for the other's.
+    """
+
+    subject: str
+    about: int
 
 
 @dataclass(slots=True)
@@ -94,6 +107,7 @@ class SessionState:
         placement: of its workspace; None: where the agent's is. placements: all that it ever had.
         queue: steers and follow-ups that wait, in order.
         settled_approvals: decided or void, and perhaps still shown in lists.
+        replies: by sequence of the mail that asks for one: the final answers that are not given yet.
         unended: (sequence, key) of all input that no run has ended yet.
         deleting: its deletion was accepted; whoever owns it next carries it out.
         lineage: ids of the open or parked run, and of those before it that it is the rest of.
@@ -134,6 +148,7 @@ class SessionState:
     asked: dict[str, ApprovalRequestEntry] = field(default_factory=dict)
     granted: list[ApprovalRequestEntry] = field(default_factory=list)
     settled_approvals: set[str] = field(default_factory=set)
+    replies: dict[int, Reply] = field(default_factory=dict)
     unended: list[tuple[int, str]] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage)
     context_tokens: int = 0
@@ -231,6 +246,8 @@ class SessionState:
             case QueuedEntry():
                 self.queue[entry.id] = entry
                 self.unended.append((entry.mail_seq, entry.key or ""))
+                if entry.reply_to:
+                    self.replies[entry.mail_seq] = Reply(entry.reply_to, entry.mail_seq)
             case DroppedEntry():
                 self._drop(entry)
             case RunStartEntry():
@@ -303,8 +320,12 @@ class SessionState:
                 if self.run is not None:
                     self.run.spoken = True
                     self._heartbeat_begins(message, lines)
+                if message.source != "steer":  # what was said before it has its answer
+                    self._keep_replies_of_queue()
                 from_queue = [self.queue.pop(item) for item in entry.items if item in self.queue]
                 if not from_queue:
+                    if message.reply_to and message.seqs:
+                        self.replies[message.seqs[0]] = Reply(message.reply_to, message.seqs[0])
                     keys = message.keys + [""] * (len(message.seqs) - len(message.keys))
                     self.unended.extend(zip(message.seqs, keys, strict=False))
                 if message.source != "system":
@@ -353,6 +374,18 @@ class SessionState:
             self.queue.pop(item, None)
         ended = set(entry.seqs)  # the others are ended by the run that drops them
         self.unended = [pair for pair in self.unended if pair[0] not in ended]
+        self.replies = {seq: reply for seq, reply in self.replies.items() if reply.about not in ended}
+        if entry.reply_to and entry.repeats:
+            self.replies[entry.seqs[0]] = Reply(entry.reply_to, entry.repeats)
+
+    @property
+    def waiting(self) -> set[int]:
+        """Sequences of the input that is not said yet."""
+        return {item.mail_seq for item in self.queue.values()}
+
+    def _keep_replies_of_queue(self) -> None:
+        waiting = self.waiting
+        self.replies = {seq: reply for seq, reply in self.replies.items() if reply.about in waiting}
 
     def _end(self, entry: RunEndEntry) -> None:
         self.last_run_id = entry.run_id
@@ -364,6 +397,7 @@ class SessionState:
         ended = set(entry.seqs)
         self.unended = [pair for pair in self.unended if pair[0] not in ended]
         if not self.parked:
+            self._keep_replies_of_queue()
             self.pending = {}
             self.settled_approvals.update(self.approvals)
             self.approvals = {}

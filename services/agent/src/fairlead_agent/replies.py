@@ -1,0 +1,137 @@
+"""Final answers: who waits for one on a subject of their own, and what it is.
+
+They are core messages, sent before the entry that makes them final: at least once, also when the
+owner dies in between.
+"""
+
+import contextlib
+
+import msgspec
+
+from fairlead_agent.owner import Owner
+from fairlead_common import subjects
+from fairlead_common.bus import Record
+from fairlead_common.content import AssistantMessage, ToolResultMessage, UserMessage
+from fairlead_common.entries import DroppedEntry, MessageEntry, RunEndEntry, decode_entry
+from fairlead_common.errors import BadMessageError, NotFoundError
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """What a reply subject receives, as JSON.
+
+    Fields:
+        outcome: of the run, or `dropped`: there is no run, and `error` says why.
+        text: the last reply of the model; empty if the run did not end with one.
+    """
+
+    session: str
+    run_id: str = ""
+    outcome: str
+    text: str = ""
+    error: str | None = None
+
+
+class _Wish(msgspec.Struct):
+    """All that is wanted of a body that cannot be read otherwise."""
+
+    reply_to: str | None = None
+
+
+class Replies:
+    """Gives the answers that one owner's session owes."""
+
+    def __init__(self, owner: Owner) -> None:
+        self._owner = owner
+        self._sent: set[int] = set()  # sequences of mail that this owner has answered
+
+    def open(self) -> list[int]:
+        """Sequences of mail whose answer is due with the next end: what waits in the queue is not."""
+        state = self._owner.state
+        waiting = state.waiting
+        return [
+            seq
+            for seq, reply in state.replies.items()
+            if reply.about not in waiting and seq not in self._sent
+        ]
+
+    async def send(self, outcome: str, error: str | None = None, *, of_queue: bool = False) -> None:
+        """Answer everything that was said with the last reply of the model.
+
+        Args:
+            of_queue: also what waits in the queue and will never be said.
+        """
+        state = self._owner.state
+        said = state.last_answer
+        answer = Answer(
+            session=state.session,
+            run_id=state.run.run_id if state.run else "",
+            outcome=outcome,
+            text=said.text if said else "",
+            error=error,
+        )
+        for seq in list(state.replies) if of_queue else self.open():
+            self._sent.add(seq)
+            await self.tell(state.replies[seq].subject, answer)
+
+    async def drop(self, about: int, reason: str) -> None:
+        """Tell all that wait for the answer to the input with the sequence `about` that there is none."""
+        for reply in list(self._owner.state.replies.values()):
+            if reply.about == about:
+                await self.refuse(reply.subject, reason)
+
+    async def refuse(self, subject: str | None, reason: str) -> None:
+        """Tell `subject`, if there is one, that its mail is not acted on."""
+        if subject:
+            answer = Answer(session=self._owner.session, outcome="dropped", error=reason[:500])
+            await self.tell(subject, answer)
+
+    async def tell(self, subject: str, answer: Answer) -> None:
+        """Send one answer."""
+        await self._owner.bus.emit(subject, msgspec.json.encode(answer))
+
+    async def answer_of(self, seq: int) -> Answer | None:
+        """The final answer to the input with this sequence, read from the log; None if there is none yet."""
+        found = Answer(session=self._owner.session, outcome="unknown")
+        said = False
+        log_subject = subjects.session_log(self._owner.session)
+        async for record in self._owner.bus.read(subjects.SESSIONS, log_subject, start=seq + 1):
+            try:
+                entry = decode_entry(await self._owner.objects.unpack(record.data, record.headers))
+            except (BadMessageError, NotFoundError):  # what the owner passes over, too
+                continue
+            match entry:
+                case MessageEntry(message=UserMessage() as message):
+                    if said and message.source != "steer":
+                        return msgspec.structs.replace(
+                            found, outcome="completed" if found.text.strip() else "failed"
+                        )
+                    said = said or seq in message.seqs
+                case MessageEntry(message=AssistantMessage() as message) if said:
+                    found = msgspec.structs.replace(found, run_id=entry.run_id or "", text=message.text)
+                case MessageEntry(message=ToolResultMessage()):
+                    found = msgspec.structs.replace(found, text="")
+                case DroppedEntry() if seq in entry.seqs:
+                    return msgspec.structs.replace(found, outcome="dropped", error=entry.reason)
+                case RunEndEntry() if seq in entry.seqs:
+                    run = entry.run_id or ""
+                    return msgspec.structs.replace(
+                        found, run_id=run, outcome=entry.outcome, error=entry.error
+                    )
+        unended = {known for known, _ in self._owner.state.unended}
+        return None if seq in unended else msgspec.structs.replace(found, error="its outcome is not known")
+
+
+def wanted_reply(record: Record) -> str | None:
+    """Where the answer to mail goes that may not be readable."""
+    subject = record.headers.get(subjects.H_REPLY_TO)
+    with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        subject = msgspec.json.decode(record.data, type=_Wish).reply_to or subject
+    return reply_subject(subject)
+
+
+def reply_subject(subject: str | None) -> str | None:
+    """`subject` if answers may be sent there: never into Fairlead's or the server's own subjects."""
+    own = ("fairlead.", "$", "_INBOX_")
+    if not subject or subject.startswith(own) or any(c in subject for c in "*> \t\r\n"):
+        return None
+    return subject
