@@ -12,7 +12,14 @@ import msgspec
 
 from fairlead_common import subjects
 from fairlead_common.bus import Bus, BusSettings
-from fairlead_common.content import AssistantBlock, AssistantMessage, TextBlock, ToolCallBlock, UserMessage
+from fairlead_common.content import (
+    AssistantBlock,
+    AssistantMessage,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+    UserMessage,
+)
 from fairlead_common.credentials import AuthFile, ensure_auth_file
 from fairlead_common.entries import Entry, MessageEntry, RunEndEntry, RunStartEntry, encode_entry
 from fairlead_common.events import Delta, LiveEvent, MessageStart, MessageUpdate
@@ -139,18 +146,26 @@ class FakeAgent:
             )
         )
 
-    async def stream(self, message_id: str, pieces: list[str], kind: str = "text_delta") -> None:
-        await self.emit(
-            MessageStart(run_id=self.run_id, log_seq=self.last, message_id=message_id, model="demo")
-        )
-        for n, text in enumerate(pieces):
+    async def stream(
+        self, message_id: str, pieces: list[str], kind: str = "text_delta", *, first: int = 0
+    ) -> None:
+        """Show pieces of a message; `first`: how many came before them."""
+        if not first:
+            await self.emit(
+                MessageStart(run_id=self.run_id, log_seq=self.last, message_id=message_id, model="demo")
+            )
+        for n, text in enumerate(pieces, first):
             delta = Delta(type=kind, index=0, text=text)  # type: ignore[arg-type]
             await self.emit(
                 MessageUpdate(run_id=self.run_id, log_seq=self.last, message_id=message_id, n=n, delta=delta)
             )
 
-    async def reply(self, message_id: str, text: str, *calls: ToolCallBlock, **more: Any) -> int:
+    async def reply(
+        self, message_id: str, text: str, *calls: ToolCallBlock, thoughts: str = "", **more: Any
+    ) -> int:
         blocks: list[AssistantBlock] = [TextBlock(text=text), *calls]
+        if thoughts:
+            blocks.insert(0, ThinkingBlock(text=thoughts))
         message = AssistantMessage(
             content=blocks, model="demo", stop_reason="tool_use" if calls else "stop", **more
         )

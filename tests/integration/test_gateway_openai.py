@@ -50,11 +50,11 @@ async def play(bus: Bus, session: str, script: Script) -> tuple[FakeAgent, bytes
 async def answer(agent: FakeAgent, seq: int) -> None:
     """Two turns: thought, words and a call; then the final words."""
     await agent.begin([seq])
-    await agent.stream("m1", ["hm ", "well"], "thinking_delta")
-    await agent.stream("m1x", ["I "])
+    await agent.stream("m1x", ["hm ", "well"], "thinking_delta")
+    await agent.stream("m1x", ["I "], first=2)
     usage = Usage(input_tokens=10, output_tokens=5)
     call = ToolCallBlock(call_id="m1x_1", name="ls", arguments={})
-    await agent.reply("m1x", "I look", call, usage=usage)
+    await agent.reply("m1x", "I look", call, thoughts="hm well", usage=usage)
     outcome = text_outcome("ok", "files", is_error=False)
     await agent.append(
         MessageEntry(id=new_id(), message=ToolResultMessage(call_id="m1x_1", name="ls", outcome=outcome))
@@ -75,8 +75,14 @@ async def test_whole_answer_with_usage(client: openai.AsyncOpenAI, bus: Bus) -> 
         messages=[{"role": "user", "content": "go"}],
         extra_headers={"X-Fairlead-Session": "s1"},
         temperature=0.1,
-        tools=[{"type": "function", "function": {"name": "f", "parameters": {}}}],
-        extra_body={"unknown": {"deep": [1]}},
+        max_tokens=9,
+        max_completion_tokens=9,
+        stop=["x"],
+        tools=[],
+        tool_choice="auto",
+        n=1,
+        response_format={"type": "text"},
+        extra_body={"unknown": {"deep": [1]}, "functions": [], "function_call": "none"},
     )
     _, told = await playing
     assert json.loads(told) == {"text": "go", "sender": "admin"}
@@ -142,14 +148,8 @@ async def test_first_words_arrive_while_the_model_still_writes(client: openai.As
     assert text == "first last"
 
 
-async def test_answer_that_another_worker_began_again_is_whole(client: openai.AsyncOpenAI, bus: Bus) -> None:
-    async def script(agent: FakeAgent, seq: int) -> None:
-        await agent.begin([seq])
-        await agent.stream("lost", ["half a"])
-        await asyncio.sleep(0.2)
-        await agent.stream("m2", ["whole "])
-        await agent.reply("m2", "whole answer")
-
+async def streamed(client: openai.AsyncOpenAI, bus: Bus, script: Script) -> str:
+    """All words of the answer that a script makes, as a stream tells them."""
     playing = asyncio.create_task(play(bus, "s1", script))
     stream = await client.chat.completions.create(
         model="main",
@@ -159,7 +159,34 @@ async def test_answer_that_another_worker_began_again_is_whole(client: openai.As
     )
     text = "".join([chunk.choices[0].delta.content or "" async for chunk in stream])
     await playing
-    assert text == "half a\n\nwhole answer"
+    return text
+
+
+async def test_second_attempt_at_the_same_answer_is_not_told_again(
+    client: openai.AsyncOpenAI, bus: Bus
+) -> None:
+    async def script(agent: FakeAgent, seq: int) -> None:
+        await agent.begin([seq])
+        await agent.stream("lost", ["The answer is ", "forty-"])
+        await asyncio.sleep(0.2)
+        await agent.stream("m2", ["The ", "answer ", "is ", "forty-two", "."])
+        await agent.reply("m2", "The answer is forty-two.")
+
+    assert await streamed(client, bus, script) == "The answer is forty-two."
+
+
+async def test_second_attempt_that_says_something_else_goes_on_where_the_two_differ(
+    client: openai.AsyncOpenAI, bus: Bus
+) -> None:
+    async def script(agent: FakeAgent, seq: int) -> None:
+        await agent.begin([seq])
+        await agent.stream("lost", ["I looked. It is a cat"])
+        await asyncio.sleep(0.2)
+        await agent.stream("m2", ["I looked. It is ", "a dog."])
+        await agent.reply("m2", "I looked. It is a dog.")
+
+    text = await streamed(client, bus, script)
+    assert text in ("I looked. It is a cat\n\nIt is a dog.", "I looked. It is a dog.")
 
 
 FAILURES: list[tuple[str, int]] = [
@@ -349,16 +376,6 @@ async def test_new_session_gets_the_conversation_and_a_known_one_the_last_messag
     assert "Hello Ann." in (await prompt_of(bus, second)).text
 
 
-async def test_side_tasks_of_open_webui_run_safely_and_leave_nothing(
-    gateway: RunningGateway, bus: Bus
-) -> None:
-    session, _ = await ask(gateway, bus, TALK, X_OpenWebUI_Task="title_generation", X_OpenWebUI_Chat_Id="c")
-    assert session.startswith("task-")
-    assert (await sessions(bus))[session] == {"agent": "main", "mode": "safe", "sender": "admin"}
-    await FakeAgent(bus, session).mail_on(subjects.mail(session, "notice", "delete"))
-    assert "c" not in await sessions(bus)
-
-
 async def test_same_key_is_one_prompt_and_the_same_answer(
     client: openai.AsyncOpenAI, gateway: RunningGateway, bus: Bus
 ) -> None:
@@ -388,6 +405,92 @@ async def test_picture_becomes_an_attachment(gateway: RunningGateway, bus: Bus) 
     assert [(a.name, a.media_type, a.size_bytes) for a in prompt.attachments] == [
         ("image.png", "image/png", 5)
     ]
+
+
+_USER = {"role": "user", "content": "x"}
+_TOOL = {"type": "function", "function": {"name": "f", "parameters": {}}}
+REFUSED: list[tuple[str, Json]] = [
+    ("tools", {"tools": [_TOOL]}),
+    ("tools", {"tools": {"name": "f"}}),
+    ("functions", {"functions": [{"name": "f"}]}),
+    ("tool_choice", {"tool_choice": "required"}),
+    ("tool_choice", {"tool_choice": {"type": "function", "function": {"name": "f"}}}),
+    ("function_call", {"function_call": {"name": "f"}}),
+    ("response_format", {"response_format": {"type": "json_object"}}),
+    ("response_format", {"response_format": {"type": "json_schema", "json_schema": {"name": "x"}}}),
+    ("n", {"n": 2}),
+    ("n", {"n": "two"}),
+    ("messages", {"messages": [_USER, {"role": "assistant", "content": "half"}]}),
+    (
+        "messages",
+        {
+            "messages": [
+                _USER,
+                {"role": "assistant", "tool_calls": [{"id": "c", "type": "function", "function": {}}]},
+                {"role": "tool", "tool_call_id": "c", "content": "21 C"},
+            ]
+        },
+    ),
+]
+
+
+async def test_what_would_not_be_honoured_is_refused_by_name(gateway: RunningGateway, bus: Bus) -> None:
+    for field, more in REFUSED:
+        body = {"model": "main", "messages": [_USER], **more}
+        status, answer = await gateway.call("POST", "/v1/chat/completions", body)
+        error = answer["error"]
+        assert (status, error["param"]) == (400, field), (more, error)
+        assert error["type"] == "invalid_request_error"
+        assert field in error["message"]
+    assert await sessions(bus) == {}
+
+
+async def test_history_with_refusals_files_and_pictures_goes_on(gateway: RunningGateway, bus: Bus) -> None:
+    def picture(data: str) -> Json:
+        return {"type": "image_url", "image_url": {"url": data}}
+
+    earlier: list[Json] = [
+        {
+            "role": "user",
+            "content": [{"type": "text", "text": "look"}, picture("data:image/png;base64,aQ==")],
+        },
+        {"role": "assistant", "content": [{"type": "refusal", "refusal": "I would rather not."}]},
+        {"role": "user", "content": [picture("https://example.com/a.png"), {"type": "input_audio"}]},
+        {"role": "assistant", "content": None, "tool_calls": [{"id": "c"}]},
+        {"role": "tool", "content": "21 C"},
+    ]
+    last = {
+        "role": "user",
+        "content": [{"type": "text", "text": "and now?"}, picture("data:image/png;base64,ag==")],
+    }
+    _, prompt = await ask(gateway, bus, [*earlier, last])
+    for words in ("look", "I would rather not.", "21 C", "input_audio", "and now?"):
+        assert words in prompt.text
+    assert [await gateway.gateway.objects.get(a.object) for a in prompt.attachments] == [b"i", b"j"]
+
+
+async def test_one_agent_is_described_as_a_model(client: openai.AsyncOpenAI) -> None:
+    assert (await client.models.retrieve("main")).id == "main"
+    with pytest.raises(openai.NotFoundError):
+        await client.models.retrieve("gpt-4")
+
+
+async def test_conversation_that_is_too_long_has_the_code_that_clients_look_for(
+    client: openai.AsyncOpenAI, bus: Bus
+) -> None:
+    async def script(agent: FakeAgent, seq: int) -> None:
+        await agent.begin([seq])
+        await agent.end("failed", error="too long", error_code="context_length_exceeded", seqs=[seq])
+
+    playing = asyncio.create_task(play(bus, "s1", script))
+    with pytest.raises(openai.BadRequestError) as refused:
+        await client.chat.completions.create(
+            model="main",
+            messages=[{"role": "user", "content": "go"}],
+            extra_headers={"X-Fairlead-Session": "s1"},
+        )
+    await playing
+    assert refused.value.code == "context_length_exceeded"
 
 
 BAD: list[tuple[bytes, int]] = [
@@ -423,6 +526,7 @@ async def test_bad_requests_have_openai_errors(gateway: RunningGateway, bus: Bus
         error = response.json()["error"]
         assert set(error) == {"message", "type", "param", "code"}
         assert error["type"] == "invalid_request_error"
+        assert error["param"], body[:100]
     wrong = {"X-Fairlead-Session": "a.b"}
     good = {"model": "main", "messages": [{"role": "user", "content": "x"}]}
     assert (await gateway.call("POST", "/v1/chat/completions", good, headers=wrong))[0] == 400

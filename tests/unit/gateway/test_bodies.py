@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from fairlead_common.errors import InvalidInputError
 from fairlead_gateway.approvals import DecisionBody
 from fairlead_gateway.bodies import parse
-from fairlead_gateway.openai import ChatRequest
+from fairlead_gateway.chat_request import ChatRequest
 from fairlead_gateway.sessions import NewSession, SessionChange, Words
 
 MODELS: list[type] = [NewSession, SessionChange, Words, DecisionBody, ChatRequest]

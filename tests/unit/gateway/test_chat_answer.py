@@ -105,3 +105,29 @@ def test_words_heard_after_the_log_had_them_whole_are_not_said_again() -> None:
     assert text(list(answer.entry(13, reply("m", "I look", calls=True)))) == "I look"
     assert list(answer.live(words("m", 0, "I "))) == []
     assert text(list(answer.entry(14, reply("n", "done")))).strip() == "done"
+
+
+def thought(message: str, n: int, text: str) -> MessageUpdate:
+    return MessageUpdate(message_id=message, n=n, delta=Delta(type="thinking_delta", index=0, text=text))
+
+
+def test_second_attempt_says_only_what_the_first_one_did_not() -> None:
+    answer = begun()
+    first = [*answer.live(thought("a", 0, "hm")), *answer.live(words("a", 1, "One two"))]
+    again = [
+        *answer.live(thought("b", 0, "hm ")),
+        *answer.live(thought("b", 1, "well")),
+        *answer.live(words("b", 2, "One ")),
+        *answer.live(words("b", 3, "two three")),
+    ]
+    assert text(first + again) == "One two three"
+    thoughts = "".join(piece.text for piece in first + again if piece.kind == "reasoning_content")
+    assert thoughts == "hm well"
+    assert list(answer.entry(13, reply("b", "One two three"))) == []
+
+
+def test_words_heard_before_the_log_entry_that_they_follow_wait_for_it() -> None:
+    answer = begun()
+    assert list(answer.live(words("n", 0, "two", log_seq=13))) == []
+    assert text(list(answer.entry(13, reply("m", "one", calls=True)))) == "one\n\ntwo"
+    assert text(list(answer.entry(14, reply("n", "two!")))) == "!"

@@ -86,6 +86,7 @@ def gateway() -> Rights:
             s.WEBUI_FILE,
             f"$KV.{s.BUCKET_LEASES}.login.*",
             f"$KV.{s.BUCKET_SESSIONS}.revoked.*",
+            f"$KV.{s.BUCKET_SESSIONS}.call.*.*",  # accepted chat completions
             *_store_objects(),
             *_read(
                 s.SESSIONS,

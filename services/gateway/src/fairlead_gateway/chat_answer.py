@@ -17,9 +17,8 @@ from fairlead_common.entries import (
     RunStartEntry,
 )
 from fairlead_common.events import LiveEvent, MessageUpdate
+from fairlead_gateway.chat_sent import SEPARATOR, Sent
 from fairlead_gateway.problems import Problem
-
-_SEPARATOR: Final = "\n\n"
 
 # A client that tries again would start the run again: it must not do so by itself.
 _DO_NOT_RETRY: Final = {"x-should-retry": "false"}
@@ -31,6 +30,8 @@ _FAILURES: Final = {
     "budget": (429, "budget_exceeded"),
     "unknown": (502, "run_unknown"),
 }
+# By `error_code` of the end of a run, where OpenAI's clients know the reason by a status and code of its own.
+_REASONS: Final = {"context_length_exceeded": (400, "context_length_exceeded")}
 
 
 class Piece(NamedTuple):
@@ -53,6 +54,8 @@ class Answer:
     def __init__(self, seq: int) -> None:
         self._seq = seq
         self._begun_at = 0
+        self._log_seq = 0
+        self._early: list[MessageUpdate] = []  # heard before the log entries that they came after
         self._run_id: str | None = None
         self._usage = Usage()
         self._said = False
@@ -60,9 +63,9 @@ class Answer:
         self._message = ""  # the one that is being written
         self._whole: set[str] = set()  # those that the log has: what is heard of them comes late
         self._pieces_seen = 0
-        self._text: list[str] = []
-        self._thought = False
         self._gap = False
+        self._text = Sent()
+        self._thoughts = Sent()
         self.finish: Literal["stop", "length"] | None = None
         self.problem: Problem | None = None
         self.item: str | None = None
@@ -88,26 +91,39 @@ class Answer:
             return
         if event.log_seq and event.log_seq < self._begun_at:
             return  # of an answer to something else
+        if event.log_seq > self._log_seq:
+            self._early.append(event)
+            return
+        yield from self._piece(event)
+
+    def _piece(self, event: MessageUpdate) -> Iterator[Piece]:
         if event.message_id in self._whole:
             return
         if event.message_id != self._message:
             if event.n:  # its beginning was not heard: the log will have it whole
                 return
-            self._open(event.message_id)
+            self._attempt(event.message_id)
         self._gap = self._gap or event.n != self._pieces_seen
         self._pieces_seen += 1
         if self._gap:
             return
         if event.delta.type == "text_delta":
-            yield from self._say(event.delta.text)
+            first = not self._text
+            yield from self._say(self._text.piece(event.delta.text), first=first)
         elif event.delta.type == "thinking_delta":
-            self._thought = True
-            yield Piece("reasoning_content", event.delta.text)
+            yield from self._think(self._thoughts.piece(event.delta.text))
 
     def entry(self, seq: int, entry: Entry) -> Iterator[Piece]:
         """What a log entry adds, or decides."""
         if self.done:
             return
+        yield from self._entry(seq, entry)
+        self._log_seq = seq
+        early, self._early = self._early, []
+        for event in early:
+            yield from self.live(event)
+
+    def _entry(self, seq: int, entry: Entry) -> Iterator[Piece]:
         match entry:
             case QueuedEntry() if entry.mail_seq == self._seq:
                 self.item = entry.id
@@ -139,20 +155,13 @@ class Answer:
 
     def _reply(self, message_id: str, message: AssistantMessage) -> Iterator[Piece]:
         self._whole.add(message_id)
-        if message_id != self._message:
-            self._open(message_id)
-        sent = "".join(self._text)
-        if not sent and not self._thought:
-            thoughts = "".join(b.text for b in message.content if isinstance(b, ThinkingBlock))
-            if thoughts:
-                yield Piece("reasoning_content", thoughts)
-        if message.text.startswith(sent):
-            yield from self._say(message.text[len(sent) :])
-        else:  # what was shown of it is not what it became
-            self._open(message_id)
-            yield from self._say(message.text)
+        thoughts = "".join(block.text for block in message.content if isinstance(block, ThinkingBlock))
+        if thoughts and not (self._text and not self._thoughts):  # thoughts after words would confuse
+            yield from self._think(self._thoughts.rest(thoughts))
+        first = not self._text
+        yield from self._say(self._text.rest(message.text), first=first)
         self._usage = self._usage.plus(message.usage)
-        self._open("")
+        self._next()
         if not message.tool_calls and message.stop_reason in ("stop", "length"):
             self.finish = "length" if message.stop_reason == "length" else "stop"
 
@@ -162,16 +171,16 @@ class Answer:
         if entry.outcome == "completed":
             self.finish = "stop"
         elif entry.outcome == "waiting_approval":
-            yield from self._say(self._waiting_text())
+            yield from self._say(self._waiting_text(), first=True)
             self.finish = "stop"
         else:
-            status, code = _FAILURES.get(entry.outcome, _FAILURES["failed"])  # one of a later version
+            failure = _FAILURES.get(entry.outcome, _FAILURES["failed"])  # one of a later version
+            status, code = _REASONS.get(entry.error_code, failure)
             what = entry.outcome.replace("_", " ")
             text = f"the run ended: {what}" + (f": {entry.error}" if entry.error else "")
             self.problem = Problem(status, text, code=code, headers=_DO_NOT_RETRY)
 
     def _waiting_text(self) -> str:
-        self._open("")
         lines = [
             "This waits for your approval. Answer in the web application, or with `fairlead approve <id>`:"
         ]
@@ -183,16 +192,27 @@ class Answer:
             )
         return "\n".join(lines)
 
-    def _open(self, message_id: str) -> None:
-        """Another message begins; one that was not finished was thrown away by the session."""
+    def _attempt(self, message_id: str) -> None:
+        """The message that comes next is begun; one that was begun and not finished was thrown away."""
         self._message = message_id
         self._pieces_seen = 0
-        self._text = []
-        self._thought = self._gap = False
+        self._gap = False
+        self._text.again()
+        self._thoughts.again()
 
-    def _say(self, text: str) -> Iterator[Piece]:
-        if not text:
-            return
-        first, self._said = not self._text and self._said, True
-        self._text.append(text)
-        yield Piece("content", _SEPARATOR + text if first else text)
+    def _next(self) -> None:
+        """The message is whole; another one follows, or none."""
+        self._message = ""
+        self._pieces_seen = 0
+        self._gap = False
+        self._text, self._thoughts = Sent(), Sent()
+
+    def _say(self, text: str, *, first: bool) -> Iterator[Piece]:
+        """Send words; the first ones of a message are set apart from those of the message before it."""
+        if text:
+            yield Piece("content", SEPARATOR + text if first and self._said else text)
+            self._said = True
+
+    def _think(self, text: str) -> Iterator[Piece]:
+        if text:
+            yield Piece("reasoning_content", text)

@@ -17,14 +17,19 @@ from fairlead_common.errors import BadMessageError, BusUnavailableError, Fairlea
 from fairlead_common.events import decode_event
 from fairlead_common.messages import Abort
 from fairlead_common.tail import Source, Tail
+from fairlead_gateway.accepted import AcceptedCalls, Visit
 from fairlead_gateway.chat_answer import Answer, Piece
 from fairlead_gateway.event_stream import HEADERS, KEEP_ALIVE_S, SEND_WITHIN_S, TAKE_WITHIN_S
 from fairlead_gateway.gateway import Gateway, answering
 from fairlead_gateway.problems import Problem, json_response
-from fairlead_gateway.sessions import ask_to_delete, send_abort
+from fairlead_gateway.sessions import send_abort
 from fairlead_gateway.transcript import payload
 
 log = structlog.get_logger()
+
+GRACE_S: Final = (
+    5.0  # beside its own pause, for a client that lost its connection and sends the request again
+)
 
 _LOG, _EVENT = 0, 1
 _ENCODE: Final = msgspec.json.Encoder().encode
@@ -37,7 +42,9 @@ class Call(NamedTuple):
         seq: of the stored prompt. event_seq: last live event before it.
         own: the session was made for this call, and nobody else knows it.
         detached: the run goes on when the client leaves.
-        task: the session is thrown away afterwards.
+        calls, visit: where the requests for this answer are recorded, and which of them this is; without a
+            visit no other request can find this call.
+        backoff_s: how long the client waits before it sends the request again.
     """
 
     gateway: Gateway
@@ -51,7 +58,9 @@ class Call(NamedTuple):
     usage_wanted: bool
     own: bool
     detached: bool
-    task: bool
+    calls: AcceptedCalls
+    visit: Visit | None = None
+    backoff_s: float = 0.0
 
 
 class Completion:
@@ -84,18 +93,16 @@ class Completion:
         """ASGI."""
         call = self._call
         self._abort = scope.get("fairlead.abort", self._abort)
-        try:
-            if call.stream:
-                done = await self._stream(receive, send)
-            else:
-                done = await call.gateway.streams.run(self._follow(self._keep), receive)
-                if done or call.gateway.streams.draining:
-                    await self._whole(done, scope, receive, send)
-            if not done and not call.gateway.streams.draining:
-                await self._left_alone()
-        finally:
-            if call.task:
-                await self._throw_away()
+        if call.stream:
+            done = await self._stream(receive, send)
+        else:
+            done = await call.gateway.streams.run(self._follow(self._keep), receive)
+            if done or call.gateway.streams.draining:
+                await self._whole(done, scope, receive, send)
+        if done:
+            await self._end()
+        elif not call.gateway.streams.draining:
+            await self._left_alone()
 
     # -- following the session ---------------------------------------------------
 
@@ -236,34 +243,56 @@ class Completion:
     # -- when nobody reads any more ----------------------------------------------------
 
     async def _left_alone(self) -> None:
-        """The client left: stop its run, unless it said that it would, or somebody else's would be hit."""
+        """The client left: stop its run, unless it said that it would, or somebody else's would be hit.
+
+        A client that sends requests again has a moment to do so.
+        """
         call = self._call
         if call.detached and not call.own:
             return
         item = self._answer.item
         if not (call.own or self._answer.begun or item is not None):
             return  # it waits unseen behind another run
-        wish = Abort(reason="the client closed the connection", item=item, sender=call.sender)
         try:
+            if call.visit is not None and await self._comes_back(call.visit):
+                return
+            wish = Abort(reason="the client closed the connection", item=item, sender=call.sender)
             async with answering():
                 await send_abort(call.gateway, call.session, wish)
         except (FairleadError, TimeoutError) as error:
             log.warning("abort_failed", session=call.session, error=str(error))
+            return
+        await self._end()
 
-    async def _throw_away(self) -> None:
+    async def _comes_back(self, visit: Visit) -> bool:
+        """Whether the answer has a reader again within the grace; true also if the gateway ends meanwhile."""
+        call = self._call
+        if await call.gateway.streams.drained_within(GRACE_S + call.backoff_s):
+            return True
+        async with answering():
+            return await call.calls.was_taken_up(visit)
+
+    async def _end(self) -> None:
+        """Record that nobody has to come back for this answer."""
+        call = self._call
+        if call.visit is None:
+            return
         try:
             async with answering():
-                await ask_to_delete(self._call.gateway, self._call.session, self._call.sender)
+                await call.calls.end(call.visit)
         except (FairleadError, TimeoutError) as error:
-            log.warning("task_session_kept", session=self._call.session, error=str(error))
+            log.warning("call_not_ended", session=call.session, error=str(error))
 
 
 def _draining(call: Call) -> Problem:
+    headers = {"Retry-After": "2"}
+    if call.visit is None:
+        headers["x-should-retry"] = "false"
     return Problem(
         503,
         f"this gateway is shutting down; the run goes on in session {call.session}",
         code="shutting_down",
-        headers={"Retry-After": "2", "x-should-retry": "false"},
+        headers=headers,
     )
 
 

@@ -26,7 +26,21 @@ class Streams:
 
     def __init__(self) -> None:
         self._open: set[asyncio.Task[None]] = set()
-        self.draining = False
+        self._drained = asyncio.Event()
+
+    @property
+    def draining(self) -> bool:
+        """Whether all streams are being ended."""
+        return self._drained.is_set()
+
+    async def drained_within(self, limit_s: float) -> bool:
+        """Whether the drain begins within so many seconds."""
+        try:
+            async with asyncio.timeout(limit_s):
+                await self._drained.wait()
+        except TimeoutError:
+            return False
+        return True
 
     async def run(self, work: Coroutine[Any, Any, None], receive: Receive) -> bool:
         """Do `work` until it is done, the client is gone, or the process drains; whether it was done."""
@@ -45,7 +59,7 @@ class Streams:
 
     def drain(self) -> None:
         """End all; their clients resume elsewhere."""
-        self.draining = True
+        self._drained.set()
         for task in list(self._open):
             task.cancel()
 

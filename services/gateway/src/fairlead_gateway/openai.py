@@ -1,124 +1,118 @@
 """The API that OpenAI's clients speak: a model is an agent, a completion is one prompt and its answer."""
 
-import base64
-import binascii
+import asyncio
 import hashlib
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Annotated, Final, NamedTuple
+from typing import Final, NamedTuple
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
 from fairlead_common import subjects
-from fairlead_common.errors import InvalidInputError, RetryableError
+from fairlead_common.errors import RetryableError
 from fairlead_common.ids import check_id, new_id
-from fairlead_common.messages import MAX_TEXT_CHARS, Attachment, CreateSession, UserInput
+from fairlead_common.messages import CreateSession, UserInput
+from fairlead_gateway.accepted import AcceptedCall, AcceptedCalls, Visit, request_hash
 from fairlead_gateway.auth import Principal
-from fairlead_gateway.bodies import decode
+from fairlead_gateway.bodies import parse
+from fairlead_gateway.chat_prompt import prompt_of
+from fairlead_gateway.chat_request import ChatMessage, ChatRequest, check_supported
 from fairlead_gateway.chat_stream import Call, Completion
 from fairlead_gateway.gateway import Gateway, answering, gateway_of, principal_of
 from fairlead_gateway.problems import Problem, json_response, problem_of
 from fairlead_gateway.sessions import create_session, store_words
 from fairlead_gateway.widening import check_new
 
+RETRY_COUNT: Final = "x-stainless-retry-count"  # of OpenAI's SDKs: 0 for the first attempt, then 1, 2, ...
+
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
-_DATA_URL: Final = re.compile(r"data:(?P<type>[\w.+-]+/[\w.+-]+);base64,(?P<data>.*)", re.DOTALL)
+_COUNT: Final = re.compile(r"[0-9]{1,4}\Z")
 
 
-class ImageUrl(msgspec.Struct, frozen=True):
-    """A picture, as a `data:` URL."""
-
-    url: str
-
-
-class Part(msgspec.Struct, frozen=True):
-    """A part of a message."""
-
-    type: str
-    text: str | None = None
-    image_url: ImageUrl | None = None
-
-
-class ChatMessage(msgspec.Struct, frozen=True):
-    """One message of the conversation as the client has it."""
-
-    role: str
-    content: str | list[Part] | None = None
-
-
-class StreamOptions(msgspec.Struct, frozen=True):
-    """What a stream ends with."""
-
-    include_usage: bool | None = None
-
-
-class ChatRequest(msgspec.Struct, frozen=True):
-    """Body of a chat completion. What is not named here is ignored: clients send much."""
-
-    model: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
-    messages: Annotated[list[ChatMessage], msgspec.Meta(min_length=1, max_length=10_000)]
-    stream: bool | None = None
-    stream_options: StreamOptions | None = None
-
-
-class Target(NamedTuple):
-    """The session of a call.
+class Attempt(NamedTuple):
+    """One request, and the prompt that it is about.
 
     Fields:
-        own: made for this call.
-        task: a side task of a client (a title, tags): nothing of it is kept.
+        key: of the prompt. own: the session is made for this call.
+        again: an earlier request may have stored the prompt.
+        visit: tells this request from later ones for the same answer; None where there can be none.
+        record: under which the call has to be recorded before its prompt is stored; empty: it need not be.
+        backoff_s: how long the client waits before it sends the request again.
     """
 
     session: str
+    key: str
     own: bool
-    task: bool
+    again: bool = False
+    visit: Visit | None = None
+    record: str = ""
+    backoff_s: float = 0.0
 
 
 async def models(request: Request) -> Response:
     """The agents."""
     agents = gateway_of(request).config.current.agents
-    data = [{"id": name, "object": "model", "created": 0, "owned_by": "fairlead"} for name in agents]
-    return json_response({"object": "list", "data": data})
+    return json_response({"object": "list", "data": [_model(name) for name in agents]})
+
+
+async def model(request: Request) -> Response:
+    """One agent."""
+    name = request.path_params["model"]
+    _check_model(gateway_of(request), name)
+    return json_response(_model(name))
+
+
+def _model(name: str) -> dict[str, object]:
+    return {"id": name, "object": "model", "created": 0, "owned_by": "fairlead"}
+
+
+def _check_model(gateway: Gateway, name: str) -> None:
+    if name not in gateway.config.current.agents:
+        raise Problem(404, f"there is no agent {name[:80]!r}", code="model_not_found", field="model")
 
 
 async def completions(request: Request) -> Completion:
     """A prompt, stored; and the answer, followed."""
     gateway = gateway_of(request)
-    body = await decode(request, ChatRequest)
-    if body.model not in gateway.config.current.agents:
-        raise Problem(404, f"there is no agent {body.model[:80]!r}", code="model_not_found", field="model")
+    raw = await request.body()
+    body = parse(raw, ChatRequest)
+    check_supported(body)
+    _check_model(gateway, body.model)
     sender = principal_of(request).user
-    given_key = request.headers.get("idempotency-key")
-    key = _token(given_key) if given_key else new_id()
-    target = _target(request, given_key, sender)
-    async with _once(retry_is_safe=given_key is not None), answering():
-        known = await gateway.exists(target.session)
-        event = await gateway.bus.last(subjects.EVENTS, subjects.event(target.session))
-        prompts = [await _prompt(gateway, body.messages, sender, whole=target.own or not known)]
-        if known and given_key:  # the first try may have been the one that made the session
-            prompts.append(await _prompt(gateway, body.messages, sender, whole=not target.own))
+    calls = AcceptedCalls(gateway.bus)
+    async with _once(retry_is_safe=_is_repeatable(request)), answering():
+        attempt = await _attempt(request, calls, raw, sender)
+        visit, known, event = await asyncio.gather(
+            _recorded(calls, attempt),
+            gateway.exists(attempt.session),
+            gateway.bus.last(subjects.EVENTS, subjects.event(attempt.session)),
+        )
+        prompts = await _prompts(gateway, body.messages, sender, attempt, known=known)
+        if attempt.record and await request.is_disconnected():
+            # Its next attempt may have looked for this one already, and found nothing.
+            raise Problem(408, "the client closed the connection before its request was accepted")
         if not known:
-            await _make(gateway, target, body.model, principal_of(request))
-        trace = request.headers.get(subjects.H_TRACE)
-        seq = await _store(gateway, target.session, key, prompts, trace)
+            await _make(gateway, attempt, body.model, principal_of(request))
+        seq = await _store(gateway, attempt, prompts, request.headers.get(subjects.H_TRACE))
     options = body.stream_options
     return Completion(
         Call(
             gateway=gateway,
-            session=target.session,
+            session=attempt.session,
             model=body.model,
-            key=key,
+            key=attempt.key,
             sender=sender,
             seq=seq,
             event_seq=event.seq if event else 0,
             stream=bool(body.stream),
             usage_wanted=options is not None and bool(options.include_usage),
-            own=target.own,
+            own=attempt.own,
             detached="x-fairlead-detach" in request.headers,
-            task=target.task,
+            calls=calls,
+            visit=visit,
+            backoff_s=attempt.backoff_s,
         )
     )
 
@@ -135,17 +129,54 @@ async def _once(*, retry_is_safe: bool) -> AsyncIterator[None]:
         raise problem from error
 
 
-def _target(request: Request, key: str | None, sender: str) -> Target:
+# -- which prompt it is --------------------------------------------------------------
+
+
+async def _attempt(request: Request, calls: AcceptedCalls, raw: bytes, sender: str) -> Attempt:
+    """What was accepted of this request before, or a new call."""
     headers = request.headers
-    suffix = hashlib.sha256(f"{sender}\n{key}".encode()).hexdigest()[:32] if key else new_id()
-    if "x-openwebui-task" in headers:
-        return Target(f"task-{suffix}", own=True, task=True)
+    named = _named_session(request)
+    given = headers.get("idempotency-key")
+    if given:
+        suffix = hashlib.sha256(f"{sender}\n{given}".encode()).hexdigest()[:32]
+        session = named or f"chat-{suffix}"
+        key = _token(given)
+        call = request_hash([sender.encode(), session.encode(), key.encode()])
+        return Attempt(session, key, own=not named, again=True, visit=await calls.visit(call))
+    new = Attempt(named or f"chat-{new_id()}", new_id(), own=not named)
+    counted = headers.get(RETRY_COUNT, "")
+    if not _COUNT.match(counted):
+        return new
+    count = int(counted)
+    backoff_s = min(8.0, 0.5 * 2 ** min(count, 10))  # as those SDKs have it
+    same = request_hash([sender.encode(), (named or "").encode(), raw])
+    found = await calls.find(same, count) if count else None
+    if found is not None:
+        accepted, visit = found
+        return Attempt(
+            accepted.session, accepted.key, accepted.own, again=True, visit=visit, backoff_s=backoff_s
+        )
+    return new._replace(record=same, backoff_s=backoff_s)
+
+
+async def _recorded(calls: AcceptedCalls, attempt: Attempt) -> Visit | None:
+    if not attempt.record:
+        return attempt.visit
+    return await calls.accept(attempt.record, AcceptedCall(attempt.session, attempt.key, attempt.own))
+
+
+def _is_repeatable(request: Request) -> bool:
+    """Whether the request, sent again, is known to be the same one."""
+    return "idempotency-key" in request.headers or bool(_COUNT.match(request.headers.get(RETRY_COUNT, "")))
+
+
+def _named_session(request: Request) -> str:
+    """The session that the client names; empty if it names none."""
+    headers = request.headers
     if (name := headers.get("x-fairlead-session")) is not None:
-        return Target(check_id(name, "X-Fairlead-Session"), own=False, task=False)
+        return check_id(name, "X-Fairlead-Session")
     name = headers.get("x-openwebui-chat-id") or headers.get("x-conversation-id")
-    if name:
-        return Target(_token(name), own=False, task=False)
-    return Target(f"chat-{suffix}", own=True, task=False)
+    return _token(name) if name else ""
 
 
 def _token(text: str) -> str:
@@ -153,91 +184,35 @@ def _token(text: str) -> str:
     return text if _ID.match(text) else f"x-{hashlib.sha256(text.encode()).hexdigest()[:32]}"
 
 
-async def _make(gateway: Gateway, target: Target, agent: str, principal: Principal) -> None:
-    mode = "safe" if target.task else None
-    notice = CreateSession(agent=agent, mode=mode, sender=principal.user)
-    check_new(principal, gateway.config.current, target.session, notice)
+# -- storing it ----------------------------------------------------------------------
+
+
+async def _prompts(
+    gateway: Gateway, messages: list[ChatMessage], sender: str, attempt: Attempt, *, known: bool
+) -> list[UserInput]:
+    """What the prompt may be stored as: without and with what was said before it, the likeliest last."""
+    whole = attempt.own or not known
+    prompts = [await prompt_of(gateway.objects, messages, sender, whole=whole)]
+    if known and attempt.again:  # the first request may have been the one that made the session
+        prompts.append(await prompt_of(gateway.objects, messages, sender, whole=not attempt.own))
+    return prompts
+
+
+async def _make(gateway: Gateway, attempt: Attempt, agent: str, principal: Principal) -> None:
+    notice = CreateSession(agent=agent, sender=principal.user)
+    check_new(principal, gateway.config.current, attempt.session, notice)
     try:
-        await create_session(gateway, target.session, notice)
+        await create_session(gateway, attempt.session, notice)
     except Problem as problem:
         if problem.status != 409:  # else another request was first
             raise
 
 
-async def _store(
-    gateway: Gateway, session: str, key: str, prompts: list[UserInput], trace: str | None
-) -> int:
+async def _store(gateway: Gateway, attempt: Attempt, prompts: list[UserInput], trace: str | None) -> int:
     for prompt in prompts[:-1]:
         try:
-            return await store_words(gateway, session, "prompt", key, prompt, trace)
+            return await store_words(gateway, attempt.session, "prompt", attempt.key, prompt, trace)
         except Problem as problem:
             if problem.status != 409:
                 raise
-    return await store_words(gateway, session, "prompt", key, prompts[-1], trace)
-
-
-# -- the conversation ------------------------------------------------------------
-
-
-async def _prompt(gateway: Gateway, messages: list[ChatMessage], sender: str, *, whole: bool) -> UserInput:
-    """The last user message; with `whole` everything else as its context.
-
-    Raises:
-        InvalidInputError: there is nothing to say.
-    """
-    place = max((n for n, message in enumerate(messages) if message.role == "user"), default=None)
-    if place is None:
-        raise InvalidInputError("messages", "at least one must have the role `user`, got none")
-    text = _text(messages[place])
-    attachments = [await _attachment(gateway, url) for url in _images(messages[place])]
-    if not text.strip():
-        if not attachments:
-            raise InvalidInputError(f"messages[{place}].content", "must not be empty")
-        text = "(see the attached image)"
-    context = [(m.role, _text(m)) for n, m in enumerate(messages) if n != place]
-    if whole and context:
-        text = _with_context(context, text)
-    if len(text) > MAX_TEXT_CHARS:
-        raise InvalidInputError("messages", f"at most {MAX_TEXT_CHARS} characters, got {len(text)}")
-    return UserInput(text=text, attachments=attachments, sender=sender)
-
-
-def _with_context(context: list[tuple[str, str]], text: str) -> str:
-    parts = [f"[{role}]\n{words}" for role, words in context if words.strip()]
-    if not parts:
-        return text
-    return "\n\n".join(["The conversation so far:", *parts, "The message to answer now:", text])
-
-
-def _text(message: ChatMessage) -> str:
-    if message.content is None or isinstance(message.content, str):
-        return message.content or ""
-    words = []
-    for part in message.content:
-        if part.type == "text":
-            words.append(part.text or "")
-        elif part.type != "image_url":
-            raise InvalidInputError(
-                "messages", f"parts must be `text` or `image_url`, got {part.type[:80]!r}"
-            )
-    return "\n".join(words)
-
-
-def _images(message: ChatMessage) -> list[str]:
-    if not isinstance(message.content, list):
-        return []
-    return [part.image_url.url for part in message.content if part.image_url is not None]
-
-
-async def _attachment(gateway: Gateway, url: str) -> Attachment:
-    match = _DATA_URL.fullmatch(url)
-    if match is None:
-        raise InvalidInputError("image_url", "must be a data: URL with base64; nothing is fetched")
-    try:
-        data = base64.b64decode(match["data"], validate=True)
-    except binascii.Error as error:
-        raise InvalidInputError("image_url", f"not base64: {error}") from error
-    media_type = match["type"]
-    name = f"image.{media_type.partition('/')[2].partition('+')[0]}"
-    stored = await gateway.objects.put(data)
-    return Attachment(object=stored, name=name, media_type=media_type, size_bytes=len(data))
+    return await store_words(gateway, attempt.session, "prompt", attempt.key, prompts[-1], trace)

@@ -21,6 +21,7 @@ from fairlead_gateway import (
     transcript,
 )
 from fairlead_gateway.bodies import MAX_SEQ
+from fairlead_gateway.chat_request import ChatRequest
 from fairlead_gateway.operation import ANYTHING, ID_PATTERN, Operation, Parameter, Schema, list_of, object_of
 
 _SEQ: Final[Schema] = {"type": "integer", "minimum": 0}
@@ -303,12 +304,20 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         {200: object_of(object={"const": "list"}, data=list_of(ANYTHING))},
     ),
     Operation(
+        "GET",
+        "/v1/models/{model}",
+        openai.model,
+        "one agent, as OpenAI describes a model",
+        {200: ANYTHING},
+        problems=(404,),
+    ),
+    Operation(
         "POST",
         "/v1/chat/completions",
         openai.completions,
         "a prompt to an agent and its answer; with `stream` as server-sent events",
         {200: ANYTHING},
-        body=openai.ChatRequest,
+        body=ChatRequest,
         parameters=(
             Parameter(
                 "X-Fairlead-Session", {"type": "string", "pattern": ID_PATTERN}, "the session", "header"

@@ -1,0 +1,235 @@
+"""Requests that OpenAI's own client sends again by itself: one prompt, whatever became of the first one."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import openai
+import pytest
+
+from fairlead_common import subjects
+from fairlead_common.bus import Bus, Record
+from fairlead_common.messages import Abort
+from fairlead_gateway import chat_stream
+from tests.integration.gateway_fixture import TOKEN, FakeAgent, RunningGateway, running_gateway
+from tests.support.nats_server import NatsServer
+
+GO: list[Any] = [{"role": "user", "content": "go"}]
+FIRST = {"x-stainless-retry-count": "0"}
+SECOND = {"x-stainless-retry-count": "1"}
+
+
+@pytest.fixture
+async def gateway(bus: Bus, nats_server: NatsServer, tmp_path: Path) -> AsyncIterator[RunningGateway]:
+    async with running_gateway(nats_server.url, tmp_path) as running:
+        yield running
+
+
+def sdk(gateway: RunningGateway, timeout_s: float = 30.0) -> openai.AsyncOpenAI:
+    """The client as it is installed, with its two retries."""
+    return openai.AsyncOpenAI(base_url=f"{gateway.url}/v1", api_key=TOKEN, timeout=timeout_s)
+
+
+async def ask(client: openai.AsyncOpenAI, **more: Any) -> str:
+    response = await client.chat.completions.create(model="main", messages=GO, **more)
+    return response.choices[0].message.content or ""
+
+
+async def prompts(bus: Bus) -> list[Record]:
+    return [record async for record in bus.read(subjects.SESSIONS, "fairlead.session.*.in.prompt.>")]
+
+
+async def aborts(bus: Bus) -> list[Abort]:
+    found = bus.read(subjects.SESSIONS, "fairlead.session.*.in.abort.>")
+    return [msgspec.json.decode(record.data, type=Abort) async for record in found]
+
+
+async def until(bus: Bus, keys: str, count: int = 1) -> list[Record]:
+    """The records of accepted calls that match, once there are so many."""
+    async with asyncio.timeout(40):
+        while True:
+            found = [r async for r in bus.read("KV_sessions", f"$KV.sessions.call.{keys}")]
+            if len(found) >= count:
+                return found
+            await asyncio.sleep(0.02)
+
+
+async def agent_of(bus: Bus, number: int = 0) -> tuple[FakeAgent, int]:
+    """The agent of the session with prompt `number`, which it takes up; and that prompt's sequence."""
+    async with asyncio.timeout(40):
+        while len(found := await prompts(bus)) <= number:
+            await asyncio.sleep(0.02)
+    record = found[number]
+    agent = FakeAgent(bus, subjects.parse_session(record.subject).session)
+    await agent.begin([record.seq])
+    return agent, record.seq
+
+
+async def finish(agent: FakeAgent, text: str) -> None:
+    await agent.reply(f"m-{text}", text)
+    await agent.end()
+
+
+async def leave(gateway: RunningGateway, headers: dict[str, str], body: bytes | None = None) -> None:
+    """Ask, and close the connection once the prompt is accepted."""
+    content = body or json.dumps({"model": "main", "messages": GO, "stream": True}).encode()
+    async with gateway.http.stream(
+        "POST", "/v1/chat/completions", content=content, headers=headers
+    ) as response:
+        assert response.status_code == 200, await response.aread()
+
+
+async def test_request_that_timed_out_is_answered_by_the_run_that_it_started(
+    gateway: RunningGateway, bus: Bus
+) -> None:
+    async with sdk(gateway, timeout_s=2) as client:
+        asking = asyncio.create_task(ask(client))
+        agent, _ = await agent_of(bus)
+        await until(bus, "*.again-1")
+        await finish(agent, "done once")
+        assert await asking == "done once"
+    assert len(await prompts(bus)) == 1
+    assert await aborts(bus) == []
+
+
+async def test_retry_finds_the_call_by_way_of_another_gateway_after_the_first_one_died(
+    bus: Bus, nats_server: NatsServer, tmp_path: Path
+) -> None:
+    """Two gateways on ports of their own: the client reaches the second one where the first one was."""
+    async with running_gateway(nats_server.url, tmp_path) as second:
+        async with running_gateway(nats_server.url, tmp_path) as first:
+            await leave(first, FIRST)
+            agent, _ = await agent_of(bus)
+        body = {"model": "main", "messages": GO, "stream": True}
+        again = asyncio.create_task(
+            second.http.post("/v1/chat/completions", content=json.dumps(body), headers=SECOND)
+        )
+        await until(bus, "*.again-1")
+        await finish(agent, "done once")
+        assert "done once" in (await again).text
+    assert len(await prompts(bus)) == 1
+
+
+async def test_retry_of_a_call_whose_prompt_was_not_stored_yet_stores_it(
+    gateway: RunningGateway, bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a kill between the record of the call and its prompt."""
+
+    async def dies(*_: object) -> int:
+        raise TimeoutError
+
+    with monkeypatch.context() as broken:
+        broken.setattr("fairlead_gateway.openai._store", dies)
+        body = {"model": "main", "messages": GO}
+        status, _ = await gateway.call("POST", "/v1/chat/completions", body, headers=FIRST)
+        assert status == 503
+    assert await prompts(bus) == []
+    again = asyncio.create_task(gateway.call("POST", "/v1/chat/completions", body, headers=SECOND))
+    agent, _ = await agent_of(bus)
+    await finish(agent, "late")
+    assert (await again)[1]["choices"][0]["message"]["content"] == "late"
+    (record,) = await prompts(bus)
+    calls = [r for r in await until(bus, "*.*") if not r.subject.endswith((".ended", ".again-1"))]
+    assert len(calls) == 1
+    assert json.loads(calls[0].data)["key"] == record.subject.rpartition(".")[2]
+
+
+async def test_equal_requests_are_two_prompts_and_each_retry_finds_one_of_them(
+    gateway: RunningGateway, bus: Bus
+) -> None:
+    await leave(gateway, FIRST)
+    await leave(gateway, FIRST)
+    assert len(await prompts(bus)) == 2
+    body = json.dumps({"model": "main", "messages": GO, "stream": True}).encode()
+    again = [
+        asyncio.create_task(gateway.http.post("/v1/chat/completions", content=body, headers=SECOND))
+        for _ in range(2)
+    ]
+    await until(bus, "*.again-1", 2)
+    for number in range(2):
+        agent, _ = await agent_of(bus, number)
+        await finish(agent, f"answer {number}")
+    texts = [response.text for response in await asyncio.gather(*again)]
+    assert sum("answer 0" in text for text in texts) == 1
+    assert sum("answer 1" in text for text in texts) == 1
+    assert len(await prompts(bus)) == 2
+
+
+async def test_requests_that_are_no_repetition_are_new_prompts(gateway: RunningGateway, bus: Bus) -> None:
+    body = json.dumps({"model": "main", "messages": GO, "stream": True, "user": "x"}).encode()
+    await leave(gateway, FIRST)
+    await leave(gateway, SECOND, body)  # other words
+    await leave(gateway, {**SECOND, "X-Fairlead-Session": "elsewhere"})  # another session
+    await leave(gateway, {})  # a client that does not count
+    await leave(gateway, {"x-stainless-retry-count": "many"})
+    assert len(await prompts(bus)) == 5
+    await leave(gateway, SECOND)
+    assert len(await prompts(bus)) == 5
+
+
+async def test_answer_that_was_sent_long_ago_is_not_given_again(
+    gateway: RunningGateway, bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = {"model": "main", "messages": GO}
+
+    async def ask_plainly(count: str) -> str:
+        headers = {"x-stainless-retry-count": count}
+        status, answer = await gateway.call("POST", "/v1/chat/completions", body, headers=headers)
+        assert status == 200, answer
+        return str(answer["choices"][0]["message"]["content"])
+
+    for number in range(2):
+        asking = asyncio.create_task(ask_plainly("0"))
+        agent, _ = await agent_of(bus, number)
+        await finish(agent, f"answer {number}")
+        assert await asking == f"answer {number}"
+        await until(bus, "*.ended", number + 1)
+    assert await ask_plainly("1") == "answer 1"
+    monkeypatch.setattr("fairlead_gateway.accepted.LATE_S", 0.0)
+    again = asyncio.create_task(ask_plainly("2"))
+    agent, _ = await agent_of(bus, 2)
+    await finish(agent, "answer 2")
+    assert await again == "answer 2"
+
+
+async def test_run_of_a_client_that_never_comes_back_is_stopped_after_the_grace(
+    gateway: RunningGateway, bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chat_stream, "GRACE_S", 0.3)
+    await leave(gateway, FIRST)
+    async with asyncio.timeout(20):
+        while not await aborts(bus):
+            await asyncio.sleep(0.02)
+    await until(bus, "*.ended")
+
+
+async def test_client_that_cannot_come_back_stops_its_run_at_once(
+    gateway: RunningGateway, bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chat_stream, "GRACE_S", 600.0)
+    await leave(gateway, {})
+    async with asyncio.timeout(20):
+        while not await aborts(bus):
+            await asyncio.sleep(0.02)
+
+
+async def test_same_key_again_keeps_the_run_that_the_first_request_left(
+    gateway: RunningGateway, bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chat_stream, "GRACE_S", 1.0)
+    key = {"Idempotency-Key": "k1"}
+    await leave(gateway, key)
+    body = {"model": "main", "messages": GO}
+    again = asyncio.create_task(gateway.call("POST", "/v1/chat/completions", body, headers=key))
+    agent, _ = await agent_of(bus)
+    await until(bus, "*.*", 2)
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(2.5):  # the grace of the first request, and more
+            await asyncio.shield(again)
+    assert await aborts(bus) == []
+    await finish(agent, "still here")
+    assert (await again)[1]["choices"][0]["message"]["content"] == "still here"

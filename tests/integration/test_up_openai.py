@@ -1,0 +1,91 @@
+"""OpenAI's own client against a whole Fairlead whose processes are killed: a command runs once."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import openai
+import pytest
+
+from tests.support.fairlead_up import FairleadUp
+from tests.support.scripted_model import ModelProcess
+
+pytestmark = pytest.mark.timeout(240)
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FairleadUp]:
+    folder = tmp_path_factory.mktemp("openai")
+    with ModelProcess(folder / "model.jsonl", fsync=False) as model:
+        environ = {"FAIRLEAD_MODEL": "openai/scripted", "OPENAI_BASE_URL": model.url, "OPENAI_API_KEY": "x"}
+        sets = ["agents.main.mode=allow-all"]
+        with FairleadUp(folder / "home", sets=sets, environ=environ) as running:
+            yield running
+
+
+def sdk(up: FairleadUp, timeout_s: float, retries: int = openai.DEFAULT_MAX_RETRIES) -> openai.AsyncOpenAI:
+    return openai.AsyncOpenAI(
+        base_url=f"{up.base_url}/v1", api_key=up.token, timeout=timeout_s, max_retries=retries
+    )
+
+
+async def ask(client: openai.AsyncOpenAI, text: str) -> str:
+    messages: list[openai.types.chat.ChatCompletionMessageParam] = [{"role": "user", "content": text}]
+    response = await client.chat.completions.create(model="main", messages=messages)
+    return response.choices[0].message.content or ""
+
+
+async def until_ran(ledger: Path) -> None:
+    """Wait until the command has begun."""
+    async with asyncio.timeout(60):
+        while not ledger.exists():
+            await asyncio.sleep(0.02)
+
+
+def command(folder: Path) -> str:
+    """Writes a line into `ledger`, and ends once there is a file `go`."""
+    return f"echo ran >> {folder}/ledger; until [ -e {folder}/go ]; do sleep 0.05; done"
+
+
+async def test_command_runs_once_though_its_client_times_out_and_asks_again(
+    up: FairleadUp, tmp_path: Path
+) -> None:
+    async with sdk(up, timeout_s=2) as client:
+        asking = asyncio.create_task(ask(client, f'op=TIMEOUT steps=1 run="{command(tmp_path)}"'))
+        await until_ran(tmp_path / "ledger")
+        await asyncio.sleep(2.5)  # the first attempt has timed out by now
+        (tmp_path / "go").touch()
+        assert (await asking).strip() == "done TIMEOUT"
+    assert (tmp_path / "ledger").read_text() == "ran\n"
+
+
+async def test_command_runs_once_though_the_gateway_is_killed_in_mid_run(
+    up: FairleadUp, tmp_path: Path
+) -> None:
+    async with sdk(up, timeout_s=60, retries=12) as client:  # a gateway may take longer to start than two
+        asking = asyncio.create_task(ask(client, f'op=KILLED steps=1 run="{command(tmp_path)}"'))
+        await until_ran(tmp_path / "ledger")
+        up.kill("gateway")
+        await asyncio.to_thread(up.wait_restarted, "gateway", timeout_s=60)
+        await asyncio.to_thread(up.wait_ready, 60)
+        (tmp_path / "go").touch()
+        assert (await asking).strip() == "done KILLED"
+    assert (tmp_path / "ledger").read_text() == "ran\n"
+
+
+async def test_stream_tells_an_answer_once_though_its_agent_is_killed_in_mid_sentence(
+    up: FairleadUp,
+) -> None:
+    words = " ".join(f"word{number}" for number in range(40))
+    text = ""
+    async with sdk(up, timeout_s=60) as client:
+        stream = await client.chat.completions.create(
+            model="main",
+            messages=[{"role": "user", "content": f'op=STREAM rate=8 answer="{words}"'}],
+            stream=True,
+        )
+        async for chunk in stream:
+            before, text = text, text + (chunk.choices[0].delta.content or "")
+            if "word5" in text and "word5" not in before:
+                up.kill("agent")
+    assert text.strip() == words
