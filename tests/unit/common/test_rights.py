@@ -72,6 +72,8 @@ def test_the_rendered_block_is_taken_by_the_server_and_has_no_deny_list(tmp_path
         ("fairlead.cron.job.1", {"scheduler"}),
         ("$KV.config.document", set()),
         ("$KV.config.grant.main.k", {"agent"}),
+        ("$JS.API.DIRECT.GET.KV_config", {"agent"}),
+        ("fairlead.agent.configuration", {"gateway", "scheduler", "executor"}),
         ("$KV.credentials.key", set()),
         ("$KV.workspaces.agent.main", {"agent"}),
         ("$KV.executors.mill.x", {"executor"}),

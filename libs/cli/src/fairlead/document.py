@@ -3,7 +3,7 @@
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -13,19 +13,22 @@ from fairlead.server.server import NatsAccess, known_access
 from fairlead_common import subjects
 from fairlead_common.buckets import Bucket
 from fairlead_common.bus import Bus, JetStreamError, settings_from_environment
-from fairlead_common.config import Config, parse_config
+from fairlead_common.config import Config, model_problems, parse_config
+from fairlead_common.config.later_keys import without_later_keys
+from fairlead_common.config_revisions import (
+    DOCUMENT,
+    Revision,
+    in_effect,
+    problem_of,
+    revisions,
+    stored_config,
+)
 from fairlead_common.errors import ConflictError, FairleadError, InvalidInputError
-from fairlead_common.live_config import LiveConfig
+from fairlead_common.live_config import DocumentInEffect
 from fairlead_common.logs import configure_logs
 from fairlead_common.reading import NO_STREAM
 
-
-class Revision(NamedTuple):
-    """One version of the document. Revision 0: nothing was ever written."""
-
-    revision: int
-    content: dict[str, object]
-    ts: str = ""
+_ANSWER_S: Final = 1.0
 
 
 @asynccontextmanager
@@ -61,72 +64,97 @@ def access_of(home: Home) -> NatsAccess:
     return access
 
 
-async def stored_document(access: NatsAccess) -> Revision:
+class Stored(NamedTuple):
+    """What is stored of the configuration.
+
+    Fields:
+        revisions: all that are kept, oldest first, whether they can be used or not.
+        used: the one in effect. last: the sequence of the last one, which the next writing replaces; 0: none.
+        problem: why the last one is not in effect; empty if it is.
+    """
+
+    revisions: list[Revision]
+    used: Revision
+    last: int
+    problem: str
+
+
+async def stored_document(access: NatsAccess) -> Stored:
     """The document as it is stored.
 
     Raises:
-        CommandError: NATS does not answer, or it is no JSON object.
+        CommandError: NATS does not answer.
     """
     async with connection(access) as bus:
         return await load(bus)
 
 
-async def load(bus: Bus) -> Revision:
-    """The document as it is stored."""
-    history = await revisions(bus)
-    return history[-1] if history else Revision(0, {})
-
-
-async def revisions(bus: Bus) -> list[Revision]:
-    """All versions that are kept, oldest first.
+async def load(bus: Bus) -> Stored:
+    """The document as it is stored; revisions that cannot be used are passed over.
 
     Raises:
-        CommandError: JetStream refuses, or one is no JSON object.
+        CommandError: JetStream does not answer or refuses.
     """
-    stream = subjects.kv_stream(subjects.BUCKET_CONFIG)
     try:
-        await bus.api(f"STREAM.INFO.{stream}")
-        subject = subjects.kv(subjects.BUCKET_CONFIG, LiveConfig.DOCUMENT)
-        records = [
-            record async for record in bus.read(stream, subject) if "KV-Operation" not in record.headers
-        ]
+        await bus.api(f"STREAM.INFO.{subjects.kv_stream(subjects.BUCKET_CONFIG)}")
+        found = await revisions(bus)
     except JetStreamError as error:
-        if error.code == NO_STREAM:  # a server that no service has met yet
-            return []
-        raise CommandError(str(error)) from error
+        if error.code != NO_STREAM:
+            raise CommandError(str(error)) from error
+        found = []  # a server that no service has met yet
     except FairleadError as error:
         raise CommandError(str(error), UNREACHABLE) from error
-    return [
-        _revision(record.seq, record.data, record.headers.get("Nats-Time-Stamp", "")) for record in records
-    ]
+    return Stored(found, in_effect(found), found[-1].revision if found else 0, problem_of(found))
 
 
-def _revision(seq: int, data: bytes, ts: str) -> Revision:
+async def given_to_this_start(bus: Bus) -> dict[str, object] | None:
+    """What the running agent service was given beside what is stored, by key; None if none answers."""
     try:
-        return Revision(seq, msgspec.json.decode(data, type=dict[str, object]), ts)
-    except msgspec.DecodeError as error:
-        raise CommandError(f"revision {seq} of the configuration cannot be read: {error}") from error
+        reply = await bus.request(subjects.AGENT_CONFIGURATION, b"", timeout_s=_ANSWER_S)
+        return msgspec.json.decode(reply.data, type=DocumentInEffect).overrides
+    except (FairleadError, msgspec.DecodeError):
+        return None
 
 
-async def save(bus: Bus, content: dict[str, object], base: int) -> int:
-    """Write the document if `base` is still the last revision; the new one.
+async def save(bus: Bus, content: dict[str, object], stored: Stored, *, base: int | None = None) -> int:
+    """Write the document if `base` (default: what `stored` saw last) is still the last revision; the new one.
 
     Raises:
         CommandError: it does not fit (exit status 2), or somebody else wrote meanwhile.
     """
-    check(content)
-    bucket = Bucket(bus, subjects.BUCKET_CONFIG)
-    data = msgspec.json.encode(content)
+    check_new(content, stored)
+    base = stored.last if base is None else base
     try:
-        if base == 0:
-            return await bucket.create(LiveConfig.DOCUMENT, data)
-        return await bucket.update(LiveConfig.DOCUMENT, data, base)
+        return await Bucket(bus, subjects.BUCKET_CONFIG).update(DOCUMENT, msgspec.json.encode(content), base)
     except ConflictError as error:
         raise CommandError(
             f"somebody else changed the configuration since revision {base}: try again"
         ) from error
     except FairleadError as error:
         raise CommandError(str(error), UNREACHABLE) from error
+
+
+def check_new(content: dict[str, object], stored: Stored) -> None:
+    """Nothing.
+
+    What a kept revision has already is not refused anew: keys of a later version, and models that cannot
+    exist. Else nobody could change anything else before these are gone.
+
+    Raises:
+        CommandError: a key is unknown or a value does not fit; exit status 2.
+    """
+    known, later = without_later_keys(content, Config)
+    kept: set[str] = set()
+    for each in stored.revisions:
+        kept.update(without_later_keys(each.content, Config)[1])
+    try:
+        config = parse_config(known if kept.issuperset(later) else content, {}, check_models=False)
+        before = model_problems(stored_config(stored.used.content, {}))
+        for field, problem in model_problems(config).items():
+            if before.get(field) != problem:
+                raise InvalidInputError(field, problem)
+    except InvalidInputError as error:
+        raise CommandError(str(error), USAGE) from error
 
 
 def check(content: dict[str, object], overrides: dict[str, object] | None = None) -> Config:

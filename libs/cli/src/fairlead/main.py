@@ -17,6 +17,7 @@ _COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "login": ("login", "Print a link that opens the page, logged in."),
     "service": ("service", "Run Fairlead as a service of this machine."),
     "run": ("run", "Give an agent a prompt and print its answer."),
+    "agents": ("agents", "List agents, and choose the hosts that they work on."),
     "sessions": ("sessions", "List, show and delete sessions."),
     "approve": ("approve", "List what waits for a decision, or decide it."),
     "steer": ("steer", "Say something to a session while it works."),

@@ -170,7 +170,7 @@ class Supervisor:
         from fairlead.document import stored_document  # loads the bus, which takes half a second
 
         try:
-            models = (await stored_document(access)).content.get("models")
+            models = (await stored_document(access)).used.content.get("models")
         except CommandError as error:
             self._console.say(f"the stored configuration cannot be read: {error}")
             return ""

@@ -158,6 +158,7 @@ def agent(others: Others = NOBODY) -> Rights:
         ],
         subscribe=[
             s.WAKE,
+            s.AGENT_CONFIGURATION,
             "fairlead.live.*.>",
             f"fairlead.kv.{s.BUCKET_CONFIG}.>",
             f"fairlead.kv.{s.BUCKET_EXECUTORS}.>",
@@ -351,5 +352,6 @@ def _store_objects() -> list[str]:
 
 
 _DOCUMENT: Final = s.kv(s.BUCKET_CONFIG, "document")
-_CONFIGURATION: Final = (f"{_GET}.{s.kv_stream(s.BUCKET_CONFIG)}.{_DOCUMENT}",)
+# The last revision alone. Which one is in effect, if that cannot be used, the agent service tells.
+_CONFIGURATION: Final = (f"{_GET}.{s.kv_stream(s.BUCKET_CONFIG)}.{_DOCUMENT}", s.AGENT_CONFIGURATION)
 _CONFIG_CHANGES: Final = f"fairlead.kv.{s.BUCKET_CONFIG}.document"

@@ -58,6 +58,7 @@ DUE_TIMERS: Final = "fairlead.timer.*.*.due"
 WAKE: Final = "fairlead.wake"  # core, queue group: a hint that a session needs an owner
 ALL_SLOTS: Final = "fairlead.cron.*.*"
 CRON_CHANGED: Final = "fairlead.changed.cron"  # core: what happens to jobs, for whoever looks
+AGENT_CONFIGURATION: Final = "fairlead.agent.configuration"  # core request: the revision that is in effect
 WEBUI_FILE: Final = "fairlead.webui.file"  # core request: one file of the web application
 
 

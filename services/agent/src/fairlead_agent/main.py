@@ -6,6 +6,7 @@ import socket
 
 from fairlead_agent.catalog import Catalog
 from fairlead_agent.grants import Grants
+from fairlead_agent.inquiries import Inquiries
 from fairlead_agent.models.registry import Registry
 from fairlead_agent.projection import Projections
 from fairlead_agent.removals import Removals
@@ -20,7 +21,7 @@ from fairlead_common.service import Part, run_service
 
 async def setup(bus: Bus) -> list[Part]:
     """The parts of the agent service."""
-    config = LiveConfig(bus, overrides_from_environment())
+    config = LiveConfig(bus, overrides_from_environment(), reads_history=True)
     await config.load()
     catalog = Catalog(bus)
     registry = Registry(config)
@@ -43,6 +44,7 @@ async def setup(bus: Bus) -> list[Part]:
         Sweeper(bus, worker.leases, projections).run,
         Timers(bus).run,
         Removals(bus).run,
+        Inquiries(bus, config).run,
         models,
     ]
 

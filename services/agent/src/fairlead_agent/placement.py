@@ -1,5 +1,6 @@
 """Where the calls of a session run: in which sandbox, on which host, in which workspace."""
 
+import asyncio
 import secrets
 from typing import Final, NamedTuple
 
@@ -17,6 +18,7 @@ from fairlead_common.errors import ConflictError, NotFoundError
 from fairlead_common.messages import ExecutorInfo, SandboxKind, WorkspaceAccess
 from fairlead_common.placement import choose_host, described_place, effective_sandbox, suits
 
+REMEMBERED_S: Final = 2.0  # where an agent is placed; `fairlead agents place` takes as long to be noticed
 PATIENCE_S: Final = 5.0  # with executors that have just started
 SANDBOX_PATIENCE_S: Final = 2.0  # with hosts that are there, until one offers the sandbox
 
@@ -57,15 +59,15 @@ def described(within: Boundary) -> str:
 class Places:
     """Finds the place of a session's workspace.
 
-    The folder of an agent is on the host where it was placed first: the key `agent.<agent>` of the bucket
-    `workspaces`, by compare-and-set. A workspace of the session's own, and a session that was moved, have
-    their place in the session's log.
+    The folder of an agent is on the host where it was placed first, or by a person since: the key
+    `agent.<agent>` of the bucket `workspaces`, by compare-and-set. A workspace of the session's own, and a
+    session that was moved, have their place in the session's log.
     """
 
     def __init__(self, bus: Bus, catalog: Catalog) -> None:
         self._bucket = Bucket(bus, subjects.BUCKET_WORKSPACES)
         self._catalog = catalog
-        self._agents: dict[str, str] = {}  # the host of each
+        self._agents: dict[str, tuple[float, str]] = {}  # of each: when it was looked up, and the host
 
     async def of(self, owner: Owner, agent: str, profile: AgentConfig) -> Placement:
         """The place of the session's workspace; decided now, if it was not before.
@@ -101,7 +103,9 @@ class Places:
 
     async def _host_of_agent(self, agent: str, profile: AgentConfig, sandbox: str) -> str:
         """Kept for ever, unless no host offers the sandbox yet: the calls are told that where they go."""
-        if (known := self._agents.get(agent)) is not None:
+        now = asyncio.get_running_loop().time()
+        looked, known = self._agents.get(agent, (0.0, ""))
+        if known and now < looked + REMEMBERED_S:
             return known
         key = f"agent.{agent}"
         stored = await self._bucket.get(key)
@@ -111,11 +115,12 @@ class Places:
                 return chosen.host
             try:
                 await self._bucket.create(key, chosen.host.encode())
-                self._agents[agent] = chosen.host
+                self._agents[agent] = (now, chosen.host)
                 return chosen.host
             except ConflictError as error:
                 stored = error.args[1]
-        host = self._agents[agent] = bytes(stored.data).decode()
+        host = bytes(stored.data).decode()
+        self._agents[agent] = (now, host)
         return host
 
     async def _choose(self, profile: AgentConfig, sandbox: str) -> "_Choice":

@@ -139,6 +139,8 @@ async def ready(request: Request) -> Response:
     if gateway.streams.draining:
         missing = {"gateway": "is shutting down", **missing}
     body: dict[str, object] = {"status": "unready" if missing else "ready", "missing": missing}
+    if gateway.config.problem:  # prompts are served all the same
+        body["configuration"] = gateway.config.problem
     if readiness.replicas:
         body["replicas"] = readiness.replicas
     if paused := gateway.auth.throttle.paused():

@@ -32,10 +32,7 @@ async def setup(bus: Bus) -> list[Part]:
         file = auth_file()
     except InvalidInputError as error:
         raise WeakConfigurationError(str(error)) from error
-    try:
-        await config.load()
-    except InvalidInputError as error:  # somebody stored nonsense: serve with what this start was given
-        log.warning("config_ignored", error=str(error))
+    await config.load()
     auth = Auth(file, bus)
     news = News(bus)
     index = Index(bus, lambda key, value: note_revoked(auth, key, value), news.tell)

@@ -35,7 +35,7 @@ from fairlead_tools.records import Records
 from fairlead_tools.runner_calls import RunnerCalls
 from fairlead_tools.sandboxes.sandbox import Place, Sandboxes, SandboxRefusedError
 from fairlead_tools.specs import BY_NAME
-from fairlead_tools.workspaces.workspaces import Workspaces
+from fairlead_tools.workspaces.workspaces import Workspaces, impossible
 
 log = structlog.get_logger()
 
@@ -48,6 +48,7 @@ ANSWER_S = 1.5  # then for those that came to an end meanwhile: what is known mu
 _call = msgspec.json.Decoder(ToolCall)
 _encode = msgspec.json.Encoder().encode
 
+_NO_WORKSPACE = "The workspace cannot be used: {}."
 _LOST = (
     "The executor that took this call is gone, and with it all that could tell what became of it. It may "
     "have run, wholly, in part or not at all: look before you repeat it."
@@ -335,13 +336,15 @@ class Executor:
         problem = self._floor.problem(call, spec)
         if tool is not None:
             return Target(problem, repeatable=spec.idempotent, tool=tool)
+        if not problem and (never := impossible(call)):  # before what this machine happens to lack
+            problem = _NO_WORKSPACE.format(never)
         problem = problem or self._sandboxes.problem(call, self._config.host)
         workspace = ""
         if not problem:
             try:
                 workspace = await self._workspaces.place(call)
             except InvalidInputError as error:
-                problem = f"The workspace cannot be used: {error.problem}."
+                problem = _NO_WORKSPACE.format(error.problem)
         place = self._sandboxes.place(call, workspace)
         return Target(problem, repeatable=spec.idempotent, place=place)
 

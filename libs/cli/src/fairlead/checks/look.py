@@ -9,6 +9,7 @@ from fairlead.errors import CommandError
 from fairlead.home import Home
 from fairlead.server.server import NatsAccess
 from fairlead_common.config import Config, overrides_from_environment, parse_config
+from fairlead_common.config_revisions import stored_config
 from fairlead_common.errors import FairleadError
 
 GATHER_PART: Final = 0.75  # of the time for all checks
@@ -52,7 +53,7 @@ class Look:
             FairleadError: it does not fit.
         """
         overrides = overrides_from_environment(self.environ)
-        return parse_config(self.facts().document or {}, overrides)
+        return stored_config(self.facts().document or {}, overrides)
 
     def config_or_defaults(self) -> Config:
         """The effective configuration, or the defaults where it does not fit: another check says so."""

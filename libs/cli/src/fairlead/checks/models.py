@@ -1,14 +1,17 @@
 """The configuration document, and the models that it names."""
 
+import asyncio
 import http.client
 import socket
 from importlib.util import find_spec
 from typing import Final
 from urllib.parse import urlsplit
 
-from fairlead.checks.finding import Finding, ok, problem, skipped, warning
+from fairlead.checks.finding import Finding, Mend, ok, problem, skipped, warning
 from fairlead.checks.look import Look
 from fairlead.environment import DEMO, default_model
+from fairlead_common.config import Config, model_problems
+from fairlead_common.config.later_keys import without_later_keys
 from fairlead_common.errors import FairleadError
 
 _WITHIN_S: Final = 3.0
@@ -22,19 +25,50 @@ _HOSTS: Final = {
 def document(look: Look) -> Finding:
     """The stored configuration, with what this shell adds."""
     facts = look.facts()
+    name = "models.configuration"
+    if facts.document is None:
+        if "configuration" in facts.forbidden:
+            return skipped(name, "this NATS user may not read its revisions")
+        if not facts.connected and not facts.refused:
+            return skipped(name, "nothing was started here")
+        why = facts.unanswered.get("configuration") or facts.refused or "no answer"
+        return skipped(name, f"NATS did not tell: {why}")
     if facts.document_problem:
-        return problem(
-            "models.configuration", facts.document_problem, "`fairlead config history`, `... rollback`"
-        )
+        again = f"revision {facts.document_revision}" if facts.document_revision else "an empty document"
+        mend = Mend(f"write {again} of the configuration as a new revision", lambda: _write_again(look))
+        advice = "`fairlead config history` and `... rollback <revision>`, or `fairlead doctor --fix`"
+        return problem(name, facts.document_problem, advice, mend)
     try:
         config = look.config()
     except FairleadError as error:
-        return problem(
-            "models.configuration", str(error), "`fairlead config edit`, or `... rollback <revision>`"
-        )
+        return problem(name, str(error), "`fairlead config edit`, or `... rollback <revision>`")
+    if wrong := model_problems(config):
+        field, why = next(iter(wrong.items()))
+        return problem(name, f"{field}: {why}", f"`fairlead config set {field} <model>`")
+    _, unknown = without_later_keys(facts.document, Config)
+    if unknown:
+        text = f"keys that this version does not know have no effect: {', '.join(unknown[:5])}"
+        return problem(name, text, "of a later version, or a typing error: `fairlead config unset <key>`")
     agents = ", ".join(sorted(config.agents))
-    where = "stored and valid" if facts.document else "defaults (nothing is stored)"
-    return ok("models.configuration", f"{where}; agents: {agents}")
+    stored = f"revision {facts.document_revision}, valid" if facts.document_revision else "nothing is stored"
+    return ok(name, f"{stored}; agents: {agents}")
+
+
+def _write_again(look: Look) -> str:
+    from fairlead.document import connection, load, save
+
+    access = look.access()
+    if access is None:
+        raise OSError("nothing was started here")
+
+    async def write() -> str:
+        async with connection(access) as bus:
+            stored = await load(bus)
+            if not stored.problem:
+                return f"revision {stored.used.revision} of the configuration is in effect"
+            return f"wrote revision {await save(bus, stored.used.content, stored)} of the configuration"
+
+    return asyncio.run(write())
 
 
 def models(look: Look) -> list[Finding]:

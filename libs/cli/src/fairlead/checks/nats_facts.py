@@ -15,12 +15,13 @@ from typing import Any, Final
 
 import msgspec
 
+from fairlead.agent_places import hosts
 from fairlead.environment import SERVICES
 from fairlead.server.server import NatsAccess
 from fairlead_common import subjects as s
 from fairlead_common.bus import Bus, Delivery, JetStreamError, Record, settings_from_environment
+from fairlead_common.config_revisions import in_effect, problem_of, revisions
 from fairlead_common.errors import BusUnavailableError, FairleadError, ForbiddenError, NotFoundError
-from fairlead_common.live_config import LiveConfig
 from fairlead_common.logs import configure_logs
 from fairlead_common.reading import NO_STREAM
 from fairlead_common.streams import STREAMS, consumer_info, consumer_names
@@ -54,7 +55,9 @@ class NatsFacts(msgspec.Struct, kw_only=True):
         acks_readable: whether acknowledgement subjects have the form that the client library reads.
         oldest_mail_s: age of the oldest mail that nobody consumed; 0: there is none.
         running: sessions that run, with the time of their last change; leased: those with an owner.
-        document: the stored configuration; document_problem: why it cannot be read.
+        places: host of each agent's folder.
+        document: the stored configuration that is in effect, of document_revision; None: not answered.
+        document_last: the last revision; document_problem: why that one is not in effect.
         unanswered: what was asked in vain, and why. forbidden: what this NATS user may not ask.
     """
 
@@ -77,7 +80,10 @@ class NatsFacts(msgspec.Struct, kw_only=True):
     leased: set[str] = set()
     services: list[Json] | None = None
     executors: list[Json] | None = None
+    places: dict[str, str] = {}
     document: Json | None = None
+    document_revision: int = 0
+    document_last: int = 0
     document_problem: str = ""
     unanswered: dict[str, str] = {}
     forbidden: list[str] = []
@@ -154,7 +160,8 @@ async def _ask_all(access: NatsAccess, facts: NatsFacts) -> None:
             asked: dict[str, Callable[[Bus, NatsFacts], Awaitable[None]]] = {
                 "account": _account, "streams": _streams, "consumers": _consumers, "acks": _acks,
                 "mail": _mail, "dead letters": _dead, "sessions": _sessions, "services": _services,
-                "executors": _executors, "configuration": _document,
+                "executors": _executors, "places of agents": _places_of_agents,
+                "configuration": _document,
             }  # fmt: skip
             await asyncio.gather(*(_settled(name, ask(bus, facts), facts) for name, ask in asked.items()))
     except FairleadError as error:
@@ -345,16 +352,16 @@ async def _executors(bus: Bus, facts: NatsFacts) -> None:
     ]
 
 
+async def _places_of_agents(bus: Bus, facts: NatsFacts) -> None:
+    facts.places = dict((await hosts(bus)).kept)
+
+
 async def _document(bus: Bus, facts: NatsFacts) -> None:
-    subject = s.kv(s.BUCKET_CONFIG, LiveConfig.DOCUMENT)
-    record = await bus.last(s.kv_stream(s.BUCKET_CONFIG), subject)
-    if record is None or not record.data:
-        facts.document = {}
-        return
-    try:
-        facts.document = msgspec.json.decode(record.data, type=dict[str, Any])
-    except msgspec.DecodeError as error:
-        facts.document_problem = str(error)
+    found = await revisions(bus)
+    used = in_effect(found)
+    facts.document, facts.document_revision = used.content, used.revision
+    facts.document_last = found[-1].revision if found else 0
+    facts.document_problem = problem_of(found)
 
 
 def stored_at(record: Record) -> float:

@@ -4,9 +4,12 @@ from collections import Counter
 from importlib.metadata import version as version_of
 from typing import Final
 
+import msgspec
+
 from fairlead.checks.finding import Finding, ok, problem, skipped, warning
 from fairlead.checks.look import Look
 from fairlead.environment import SERVICES
+from fairlead_common.messages import ExecutorInfo
 
 _MUST: Final = frozenset({"gateway", "agent", "tools"})
 
@@ -84,31 +87,16 @@ def executors(look: Look) -> list[Finding]:
 
 
 def _placement(look: Look) -> list[Finding]:
-    """Agents that ask for a pool, labels or a sandbox that no executor has."""
-    from fairlead_common.placement import DEFAULT_POOL, described_place
+    """Agents that ask for a pool, labels or a sandbox that no executor has, or their host has not."""
+    from fairlead.agent_places import Hosts
+    from fairlead.agent_places import problem as problem_of
 
+    facts = look.facts()
+    beats = [each for each in facts.executors or [] if not each.get("draining")]
+    known = Hosts(msgspec.convert(beats, list[ExecutorInfo]), facts.places)
     findings = []
-    executors = [each for each in look.facts().executors or [] if not each.get("draining")]
     for name, profile in look.config_or_defaults().agents.items():
-        fitting = [
-            each
-            for each in executors
-            if (
-                each.get("host") == profile.host
-                if profile.host
-                else each.get("pool", DEFAULT_POOL) == (profile.pool or DEFAULT_POOL)
-            )
-            and profile.labels.items() <= (each.get("labels") or {}).items()
-        ]
-        place = f"host {profile.host}" if profile.host else described_place(profile.pool, profile.labels)
-        if not fitting:
-            text = f"agent {name} wants {place}, and no executor fits"
-            findings.append(problem("services.placement", text, "start one there, or change the agent"))
-            continue
-        kind = profile.sandbox.kind
-        if not any(kind in (each.get("sandboxes") or ["local"]) for each in fitting):
-            text = f"agent {name} wants sandbox {kind}, and no executor of {place} offers it"
-            findings.append(
-                problem("services.placement", text, "see the checks of sandboxes on that machine")
-            )
+        text, advice = problem_of(name, profile, known)
+        if text:
+            findings.append(problem("services.placement", text, advice))
     return findings

@@ -1,6 +1,7 @@
 """`fairlead config`: the stored document, over NATS with the home's credentials."""
 
 import asyncio
+import contextlib
 import copy
 import json
 from collections.abc import Awaitable, Callable
@@ -9,10 +10,14 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
-from fairlead.document import Revision, access_of, check, connection, load, revisions, save
+from fairlead.agent_places import hosts, notes
+from fairlead.config_text import history_lines, origin_lines
+from fairlead.document import Stored, access_of, connection, given_to_this_start, load, save
 from fairlead.errors import FAILED, USAGE, CommandError
 from fairlead.home import home_from_environment
 from fairlead_common.bus import Bus
+from fairlead_common.config_revisions import stored_config
+from fairlead_common.errors import FairleadError, InvalidInputError
 
 _T = TypeVar("_T")
 Json = dict[str, Any]
@@ -29,12 +34,36 @@ def config() -> None:
 @config.command("get")
 @click.argument("key", required=False)
 @click.option("--stored", is_flag=True, help="Only what is stored, without the defaults.")
-def get(key: str | None, stored: bool) -> None:
+@click.option("--effective", is_flag=True, help="What the services use, and where each value is from.")
+def get(key: str | None, stored: bool, effective: bool) -> None:
     """Show the configuration, or one value of it (`agents.main.mode`)."""
-    revision = _with_bus(load)
-    content = revision.content if stored else _effective(revision.content)
+    if stored and effective:
+        raise CommandError("--stored and --effective exclude each other", USAGE)
+    found, given = _with_bus(_with_overrides)
+    _tell(found)
+    if effective:
+        _show_effective(found, given, key or "")
+        return
+    content = found.used.content if stored else _built(found.used.content)
     value = content if key is None else _at(content, key)
     click.echo(value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False))
+    for name, other in (given or {}).items():
+        if key is None or name == key or name.startswith(f"{key}.") or key.startswith(f"{name}."):
+            text = f"{name} is {json.dumps(other)} for the services that run: FAIRLEAD_MODEL or --set"
+            click.echo(f"note: {text} (`--effective`)", err=True)
+
+
+def _show_effective(found: Stored, given: Json | None, key: str) -> None:
+    try:
+        content: Json = msgspec.to_builtins(stored_config(found.used.content, given or {}))
+    except InvalidInputError as error:
+        raise CommandError(f"with what this start was given: {error}", FAILED) from error
+    if key:
+        _at(content, key)  # else a wrong key would show nothing
+    for line in origin_lines(content, found.used, given or {}, key):
+        click.echo(line)
+    if given is None:
+        click.echo("note: no agent service answers, so what it was started with is not known", err=True)
 
 
 @config.command("set")
@@ -54,9 +83,8 @@ def set_value(key: str, value: str) -> None:
 
     def change(document: Json) -> None:
         _put(document, key, content)
-        _put(
-            document, key, _at(_effective(document), key)
-        )  # a number as a number, once it is known to be one
+        # A number as a number, once it is known to be one.
+        _put(document, key, _at(_built(document), key))
 
     click.echo(f"revision {_with_bus(lambda bus: _change(bus, change))}", err=True)
 
@@ -79,12 +107,13 @@ def unset(key: str) -> None:
 @config.command("edit")
 def edit() -> None:
     """Change the stored document in your editor (VISUAL, EDITOR)."""
-    before = _with_bus(load)
-    text = click.edit(_pretty(before.content), extension=".json")
+    found = _with_bus(load)
+    _tell(found)
+    text = click.edit(_pretty(found.used.content), extension=".json")
     if text is None:
         click.echo("unchanged", err=True)
         return
-    _store(_document(text, "the edited text"), before.revision)
+    _store(_document(text, "the edited text"), found, found.last)
 
 
 @config.command("apply")
@@ -93,41 +122,50 @@ def edit() -> None:
 def apply(file: Any, base: int | None) -> None:
     """Replace the stored document by FILE (`-`: standard input)."""
     content = _document(file.read(), file.name)
-    check(content)
-    _store(content, _with_bus(load).revision if base is None else base)
+    _store(content, _with_bus(load), base)
 
 
 @config.command("export")
 def export() -> None:
     """Print the stored document, as `apply` reads it."""
-    click.echo(_pretty(_with_bus(load).content), nl=False)
+    found = _with_bus(load)
+    _tell(found)
+    click.echo(_pretty(found.used.content), nl=False)
 
 
 @config.command("history")
 @click.option("--json", "as_json", is_flag=True, help="As JSON, with the documents.")
 def history(as_json: bool) -> None:
-    """List the kept revisions, oldest first, with what each changed."""
-    found = _with_bus(revisions)
+    """List the kept revisions, oldest first: when (UTC), and what each changed.
+
+    One that cannot be used is marked with `!`: services pass over it.
+    """
+    found = _with_bus(load)
     if as_json:
-        click.echo(json.dumps([revision._asdict() for revision in found]))
+        click.echo(json.dumps([revision._asdict() for revision in found.revisions]))
         return
-    before: Json = {}
-    for revision in found:
-        changed = ", ".join(_differences(before, revision.content)) or "nothing"
-        click.echo(f"{revision.revision:6}  {revision.ts[:19]:19}  {changed}")
-        before = revision.content
+    for line in history_lines(found.revisions, found.used):
+        click.echo(line)
+    _tell(found)
 
 
 @config.command("rollback")
 @click.argument("revision", type=int)
 def rollback(revision: int) -> None:
-    """Write the document of an earlier revision again, as a new one."""
-    found = _with_bus(revisions)
-    chosen = next((one for one in found if one.revision == revision), None)
+    """Write the document of an earlier revision again, as a new one; 0: the defaults."""
+    found = _with_bus(load)
+    chosen = next((one for one in found.revisions if one.revision == revision), None)
+    if revision == 0:
+        _store({}, found)
+        return
     if chosen is None:
-        known = ", ".join(str(one.revision) for one in found) or "none"
-        raise CommandError(f"no revision {revision}; kept are {known}", USAGE)
-    _store(chosen.content, found[-1].revision)
+        known = ", ".join(str(one.revision) for one in found.revisions) or "none"
+        raise CommandError(f"no revision {revision}; kept are {known}, and 0 for the defaults", USAGE)
+    if chosen.problem:
+        usable = ", ".join(str(one.revision) for one in found.revisions if not one.problem) or "none"
+        text = f"revision {revision} cannot be used ({chosen.problem}); those that can: {usable}, and 0"
+        raise CommandError(text, USAGE)
+    _store(chosen.content, found)
 
 
 def _with_bus(action: Callable[[Bus], Awaitable[_T]]) -> _T:
@@ -138,19 +176,48 @@ def _with_bus(action: Callable[[Bus], Awaitable[_T]]) -> _T:
     return asyncio.run(run())
 
 
-def _store(content: Json, base: int) -> None:
-    click.echo(f"revision {_with_bus(lambda bus: save(bus, content, base))}", err=True)
+async def _with_overrides(bus: Bus) -> tuple[Stored, Json | None]:
+    return await load(bus), await given_to_this_start(bus)
+
+
+def _store(content: Json, found: Stored, base: int | None = None) -> None:
+    click.echo(f"revision {_with_bus(lambda bus: _save(bus, content, found, base))}", err=True)
+
+
+async def _save(bus: Bus, content: Json, found: Stored, base: int | None = None) -> int:
+    """Write it, and say so where an agent that it concerns cannot work where it is."""
+    revision = await save(bus, content, found, base=base)
+    before, after = (stored_config(each, {}) for each in (found.used.content, content))
+    with contextlib.suppress(FairleadError):  # it is written; who cannot look has nothing to say
+        for note in notes(before, after, await hosts(bus)):
+            click.echo(f"note: {note}", err=True)
+    return revision
 
 
 async def _change(bus: Bus, change: Callable[[Json], None]) -> int:
-    before: Revision = await load(bus)
-    content = copy.deepcopy(before.content)
+    found = await load(bus)
+    _tell(found)
+    content = copy.deepcopy(found.used.content)
     change(content)
-    return await save(bus, content, before.revision)
+    return await _save(bus, content, found)
 
 
-def _effective(content: Json) -> Json:
-    built: Json = msgspec.to_builtins(check(content))
+def _tell(found: Stored) -> None:
+    """Say so where the last revision is not the one that is shown or changed."""
+    if found.problem:
+        click.echo(f"note: {found.problem}", err=True)
+
+
+def _built(content: Json) -> Json:
+    """With the defaults.
+
+    Raises:
+        CommandError: a value does not fit; exit status 2.
+    """
+    try:
+        built: Json = msgspec.to_builtins(stored_config(content, {}))
+    except InvalidInputError as error:
+        raise CommandError(str(error), USAGE) from error
     return built
 
 
@@ -186,14 +253,3 @@ def _put(content: Json, key: str, value: object) -> None:
             raise CommandError(f"{key}: {token} is not a group of settings", USAGE)
         place = child
     place[last] = value
-
-
-def _differences(before: Json, after: Json, prefix: str = "") -> list[str]:
-    found = []
-    for key in sorted(before.keys() | after.keys()):
-        old, new = before.get(key), after.get(key)
-        if isinstance(old or {}, dict) and isinstance(new or {}, dict):
-            found += _differences(old or {}, new or {}, f"{prefix}{key}.")
-        elif old != new:
-            found.append(f"{prefix}{key}")
-    return found

@@ -5,12 +5,13 @@ from fairlead_common.config.cron import CronConfig, HeartbeatConfig, TriggerConf
 from fairlead_common.config.document import (
     Config,
     GatewayConfig,
-    ModelsConfig,
     ToolsConfig,
+    model_problems,
     overrides_from_environment,
     parse_config,
 )
 from fairlead_common.config.mcp import McpServer
+from fairlead_common.config.models import ModelsConfig, parse_model
 from fairlead_common.config.nats_tools import NatsTool
 from fairlead_common.config.openapi import ApiAuth, OpenApi
 from fairlead_common.config.part import Count, Part, Positive
@@ -54,6 +55,8 @@ __all__ = [
     "TriggerConfig",
     "WebConfig",
     "WebhookConfig",
+    "model_problems",
     "overrides_from_environment",
     "parse_config",
+    "parse_model",
 ]

@@ -16,6 +16,7 @@ import msgspec
 from fairlead_common.config.agents import AgentConfig
 from fairlead_common.config.cron import CronConfig
 from fairlead_common.config.mcp import McpServer, ServerName
+from fairlead_common.config.models import ModelsConfig, parse_model
 from fairlead_common.config.nats_tools import NatsTool
 from fairlead_common.config.openapi import OpenApi
 from fairlead_common.config.part import Part, Positive
@@ -24,22 +25,6 @@ from fairlead_common.config.sandboxes import SandboxesConfig
 from fairlead_common.config.web import WebConfig
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.ids import check_id
-
-
-class ModelsConfig(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How models are called.
-
-    Fields:
-        first_token_timeout_s: without any byte of the answer, or between two, for that long.
-        retries: attempts after the first, for errors that may pass; waits 0.5 s, 1 s, 2 s ... 30 s,
-            or as long as the provider asks for, at most 120 s.
-        demo_delay_s: pause of the demo model between words.
-    """
-
-    default: str = "demo"
-    first_token_timeout_s: Positive = 120.0
-    retries: Annotated[int, msgspec.Meta(ge=0, le=20)] = 4
-    demo_delay_s: Annotated[float, msgspec.Meta(ge=0, le=5)] = 0.012
 
 
 class ToolsConfig(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -96,17 +81,22 @@ class Config(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return msgspec.structs.replace(profile, model=self.models.default)
 
 
-def parse_config(document: Mapping[str, object], overrides: Mapping[str, object]) -> Config:
+def parse_config(
+    document: Mapping[str, object], overrides: Mapping[str, object], *, check_models: bool = True
+) -> Config:
     """The effective configuration.
 
     Args:
         overrides: dotted key to value; a string is read as JSON where that gives the wanted type.
+        check_models: refuse names of models that cannot exist.
 
     Raises:
         InvalidInputError: a key is unknown or a value does not fit; the text names it.
     """
     merged = msgspec.json.decode(msgspec.json.encode(document))
-    merged.setdefault("agents", {}).setdefault("main", {})
+    agents = merged.setdefault("agents", {})
+    if isinstance(agents, dict):  # else it is refused by name below
+        agents.setdefault("main", {})
     for key, value in overrides.items():
         _set(merged, key, value)
     try:
@@ -118,9 +108,29 @@ def parse_config(document: Mapping[str, object], overrides: Mapping[str, object]
         for name, profile in config.agents.items():
             check_id(name, f"agents.{name}")
             check_layer(profile.rules, f"agents.{name}")
+        if check_models:
+            for field, problem in model_problems(config).items():
+                raise InvalidInputError(field, problem)
     except InvalidInputError as error:
         raise InvalidInputError("config", str(error)) from error
     return config
+
+
+def model_problems(config: Config) -> dict[str, str]:
+    """By field: what is wrong with the name of a model that cannot exist."""
+    named = {"models.default": config.models.default}
+    for name, profile in config.agents.items():
+        named[f"agents.{name}.model"] = profile.model or config.models.default
+        named[f"agents.{name}.heartbeat.model"] = profile.heartbeat.model or config.models.default
+    problems = {}
+    for field, model in named.items():
+        if field != "models.default" and model == config.models.default:
+            continue
+        try:
+            parse_model(model, field)
+        except InvalidInputError as error:
+            problems[field] = error.problem
+    return problems
 
 
 def _set(document: dict[str, object], key: str, value: object) -> None:

@@ -7,7 +7,7 @@ from fairlead_agent.models.demo import DemoModel
 from fairlead_agent.models.interface import Model
 from fairlead_agent.models.litellm_backend import LiteLLM
 from fairlead_agent.models.openai_compatible import OpenAICompatible
-from fairlead_common.errors import InvalidInputError
+from fairlead_common.config import parse_model
 from fairlead_common.live_config import LiveConfig
 
 OPENAI_URL = "https://api.openai.com/v1"
@@ -27,11 +27,7 @@ class Registry:
         Raises:
             InvalidInputError: the name has none of the known forms.
         """
-        backend, _, model = name.partition("/")
-        if backend not in ("demo", "openai", "litellm") or (backend != "demo" and not model):
-            raise InvalidInputError(
-                "model", f"must be demo, openai/<model> or litellm/<provider>/<model>, got {name!r}"
-            )
+        backend, model = parse_model(name)
         if backend not in self._made:
             self._made[backend] = self._make(backend)
         return self._made[backend], model

@@ -16,6 +16,17 @@ MAX_INSTRUCTION_BYTES = 32 * 1024
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,63}\Z")
 
 
+def impossible(call: ToolCall) -> str:
+    """Why the call's workspace cannot be had in its sandbox on any machine; empty when it can."""
+    if call.workspace_kind == "folder":
+        return ""
+    if call.sandbox == "ssh":
+        return f"a {call.workspace_kind} cannot be made on a remote machine"
+    if call.workspace_kind == "worktree" and call.sandbox != "local":
+        return f"the repository of a worktree is out of reach in sandbox {call.sandbox!r}; use a clone"
+    return ""
+
+
 class Workspaces:
     """The folders that agents work in.
 
@@ -94,12 +105,7 @@ class Workspaces:
                 return call.workspace
             sees_all = call.sandbox == "local" or call.access == "none"
             return str(self.folder(call.workspace) if sees_all else self.shared(call.workspace))
-        if call.sandbox == "ssh":
-            raise InvalidInputError(
-                "workspace", f"a {call.workspace_kind} cannot be made on a remote machine"
-            )
-        if call.workspace_kind == "worktree" and call.sandbox != "local":
-            problem = f"the repository of a worktree is out of reach in sandbox {call.sandbox!r}; use a clone"
+        if problem := impossible(call):
             raise InvalidInputError("workspace", problem)
         return str(await self._sessions.folder(call.workspace, call.workspace_kind, call.repository))
 

@@ -1,0 +1,144 @@
+"""`fairlead agents`: where agents work, over NATS with the home's credentials."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import click
+
+from fairlead.agent_places import Hosts, better_host, host_of, hosts, offered, problem
+from fairlead.document import access_of, connection, given_to_this_start, load
+from fairlead.errors import FAILED, UNREACHABLE, USAGE, CommandError
+from fairlead.home import home_from_environment
+from fairlead_common import subjects
+from fairlead_common.buckets import Bucket
+from fairlead_common.bus import Bus
+from fairlead_common.config import AgentConfig, Config
+from fairlead_common.config_revisions import stored_config
+from fairlead_common.errors import ConflictError, FairleadError
+
+_T = TypeVar("_T")
+
+
+@click.group()
+def agents() -> None:
+    """List agents, and choose the hosts that they work on."""
+
+
+@agents.command("ls")
+@click.option("--json", "as_json", is_flag=True, help="As one JSON list.")
+def listing(as_json: bool) -> None:
+    """List the agents: model, mode, sandbox, host, and what is wrong with their place."""
+    config, known = _with_bus(_looked)
+    rows = []
+    for name in config.agents:
+        profile = config.agent(name)
+        if profile is None:
+            continue
+        text, advice = problem(name, profile, known)
+        rows.append(
+            {
+                "name": name,
+                "model": profile.model,
+                "mode": profile.mode,
+                "sandbox": profile.sandbox.kind,
+                "host": host_of(name, profile, known),
+                "problem": text,
+                "advice": advice,
+            }
+        )
+    if as_json:
+        click.echo(json.dumps(rows))
+        return
+    for row in rows:
+        place = row["host"] or "not placed yet"
+        shown = f"model={row['model']} mode={row['mode']} sandbox={row['sandbox']} host={place}"
+        click.echo(f"{row['name']:16} {shown}")
+        if row["problem"]:
+            click.echo(f"  ! {row['problem']}: {row['advice']}")
+
+
+@agents.command("place")
+@click.argument("agent")
+@click.option("--host", help="Where to (default: the least loaded host that suits and offers its sandbox).")
+@click.option("--force-empty", is_flag=True, help="Leave the files of its folder behind, on the old host.")
+def place(agent: str, host: str | None, force_empty: bool) -> None:
+    """Choose the host on which AGENT works from now on.
+
+    Its folder is a folder of its host: what is in it stays there, and is there again when the agent is placed
+    back. Calls that run go on where they are; sessions with a workspace of their own stay where that is.
+    """
+
+    async def change(bus: Bus) -> str:
+        config, known = await _looked(bus)
+        profile = config.agents.get(agent)
+        if profile is None:
+            raise CommandError(f"no agent {agent!r}; there are {', '.join(sorted(config.agents))}", USAGE)
+        chosen = _destination(agent, profile, known, host, force_empty=force_empty)
+        await _keep(bus, agent, chosen)
+        return chosen
+
+    chosen = _with_bus(change)
+    click.echo(f"{agent} works on host {chosen} from now on", err=True)
+
+
+def _destination(
+    name: str, profile: AgentConfig, known: Hosts, wanted: str | None, *, force_empty: bool
+) -> str:
+    """Where the agent goes.
+
+    Raises:
+        CommandError: it cannot work there, or would leave files behind unasked.
+    """
+    if profile.host and profile.host != wanted:
+        text = f"agents.{name}.host is set to {profile.host} and goes before this"
+        raise CommandError(f"{text}: `fairlead config unset agents.{name}.host` first", FAILED)
+    if profile.workspace_kind != "folder":
+        text = f"agent {name} has a {profile.workspace_kind} for each session and no folder to place"
+        raise CommandError(f"{text}: see `fairlead sessions move`", FAILED)
+    now = known.kept.get(name, "")
+    kind = profile.sandbox.kind
+    chosen = wanted or better_host(profile, known)
+    if not chosen:
+        raise CommandError(f"no host that suits agent {name} offers sandbox {kind}", FAILED)
+    there = [info for info in known.executors if info.host == chosen]
+    if not there or all(info.draining for info in there):
+        taking = ", ".join(sorted({info.host for info in known.executors if not info.draining})) or "none"
+        raise CommandError(f"host {chosen} takes no new work; these do: {taking}", FAILED)
+    if kind not in offered(chosen, known):
+        others = ", ".join(sorted({i.host for i in known.executors if kind in i.sandboxes})) or "no host"
+        text = f"host {chosen} offers {', '.join(offered(chosen, known))} and not sandbox {kind}"
+        raise CommandError(f"{text}, which agent {name} wants; {others} does", FAILED)
+    if now not in ("", chosen) and not force_empty:
+        text = f"the folder of agent {name} is on host {now}, and its files would stay there"
+        raise CommandError(
+            f"{text}; with --force-empty it goes on in the folder of that name on {chosen}", FAILED
+        )
+    return chosen
+
+
+async def _keep(bus: Bus, agent: str, host: str) -> None:
+    key = f"agent.{agent}"
+    stream = subjects.kv_stream(subjects.BUCKET_WORKSPACES)
+    try:
+        last = await bus.last(stream, subjects.kv(subjects.BUCKET_WORKSPACES, key))
+        await Bucket(bus, subjects.BUCKET_WORKSPACES).update(key, host.encode(), last.seq if last else 0)
+    except ConflictError as error:
+        raise CommandError(f"somebody else placed agent {agent} at this moment: try again") from error
+
+
+async def _looked(bus: Bus) -> tuple[Config, Hosts]:
+    found, given = await asyncio.gather(load(bus), given_to_this_start(bus))
+    return stored_config(found.used.content, given or {}), await hosts(bus)
+
+
+def _with_bus(action: Callable[[Bus], Awaitable[_T]]) -> _T:
+    async def run() -> _T:
+        async with connection(access_of(home_from_environment())) as bus:
+            try:
+                return await action(bus)
+            except FairleadError as error:
+                raise CommandError(str(error), UNREACHABLE) from error
+
+    return asyncio.run(run())

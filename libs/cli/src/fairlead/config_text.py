@@ -1,0 +1,69 @@
+"""The configuration as lines for people: what changed between revisions, and where each value comes from."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from fairlead_common.config_revisions import NOTHING, Revision
+
+Json = dict[str, Any]
+
+_SHOWN_CHARS: Final = 60
+_UNSET: Final = object()
+
+
+def history_lines(revisions: Sequence[Revision], used: Revision) -> Iterator[str]:
+    """A line for each revision: number, time (UTC), and what it changed or why it cannot be used."""
+    before = NOTHING
+    for revision in revisions:
+        head = f"{revision.revision:6}  {revision.ts[:19].replace('T', ' '):19}  "
+        if revision.problem:
+            yield f"{head}! {revision.problem}"
+            continue
+        changed = changes(before.content, revision.content) or ["nothing"]
+        mark = "  (in effect)" if revision == used and revision is not revisions[-1] else ""
+        yield f"{head}{', '.join(changed)}{mark}"
+        before = revision
+
+
+def changes(before: Mapping[str, object], after: Mapping[str, object]) -> list[str]:
+    """`key: old -> new` for every value that differs, by key."""
+    old, new = dict(leaves(before)), dict(leaves(after))
+    return [
+        f"{key}: {_shown(old.get(key, _UNSET))} -> {_shown(new.get(key, _UNSET))}"
+        for key in sorted(old.keys() | new.keys())
+        if old.get(key, _UNSET) != new.get(key, _UNSET)
+    ]
+
+
+def origin_lines(
+    effective: Mapping[str, object], revision: Revision, overrides: Mapping[str, object], prefix: str = ""
+) -> Iterator[str]:
+    """`key = value  (origin)` for every effective value; with `prefix` only those of this group."""
+    stored = dict(leaves(revision.content))
+    for key, value in leaves(effective):
+        if prefix and key != prefix and not key.startswith(f"{prefix}."):
+            continue
+        if any(key == each or key.startswith(f"{each}.") for each in overrides):
+            origin = "given to this start: FAIRLEAD_MODEL or --set"
+        elif any(key == each or key.startswith(f"{each}.") for each in stored):
+            origin = f"stored, revision {revision.revision}"
+        else:
+            origin = "default"
+        yield f"{key} = {json.dumps(value, ensure_ascii=False)}  ({origin})"
+
+
+def leaves(content: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
+    """Dotted key and value of everything that is no group of settings; an empty group counts as a value."""
+    for key, value in content.items():
+        if isinstance(value, Mapping) and value:
+            yield from leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _shown(value: object) -> str:
+    if value is _UNSET:
+        return "(default)"
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}..."
