@@ -122,6 +122,21 @@ async def test_pi_01_calls_that_never_started_leave_no_trace_in_the_trust(
     assert second.outcome.status == "ok"
 
 
+@pytest.mark.parametrize("mode", ["safe", "ask", "allow-all"])
+async def test_executor_is_told_that_a_secret_may_be_shown_once_a_person_allowed_it(
+    w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    async with agent_service(nats_server, monkeypatch, settings={"agents.main.mode": mode}):
+        await w.say("a", "op=P1 steps=1 tool=read path=notes.txt")
+        await w.run_end("a", 1)
+        await w.say("a", "op=P2 steps=1 tool=read path=./x/../.env")
+        request = await waiting(w, "a", 2)
+        assert "likely a secret" in request.why
+        await decide(w, "a", request, "once")
+        assert (await w.run_end("a", 3)).outcome == "completed"
+    assert [call.secrets_allowed for call in w.calls] == [False, True]
+
+
 async def test_in_a_sandbox_without_network_commands_are_not_asked_about_and_nothing_weaker_runs(
     w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -52,3 +52,30 @@ async def test_rules_of_the_host_hold_whatever_the_agent_says(host: Host) -> Non
     late = await host.run("bash", command="ls", timeout_s=601.0)
     assert late.is_error
     assert not (host.workspace / "marker").exists()
+
+
+async def test_secrets_are_shown_to_calls_that_were_allowed_to_and_to_no_others(host: Host) -> None:
+    await host.started()
+    (host.workspace / ".env").write_text("SECRETKEY=abcd\n")
+    (host.workspace / "notes.txt").symlink_to(".env")
+    for tool, arguments in (
+        ("grep", {"pattern": "SECRET"}),
+        ("read", {"path": ".env"}),
+        ("read", {"path": "notes.txt"}),
+    ):
+        assert "abcd" not in text_of(await host.run(tool, **arguments))
+    call = ToolCall(
+        call_id="c1",
+        session="chat",
+        name="read",
+        arguments={"path": ".env"},
+        workspace="",
+        token="t",
+        secrets_allowed=True,
+    )
+    await host.bus.create(s.TOOLS, s.tool_request(HOST, call.call_id), msgspec.json.encode(call))
+    assert "abcd" in text_of(await host.result(call))
+    call = msgspec.structs.replace(call, call_id="c2", secrets_allowed=False)
+    call = msgspec.structs.replace(call, approved=shown_hash(call, HOST))
+    await host.bus.create(s.TOOLS, s.tool_request(HOST, call.call_id), msgspec.json.encode(call))
+    assert "abcd" in text_of(await host.result(call))

@@ -194,6 +194,15 @@ COMMANDS: dict[str, msgspec.Struct] = {
     "tool_call": ToolCall(
         call_id="c", session="s", name="bash", arguments={"command": "ls"}, workspace="/w", token="t"
     ),
+    "tool_call_secrets": ToolCall(
+        call_id="c",
+        session="s",
+        name="read",
+        arguments={"path": ".env"},
+        workspace="/w",
+        token="t",
+        secrets_allowed=True,
+    ),
     "tool_claim": ToolClaim(by="executor", holder="e"),
     "tool_result": ToolResult(call_id="c", token="t", outcome=_OUTCOME, executor="e"),
     "executor_info": ExecutorInfo(

@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
+import fairlead_common.sensitive_paths
 import fairlead_tools.runner
 from fairlead_tools.sandboxes.pack import pack_runner
 from tests.support.sources import parsed
 
-SOURCES = sorted(Path(fairlead_tools.runner.__file__).parent.glob("*.py"))
+SHARED = Path(fairlead_common.sensitive_paths.__file__)
+SOURCES = [*sorted(Path(fairlead_tools.runner.__file__).parent.glob("*.py")), SHARED]
 
 
 def test_same_sources_are_packed_once(tmp_path: Path) -> None:
@@ -29,6 +31,7 @@ def test_library_is_packed_whole_with_its_licence(tmp_path: Path) -> None:
     assert {f"{name}c" for name in names if name.endswith(".py") and name != "__main__.py"} <= {
         *names,
         "fairlead_tools/__init__.pyc",
+        "fairlead_common/__init__.pyc",
     }
 
 
@@ -60,7 +63,7 @@ def test_runner_is_written_for_python_3_9(source: Path) -> None:
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.name)
-def test_runner_imports_only_the_standard_library_and_itself(source: Path) -> None:
+def test_runner_imports_only_the_standard_library_and_what_is_packed_with_it(source: Path) -> None:
     for node in ast.walk(parsed(source.read_text())):
         names = []
         if isinstance(node, ast.Import):
@@ -69,8 +72,6 @@ def test_runner_imports_only_the_standard_library_and_itself(source: Path) -> No
             names = [node.module or ""]
         for name in names:
             top = name.split(".")[0]
-            is_ours = name.startswith("fairlead_tools.runner") or (top, source.name) == (
-                "pypdf",
-                "documents.py",
-            )
+            is_ours = name.startswith("fairlead_tools.runner") or name == "fairlead_common.sensitive_paths"
+            is_ours = is_ours or (top, source.name) == ("pypdf", "documents.py")
             assert is_ours or top in sys.stdlib_module_names, name

@@ -14,8 +14,8 @@ from fairlead_tools.runner import search
 from fairlead_tools.runner.confine import Root
 from fairlead_tools.runner.edit import unified_diff
 from fairlead_tools.runner.environment import find_program
+from fairlead_tools.runner.globs import matcher
 from fairlead_tools.runner.plan import run_tool
-from fairlead_tools.runner.search import matcher
 from fairlead_tools.sandboxes.local import runner_environment
 
 

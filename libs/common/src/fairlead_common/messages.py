@@ -177,6 +177,8 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         approved: hash of what a person was shown and allowed; empty when nobody was asked.
         tainted: the session has read what strangers wrote.
         flags: what the call does to the session's trust.
+        secrets_allowed: the likely secrets that its arguments name may be shown: a person, or a rule that
+            names exactly them, allowed that.
     """
 
     call_id: str
@@ -196,6 +198,7 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     approved: str = ""
     tainted: bool = False
     flags: list[TrustFlag] = []
+    secrets_allowed: bool = False
 
 
 class WorkspaceQuery(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -1,17 +1,19 @@
 """Paths that are worth a question: files that something runs by itself later, and files that hold secrets.
 
-Only the spelling is looked at, so a link or a command can lead around it: this saves accidents and makes
-a hijacked model ask; what it must not reach at all belongs outside of its sandbox.
+Only the spelling is looked at. The runner asks again with the path that a file really has, so this module is
+packed into it: it imports the standard library alone and runs under Python 3.9. A command can lead around the
+table: it saves accidents and makes a hijacked model ask; what a model must not reach at all belongs outside
+of its sandbox.
 """
 
 import posixpath
 import re
 import unicodedata
-from typing import NamedTuple
 
 _GIT = "git runs commands that it names"
 _SHELL = "a shell runs it when it starts"
 _EDITOR = "an editor or debugger runs what it names"
+_PROGRAM = "a program does what it names when it starts"
 _BUILD = "a build, install or test run executes what it names"
 _CI = "it runs in the pipeline, with the pipeline's credentials"
 _LOGIN = "it decides who may log in, and what runs then"
@@ -26,27 +28,46 @@ _HISTORY = "what was typed into a shell or console"
 _OF_THE_SYSTEM = "what the system keeps from its users"
 
 
-class _Rule(NamedTuple):
-    """A pattern for the whole path, its parts joined by "/" with one in front, and what it means."""
+class _Table:
+    """Patterns for whole paths, each with what it means; one expression, for a search asks about every file.
 
-    pattern: re.Pattern[str]
-    reason: str
+    `*` is anything within one part and `**` anything at all. A pattern that begins with "/" is a whole path,
+    every other one is the end of one.
+
+    Args:
+        with_folders: `x/**` means the folder `x` itself, too.
+    """
+
+    def __init__(self, *lines: tuple[str, str], with_folders: bool = False) -> None:
+        self._reasons: list[str] = []
+        ends: list[str] = []
+        wholes: list[str] = []
+        for reason, patterns in lines:
+            words = patterns.split()
+            if with_folders:
+                words += [word[: -len("/**")] for word in words if word.endswith("/**")]
+            for is_whole, found in ((False, ends), (True, wholes)):
+                some = [_expression(word) for word in words if word.startswith("/") == is_whole]
+                if some:
+                    found.append(f"(?P<r{len(self._reasons)}>{'|'.join(some)})")
+                    self._reasons.append(reason)
+        either = [f"(?:.*)/(?:{'|'.join(ends)})", *wholes]
+        self._pattern = re.compile("|".join(either), re.DOTALL)
+
+    def reason(self, plain: str) -> str:
+        """What the path means; empty when it is not in the table."""
+        found = self._pattern.fullmatch(plain)
+        return self._reasons[int((found.lastgroup or "r0")[1:])] if found else ""
 
 
-def _rules(*lines: tuple[str, str]) -> tuple[_Rule, ...]:
-    """Rules of patterns in which `*` is anything within one part and `**` anything at all."""
-    made = []
-    for reason, patterns in lines:
-        for pattern in patterns.split():
-            words = re.escape(pattern).replace(r"\*\*", ".*").replace(r"\*", "[^/]*")
-            anchor = "" if pattern.startswith("/") else "(?:.*)/"
-            made.append(_Rule(re.compile(f"{anchor}{words}", re.DOTALL), reason))
-    return tuple(made)
+def _expression(pattern: str) -> str:
+    return re.escape(pattern).replace(r"\*\*", ".*").replace(r"\*", "[^/]*")
 
 
-_PERSISTENCE = _rules(
+_PERSISTENCE = _Table(
     (_GIT, ".git .git/** .gitconfig .gitmodules .config/git/** .husky/** .githooks/** git/hooks/*"),
-    (_GIT, ".pre-commit-config.yaml .pre-commit-config.yml lefthook.yml .lefthook.yml"),
+    (_GIT, ".pre-commit-config.yaml .pre-commit-config.yml lefthook.yml .lefthook.yml .gitattributes"),
+    (_GIT, ".hg/hgrc .hgrc .config/hg/** .config/jj/** .jjconfig.toml"),
     (_SHELL, ".envrc .direnv/** .bashrc .bash_profile .bash_login .bash_logout .bash_aliases .profile"),
     (_SHELL, ".zshrc .zshenv .zprofile .zlogin .zlogout .kshrc .cshrc .tcshrc .login .inputrc"),
     (_SHELL, ".config/fish/** .config/nushell/** .pam_environment .xprofile .xinitrc .xsessionrc .tmux.conf"),
@@ -54,6 +75,12 @@ _PERSISTENCE = _rules(
         _SHELL,
         "/etc/profile /etc/profile.d/** /etc/bash.bashrc /etc/environment /etc/zsh/** .mise.toml mise.toml",
     ),
+    (
+        _SHELL,
+        "venv/bin/* .venv/bin/* node_modules/.bin/* .local/bin/* /usr/bin/* /usr/sbin/* /usr/local/bin/*",
+    ),
+    (_PROGRAM, ".curlrc .wgetrc .netrc .screenrc .nanorc .gemrc .condarc .ackrc .digrc .sqliterc .renviron"),
+    (_PROGRAM, ".octaverc .perltidyrc .mailcap .muttrc .config/pip/** .config/uv/** uv.toml"),
     (_EDITOR, ".vscode/** .idea/** .fleet/** .zed/** .devcontainer/** .devcontainer.json *.code-workspace"),
     (_EDITOR, ".vimrc .exrc .nvimrc .nvim.lua .vim/** .config/nvim/** .emacs .emacs.d/** .dir-locals.el"),
     (_EDITOR, ".gdbinit .lldbinit .rprofile .irbrc .pryrc .psqlrc .pythonrc.py .ipython/** .jupyter/**"),
@@ -61,6 +88,30 @@ _PERSISTENCE = _rules(
     (_BUILD, "pyproject.toml setup.py setup.cfg conftest.py tox.ini noxfile.py pip.conf .pip/**"),
     (_BUILD, "sitecustomize.py usercustomize.py *.pth .cargo/config .cargo/config.toml build.rs"),
     (_BUILD, ".mvn/** .gradle/** gradle-wrapper.properties gradlew mvnw .bazelrc .bundle/config"),
+    (_BUILD, "makefile gnumakefile justfile .justfile rakefile gemfile *.gemspec cmakelists.txt *.cmake"),
+    (_BUILD, "cargo.toml go.mod go.work build.zig meson.build sconstruct sconscript wscript *.bazel *.bzl"),
+    (_BUILD, "build.gradle settings.gradle *.gradle.kts gradle.properties pom.xml build.xml build.sbt"),
+    (_BUILD, "dockerfile dockerfile.* *.dockerfile containerfile docker-compose*.yml docker-compose*.yaml"),
+    (_BUILD, "compose.yml compose.yaml vagrantfile tiltfile taskfile.yml taskfile.yaml dodo.py"),
+    (
+        _BUILD,
+        "composer.json mix.exs rebar.config package.swift podfile stack.yaml setup.hs pytest.ini",
+    ),
+    (
+        _BUILD,
+        ".eslintrc .eslintrc.* .babelrc .babelrc.* .prettierrc.* .mocharc.* .lintstagedrc.* .stylelintrc.*",
+    ),
+    (_BUILD, "eslint.config.* vite.config.* vitest.config.* jest.config.* webpack.config.* rollup.config.*"),
+    (_BUILD, "babel.config.* next.config.* nuxt.config.* svelte.config.* astro.config.* tailwind.config.*"),
+    (
+        _BUILD,
+        "postcss.config.* prettier.config.* playwright.config.* cypress.config.* karma.conf.* tsup.config.*",
+    ),
+    (
+        _BUILD,
+        "gulpfile.* gruntfile.* metro.config.* commitlint.config.* turbo.json nx.json lerna.json .rspec",
+    ),
+    (_BUILD, "flake.nix shell.nix default.nix .bazeliskrc .swcrc deno.jsonc phpunit.xml"),
     (_CI, ".github/workflows/** .github/actions/** .gitlab-ci.yml .circleci/** .buildkite/** .drone.yml"),
     (_CI, "jenkinsfile azure-pipelines.yml bitbucket-pipelines.yml .travis.yml .woodpecker/** .forgejo/**"),
     (_LOGIN, ".ssh .ssh/** /etc/ssh/** /etc/pam.d/** /etc/sudoers /etc/sudoers.d/** /etc/passwd /etc/group"),
@@ -78,12 +129,30 @@ _PERSISTENCE = _rules(
         "agents.md agents.override.md claude.md claude.local.md gemini.md soul.md skill.md .cursorrules",
     ),
     (_AGENT, ".fairlead/** .agents/** .claude/** .claude.json .codex/** .cursor/** .gemini/** .windsurf/**"),
+    (
+        _AGENT,
+        "heartbeat.md agent.md qwen.md crush.md warp.md .goosehints opencode.json* .opencode/**",
+    ),
+    (
+        _AGENT,
+        ".roo/** .roorules* .kiro/** .kilocode/** .continue/** .continuerules .amazonq/** .junie/** .trae/**",
+    ),
+    (_AGENT, ".augment/** .qwen/** .crush.json .aider.conf.yml .github/instructions/** .github/prompts/**"),
+    (_AGENT, ".github/agents/** .github/chatmodes/**"),
     (_AGENT, ".clinerules .clinerules/** .windsurfrules .mcp.json mcp.json copilot-instructions.md"),
 )
 
-_SECRET = _rules(
+_SECRET = _Table(
     (_SETTINGS, ".env .env.* *.env .envrc .flaskenv secrets.* *.secrets secret.yaml secret.yml secret.json"),
     (_SETTINGS, "*.tfstate *.tfstate.* *.tfvars *.tfvars.json .htpasswd .pgpass .my.cnf .mylogin.cnf .s3cfg"),
+    (
+        _SETTINGS,
+        ".dev.vars .dev.vars.* vault.yml vault.yaml .vault_pass* .vault-pass* *.vault .secrets .secrets/**",
+    ),
+    (
+        _SETTINGS,
+        ".htdigest passwords.txt passwords.csv password.txt .msmtprc .fetchmailrc .muttrc wp-config.php",
+    ),
     (
         _KEY,
         "id_rsa id_dsa id_ecdsa id_ecdsa_sk id_ed25519 id_ed25519_sk identity *.pem *.key *.p12 *.pfx *.p8",
@@ -95,7 +164,8 @@ _SECRET = _rules(
     (_CLOUD, ".aws/** .azure/** .config/gcloud/** .oci/** .kube/** kubeconfig *.kubeconfig .boto .doctl/**"),
     (
         _CLOUD,
-        "application_default_credentials.json service-account*.json service_account*.json .terraform.d/**",
+        "application_default_credentials.json service-account*.json service_account*.json"
+        " serviceaccount*.json *firebase-adminsdk*.json .terraform.d/** *.ovpn",
     ),
     (_CLOUD, ".terraformrc .config/doctl/** .config/hcloud/** .fly/** .config/rclone/** rclone.conf"),
     (
@@ -119,6 +189,17 @@ _SECRET = _rules(
         _TOKENS,
         "login*data logins.json key4.db cookies cookies.sqlite local*state .config/nats/**",
     ),
+    (
+        _TOKENS,
+        ".huggingface/token huggingface/token huggingface/stored_tokens .openai .openai/** .anthropic/**",
+    ),
+    (
+        _TOKENS,
+        "tokens.json .kaggle/kaggle.json .databrickscfg .snowsql/config .snowflake/** ngrok.yml .sentryclirc",
+    ),
+    (_TOKENS, ".netlify/config.json .config/github-copilot/** .config/containers/auth.json .config/sops/**"),
+    (_TOKENS, ".subversion/auth/** .local/share/keyrings/** .jfrog/** .circleci/cli.yml .travis/config.yml"),
+    (_TOKENS, ".gradle/gradle.properties .nuget/nuget.config .passwd-s3fs .mozilla/firefox/** wallet.dat"),
     (_HISTORY, ".bash_history .zsh_history .python_history .node_repl_history .psql_history .mysql_history"),
     (_HISTORY, ".rediscli_history .sqlite_history .lesshst .viminfo .wget-hsts fish_history"),
     (
@@ -131,18 +212,23 @@ _SECRET = _rules(
     ),
     (
         _OF_THE_SYSTEM,
-        "/proc/**/fd /proc/**/fd/** /proc/**/root /proc/**/root/** /run/secrets/** *.keytab",
+        "/proc/**/fd /proc/**/fd/** /proc/**/root /proc/**/root/** /run/secrets/** *.keytab "
+        "/var/run/secrets/** /etc/wireguard/** /etc/letsencrypt/** /etc/netplan/** /etc/ssl/private/**",
     ),
+    with_folders=True,
 )
 
 # Templates that people commit on purpose, and halves of key pairs that are meant to be shown.
-_HARMLESS = _rules(
+_HARMLESS = _Table(
     (
-        "",
+        "a template",
         ".env.example .env.sample .env.template .env.dist .env.defaults example.env sample.env template.env",
     ),
-    ("", "*.tfvars.example .ssh/*.pub .ssh/known_hosts .ssh/known_hosts.old cacert.pem ca-certificates.pem"),
-    ("", "secrets.py.example secrets.example.* .aws/config.example"),
+    (
+        "shown on purpose",
+        "*.tfvars.example .ssh/*.pub .ssh/known_hosts .ssh/known_hosts.old cacert.pem ca-certificates.pem",
+    ),
+    ("a template", "secrets.py.example secrets.example.* .aws/config.example"),
 )
 
 
@@ -151,28 +237,27 @@ def persistence(path: str) -> str:
 
     Raises nothing: what is no path at all is refused by the tool itself.
     """
-    return _first(_PERSISTENCE, _plain(path))
+    return _PERSISTENCE.reason(plain(path))
 
 
 def secret(path: str) -> str:
-    """What secret a file of this path usually holds; empty when none."""
-    plain = _plain(path)
-    return "" if _matches(_HARMLESS, plain) else _first(_SECRET, plain)
+    """What secret a file of this path, or a folder, usually holds; empty when none."""
+    spelled = plain(path)
+    reason = _SECRET.reason(spelled)
+    return "" if reason and _HARMLESS.reason(spelled) else reason
 
 
-def _plain(path: str) -> str:
-    """The path as a careless file system reads it: case, ligatures, hidden letters and dots undone."""
-    folded = unicodedata.normalize("NFKC", path).casefold().replace("\\", "/")
-    visible = "".join(each for each in folded if unicodedata.category(each) not in ("Cf", "Cc"))
+def plain(path: str) -> str:
+    """The path as a careless file system reads it: case, ligatures, hidden letters and dots undone.
+
+    It begins with "/", and is the same for all spellings of one path that has no links in it.
+    """
+    if path.isascii() and path.isprintable():
+        visible = path.lower().replace("\\", "/")
+    else:
+        folded = unicodedata.normalize("NFKC", path).casefold().replace("\\", "/")
+        visible = "".join(each for each in folded if unicodedata.category(each) not in ("Cf", "Cc"))
     if visible.startswith("file:"):
-        visible = visible.removeprefix("file:")
+        visible = visible[len("file:") :]
     whole = posixpath.normpath("/" + visible.lstrip("/"))
     return "/".join(part.rstrip(". ") or part for part in whole.split("/"))
-
-
-def _first(rules: tuple[_Rule, ...], plain: str) -> str:
-    return next((rule.reason for rule in rules if rule.pattern.fullmatch(plain)), "")
-
-
-def _matches(rules: tuple[_Rule, ...], plain: str) -> bool:
-    return any(rule.pattern.fullmatch(plain) for rule in rules)

@@ -133,6 +133,16 @@ def effects(spec: ToolSpec, arguments: dict[str, object], *, networked: bool) ->
     return sorted(found)
 
 
+def names_secret(spec: ToolSpec, arguments: dict[str, object], root: str = "") -> bool:
+    """Whether it names what is likely a secret: who allows the call allows it to show that."""
+    about = subject(spec, arguments, root)
+    if about.shell is not None:
+        return any(
+            secret(word) for words in about.shell.commands for word in _files(program(words), words)
+        ) or any(map(secret, about.shell.writes))
+    return any(secret(normal(path, root) or path) for path in _paths(arguments))
+
+
 # -- what a person has to see in every mode --------------------------------------
 
 
@@ -179,11 +189,7 @@ def _sensitive_path(spec: ToolSpec, arguments: dict[str, object], about: Subject
         for rule in at.layers.allowing
         if rule.kind == "path" and names(rule, about) and not any("*" in word for word in rule.words)
     }
-    paths = raw_paths(arguments)
-    pattern = arguments.get("glob")
-    if isinstance(pattern, str):
-        paths.append(pattern)
-    for given in paths:
+    for given in _paths(arguments):
         path = normal(given, at.root) or given
         if path in named:
             continue
@@ -192,6 +198,12 @@ def _sensitive_path(spec: ToolSpec, arguments: dict[str, object], about: Subject
         if not spec.read_only and (reason := persistence(path) or secret(path)):
             return f"{path!r} is not changed without a person: {reason}"
     return ""
+
+
+def _paths(arguments: dict[str, object]) -> list[str]:
+    """What it names; the files that a search is limited to may be a pattern."""
+    pattern = arguments.get("glob")
+    return [*raw_paths(arguments), *([pattern] if isinstance(pattern, str) else [])]
 
 
 def _sensitive_command(shell: Shell) -> str:

@@ -18,7 +18,7 @@ from fairlead_agent.judgement import Judgement
 from fairlead_agent.offers import offers
 from fairlead_agent.owner import Owner
 from fairlead_agent.placement import Places, boundary
-from fairlead_agent.policy import Verdict
+from fairlead_agent.policy import Verdict, names_secret
 from fairlead_agent.timers import set_timer
 from fairlead_common import mutants, subjects
 from fairlead_common.bus import Bus
@@ -155,6 +155,8 @@ class ToolCalls:
             return "parked"
         if await self._settled_as_lost(call):
             return "settled"
+        if names_secret(spec, request.arguments, root):  # which the verdict did not pass over
+            request = msgspec.structs.replace(request, secrets_allowed=True)
         await self._send(request, call.host)
         return "sent"
 

@@ -114,7 +114,10 @@ class RunnerCalls:
     ) -> ToolOutcome | None:
         if instead is None:
             failpoint("tools.call.before")
-            await followed.send("call", tool=call.name, arguments=call.arguments, timeout_s=call.timeout_s)
+            more = {"secrets": True} if call.secrets_allowed or call.approved else {}
+            await followed.send(
+                "call", tool=call.name, arguments=call.arguments, timeout_s=call.timeout_s, **more
+            )
             failpoint("tools.call.after")
         else:
             await followed.send("attach")

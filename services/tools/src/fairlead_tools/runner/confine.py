@@ -9,6 +9,7 @@ import stat
 import sys
 from typing import NamedTuple
 
+from fairlead_common.sensitive_paths import persistence, plain, secret
 from fairlead_tools.runner import linux
 
 MAX_LINKS = 40
@@ -37,12 +38,18 @@ class Place(NamedTuple):
 
 
 class Root:
-    """An open workspace. All paths are relative to it, and end beneath it or are refused."""
+    """An open workspace. All paths are relative to it, and end beneath it or are refused.
+
+    Fields:
+        secrets_allowed: the call may show the likely secrets that its arguments name: a person, or a rule
+            that names exactly them, allowed that.
+    """
 
     def __init__(self, path: str, *, openat2: bool | None = None) -> None:
         self._prefixes = sorted({os.path.abspath(path), os.path.realpath(path)})
         self.fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self.openat2 = self._kernel_can() if openat2 is None else openat2
+        self.secrets_allowed = False
 
     def _kernel_can(self) -> bool:
         if not sys.platform.startswith("linux"):
@@ -176,14 +183,72 @@ class Root:
         """A regular file, open for reading. Pipes, sockets and devices are refused without waiting.
 
         Raises:
-            ToolError: it is something else, or leads out of the workspace.
+            ToolError: it is something else, leads out of the workspace, or is likely a secret that this call
+                may not show.
         """
         fd = self.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
-        problem = not_regular(os.fstat(fd).st_mode)
-        if problem:
+        try:
+            problem = not_regular(os.fstat(fd).st_mode)
+            if problem:
+                raise ToolError(f"{path}: {problem}")
+            self.check_shown(path, fd)
+        except BaseException:
             os.close(fd)
-            raise ToolError(f"{path}: {problem}")
+            raise
         return fd
+
+    def real(self, fd: int) -> str:
+        """The path of what is open, relative to the workspace, without any links; "." for the workspace.
+
+        Raises:
+            ToolError: it has none any more.
+        """
+        try:
+            top, found = (os.readlink(f"/proc/self/fd/{each}") for each in (self.fd, fd))
+        except OSError:  # a system without /proc
+            top = os.path.realpath(self._prefixes[0])
+            found = _real_path(fd)
+        if found.endswith(" (deleted)") and not os.path.lexists(found):
+            found = found[: -len(" (deleted)")]
+        if found == top:
+            return "."
+        head = top.rstrip("/") + "/"
+        if not found.startswith(head):
+            raise ToolError("path: was moved while it was opened")
+        return found[len(head) :]
+
+    def check_shown(self, path: str, fd: int) -> None:
+        """See that the content of what is open, a file or a folder, may be shown to whoever named `path`.
+
+        Raises:
+            ToolError: it is likely a secret, and that was not allowed for exactly this path.
+        """
+        real = self.real(fd)
+        reason = secret(real)
+        if not reason:
+            return
+        named, wanted = plain(self.relative(path)), plain(real)
+        if named != wanted and not (secret(named) and wanted.startswith(f"{named}/")):
+            raise ToolError(
+                f"{path}: leads to {real}, which is likely a secret: {reason}. Name {real} itself if you "
+                "need it; a person is asked then."
+            )
+        if not self.secrets_allowed:
+            raise ToolError(f"{path}: is likely a secret: {reason}; nobody allowed that this call shows it")
+
+    def check_changed(self, path: str, place: Place) -> None:
+        """See that no link makes `path` a file that a person would have been asked about under its own name.
+
+        Raises:
+            ToolError: it does.
+        """
+        real = f"{self.real(place.dir_fd)}/{place.name}"
+        if plain(real) != plain(self.relative(path)) and (reason := persistence(real) or secret(real)):
+            real = os.path.normpath(real)
+            raise ToolError(
+                f"{path}: leads to {real}, which is not changed without a person: {reason}. Name {real} "
+                "itself; a person is asked then."
+            )
 
     def replace_file(self, path: str, content: bytes) -> bool:
         """Write `content` as the whole of a file: afterwards it holds the old or the new, never half.
@@ -196,6 +261,7 @@ class Root:
         """
         place = self.place(path, create_parents=True)
         try:
+            self.check_changed(path, place)
             old = _stat(place)
             problem = not_regular(old.st_mode) if old else ""
             if problem:
@@ -265,6 +331,17 @@ def refusal(path: str, error: OSError) -> ToolError:
     if error.errno == errno.ENXIO:
         return ToolError(f"{path}: is a socket or a device, not a regular file")
     return ToolError(f"{path}: {os.strerror(error.errno or errno.EIO)}")
+
+
+def _real_path(fd: int) -> str:
+    """The path of an open file, as macOS tells it; empty when there is no telling."""
+    import fcntl  # only here
+
+    try:
+        told = fcntl.fcntl(fd, getattr(fcntl, "F_GETPATH", 50), bytes(1024))
+    except OSError:
+        return ""
+    return os.fsdecode(told.rstrip(b"\0"))
 
 
 def _parts(path: str) -> list[str]:

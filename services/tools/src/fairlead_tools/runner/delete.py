@@ -7,7 +7,7 @@ import os
 import stat
 
 from fairlead_tools.runner.arguments import Arguments
-from fairlead_tools.runner.confine import Root, ToolError, refusal
+from fairlead_tools.runner.confine import Place, Root, ToolError, refusal
 from fairlead_tools.runner.outcome import Outcome, done
 
 MAX_DEPTH = 200
@@ -25,6 +25,7 @@ def delete(root: Root, arguments: Arguments) -> Outcome:
         raise ToolError(f"path: must end in a name, got {path!r}")
     dir_fd = root.open("/".join(parts[:-1]) or ".", os.O_RDONLY | os.O_DIRECTORY)
     try:
+        root.check_changed(path, Place(dir_fd, parts[-1]))
         found = os.stat(parts[-1], dir_fd=dir_fd, follow_symlinks=False)
         if not stat.S_ISDIR(found.st_mode):
             os.unlink(parts[-1], dir_fd=dir_fd)

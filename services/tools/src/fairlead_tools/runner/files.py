@@ -153,6 +153,7 @@ def ls(root: Root, arguments: Arguments) -> Outcome:
     rows: list[str] = []
     total = 0
     try:
+        root.check_shown(path, fd)
         with os.scandir(fd) as entries:
             for entry in entries:
                 total += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from fairlead_common.sensitive_paths import plain, secret
 from fairlead_tools.runner.arguments import Arguments
 from fairlead_tools.runner.confine import Root
 from fairlead_tools.runner.files import printable
@@ -90,15 +91,36 @@ def diff(root: Root, arguments: Arguments) -> Outcome:
     what += ["--cached"] if arguments.flag("staged") else []
     which = revision(arguments, "revision")
     what += ["--end-of-options", which] if which else []
-    tail = ["--", *arguments.texts("files", 100)]
-    answer = repository.run("diff", *_DIFF, *what, *tail)
-    counts = repository.run("diff", *_DIFF, "--numstat", "-z", *what[1:], *tail)
+    named = arguments.texts("files", 100)
+    counts = repository.run("diff", *_DIFF, "--numstat", "-z", *what[1:], "--", *named)
     files = read_numstat(counts.text)
+    secrets = _secrets(repository, files, named if root.secrets_allowed else [])
+    shown = [f":(literal){path}" for path in named] or [":(top)"]
+    without = [f":(top,exclude,literal){path}" for path in secrets]
+    with_magic = {"GIT_LITERAL_PATHSPECS": "0"}  # each of them says what it is
+    answer = repository.run("diff", *_DIFF, *what, "--", *shown, *without, variables=with_magic)
     text, cut = bounded(answer.text)
+    if secrets:
+        names = ", ".join(printable(path) for path in secrets)
+        text += f"\n[not shown, for they are likely secrets: {names[:2_000]}; as `files` a person is asked]"
     if cut or answer.cut:
         rows = "\n".join(f"{each['added']}+ {each['deleted']}- {printable(each['path'])}" for each in files)
         text += f"\n[the diff is longer; all files:]\n{rows[:20_000]}"
     return done(text or "No differences.", files=files[:MAX_SHOWN_FILES], diff=text)
+
+
+def _secrets(repository: Repository, files: list[dict[str, Any]], allowed: list[str]) -> list[str]:
+    """Changed files whose content is not shown: likely secrets that were not allowed by their own names."""
+    above = repository.relative(repository.top)
+    seen = {plain(path) for path in allowed if secret(path)}
+    found = []
+    for each in files:
+        both = [each["path"], *([each["from"]] if "from" in each else [])]
+        if any(
+            secret(f"{above}/{path}") and not {plain(path), plain(f"{above}/{path}")} & seen for path in both
+        ):
+            found += both  # of a file that was moved: under its other name it would be shown whole
+    return found
 
 
 def read_numstat(text: str) -> list[dict[str, Any]]:
@@ -110,11 +132,13 @@ def read_numstat(text: str) -> list[dict[str, Any]]:
         if len(columns) != 3:
             continue
         path = columns[2]
+        before = ""
         if not path:  # moved: both names follow
-            next(parts, "")
-            path = next(parts, "")
+            before, path = next(parts, ""), next(parts, "")
         added, deleted = (int(each) if each.isdigit() else -1 for each in columns[:2])
         found.append({"path": path, "added": added, "deleted": deleted})
+        if before:
+            found[-1]["from"] = before
     return found
 
 

@@ -7,7 +7,7 @@ import re
 from typing import NamedTuple
 
 from fairlead_tools.runner.arguments import Arguments
-from fairlead_tools.runner.confine import Root, ToolError
+from fairlead_tools.runner.confine import Place, Root, ToolError
 from fairlead_tools.runner.edit import MAX_DIFF_CHARS, MAX_FILE_BYTES, unified_diff
 from fairlead_tools.runner.files import encode
 from fairlead_tools.runner.hunks import Change, Hunk, apply_hunks
@@ -166,6 +166,7 @@ def _put(root: Root, path: str, content: bytes | None) -> None:
     parent, _, name = root.relative(path).rstrip("/").rpartition("/")
     dir_fd = root.open(parent or ".", os.O_RDONLY | os.O_DIRECTORY)
     try:
+        root.check_changed(path, Place(dir_fd, name))
         os.unlink(name, dir_fd=dir_fd)  # of a link: the link itself
     finally:
         os.close(dir_fd)

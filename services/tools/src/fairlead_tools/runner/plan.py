@@ -140,7 +140,7 @@ def make_plan(call_id: str, frame: Frame) -> Plan:
     if not isinstance(tool, str) or tool not in TOOLS:
         raise ToolError(f"There is no tool {tool!r} here.")
     known = TOOLS[tool]
-    order = {"tool": tool, "arguments": values}
+    order = {"tool": tool, "arguments": values, "secrets": frame.get("secrets") is True}
     if tool not in FILE_TOOLS:
         order["marks"] = environment.marks(call_id)  # for the programs that it starts
     if known.is_guarded:
@@ -188,6 +188,7 @@ def run_tool(order: Order, root: Root) -> Outcome:
     try:
         if "marks" in order:
             os.environ.update(order["marks"])  # of this child alone
+        root.secrets_allowed = order.get("secrets") is True
         return TOOLS[order["tool"]].load()(root, Arguments(order["arguments"]))
     except ToolError as error:
         return failed(str(error))

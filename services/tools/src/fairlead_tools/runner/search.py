@@ -3,122 +3,147 @@
 from __future__ import annotations
 
 import contextlib
-import fnmatch
 import os
 import re
 import stat
 from collections.abc import Iterator
-from typing import IO, Callable
+from typing import IO, Callable, NamedTuple
 
+from fairlead_common.sensitive_paths import secret
 from fairlead_tools.runner.arguments import Arguments
 from fairlead_tools.runner.confine import TEMPORARY_PREFIX, Root, ToolError
 from fairlead_tools.runner.environment import find_program
+from fairlead_tools.runner.fair import shares, spread
 from fairlead_tools.runner.files import printable
+from fairlead_tools.runner.globs import MAX_PATTERN_CHARS, matcher
+from fairlead_tools.runner.ignored import FILES, Ignored
 from fairlead_tools.runner.outcome import Outcome, done
+from fairlead_tools.runner.ripgrep import NoHintsError, Ripgrep
 from fairlead_tools.runner.walk import walk
 
 MAX_FOUND = 500
 MAX_MATCHES = 100
 MAX_LINE_CHARS = 500
-MAX_PATTERN_CHARS = 2_000
-MAX_ALTERNATIVES = 100
 
 _SNIFF_BYTES = 8_192
 _MAX_LINE_BYTES = 1 << 20
-_NOTHING = re.compile(r"(?!)")
+# What is looked through before matches are chosen: so many lines in all, of one file few once there are many.
+_MANY, _MOST, _FEW = 1_000, 5_000, 5
+_MAX_NAMED = 5  # files that were shown in part, by name
 
-Match = tuple[str, int, str]
+Hit = tuple[int, str]
+
+
+class Place(NamedTuple):
+    """Where a search begins.
+
+    Fields:
+        prefix: what stands before a path below it, as the call spells it: empty, or with "/" at its end.
+        real: the same without any links, as secrets and ignored files are told by.
+        only: tells which paths below it are wanted.
+        ignored: None: ignored files are searched too.
+        may_show: tells a path below it that is likely a secret, but was allowed.
+    """
+
+    prefix: str
+    real: str
+    only: Callable[[str], bool]
+    ignored: Ignored | None
+    may_show: Callable[[str], bool]
+
+    def is_secret(self, path: str) -> bool:
+        """Whether a path below it is not shown, for it is likely a secret."""
+        return bool(secret(self.real + path)) and not self.may_show(path)
+
+    def is_ignored(self, path: str, *, is_folder: bool = False) -> bool:
+        """Whether it, or a folder that it lies in, is ignored."""
+        return self.ignored is not None and self.ignored.is_within(self.real + path, is_folder=is_folder)
+
+
+def _place(root: Root, arguments: Arguments, start: str, fd: int, only: str) -> Place:
+    real = root.real(fd)
+    relative = root.relative(start)
+    allowed = root.secrets_allowed
+    named_folder = allowed and bool(secret(real))
+    fits = matcher(only) if only else _all
+    named_glob = allowed and bool(only) and bool(secret(only))
+    return Place(
+        "" if relative == "." else relative.rstrip("/") + "/",
+        "" if real == "." else real + "/",
+        fits,
+        None if arguments.flag("include_ignored") else Ignored(root, real),
+        lambda path: named_folder or (named_glob and fits(path)),
+    )
+
+
+def _all(_: str) -> bool:
+    return True
 
 
 def glob(root: Root, arguments: Arguments) -> Outcome:
-    """Files whose path fits a pattern such as `src/**/*.py`, newest first."""
+    """Files whose path fits a pattern such as `src/**/*.py`, newest first. Names only, secrets too."""
     pattern = arguments.text("pattern")
     start = arguments.text("path", ".")
-    fits = matcher(pattern)
-    skip = len(_prefix(root, start))
+    fd = root.open(start, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        root.check_shown(start, fd)
+        place = _place(root, arguments, start, fd, pattern)
+    finally:
+        os.close(fd)
     found: list[tuple[float, str]] = []
-    for each in walk(root, start):
-        if each.entry.is_dir(follow_symlinks=False) or not fits(each.path[skip:]):
+    left_out = set()
+
+    def enters(path: str) -> bool:
+        below = path[len(place.prefix) :]
+        if place.is_ignored(below, is_folder=True):
+            return False
+        if place.is_secret(below):
+            left_out.add(path)
+            return False
+        return True
+
+    for each in walk(root, start, enters=enters):
+        below = each.path[len(place.prefix) :]
+        if each.entry.is_dir(follow_symlinks=False) or not place.only(below) or place.is_ignored(below):
             continue
         try:
             changed = os.stat(each.name, dir_fd=each.dir_fd, follow_symlinks=False).st_mtime
         except OSError:
             continue
         found.append((changed, each.path))
-    if not found:
-        return done("No files found.", matches=0)
     found.sort(key=lambda pair: (-pair[0], pair[1]))
-    shown = [printable(path) for _, path in found[:MAX_FOUND]]
-    if len(found) > len(shown):
-        shown.append(f"[{len(found) - len(shown)} of {len(found)} files left out. Use a narrower pattern.]")
+    shown = [printable(path) for _, path in found[:MAX_FOUND]] or [_nothing("files", root, place)]
+    if len(found) > MAX_FOUND:
+        shown.append(f"[{len(found) - MAX_FOUND} of {len(found)} files left out. Use a narrower pattern.]")
+    if left_out:
+        names = ", ".join(printable(path) for path in sorted(left_out)[:_MAX_NAMED])
+        shown.append(
+            f"[Not looked into: {names}. Such folders hold secrets; with one as `path` a person is asked.]"
+        )
     return done("\n".join(shown), matches=len(found))
 
 
-def _prefix(root: Root, start: str) -> str:
-    relative = root.relative(start)
-    return "" if relative == "." else relative.rstrip("/") + "/"
+def _nothing(what: str, root: Root, place: Place) -> str:
+    """That nothing was found, and whether ignored files may be why."""
+    text = f"No {what} found."
+    folder = place.real.rstrip("/")
+    while place.ignored is not None:
+        names = (f"{folder}/{name}" if folder else name for name in FILES)
+        if any(_is_there(root, name) for name in names):
+            return (
+                f"{text} Ignored files (.gitignore) were not searched; set `include_ignored` to search them."
+            )
+        if not folder:
+            break
+        folder = folder.rpartition("/")[0]
+    return text
 
 
-def matcher(pattern: str) -> Callable[[str], bool]:
-    """Tells whether a relative path fits. `*` stays within a name, `**` spans directories, `{a,b}` is either.
-
-    A pattern without a slash fits names at any depth, as in .gitignore.
-    """
-    if len(pattern) > MAX_PATTERN_CHARS:
-        raise ToolError(f"pattern: at most {MAX_PATTERN_CHARS} characters, got {len(pattern)}")
-    tests = [_matcher_of_one(each) for each in _alternatives(pattern)]
-    return lambda path: any(test(path) for test in tests)
-
-
-def _alternatives(pattern: str) -> list[str]:
-    """The patterns that one with braces stands for; far too many are left as they are."""
-    todo, done = [pattern], list[str]()
-    while todo and len(todo) + len(done) <= MAX_ALTERNATIVES:
-        each = todo.pop()
-        braces = re.search(r"\{([^{}]*,[^{}]*)\}", each)
-        if braces is None:
-            done.append(each)
-        else:
-            before, after = each[: braces.start()], each[braces.end() :]
-            todo += [f"{before}{choice}{after}" for choice in braces[1].split(",")]
-    return done + todo
-
-
-def _matcher_of_one(pattern: str) -> Callable[[str], bool]:
-    if "/" not in pattern:
-        pattern = f"**/{pattern}"
-    compiled: list[re.Pattern[str] | None] = []
-    for part in [part for part in pattern.split("/") if part not in ("", ".")]:
-        if part != "**":
-            compiled.append(re.compile(fnmatch.translate(part)))
-        elif not compiled or compiled[-1] is not None:
-            compiled.append(None)
-
-    def fits(path: str) -> bool:
-        # One row of reachable positions per name: no backtracking, whatever the pattern.
-        reachable = _skip_stars(compiled, {0})
-        for name in path.split("/"):
-            after = set()
-            for position in reachable:
-                part = compiled[position] if position < len(compiled) else _NOTHING
-                if part is None:
-                    after.add(position)
-                elif part.match(name):
-                    after.add(position + 1)
-            reachable = _skip_stars(compiled, after)
-        return len(compiled) in reachable
-
-    return fits
-
-
-def _skip_stars(compiled: list[re.Pattern[str] | None], positions: set[int]) -> set[int]:
-    """`**` also stands for no directory at all."""
-    reached = set(positions)
-    for position in positions:
-        while position < len(compiled) and compiled[position] is None:
-            position += 1
-            reached.add(position)
-    return reached
+def _is_there(root: Root, path: str) -> bool:
+    with contextlib.suppress(ToolError):
+        os.close(root.open_file(path))
+        return True
+    return False
 
 
 def grep(root: Root, arguments: Arguments) -> Outcome:
@@ -135,24 +160,23 @@ def grep(root: Root, arguments: Arguments) -> Outcome:
     program = find_program("rg")
     fd = root.open(start, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
     try:
+        root.check_shown(start, fd)
+        place = _place(root, arguments, start, fd, only)
         if not stat.S_ISDIR(os.fstat(fd).st_mode):
-            matches = _in_file(root, start, regex)
-        elif program:
-            hints = _candidates(program, fd, pattern, only, ignore_case=ignore_case, literal=literal)
-            matches = _in_candidates(root, start, regex, only, hints)
+            hits, left_out = {root.relative(start): list(_in_file(root, start, regex, limit))}, 0
         else:
-            matches = _in_directory(root, start, regex, only)
-        shown: list[str] = []
-        files = set()
-        for path, number, line in matches:
-            if len(shown) >= limit:
-                shown.append(f"[There are more than {limit} matches. Use a narrower pattern, path or glob.]")
-                break
-            files.add(path)
-            shown.append(f"{printable(path)}:{number}: {_cut(line)}")
+            engine = Ripgrep(program, fd, only=only, no_ignore=place.ignored is None) if program else None
+            try:
+                files, left_out = _wanted(place, engine.files() if engine else _walked(root, start, place))
+                if engine:
+                    hints = engine.hints(pattern, ignore_case=ignore_case, literal=literal)
+                    files, _ = _wanted(place, hints)
+            except NoHintsError:
+                files, left_out = _wanted(place, _walked(root, start, place))
+            hits = _in_files(root, place, files, regex, limit)
     finally:
         os.close(fd)
-    return done("\n".join(shown) or "No matches found.", matches=min(len(shown), limit), files=len(files))
+    return _outcome(root, place, hits, limit, left_out)
 
 
 def _compile(pattern: str, ignore_case: bool, literal: bool) -> re.Pattern[str]:
@@ -162,96 +186,89 @@ def _compile(pattern: str, ignore_case: bool, literal: bool) -> re.Pattern[str]:
         raise ToolError(f"pattern: is no regular expression: {error}") from None
 
 
+def _outcome(root: Root, place: Place, hits: dict[str, list[Hit]], limit: int, left_out: int) -> Outcome:
+    chosen = shares({path: len(found) for path, found in hits.items()}, limit)
+    lines = [
+        f"{printable(path)}:{number}: {_cut(line)}"
+        for path in sorted(hits)
+        for number, line in hits[path][: chosen[path]]
+    ]
+    count = len(lines)
+    if cut := sorted(path for path in hits if len(hits[path]) > chosen[path]):
+        names = ", ".join(f"{printable(path)} (first {chosen[path]})" for path in cut[:_MAX_NAMED])
+        more = f" and {len(cut) - _MAX_NAMED} more files" if len(cut) > _MAX_NAMED else ""
+        lines.append(
+            f"[There are more than {limit} matches. Shown in part: {names}{more}. Use a narrower pattern, "
+            "path or glob.]"
+        )
+    lines = lines or [_nothing("matches", root, place)]
+    if left_out:
+        files = "file that is likely a secret was" if left_out == 1 else "files that are likely secrets were"
+        lines.append(f"[{left_out} {files} not searched. `read` with its exact path asks a person.]")
+    return done("\n".join(lines), matches=count, files=sum(1 for each in chosen.values() if each))
+
+
 def _cut(line: str) -> str:
     if len(line) <= MAX_LINE_CHARS:
         return line
     return f"{line[:MAX_LINE_CHARS]} [{len(line) - MAX_LINE_CHARS} more characters]"
 
 
-def _in_directory(root: Root, start: str, regex: re.Pattern[str], only: str) -> Iterator[Match]:
-    fits = matcher(only) if only else None
-    skip = len(_prefix(root, start))
-    for each in walk(root, start):
-        if not each.entry.is_file(follow_symlinks=False) or each.name.startswith(TEMPORARY_PREFIX):
+def _wanted(place: Place, paths: Iterator[str]) -> tuple[list[str], int]:
+    """The paths below the start that may be searched, and how many were left out because they are secret.
+
+    How many must not depend on what is in them: else a search could guess at them letter by letter.
+    """
+    wanted, left_out = [], 0
+    for path in paths:
+        name = path.rpartition("/")[2]
+        if name.startswith(TEMPORARY_PREFIX) or not place.only(path) or place.is_ignored(path):
             continue
-        if fits is not None and not fits(each.path[skip:]):
-            continue
-        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
-        try:
-            fd = os.open(each.name, flags, dir_fd=each.dir_fd)
-        except OSError:
-            continue
-        with os.fdopen(fd, "rb") as file:
-            if stat.S_ISREG(os.fstat(fd).st_mode):
-                yield from _in_open_file(each.path, file, regex)
+        if place.is_secret(path):
+            left_out += 1
+        else:
+            wanted.append(path)
+    return wanted, left_out
 
 
-def _in_candidates(
-    root: Root, start: str, regex: re.Pattern[str], only: str, candidates: Iterator[str]
-) -> Iterator[Match]:
-    prefix = _prefix(root, start)
-    try:
-        for path in candidates:
-            with contextlib.suppress(ToolError):  # it went, or led out of the workspace
-                yield from _in_file(root, prefix + path, regex)
-    except _NoHintsError:
-        yield from _in_directory(root, start, regex, only)
+def _walked(root: Root, start: str, place: Place) -> Iterator[str]:
+    skip = len(place.prefix)
+    for each in walk(root, start, enters=lambda path: not place.is_ignored(path[skip:], is_folder=True)):
+        if each.entry.is_file(follow_symlinks=False):
+            yield each.path[skip:]
 
 
-def _in_file(root: Root, path: str, regex: re.Pattern[str]) -> Iterator[Match]:
+def _in_files(
+    root: Root, place: Place, paths: list[str], regex: re.Pattern[str], limit: int
+) -> dict[str, list[Hit]]:
+    """By path the first matches; together more than `limit` when there are too many."""
+    found: dict[str, list[Hit]] = {}
+    count = 0
+    for path in spread(sorted(paths)):
+        with contextlib.suppress(ToolError):  # it went, or led out of the workspace
+            most = limit if count < _MANY else _FEW
+            if hits := list(_in_file(root, place.prefix + path, regex, most)):
+                found[root.relative(place.prefix + path)] = hits
+                count += len(hits)
+        if count >= _MOST:
+            break
+    return found
+
+
+def _in_file(root: Root, path: str, regex: re.Pattern[str], most: int) -> Iterator[Hit]:
+    """Up to `most` matches of a file, and one more when there are more."""
     with os.fdopen(root.open_file(path), "rb") as file:
-        yield from _in_open_file(root.relative(path), file, regex)
+        yield from _in_open_file(file, regex, most)
 
 
-def _in_open_file(path: str, file: IO[bytes], regex: re.Pattern[str]) -> Iterator[Match]:
+def _in_open_file(file: IO[bytes], regex: re.Pattern[str], most: int) -> Iterator[Hit]:
     if b"\0" in file.read(_SNIFF_BYTES):
         return
     file.seek(0)
     for number, line in enumerate(iter(lambda: file.readline(_MAX_LINE_BYTES), b""), 1):
         text = line.decode("utf-8", "replace").rstrip("\r\n")
         if regex.search(text):
-            yield path, number, text
-
-
-def _candidates(
-    program: str, fd: int, pattern: str, only: str, *, ignore_case: bool, literal: bool
-) -> Iterator[str]:
-    """Paths of files below an open directory in which ripgrep sees a match.
-
-    Only a hint: ripgrep opens paths by name, so a directory that is swapped for a link meanwhile leads
-    it astray. Whoever uses a hint opens the file within the workspace and looks for himself.
-
-    Raises:
-        _NoHintsError: ripgrep does not understand the pattern.
-    """
-    import subprocess  # costs every fork of the runner a little, and only this needs it
-
-    command = [program, "--no-config", "--no-messages", "--no-ignore", "--hidden", "--glob=!.git"]
-    command += ["--files-with-matches", "--null", "--sort=path", "--text"]
-    command += ["--ignore-case"] * ignore_case + ["--fixed-strings"] * literal
-    command += [f"--glob={only}"] if only else []
-    with subprocess.Popen(
-        [*command, "--regexp", pattern, "--", "."],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        cwd=f"/proc/self/fd/{fd}",
-        pass_fds=(fd,),
-    ) as process:
-        try:
-            rest, is_empty = b"", True
-            while process.stdout is not None:
-                data = process.stdout.read1(_SNIFF_BYTES)  # type: ignore[attr-defined]
-                if not data:
-                    break
-                is_empty = False
-                *names, rest = (rest + data).split(b"\0")
-                yield from (os.fsdecode(name[2:] if name.startswith(b"./") else name) for name in names)
-            if process.wait() > 1 and is_empty:
-                raise _NoHintsError
-        finally:
-            process.kill()
-
-
-class _NoHintsError(Exception):
-    """Every file has to be looked at."""
+            yield number, text
+            most -= 1
+            if most < 0:
+                return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from itertools import islice
-from typing import NamedTuple
+from typing import Callable, NamedTuple
 
 from fairlead_tools.runner.confine import Root
 
@@ -21,10 +21,20 @@ class Found(NamedTuple):
     entry: os.DirEntry[str]
 
 
-def walk(root: Root, start: str, *, max_depth: int = 64, max_entries: int = 1_000_000) -> Iterator[Found]:
+def walk(
+    root: Root,
+    start: str,
+    *,
+    enters: Callable[[str], bool] = lambda _: True,
+    max_depth: int = 64,
+    max_entries: int = 1_000_000,
+) -> Iterator[Found]:
     """Everything beneath a directory, depth first by name; links are met, never followed.
 
     `dir_fd` of what is yielded stays open until the next one is asked for.
+
+    Args:
+        enters: whether a directory is looked into, by its path.
     """
     top = root.open(start, os.O_RDONLY | os.O_DIRECTORY)
     relative = root.relative(start)
@@ -42,7 +52,9 @@ def walk(root: Root, start: str, *, max_depth: int = 64, max_entries: int = 1_00
             if seen > max_entries:
                 return
             yield Found(prefix + entry.name, entry.name, dir_fd, entry)
-            if entry.name != ".git" and len(stack) < max_depth and entry.is_dir(follow_symlinks=False):
+            if entry.name == ".git" or len(stack) >= max_depth or not entry.is_dir(follow_symlinks=False):
+                continue
+            if enters(prefix + entry.name):
                 try:
                     below = os.open(
                         entry.name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=dir_fd

@@ -16,11 +16,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import fairlead_common.sensitive_paths
 from fairlead_tools.runner.documents import LIBRARY
 
 Library = dict[str, tuple[Path, bytes]]
 
 _SOURCES = Path(__file__).parents[1] / "runner"
+# What the runner shares with the agent: the table of files that are asked about.
+_SHARED = Path(fairlead_common.sensitive_paths.__file__)
 _MAIN = b"import sys\nfrom fairlead_tools.runner.__main__ import main\nsys.exit(main())\n"
 _SMALL: dict[str, Any] = {"compress_type": zipfile.ZIP_DEFLATED, "compresslevel": 1}
 _UNCHECKED = py_compile.PycInvalidationMode.UNCHECKED_HASH  # the name has the hash of the sources
@@ -53,8 +56,10 @@ def _archive(library: Library) -> bytes:
     with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive, TemporaryDirectory() as scratch:
         archive.writestr("__main__.py", _MAIN)
         archive.writestr("fairlead_tools/__init__.py", b"")
+        archive.writestr("fairlead_common/__init__.py", b"")
         for source in _sources():
-            name = f"fairlead_tools/runner/{source.name}"
+            folder = "fairlead_common" if source == _SHARED else "fairlead_tools/runner"
+            name = f"{folder}/{source.name}"
             compiled = Path(scratch) / "compiled"
             py_compile.compile(
                 str(source), str(compiled), name, doraise=True, invalidation_mode=_UNCHECKED, optimize=0
@@ -69,7 +74,7 @@ def _archive(library: Library) -> bytes:
 
 
 def _sources() -> list[Path]:
-    return sorted(_SOURCES.glob("*.py"))
+    return [*sorted(_SOURCES.glob("*.py")), _SHARED]
 
 
 def _library() -> Iterator[tuple[str, Path]]:

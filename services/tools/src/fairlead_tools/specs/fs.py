@@ -80,14 +80,15 @@ FILES = [
     reader(
         "glob",
         _GROUP,
-        "Find files by a pattern such as `**/*.py`, newest first.",
-        form({"pattern": TEXT, "path": TEXT}, "pattern"),
+        "Find files by a pattern such as `**/*.py`, newest first. Leaves out what .gitignore names.",
+        form({"pattern": TEXT, "path": TEXT, "include_ignored": FLAG}, "pattern"),
         "pattern",
     ),
     reader(
         "grep",
         _GROUP,
-        "Search file contents by regular expression; at most 100 matching lines.",
+        "Search file contents by regular expression; at most 100 matching lines. Leaves out what .gitignore "
+        "names and files that are likely secrets.",
         form(
             {
                 "pattern": TEXT,
@@ -96,6 +97,7 @@ FILES = [
                 "ignore_case": FLAG,
                 "literal": FLAG,
                 "limit": whole(1, 100),
+                "include_ignored": FLAG,
             },
             "pattern",
         ),
