@@ -1,18 +1,26 @@
 """The list of sessions, written by owners of which one may be behind the other."""
 
 import asyncio
+from collections import Counter
+from typing import Any
 
 import msgspec
+import pytest
 
-from fairlead_agent.projection import Projections
+from fairlead_agent.owner import Owner
+from fairlead_agent.projection import AT_ONCE, Projections
 from fairlead_agent.state import Run, SessionState
 from fairlead_common import subjects as s
 from fairlead_common.buckets import Bucket
 from fairlead_common.bus import Bus, BusSettings
-from fairlead_common.entries import ApprovalRequestEntry
+from fairlead_common.content import TextBlock, UserMessage
+from fairlead_common.entries import ApprovalRequestEntry, MessageEntry, RunStartEntry
+from fairlead_common.ids import new_id
 from fairlead_common.live_config import LiveConfig
+from fairlead_common.objects import Objects
 from fairlead_common.projections import SessionSummary, approval_key, session_key
 from fairlead_common.streams import provision
+from tests.support.agent_world import agent_service
 from tests.support.nats_server import NatsServer
 
 
@@ -95,6 +103,107 @@ async def test_a_deleted_session_and_its_approval_stay_off_the_list_in_a_crash_o
     assert await bucket.get(approval_key("a1")) is None
     assert await bucket.get(session_key("s1")) is not None
     await after.close()
+
+
+async def test_the_list_is_written_many_sessions_at_a_time_and_each_once(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = LiveConfig(bus, {})
+    await config.load()
+    projections = Projections(bus, config)
+    publish, last = bus.publish, bus.last
+    under_way: Counter[str] = Counter()
+    written: Counter[str] = Counter()
+    most = reads = 0
+
+    async def slow_publish(subject: str, *arguments: Any, **options: Any) -> int:
+        nonlocal most
+        under_way[subject] += 1
+        assert under_way[subject] == 1, f"{subject} is written twice at a time"
+        most = max(most, under_way.total())
+        await asyncio.sleep(0.02)
+        try:
+            return await publish(subject, *arguments, **options)
+        finally:
+            under_way[subject] -= 1
+            written[subject] += 1
+
+    async def counted_last(*arguments: Any, **options: Any) -> Any:
+        nonlocal reads
+        reads += 1
+        return await last(*arguments, **options)
+
+    monkeypatch.setattr(bus, "publish", slow_publish)
+    monkeypatch.setattr(bus, "last", counted_last)
+    over = asyncio.Event()
+    states = [SessionState(f"s{number}") for number in range(200)]
+    async with asyncio.TaskGroup() as tasks:
+        writing = tasks.create_task(projections.write(over))
+        for change in range(1, 51):
+            for state in states:
+                state.last_seq = change
+                projections.show(state)
+            await asyncio.sleep(0)
+        over.set()
+        await writing
+    assert 16 <= most <= AT_ONCE
+    assert len(written) == 200
+    assert written.total() <= 2 * 200 + AT_ONCE  # of 10,000 changes
+    assert reads == 200  # the revision of what it wrote itself is known
+    found = await projections.shown([state.session for state in states])
+    assert found == {state.session: 50 for state in states}
+
+
+async def test_an_approval_that_is_settled_while_it_is_written_does_not_stay(bus: Bus) -> None:
+    config = LiveConfig(bus, {})
+    await config.load()
+    projections = Projections(bus, config)
+    over = asyncio.Event()
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(projections.write(over))
+        for number in range(50):
+            state = SessionState(f"s{number}")
+            state.last_seq = 3
+            state.approvals = {f"a{number}": msgspec.structs.replace(a_request(), id=f"a{number}")}
+            projections.show(state)
+            await asyncio.sleep(number / 10_000)
+            await projections.remove(state)
+        over.set()
+    bucket = Bucket(bus, s.BUCKET_SESSIONS)
+    for number in range(50):
+        assert await bucket.get(approval_key(f"a{number}")) is None
+        assert await bucket.get(session_key(f"s{number}")) is None
+
+
+async def test_sessions_that_were_not_listed_when_everything_died_are_listed_from_their_logs(
+    bus: Bus, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"s{number}" for number in range(300)]
+    gate = asyncio.Semaphore(20)
+
+    async def have_run(name: str) -> None:
+        async with gate, Owner(bus, Objects(bus), SessionState(name)) as owner:
+            await owner.append(RunStartEntry, run_id=new_id(), agent="main", model="m", mode="")
+            words = UserMessage(content=[TextBlock(text=f"hello {name}")], seqs=[])
+            await owner.append(MessageEntry, message=words)
+            assert await owner.close(
+                lambda: True, outcome="completed", error=None, turns=1, duration_ms=1, seqs=[], keys=[]
+            )
+
+    await asyncio.gather(*map(have_run, names))
+    owned: list[str] = []
+    await bus.subscribe(f"$KV.{s.BUCKET_LEASES}.session.*", lambda d: owned.append(d.subject))
+    bucket = Bucket(bus, s.BUCKET_SESSIONS)
+    found: dict[str, SessionSummary] = {}
+    async with agent_service(nats_server, monkeypatch), asyncio.timeout(60):
+        while len(found) < len(names):
+            await asyncio.sleep(0.2)
+            async for record in bus.read(bucket.stream, f"$KV.{bucket.name}.session.*"):
+                summary = msgspec.json.decode(record.data, type=SessionSummary)
+                found[summary.id] = summary
+    assert {summary.preview for summary in found.values()} == {f"hello {name}" for name in names}
+    assert {summary.last_outcome for summary in found.values()} == {"completed"}
+    assert not owned  # no session was opened for it
 
 
 def a_request() -> ApprovalRequestEntry:

@@ -89,6 +89,20 @@ class Bucket:
                     raise ConflictError(f"{self.name}/{key}: changed since revision {revision}") from error
                 expected = there.seq
 
+    async def replace(self, key: str, value: bytes, revision: int, *, point: str = "") -> int:
+        """Write if `revision` is still the last message, be it a value or a marker; the new revision.
+
+        Args:
+            revision: 0: there is no message.
+
+        Raises:
+            ConflictError: it is not.
+        """
+        try:
+            return await self._replace(key, value, revision, {}, point)
+        except WrongSequenceError as error:
+            raise ConflictError(f"{self.name}/{key}: changed since revision {revision}") from error
+
     async def delete(
         self,
         key: str,

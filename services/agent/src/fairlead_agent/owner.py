@@ -64,8 +64,7 @@ class Owner:
         # built from the log alone, and the mailbox from its cursor on.
         self._was_cached = self.state.exists
         if not self._was_cached:
-            async for record in self.bus.read(subjects.SESSIONS, self._log_subject):
-                await self._fold(record, cached=False)
+            await self.read()
         start = min(self.state.last_seq, self.state.cursor) + 1 if self.state.cursor else 1
         source = Source(subjects.SESSIONS, subjects.session_all(self.session), start)
         self._tail = Tail(self.bus, subjects.live(self.session), [source], _only_stored)
@@ -76,6 +75,11 @@ class Owner:
             await self._tail.__aexit__()
             raise
         return self
+
+    async def read(self) -> None:
+        """Fold the log from its start: enough to look at the session, not to act for it."""
+        async for record in self.bus.read(subjects.SESSIONS, self._log_subject):
+            await self._fold(record, cached=False)
 
     async def __aexit__(self, *exc: object) -> None:
         if self._tail is not None:

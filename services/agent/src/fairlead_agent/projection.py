@@ -1,10 +1,14 @@
 """Keeps the lists of sessions and approvals up to date, behind the work and never in its way."""
 
 import asyncio
+import itertools
+from collections.abc import Collection
+from typing import Final, NamedTuple
 
 import msgspec
 import structlog
 
+from fairlead_agent.recent import Recent
 from fairlead_agent.state import SessionState
 from fairlead_common import subjects
 from fairlead_common.buckets import Bucket, is_marker
@@ -24,16 +28,31 @@ from fairlead_common.projections import (
 
 log = structlog.get_logger()
 
+AT_ONCE: Final = 32  # writes under way
+FAILURE_PAUSE_S: Final = 0.5
+MAX_KNOWN: Final = 20_000
+READ_ALL_FROM: Final = 200  # sessions
+
+
+class Known(NamedTuple):
+    """The last message under a key: its revision, and how far the summary in it had got."""
+
+    revision: int
+    last_seq: int
+
 
 class Projections:
     """Writes summaries in the background; only the newest of a session counts."""
 
     def __init__(self, bus: Bus, config: LiveConfig) -> None:
+        self._bus = bus
         self._bucket = Bucket(bus, subjects.BUCKET_SESSIONS)
         self._config = config
         self._waiting: dict[str, bytes | None] = {}  # key: value, or None to remove it
+        self._busy: dict[str, asyncio.Task[None]] = {}
+        self._known: Recent[str, Known] = Recent(MAX_KNOWN)  # what this process wrote last
+        self._failed_at = 0.0
         self._wake = asyncio.Event()
-        self._writing = asyncio.Lock()
 
     def show(self, state: SessionState) -> None:
         """Bring the lists up to `state`, soon."""
@@ -68,12 +87,19 @@ class Projections:
     async def remove(self, state: SessionState) -> None:
         """Take a session that is being deleted off the lists, now, and whatever is shown of it later."""
         approvals = [*state.approvals, *state.settled_approvals]
-        async with self._writing:
-            for key in map(approval_key, approvals):
-                self._waiting.pop(key, None)
-                await self._settle(key)
-            self._waiting.pop(session_key(state.session), None)
-            await self._unlist(session_key(state.session), state.last_seq)
+        for key in map(approval_key, approvals):
+            await self._written(key)
+            await self._settle(key)
+        key = session_key(state.session)
+        await self._written(key)
+        self._known.forget(key)
+        await self._unlist(key, state.last_seq)
+
+    async def _written(self, key: str) -> None:
+        """Until nothing is under way for a key; what waits for it is forgotten."""
+        while (writing := self._busy.get(key)) is not None:
+            await asyncio.wait([writing])
+        self._waiting.pop(key, None)
 
     def _summary(self, state: SessionState) -> SessionSummary:
         profile = self._config.current.agent(state.agent)
@@ -104,34 +130,39 @@ class Projections:
         )
 
     async def write(self, stop: asyncio.Event) -> None:
-        """A part of the service: write what waits; at the end, whatever is left."""
-        while not (stop.is_set() and not self._waiting):
-            if not self._waiting:
+        """A part of the service: write what waits, many keys at a time; at the end, whatever is left."""
+        loop = asyncio.get_running_loop()
+        async with asyncio.TaskGroup() as tasks:
+            while not stop.is_set() or self._busy or (self._waiting and not self._failed_at):
                 self._wake.clear()
+                if loop.time() >= self._failed_at + FAILURE_PAUSE_S and not (
+                    stop.is_set() and self._failed_at
+                ):
+                    self._failed_at = 0.0
+                    self._start(tasks)
                 try:
                     async with asyncio.timeout(0.5):
                         await self._wake.wait()
                 except TimeoutError:
                     continue
-            if not await self._write_next():
-                if stop.is_set():
-                    return
-                await asyncio.sleep(0.5)
 
-    async def _write_next(self) -> bool:
-        """Whether the next one that waits is written."""
-        async with self._writing:
-            key, value = next(iter(self._waiting.items()), (None, None))
-            if key is None:
-                return True
-            del self._waiting[key]
-            try:
-                await self._write(key, value)
-            except FairleadError as error:
-                log.warning("projection_failed", key=key, error=str(error))
-                self._waiting.setdefault(key, value)
-                return False
-            return True
+    def _start(self, tasks: asyncio.TaskGroup) -> None:
+        """Begin to write what waits: at most `AT_ONCE` keys, each once, so that only its newest value is."""
+        free = AT_ONCE - len(self._busy)
+        for key in list(itertools.islice((key for key in self._waiting if key not in self._busy), free)):
+            value = self._waiting.pop(key)
+            self._busy[key] = tasks.create_task(self._write_one(key, value), name=f"list-{key}")
+
+    async def _write_one(self, key: str, value: bytes | None) -> None:
+        try:
+            await self._write(key, value)
+        except FairleadError as error:
+            log.warning("projection_failed", key=key, error=str(error))
+            self._waiting.setdefault(key, value)
+            self._failed_at = asyncio.get_running_loop().time()
+        finally:
+            del self._busy[key]
+            self._wake.set()
 
     async def _write(self, key: str, value: bytes | None) -> None:
         if value is None:
@@ -180,22 +211,42 @@ class Projections:
 
     async def _bring_forward(self, key: str, value: bytes) -> None:
         """Write a summary, unless a newer one is there, or the session was deleted since."""
+        known = self._known.get(key)  # after our own last write there is nothing to read
+        last_seq = _last_seq(value)
         while True:
-            there = await self._bucket.last(key)
-            if there is not None and _last_seq(there.data) + is_marker(there) > _last_seq(value):
+            if known is None:
+                there = await self._bucket.last(key)
+                reached = _last_seq(there.data) + is_marker(there) if there else 0
+                known = Known(there.seq if there else 0, reached)
+            if known.last_seq > last_seq:
                 return
             try:
-                await self._bucket.update(key, value, there.seq if there else 0, point="agent.projection")
+                # Not `update`, which would write over the marker of a session that was deleted meanwhile.
+                revision = await self._bucket.replace(key, value, known.revision, point="agent.projection")
             except ConflictError:
+                self._known.forget(key)
+                known = None
                 continue
+            self._known.put(key, Known(revision, last_seq))
             return
 
-    async def last_seq(self, session: str) -> int | None:
-        """How far the list has got for a session; None if it does not show it."""
-        record = await self._bucket.get(session_key(session))
-        if record is None:
-            return None
-        return _last_seq(record.data) or None
+    async def shown(self, sessions: Collection[str]) -> dict[str, int]:
+        """How far the list has got for those of these sessions that it shows."""
+        found: dict[str, int] = {}
+        if len(sessions) > READ_ALL_FROM:  # one read of everything is cheaper than one for each
+            wanted = {f"$KV.{self._bucket.name}.{session_key(session)}": session for session in sessions}
+            pattern = f"$KV.{self._bucket.name}.{session_key('*')}"
+            async for record in self._bus.read(self._bucket.stream, pattern, batch=2000):
+                if (session := wanted.get(record.subject)) and not is_marker(record):
+                    found[session] = _last_seq(record.data)
+            return found
+        for session in sessions:
+            known = self._known.get(session_key(session))
+            if known is not None:
+                found[session] = known.last_seq
+            elif (there := await self._bucket.get(session_key(session))) is not None:
+                found[session] = _last_seq(there.data)
+        return found
 
 
 def _last_seq(value: bytes) -> int:

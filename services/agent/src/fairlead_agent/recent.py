@@ -23,6 +23,10 @@ class Recent(Generic[K, V]):
         value = self._values[key] = self._values.pop(key)
         return value
 
+    def forget(self, key: K) -> None:
+        """Keep it no more, if it was kept."""
+        self._values.pop(key, None)
+
     def put(self, key: K, value: V) -> V:
         """Keep the value; returns it."""
         self._values.pop(key, None)

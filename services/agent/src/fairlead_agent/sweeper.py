@@ -6,11 +6,14 @@ last sweep ended and keeps in mind only the sessions that are not settled.
 """
 
 import asyncio
+from typing import NamedTuple
 
 import msgspec
 import structlog
 
+from fairlead_agent.owner import Owner
 from fairlead_agent.projection import Projections
+from fairlead_agent.state import SessionState
 from fairlead_common import mutants, subjects
 from fairlead_common.buckets import Bucket, Lease, Leases, session_lease
 from fairlead_common.bus import Bus, Record
@@ -18,14 +21,27 @@ from fairlead_common.entries import consumed
 from fairlead_common.errors import FairleadError
 from fairlead_common.failpoints import failpoint
 from fairlead_common.ids import is_id
+from fairlead_common.objects import Objects
 
 log = structlog.get_logger()
 
 PERIOD_S = 1.0
 SAVE_S = 20.0
-LONGEST_PAUSE_S = 60.0  # between two hints about a session that nobody can list
+LONGEST_PAUSE_S = 60.0  # between two attempts to list a session
+LISTED_AT_ONCE = 16  # logs that are read at the same time
+LISTING_S = 1.0  # of a sweep; the rest waits for the next, so that hints are not late
 _LEASE = "sweeper"
 _POSITION = "sweeper-position"
+
+
+class Pause(NamedTuple):
+    """Until when nothing is tried (time of the loop), and how long that is, in seconds."""
+
+    until: float
+    pause_s: float
+
+
+_NO_PAUSE = Pause(0.0, PERIOD_S / 2)
 
 
 class Unsettled(msgspec.Struct):
@@ -67,7 +83,8 @@ class Sweeper:
         self._position = Position()
         self._saved_at = 0.0
         self._behind = True
-        self._pauses: dict[str, tuple[float, float]] = {}  # until when, and how long that was
+        self._objects = Objects(bus)
+        self._pauses: dict[str, Pause] = {}  # before it is tried again to list a session
 
     async def run(self, stop: asyncio.Event) -> None:
         """Sweep until `stop`, whenever this worker holds the lease."""
@@ -117,26 +134,52 @@ class Sweeper:
             if now - state.hinted_at >= PERIOD_S and not await self._leases.held(session_lease(session)):
                 await self._hint(session, state, now)
         self._behind = False
-        for session, log_seq in settled.items():
-            await self._see_to_the_list(session, log_seq, now)
+        await self._see_to_the_list(settled, now)
         if now - self._saved_at > SAVE_S:
             self._saved_at = now
             await self._bucket.put(_POSITION, msgspec.json.encode(position))
 
-    async def _see_to_the_list(self, session: str, log_seq: int, now: float) -> None:
-        """Have a session listed whose owner died before it was, once that one's lease is over."""
-        until, pause_s = self._pauses.get(session, (0.0, PERIOD_S / 2))
-        if now < until:
+    async def _see_to_the_list(self, settled: dict[str, int], now: float) -> None:
+        """Have sessions listed whose owner died before they were, once its lease is over."""
+        due = [session for session in settled if now >= self._pauses.get(session, _NO_PAUSE).until]
+        if not due:
             return
-        shown = await self._projections.last_seq(session)
-        if (shown is not None and shown >= log_seq) or not await self._is_stored(session):
-            self._pauses.pop(session, None)
-            if self._position.unlisted.get(session) == log_seq:
-                del self._position.unlisted[session]
-        elif not await self._leases.held(session_lease(session)):
-            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
-            self._pauses[session] = (now + pause_s, pause_s)
-            await self._bus.emit(subjects.WAKE, session.encode())
+        shown = await self._projections.shown(due)
+        behind = [session for session in due if shown.get(session, 0) < settled[session]]
+        for session in set(due).difference(behind):
+            self._is_listed(session, settled[session])
+        waiting = iter(behind)
+        over = now + LISTING_S
+
+        async def work() -> None:
+            for session in waiting:
+                try:
+                    if not await self._leases.held(session_lease(session)):
+                        await self._list(session, settled[session], now)
+                except FairleadError as error:
+                    log.warning("session_not_listed", session=session, error=str(error))
+                if asyncio.get_running_loop().time() > over:
+                    return
+
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(min(LISTED_AT_ONCE, len(behind))):
+                tasks.create_task(work())
+
+    async def _list(self, session: str, log_seq: int, now: float) -> None:
+        """List one session from its log. This needs no owner: a summary never replaces a newer one."""
+        pause_s = min(2 * self._pauses.get(session, _NO_PAUSE).pause_s, LONGEST_PAUSE_S)
+        self._pauses[session] = Pause(now + pause_s, pause_s)
+        owner = Owner(self._bus, self._objects, SessionState(session))
+        await owner.read()
+        if not owner.state.exists:
+            self._is_listed(session, log_seq)  # it was deleted
+        else:
+            self._projections.show(owner.state)
+
+    def _is_listed(self, session: str, log_seq: int) -> None:
+        self._pauses.pop(session, None)
+        if self._position.unlisted.get(session) == log_seq:
+            del self._position.unlisted[session]
 
     async def _is_stored(self, session: str) -> bool:
         return await self._bus.last(subjects.SESSIONS, subjects.session_all(session)) is not None
