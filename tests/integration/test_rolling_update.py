@@ -21,6 +21,7 @@ from fairlead_common import subjects as s
 from fairlead_common.bus import Bus, BusSettings
 from fairlead_common.credentials import ensure_auth_file
 from tests.support.fairlead_up import FairleadUp
+from tests.support.hidden import environ_of
 from tests.support.nats_server import NatsServer
 from tests.support.scripted_model import ModelProcess
 
@@ -156,8 +157,7 @@ class System:
 
     def version_of(self, service: str) -> str:
         """The sources that the running process was started from."""
-        environ = Path(f"/proc/{self._running[service].pid}/environ").read_bytes()
-        return "old" if str(self._sources["old"]).encode() in environ else "new"
+        return "old" if str(self._sources["old"]) in environ_of(self._running[service].pid) else "new"
 
     def stop(self) -> None:
         for process in self._running.values():

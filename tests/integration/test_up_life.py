@@ -12,6 +12,7 @@ import pytest
 
 from fairlead.processes import started_at
 from tests.support.fairlead_up import FairleadUp
+from tests.support.hidden import environ_of
 from tests.support.nats_server import NatsServer
 
 SERVICES = {"nats", "gateway", "agent", "tools", "scheduler", "webui"}
@@ -60,12 +61,41 @@ def test_no_secret_is_on_a_command_line_or_in_the_wrong_environment(up: Fairlead
     for secret in (*seeds, up.token, "sk-very-secret-key"):
         assert secret not in shown
     for name, pid in up.pids().items():
-        environ = Path(f"/proc/{pid}/environ").read_text()
+        environ = environ_of(pid)
         assert not [seed for seed in seeds if seed in environ]
         named = {path.stem for path in (up.home / "nats" / "users").glob("*.nk") if str(path) in environ}
         assert named == (set() if name == "nats" else {name}), name
         assert up.token not in environ
         assert ("sk-very-secret-key" in environ) == (name == "agent"), name
+
+
+def test_files_of_services_are_for_their_user_alone(up: FairleadUp) -> None:
+    """Also where somebody opens the home itself, to copy it or to restore it."""
+    ended = up.ask("run: true", mode="allow-all")
+    assert ended["outcome"] == "completed"
+    host = next((up.home / "tools").iterdir())
+    deadline = time.monotonic() + 20
+    while not list((host / "done").iterdir()):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    own = [
+        up.home / "tools",
+        host,
+        host / "identity",
+        *(host / "done").iterdir(),
+        *(up.home / "logs").iterdir(),
+        *(path for path in (up.home / "nats").iterdir() if path.is_file()),
+        *(up.home / "nats" / "users").rglob("*"),
+    ]
+    assert len(own) > 15
+    assert [str(path) for path in own if path.stat().st_mode & 0o077] == []
+    assert stat.S_IMODE(up.workspace.stat().st_mode) == 0o777 & ~umask_of_this_process()
+
+
+def umask_of_this_process() -> int:
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask
 
 
 def test_a_killed_service_comes_back(up: FairleadUp) -> None:

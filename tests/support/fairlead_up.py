@@ -51,6 +51,7 @@ class FairleadUp:
         workers: for `--workers`, as `agent=2,tools=2`.
         environ: added to the environment (`OPENAI_BASE_URL` for a scripted model, `FAIRLEAD_TEST`, ...).
         arguments: more words for the command line.
+        under: a program and its arguments that start it, such as `setpriv`.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class FairleadUp:
         workers: str = "",
         environ: dict[str, str] | None = None,
         arguments: Sequence[str] = (),
+        under: Sequence[str] = (),
     ) -> None:
         self.home = home
         self.port = free_port()
@@ -72,6 +74,7 @@ class FairleadUp:
         self._arguments += ["--workers", workers] if workers else []
         self._arguments += list(arguments)
         self._more = environ or {}
+        self._under = list(under)
         self._prompted: dict[str, set[int]] = {}
 
     # -- life --------------------------------------------------------------
@@ -99,7 +102,7 @@ class FairleadUp:
         self.home.parent.mkdir(parents=True, exist_ok=True)
         with self.printed.open("ab") as out:
             self.process = subprocess.Popen(
-                [*FAIRLEAD, "up", *self._arguments],
+                [*self._under, *FAIRLEAD, "up", *self._arguments],
                 env=self.environ,
                 stdin=subprocess.DEVNULL,
                 stdout=out,

@@ -40,6 +40,7 @@ class Child:
     Args:
         tell: prints one line of its output.
         before_exec: runs in the child before its program.
+        umask: of the child; this process's own is for its own files.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class Child:
         book: ProcessFile,
         tell: Callable[[str], None],
         before_exec: Callable[[], None] | None,
+        umask: int = -1,
     ) -> None:
         self.name = command.name
         self._command = command
@@ -59,6 +61,7 @@ class Child:
         self._book = book
         self._tell = tell
         self._before_exec = before_exec
+        self._umask = umask
         self._process: asyncio.subprocess.Process | None = None
         self._last_error = ""
 
@@ -116,6 +119,7 @@ class Child:
             stderr=asyncio.subprocess.STDOUT,
             start_new_session=True,  # Ctrl-C reaches the supervisor alone, which keeps the order
             preexec_fn=self._before_exec,
+            umask=self._umask,
         )
         self._process = process
         self._book.add(self.name, process.pid)

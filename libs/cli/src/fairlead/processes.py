@@ -14,7 +14,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from fairlead.errors import CommandError
@@ -60,11 +59,19 @@ class UpLock:
         try:
             fcntl.flock(self._file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError:
-            self._file.seek(0)
-            text = self._file.read().strip()
+            text = self._said()[0]
             return int(text) if text.isdecimal() else 0
         fcntl.flock(self._file, fcntl.LOCK_UN)
         return None
+
+    def service(self) -> str:
+        """The name of the service that keeps the holder running; empty if none does."""
+        return self._said()[1]
+
+    def _said(self) -> list[str]:
+        """What the holder wrote: its process, and its service."""
+        self._file.seek(0)
+        return [*(line.strip() for line in self._file.read().splitlines()), "", ""][:2]
 
     def acquire(self) -> None:
         """Take the lock.
@@ -75,14 +82,14 @@ class UpLock:
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            self._file.seek(0)
-            holder = self._file.read().strip() or "unknown"
+            holder = self._said()[0] or "unknown"
             raise CommandError(
                 f"Fairlead is already up on {self._home.path}: process {holder}. Stop it first (Ctrl-C in "
                 f"its terminal or `kill {holder}`), or set FAIRLEAD_HOME to another folder."
             ) from error
         self._file.truncate(0)
-        self._file.write(f"{os.getpid()}\n")
+        service = os.environ.get("FAIRLEAD_SERVICE", "")
+        self._file.write(f"{os.getpid()}\n{service}\n" if service else f"{os.getpid()}\n")
         self._file.flush()
 
     def release(self) -> None:
@@ -99,15 +106,6 @@ def holder_of(home: Home) -> int | None:
         return lock.holder()
     finally:
         lock.release()
-
-
-def service_of(pid: int) -> str:
-    """The name of the service that keeps this process running; empty if it is nobody's, or unknown."""
-    with contextlib.suppress(OSError):
-        for pair in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
-            if pair.startswith(b"FAIRLEAD_SERVICE="):
-                return pair.partition(b"=")[2].decode("utf-8", "replace")
-    return ""
 
 
 class ProcessFile:

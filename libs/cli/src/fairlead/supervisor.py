@@ -21,6 +21,7 @@ from fairlead.processes import ProcessFile, die_with_parent
 from fairlead.server import server as nats_server
 from fairlead.server.server import NatsAccess
 from fairlead.server.store_guard import LOOK_EVERY_S, StoreGuard
+from fairlead_common.privacy import hide_memory, keep_files_private
 from fairlead_common.rights import PROVISIONER
 
 DRAIN_S: Final = 15.0
@@ -66,9 +67,12 @@ class Supervisor:
         self._doors: list[Child] = []
         self._guard: StoreGuard | None = None
         self._began = time.monotonic()
+        self._umask = -1
 
     async def run(self) -> int:
         """Run until a signal or a refusal; the exit status."""
+        hide_memory()
+        self._umask = keep_files_private()
         loop = asyncio.get_running_loop()
         for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(signum, self._on_signal)
@@ -215,6 +219,7 @@ class Supervisor:
             book=self._book,
             tell=tell,
             before_exec=die_with_parent(),
+            umask=self._umask,
         )
 
     def _tell_of_door(self, line: str) -> None:

@@ -22,6 +22,7 @@ from fairlead_common.errors import (
     WeakConfigurationError,
 )
 from fairlead_common.logs import configure_logs
+from fairlead_common.privacy import hide_memory, keep_files_private
 from fairlead_common.provisioned import wait_until_provisioned
 from fairlead_common.pulse import end_pulse, keep_pulse
 
@@ -40,6 +41,7 @@ def run_service(
     *,
     metadata: dict[str, str] | None = None,
     inbox: Callable[[], str] | None = None,
+    private_files: bool = True,
 ) -> None:
     """Connect, provision, register as a NATS micro service, run the parts; then exit the process.
 
@@ -49,7 +51,11 @@ def run_service(
     Args:
         setup: makes the parts; each runs until the stop event it is given is set, and drains then.
         inbox: whose answers they are that come to it, where not all processes of a service may hear them.
+        private_files: what it writes is for its own user only; not where it also makes people's files.
     """
+    hide_memory()
+    if private_files:
+        keep_files_private()
     configure_logs(name, level=os.environ.get("FAIRLEAD_LOG_LEVEL", "info"))
     try:
         uvloop.run(_serve(name, setup, metadata or {}, inbox or (lambda: name)))

@@ -16,7 +16,7 @@ from fairlead_tools.liveness import Liveness
 from fairlead_tools.mcp_servers.source import McpTools
 from fairlead_tools.nats_tools.source import NatsTools
 from fairlead_tools.openapi.source import ApiTools
-from fairlead_tools.records import Records
+from fairlead_tools.records import Records, make_private_folder
 from fairlead_tools.sandboxes.bubblewrap import BubblewrapSandbox
 from fairlead_tools.sandboxes.docker import DockerSandbox, expected_places
 from fairlead_tools.sandboxes.local import LocalSandbox
@@ -34,7 +34,7 @@ async def setup(bus: Bus) -> list[Part]:
     config = config_from_environment()
     settings = LiveConfig(bus, overrides_from_environment())
     await settings.load()
-    config.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_private_folder(config.state)
     liveness = Liveness(config.state, config.executor)
     await liveness.begin()
     records = Records(config.state)
@@ -107,7 +107,12 @@ async def _sandboxes(
 
 def main() -> None:
     """Run until SIGTERM."""
-    run_service("tools", setup, inbox=lambda: f"tools-{config_from_environment().host}")
+    run_service(
+        "tools",
+        setup,
+        inbox=lambda: f"tools-{config_from_environment().host}",
+        private_files=False,  # its runners inherit the umask, and write what people will read
+    )
 
 
 if __name__ == "__main__":

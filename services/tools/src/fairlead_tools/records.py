@@ -68,7 +68,8 @@ class Records:
         """Note an attempt. Not synced: without the note an adopted call is `unknown`, never started."""
         path = self._calls / f"{call_id}.{attempt}"
         temporary = self._calls / f".{call_id}.{attempt}"
-        temporary.write_bytes(msgspec.json.encode(note))
+        with open(temporary, "wb", opener=_privately) as file:
+            file.write(msgspec.json.encode(note))
         failpoint("tools.note.before")
         temporary.rename(path)
         failpoint("tools.note.after")
@@ -145,10 +146,23 @@ def _read(path: Path) -> Note | None:
         return None
 
 
+def make_private_folder(folder: Path) -> None:
+    """Make a folder, and those above it that are missing, for this user only."""
+    for each in [*reversed(folder.parents), folder]:
+        if not each.exists():
+            with contextlib.suppress(FileExistsError):
+                each.mkdir(mode=0o700)
+    folder.chmod(0o700)
+
+
+def _privately(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)
+
+
 def _identity(path: Path) -> str:
     """The name of the folder, made once, whoever comes first."""
     temporary = path.with_name(f".identity.{secrets.token_hex(4)}")
-    with temporary.open("w", encoding="ascii") as file:
+    with open(temporary, "w", encoding="ascii", opener=_privately) as file:
         file.write(secrets.token_hex(16))
         file.flush()
         os.fsync(file.fileno())

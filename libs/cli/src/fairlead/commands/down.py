@@ -9,7 +9,7 @@ import click
 
 from fairlead.errors import FAILED, CommandError
 from fairlead.home import home_from_environment
-from fairlead.processes import UpLock, service_of
+from fairlead.processes import UpLock
 
 _PATIENCE_S: Final = 40.0
 
@@ -25,7 +25,7 @@ def down() -> None:
         return
     if supervisor == 0:
         raise CommandError(f"{home.lock} is held, but does not say by which process", FAILED)
-    if service := service_of(supervisor):
+    if service := lock.service():
         raise CommandError(f"the service {service} would start it again: `fairlead service stop`")
     os.kill(supervisor, signal.SIGTERM)
     deadline = time.monotonic() + _PATIENCE_S

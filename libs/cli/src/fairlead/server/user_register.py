@@ -136,7 +136,7 @@ class UserRegister(ABC):
         In this order, so that a user the server knows is one that can be removed. What cannot be rendered is
         not registered. One process at a time.
         """
-        with open(self.folder / ".lock", "a", encoding="ascii") as lock:
+        with open(self.folder / ".lock", "a", encoding="ascii", opener=_privately) as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             stored = read_register(self.register)
             yield stored
@@ -170,3 +170,7 @@ def mapping(stored: dict[str, object], key: str) -> dict[str, object]:
     if not isinstance(found, dict):
         raise CommandError(f"{key} of the register of users must be an object, got {type(found).__name__}")
     return found
+
+
+def _privately(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)

@@ -1,0 +1,44 @@
+"""What a command of an agent with sandbox `local`, a program of the same user, can learn from /proc."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.fairlead_up import FairleadUp
+from tests.support.hidden import ORDINARY, what_its_user_sees
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="only Linux hides processes from their own user"),
+    pytest.mark.skipif(bool(ORDINARY) and not shutil.which("setpriv"), reason="no setpriv is installed"),
+]
+
+KEY = "sk-very-secret-key"
+
+
+def test_commands_of_the_same_user_cannot_read_the_keys_of_services(tmp_path: Path) -> None:
+    twin = subprocess.Popen([*ORDINARY, "sleep", "60"], env={"OPENAI_API_KEY": KEY, "PATH": "/usr/bin:/bin"})
+    try:
+        assert KEY.encode() in what_its_user_sees(twin.pid, "environ")
+    finally:
+        twin.kill()
+        twin.wait()
+    environ = {"OPENAI_API_KEY": KEY, "FAIRLEAD_MODEL": "demo"}
+    sets = ("agents.main.mode=allow-all",)
+    with FairleadUp(tmp_path / "home", environ=environ, sets=sets, under=ORDINARY) as up:
+        assert up.process
+        for name, pid in {**up.pids(), "supervisor": up.process.pid}.items():
+            if name == "nats":  # no program of Fairlead's, and without secrets in its environment
+                continue
+            for what in ("environ", f"task/{pid}/environ", "maps"):
+                assert what_its_user_sees(pid, what) == b"", (name, what)
+        agent = up.pids()["agent"]
+        script = f"cat /proc/{agent}/environ /proc/{agent}/task/*/environ || echo refused"
+        (up.workspace / "look.sh").write_text(script)  # a path that is spelled out would be asked about
+        ended = up.ask("run: sh look.sh")
+        assert "refused" in ended["text"]
+        assert KEY not in ended["text"]
+        assert up.cli("status").returncode == 0
+        assert up.cli("down").returncode == 0
