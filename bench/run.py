@@ -10,7 +10,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from bench import cron, executors, latency, load, sandboxes
+from bench import cron, executors, latency, listing, load, sandboxes
 from bench.latency import Result
 from bench.machine import about
 from bench.report import Report
@@ -32,6 +32,7 @@ SCENARIOS: dict[str, Callable[[Options], Awaitable[Result]]] = {
     "sandbox-docker": sandboxes.sandbox_docker,
     "scale-tools": executors.scale_tools,
     "cron": cron.cron,
+    "listing": listing.listing,
 }
 
 
