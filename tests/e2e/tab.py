@@ -160,7 +160,7 @@ class Tab:
 
     def wait_ends(self, runs: int = 1) -> None:
         """Wait until the page shows that so many runs have ended."""
-        expect(self.log.locator("> footer")).to_have_count(runs)
+        expect(self.log.locator("[data-run-end]")).to_have_count(runs)
 
     def wait_state(self, state: str) -> None:
         """Wait for a word in the head of the session: `Idle`, `Running`, `Needs you`."""

@@ -38,7 +38,7 @@ export function App() {
 
   return (
     <>
-      <OfflineBanner />
+      {access.state !== "in" && <OfflineBanner />}
       {access.state === "out" && <Login onDone={() => setAttempt((n) => n + 1)} />}
       {access.state === "in" && <Shell me={access.me} />}
       <Toasts />

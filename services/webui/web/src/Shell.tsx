@@ -2,7 +2,7 @@ import { lazy, Suspense, useEffect, useState } from "react";
 import type { Me } from "./api/types";
 import { NewChat } from "./chat/NewChat";
 import { SessionPage } from "./chat/SessionPage";
-import { useRoute } from "./routes";
+import { navigate, useRoute } from "./routes";
 import { watchSessions } from "./sessions/list";
 import { settingsOf } from "./sessions/settings";
 import { Sidebar } from "./sessions/Sidebar";
@@ -10,6 +10,9 @@ import { useTitle } from "./sessions/useTitle";
 import { overlay, useKeys } from "./keys";
 import { useStore } from "./session/store";
 import { Guard } from "./ui/Guard";
+import { OfflineBanner } from "./ui/OfflineBanner";
+import { PageHead } from "./chat/PageHead";
+import { Button } from "./ui/Button";
 import styles from "./Shell.module.css";
 
 const Approvals = lazy(() => import("./approvals/Approvals").then((m) => ({ default: m.Approvals })));
@@ -47,6 +50,7 @@ export function Shell({ me }: { me: Me }) {
         />
       )}
       <main id="page" className={styles.page} tabIndex={-1}>
+        <OfflineBanner />
         <Guard key={route.page}>
           <Suspense>
             {route.page === "new" && <NewChat onMenu={() => setDrawer(true)} />}
@@ -54,7 +58,7 @@ export function Shell({ me }: { me: Me }) {
             {route.page === "approvals" && <Approvals onMenu={() => setDrawer(true)} />}
             {route.page === "schedules" && <Schedules onMenu={() => setDrawer(true)} />}
             {route.page === "executors" && <Executors onMenu={() => setDrawer(true)} />}
-            {route.page === "unknown" && <p className={styles.unknown}>There is no page at this address.</p>}
+            {route.page === "unknown" && <Unknown onMenu={() => setDrawer(true)} />}
           </Suspense>
         </Guard>
       </main>
@@ -64,5 +68,19 @@ export function Shell({ me }: { me: Me }) {
         {open === "keys" && <KeysHelp onClose={close} />}
       </Suspense>
     </div>
+  );
+}
+
+function Unknown({ onMenu }: { onMenu: () => void }) {
+  return (
+    <>
+      <PageHead title="Page not found" onMenu={onMenu} />
+      <div className={styles.unknown}>
+        <p>There is no page at this address.</p>
+        <Button tone="primary" onClick={() => navigate("/")}>
+          New chat
+        </Button>
+      </div>
+    </>
   );
 }

@@ -119,6 +119,7 @@ export const api = {
 
   send: (id: string, kind: SendKind, body: SendBody) =>
     json<{ seq: number; key: string }>("POST", `${one(id)}/${kind}`, body),
+  retry: (id: string, key: string) => request("POST", `${one(id)}/retry`, { key }),
   abort: (id: string) => request("POST", `${one(id)}/abort`),
   drop: (id: string, item: string) => request("DELETE", `${one(id)}/queue/${encodeURIComponent(item)}`),
   /** The last entries before `before`, oldest first. */

@@ -43,6 +43,8 @@ export interface Session {
   queued?: number;
   approvals?: number;
   last_seq?: number;
+  /** Sequence of the last entry that shows people something new; 0 or missing: not known. */
+  news_seq?: number;
 }
 
 export interface Approval {

@@ -65,9 +65,9 @@ export function ApprovalCard({
     <section className={styles.card} data-approval aria-label={`Approval needed: ${approval.tool}`}>
       <header className={styles.head}>
         <Icon name="shield" />
-        <h3>
+        <h2>
           Allow <code>{approval.tool}</code>?
-        </h3>
+        </h2>
         <span className={styles.expiry}>
           {expired ? "expired: it counts as denied" : `expires in ${elapsed(left)}`}
         </span>

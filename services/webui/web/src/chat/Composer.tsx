@@ -1,6 +1,7 @@
 import { type KeyboardEvent, memo, type ReactNode, useEffect, useRef, useState } from "react";
 import type { Attachment } from "../api/client";
 import type { SendKind } from "../api/types";
+import { namesFor } from "../session/content";
 import { draftOf, keepDraft, restored } from "../session/drafts";
 import { IconButton } from "../ui/Button";
 import { Icon } from "../ui/Icon";
@@ -18,6 +19,8 @@ interface Props {
   onSend: (kind: SendKind, text: string, attachments: Attachment[]) => void;
   onStop?: () => void;
   recall?: () => string | null;
+  /** Whether one may write at once; not while keys are to answer an approval. */
+  focus?: boolean;
   /** Choices beside the button. */
   children?: ReactNode;
 }
@@ -31,13 +34,20 @@ export const Composer = memo(function Composer({
   onSend,
   onStop,
   recall,
+  focus = true,
   children,
 }: Props) {
   const [text, setText] = useState(() => draftOf(place));
   const box = useRef<HTMLTextAreaElement>(null);
   const files = useAttachments();
 
+  const empty = text.trim() === "" && files.attachments.length === 0;
+
   useEffect(() => keepDraft(place, text), [place, text]);
+  useEffect(() => {
+    const free = document.activeElement === null || document.activeElement === document.body;
+    if (focus && free && matchMedia("(pointer: fine)").matches) box.current?.focus();
+  }, [focus]);
   useEffect(() => fit(box.current), [text]);
   useEffect(
     () =>
@@ -51,7 +61,7 @@ export const Composer = memo(function Composer({
   );
 
   const send = (kind: SendKind): void => {
-    const said = text.trim();
+    const said = text.trim() || namesFor(files.attachments.map((file) => file.name));
     if (!said) return;
     onSend(kind, said, files.attachments);
     setText("");
@@ -89,7 +99,6 @@ export const Composer = memo(function Composer({
         rows={1}
         aria-label="Message"
         placeholder={busy ? "Steer the run, or Alt+Enter for afterwards" : "Write a message"}
-        autoFocus={matchMedia("(pointer: fine)").matches}
         value={text}
         onChange={(event) => setText(event.target.value)}
         onKeyDown={press}
@@ -104,13 +113,13 @@ export const Composer = memo(function Composer({
           {stopping === "asking" && <strong>Press Esc again to stop the run</strong>}
           {stopping === "stopping" && "Stopping…"}
           {!busy && <span className={styles.keys}>{note}</span>}
-          {stopping === "no" && busy && text.trim() !== "" && (
+          {stopping === "no" && busy && !empty && (
             <span className={styles.keys}>
               <kbd>Enter</kbd> steer <kbd>Alt Enter</kbd> queue
             </span>
           )}
         </span>
-        {busy && text.trim() === "" ? (
+        {busy && empty ? (
           <button
             type="button"
             className={styles.stop}
@@ -127,7 +136,7 @@ export const Composer = memo(function Composer({
             className={styles.send}
             aria-label={busy ? "Steer" : "Send"}
             title={busy ? "Steer (Enter)" : "Send (Enter)"}
-            disabled={text.trim() === ""}
+            disabled={empty}
           >
             <Icon name="send" />
           </button>

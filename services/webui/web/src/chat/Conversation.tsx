@@ -1,32 +1,27 @@
-import { memo, useEffect } from "react";
+import { memo, useEffect, useMemo } from "react";
 import type { LiveSession } from "../session/liveSession";
 import { useStore } from "../session/store";
-import type { Item, PartialReply } from "../session/view";
 import { Button } from "../ui/Button";
 import { Icon } from "../ui/Icon";
 import { Spinner } from "../ui/Spinner";
 import { ApprovalCard } from "../approvals/ApprovalCard";
 import { Activity } from "./Activity";
-import { AssistantMessage } from "./AssistantMessage";
 import styles from "./Conversation.module.css";
+import { Exchange } from "./Exchange";
+import { exchangesOf } from "./exchanges";
 import { Outbox } from "./Outbox";
-import { RunEnd } from "./RunEnd";
 import { useFollow } from "./useFollow";
-import { UserMessage } from "./UserMessage";
 
 /** The whole conversation, which keeps to its end while one reads there. */
 export function Conversation({ session }: { session: LiveSession }) {
-  const settled = useStore(session.store, (state) => state.view.items);
-  const partial = useStore(session.store, (state) => state.view.partial);
-  // One list: the entry that replaces a partial takes its place on the page, with what was opened in it.
-  const items = partial ? [...settled, asItem(partial)] : settled;
+  const first = useStore(session.store, (state) => state.view.items[0]?.id ?? state.view.partial?.messageId ?? "");
   const phase = useStore(session.store, (state) => state.phase);
   const problem = useStore(session.store, (state) => state.problem);
   const older = useStore(session.store, (state) => state.older);
   const { scroller, content, atEnd, toEnd } = useFollow(
     session.id,
     phase === "ready",
-    items[0]?.id ?? "",
+    first,
     () => void session.loadOlder(),
   );
 
@@ -53,16 +48,7 @@ export function Conversation({ session }: { session: LiveSession }) {
               </Button>
             </p>
           )}
-          {items.map((item, index) => (
-            <ItemView
-              key={item.id}
-              item={item}
-              session={session}
-              words={item.kind === "run_end" ? wordsBefore(items, index) : ""}
-              live={index === settled.length}
-              gap={index === settled.length && partial?.gap === true}
-            />
-          ))}
+          <Said session={session} />
           <Outbox session={session} />
           <Pending session={session} />
           <Activity session={session} />
@@ -77,26 +63,17 @@ export function Conversation({ session }: { session: LiveSession }) {
   );
 }
 
-interface ItemProps {
-  item: Item;
-  session: LiveSession;
-  /** What a run that ended here said last. */
-  words: string;
-  live: boolean;
-  gap: boolean;
-}
-
-const ItemView = memo(function ItemView({ item, session, words, live, gap }: ItemProps) {
-  switch (item.kind) {
-    case "user":
-      return <UserMessage item={item} />;
-    case "assistant":
-      return <AssistantMessage id={item.id} message={item.message} session={session} live={live} gap={gap} />;
-    case "run_end":
-      return <RunEnd end={item.end} words={words} />;
-    case "note":
-      return <p className={styles.note}>{item.text}</p>;
-  }
+/** What was said so far. It is drawn again when the log grows, not for the pieces of a reply that is being written. */
+const Said = memo(function Said({ session }: { session: LiveSession }) {
+  const items = useStore(session.store, (state) => state.view.items);
+  const begins = useStore(session.store, (state) =>
+    state.view.items.length === 0 ? state.view.partial !== null : false,
+  );
+  const exchanges = useMemo(() => exchangesOf(items), [items]);
+  const shown = exchanges.length === 0 && begins ? [{ id: "first", items: [] }] : exchanges;
+  return shown.map((exchange, index) => (
+    <Exchange key={exchange.id} items={exchange.items} session={session} last={index === shown.length - 1} />
+  ));
 });
 
 /** The approvals that this session waits for; the keys answer the first. */
@@ -108,18 +85,4 @@ function Pending({ session }: { session: LiveSession }) {
   return approvals.map((approval, index) => (
     <ApprovalCard key={approval.id} approval={approval} active={index === 0} />
   ));
-}
-
-function asItem(partial: PartialReply): Item {
-  return { kind: "assistant", id: partial.messageId, ts: 0, message: partial.message };
-}
-
-/** What the assistant said last before a run ended, to be copied. */
-function wordsBefore(items: readonly Item[], index: number): string {
-  const item = items[index - 1];
-  if (item?.kind !== "assistant") return "";
-  return item.message.content
-    .filter((block) => block.type === "text")
-    .map((block) => block.text)
-    .join("\n\n");
 }

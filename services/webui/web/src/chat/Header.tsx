@@ -1,6 +1,6 @@
 import { useEffect, useState } from "react";
 import { api } from "../api/client";
-import type { Agent, Status } from "../api/types";
+import type { Agent, Status, Usage } from "../api/types";
 import type { LiveSession, SessionState } from "../session/liveSession";
 import { statusOf } from "../session/status";
 import { useStore } from "../session/store";
@@ -33,6 +33,8 @@ export function Header({ session, onMenu }: { session: LiveSession; onMenu: () =
   const name = nameOf({
     title: listed?.title ?? title ?? meta?.title ?? null,
     preview: listed?.preview || meta?.preview || said,
+    id: session.id,
+    created_at: listed?.created_at ?? meta?.created_at ?? 0,
   });
   const [renaming, setRenaming] = useState(false);
   const shown = listed ?? meta;
@@ -73,17 +75,22 @@ export function Header({ session, onMenu }: { session: LiveSession; onMenu: () =
         <Meter
           value={context}
           max={window}
-          title={`Context: ${context.toLocaleString()} of ${window.toLocaleString()} tokens`}
+          title={`Context: ${context.toLocaleString()} of ${window.toLocaleString()} tokens. ${used(usage)}`}
         />
       )}
-      <span
-        className={styles.cost}
-        title={`This session: ${(usage.input_tokens ?? 0).toLocaleString()} tokens in (${(usage.cache_read_tokens ?? 0).toLocaleString()} from the cache), ${(usage.output_tokens ?? 0).toLocaleString()} out, $${cost.toFixed(4)}`}
-      >
-        {money(cost)}
-      </span>
+      {cost > 0 && (
+        <span className={styles.cost} title={`${used(usage)}, $${cost.toFixed(4)}`}>
+          {money(cost)}
+        </span>
+      )}
     </PageHead>
   );
+}
+
+function used(usage: Usage): string {
+  const { input_tokens = 0, cache_read_tokens = 0, output_tokens = 0 } = usage;
+  const cached = cache_read_tokens > 0 ? ` (${cache_read_tokens.toLocaleString()} from the cache)` : "";
+  return `This session: ${input_tokens.toLocaleString()} tokens in${cached}, ${output_tokens.toLocaleString()} out`;
 }
 
 /** What was said first, when nobody else knows a name yet. */
@@ -130,7 +137,11 @@ function ModelMenu({ id, model }: { id: string; model: string }) {
         <span>{model}</span> <Icon name="down" size={12} />
       </Menu>
       {naming && (
-        <NameModel model={model} onName={(named) => changeModel(id, named)} onClose={() => setNaming(false)} />
+        <NameModel
+          model={model}
+          onName={(named) => named !== model && changeModel(id, named)}
+          onClose={() => setNaming(false)}
+        />
       )}
     </>
   );

@@ -5,10 +5,12 @@ import { Dialog } from "../ui/Dialog";
 /** Asks for a model that no agent has yet. */
 export function NameModel({
   model,
+  action = "Use it",
   onName,
   onClose,
 }: {
   model: string;
+  action?: string;
   onName: (model: string) => void;
   onClose: () => void;
 }) {
@@ -20,7 +22,7 @@ export function NameModel({
       <form
         onSubmit={(event) => {
           event.preventDefault();
-          if (named !== model) onName(named);
+          onName(named);
           onClose();
         }}
       >
@@ -33,7 +35,7 @@ export function NameModel({
         />
         <p>
           <Button tone="primary" type="submit" disabled={named === ""}>
-            Use it
+            {action}
           </Button>
         </p>
       </form>

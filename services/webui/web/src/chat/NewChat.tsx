@@ -13,17 +13,39 @@ import { MODES } from "./modes";
 import styles from "./NewChat.module.css";
 import { PageHead } from "./PageHead";
 
-const TRY: readonly { title: string; text: string }[] = [
+interface Suggestion {
+  title: string;
+  text: string;
+}
+
+const ASK: Suggestion = {
+  title: "Ask what can be done here",
+  text: "What can you do here? Name your tools, and one thing each is good for.",
+};
+const TRY: readonly Suggestion[] = [
+  {
+    title: "See what is in the workspace",
+    text: "Look at the files in the workspace and tell me in a few lines what is there.",
+  },
+  {
+    title: "Watch a command as it works",
+    text: "Run a command that counts from 1 to 5, one number a second, so that I can watch it work.",
+  },
+  {
+    title: "Write a script and run it",
+    text: "Write a short Python script that prints the prime numbers below 72, and run it.",
+  },
+  ASK,
+];
+/** The demo model understands no prose: it is told what to do in words of its own. */
+const TRY_DEMO: readonly Suggestion[] = [
   { title: "See what is in the workspace", text: "run: ls -la" },
   { title: "Watch a command as it works", text: "run: for i in 1 2 3 4 5; do echo step $i of 5; sleep 1; done" },
   {
     title: "Write a script and run it",
     text: "write: primes.py: print([n for n in range(2, 72) if all(n % d for d in range(2, n))])\nrun: python3 primes.py",
   },
-  {
-    title: "Ask what can be done here",
-    text: "What can you do here? Name your tools, and one thing each is good for.",
-  },
+  ASK,
 ];
 
 /** Where a conversation begins. The session exists as soon as something is said in it. */
@@ -36,6 +58,7 @@ export function NewChat({ onMenu }: { onMenu: () => void }) {
     api.agents().then(setAgents, (error: unknown) => complain("Could not list the agents", error));
   }, []);
   const chosen = agents.find((one) => one.name === agent) ?? agents[0];
+  const tries = chosen === undefined ? [] : chosen.model === "demo" ? TRY_DEMO : TRY;
   const shownMode = mode ?? chosen?.mode ?? "ask";
 
   const begin = useCallback(
@@ -97,7 +120,7 @@ export function NewChat({ onMenu }: { onMenu: () => void }) {
             </Menu>
           </Composer>
           <ul className={styles.tries} aria-label="Things to try">
-            {TRY.map((one) => (
+            {tries.map((one) => (
               <li key={one.title}>
                 <button type="button" disabled={starting} onClick={() => void begin(one.text, [])}>
                   <span>{one.title}</span>

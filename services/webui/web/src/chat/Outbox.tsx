@@ -1,5 +1,6 @@
 import type { LiveSession } from "../session/liveSession";
 import type { Outgoing } from "../session/outbox";
+import { namesFor } from "../session/content";
 import { restoreText } from "../session/drafts";
 import { useStore } from "../session/store";
 import { Button } from "../ui/Button";
@@ -11,7 +12,11 @@ export function Outbox({ session }: { session: LiveSession }) {
   const outbox = useStore(session.store, (state) => state.outbox);
   return outbox
     .filter((out) => out.kind === "prompt" || out.state === "refused")
-    .map((out) => <Said key={out.key} out={out} session={session} />);
+    .map((out) => (
+      <div key={out.key} className={styles.alone}>
+        <Said out={out} session={session} />
+      </div>
+    ));
 }
 
 function Said({ out, session }: { out: Outgoing; session: LiveSession }) {
@@ -21,9 +26,10 @@ function Said({ out, session }: { out: Outgoing; session: LiveSession }) {
       : out.state === "refused"
         ? `${styles.message} ${styles.refused}`
         : styles.message;
+  const words = out.text === namesFor(out.attachments.map((file) => file.name)) ? "" : out.text;
   return (
     <article className={look} aria-label="You" aria-busy={out.state === "sending"}>
-      <div className={styles.text}>{out.text}</div>
+      {words && <div className={styles.text}>{words}</div>}
       <AttachmentChips attachments={out.attachments} />
       {out.state === "sending" && out.problem && (
         <p className={styles.state}>Not sent yet: {out.problem} It is sent as soon as that is possible.</p>
@@ -34,7 +40,7 @@ function Said({ out, session }: { out: Outgoing; session: LiveSession }) {
           <Button
             onClick={() => {
               session.discard(out.key);
-              restoreText(session.id, out.text);
+              restoreText(session.id, words);
             }}
           >
             Edit

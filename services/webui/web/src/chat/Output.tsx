@@ -2,16 +2,16 @@ import { useLayoutEffect, useMemo, useRef } from "react";
 import { readable } from "../session/tail";
 import styles from "./Output.module.css";
 
-/** What a tool printed. While it runs the box keeps to its end, unless one has scrolled up in it. */
-export function Output({ text, live, cut }: { text: string; live: boolean; cut: boolean }) {
+/** What a tool printed. With `fromEnd` the box opens at its end and keeps to it, unless one has scrolled up in it. */
+export function Output({ text, fromEnd, cut }: { text: string; fromEnd: boolean; cut: boolean }) {
   const box = useRef<HTMLPreElement>(null);
   const following = useRef(true);
   const shown = useMemo(() => readable(text), [text]);
 
   useLayoutEffect(() => {
     const pre = box.current;
-    if (pre && live && following.current) pre.scrollTop = pre.scrollHeight;
-  }, [shown, live]);
+    if (pre && fromEnd && following.current) pre.scrollTop = pre.scrollHeight;
+  }, [shown, fromEnd]);
 
   return (
     <pre

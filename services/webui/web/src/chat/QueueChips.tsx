@@ -12,6 +12,8 @@ interface Chip {
   id: string;
   when: string;
   text: string;
+  /** What goes back into the box. */
+  words: string;
   stored: boolean;
   onDrop: (() => void) | null;
 }
@@ -24,7 +26,8 @@ export function QueueChips({ session, onEdit }: { session: LiveSession; onEdit: 
   const chips: Chip[] = queue.map((item) => ({
     id: item.id,
     when: WHEN[item.kind] ?? item.kind,
-    text: item.text,
+    text: [item.text, ...item.files].filter(Boolean).join(" · "),
+    words: item.text,
     stored: true,
     onDrop: () =>
       void api
@@ -37,6 +40,7 @@ export function QueueChips({ session, onEdit }: { session: LiveSession; onEdit: 
       id: out.key,
       when: WHEN[out.kind] ?? out.kind,
       text: out.text,
+      words: out.text,
       stored: out.state === "stored",
       onDrop: null,
     });
@@ -58,7 +62,7 @@ export function QueueChips({ session, onEdit }: { session: LiveSession; onEdit: 
                 small
                 onClick={() => {
                   chip.onDrop?.();
-                  onEdit(chip.text);
+                  onEdit(chip.words);
                 }}
               >
                 <Icon name="pencil" size={14} />

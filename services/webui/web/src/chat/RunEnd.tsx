@@ -1,27 +1,36 @@
 import { memo } from "react";
 import type { RunEndEntry, RunOutcome } from "../api/types";
+import type { LiveSession } from "../session/liveSession";
 import { CopyButton } from "../ui/CopyButton";
 import { count, duration, money, plural } from "../ui/format";
+import { GoOn } from "./GoOn";
 import styles from "./RunEnd.module.css";
 
+const KEPT = "Everything above is kept.";
 const WHAT: Record<Exclude<RunOutcome, "completed">, { title: string; next: string }> = {
   aborted: { title: "Stopped.", next: "" },
-  failed: { title: "The run failed.", next: "Everything above is kept. Send a message to go on from here." },
-  timed_out: {
-    title: "The run took too long and was ended.",
-    next: "Everything above is kept. Send a message to go on from here.",
-  },
-  turn_limit: { title: "The run reached its limit of turns.", next: "Send “go on” to give it as many again." },
-  budget: { title: "The run reached its budget.", next: "Raise the limit, or go on in another session." },
+  failed: { title: "The run failed.", next: KEPT },
+  timed_out: { title: "The run took too long and was ended.", next: KEPT },
+  turn_limit: { title: "The run reached its limit of turns.", next: KEPT },
+  budget: { title: "The run reached its budget.", next: KEPT },
   waiting_approval: { title: "Waiting for an approval.", next: "" },
   unknown: {
-    title: "Nobody can know whether the last command took effect.",
+    title: "It is not known whether the last command took effect.",
     next: "Look at what it may have changed before you repeat it.",
   },
 };
 
+interface Props {
+  end: RunEndEntry;
+  /** Requests for approval of this run that nobody answered. */
+  expired: number;
+  words: string;
+  /** The session, where the run can go on from here. */
+  goOn: LiveSession | null;
+}
+
 /** How a run ended, and what it cost; loud only if something went wrong. */
-export const RunEnd = memo(function RunEnd({ end, words }: { end: RunEndEntry; words: string }) {
+export const RunEnd = memo(function RunEnd({ end, expired, words, goOn }: Props) {
   const usage = end.usage ?? {};
   const facts = [
     end.turns ? plural(end.turns, "turn") : "",
@@ -31,13 +40,23 @@ export const RunEnd = memo(function RunEnd({ end, words }: { end: RunEndEntry; w
   ].filter(Boolean);
   const what = end.outcome === "completed" ? null : WHAT[end.outcome];
   const quiet = what === null || end.outcome === "aborted";
+  const tone = !quiet ? styles.loud : expired > 0 ? styles.warned : "";
   return (
-    <footer className={quiet ? styles.end : `${styles.end} ${styles.loud}`}>
+    <footer className={`${styles.end} ${tone}`} data-run-end={end.outcome}>
       {what && (
         <div>
           <strong>{what.title}</strong> {end.error && <span className={styles.error}>{end.error}</span>} {what.next}
         </div>
       )}
+      {expired > 0 && (
+        <div>
+          <strong>
+            {expired === 1 ? "A request for approval expired." : `${expired} requests for approval expired.`}
+          </strong>{" "}
+          Nobody answered in time, so {expired === 1 ? "its command" : "their commands"} did not run.
+        </div>
+      )}
+      {goOn && <GoOn session={goOn} outcome={end.outcome} />}
       <div className={styles.facts}>
         {words && <CopyButton text={words} label="Copy the reply" />}
         <span>{facts.join(" · ")}</span>

@@ -1,4 +1,4 @@
-import { useCallback, useEffect, useMemo } from "react";
+import { useCallback, useEffect, useMemo, useState } from "react";
 import { liveSession } from "../session/open";
 import { restoreText } from "../session/drafts";
 import type { SendKind } from "../api/types";
@@ -7,6 +7,7 @@ import { useStore } from "../session/store";
 import { statusOf } from "../session/status";
 import { api } from "../api/client";
 import { navigate } from "../routes";
+import { sessionList } from "../sessions/list";
 import { markSeen } from "../sessions/seen";
 import { Button } from "../ui/Button";
 import { complain } from "../ui/toast";
@@ -27,6 +28,10 @@ export function SessionPage({ id, onMenu }: { id: string; onMenu: () => void }) 
   const status = useStore(session.store, statusOf);
   const lastSeq = useStore(session.store, (state) => Math.max(state.view.lastSeq, state.meta?.last_seq ?? 0));
   useEffect(() => markSeen(id, lastSeq), [id, lastSeq]);
+
+  // A page that is opened for an approval leaves the keys to it; else one may write before all is loaded.
+  const [fresh] = useState(() => sessionList.get().loaded && !isAsking(id));
+  const focus = fresh || (phase === "ready" && status !== "waiting_approval");
 
   const busy = status === "running";
   const stop = useStop(id, busy);
@@ -49,7 +54,7 @@ export function SessionPage({ id, onMenu }: { id: string; onMenu: () => void }) 
       return queued.text;
     }
     const said = view.items.findLast((item) => item.kind === "user");
-    return said?.kind === "user" ? said.text : null;
+    return said?.kind === "user" && said.text ? said.text : null;
   }, [id, session]);
 
   if (phase === "missing" || phase === "deleted") {
@@ -80,8 +85,14 @@ export function SessionPage({ id, onMenu }: { id: string; onMenu: () => void }) 
           onSend={send}
           onStop={stop.now}
           recall={recall}
+          focus={focus}
         />
       </div>
     </>
   );
+}
+
+function isAsking(id: string): boolean {
+  const listed = sessionList.get().sessions.find((session) => session.id === id);
+  return listed?.status === "waiting_approval" || (listed?.approvals ?? 0) > 0;
 }

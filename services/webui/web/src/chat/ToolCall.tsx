@@ -80,6 +80,7 @@ type State =
   | "timed_out"
   | "skipped"
   | "denied"
+  | "expired"
   | "unknown";
 
 const LOOK = {
@@ -93,10 +94,12 @@ const LOOK = {
   timed_out: { icon: "clock", tone: "bad", says: "timed out" },
   skipped: { icon: "skip", tone: "calm", says: "skipped" },
   denied: { icon: "slash", tone: "warn", says: "denied" },
-  unknown: { icon: "question", tone: "warn", says: "nobody knows whether it took effect" },
+  expired: { icon: "clock", tone: "warn", says: "not run, because nobody answered in time" },
+  unknown: { icon: "question", tone: "warn", says: "not known whether it took effect" },
 } as const;
 
 function stateOf(call: Call, writing: boolean, runs: boolean): State {
+  if (call.outcome?.status === "denied" && call.decision === "expired") return "expired";
   if (call.outcome) return call.outcome.status === "ok" && call.outcome.is_error ? "error" : call.outcome.status;
   if (writing) return "writing";
   if (call.asks) return "waiting";
@@ -105,6 +108,7 @@ function stateOf(call: Call, writing: boolean, runs: boolean): State {
 
 const ENDED: Partial<Record<State, string>> = {
   denied: "denied",
+  expired: "expired",
   timed_out: "timed out",
   unknown: "unknown",
   skipped: "skipped",

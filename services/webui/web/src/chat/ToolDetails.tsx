@@ -22,6 +22,8 @@ export function ToolDetails({ block, call }: { block: ToolCallBlock; call: Call 
   const report = outcome ? reportOf(block.name, outcome) : null;
   // `git_diff` prints its diff: once is enough.
   const repeats = diff !== null && output.trim() === diff.trim();
+  // Of a command the last lines matter most, of a file that was read the first ones.
+  const fromEnd = !outcome || typeof outcome.exit_code === "number";
   const pictures = outcome?.content.some((piece) => piece.type === "image") ?? false;
   return (
     <div className={styles.details}>
@@ -44,7 +46,7 @@ export function ToolDetails({ block, call }: { block: ToolCallBlock; call: Call 
             {output && <CopyButton text={() => readable(output)} label="Copy the output" />}
           </div>
           {output ? (
-            <Output text={output} live={!outcome} cut={call.output?.cut ?? false} />
+            <Output text={output} fromEnd={fromEnd} cut={call.output?.cut ?? false} />
           ) : (
             <p className={styles.nothing}>{outcome ? "It printed nothing." : "Nothing yet."}</p>
           )}

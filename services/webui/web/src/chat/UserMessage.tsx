@@ -1,6 +1,7 @@
 import { memo, useState } from "react";
 import type { Item } from "../session/view";
 import { Button } from "../ui/Button";
+import { AttachedFiles } from "./attachments";
 import { CopyButton } from "../ui/CopyButton";
 import { clock } from "../ui/format";
 import { StoredImage } from "../ui/Stored";
@@ -16,7 +17,8 @@ export const UserMessage = memo(function UserMessage({ item }: { item: Item & { 
   const long = item.text.length > LONG_CHARS || item.text.split("\n").length > LONG_LINES;
   return (
     <article className={styles.message} id={`m-${item.id}`} aria-label="You">
-      <div className={long && !open ? `${styles.text} ${styles.folded}` : styles.text}>{item.text}</div>
+      {item.text && <div className={long && !open ? `${styles.text} ${styles.folded}` : styles.text}>{item.text}</div>}
+      <AttachedFiles files={item.files} />
       {item.images.length > 0 && (
         <div className={styles.images}>
           {item.images.map((image) => (
@@ -32,7 +34,7 @@ export const UserMessage = memo(function UserMessage({ item }: { item: Item & { 
       <footer>
         {SAID[item.source] && <span>{SAID[item.source]}</span>}
         {item.ts > 0 && <time dateTime={new Date(item.ts).toISOString()}>{clock(item.ts)}</time>}
-        <CopyButton text={item.text} />
+        {item.text && <CopyButton text={item.text} />}
       </footer>
     </article>
   );

@@ -1,5 +1,6 @@
 import { type ClipboardEvent, type DragEvent, useState } from "react";
 import type { Attachment } from "../api/client";
+import type { AttachedFile } from "../session/view";
 import { IconButton } from "../ui/Button";
 import { bytes } from "../ui/format";
 import { Icon } from "../ui/Icon";
@@ -94,5 +95,36 @@ export function AttachmentChips({
         </li>
       ))}
     </ul>
+  );
+}
+
+/** Files that came with a message; what the model was shown of one opens below its name. */
+export function AttachedFiles({ files }: { files: readonly AttachedFile[] }) {
+  if (files.length === 0) return null;
+  return (
+    <ul className={styles.files} aria-label="Attached files">
+      {files.map((file, index) => (
+        <li key={`${file.name}-${index}`}>
+          {file.text === null ? (
+            <FileName file={file} />
+          ) : (
+            <details>
+              <summary>
+                <FileName file={file} />
+              </summary>
+              <pre tabIndex={0}>{file.text}</pre>
+            </details>
+          )}
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+function FileName({ file }: { file: AttachedFile }) {
+  return (
+    <>
+      <Icon name="clip" size={14} /> {file.name} <span>{bytes(file.bytes)}</span>
+    </>
   );
 }

@@ -10,6 +10,7 @@ interface Place {
   offset: number;
 }
 
+const AT_END = { anchor: null, offset: 0 }; // where it is known without looking
 const places = new Map<string, Place>();
 
 interface Follow {
@@ -79,7 +80,7 @@ export function useFollow(name: string, ready: boolean, first: string, onNearTop
       const end = fromEnd - box.clientHeight < NEAR_PX;
       following.current = end;
       height.current.fromEnd = fromEnd;
-      places.set(name, { atEnd: end, ...messageAt(box) });
+      places.set(name, { atEnd: end, ...(end ? AT_END : messageAt(box)) });
       setAtEnd(end);
       if (box.scrollTop < EARLY_PX && box.scrollHeight > box.clientHeight) nearTop.current();
     };

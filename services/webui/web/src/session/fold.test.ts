@@ -321,3 +321,32 @@ describe("what the scheduler brings", () => {
     ]);
   });
 });
+
+describe("requests for approval that nobody answered", () => {
+  const decided = (seq: number, call_id: string, decision: "expired" | "deny"): Entry => ({
+    type: "approval",
+    id: `d${seq}`,
+    seq,
+    run_id: "r1",
+    approval_id: `q${call_id}`,
+    call_id,
+    decision,
+  });
+
+  it("are counted at the end of the run that they belong to, and only there", () => {
+    const view = foldAll([
+      said(1, "go"),
+      runStart(2),
+      calls(3, "a1", "c1", "c2", "c3"),
+      decided(4, "c1", "expired"),
+      runEnd(5, "waiting_approval"),
+      decided(6, "c2", "expired"),
+      decided(7, "c3", "deny"),
+      runEnd(8),
+      said(9, "again"),
+      runEnd(10),
+    ]);
+    const ends = view.items.flatMap((item) => (item.kind === "run_end" ? [item.expired] : []));
+    expect(ends).toEqual([2, 0]);
+  });
+});

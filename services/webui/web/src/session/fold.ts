@@ -1,8 +1,9 @@
-import type { ContentBlock, Entry, MessageEntry, SessionInfoEntry, StreamEvent } from "../api/types";
+import type { Entry, MessageEntry, QueuedEntry, SessionInfoEntry, StreamEvent } from "../api/types";
+import { contentOf } from "./content";
 import { foldDelta, startPartial } from "./partial";
 import { settingsSaid } from "./settingsSaid";
 import { appendTail, EMPTY_TAIL } from "./tail";
-import { type Call, EMPTY_VIEW, type Item, NEW_CALL, type View } from "./view";
+import { type Call, EMPTY_VIEW, type Item, NEW_CALL, type Queued, type View } from "./view";
 
 const TAKEN_BACK = "taken back"; // by the person, who knows
 
@@ -49,26 +50,24 @@ export function foldEntry(view: View, entry: Entry): View {
     case "message":
       return foldMessage(withOpenRun(next, entry), entry);
     case "queued":
-      return {
-        ...next,
-        queue: [...next.queue, { id: entry.id, kind: entry.kind, text: textOf(entry.content), key: entry.key ?? null }],
-      };
+      return { ...next, queue: [...next.queue, queued(entry)] };
     case "dropped": {
       const dropped = next.queue.filter((item) => entry.items?.includes(item.id));
       if (dropped.length === 0) return next;
       const left = { ...next, queue: next.queue.filter((item) => !dropped.includes(item)) };
-      const said = dropped.map((item) => `“${item.text}”`).join(", ");
+      const said = dropped.map((item) => `“${item.text || item.files.join(", ")}”`).join(", ");
       return entry.reason === TAKEN_BACK ? left : withNote(left, entry, `Not said: ${said} (${entry.reason})`);
     }
     case "run_start":
       return { ...withOpenRun(next, entry), mode: entry.mode, model: entry.model, retry: null };
     case "run_end": {
       const parked = entry.outcome === "waiting_approval";
-      const closed: View = { ...next, run: null, partial: null, retry: null };
+      if (parked) return { ...next, run: null, partial: null, retry: null };
+      const closed: View = { ...next, run: null, partial: null, retry: null, expired: 0 };
       const quiet = entry.run_id !== undefined && entry.run_id === view.quietRun;
-      return parked || quiet
+      return quiet
         ? closed
-        : withItem(closed, { kind: "run_end", id: entry.id, ts: entry.ts ?? 0, end: entry });
+        : withItem(closed, { kind: "run_end", id: entry.id, ts: entry.ts ?? 0, end: entry, expired: view.expired });
     }
     case "approval_request":
       return withCall({ ...next, approvals: [...next.approvals, entry] }, entry.call_id, (call) => ({
@@ -77,7 +76,8 @@ export function foldEntry(view: View, entry: Entry): View {
       }));
     case "approval": {
       const approvals = next.approvals.filter((request) => request.id !== entry.approval_id);
-      return withCall({ ...next, approvals }, entry.call_id, (call) => ({
+      const expired = view.expired + (entry.decision === "expired" ? 1 : 0);
+      return withCall({ ...next, approvals, expired }, entry.call_id, (call) => ({
         ...call,
         asks: null,
         decision: entry.decision,
@@ -160,12 +160,8 @@ function foldMessage(view: View, entry: MessageEntry): View {
   switch (message.role) {
     case "user": {
       const queue = view.queue.filter((item) => !entry.items?.includes(item.id));
-      const images = message.content.filter((block) => block.type === "image");
       const source = message.source ?? "prompt";
-      return withItem(
-        { ...view, queue },
-        { kind: "user", id: entry.id, ts, text: textOf(message.content), images, source },
-      );
+      return withItem({ ...view, queue }, { kind: "user", id: entry.id, ts, ...contentOf(message.content), source });
     }
     case "assistant": {
       const { input_tokens = 0, output_tokens = 0 } = message.usage ?? {};
@@ -217,9 +213,8 @@ function isSettled(view: View, id: string): boolean {
   return view.items.findLastIndex((item) => item.id === id) >= 0;
 }
 
-function textOf(content: readonly ContentBlock[]): string {
-  return content
-    .filter((block) => block.type === "text")
-    .map((block) => block.text)
-    .join("\n");
+function queued(entry: QueuedEntry): Queued {
+  const { text, images, files } = contentOf(entry.content);
+  const names = [...images.map((image) => image.name ?? "picture"), ...files.map((file) => file.name)];
+  return { id: entry.id, kind: entry.kind, text, files: names, key: entry.key ?? null };
 }

@@ -1,10 +1,12 @@
 import { api, ApiError, type Attachment } from "../api/client";
 import { follow } from "../api/events";
 import { type Entry, readEvent, type SendKind, type Session, type StreamEvent } from "../api/types";
+import { complain } from "../ui/toast";
+import { restoreText } from "./drafts";
 import { fold, prepend } from "./fold";
 import { keepOutbox, newKey, type Outgoing, persistently, restoreOutbox, settle } from "./outbox";
 import { createStore, nextFrame, type Store } from "./store";
-import { EMPTY_VIEW, type View } from "./view";
+import { EMPTY_VIEW, type Queued, type View } from "./view";
 
 const PAGE = 120;
 const NEWEST = Number.MAX_SAFE_INTEGER;
@@ -24,6 +26,8 @@ export class LiveSession {
   readonly store: Store<SessionState>;
   private unfollow: (() => void) | null = null;
   private refreshing: ReturnType<typeof setTimeout> | null = null;
+  /** The run is being stopped from here: what was queued goes back to who wrote it. */
+  private stopping = false;
 
   constructor(
     readonly id: string,
@@ -92,6 +96,26 @@ export class LiveSession {
   discard(key: string): void {
     this.store.set((state) => ({ ...state, outbox: state.outbox.filter((out) => out.key !== key) }));
     keepOutbox(this.id, this.store.get().outbox);
+  }
+
+  /** Stops the run. What waits in its queue comes back into the box, to be said later or not at all. */
+  async stop(): Promise<void> {
+    this.stopping = true;
+    try {
+      await api.abort(this.id);
+    } catch (error) {
+      this.stopping = false;
+      throw error;
+    }
+  }
+
+  /** Lets a run that ended without an answer go on; nothing is said a second time. */
+  async retry(): Promise<void> {
+    const key = newKey();
+    await persistently(
+      () => api.retry(this.id, key),
+      () => undefined,
+    );
   }
 
   /** Asks for usage and limits again, soon. */
@@ -169,9 +193,11 @@ export class LiveSession {
 
   private take(events: readonly StreamEvent[]): void {
     const entries: Entry[] = [];
+    const back: Queued[] = [];
     this.store.set((state) => {
       let { view, outbox } = state;
       for (const event of events) {
+        if (event.type === "entry") back.push(...this.givenBack(view, event.entry as Entry));
         view = fold(view, event);
         if (event.type !== "entry") continue;
         entries.push(event.entry as Entry);
@@ -179,8 +205,24 @@ export class LiveSession {
       }
       return view === state.view && outbox === state.outbox ? state : { ...state, view, outbox };
     });
+    this.giveBack(back);
     if (entries.some(changesNumbers)) this.refresh();
     if (entries.some(changesList)) this.onChanged();
+  }
+
+  /** What the stop of a run takes out of the queue. */
+  private givenBack(view: View, entry: Entry): readonly Queued[] {
+    if (!this.stopping) return [];
+    if (entry.type === "run_end") this.stopping = false;
+    if (entry.type !== "dropped") return [];
+    return view.queue.filter((item) => entry.items?.includes(item.id));
+  }
+
+  private giveBack(items: readonly Queued[]): void {
+    const texts = items.map((item) => item.text).filter(Boolean);
+    if (texts.length > 0) restoreText(this.id, texts.join("\n\n"));
+    const files = items.flatMap((item) => item.files);
+    if (files.length > 0) complain("Attach again what was queued", files.join(", "));
   }
 
   private patch(part: Partial<SessionState>): void {

@@ -51,3 +51,10 @@ export function nextFrame(tell: () => void): void {
 export function useStore<S, T>(store: Store<S>, select: (state: S) => T): T {
   return useSyncExternalStore(store.subscribe, () => select(store.get()));
 }
+
+/** As `useStore`, but only while `on`; `otherwise` is the value meanwhile, and changes are not listened to. */
+export function useStoreWhile<S, T>(on: boolean, store: Store<S>, select: (state: S) => T, otherwise: T): T {
+  return useSyncExternalStore(on ? store.subscribe : never, () => (on ? select(store.get()) : otherwise));
+}
+
+const never = (): (() => void) => () => undefined;

@@ -10,11 +10,19 @@ import type {
 } from "../api/types";
 import type { Tail } from "./tail";
 
+/** A file that came with a message; `text` is what the model was shown of it, null if that was only its name. */
+export interface AttachedFile {
+  name: string;
+  mediaType: string;
+  bytes: number;
+  text: string | null;
+}
+
 /** One thing in the conversation, from top to bottom. */
 export type Item =
-  | { kind: "user"; id: string; ts: number; text: string; images: ImageBlock[]; source: Source }
+  | { kind: "user"; id: string; ts: number; text: string; images: ImageBlock[]; files: AttachedFile[]; source: Source }
   | { kind: "assistant"; id: string; ts: number; message: AssistantMessage }
-  | { kind: "run_end"; id: string; ts: number; end: RunEndEntry }
+  | { kind: "run_end"; id: string; ts: number; end: RunEndEntry; expired: number }
   | { kind: "note"; id: string; ts: number; text: string };
 
 /** What is known of a tool call beside what the model wrote. */
@@ -32,6 +40,8 @@ export interface Queued {
   id: string;
   kind: Source;
   text: string;
+  /** Names of the files and pictures that come with it. */
+  files: readonly string[];
   key: string | null;
 }
 
@@ -68,6 +78,8 @@ export interface View {
   title: string | null;
   /** Where its own workspace is, once the log says so. */
   host: string | null;
+  /** Requests for approval that nobody answered, since the last run ended. */
+  expired: number;
   /** A heartbeat that found nothing to do: its end is not told. */
   quietRun: string | null;
   contextTokens: number | null;
@@ -91,6 +103,7 @@ export const EMPTY_VIEW: View = {
   model: null,
   title: null,
   host: null,
+  expired: 0,
   quietRun: null,
   contextTokens: null,
   lastSeq: 0,

@@ -35,10 +35,11 @@ export function Sidebar({ me, route, onPick }: { me: Me; route: Route; onPick: (
           type="button"
           className={styles.palette}
           title="Find sessions and actions"
-          aria-label="Find sessions and actions"
           onClick={() => overlay.set(() => "palette")}
         >
+          <span className="visually-hidden">Find sessions and actions</span>
           <kbd>{COMMAND} K</kbd>
+          <Icon name="search" />
         </button>
       </header>
       <Link to="/" className={styles.fresh} onFollow={onPick}>

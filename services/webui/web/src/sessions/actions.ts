@@ -1,6 +1,6 @@
 import { api } from "../api/client";
 import { navigate } from "../routes";
-import { forgetLiveSession } from "../session/open";
+import { forgetLiveSession, liveSession } from "../session/open";
 import { complain } from "../ui/toast";
 import { forgetSession, patchSession, refreshSessions, rememberSession } from "./list";
 
@@ -34,5 +34,7 @@ export function changeModel(id: string, model: string): void {
 }
 
 export function stopRun(id: string): void {
-  api.abort(id).catch((error: unknown) => complain("Could not stop", error));
+  liveSession(id)
+    .stop()
+    .catch((error: unknown) => complain("Could not stop", error));
 }

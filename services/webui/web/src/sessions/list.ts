@@ -5,6 +5,7 @@ import { createStore } from "../session/store";
 
 const CALM_MS = 60_000; // behind the news, should one get lost
 const SOON_MS = 400;
+const FIRST_MS = 1000; // so long the first list waits for the stream of news
 
 export interface SessionList {
   sessions: readonly Session[];
@@ -24,8 +25,13 @@ let watching = false;
 /** Keeps the list fresh while the page is open: the gateway says when it has changed. */
 export function watchSessions(): () => void {
   watching = true;
-  void refreshSessions();
-  const forget = onNews("session", refreshSoon);
+  // The stream of news says welcome first: asked for after that, once, the list misses nothing.
+  const first = setTimeout(() => void refreshSessions(), FIRST_MS);
+  const forget = onNews("session", () => {
+    clearTimeout(first);
+    if (sessionList.get().loaded) refreshSoon();
+    else void refreshSessions();
+  });
   const seen = (): void => void (document.visibilityState === "visible" && refreshSessions());
   document.addEventListener("visibilitychange", seen);
   window.addEventListener("online", seen);
@@ -33,6 +39,7 @@ export function watchSessions(): () => void {
   return () => {
     watching = false;
     forget();
+    clearTimeout(first);
     clearTimeout(timer);
     document.removeEventListener("visibilitychange", seen);
     window.removeEventListener("online", seen);

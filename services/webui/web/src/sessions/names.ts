@@ -1,6 +1,12 @@
 import type { Session } from "../api/types";
+import { clock } from "../ui/format";
 
-/** What a session is called: its title, else how it begins. */
-export function nameOf(session: Pick<Session, "title" | "preview">): string {
-  return session.title || session.preview?.split("\n", 1)[0]?.slice(0, 80) || "New session";
+type Named = Pick<Session, "title" | "preview"> & Partial<Pick<Session, "id" | "created_at">>;
+
+/** What a session is called: its title, else how it begins, else what tells it from others. */
+export function nameOf({ title, preview, id, created_at }: Named): string {
+  const known = title || preview?.split("\n", 1)[0]?.slice(0, 80);
+  if (known) return known;
+  if (id === "main") return "Main session";
+  return created_at ? `New session, ${clock(created_at)}` : "New session";
 }

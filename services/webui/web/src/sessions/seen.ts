@@ -31,5 +31,5 @@ localStorage.setItem(SINCE, String(since));
 export function isUnread(positions: Record<string, number>, session: Session): boolean {
   const position = positions[session.id];
   // What was there before this browser came is not news to it.
-  return position === undefined ? session.updated_at > since : (session.last_seq ?? 0) > position;
+  return position === undefined ? session.updated_at > since : (session.news_seq || session.last_seq || 0) > position;
 }

@@ -6,16 +6,17 @@ export function Meter({ value, max, title }: { value: number; max: number; title
   const part = max > 0 ? Math.min(1, value / max) : 0;
   const around = 2 * Math.PI * 6;
   return (
-    <span
-      className={part > 0.85 ? `${styles.meter} ${styles.high}` : styles.meter}
-      role="meter"
-      aria-valuenow={Math.round(part * 100)}
-      aria-valuemin={0}
-      aria-valuemax={100}
-      aria-label={title}
-      title={title}
-    >
-      <svg width="16" height="16" viewBox="0 0 16 16" aria-hidden>
+    <span className={part > 0.85 ? `${styles.meter} ${styles.high}` : styles.meter} title={title}>
+      <svg
+        width="16"
+        height="16"
+        viewBox="0 0 16 16"
+        role="meter"
+        aria-valuenow={Math.round(part * 100)}
+        aria-valuemin={0}
+        aria-valuemax={100}
+        aria-label={title}
+      >
         <circle cx="8" cy="8" r="6" className={styles.track} />
         <circle
           cx="8"

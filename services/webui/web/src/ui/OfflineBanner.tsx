@@ -3,7 +3,7 @@ import { useStore } from "../session/store";
 import styles from "./OfflineBanner.module.css";
 import { useNow } from "./useNow";
 
-const PATIENCE_MS = 2500; // shorter gaps mend themselves and are nobody's business
+const PATIENCE_MS = 2500; // shorter gaps mend themselves
 
 /** Says that the gateway is out of reach, when it really is. */
 export function OfflineBanner() {

@@ -1,0 +1,229 @@
+"""What a person does when a run did not go well: try again, get back what was queued, copy, answer late."""
+
+import re
+import time
+from typing import Any
+
+from playwright.sync_api import expect
+
+from tests.e2e import test_web
+from tests.e2e.tab import Tab
+from tests.support.fairlead_up import FairleadUp
+from tests.support.scripted_model import ModelProcess
+
+pytestmark = test_web.pytestmark
+gate, seen_by, press_until = test_web.gate, test_web.seen_by, test_web.press_until
+
+# The stack, the browser and the tabs are those of the other pages' tests.
+model, up, browser, new_tab, tab = (
+    test_web.model,
+    test_web.up,
+    test_web.browser,
+    test_web.new_tab,
+    test_web.tab,
+)
+
+
+def hasty(up: FairleadUp, timeout_s: int) -> str:
+    """The name of an agent that asks, and whose requests expire soon."""
+    name = f"hasty{timeout_s}"
+    for setting in (f"agents.{name}.mode=ask", f"agents.{name}.approval_timeout_s={timeout_s}"):
+        made = up.cli("config", "set", *setting.split("="))
+        assert made.returncode == 0, made.stderr
+    return name
+
+
+def prompts(up: FairleadUp, session: str) -> list[Any]:
+    messages = [entry.get("message", {}) for entry in up.entries(session)]
+    return [message for message in messages if message.get("role") == "user"]
+
+
+# -- a run that failed ------------------------------------------------------------
+
+
+def test_a_failed_run_is_tried_again_with_one_click_and_one_prompt(up: FairleadUp, tab: Tab) -> None:
+    session = tab.begin("op=R1 fail=400x1")
+    expect(tab.log.get_by_text("The run failed.")).to_be_visible()
+    tab.shoot("failed")
+    tab.log.get_by_role("button", name="Try again").click()
+    expect(tab.replies.last).to_contain_text("done R1")
+    tab.wait_ends(2)
+    expect(tab.log.get_by_role("button", name="Try again")).to_have_count(0)
+    expect(tab.said).to_have_count(1)
+    assert len(prompts(up, session)) == 1
+
+
+def test_another_model_can_be_chosen_where_the_run_failed(up: FairleadUp, tab: Tab) -> None:
+    session = tab.begin("op=R2 fail=400x1")
+    tab.log.get_by_role("button", name="Change model").click()
+    dialog = tab.page.get_by_role("dialog", name="Another model")
+    dialog.get_by_label("Model").fill("demo")
+    tab.shoot("dialog")
+    dialog.get_by_role("button", name="Use it and try again").click()
+    tab.wait_ends(2)
+    expect(tab.log.get_by_text("Model is now demo")).to_be_visible()
+    ends = [entry["outcome"] for entry in up.entries(session) if entry["type"] == "run_end"]
+    assert ends == ["failed", "completed"]
+    assert len(prompts(up, session)) == 1
+
+
+# -- a run that is stopped --------------------------------------------------------
+
+
+def test_what_was_queued_comes_back_into_the_box_when_the_run_is_stopped(
+    up: FairleadUp, tab: Tab, model: ModelProcess
+) -> None:
+    command, _ = gate(up, "given-back")
+    tab.begin(f'op=R3 steps=1 run="{command}"')
+    tab.wait_state("Running")
+    tab.say("op=R4 queued first", "Alt+Enter")
+    tab.say("op=R5 queued second", "Alt+Enter")
+    expect(tab.chips.get_by_role("button", name="Drop")).to_have_count(2)
+    tab.page.get_by_role("button", name="Stop the run").click()
+    tab.wait_ends()
+    expect(tab.composer).to_have_value("op=R4 queued first\n\nop=R5 queued second")
+    tab.shoot("given-back")
+    assert not {"R4", "R5"} & seen_by(model)
+
+
+def test_the_words_of_a_stopped_run_can_be_copied(up: FairleadUp, tab: Tab) -> None:
+    tab.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    tab.begin("say 1000 tokens rate=25")
+    tab.wait_words(3, below=1000)
+    tab.say("op=R6 queued", "Alt+Enter")
+    expect(tab.chips.get_by_role("button", name="Drop")).to_have_count(1)
+    tab.page.get_by_role("button", name="Stop the run").click()
+    tab.wait_ends()
+    expect(tab.log.get_by_text("Not said:")).to_be_visible()
+    tab.log.get_by_role("button", name="Copy the reply").click()
+    expect(tab.log.get_by_role("button", name="Copied")).to_be_visible()
+
+
+# -- approvals ------------------------------------------------------------------
+
+
+def test_an_expired_request_looks_unlike_a_refusal_and_the_end_of_the_run_tells(
+    up: FairleadUp, tab: Tab
+) -> None:
+    session = up.session(agent=hasty(up, 2))
+    up.prompt(session, 'op=R7 steps=1 run="touch expired.txt"')
+    tab.go(f"/s/{session}")
+    tab.wait_ends()
+    expect(tab.tool("touch expired.txt")).to_contain_text("expired")
+    expect(tab.tool("touch expired.txt")).not_to_contain_text("denied")
+    expect(tab.log.get_by_text("A request for approval expired.")).to_be_visible()
+    tab.tool("touch expired.txt").click()
+    told = tab.log.locator("pre").last
+    expect(told).to_contain_text("no person refused it")
+    assert told.inner_text().count("nobody answered") == 1
+    tab.shoot("expired")
+
+
+def test_an_answered_approval_makes_no_session_unread_when_its_time_is_over(up: FairleadUp, tab: Tab) -> None:
+    older = up.session(agent=hasty(up, 10), title="Was answered")
+    up.prompt(older, 'op=R8 steps=1 run="echo answered"')
+    request = up.wait_approval(older)
+    up.decide(request["id"])
+    up.wait_idle(older)
+    tab.go(f"/s/{older}")
+    tab.wait_ends()
+    newer = up.session(title="Came later")
+    up.ask("op=R9", session=newer)
+    tab.go(f"/s/{newer}")
+    side = tab.page.get_by_role("navigation", name="Sessions")
+    expect(side.get_by_role("listitem").first).to_contain_text("Came later")
+    time.sleep(max(0.0, request["expires_at"] / 1000 + 3 - time.time()))  # its notice would be there by now
+    tab.page.reload(wait_until="domcontentloaded")
+    row = side.get_by_role("listitem").filter(has_text="Was answered")
+    expect(row).to_be_visible()
+    expect(row.get_by_text("unread")).to_have_count(0)
+    expect(side.get_by_role("listitem").first).to_contain_text("Came later")
+
+
+def test_the_keys_of_an_approval_work_as_soon_as_its_page_is_open(up: FairleadUp, tab: Tab) -> None:
+    session = up.session(mode="ask")
+    up.prompt(session, 'op=R10 steps=1 run="echo by key"')
+    up.wait_approval(session)
+    tab.go(f"/s/{session}")
+    expect(tab.card).to_be_visible()
+    press_until(tab, "a", tab.card, 0)
+    tab.wait_ends()
+    expect(tab.composer).to_have_value("")
+    tab.go(f"/s/{session}")
+    expect(tab.composer).to_be_focused()
+
+
+# -- files ------------------------------------------------------------------------
+
+
+def test_a_file_can_be_sent_alone_and_is_shown_by_its_name(
+    up: FairleadUp, tab: Tab, model: ModelProcess
+) -> None:
+    tab.go("/")
+    send = tab.page.get_by_role("button", name="Send")
+    expect(send).to_be_disabled()
+    with tab.page.expect_file_chooser() as chooser:
+        tab.page.get_by_role("button", name="Attach files").click()
+    chooser.value.set_files(
+        {"name": "notes.txt", "mimeType": "text/plain", "buffer": b"say 3 tokens id=R11\nsecond line"}
+    )
+    expect(send).to_be_enabled()
+    tab.shoot("alone")
+    send.click()
+    tab.wait_ends()
+    files = tab.said.get_by_role("list", name="Attached files")
+    expect(files).to_contain_text("notes.txt")
+    expect(tab.said.get_by_text("second line")).to_be_hidden()
+    files.get_by_text("notes.txt").click()
+    expect(tab.said.get_by_text("second line")).to_be_visible()
+    tab.shoot("opened")
+    assert "R11" in seen_by(model)
+    tab.composer.press("ArrowUp")
+    expect(tab.composer).to_have_value("")
+
+
+# -- output -----------------------------------------------------------------------
+
+
+def test_a_long_output_opens_at_its_end(up: FairleadUp, tab: Tab) -> None:
+    tab.begin('op=R12 steps=1 run="seq 1 900"')
+    tab.wait_ends()
+    tab.tool("seq 1 900").click()
+    box = tab.log.locator("pre").filter(has_text=re.compile("899\n900"))
+    expect(box).to_be_visible()
+    left = box.evaluate("box => box.scrollHeight - box.scrollTop - box.clientHeight")
+    assert left < 4, f"{left} px below what is shown"
+
+
+# -- pages ------------------------------------------------------------------------
+
+
+def test_an_unknown_address_says_so_and_leads_on(tab: Tab) -> None:
+    tab.go("/no/such/page")
+    expect(tab.page.get_by_role("heading", name="Page not found")).to_be_visible()
+    tab.shoot("unknown")
+    tab.page.get_by_role("main").get_by_role("button", name="New chat").click()
+    expect(tab.page.get_by_role("heading", name="What should be done?")).to_be_visible()
+
+
+def test_suggestions_speak_prose_to_a_real_model_and_the_words_of_the_demo_to_the_demo(tab: Tab) -> None:
+    tab.go("/")
+    suggestions = tab.page.get_by_role("list", name="Things to try")
+    expect(suggestions).to_contain_text("Look at the files in the workspace")
+    expect(suggestions).not_to_contain_text("run:")
+    tab.choose("Agent:", "demo")
+    expect(suggestions).to_contain_text("run: ls -la")
+
+
+def test_the_list_of_sessions_is_asked_for_once_when_the_page_is_opened(up: FairleadUp, tab: Tab) -> None:
+    up.session(title="Is listed")
+    time.sleep(1.5)  # what was made a moment ago is news, and rightly asked for
+    asked: list[str] = []
+    tab.page.on(
+        "request", lambda request: asked.append(request.url) if "/api/sessions?" in request.url else None
+    )
+    tab.go("/")
+    expect(tab.page.get_by_role("link", name="Is listed")).to_be_visible()
+    tab.page.wait_for_timeout(2500)  # a second request would come within this time
+    lists = [url for url in asked if "/api/sessions?" in url]
+    assert len(lists) == 1, lists
