@@ -19,6 +19,8 @@ THEIRS = {
     "ANTHROPIC_API_KEY": "sk-2",
     "AWS_SECRET_ACCESS_KEY": "sk-3",
     "GITHUB_TOKEN": "sk-4",
+    "MY_OTHER_SECRET": "sk-5",
+    "DATABASE_URL": "sk-6",
     "FAIRLEAD_TOKEN": "secret",
     "FAIRLEAD_LOG_LEVEL": "debug",
     "DOCKER_HOST": "unix:///x",
@@ -34,6 +36,37 @@ def test_only_the_agent_gets_the_keys_of_providers(service: str) -> None:
     assert environ["LC_ALL"] == "C"
     agent = service_environment("agent", "agent-1", PLAN, NATS, THEIRS)
     assert (agent["OPENAI_API_KEY"], agent["AWS_SECRET_ACCESS_KEY"]) == ("sk-1", "sk-3")
+
+
+def test_the_agent_gets_what_belongs_to_model_providers_and_no_more() -> None:
+    ours = (
+        *("OPENAI_BASE_URL", "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "MISTRAL_API_KEY", "GROQ_API_KEY"),
+        *("AZURE_API_VERSION", "AZURE_API_BASE", "AWS_REGION_NAME", "AWS_SESSION_TOKEN", "OLLAMA_API_BASE"),
+        *("GOOGLE_APPLICATION_CREDENTIALS", "VERTEXAI_PROJECT", "HF_TOKEN", "CO_API_KEY", "FRIENDLI_TOKEN"),
+        *("LITELLM_LOG", "FAIRLEAD_MODEL", "HTTPS_PROXY", "OR_SITE_URL", "DATABRICKS_CLIENT_SECRET"),
+    )
+    others = (
+        *("GITHUB_TOKEN", "MY_OTHER_SECRET", "DATABASE_URL", "SSH_AUTH_SOCK", "NPM_TOKEN", "PGPASSWORD"),
+        *("BRAVE_API_KEY", "TAVILY_API_KEY", "SLACK_BOT_TOKEN", "FAIRLEAD_SECRET_X", "VAULT_TOKEN"),
+    )
+    theirs = dict.fromkeys((*ours, *others), "sk-value-of-something")
+    agent = service_environment("agent", "agent-1", PLAN, NATS, theirs)
+    assert set(ours) <= agent.keys()
+    assert not set(others) & agent.keys()
+    theirs |= {"FAIRLEAD_AGENT_ENV": "DATABASE_URL, NPM_TOKEN,FAIRLEAD_TOKEN", "FAIRLEAD_TOKEN": "secret"}
+    more = service_environment("agent", "agent-1", PLAN, NATS, theirs)
+    assert {name for name in others if name in more} == {"DATABASE_URL", "NPM_TOKEN"}
+    assert "FAIRLEAD_TOKEN" not in more
+
+
+def test_secrets_that_the_configuration_names_reach_those_who_read_them() -> None:
+    theirs = {**THEIRS, "FAIRLEAD_SECRET_HOOK": "sk-7"}
+    having = {
+        service
+        for service in ("gateway", "agent", "tools", "scheduler", "webui")
+        if "FAIRLEAD_SECRET_HOOK" in service_environment(service, f"{service}-1", PLAN, NATS, theirs)
+    }
+    assert having == {"tools", "scheduler"}
 
 
 @pytest.mark.parametrize("service", ["gateway", "agent", "tools", "scheduler", "webui"])

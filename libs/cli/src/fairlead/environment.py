@@ -1,7 +1,8 @@
 """What each service is told: its environment, the default model, and this start's overrides.
 
-Only the agent gets the whole environment, with the keys of model providers in it; the others get an
-allow-list. The admin token reaches nobody: the gateway reads its hash from the home folder.
+Each gets an allow-list. The agent also gets what belongs to model providers, executors what their tools
+need, executors and the scheduler the secrets that the configuration names (`FAIRLEAD_SECRET_...`). The admin
+token reaches nobody: the gateway reads its hash from the home folder.
 """
 
 import json
@@ -24,12 +25,54 @@ _COMMON: Final = frozenset(
     | {"http_proxy", "https_proxy", "no_proxy", "XDG_RUNTIME_DIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME"}
 )
 _PREFIXES: Final = ("LC_", "PYTHON", "COVERAGE_", "OTEL_")
+_SECRETS: Final = "FAIRLEAD_SECRET_"
+_USES_SECRETS: Final = frozenset({"tools", "scheduler"})  # the latter signs webhooks
+
+# Model providers name their variables alike, so most are told by the end of the name. What begins with the
+# name of a cloud or of a library that reads several is passed whole, and the rest by name.
+_PROVIDER_ENDS: Final = ("_API_KEY", "_API_BASE", "_API_URL", "_API_VERSION", "_API_TOKEN", "_BASE_URL")
+_PROVIDER_BEGINNINGS: Final = (
+    *("OPENAI_", "ANTHROPIC_", "AZURE_", "AWS_", "GOOGLE_", "GEMINI_", "VERTEX", "GCS_", "LITELLM_", "HF_"),
+    *(
+        "HUGGINGFACE_",
+        "OLLAMA_",
+        "DATABRICKS_",
+        "WATSONX_",
+        "WX_",
+        "SNOWFLAKE_",
+        "OCI_",
+        "AICORE_",
+        "GIGACHAT_",
+    ),
+    *(
+        "GITHUB_COPILOT_",
+        "CLOUDFLARE_",
+        "FIREWORKS_",
+        "TOGETHER_",
+        "TOGETHERAI_",
+        "REPLICATE_",
+        "XAI_",
+        "OR_",
+    ),
+    *("TIKTOKEN_", "SSL_"),
+)
+_OF_PROVIDERS: Final = frozenset(
+    {
+        "AIMLAPI_KEY",
+        "COMETAPI_KEY",
+        "FRIENDLI_TOKEN",
+        "JINA_AI_TOKEN",
+        "VOYAGE_AI_TOKEN",
+        "PREDIBASE_TENANT_ID",
+    }
+    | {"RUNWAYML_API_SECRET", "SCW_SECRET_KEY", "VERCEL_OIDC_TOKEN", "WML_URL", "ALL_PROXY", "all_proxy"}
+)
+MORE_FOR_AGENT: Final = "FAIRLEAD_AGENT_ENV"  # names of more variables, separated by commas
 _TOOLS: Final = frozenset({"DOCKER_HOST", "DOCKER_CONFIG", "DOCKER_CONTEXT", "DOCKER_CERT_PATH"}) | {
     "DOCKER_TLS_VERIFY",
     "SSH_AUTH_SOCK",
-    "BRAVE_API_KEY",
-    "TAVILY_API_KEY",
 }
+_OF_TOOLS: Final = frozenset({"BRAVE_API_KEY", "TAVILY_API_KEY"})
 _TO_PUSH: Final = "FAIRLEAD_GIT_TOKEN"  # only executors push
 _CREDENTIALS: Final = "FAIRLEAD_NATS_"
 _OF_ALL: Final = frozenset({"FAIRLEAD_NATS_REPLICAS"})
@@ -115,7 +158,12 @@ def service_environment(
 ) -> dict[str, str]:
     """The whole environment of one service process."""
     source = os.environ if environ is None else environ
-    own = {key: value for key, value in source.items() if _passes(key, service)}
+    named = {name.strip() for name in source.get(MORE_FOR_AGENT, "").split(",")}
+    own = {
+        key: value
+        for key, value in source.items()
+        if _passes(key, service) or (service == "agent" and key in named - _NEVER)
+    }
     if nats.nkey:  # it has a user of its own, and no other's credentials
         own = {key: value for key, value in own.items() if key in _OF_ALL or not key.startswith(_CREDENTIALS)}
     if plan.host:
@@ -140,8 +188,14 @@ def _passes(key: str, service: str) -> bool:
         return False
     if key == _TO_PUSH:
         return service == "tools"
-    if service == "agent":
+    if key.startswith(_SECRETS):
+        return service in _USES_SECRETS
+    if key in _COMMON or key.startswith(("FAIRLEAD_", *_PREFIXES)):
         return True
-    return (
-        key in _COMMON or key.startswith(("FAIRLEAD_", *_PREFIXES)) or (service == "tools" and key in _TOOLS)
-    )
+    if service == "tools":
+        return key in _TOOLS | _OF_TOOLS
+    return service == "agent" and key not in _OF_TOOLS and _is_of_provider(key)
+
+
+def _is_of_provider(key: str) -> bool:
+    return key in _OF_PROVIDERS or key.endswith(_PROVIDER_ENDS) or key.startswith(_PROVIDER_BEGINNINGS)

@@ -12,7 +12,8 @@ class Secret(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     Fields:
         from_env: name of an environment variable of the executor; none of Fairlead's own but
-            `FAIRLEAD_SECRET_...`, which `fairlead up` passes on to its executors.
+            `FAIRLEAD_SECRET_...`, which `fairlead up` passes on to its executors, and to the scheduler for
+            webhooks, and to no other service.
         from_file: absolute path of a file that holds nothing else.
     """
 
