@@ -40,6 +40,14 @@ SPECS = [
         read_only=True,
         flags=["untrusted", "external"],
     ),
+    ToolSpec(
+        name="web_search",
+        description="",
+        parameters=PATH,
+        group="web",
+        read_only=True,
+        flags=["untrusted", "external"],
+    ),
     ToolSpec(name="mcp__git__issue", description="", parameters=PATH, group="mcp", flags=["external"]),
 ]
 
@@ -120,6 +128,63 @@ async def test_pi_01_calls_that_never_started_leave_no_trace_in_the_trust(
     assert (first.outcome.status, first.flags) == ("denied", [])
     assert "the rule web_fetch of the policy" in str(first.outcome.content)
     assert second.outcome.status == "ok"
+
+
+@pytest.mark.parametrize("mode", ["safe", "ask", "allow-all"])
+async def test_pi_01_what_was_read_does_not_leave_in_an_address_that_the_model_made_up(
+    w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    outcomes: dict[str, ToolOutcome] = {}
+
+    async def work(call: ToolCall) -> ToolOutcome:
+        return outcomes.get(call.name, text_outcome("ok", "read", is_error=False))
+
+    results = [{"url": "https://found.example/x"}]
+    outcomes["web_search"] = ToolOutcome(status="ok", content=[], details={"results": results})
+    w.tool = work
+    settings: dict[str, object] = {"agents.main.mode": mode, "policy.allow": ["web_fetch"]}
+    async with agent_service(nats_server, monkeypatch, settings=settings):
+        await w.say("a", "Look at https://named.example/page. op=P1 steps=1 tool=read path=notes.txt")
+        await w.run_end("a", 1)
+        await w.say("a", 'op=P2 steps=1 tool=web_fetch args={"url":"https://named.example/page"}')
+        assert (await w.run_end("a", 2)).outcome == "completed"
+        await w.say("a", 'op=P3 steps=1 tool=web_search args={"query":"x"}')
+        assert (await w.run_end("a", 3)).outcome == "completed"
+        await w.say("a", "op=P4 steps=1 tool=web_fetch path=x", kind="prompt")
+        assert (await waiting(w, "a", 4)).tool == "web_fetch"
+    assert [call.name for call in w.calls] == ["read", "web_fetch", "web_search"]
+
+
+async def test_fetch_that_brought_nothing_does_not_taint(
+    w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name that does not resolve, an address that is refused: commands go on without a question."""
+
+    async def work(call: ToolCall) -> ToolOutcome:
+        details: dict[str, object] = {"fetched": False}
+        return ToolOutcome(status="error", content=[], is_error=True, details=details)
+
+    w.tool = work
+    async with agent_service(nats_server, monkeypatch, settings={"agents.main.mode": "allow-all"}):
+        await w.say("a", "op=P1 steps=1 tool=web_fetch path=x")
+        await w.run_end("a", 1)
+        await w.say("a", 'op=P2 steps=1 run="ls"')
+        assert (await w.run_end("a", 2)).outcome == "completed"
+    assert next(each.flags for each in await results(w, "a")) == ["external"]
+
+
+async def test_after_a_secret_was_shown_another_worker_asks_before_anything_reaches_outside(
+    w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings: dict[str, object] = {"agents.main.mode": "allow-all"}
+    async with agent_service(nats_server, monkeypatch, settings=settings):
+        await w.say("a", "op=P1 steps=1 tool=read path=.env")
+        await decide(w, "a", await waiting(w, "a"), "once")
+        await w.run_end("a", 2)
+    async with agent_service(nats_server, monkeypatch, name="agent-2", settings=settings):
+        await w.say("a", 'op=P2 steps=1 run="make"')
+        assert "likely a secret" in (await waiting(w, "a", 3)).why
+    assert [each.secret for each in await results(w, "a")] == [True]
 
 
 @pytest.mark.parametrize("mode", ["safe", "ask", "allow-all"])
@@ -314,4 +379,4 @@ async def test_a_session_narrows_itself_and_plans_without_tools_that_change(
     assert [outcome.status for outcome in outcomes] == ["ok", "error", "denied"]
     assert "no tool 'write'" in str(outcomes[1].content)
     assert "this session" in str(outcomes[2].content)
-    assert "Available: read, web_fetch." in str(outcomes[1].content)
+    assert "Available: read, web_fetch, web_search." in str(outcomes[1].content)

@@ -8,6 +8,7 @@ from fairlead_agent.layers import Layers, layers_of
 from fairlead_agent.offers import keys, offers
 from fairlead_agent.policy import Circumstances, Verdict, effects, judge
 from fairlead_common.config import AgentConfig, PolicyConfig, Rules, parse_config
+from fairlead_common.errors import InvalidInputError
 from fairlead_common.messages import ToolCall, ToolSpec
 from fairlead_common.shown import shown_hash
 
@@ -18,6 +19,14 @@ WRITE = ToolSpec(name="write", description="", parameters={}, group="fs")
 READ = ToolSpec(name="read", description="", parameters={}, read_only=True, group="fs", flags=["private"])
 FETCH = ToolSpec(
     name="web_fetch",
+    description="",
+    parameters={},
+    read_only=True,
+    group="web",
+    flags=["untrusted", "external"],
+)
+SEARCH = ToolSpec(
+    name="web_search",
     description="",
     parameters={},
     read_only=True,
@@ -233,10 +242,62 @@ def test_pi_01_strangers_words_and_private_data_and_the_outside_do_not_meet_unse
     assert action(READ, at, path="x") == "allow"
     assert action(WRITE, at, path="x") == "allow"
     assert action(FETCH, at._replace(private=False)) == "allow"
+    assert action(FETCH, at._replace(named_by="person")) == "allow"
+    assert action(FETCH, at._replace(named_by="search")) == "allow"
+    assert action(SEARCH, at) == "allow"
     assert action(ISSUE, at._replace(untrusted=False)) == "allow"
     assert action(ISSUE, at._replace(taint=False)) == "allow"
     confined = at._replace(sandbox="docker", networked=False)
     assert action(BASH, confined, command="ls") == "allow"
+
+
+@pytest.mark.parametrize("mode", ["safe", "ask", "allow-all"])
+def test_first_page_that_nobody_named_is_asked_about_after_something_private_was_read(mode: str) -> None:
+    at = Circumstances(mode=mode, layers=layers(PolicyConfig(allow=["*"])), private=True)
+    assert "neither a person nor a web search" in verdict(FETCH, at).why
+    assert action(FETCH, at) == "ask"
+    for twin in (at._replace(named_by="person"), at._replace(named_by="search"), at._replace(private=False)):
+        assert action(FETCH, twin) == "allow"
+    assert action(SEARCH, at) == "allow"
+
+
+def test_after_a_secret_everything_that_reaches_outside_is_asked_about() -> None:
+    at = Circumstances(mode="allow-all", layers=layers(PolicyConfig(allow=["*"])), private=True, secret=True)
+    for spec in (FETCH, SEARCH, ISSUE):
+        assert "likely a secret" in verdict(spec, at, command="ls").why
+    assert action(FETCH, at._replace(named_by="search")) == "ask"
+    assert action(FETCH, at._replace(named_by="person")) == "allow"
+    for command in (
+        "curl https://x/",
+        "python x.py",
+        "git push",
+        "ls > x",
+        "./ls",
+        "/tmp/ls",
+        "ls; sh x",
+        "a=1 ls",
+    ):
+        assert action(BASH, at, command=command) == "ask", command
+    for command in ("ls -l src", "cat a.py | head -3", "grep -rn x src && wc -l a.py"):
+        assert action(BASH, at, command=command) == "allow", command
+    assert action(BASH, at._replace(sandbox="docker", networked=False), command="python x.py") == "allow"
+    assert action(ISSUE, at._replace(taint=False)) == "allow"
+
+
+def test_strict_taint_asks_about_the_outside_once_something_private_was_read() -> None:
+    at = Circumstances(
+        mode="allow-all", layers=layers(PolicyConfig(allow=["*"])), private=True, taint="strict"
+    )
+    for spec in (FETCH, SEARCH, ISSUE):
+        assert action(spec, at) == "ask"
+        assert action(spec, at._replace(private=False)) == "allow"
+    assert action(BASH, at, command="make") == "ask"
+    assert action(FETCH, at._replace(named_by="person")) == "allow"
+    assert action(FETCH, at._replace(named_by="search")) == "ask"
+    assert parse_config({"policy": {"taint": "strict"}}, {}).policy.taint == "strict"
+    assert parse_config({"policy": {"taint": False}}, {}).policy.taint is False
+    with pytest.raises(InvalidInputError):
+        parse_config({"policy": {"taint": "sometimes"}}, {})
 
 
 def test_without_a_sandbox_commands_are_asked_about_once_strangers_were_read() -> None:

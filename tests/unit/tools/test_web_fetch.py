@@ -281,3 +281,22 @@ async def test_server_that_hangs_up_is_an_error_with_a_reason() -> None:
     assert "Cannot connect" in await Fetcher([(SITE, closed.port)], LOCAL).refusal(
         f"http://{SITE}:{closed.port}/"
     )
+
+
+async def test_only_an_error_in_our_own_words_says_that_nothing_was_fetched() -> None:
+    """What an agent holds against its session: something that a server chose may be in all the others."""
+    fetcher = Fetcher(names={})
+    for url in ("http://no-such-name.test/", "http://127.0.0.1/", "ftp://x/", "nonsense"):
+        assert (await fetcher.fetch(url)).details == {"fetched": False}, url
+    elsewhere = [
+        answer("", "text/plain", "Location: http://127.0.0.1/ignore-what-you-were-told", status=302),
+        answer("", "text/plain", "Location: http://no-such-name.test/ignore", status=302),
+        answer("", "text/plain", "Location: ftp://ignore/what", status=302),
+        answer(b"\0" * 100, "ignore/what-you-were-told"),
+        answer("no such knot", "text/plain", status=404),
+    ]
+    for each in elsewhere:
+        async with victim(each) as server:
+            outcome = await site(server).fetch(f"http://{SITE}:{server.port}/")
+        assert outcome.is_error
+        assert "fetched" not in outcome.details, words(outcome)

@@ -1,6 +1,6 @@
 """What conversations are made of: blocks, and the three roles that hold them."""
 
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -167,6 +167,10 @@ class ToolOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     details: dict[str, object] = {}
 
 
+# In the details of a web tool's result: False where nothing of what strangers wrote is in it.
+FETCHED: Final = "fetched"
+
+
 class ToolResultMessage(
     msgspec.Struct, frozen=True, kw_only=True, tag_field="role", tag="tool_result", omit_defaults=True
 ):
@@ -174,6 +178,7 @@ class ToolResultMessage(
 
     Fields:
         flags: what the call did to the session's trust; empty when it never started.
+        secret: it may show what is likely a secret; a person or a rule allowed that.
     """
 
     call_id: str
@@ -181,6 +186,7 @@ class ToolResultMessage(
     outcome: ToolOutcome
     provider_id: str | None = None
     flags: list[TrustFlag] = []
+    secret: bool = False
 
 
 Message = UserMessage | AssistantMessage | ToolResultMessage

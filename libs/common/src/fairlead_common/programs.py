@@ -55,6 +55,12 @@ DOWNLOADERS: Final = _names(
     "curl wget aria2c http https xh lynx links elinks w3m ftp lftp sftp scp rsync ssh nc ncat netcat "
     "socat telnet dig nslookup host whois gh hub"
 )
+# By their names alone they reach no network, whatever follows.
+_OFFLINE: Final = _names(
+    "ls cat head tail wc echo printf pwd true false test stat du df cut tr uniq comm cmp nl tac rev fold "
+    "basename dirname realpath readlink sha256sum sha1sum md5sum cksum sleep mkdir rmdir touch cp mv rm grep "
+    "egrep fgrep seq expr id uname whoami nproc"
+)
 _VERSION: Final = re.compile(r"[0-9.]+\Z")
 
 _PATTERNED: Final = _names("find git sed sort rg uniq xxd tree printf test file date hostname")
@@ -244,6 +250,11 @@ def fetches(words: Words) -> bool:
         name == "git"
         and any(word in ("clone", "fetch", "pull", "ls-remote", "submodule") for word in words[1:3])
     )
+
+
+def works_offline(words: Words) -> bool:
+    """Whether the program, whatever its arguments, reaches no network and starts no other program."""
+    return "/" not in words[0] and words[0] in _OFFLINE
 
 
 def unwrapped(words: Words) -> list[Words]:

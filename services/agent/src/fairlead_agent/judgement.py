@@ -7,6 +7,7 @@ from fairlead_agent.layers import Layers, layers_of
 from fairlead_agent.offers import keys_of
 from fairlead_agent.policy import Circumstances, Verdict, effects, judge, outside_hint
 from fairlead_agent.state import GRANTING, SessionState
+from fairlead_agent.taint import named_by
 from fairlead_common import mutants
 from fairlead_common.config import AgentConfig, SandboxesConfig
 from fairlead_common.live_config import LiveConfig
@@ -63,7 +64,9 @@ class Judgement:
                 workspace=request.workspace,
                 untrusted=state.untrusted,
                 private=state.private,
+                secret=state.secret,
                 taint=config.policy.taint,
+                named_by=named_by(state.items, request.arguments) if config.policy.taint else "",
                 granted=self._granted(),
                 root=root,
                 narrowed=self._narrowed(request, profile),

@@ -300,7 +300,8 @@ class Mailbox:
                 name=call.name,
                 outcome=mail.outcome,
                 provider_id=call.provider_id,
-                flags=self._calls.flags(call.call_id),
+                flags=self._calls.flags(call.call_id, mail.outcome),
+                secret=self._calls.showed_secret(call.call_id, mail.outcome),
             ),
         )
 

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 
 from fairlead_agent.layers import Layers
 from fairlead_agent.offers import SHELL, command_key, keys
+from fairlead_agent.taint import FETCH, NamedBy, carries
 from fairlead_common.content import TrustFlag
 from fairlead_common.messages import SandboxKind, ToolSpec
 from fairlead_common.never import never_automatic, typed
@@ -68,8 +69,9 @@ class Circumstances(NamedTuple):
 
     Fields:
         networked: commands of the sandbox reach a network.
-        untrusted, private: what the session has read so far.
-        taint: whether that counts.
+        untrusted, private, secret: what the session has read so far.
+        taint: whether that counts, and how much.
+        named_by: who named the address that the call would read.
         narrowed: what makes the session narrower than its profile, in words; empty when nothing does.
         root: absolute path of the workspace, as its file tools spell it; empty when that is not known.
         granted: keys, as `offers.keys` makes them, of what was allowed for longer than once.
@@ -82,7 +84,9 @@ class Circumstances(NamedTuple):
     workspace: str = ""
     untrusted: bool = False
     private: bool = False
-    taint: bool = True
+    secret: bool = False
+    taint: bool | Literal["strict"] = True
+    named_by: NamedBy = ""
     granted: Collection[str] = ()
     root: str = ""
     narrowed: str = ""
@@ -158,21 +162,38 @@ def _must_be_seen(spec: ToolSpec, arguments: dict[str, object], about: Subject, 
             return reason
     elif reason := _sensitive_path(spec, arguments, about, at):
         return reason
-    if reason := _tainted(spec, arguments, at):
+    if reason := _tainted(spec, arguments, about, at):
         return reason
     if at.narrowed and spec.group == "platform" and not spec.read_only:
         return f"this session has {at.narrowed}, and what it leaves behind here would act without that"
     return at.layers.asks(about)
 
 
-def _tainted(spec: ToolSpec, arguments: dict[str, object], at: Circumstances) -> str:
-    if not (at.taint and at.untrusted):
+def _tainted(spec: ToolSpec, arguments: dict[str, object], about: Subject, at: Circumstances) -> str:
+    if not at.taint:
         return ""
-    if at.private and "external" in effects(spec, arguments, networked=at.networked):
+    flags = effects(spec, arguments, networked=at.networked)
+    shell = about.shell if is_runtime(spec) else None
+    is_out = carries(spec, shell, flags, at.named_by, trusting="person")
+    if at.secret and is_out:
+        return (
+            "this session has read what is likely a secret, and this call reaches outside: it could carry it"
+        )
+    if at.private and at.taint == "strict" and is_out:
+        return "this session has read what is private, and this call reaches outside: it could carry it"
+    is_out = carries(spec, shell, flags, at.named_by, trusting="search")
+    if at.untrusted and at.private and (is_out or (shell is not None and "external" in flags)):
         return (
             "this session has read what strangers wrote and what is private, and this call reaches outside: "
             "it could carry one to the other"
         )
+    if at.private and is_out and spec.name == FETCH:
+        return (
+            "this session has read what is private, and neither a person nor a web search named this "
+            "address: something private could be in it"
+        )
+    if not at.untrusted:
+        return ""
     if spec.group == "platform" and not spec.read_only:
         return (
             "this session has read what strangers wrote, and this call would act later, with nobody looking"

@@ -102,7 +102,8 @@ class SessionState:
         updated_ms, news_seq: time and sequence of the last entry that shows people something new.
         pending: calls of the last assistant message that have no result yet, in order.
         deny: rules of this session alone. work_mode: instead of the profile's.
-        untrusted, private: it has read what strangers wrote, what is private. Nothing takes that back.
+        untrusted, private, secret: it has read what strangers wrote, what is private, what is likely a
+            secret. Nothing takes that back.
         asked: what was shown of the calls that are decided.
         placement: of its workspace; None: where the agent's is. placements: all that it ever had.
         queue: steers and follow-ups that wait, in order.
@@ -129,6 +130,7 @@ class SessionState:
     work_mode: str | None = None
     untrusted: bool = False
     private: bool = False
+    secret: bool = False
     title: str = ""
     created_ms: int = 0
     updated_ms: int = 0
@@ -345,6 +347,7 @@ class SessionState:
                 self.pending.pop(message.call_id, None)
                 self.untrusted = self.untrusted or "untrusted" in message.flags
                 self.private = self.private or "private" in message.flags
+                self.secret = self.secret or message.secret
                 self._void_approvals(message.call_id)
 
     def _heartbeat_begins(self, message: UserMessage, lines: int) -> None:

@@ -19,6 +19,7 @@ from fairlead_agent.offers import offers
 from fairlead_agent.owner import Owner
 from fairlead_agent.placement import Places, boundary
 from fairlead_agent.policy import Verdict, names_secret
+from fairlead_agent.taint import brought
 from fairlead_agent.timers import set_timer
 from fairlead_common import mutants, subjects
 from fairlead_common.bus import Bus
@@ -243,10 +244,15 @@ class ToolCalls:
             )
         )
 
-    def flags(self, call_id: str) -> list[TrustFlag]:
-        """What a call that was sent does to the session's trust."""
+    def flags(self, call_id: str, outcome: ToolOutcome) -> list[TrustFlag]:
+        """What a call that was sent did to the session's trust, by what came of it."""
         sent = self._sent.get(call_id)
-        return sent[0].flags if sent else []
+        return brought(sent[0], outcome) if sent else []
+
+    def showed_secret(self, call_id: str, outcome: ToolOutcome) -> bool:
+        """Whether its result may show what is likely a secret."""
+        sent = self._sent.get(call_id)
+        return sent is not None and sent[0].secrets_allowed and "private" in brought(sent[0], outcome)
 
     async def token_fits(self, call: ToolCallBlock, token: str) -> bool:
         """Whether `token` is that of the request: else somebody forged the result."""

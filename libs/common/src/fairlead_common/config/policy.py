@@ -1,5 +1,7 @@
 """Rules about what may be called."""
 
+from typing import Literal
+
 from fairlead_common.config.part import Part
 from fairlead_common.rules import check_rules
 
@@ -27,14 +29,16 @@ class PolicyConfig(Rules, frozen=True, kw_only=True, forbid_unknown_fields=True)
     Fields:
         providers: by the first part of a model's name (`openai`, `litellm`, `demo`).
         subagents: for sessions that an agent started.
-        taint: once a session has read what strangers wrote and what is private, calls that act outside are
-            asked about, whatever allows them; and once it has read what strangers wrote, so are commands
-            without a sandbox.
+        taint: what a session has read counts, whatever allows a call. Once it has read what is private, pages
+            are asked about whose address neither a person nor a web search named; once it has read what
+            strangers wrote, commands without a sandbox; after both all calls that act outside, but for such
+            pages and searches; after a likely secret all of them. `strict`: once it has read what is private,
+            all calls that act outside, but for pages that a person named.
     """
 
     providers: dict[str, Rules] = {}
     subagents: Rules = Rules()
-    taint: bool = True
+    taint: bool | Literal["strict"] = True
 
 
 def check_policy(policy: PolicyConfig) -> None:

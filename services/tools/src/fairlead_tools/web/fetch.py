@@ -7,7 +7,7 @@ from fairlead_common.content import ImageBlock, TextBlock, ToolOutcome, text_out
 from fairlead_common.messages import ToolCall
 from fairlead_tools.host.tools import Progress
 from fairlead_tools.web.cache import Cache
-from fairlead_tools.web.marking import marked, visible
+from fairlead_tools.web.marking import marked, nothing_fetched, visible
 from fairlead_tools.web.page import Mode, Page, Pages
 from fairlead_tools.web.specs import DEFAULT_CHARS
 from fairlead_tools.web.store import Store
@@ -60,8 +60,11 @@ class WebFetch:
         try:
             target = parse(str(arguments["url"]))
             fetched = await self._fetched(target, mode)
-        except (BadUrlError, FetchError) as error:
-            return text_outcome("error", str(error), is_error=True)
+        except BadUrlError as error:
+            return nothing_fetched(str(error))
+        except FetchError as error:
+            made = text_outcome("error", str(error), is_error=True)
+            return made if error.foreign else nothing_fetched(str(error))
         if fetched.page.image:
             return await self._picture(target, fetched)
         offset, count = arguments.get("offset") or 0, arguments.get("max_chars") or DEFAULT_CHARS
@@ -75,7 +78,11 @@ class WebFetch:
             return found
         response = await self._transport.request("GET", target, headers=self._headers)
         fetched_at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        page = await self._pages.read(response, mode)
+        try:
+            page = await self._pages.read(response, mode)
+        except FetchError as error:
+            error.foreign = True  # it says what came
+            raise
         fetched = Fetched(page, response.target, response.status, fetched_at, response.cut)
         if response.status == 200:
             self._cache.put(key, fetched)
@@ -97,9 +104,7 @@ def _outcome(target: Target, fetched: Fetched, offset: int, count: int) -> ToolO
         shown = marked(_head(target, fetched), text[:ERROR_CHARS])
         return ToolOutcome(status="error", content=[TextBlock(text=shown)], is_error=True, details=details)
     if offset and offset >= len(text):
-        return text_outcome(
-            "error", f"offset: the text has {len(text)} characters, got {offset}", is_error=True
-        )
+        return nothing_fetched(f"offset: the text has {len(text)} characters, got {offset}")
     piece = text[offset : offset + count]
     head = _head(target, fetched)
     if len(piece) < len(text):

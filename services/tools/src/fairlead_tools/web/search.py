@@ -1,10 +1,10 @@
 """The tool `web_search`."""
 
 from fairlead_common.config import SearchConfig
-from fairlead_common.content import TextBlock, ToolOutcome, text_outcome
+from fairlead_common.content import TextBlock, ToolOutcome
 from fairlead_common.messages import ToolCall
 from fairlead_tools.host.tools import Progress
-from fairlead_tools.web.marking import marked, visible
+from fairlead_tools.web.marking import marked, nothing_fetched, visible
 from fairlead_tools.web.providers import Found, Provider, Query
 from fairlead_tools.web.transport import FetchError
 
@@ -31,7 +31,7 @@ class WebSearch:
         try:
             found = [one for one in await self._provider.search(query) if one.url][: query.limit]
         except FetchError as error:
-            return text_outcome("error", str(error), is_error=True)
+            return nothing_fetched(str(error))
         details: dict[str, object] = {
             "provider": self._config.provider,
             "query": query.text,

@@ -51,11 +51,13 @@ class FetchError(Exception):
 
     Args:
         sent: the request may have reached the server.
+        foreign: the text may hold something that the server chose, such as where it redirects to.
     """
 
-    def __init__(self, text: str, *, sent: bool = False) -> None:
+    def __init__(self, text: str, *, sent: bool = False, foreign: bool = False) -> None:
         super().__init__(text)
         self.sent = sent
+        self.foreign = foreign
 
 
 class _BrokenError(aiohttp.ClientError):
@@ -157,27 +159,34 @@ class Transport:
         Raises:
             FetchError: refused, unreachable, too slow, or not HTTP.
         """
+        way = [target]
         try:
             async with asyncio.timeout(self._limits.total_s):
-                for _ in range(redirects + 1):
-                    response = await self._hop(method, target, headers, data)
-                    if (
-                        response.status not in _REDIRECTS
-                        or "Location" not in response.headers
-                        or not redirects
-                    ):
-                        return response
-                    target = self._next(target, response.headers["Location"])
+                return await self._follow(method, way, headers, data, redirects)
         except TimeoutError as error:
-            why = f"{target.host}: no complete answer within {self._limits.total_s:g} s"
-            raise FetchError(why, sent=True) from error
-        raise FetchError(f"more than {redirects} redirects; the last one leads to {target}")
+            why = f"{way[-1].host}: no complete answer within {self._limits.total_s:g} s"
+            raise FetchError(why, sent=True, foreign=len(way) > 1) from error
+        except FetchError as error:
+            error.foreign = error.foreign or len(way) > 1
+            raise
+
+    async def _follow(
+        self, method: str, way: list[Target], headers: Mapping[str, str], data: bytes | None, redirects: int
+    ) -> Response:
+        """The answer of the last target; `way` grows by those that answers lead to."""
+        for _ in range(redirects + 1):
+            response = await self._hop(method, way[-1], headers, data)
+            if response.status not in _REDIRECTS or "Location" not in response.headers or not redirects:
+                return response
+            way.append(self._next(way[-1], response.headers["Location"]))
+        raise FetchError(f"more than {redirects} redirects; the last one leads to {way[-1]}")
 
     def _next(self, before: Target, location: str) -> Target:
         try:
             return follow(before, location)
         except BadUrlError as error:
-            raise FetchError(f"{before.host} redirects to an address that is refused: {error}") from error
+            text = f"{before.host} redirects to an address that is refused: {error}"
+            raise FetchError(text, foreign=True) from error
 
     async def _hop(
         self, method: str, target: Target, headers: Mapping[str, str], data: bytes | None

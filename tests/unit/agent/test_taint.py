@@ -1,0 +1,106 @@
+"""What taints a session, and which calls could carry what it read out of the house."""
+
+import time
+
+import pytest
+
+from fairlead_agent.state import Item
+from fairlead_agent.taint import brought, named_by
+from fairlead_common.content import (
+    Message,
+    Source,
+    TextBlock,
+    ToolOutcome,
+    ToolResultMessage,
+    TrustFlag,
+    UserMessage,
+    text_outcome,
+)
+from fairlead_common.messages import ToolCall
+
+
+def said(text: str, *, source: Source = "prompt", untrusted: bool = False) -> Message:
+    return UserMessage(content=[TextBlock(text=text)], source=source, untrusted=untrusted)
+
+
+def result(name: str, *urls: str) -> Message:
+    details: dict[str, object] = {"results": [{"url": url} for url in urls]}
+    return ToolResultMessage(
+        call_id="c", name=name, outcome=ToolOutcome(status="ok", content=[], details=details)
+    )
+
+
+def named(url: str, *messages: Message) -> str:
+    return named_by([Item(str(at), message) for at, message in enumerate(messages)], {"url": url})
+
+
+@pytest.mark.parametrize(
+    ("text", "url"),
+    [
+        ("Read https://example.com/a?b=1 please", "https://example.com/a?b=1"),
+        ("Read https://example.com/a.", "https://example.com/a"),
+        ("(see https://example.com/a_(b))", "https://example.com/a_(b)"),
+        ("<https://example.com/a>", "https://example.com/a#part"),
+        ("[a](https://Example.com)", "http://example.com/"),
+        ("what does docs.python.org/3/library say", "https://docs.python.org/3/library"),
+        ("look at example.com:8080/x, then go on", "http://example.com:8080/x"),
+    ],
+)
+def test_address_that_a_person_named_is_known(text: str, url: str) -> None:
+    assert named(url, said("hi"), said(text)) == "person"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://example.com/a?d=SECRET",
+        "https://example.com/",
+        "https://example.com/ab",
+        "https://x.example.com/a",
+        "https://SECRET@example.com/a",
+        "https://example.com:444/a",
+        "https://example.com/a?",
+        "not an address",
+        "",
+    ],
+)
+def test_address_that_differs_by_anything_is_not(url: str) -> None:
+    known = said("read https://example.com/a then")
+    assert named(url, known) == ("person" if url.endswith("/a?") else "")
+
+
+def test_addresses_in_what_strangers_wrote_are_not_known() -> None:
+    url = "https://evil.example/x"
+    assert named(url, said(url, untrusted=True)) == ""
+    assert named(url, said(url, source="system")) == ""
+    assert named(url, result("web_fetch", url)) == ""
+    assert named(url, result("mcp__x__web_search", url)) == ""
+    assert named(url, result("web_search", url)) == "search"
+    assert named(url, result("web_search", url + "y")) == ""
+    assert named(url, result("web_search", url), said(url)) == "person"
+
+
+def call(name: str, *flags: TrustFlag) -> ToolCall:
+    return ToolCall(
+        call_id="c", session="s", name=name, arguments={}, workspace="", token="t", flags=list(flags)
+    )
+
+
+def test_only_what_came_counts() -> None:
+    failed = ToolOutcome(
+        status="error", content=[TextBlock(text="no such name")], is_error=True, details={"fetched": False}
+    )
+    page = ToolOutcome(status="error", content=[], is_error=True, details={"status": 404})
+    assert brought(call("web_fetch", "untrusted", "external"), failed) == ["external"]
+    assert brought(call("web_fetch", "untrusted", "external"), page) == ["untrusted", "external"]
+    assert brought(call("mcp__x__y", "untrusted"), failed) == ["untrusted"]  # its error is words of strangers
+    gone = text_outcome("error", "x: No such file or directory", is_error=True)
+    assert brought(call("read", "private"), gone) == []
+    assert brought(call("bash", "private"), gone) == ["private"]
+
+
+def test_text_made_to_be_slow_to_look_through_is_not() -> None:
+    began = time.process_time()
+    for text in ("a-" * 100_000, "a." * 100_000, "https://" * 20_000, "x.com" + "." * 200_000):
+        assert named("https://example.com/", said(text)) == ""
+    assert time.process_time() - began < 5
