@@ -1,7 +1,7 @@
 """How this machine proves to its gateway that it may: the admin token, the login link, signed tokens."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -43,6 +43,9 @@ def login_code(home: Home) -> str:
     try:
         return AuthFile.read(path).login_code()
     except FileNotFoundError as error:
+        if os.environ.get("FAIRLEAD_IN_CONTAINERS"):
+            text = "in a deployment of containers use: the token in secrets/gateway-token, on the page"
+            raise CommandError(f"{text}, or `docker compose exec gateway fairlead login`") from error
         raise CommandError(
             f"no key to make a link with: run this where `fairlead up` ran ({path} is missing)"
         ) from error
@@ -60,20 +63,21 @@ def open_client(url: str | None = None) -> Client:
     return Client(server_url(url), bearer)
 
 
-def bearer() -> str:
+def bearer(environ: Mapping[str, str] | None = None, home: Home | None = None) -> str:
     """`FAIRLEAD_TOKEN`, or in its file, else a token for five minutes, signed with the key of this home.
 
     Raises:
         CommandError: there is neither.
     """
-    if token := os.environ.get("FAIRLEAD_TOKEN"):
+    env = os.environ if environ is None else environ
+    if token := env.get("FAIRLEAD_TOKEN"):
         return token
-    if named := os.environ.get("FAIRLEAD_TOKEN_FILE"):
+    if named := env.get("FAIRLEAD_TOKEN_FILE"):
         try:
             return Path(named).read_text("utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
             raise CommandError(f"FAIRLEAD_TOKEN_FILE: {named} cannot be read: {error}", CONFIG) from error
-    home = home_from_environment()
+    home = home or home_from_environment(env)
     from fairlead_common.credentials import SCOPES, AuthFile
     from fairlead_common.errors import WeakConfigurationError
 

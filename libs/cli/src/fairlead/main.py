@@ -37,6 +37,16 @@ _COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "completion": ("completion", "Print the completion script of a shell."),
 }
 
+# What these would look at is not in the container of the command line.
+_IN_CONTAINERS: Final = {
+    "up": "docker compose up -d --wait",
+    "down": "docker compose --profile '*' down",
+    "service": "docker compose up -d --wait, and the engine's own restarts",
+    "logs": "docker compose logs -f <service>",
+    "backup": "docker compose run --rm backup",
+    "restore": "docker compose run --rm backup restore /backups/<file>",
+}
+
 _PRINT: Final = frozenset({"-p", "--print"})
 
 
@@ -52,6 +62,8 @@ class LazyGroup(click.Group):
         entry = _COMMANDS.get(cmd_name)
         if entry is None:
             return None
+        if os.environ.get("FAIRLEAD_IN_CONTAINERS") and cmd_name in _IN_CONTAINERS and not _asks_for_help():
+            raise CommandError(f"in a deployment of containers use: {_IN_CONTAINERS[cmd_name]}", FAILED)
         module = importlib.import_module(f"fairlead.commands.{entry[0]}")
         command = getattr(module, cmd_name.replace("-", "_"))
         assert isinstance(command, click.Command)  # noqa: S101
@@ -67,6 +79,10 @@ class LazyGroup(click.Group):
         if args and args[0].startswith("-") and not _PRINT.isdisjoint(args):
             args = ["run", *(arg for arg in args if arg not in _PRINT)]
         return super().parse_args(ctx, args)
+
+
+def _asks_for_help() -> bool:
+    return not {"-h", "--help"}.isdisjoint(sys.argv) or "_FAIRLEAD_COMPLETE" in os.environ
 
 
 @click.group(

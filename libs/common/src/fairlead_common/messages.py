@@ -290,6 +290,27 @@ class ExecutorInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     warnings: list[str] = []
 
 
+class ModelState(msgspec.Struct, frozen=True, kw_only=True):
+    """What the agent service found of one model, with the keys that it has.
+
+    Fields:
+        agents: that use it; `default` if it is the one of agents that name none.
+        state: `ok`, `warning` or `problem`. text: what was found. advice: what to do; empty when all is well.
+    """
+
+    model: str
+    agents: list[str] = []
+    state: str = "ok"
+    text: str = ""
+    advice: str = ""
+
+
+class ModelStates(msgspec.Struct, frozen=True):
+    """The answer of the agent service on `fairlead.agent.models`."""
+
+    models: list[ModelState] = []
+
+
 INPUT_KINDS = ("prompt", "steer", "followup")
 
 _input = msgspec.json.Decoder(UserInput)

@@ -83,6 +83,7 @@ def gateway() -> Rights:
             *mail,
             *(f"{subject}.*" for subject in mail),
             "fairlead.api.>",
+            s.AGENT_MODELS,
             s.WEBUI_FILE,
             f"$KV.{s.BUCKET_LEASES}.login.*",
             f"$KV.{s.BUCKET_SESSIONS}.revoked.*",
@@ -159,6 +160,7 @@ def agent(others: Others = NOBODY) -> Rights:
         subscribe=[
             s.WAKE,
             s.AGENT_CONFIGURATION,
+            s.AGENT_MODELS,
             "fairlead.live.*.>",
             f"fairlead.kv.{s.BUCKET_CONFIG}.>",
             f"fairlead.kv.{s.BUCKET_EXECUTORS}.>",

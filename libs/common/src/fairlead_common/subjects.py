@@ -59,6 +59,7 @@ WAKE: Final = "fairlead.wake"  # core, queue group: a hint that a session needs 
 ALL_SLOTS: Final = "fairlead.cron.*.*"
 CRON_CHANGED: Final = "fairlead.changed.cron"  # core: what happens to jobs, for whoever looks
 AGENT_CONFIGURATION: Final = "fairlead.agent.configuration"  # core request: the revision that is in effect
+AGENT_MODELS: Final = "fairlead.agent.models"  # core request: whether the models of agents answer
 WEBUI_FILE: Final = "fairlead.webui.file"  # core request: one file of the web application
 
 

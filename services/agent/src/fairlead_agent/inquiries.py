@@ -2,38 +2,113 @@
 
 import asyncio
 import contextlib
+from collections import defaultdict
+from typing import Final
 
 import msgspec
 
+from fairlead_agent.models.interface import ModelError
+from fairlead_agent.models.registry import Registry
 from fairlead_common import subjects
-from fairlead_common.bus import Bus
-from fairlead_common.errors import FairleadError
+from fairlead_common.bus import Bus, Delivery
+from fairlead_common.errors import FairleadError, InvalidInputError
 from fairlead_common.live_config import DocumentInEffect, LiveConfig
+from fairlead_common.messages import ModelState, ModelStates
+
+CHECK_WITHIN_S: Final = 2.0
+REMEMBERED_S: Final = 2.0  # however many ask, providers are asked as often
+
+_ADVICE: Final = {
+    "auth": "set the key where the agent service gets its environment, and start that anew",
+    "retryable": "check the network of the agent service, and its OPENAI_BASE_URL or HTTPS_PROXY",
+}
 
 
 class Inquiries:
-    """Answers on `fairlead.agent.configuration`; any one agent worker answers."""
+    """Answers on `fairlead.agent.configuration` and `fairlead.agent.models`; any one worker answers."""
 
-    def __init__(self, bus: Bus, config: LiveConfig) -> None:
+    def __init__(self, bus: Bus, config: LiveConfig, registry: Registry) -> None:
         self._bus = bus
         self._config = config
-        self._asked: asyncio.Queue[str] = asyncio.Queue()
+        self._registry = registry
+        self._asked: asyncio.Queue[Delivery] = asyncio.Queue()
+        self._models: tuple[float, ModelStates] = (float("-inf"), ModelStates())
+        self._looking = asyncio.Lock()
 
     async def run(self, stop: asyncio.Event) -> None:
         """A part of the service: answer until `stop`."""
-        asked = await self._bus.subscribe(
-            subjects.AGENT_CONFIGURATION, lambda each: self._asked.put_nowait(each.reply), queue="agents"
-        )
+        listening = [
+            await self._bus.subscribe(subject, self._asked.put_nowait, queue="agents")
+            for subject in (subjects.AGENT_CONFIGURATION, subjects.AGENT_MODELS)
+        ]
         async with asyncio.TaskGroup() as tasks:
             answering = tasks.create_task(self._answer_all())
             await stop.wait()
             answering.cancel()
-        await asked.unsubscribe()
+        for each in listening:
+            await each.unsubscribe()
 
     async def _answer_all(self) -> None:
-        while True:
-            reply = await self._asked.get()
-            if reply and self._config.is_known:
-                found = DocumentInEffect(self._config.revision, self._config.document, self._config.overrides)
-                with contextlib.suppress(FairleadError):  # whoever asked asks again
-                    await self._bus.emit(reply, msgspec.json.encode(found))
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                delivery = await self._asked.get()
+                if delivery.reply:
+                    tasks.create_task(self._answer(delivery))
+
+    async def _answer(self, delivery: Delivery) -> None:
+        answer: msgspec.Struct
+        if delivery.subject == subjects.AGENT_MODELS:
+            answer = await self._states()
+        elif self._config.is_known:
+            config = self._config
+            answer = DocumentInEffect(config.revision, config.document, config.overrides)
+        else:
+            return
+        with contextlib.suppress(FairleadError):  # whoever asked asks again
+            await self._bus.emit(delivery.reply, msgspec.json.encode(answer))
+
+    async def _states(self) -> ModelStates:
+        """Of all models that agents use, all looked at together."""
+        loop = asyncio.get_running_loop()
+        async with self._looking:
+            looked_at, states = self._models
+            if loop.time() > looked_at + REMEMBERED_S:
+                users = self._users()
+                found = await asyncio.gather(*(self._state(model, users[model]) for model in sorted(users)))
+                states = ModelStates(found)
+                self._models = (loop.time(), states)
+        return states
+
+    def _users(self) -> dict[str, list[str]]:
+        """The agents that use each model."""
+        config = self._config.current
+        users: dict[str, list[str]] = defaultdict(list)
+        for name, profile in config.agents.items():
+            model = profile.model or config.models.default
+            users[model].append(name)
+            if profile.heartbeat.model and profile.heartbeat.model != model:
+                users[profile.heartbeat.model].append(f"{name} (heartbeat)")
+        return users
+
+    async def _state(self, model: str, users: list[str]) -> ModelState:
+        try:
+            backend, name = self._registry.resolve(model)
+            async with asyncio.timeout(CHECK_WITHIN_S):
+                text = await backend.check(name)
+        except InvalidInputError as error:
+            advice = f"`fairlead config set` {' and '.join(f'agents.{each}.model' for each in users)}"
+            return ModelState(model=model, agents=users, state="problem", text=error.problem, advice=advice)
+        except TimeoutError:
+            text = f"no answer within {CHECK_WITHIN_S:g} s"
+            return ModelState(
+                model=model, agents=users, state="problem", text=text, advice=_ADVICE["retryable"]
+            )
+        except ModelError as error:
+            # Some providers list less than they have.
+            state = "warning" if error.kind == "fatal" else "problem"
+            advice = _ADVICE.get(error.kind, "is the name right?")
+            return ModelState(model=model, agents=users, state=state, text=str(error), advice=advice)
+        if model.partition("/")[0] == "demo":
+            advice = "set FAIRLEAD_MODEL, OPENAI_API_KEY or ANTHROPIC_API_KEY for the agent service"
+            return ModelState(model=model, agents=users, state="warning", text=text, advice=advice)
+        return ModelState(model=model, agents=users, text=text)

@@ -44,7 +44,7 @@ async def setup(bus: Bus) -> list[Part]:
         Sweeper(bus, worker.leases, projections).run,
         Timers(bus).run,
         Removals(bus).run,
-        Inquiries(bus, config).run,
+        Inquiries(bus, config, registry).run,
         models,
     ]
 

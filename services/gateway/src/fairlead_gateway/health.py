@@ -153,6 +153,7 @@ async def status(request: Request) -> Response:
     check_parameters(request)
     gateway = gateway_of(request)
     async with asyncio.TaskGroup() as tasks:
+        heard = tasks.create_task(_bus_problem(gateway))
         stats = tasks.create_task(_services(gateway, "STATS"))
         info = tasks.create_task(_services(gateway, "INFO"))
         found = tasks.create_task(_executors_or_nothing(gateway))
@@ -164,6 +165,7 @@ async def status(request: Request) -> Response:
             "services": services,
             "executors": found.result(),
             **({"store": msgspec.to_builtins(disk)} if (disk := store_state()) else {}),
+            **({"problems": [problem]} if (problem := heard.result()) else {}),
             "gateway": {
                 "streams": len(gateway.streams),
                 "sessions": len(gateway.index),
@@ -171,6 +173,15 @@ async def status(request: Request) -> Response:
             },
         }
     )
+
+
+async def _bus_problem(gateway: Gateway) -> str:
+    """Why NATS cannot be asked, so that what is listed is not all there is; empty when it answers."""
+    try:
+        await gateway.bus.round_trip(timeout_s=CHECK_WITHIN_S)
+    except FairleadError as error:
+        return f"NATS does not answer the gateway, so services and executors are not known: {error}"
+    return ""
 
 
 async def _services(gateway: Gateway, verb: str) -> list[dict[str, object]]:

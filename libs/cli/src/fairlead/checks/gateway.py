@@ -13,9 +13,11 @@ from urllib.parse import urlsplit
 from fairlead.checks.finding import Finding, ok, problem, skipped, warning
 from fairlead.checks.http import Answer, ask
 from fairlead.checks.look import Look
+from fairlead.errors import CommandError
 
 _TLS_WARNING_DAYS: Final = 14
 _CLOCK_LIMIT_S: Final = 5.0
+_TOKENS: Final = ("FAIRLEAD_TOKEN", "FAIRLEAD_TOKEN_FILE")
 _CONNECT_S: Final = 2.0
 
 
@@ -77,6 +79,30 @@ def _silent(look: Look) -> Finding:
         f"something listens on {host}:{port} and does not speak HTTP",
         "set FAIRLEAD_PORT to another",
     )
+
+
+def access(look: Look) -> Finding:
+    """Whether the token that commands of this shell send is taken."""
+    from fairlead.access import bearer
+
+    name = "gateway.access"
+    if not any(look.environ.get(each) for each in _TOKENS) and not look.home.auth.exists():
+        text = "no token here: FAIRLEAD_TOKEN is not set, and nothing was started in this home"
+        return skipped(name, text)
+    try:
+        token = bearer(look.environ, look.home)
+    except CommandError as error:
+        return problem(name, str(error), "commands that ask the gateway end with this")
+    answer = ask(look.url, "/api/me", headers={"Authorization": f"Bearer {token}"})
+    if answer is None:
+        return skipped(name, "no gateway answers")
+    given = next((each for each in _TOKENS if look.environ.get(each)), "")
+    if answer.status == 401:
+        advice = f"correct or unset {given}" if given else "is this the home of that gateway? FAIRLEAD_HOME"
+        return problem(name, f"{look.url} refuses the token of {given or look.home.auth}", advice)
+    if answer.status != 200:
+        return skipped(name, f"{look.url} answers with HTTP {answer.status}")
+    return ok(name, f"the token of {given or 'this home'} is taken")
 
 
 def address(look: Look) -> Finding:

@@ -47,13 +47,15 @@ class Look:
             return self._facts
 
     def config(self) -> Config:
-        """The effective configuration as far as it can be read here.
+        """The effective configuration: with what the services were given, else with what this shell has.
 
         Raises:
             FairleadError: it does not fit.
         """
-        overrides = overrides_from_environment(self.environ)
-        return stored_config(self.facts().document or {}, overrides)
+        facts = self.facts()
+        given = facts.overrides
+        overrides = overrides_from_environment(self.environ) if given is None else given
+        return stored_config(facts.document or {}, overrides)
 
     def config_or_defaults(self) -> Config:
         """The effective configuration, or the defaults where it does not fit: another check says so."""

@@ -4,7 +4,7 @@ import asyncio
 import http.client
 import socket
 from importlib.util import find_spec
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from fairlead.checks.finding import Finding, Mend, ok, problem, skipped, warning
@@ -72,7 +72,15 @@ def _write_again(look: Look) -> str:
 
 
 def models(look: Look) -> list[Finding]:
-    """Each model that an agent uses: whether its provider can be reached."""
+    """Each model that an agent uses: whether it answers, as the agent service finds, which has the keys.
+
+    Where nothing runs: whether its provider can be reached with what this shell has, as `up` would start.
+    """
+    facts = look.facts()
+    if facts.models is not None:
+        return [_found(each) for each in facts.models]
+    if facts.connected or facts.refused or look.environ.get("FAIRLEAD_IN_CONTAINERS"):
+        return [skipped("models.reachable", _silent(look))]
     config = look.config_or_defaults()
     suggested = default_model(look.environ)
     default = config.models.default
@@ -83,6 +91,33 @@ def models(look: Look) -> list[Finding]:
     for name in names:
         findings += _model(look, name)
     return findings
+
+
+def _found(state: dict[str, Any]) -> Finding:
+    """What the agent service found of one model."""
+    users = ", ".join(state.get("agents") or [])
+    name = str(state.get("model"))
+    told = str(state.get("text", ""))
+    text = told if told.startswith(f"{name}:") else f"{name} (of {users}): {told}"
+    match state.get("state"):
+        case "ok":
+            return ok("models.reachable", text)
+        case "warning":
+            return warning("models.reachable", text, str(state.get("advice", "")))
+        case _:
+            return problem("models.reachable", text, str(state.get("advice", "")))
+
+
+def _silent(look: Look) -> str:
+    """Why the agent service was not heard."""
+    facts = look.facts()
+    if look.offline:
+        return "--offline"
+    if "models" in facts.forbidden:
+        return "this NATS user may not ask the agent service"
+    if facts.refused:
+        return f"NATS did not let us ask the agent service: {facts.refused}"
+    return facts.unanswered.get("models") or "no agent service answers, and it alone has the keys"
 
 
 def _model(look: Look, name: str) -> list[Finding]:

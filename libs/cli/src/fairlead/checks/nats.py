@@ -6,6 +6,7 @@ from typing import Final
 from fairlead.checks.finding import Finding, ok, problem, skipped, warning
 from fairlead.checks.look import Look
 from fairlead.checks.nats_facts import NatsFacts
+from fairlead.processes import recorded
 
 FLOOR: Final = (2, 15)
 MIN_PAYLOAD_BYTES: Final = 1 << 20
@@ -23,6 +24,10 @@ def server(look: Look) -> list[Finding]:
     if not facts.url:
         return [skipped("nats.server", "no NATS server is known: nothing was ever started in this home")]
     if not facts.greeting:
+        if _embedded(look) and (process := _process(look)):
+            text = f"process {process} runs and does not answer at {facts.url}: {facts.refused}"
+            advice = f"`kill -9 {process}`: `fairlead up` starts it again, and nothing accepted is lost"
+            return [problem("nats.server", text, advice)]
         advice = (
             "`fairlead up` starts the embedded one" if _embedded(look) else "is it running? FAIRLEAD_NATS_URL"
         )
@@ -51,6 +56,11 @@ def server(look: Look) -> list[Finding]:
         shown = ", ".join(sorted(facts.forbidden))
         findings.append(skipped("nats.rights", f"this NATS user may not ask for {shown}"))
     return findings
+
+
+def _process(look: Look) -> int:
+    """The number of the embedded server's process; 0 if none runs."""
+    return next((each.pid for each in recorded(look.home) if each.name == "nats"), 0)
 
 
 def _silent(facts: NatsFacts) -> list[Finding]:

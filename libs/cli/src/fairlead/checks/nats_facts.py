@@ -34,6 +34,7 @@ SHARED: Final = {
     s.SLOTS: (s.SLOTS_CONSUMER, s.ALL_SLOTS),
 }
 
+_MODELS_PART: Final = 1.9  # of the patience with NATS: within the time for all checks
 _ACK_TOKENS: Final = 9  # $JS.ACK.<stream>.<consumer>...; newer servers can put domain and account before them
 
 Json = dict[str, Any]
@@ -55,9 +56,11 @@ class NatsFacts(msgspec.Struct, kw_only=True):
         acks_readable: whether acknowledgement subjects have the form that the client library reads.
         oldest_mail_s: age of the oldest mail that nobody consumed; 0: there is none.
         running: sessions that run, with the time of their last change; leased: those with an owner.
+        overrides: what the agent service was given by its start; None: it did not answer.
         places: host of each agent's folder.
         document: the stored configuration that is in effect, of document_revision; None: not answered.
         document_last: the last revision; document_problem: why that one is not in effect.
+        models: what the agent service says of the models that agents use; None: it did not answer.
         unanswered: what was asked in vain, and why. forbidden: what this NATS user may not ask.
     """
 
@@ -82,9 +85,11 @@ class NatsFacts(msgspec.Struct, kw_only=True):
     executors: list[Json] | None = None
     places: dict[str, str] = {}
     document: Json | None = None
+    overrides: dict[str, object] | None = None
     document_revision: int = 0
     document_last: int = 0
     document_problem: str = ""
+    models: list[Json] | None = None
     unanswered: dict[str, str] = {}
     forbidden: list[str] = []
 
@@ -163,7 +168,11 @@ async def _ask_all(access: NatsAccess, facts: NatsFacts) -> None:
                 "executors": _executors, "places of agents": _places_of_agents,
                 "configuration": _document,
             }  # fmt: skip
-            await asyncio.gather(*(_settled(name, ask(bus, facts), facts) for name, ask in asked.items()))
+            # Providers are further away than NATS is.
+            models = _settled("models", _models(bus, facts), facts, within_s=_MODELS_PART * facts.patience_s)
+            await asyncio.gather(
+                models, *(_settled(name, ask(bus, facts), facts) for name, ask in asked.items())
+            )
     except FairleadError as error:
         facts.refused = str(error)
 
@@ -189,14 +198,17 @@ async def _connection(access: NatsAccess, facts: NatsFacts) -> AsyncIterator[Bus
         await bus.close()
 
 
-async def _settled(name: str, asking: Awaitable[None], facts: NatsFacts) -> None:
+async def _settled(
+    name: str, asking: Awaitable[None], facts: NatsFacts, *, within_s: float | None = None
+) -> None:
+    within_s = within_s or facts.patience_s
     try:
-        async with asyncio.timeout(facts.patience_s):
+        async with asyncio.timeout(within_s):
             await asking
     except ForbiddenError:
         facts.forbidden.append(name)
     except TimeoutError:
-        facts.unanswered[name] = f"no answer within {facts.patience_s:.1f} s"
+        facts.unanswered[name] = f"no answer within {within_s:.1f} s"
     except (FairleadError, msgspec.DecodeError, KeyError, TypeError, ValueError) as error:
         facts.unanswered[name] = str(error) or type(error).__name__
 
@@ -352,16 +364,27 @@ async def _executors(bus: Bus, facts: NatsFacts) -> None:
     ]
 
 
+async def _models(bus: Bus, facts: NatsFacts) -> None:
+    try:
+        reply = await bus.request(s.AGENT_MODELS, b"", timeout_s=_MODELS_PART * facts.patience_s)
+    except NotFoundError:  # no agent service, which another check says
+        return
+    facts.models = msgspec.json.decode(reply.data, type=dict[str, list[Json]])["models"]
+
+
 async def _places_of_agents(bus: Bus, facts: NatsFacts) -> None:
     facts.places = dict((await hosts(bus)).kept)
 
 
 async def _document(bus: Bus, facts: NatsFacts) -> None:
+    from fairlead.document import given_to_this_start
+
     found = await revisions(bus)
     used = in_effect(found)
     facts.document, facts.document_revision = used.content, used.revision
     facts.document_last = found[-1].revision if found else 0
     facts.document_problem = problem_of(found)
+    facts.overrides = await given_to_this_start(bus)
 
 
 def stored_at(record: Record) -> float:

@@ -63,7 +63,8 @@ CHECKS: Final = (
     Check("disk.filesystem", disk.kinds, here=True),
     Check("gateway.ready", gateway.ready, server=True),
     Check("gateway.logins", gateway.logins, server=True),
-    Check("gateway.address", gateway.address),
+    Check("gateway.access", gateway.access, server=True),
+    Check("gateway.address", gateway.address, here=True),
     Check("gateway.certificate", gateway.certificate, network=True),
     Check("gateway.clock", gateway.clock, server=True),
     Check("nats.server", nats.server, server=True),
@@ -83,7 +84,7 @@ CHECKS: Final = (
     Check("sandboxes.bubblewrap", sandboxes.bubblewrap, here=True),
     Check("sandboxes.docker", docker.engine, here=True),
     Check("models.configuration", models.document),
-    Check("models.reachable", models.models, here=True),
+    Check("models.reachable", models.models),
     Check("tailnet.node", tailnet.tailscale, network=True, here=True),
 )
 

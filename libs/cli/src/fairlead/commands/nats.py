@@ -18,6 +18,9 @@ from fairlead.server.users import NatsUsers
 from fairlead_common import other_systems
 from fairlead_common.errors import InvalidInputError
 
+_OF_DEPLOYMENT = (
+    "in a deployment of containers use: tools/nats-user add|list|remove|render, beside compose.yaml"
+)
 _VARIABLES = {
     "NATS_URL": "url",
     "NATS_USER": "user",
@@ -35,6 +38,8 @@ def nats(ctx: click.Context, as_env: bool, as_json: bool) -> None:
     """Show how to reach this home's NATS server, as its owner, who may do everything."""
     if ctx.invoked_subcommand is not None:
         return
+    if os.environ.get("FAIRLEAD_IN_CONTAINERS"):
+        raise CommandError(f"{_OF_DEPLOYMENT}. NATS itself is nats://nats:4222 on the network `bus`")
     home = home_from_environment()
     context = _context(home)
     if as_json:
@@ -68,6 +73,8 @@ Another system gets a user of its own, with less: fairlead nats user add --help"
 @click.pass_context
 def user(ctx: click.Context, secrets: str | None) -> None:
     """Users of other systems on this home's NATS server."""
+    if not secrets and os.environ.get("FAIRLEAD_IN_CONTAINERS"):
+        raise CommandError(_OF_DEPLOYMENT)
     ctx.obj = users_in(secrets) if secrets else NatsUsers(home_from_environment())
 
 
@@ -182,10 +189,6 @@ def _server_of(users: UserRegister) -> tuple[str, str]:
     """Where the server is, and what it is called for people."""
     if not isinstance(users, NatsUsers):
         return os.environ.get("FAIRLEAD_NATS_URL") or URL, "a deployment of Fairlead"
-    if os.environ.get("FAIRLEAD_IN_CONTAINERS"):
-        raise CommandError(
-            "users of a deployment of containers are made by tools/nats-user, beside compose.yaml"
-        )
     home = home_from_environment()
     url = _context(home)["url"]
     _embedded(home)

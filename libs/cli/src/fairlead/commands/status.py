@@ -5,6 +5,8 @@ from typing import Any, Final
 
 import click
 
+from fairlead.errors import UNREACHABLE, CommandError
+
 _DULL: Final = frozenset({"type", "id", "metadata"})
 
 
@@ -12,16 +14,28 @@ _DULL: Final = frozenset({"type", "id", "metadata"})
 @click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
 @click.option("--url", help="Another server (default: FAIRLEAD_URL, else this machine).")
 def status(as_json: bool, url: str | None) -> None:
-    """Show the services and executors, as NATS reports them."""
+    """Show the services and executors, as NATS reports them.
+
+    Ends with status 69 if NATS does not answer the gateway, for then they are not known.
+    """
     from fairlead.access import open_client
 
     client = open_client(url)
     found: dict[str, Any] = client.request("GET", "/api/status")
+    problems = found.get("problems") or []
     if as_json:
         click.echo(json.dumps({"url": client.url, **found}))
-        return
-    click.echo(client.url)
+    else:
+        _print(client.url, found)
+    if problems:
+        raise CommandError("; ".join(map(str, problems)), UNREACHABLE)
+
+
+def _print(url: str, found: dict[str, Any]) -> None:
+    click.echo(url)
     for part, rows in found.items():
+        if part == "problems":
+            continue
         if not isinstance(rows, list):
             click.echo(f"{part}: {rows if isinstance(rows, str | int | float | bool) else json.dumps(rows)}")
             continue

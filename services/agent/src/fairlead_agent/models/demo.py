@@ -47,6 +47,10 @@ class DemoModel:
     def __init__(self, delay_s: Callable[[], float]) -> None:
         self._delay_s = delay_s
 
+    async def check(self, model: str) -> str:  # noqa: ARG002
+        """See `Model.check`."""
+        return "demo: it only pretends to think"
+
     async def close(self) -> None:
         """Nothing to let go of."""
 

@@ -129,5 +129,12 @@ class Model(Protocol):
             ModelError: the provider failed; pieces that came before it do not count.
         """
 
+    async def check(self, model: str) -> str:
+        """What says that the provider would take a request for this model, without sending one.
+
+        Raises:
+            ModelError: it would not; `auth`: the key is missing or refused.
+        """
+
     async def close(self) -> None:
         """Let go of connections."""

@@ -10,6 +10,7 @@ import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from types import ModuleType
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -48,6 +49,23 @@ _UNKNOWN_MAX_TOKENS = 32_000  # every Claude that thinks can write as much
 _BUDGET_PROVIDERS = ("anthropic", "bedrock", "vertex_ai", "azure_ai")
 
 
+_HOSTS = {
+    "anthropic": "api.anthropic.com", "openai": "api.openai.com", "openrouter": "openrouter.ai",
+    "gemini": "generativelanguage.googleapis.com", "mistral": "api.mistral.ai", "groq": "api.groq.com",
+}  # fmt: skip
+
+
+def _place(provider: str) -> tuple[str, int] | None:
+    """Host and port of a provider: as its variables say, else where it is known to be."""
+    name = provider.upper()
+    for variable in (f"{name}_API_BASE", f"{name}_BASE_URL"):
+        if base := os.environ.get(variable):
+            parts = urlsplit(base)
+            return parts.hostname or "", parts.port or (80 if parts.scheme == "http" else 443)
+    host = _HOSTS.get(provider)
+    return (host, 443) if host else None
+
+
 class LiteLLM:
     """The back end `litellm/...`."""
 
@@ -66,6 +84,24 @@ class LiteLLM:
                 module.drop_params = True  # type: ignore[attr-defined]
                 self._module = module
         return self._module
+
+    async def check(self, model: str) -> str:
+        """See `Model.check`. Looks for keys that are missing, and whether the provider is reached."""
+        if self._module is not None:  # importing it takes too long for who asks
+            found = await asyncio.to_thread(self._module.validate_environment, model)
+            if missing := found.get("missing_keys"):
+                raise ModelError("auth", f"not set: {', '.join(sorted(map(str, missing)))}")
+        provider = model.partition("/")[0]
+        place = _place(provider)
+        if place is None:
+            return f"where {provider} is, is not known here"
+        host, port = place
+        try:
+            _, writer = await asyncio.open_connection(host, port)
+        except OSError as error:
+            raise ModelError("retryable", f"{host}:{port} does not answer: {error}") from error
+        writer.close()
+        return f"{host} answers"
 
     async def close(self) -> None:
         """Nothing of ours to let go of."""

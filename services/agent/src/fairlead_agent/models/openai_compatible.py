@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Callable
+from urllib.parse import urlsplit
 
 import aiohttp
 import msgspec
@@ -61,6 +62,14 @@ class _Usage(msgspec.Struct):
     prompt_tokens_details: _Cached | None = None
 
 
+class _Listed(msgspec.Struct):
+    id: str = ""
+
+
+class _Listing(msgspec.Struct):
+    data: list[_Listed] = []
+
+
 class _Chunk(msgspec.Struct):
     choices: list[_Choice] | None = None
     usage: _Usage | None = None
@@ -82,6 +91,7 @@ _STOP: dict[str, tuple[StopReason, Failure]] = {
     "refusal": ("stop", "refusal"),
     "pause_turn": ("stop", "reply_paused"),
 }
+_LISTING_BYTES = 8 << 20
 END_S = 0.02  # less than a new connection to any provider takes
 AUTO_MODEL_S = 60.0  # then `auto` asks again which model the server has: it may have loaded another
 _EFFORTS = {"minimal", "low", "medium", "high"}
@@ -107,6 +117,30 @@ class OpenAICompatible:
         if self._http is not None:
             await self._http.close()
             self._http = None
+
+    async def check(self, model: str) -> str:
+        """See `Model.check`. Asks for the list of models, which costs nothing."""
+        where = urlsplit(self._url).hostname or self._url
+        try:
+            async with self._session().get(f"{self._url}/models", timeout=self._timeout()) as response:
+                status, raw = response.status, await response.content.read(_LISTING_BYTES)
+        except (aiohttp.ClientError, TimeoutError, asyncio.IncompleteReadError, ValueError) as error:
+            text = str(error) or type(error).__name__
+            raise ModelError("retryable", f"{where} does not answer: {text}") from error
+        if status in (401, 403):
+            text = (
+                "refuses the key in OPENAI_API_KEY"
+                if self._key
+                else "wants a key, and OPENAI_API_KEY is not set"
+            )
+            raise ModelError("auth", f"{where} {text} (HTTP {status})")
+        if status >= 500:
+            raise ModelError("retryable", f"{where} answers with HTTP {status}")
+        listed = _listed(raw) if status == 200 else []
+        if listed and model not in (*listed, "auto"):
+            shown = ", ".join(listed[:5])
+            raise ModelError("fatal", f"{where} does not list model {model!r}; it has {shown}")
+        return f"{where} answers{'' if status == 200 else f' (HTTP {status})'}"
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[list[Piece]]:
         """See `Model.stream`."""
@@ -155,6 +189,15 @@ class OpenAICompatible:
             except (LookupError, TypeError) as error:
                 raise ModelError("retryable", f"{self._url}/models names no model") from error
         return self._first_model
+
+
+def _listed(raw: bytes) -> list[str]:
+    """The ids in a list of models; none if it is no such list."""
+    try:
+        found = msgspec.json.decode(raw, type=_Listing)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return []
+    return [each.id for each in found.data if each.id]
 
 
 _JSON = {"Content-Type": "application/json", "Accept": "text/event-stream"}
