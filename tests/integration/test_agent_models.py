@@ -1,5 +1,7 @@
 """An agent on models whose servers behave as their vendors' do: oddly, and strictly."""
 
+import asyncio
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -9,7 +11,7 @@ from fairlead_common.bus import Bus
 from fairlead_common.content import AssistantMessage, ToolResultMessage
 from tests.support.agent_world import World, agent_service, world
 from tests.support.nats_server import NatsServer
-from tests.support.strict_model import Answer, StrictModel, call, calls, refuse, said, text
+from tests.support.strict_model import Answer, StrictModel, call, calls, chunk, refuse, said, text
 
 
 @pytest.fixture
@@ -98,3 +100,119 @@ async def test_quota_that_is_used_up_is_not_asked_again(
         end = await w.run_end("a")
     assert (end.outcome, end.error_code, len(model.requests)) == ("failed", "model_quota_exceeded", 1)
     assert not any(isinstance(each, AssistantMessage) for each in await w.messages("a"))
+
+
+# -- replies that are no answers -----------------------------------------------------
+
+
+def replies(log: list[object]) -> list[AssistantMessage]:
+    return [each for each in log if isinstance(each, AssistantMessage)]
+
+
+async def test_answer_that_the_limit_cut_ends_truncated_and_the_session_goes_on(
+    w: World, model: StrictModel, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model.answers = [text("The first ha", finish="length"), text("lf of it")]
+    answers: list[dict[str, object]] = []
+    await w.bus.subscribe("answers.cut", lambda delivery: answers.append(json.loads(delivery.data)))
+    async with agent_service(nats_server, monkeypatch):
+        await w.say("a", "tell me", reply_to="answers.cut")
+        end = await w.run_end("a")
+        assert (end.outcome, end.error_code) == ("truncated", "output_limit")
+        assert end.error == "The reply was cut off at the output limit of 5 tokens."
+        await w.say("a", "go on")
+        assert (await w.run_end("a", 2)).outcome == "completed"
+        async with asyncio.timeout(10):
+            while not answers:
+                await asyncio.sleep(0.02)
+    assert (answers[0]["outcome"], answers[0]["text"]) == ("truncated", "The first ha")
+    assert [each["content"] for each in model.last()[1:]] == ["tell me", "The first ha", "go on"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "words"),
+    [
+        (text("I wou", finish="content_filter"), "content_filter", "content filter stopped"),
+        (text("", finish="content_filter"), "content_filter", "content filter stopped"),
+        (
+            said(chunk({"refusal": "I cannot help with that."}), chunk({}, "stop"), "data: [DONE]\n\n"),
+            "refusal",
+            "refused to answer",
+        ),
+        (text("Wait a", finish="pause_turn"), "reply_paused", "paused this reply"),
+    ],
+)
+async def test_reply_that_was_stopped_is_no_success_and_says_why(
+    w: World,
+    model: StrictModel,
+    nats_server: NatsServer,
+    monkeypatch: pytest.MonkeyPatch,
+    answer: Answer,
+    code: str,
+    words: str,
+) -> None:
+    model.answers = [answer, text("fine")]
+    async with agent_service(nats_server, monkeypatch):
+        await w.say("a", "tell me")
+        end = await w.run_end("a")
+        assert (end.outcome, end.error_code, len(model.requests)) == ("failed", code, 1)
+        assert words in (end.error or "")
+        await w.say("a", "something else")
+        assert (await w.run_end("a", 2)).outcome == "completed"
+
+
+async def test_call_that_the_limit_cut_is_told_and_nothing_of_it_runs(
+    w: World, model: StrictModel, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = call(X, "read", index=0, id="call_1", type="function")
+    cut = call('{"command": "rm -rf /tmp/bui', "bash", index=1, id="call_2", type="function")
+    model.answers = [calls(whole, cut, finish="length", output=4096), text("in parts, then")]
+    async with agent_service(nats_server, monkeypatch):
+        await w.say("a", "do both")
+        assert (await w.run_end("a")).outcome == "completed"
+    assert [made.name for made in w.calls] == ["read"]
+    results = {each["tool_call_id"]: each["content"] for each in model.last() if each["role"] == "tool"}
+    assert results["call_2"] == (
+        "Your reply hit the output limit (4096 tokens) inside this call; nothing was done. Write in parts."
+    )
+    (shown,) = [each for each in model.last() if each.get("tool_calls")]
+    arguments = json.loads(shown["tool_calls"][1]["function"]["arguments"])
+    assert "rm -rf /tmp/bui" in json.dumps(arguments)  # it sees what it wrote
+
+
+@pytest.mark.parametrize("thought", ["", "Now I know."])
+async def test_empty_reply_is_asked_once_to_continue(
+    w: World, model: StrictModel, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch, thought: str
+) -> None:
+    empty = said(chunk({"content": "", "reasoning_content": thought}), chunk({}, "stop"), "data: [DONE]\n\n")
+    read = calls(call(X, "read", index=0, id="call_1", type="function"))
+    model.answers = [read, empty, text("It says x.")]
+    async with agent_service(nats_server, monkeypatch):
+        await w.say("a", "read x")
+        end = await w.run_end("a")
+        assert (end.outcome, end.turns) == ("completed", 3)
+        assert model.last()[-1]["role"] == "user"
+        assert "Please continue" in model.last()[-1]["content"]
+        await w.say("a", "thanks")
+        await w.run_end("a", 2)
+    assert [each["role"] for each in model.last()] == [
+        "system",
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
+        "user",
+    ]
+
+
+async def test_reply_that_stays_empty_fails_and_the_next_prompt_is_answered(
+    w: World, model: StrictModel, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model.answers = [text(""), text(""), text(""), text("here I am")]
+    async with agent_service(nats_server, monkeypatch):
+        await w.say("a", "hello")
+        end = await w.run_end("a")
+        assert (end.outcome, end.error_code, len(model.requests)) == ("failed", "empty_reply", 2)
+        await w.say("a", "hello?")
+        assert (await w.run_end("a", 2)).outcome == "completed"
+    assert [each.text for each in replies(await w.messages("a"))] == ["", "", "", "here I am"]

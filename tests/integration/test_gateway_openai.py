@@ -12,7 +12,15 @@ import pytest
 
 from fairlead_common import subjects
 from fairlead_common.bus import Bus
-from fairlead_common.content import ToolCallBlock, ToolResultMessage, Usage, UserMessage, text_outcome
+from fairlead_common.content import (
+    AssistantMessage,
+    TextBlock,
+    ToolCallBlock,
+    ToolResultMessage,
+    Usage,
+    UserMessage,
+    text_outcome,
+)
 from fairlead_common.entries import (
     ApprovalRequestEntry,
     DroppedEntry,
@@ -198,6 +206,26 @@ FAILURES: list[tuple[str, int]] = [
     ("unknown", 502),
     ("asleep", 502),  # an outcome of a later version
 ]
+
+
+async def test_answer_that_the_limit_cut_is_given_with_the_reason_length(
+    client: openai.AsyncOpenAI, bus: Bus
+) -> None:
+    async def script(agent: FakeAgent, seq: int) -> None:
+        await agent.begin([seq])
+        await agent.reply("m1", "")  # an empty reply ends nothing: the model is asked to continue
+        message = AssistantMessage(content=[TextBlock(text="half an an")], model="demo", stop_reason="length")
+        await agent.append(MessageEntry(id="m2", run_id=agent.run_id, message=message))
+        await agent.end("truncated", error="cut", seqs=[seq])
+
+    playing = asyncio.create_task(play(bus, "s-cut", script))
+    answer = await client.chat.completions.create(
+        model="main",
+        messages=[{"role": "user", "content": "go"}],
+        extra_headers={"X-Fairlead-Session": "s-cut"},
+    )
+    await playing
+    assert (answer.choices[0].finish_reason, answer.choices[0].message.content) == ("length", "half an an")
 
 
 async def test_run_without_an_answer_is_an_error_and_is_not_tried_again(

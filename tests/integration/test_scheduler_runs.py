@@ -98,6 +98,10 @@ async def test_a_failed_run_is_tried_again_and_a_run_that_was_aborted_is_not(
         hopeless = await add(bus, turn_job("op=P2 fail=500x9", schedule=at(0.1), runtime=runtime))
         (entry,) = await runs(bus, hopeless["id"])
         assert (entry["status"], entry["outcome"], entry["attempt"]) == ("error", "failed", 3)
+        cut = await add(bus, turn_job("op=P4 length=1", schedule=at(0.1), runtime=runtime))
+        (entry,) = await runs(bus, cut["id"])  # the same limit would cut it again
+        assert (entry["status"], entry["outcome"], entry["attempt"]) == ("error", "truncated", 1)
+        assert "output limit" in entry["error"]
         stalled = await add(bus, turn_job("op=P3 stall=30", schedule=at(0.1), runtime=runtime))
         session = f"cron-{stalled['id']}"
 

@@ -15,6 +15,7 @@ A user text steers it by words that may stand anywhere in it:
     fail=429x2                  status 429 for the first two requests of this text (also 500, 503, ...)
     overflow=1                  the first request is too long for the context window
     cut=1                       the first answer breaks off in mid-stream
+    length=1                    the final text ends at the output limit
     malformed=1                 the first turn asks for a tool with arguments that are no JSON
     id=B4, steer=ST4            only names the text, so that the log shows who saw it
 
@@ -55,6 +56,7 @@ class Plan(NamedTuple):
     stall_s: float
     trouble: dict[str, int]  # `429`, `500`, `overflow`, `cut`: how many times
     answer: str = ""
+    finish: str = "stop"  # of the final text
 
 
 class Move(NamedTuple):
@@ -108,6 +110,7 @@ def parse(text: str, command: str = DEFAULT_COMMAND) -> Plan:
         stall_s=float(pairs.get("stall", 0)),
         trouble=trouble,
         answer=pairs.get("answer", ""),
+        finish="length" if "length" in pairs else "stop",
     )
 
 
@@ -137,6 +140,7 @@ def _joined(plans: list[Plan]) -> Plan:
         stall_s=max(plan.stall_s for plan in plans),
         trouble={word: count for plan in plans for word, count in plan.trouble.items()},
         answer=next((plan.answer for plan in plans if plan.answer), ""),
+        finish=next((plan.finish for plan in plans if plan.finish != "stop"), "stop"),
     )
 
 

@@ -51,7 +51,6 @@ def _chunk(delta: dict[str, Any], finish: str | None = None, usage: dict[str, in
 
 _ROLE = _chunk({"role": "assistant", "content": ""})
 _WORD_CHUNK = _chunk({"content": WORD})
-_STOP = _chunk({}, "stop")
 _TOOLS_STOP = _chunk({}, "tool_calls")
 _DONE = b"data: [DONE]\n\n"
 
@@ -181,7 +180,7 @@ class ScriptedModel:
             assert http.transport is not None
             http.transport.abort()
             return response
-        tail = _TOOLS_STOP if move.calls else _STOP
+        tail = _TOOLS_STOP if move.calls else _chunk({}, move.plan.finish)
         if (request.get("stream_options") or {}).get("include_usage"):
             tail += _chunk({}, usage=_usage(size, len(pieces)))
         answer["first"] = time.monotonic_ns()
@@ -251,7 +250,7 @@ def _whole(move: Move, size: int) -> web.Response:
             {"id": c.id, "type": "function", "function": {"name": c.name, "arguments": c.arguments}}
             for c in move.calls
         ]
-    finish = "tool_calls" if move.calls else "stop"
+    finish = "tool_calls" if move.calls else move.plan.finish
     return web.json_response(
         {
             "id": "chatcmpl-scripted",

@@ -300,7 +300,7 @@ async def test_refusals_are_told_apart(status: int, text: str, kind: str, code: 
         ({"Retry-After": "7"}, 7, 7),
         ({"Retry-After": "1.5"}, 1.5, 1.5),
         ({"retry-after-ms": "250", "Retry-After": "9"}, 0.25, 0.25),
-        ({"Retry-After": formatdate(time.time() + 60, usegmt=True)}, 30, 61),
+        ({"Retry-After": "<in a minute>"}, 30, 61),
         ({"Retry-After": formatdate(0, usegmt=True)}, 0, 0),
         ({"Retry-After": "soon"}, None, None),
         ({"Retry-After": "-3"}, None, None),
@@ -311,6 +311,8 @@ async def test_refusals_are_told_apart(status: int, text: str, kind: str, code: 
 async def test_wait_that_the_provider_asks_for_is_read_in_every_form(
     headers: dict[str, str], least_s: float | None, most_s: float | None
 ) -> None:
+    date = formatdate(time.time() + 60, usegmt=True)
+    headers = {name: date if value == "<in a minute>" else value for name, value in headers.items()}
     with pytest.raises(ModelError) as caught:
         await ask(refuse(429, "slow down", **headers))
     wait_s = caught.value.retry_after_s

@@ -131,6 +131,8 @@ def test_a_prompt_is_repeated_with_its_key_when_the_answer_is_lost(gateway: Fake
         ("turn_limit", 6),
         ("budget", 6),
         ("unknown", 7),
+        ("truncated", 8),
+        ("asleep", 1),  # of a later version
     ],
 )
 def test_every_outcome_has_its_exit_status(gateway: FakeGateway, outcome: str, status: int) -> None:

@@ -10,6 +10,7 @@ ABORTED: Final = 4
 TIMED_OUT: Final = 5
 LIMIT: Final = 6
 UNKNOWN: Final = 7
+TRUNCATED: Final = 8
 UNREACHABLE: Final = 69  # EX_UNAVAILABLE
 CONFIG: Final = 78  # EX_CONFIG
 
@@ -22,6 +23,7 @@ BY_OUTCOME: Final[dict[str, int]] = {
     "turn_limit": LIMIT,
     "budget": LIMIT,
     "unknown": UNKNOWN,
+    "truncated": TRUNCATED,
 }
 
 

@@ -25,6 +25,7 @@ class Transcript:
     mine: bool = False
     outcome: str | None = None
     error: str | None = None
+    error_code: str = ""
     text: str = ""
     model: str = ""
     turns: int = 0
@@ -109,6 +110,7 @@ class Transcript:
         if self.seq in entry.get("seqs", []):
             self.outcome = str(entry["outcome"])
             self.error = entry.get("error")
+            self.error_code = str(entry.get("error_code", ""))
 
     def result(self, session: str) -> Json:
         """The last line of `--output-format json` and `stream-json`."""
@@ -124,6 +126,8 @@ class Transcript:
         }
         if self.error:
             found["error"] = self.error
+        if self.error_code:
+            found["error_code"] = self.error_code
         if self.refused or self.pending:
             found["approvals"] = [
                 {key: request.get(key) for key in ("approval_id", "tool", "arguments", "why", "decision")}

@@ -15,8 +15,17 @@ from fairlead_common.errors import BadMessageError
 from fairlead_common.messages import SandboxKind, WorkspaceAccess, WorkspaceKind
 from fairlead_common.subjects import H_CURSOR
 
+# truncated: the last reply was cut off at a limit of the model, so that the answer is not whole.
 Outcome = Literal[
-    "completed", "aborted", "failed", "timed_out", "turn_limit", "budget", "waiting_approval", "unknown"
+    "completed",
+    "truncated",
+    "aborted",
+    "failed",
+    "timed_out",
+    "turn_limit",
+    "budget",
+    "waiting_approval",
+    "unknown",
 ]
 
 
@@ -99,7 +108,7 @@ class RunEndEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag=
         error_code: why it did not complete, for programs, where one of these applies; otherwise empty:
             `context_length_exceeded`, `model_auth`, `model_rate_limited`, `model_quota_exceeded`,
             `model_unavailable`, `model_request_refused`, `input_refused`, `content_filter`, `refusal`,
-            `output_limit`, `empty_reply`. Later versions may add more.
+            `reply_paused`, `output_limit`, `empty_reply`. Later versions may add more.
     """
 
     outcome: Outcome

@@ -5,6 +5,7 @@ in a fresh one.
 """
 
 import base64
+import re
 from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
 
@@ -29,8 +30,18 @@ FetchObject = Callable[[str], Coroutine[object, object, bytes]]
 
 BYTES_PER_TOKEN = 4
 TOKENS_PER_IMAGE = 1500
+MAX_RAW_CHARS = 2000  # of arguments that could not be read, shown to the model that wrote them
+_NO_NAME = re.compile(r"[^A-Za-z0-9_-]")
 
 _encode = msgspec.json.encode
+
+# Said once after an empty reply. It is no part of the conversation: the reply that follows stands for itself.
+CONTINUE = _encode(
+    {
+        "role": "user",
+        "content": "Your last reply was empty. Please continue, or say briefly what you did and found.",
+    }
+)
 
 _PROMPT = """\
 You are {agent}, an agent that works through tools, on Fairlead.
@@ -141,7 +152,7 @@ def _assistant(message: AssistantMessage) -> bytes:
             {
                 "id": call.provider_id or call.call_id,
                 "type": "function",
-                "function": {"name": call.name, "arguments": _arguments(call)},
+                "function": {"name": _name(call), "arguments": _arguments(call)},
             }
             for call in calls
         ]
@@ -156,7 +167,17 @@ def _assistant(message: AssistantMessage) -> bytes:
 
 
 def _arguments(call: ToolCallBlock) -> str:
-    return "{}" if call.arguments is None else _encode(call.arguments).decode()
+    if call.arguments is not None:
+        return _encode(call.arguments).decode()
+    # Providers want an object here, and the model should see what it wrote, to know what went wrong.
+    raw = call.raw_arguments or ""
+    cut = "" if len(raw) <= MAX_RAW_CHARS else f"... [{len(raw) - MAX_RAW_CHARS} characters more]"
+    return _encode({"unreadable_arguments": raw[:MAX_RAW_CHARS] + cut}).decode()
+
+
+def _name(call: ToolCallBlock) -> str:
+    """The tool's name as every provider takes it; a model may have made up any text."""
+    return _NO_NAME.sub("_", call.name)[:64] or "unnamed"
 
 
 async def _tool_result(message: ToolResultMessage, fetch: FetchObject) -> bytes:

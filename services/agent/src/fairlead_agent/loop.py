@@ -6,6 +6,7 @@ through the same lines as the one that began it.
 
 import time
 from collections.abc import Callable, Coroutine
+from typing import NamedTuple
 
 import structlog
 
@@ -16,7 +17,7 @@ from fairlead_agent.owner import Owner
 from fairlead_agent.tool_calls import HandOverError, ToolCalls
 from fairlead_agent.turn import Turn
 from fairlead_common.config import AgentConfig
-from fairlead_common.content import UserMessage
+from fairlead_common.content import AssistantMessage, UserMessage
 from fairlead_common.cron.acknowledgement import is_acknowledgement
 from fairlead_common.entries import CustomEntry, DroppedEntry, EpochEntry, MessageEntry, Outcome, QueuedEntry
 from fairlead_common.errors import InvalidInputError
@@ -27,9 +28,29 @@ from fairlead_common.trace import trace_id
 log = structlog.get_logger()
 
 MAX_ATTEMPTS = 5
-_NOTHING_SAID = "the model said nothing"
 
 Publish = Callable[[], Coroutine[object, object, None]]
+
+
+class Ending(NamedTuple):
+    """How a run ends; see `RunEndEntry`."""
+
+    outcome: Outcome
+    error: str | None = None
+    error_code: str = ""
+
+
+def _ending(answer: AssistantMessage | None) -> Ending:
+    """What the last reply makes of its run."""
+    if answer is not None and answer.stop_reason == "length":
+        limit = f" of {answer.usage.output_tokens} tokens" if answer.usage.output_tokens else ""
+        return Ending("truncated", f"The reply was cut off at the output limit{limit}.", "output_limit")
+    if answer is not None and answer.error:
+        return Ending("failed", answer.error, answer.error_code)
+    if answer is None or not answer.text.strip():
+        text = "The model returned an empty reply, also after it was asked to continue."
+        return Ending("failed", text, "empty_reply")
+    return Ending("completed")
 
 
 class AgentLoop:
@@ -184,13 +205,13 @@ class AgentLoop:
         elif state.needs_reply:
             await self._turn.take(state.agent, profile)
         else:
+            ending = _ending(state.last_answer)
             if state.followups:
                 await self._say(state.followups[:1])
-            elif state.last_answer is None or not state.last_answer.text.strip():
-                await self._end("failed", _NOTHING_SAID)
             else:
-                await self._note_quiet(profile)
-                await self._end("completed")
+                if ending.outcome == "completed":
+                    await self._note_quiet(profile)
+                await self._end(*ending)
 
     @property
     def _spoken(self) -> bool:
@@ -244,8 +265,8 @@ class AgentLoop:
                 return
             if queued[0].kind != "steer":
                 # Under the lock, so that no mail that repeats what is answered here comes between.
-                answered = state.last_answer is not None and bool(state.last_answer.text.strip())
-                await self._replies.send(*(("completed", None) if answered else ("failed", _NOTHING_SAID)))
+                ending = _ending(state.last_answer)
+                await self._replies.send(ending.outcome, ending.error)
             lines = self._state.wakes.block()
             await self._owner.append_locked(
                 MessageEntry,

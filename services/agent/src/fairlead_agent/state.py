@@ -172,11 +172,15 @@ class SessionState:
     @property
     def needs_reply(self) -> bool:
         """Whether the conversation waits for the model."""
-        return (
-            not self.pending
-            and bool(self.items)
-            and isinstance(self.items[-1].message, (UserMessage, ToolResultMessage))
-        )
+        if self.pending or not self.items:
+            return False
+        return self.asks_again or not isinstance(self.items[-1].message, AssistantMessage)
+
+    @property
+    def asks_again(self) -> bool:
+        """Whether the last reply was empty and the one before was not: the model is asked to continue."""
+        before = self.items[-2].message if len(self.items) > 1 else None
+        return bool(self.items) and _is_empty(self.items[-1].message) and not _is_empty(before)
 
     @property
     def can_retry(self) -> bool:
@@ -277,7 +281,7 @@ class SessionState:
         spoken = entry.resumes is not None
         self.run = Run(run_id=entry.run_id or entry.id, started_ms=entry.ts, spoken=spoken)
         self.run.before = before
-        if spoken and not self.parked and self._is_answer_empty:  # tried again: it is asked anew
+        while spoken and not self.parked and self._is_answer_empty:  # tried again: it is asked anew
             del self.items[-1]
             self.wire = Wire()
         self.lineage = [*self.lineage, self.run.run_id] if spoken else [self.run.run_id]
@@ -426,6 +430,16 @@ def _is_shown(entry: Entry) -> bool:
             return entry.name not in SILENT
         case _:
             return True
+
+
+def _is_empty(message: Message | None) -> bool:
+    """Whether it is a reply that ended by itself, without words and calls; it may have thoughts."""
+    return (
+        isinstance(message, AssistantMessage)
+        and message.stop_reason == "stop"
+        and not message.tool_calls
+        and not message.text.strip()
+    )
 
 
 def said_by_people(message: UserMessage) -> str:

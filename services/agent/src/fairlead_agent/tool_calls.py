@@ -25,6 +25,7 @@ from fairlead_common import mutants, subjects
 from fairlead_common.bus import Bus
 from fairlead_common.config import AgentConfig
 from fairlead_common.content import (
+    AssistantMessage,
     ToolCallBlock,
     ToolOutcome,
     ToolResultMessage,
@@ -140,7 +141,7 @@ class ToolCalls:
         self, call: ToolCallBlock, profile: AgentConfig, tools: Tools
     ) -> Literal["sent", "settled", "parked"]:
         spec = tools.specs.get(call.name)
-        if refusal := _refusal(call, spec, tools):
+        if refusal := self._cut(call) or _refusal(call, spec, tools):
             await self.settle_unstarted(call, text_outcome("error", refusal, is_error=True))
             return "settled"
         assert spec is not None and call.arguments is not None and call.host  # noqa: S101, PT018 - see _refusal
@@ -160,6 +161,15 @@ class ToolCalls:
             request = msgspec.structs.replace(request, secrets_allowed=True)
         await self._send(request, call.host)
         return "sent"
+
+    def _cut(self, call: ToolCallBlock) -> str | None:
+        """Why the call is not whole, if the reply that asks for it hit a limit inside it."""
+        messages = (item.message for item in reversed(self._state.items))
+        reply = next((each for each in messages if isinstance(each, AssistantMessage)), None)
+        if call.arguments is not None or reply is None or reply.stop_reason != "length":
+            return None
+        limit = f" ({reply.usage.output_tokens} tokens)" if reply.usage.output_tokens else ""
+        return f"Your reply hit the output limit{limit} inside this call; nothing was done. Write in parts."
 
     async def _settled_as_lost(self, call: ToolCallBlock) -> bool:
         """Whether its host is lost and it can never be started there, now."""

@@ -131,7 +131,9 @@ class Turn:
             )
         request = ModelRequest(
             model=name,
-            messages=b",".join([system, wire.joined]),
+            messages=b",".join(
+                [system, wire.joined, *([context.CONTINUE] if self._state.asks_again else [])]
+            ),
             tools=list(tools.specs.values()),
             tools_wire=tools.wire,
             thinking=self._state.thinking or profile.thinking,

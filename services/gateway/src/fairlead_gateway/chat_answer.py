@@ -162,7 +162,8 @@ class Answer:
         yield from self._say(self._text.rest(message.text), first=first)
         self._usage = self._usage.plus(message.usage)
         self._next()
-        if not message.tool_calls and message.stop_reason in ("stop", "length"):
+        # An empty reply is no answer yet: the model is asked to continue.
+        if not message.tool_calls and message.text.strip() and message.stop_reason in ("stop", "length"):
             self.finish = "length" if message.stop_reason == "length" else "stop"
 
     def _end(self, entry: RunEndEntry) -> Iterator[Piece]:
@@ -170,6 +171,8 @@ class Answer:
             self._usage = entry.usage
         if entry.outcome == "completed":
             self.finish = "stop"
+        elif entry.outcome == "truncated":
+            self.finish = "length"
         elif entry.outcome == "waiting_approval":
             yield from self._say(self._waiting_text(), first=True)
             self.finish = "stop"

@@ -42,7 +42,8 @@ def run(prompt: tuple[str, ...], url: str | None, output_format: Any, **wishes: 
       1  failed               6  turn limit or budget reached
       2  bad usage            7  unknown: nobody can know whether a command took effect
       3  approval needed, denied or expired
-      4  aborted             69  the server cannot be reached
+      4  aborted              8  truncated: the answer was cut off at the model's output limit
+                             69  the server cannot be reached
 
     \b
     Output formats

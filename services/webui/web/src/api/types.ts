@@ -6,7 +6,15 @@ export type Decision = "once" | "session" | "always" | "deny";
 export type SendKind = "prompt" | "steer" | "followup";
 export type Source = SendKind | "system";
 export type RunOutcome =
-  "completed" | "aborted" | "failed" | "timed_out" | "turn_limit" | "budget" | "waiting_approval" | "unknown";
+  | "completed"
+  | "truncated"
+  | "aborted"
+  | "failed"
+  | "timed_out"
+  | "turn_limit"
+  | "budget"
+  | "waiting_approval"
+  | "unknown";
 export type ToolStatus = "ok" | "error" | "cancelled" | "timed_out" | "skipped" | "denied" | "unknown";
 export type Json = Record<string, unknown>;
 
@@ -167,6 +175,7 @@ export type RunEndEntry = EntryBase & {
   type: "run_end";
   outcome: RunOutcome;
   error?: string | null;
+  error_code?: string;
   turns?: number;
   usage?: Usage;
   duration_ms?: number;

@@ -7,9 +7,15 @@ import { GoOn } from "./GoOn";
 import styles from "./RunEnd.module.css";
 
 const KEPT = "Everything above is kept.";
-const WHAT: Record<Exclude<RunOutcome, "completed">, { title: string; next: string }> = {
+type What = { title: string; next: string };
+
+const WHAT: Record<Exclude<RunOutcome, "completed">, What> = {
   aborted: { title: "Stopped.", next: "" },
   failed: { title: "The run failed.", next: KEPT },
+  truncated: {
+    title: "The answer is not whole.",
+    next: "Send “go on” to have the rest, or ask for it in parts.",
+  },
   timed_out: { title: "The run took too long and was ended.", next: KEPT },
   turn_limit: { title: "The run reached its limit of turns.", next: KEPT },
   budget: { title: "The run reached its budget.", next: KEPT },
@@ -19,6 +25,9 @@ const WHAT: Record<Exclude<RunOutcome, "completed">, { title: string; next: stri
     next: "Look at what it may have changed before you repeat it.",
   },
 };
+
+// An outcome that a newer server knows and this page does not.
+const OTHER = { title: "The run ended.", next: "Reload the page to see how." };
 
 interface Props {
   end: RunEndEntry;
@@ -38,7 +47,7 @@ export const RunEnd = memo(function RunEnd({ end, expired, words, goOn }: Props)
     usage.output_tokens ? `${count(usage.output_tokens)} tokens` : "",
     usage.cost_usd ? money(usage.cost_usd) : "",
   ].filter(Boolean);
-  const what = end.outcome === "completed" ? null : WHAT[end.outcome];
+  const what = end.outcome === "completed" ? null : ((WHAT as Partial<Record<string, What>>)[end.outcome] ?? OTHER);
   const quiet = what === null || end.outcome === "aborted";
   const tone = !quiet ? styles.loud : expired > 0 ? styles.warned : "";
   return (

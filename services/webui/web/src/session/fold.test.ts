@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { AssistantBlock, Delta, Entry, StreamEvent } from "../api/types";
+import type { AssistantBlock, Delta, Entry, RunOutcome, StreamEvent } from "../api/types";
 import { fold, foldAll, foldEntry, prepend } from "./fold";
 import { EMPTY_VIEW, type View } from "./view";
 
@@ -49,7 +49,7 @@ const runStart = (seq: number): Entry => ({
   model: "m",
   mode: "ask",
 });
-const runEnd = (seq: number, outcome: "completed" | "waiting_approval" | "aborted" = "completed"): Entry => ({
+const runEnd = (seq: number, outcome: RunOutcome = "completed"): Entry => ({
   type: "run_end",
   id: `e${seq}`,
   seq,
@@ -211,6 +211,13 @@ describe("approvals", () => {
     );
     expect(decided.approvals).toEqual([]);
     expect(decided.calls["c1"]).toMatchObject({ asks: null, decision: "deny" });
+  });
+
+  it.each(["truncated", "asleep"] as const)("show a run that ended %s", (outcome) => {
+    // the second is an outcome of a later version
+    const view = foldAll([runStart(1), runEnd(2, outcome as RunOutcome)]);
+    expect(view.run).toBeNull();
+    expect(view.items.map((item) => (item.kind === "run_end" ? item.end.outcome : ""))).toEqual([outcome]);
   });
 
   it("end with their call, when that was stopped before anyone answered", () => {
