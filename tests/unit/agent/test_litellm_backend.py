@@ -10,7 +10,7 @@ import pytest
 
 from fairlead_agent.models.interface import Finish, ModelError, ModelRequest
 from fairlead_agent.models.litellm_backend import LiteLLM
-from fairlead_agent.reply import Reply
+from fairlead_agent.streamed_reply import Reply
 from fairlead_common.content import AssistantMessage, ThinkingBlock
 from fairlead_common.messages import ToolSpec
 from tests.support.strict_model import StrictModel, call, calls, claude, refuse, said

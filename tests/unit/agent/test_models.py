@@ -26,7 +26,7 @@ from fairlead_agent.models.interface import (
 )
 from fairlead_agent.models.openai_compatible import OpenAICompatible
 from fairlead_agent.models.registry import Registry
-from fairlead_agent.reply import Reply
+from fairlead_agent.streamed_reply import Reply
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.messages import ToolSpec
 

@@ -12,7 +12,7 @@ from fairlead_agent.models.interface import ModelError, ModelRequest
 from fairlead_agent.models.registry import Registry
 from fairlead_agent.owner import Owner
 from fairlead_agent.placement import Places, boundary, described, shown_name
-from fairlead_agent.reply import Reply
+from fairlead_agent.streamed_reply import Reply
 from fairlead_common.config import AgentConfig
 from fairlead_common.entries import MessageEntry
 from fairlead_common.errors import FairleadError, NotFoundError

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from fairlead_agent.models.interface import Finish, Piece, TextPiece, ThinkingPiece, ToolCallPiece
-from fairlead_agent.reply import Reply
+from fairlead_agent.streamed_reply import Reply
 from fairlead_common.content import AssistantMessage, ThinkingBlock
 
 
