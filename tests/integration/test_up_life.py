@@ -69,6 +69,12 @@ def test_no_secret_is_on_a_command_line_or_in_the_wrong_environment(up: Fairlead
         assert ("sk-very-secret-key" in environ) == (name == "agent"), name
 
 
+def test_what_is_not_there_is_404(up: FairleadUp) -> None:
+    for path in ("/metrics", "/docs", "/api/metrics", "/v1/engines"):
+        assert up.call("GET", path)[0] == 404, path
+    assert up.call("GET", "/approvals")[0] in (200, 503)  # 503 where the application was not built
+
+
 def test_files_of_services_are_for_their_user_alone(up: FairleadUp) -> None:
     """Also where somebody opens the home itself, to copy it or to restore it."""
     ended = up.ask("run: true", mode="allow-all")

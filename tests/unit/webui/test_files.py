@@ -2,11 +2,12 @@
 
 import gzip
 import json
+import re
 from pathlib import Path
 
 import pytest
 
-from fairlead_webui.files import Files, Reply, answer, load
+from fairlead_webui.files import File, Files, Reply, answer, load
 
 SCRIPT = "console.log('fairlead');\n" * 40
 
@@ -54,12 +55,33 @@ def test_a_known_tag_is_answered_with_not_modified_and_no_body(files: Files) -> 
     assert ask(files, "/assets/index-abc.js", etag='"other"').headers["status"] == "200"
 
 
-@pytest.mark.parametrize("path", ["/", "/s/abc", "/approvals", "/approvals/", ""])
+@pytest.mark.parametrize(
+    "path", ["/", "/s/abc", "/approvals", "/approvals/", "", "/login", "/schedules", "/executors"]
+)
 def test_routes_of_the_application_get_its_page_which_is_asked_for_each_time(files: Files, path: str) -> None:
     reply = ask(files, path)
     assert reply.headers["status"] == "200"
     assert reply.body.startswith(b"<!doctype html>")
     assert reply.headers["cache-control"] == "no-cache"
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/docs", "/redoc", "/s/", "/s/a/b", "/admin", "/healthz2"])
+def test_an_address_that_is_none_of_the_application_is_not_there(files: Files, path: str) -> None:
+    reply = ask(files, path)
+    assert reply.headers["status"] == "404"
+    assert reply.body.startswith(b"<!doctype html>")  # for people; programs look at the status
+    assert reply.headers["cache-control"] == "no-store"
+    assert "etag" not in reply.headers
+
+
+def test_the_routes_are_those_of_the_page() -> None:
+    """Each path that `routes.tsx` names is served on a reload."""
+    source = Path(__file__).parents[3] / "services/webui/web/src/routes.tsx"
+    named = re.findall(r'path === "([^"]+)"', source.read_text())
+    assert {"/", "/login", "/approvals"} <= set(named)
+    files = {"/index.html": File("text/html", '"1"', "no-cache", b"page", None)}
+    for path in [*named, "/s/some_session-1"]:
+        assert ask(files, path).headers["status"] == "200", path
 
 
 @pytest.mark.parametrize(
@@ -74,6 +96,7 @@ def test_only_files_that_were_built_can_be_had(files: Files, path: str) -> None:
 
 
 def test_without_a_build_the_page_says_what_to_run(tmp_path: Path) -> None:
+    assert ask(load(tmp_path), "/metrics").headers["status"] == "404"
     reply = ask(load(tmp_path), "/")
     assert reply.headers["status"] == "503"
     assert b"make web" in reply.body

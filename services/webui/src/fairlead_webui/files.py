@@ -2,6 +2,7 @@
 
 import gzip
 import hashlib
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -27,6 +28,10 @@ _TYPES: Final = {
 _COMPRESSED: Final = frozenset({".png", ".ico", ".woff2"})
 _FOREVER: Final = "public, max-age=31536000, immutable"  # names under /assets/ carry a hash of the content
 _REVALIDATE: Final = "no-cache"
+
+# The application's own routes, as its `routes.tsx` has them. Whatever else is asked for is absent: a program
+# (a scraper of `/metrics`) sees it by the status, a person by what the application shows.
+_ROUTES: Final = re.compile(r"/?|/(?:login|approvals|schedules|executors|s/[A-Za-z0-9_-]{1,64})/?")
 
 _NOT_BUILT: Final = b"""<!doctype html><html lang="en">
 <head><meta charset="utf-8"><title>Fairlead</title></head>
@@ -91,12 +96,14 @@ def load(folder: Path = DIST) -> Files:
 
 
 def answer(files: Files, request: bytes) -> Reply:
-    """The reply to one request. An address that is no file belongs to the application's own routes."""
+    """The reply to one request: a file, the page for a route of the application, else 404 with the page."""
     try:
         asked = _decoder.decode(request)
     except msgspec.DecodeError as error:
         return _text(400, f"file request: {error}")
     if not files:
+        if _ROUTES.fullmatch(asked.path) is None:
+            return _text(404, "There is nothing at this address.")
         return Reply(
             {"status": "503", "content-type": _TYPES[".html"], "cache-control": "no-store"}, _NOT_BUILT
         )
@@ -104,8 +111,14 @@ def answer(files: Files, request: bytes) -> Reply:
     if file is None:
         if asked.path.startswith("/assets/") or "." in asked.path.rsplit("/", 1)[-1]:
             return _text(404, "There is no such file.")
+        if _ROUTES.fullmatch(asked.path) is None:
+            return _absent(files["/index.html"])
         file = files["/index.html"]
     return _send(file, asked)
+
+
+def _absent(page: File) -> Reply:
+    return Reply({"status": "404", "content-type": page.content_type, "cache-control": "no-store"}, page.body)
 
 
 def _send(file: File, asked: FileRequest) -> Reply:
