@@ -28,6 +28,7 @@ log = structlog.get_logger()
 PERIOD_S = 1.0
 SAVE_S = 20.0
 LONGEST_PAUSE_S = 60.0  # between two attempts to list a session
+HINTS_A_SWEEP = 512  # workers take up at most 256 sessions each
 LISTED_AT_ONCE = 16  # logs that are read at the same time
 LISTING_S = 1.0  # of a sweep; the rest waits for the next, so that hints are not late
 _LEASE = "sweeper"
@@ -128,10 +129,14 @@ class Sweeper:
             self._note(record)
             position.seq = record.seq
         now = asyncio.get_running_loop().time()
-        for session, state in list(position.unsettled.items()):
+        hints = 0
+        for session, state in sorted(position.unsettled.items(), key=lambda each: each[1].hinted_at):
             if not state.hinted_at and not self._behind:
                 state.hinted_at = now  # it has only just come up: whoever was woken may have a moment
             if now - state.hinted_at >= PERIOD_S and not await self._leases.held(session_lease(session)):
+                if hints >= HINTS_A_SWEEP:
+                    break  # the next sweep begins with those that were not hinted at for the longest time
+                hints += 1
                 await self._hint(session, state, now)
         self._behind = False
         await self._see_to_the_list(settled, now)

@@ -46,6 +46,7 @@ log = structlog.get_logger()
 
 LEASE_TTL_S = float(os.environ.get("FAIRLEAD_AGENT_LEASE_S") or 4.0)
 MAX_SESSIONS = 256
+RESERVED = 64  # of them, for sessions that are held because of mail, and as many for those hinted at
 CACHE_BYTES = 64 << 20
 CACHE_SESSIONS = 1024
 RELEASED_S = 30.0  # until a session is tried again whose log holds what only a later version can read
@@ -55,8 +56,9 @@ ALL = 1 << 62  # past every sequence
 
 @dataclass(slots=True)
 class Held:
-    """A session that this worker serves, or tries to."""
+    """A session that this worker serves, or tries to; `hinted`: because of a hint, not of mail."""
 
+    hinted: bool = False
     jobs: dict[int, Job] = field(default_factory=dict)
     lease: Lease | None = None
     owner: Owner | None = None
@@ -100,7 +102,7 @@ class Worker:
             subjects.SESSIONS,
             subjects.AGENTS_CONSUMER,
             self._on_job,
-            lambda: MAX_SESSIONS - len(self._held),
+            lambda: self._room(hinted=False),
         )
         hints = await self._bus.subscribe(subjects.WAKE, self._on_hint, queue="agents")
         try:
@@ -131,6 +133,10 @@ class Worker:
             assert self._tasks is not None  # noqa: S101 - jobs come only while `run` runs
             self._tasks.create_task(self._bury(job, str(error)))
             return
+        if session not in self._held and self._room(hinted=False) <= 0:
+            assert self._tasks is not None  # noqa: S101 - as above
+            self._tasks.create_task(job.nak(1.0))
+            return
         held = self._hold(session)
         held.jobs[job.seq] = job
 
@@ -147,8 +153,15 @@ class Worker:
 
     def _on_hint(self, delivery: Delivery) -> None:
         session = delivery.data.decode("ascii", "replace")
-        if not self._stop.is_set() and is_id(session) and not self._rests(session):
-            self._hold(session)
+        if self._stop.is_set() or not is_id(session) or self._rests(session):
+            return
+        if session in self._held or self._room(hinted=True) > 0:  # else the sweeper hints at it again
+            self._hold(session, hinted=True)
+
+    def _room(self, *, hinted: bool) -> int:
+        """How many more sessions may be held for this reason: neither hints nor mail take all places."""
+        alike = sum(held.hinted is hinted for held in self._held.values())
+        return min(MAX_SESSIONS - len(self._held), MAX_SESSIONS - RESERVED - alike)
 
     def _rests(self, session: str) -> bool:
         """Whether `session` was released, and another try is not due yet."""
@@ -164,10 +177,10 @@ class Worker:
             self._released.popitem(last=False)
         log.warning("session_released", session=session, why=why, again_in_s=RELEASED_S)
 
-    def _hold(self, session: str) -> Held:
+    def _hold(self, session: str, *, hinted: bool = False) -> Held:
         held = self._held.get(session)
         if held is None:
-            held = self._held[session] = Held()
+            held = self._held[session] = Held(hinted=hinted)
             assert self._tasks is not None  # noqa: S101 - hints come only while `run` runs
             held.task = self._tasks.create_task(self._serve(session, held), name=f"session-{session}")
         return held
