@@ -27,6 +27,11 @@ def test_overrides_win_over_the_document_and_strings_become_what_is_wanted() -> 
     assert profile.allow == ["write"]
 
 
+def test_override_may_be_an_empty_text() -> None:
+    config = parse_config({}, {"gateway.openai.task_model": "", "agents.main.host": ""})
+    assert (config.gateway.openai.task_model, config.agents["main"].host) == ("", "")
+
+
 def test_override_may_add_an_agent() -> None:
     profile = parse_config({}, {"agents.helper.model": "openai/x"}).agent("helper")
     assert profile is not None

@@ -85,6 +85,8 @@ def gateway() -> Rights:
             "fairlead.api.>",
             s.AGENT_MODELS,
             s.WEBUI_FILE,
+            s.MODEL_ASK,
+            s.MODEL_CANCEL,
             f"$KV.{s.BUCKET_LEASES}.login.*",
             f"$KV.{s.BUCKET_SESSIONS}.revoked.*",
             f"$KV.{s.BUCKET_SESSIONS}.call.*.*",  # accepted chat completions
@@ -161,6 +163,8 @@ def agent(others: Others = NOBODY) -> Rights:
             s.WAKE,
             s.AGENT_CONFIGURATION,
             s.AGENT_MODELS,
+            s.MODEL_ASK,
+            s.MODEL_CANCEL,
             "fairlead.live.*.>",
             f"fairlead.kv.{s.BUCKET_CONFIG}.>",
             f"fairlead.kv.{s.BUCKET_EXECUTORS}.>",

@@ -60,6 +60,8 @@ ALL_SLOTS: Final = "fairlead.cron.*.*"
 CRON_CHANGED: Final = "fairlead.changed.cron"  # core: what happens to jobs, for whoever looks
 AGENT_CONFIGURATION: Final = "fairlead.agent.configuration"  # core request: the revision that is in effect
 AGENT_MODELS: Final = "fairlead.agent.models"  # core request: whether the models of agents answer
+MODEL_ASK: Final = "fairlead.model.ask"  # core request: one plain call of a model
+MODEL_CANCEL: Final = "fairlead.model.cancel"  # core: stop the plain call whose id is the payload
 WEBUI_FILE: Final = "fairlead.webui.file"  # core request: one file of the web application
 
 

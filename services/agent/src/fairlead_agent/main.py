@@ -8,6 +8,7 @@ from fairlead_agent.catalog import Catalog
 from fairlead_agent.grants import Grants
 from fairlead_agent.inquiries import Inquiries
 from fairlead_agent.models.registry import Registry
+from fairlead_agent.plain_calls import PlainCalls
 from fairlead_agent.projection import Projections
 from fairlead_agent.removals import Removals
 from fairlead_agent.sweeper import Sweeper
@@ -45,6 +46,7 @@ async def setup(bus: Bus) -> list[Part]:
         Timers(bus).run,
         Removals(bus).run,
         Inquiries(bus, config, registry).run,
+        PlainCalls(bus, config, registry).run,
         models,
     ]
 

@@ -40,6 +40,7 @@ class ChatRequest(msgspec.Struct, frozen=True):
     """Body of a chat completion. What is not named here is ignored: clients send much.
 
     Fields:
+        max_tokens, max_completion_tokens: of side tasks; in other requests they have no effect.
         tools, tool_choice, functions, function_call, response_format, n: of any form; `check_supported`
             says which of them is not supported.
     """
@@ -54,6 +55,8 @@ class ChatRequest(msgspec.Struct, frozen=True):
     function_call: Any = None
     response_format: Any = None
     n: Any = None
+    max_tokens: Any = None
+    max_completion_tokens: Any = None
 
 
 _ADVICE: Final = {

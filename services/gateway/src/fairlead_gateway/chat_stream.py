@@ -1,17 +1,14 @@
 """The answer of a chat completion: followed in the session, sent whole or as it comes."""
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
-import msgspec
 import structlog
 from starlette.types import Receive, Scope, Send
 
 from fairlead_common import subjects
 from fairlead_common.bus import Record
-from fairlead_common.content import Usage
 from fairlead_common.entries import read_entry
 from fairlead_common.errors import BadMessageError, BusUnavailableError, FairleadError
 from fairlead_common.events import decode_event
@@ -19,9 +16,10 @@ from fairlead_common.messages import Abort
 from fairlead_common.tail import Source, Tail
 from fairlead_gateway.accepted import AcceptedCalls, Visit
 from fairlead_gateway.chat_answer import Answer, Piece
+from fairlead_gateway.chat_format import ChatFormat, Wanted, error_chunk
 from fairlead_gateway.event_stream import HEADERS, KEEP_ALIVE_S, SEND_WITHIN_S, TAKE_WITHIN_S
 from fairlead_gateway.gateway import Gateway, answering
-from fairlead_gateway.problems import Problem, json_response
+from fairlead_gateway.problems import Problem
 from fairlead_gateway.sessions import send_abort
 from fairlead_gateway.transcript import payload
 
@@ -32,7 +30,6 @@ GRACE_S: Final = (
 )
 
 _LOG, _EVENT = 0, 1
-_ENCODE: Final = msgspec.json.Encoder().encode
 
 
 class Call(NamedTuple):
@@ -49,13 +46,11 @@ class Call(NamedTuple):
 
     gateway: Gateway
     session: str
-    model: str
+    wanted: Wanted
     key: str
     sender: str
     seq: int
     event_seq: int
-    stream: bool
-    usage_wanted: bool
     own: bool
     detached: bool
     calls: AcceptedCalls
@@ -69,31 +64,17 @@ class Completion:
     def __init__(self, call: Call) -> None:
         self._call = call
         self._answer = Answer(call.seq)
-        self._created = int(time.time())
         self._pieces: list[Piece] = []  # read, and not yet written
         self._kept: list[Piece] = []  # for an answer that is sent whole
         self._abort: Callable[[], None] = lambda: None
         self._sent_at = 0.0
-        tail = b',"usage":null}' if call.usage_wanted else b"}"
-        self._before = (
-            b'data: {"id":%s,"object":"chat.completion.chunk","created":%d,"model":%s,"choices":['
-            % (
-                _ENCODE(self._id),
-                self._created,
-                _ENCODE(call.model),
-            )
-        )
-        self._after = b',"finish_reason":null}]' + tail + b"\n\n"
-
-    @property
-    def _id(self) -> str:
-        return f"chatcmpl-{self._call.key}"
+        self._form = ChatFormat(call.key, call.wanted)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI."""
         call = self._call
         self._abort = scope.get("fairlead.abort", self._abort)
-        if call.stream:
+        if call.wanted.stream:
             done = await self._stream(receive, send)
         else:
             done = await call.gateway.streams.run(self._follow(self._keep), receive)
@@ -174,19 +155,9 @@ class Completion:
             problem.headers["X-Fairlead-Session"] = call.session
             await problem.response(scope["path"])(scope, receive, send)
             return
-        kept = self._kept
-        message: dict[str, object] = {"role": "assistant", "content": _joined(kept, "content")}
-        if thoughts := _joined(kept, "reasoning_content"):
-            message["reasoning_content"] = thoughts
-        body = {
-            "id": self._id,
-            "object": "chat.completion",
-            "created": self._created,
-            "model": call.model,
-            "choices": [{"index": 0, "message": message, "finish_reason": answer.finish, "logprobs": None}],
-            "usage": _usage(answer.usage),
-        }
-        await json_response(body, headers={"X-Fairlead-Session": call.session})(scope, receive, send)
+        headers = {"X-Fairlead-Session": call.session}
+        whole = self._form.whole(self._kept, answer.finish, answer.usage, headers)
+        await whole(scope, receive, send)
 
     # -- answering as it comes -------------------------------------------------------
 
@@ -199,11 +170,11 @@ class Completion:
                 await send({"type": "http.response.body", "body": chunk, "more_body": True})
 
         async def write_pieces(pieces: list[Piece]) -> None:
-            await write(b"".join(map(self._chunk, pieces)) or b": alive\n\n")
+            await write(b"".join(map(self._form.chunk, pieces)) or b": alive\n\n")
 
         async def work() -> None:
             try:
-                await write(self._delta(b'{"role":"assistant","content":""}'))
+                await write(self._form.first_chunk())
                 self._sent_at = asyncio.get_running_loop().time()
                 await self._follow(write_pieces)
                 await write(self._last_chunks())
@@ -214,31 +185,15 @@ class Completion:
 
         done = await self._call.gateway.streams.run(work(), receive)
         if not done and self._call.gateway.streams.draining:
-            await write(self._error(_draining(self._call)))
+            await write(error_chunk(_draining(self._call)))
         await send({"type": "http.response.body", "body": b"", "more_body": False})
         return done
-
-    def _chunk(self, piece: Piece) -> bytes:
-        return self._delta(b'{"%s":%s}' % (piece.kind.encode(), _ENCODE(piece.text)))
-
-    def _delta(self, delta: bytes) -> bytes:
-        return self._before + b'{"index":0,"delta":' + delta + self._after
 
     def _last_chunks(self) -> bytes:
         answer = self._answer
         if answer.problem is not None:
-            return self._error(answer.problem)
-        chunk = b'%s{"index":0,"delta":{},"finish_reason":%s}]%s\n\n' % (
-            self._before,
-            _ENCODE(answer.finish),
-            b',"usage":null}' if self._call.usage_wanted else b"}",
-        )
-        if self._call.usage_wanted:
-            chunk += b'%s],"usage":%s}\n\n' % (self._before, _ENCODE(_usage(answer.usage)))
-        return chunk + b"data: [DONE]\n\n"
-
-    def _error(self, problem: Problem) -> bytes:
-        return b"data: %s\n\ndata: [DONE]\n\n" % _ENCODE(problem.envelope("/v1/"))
+            return error_chunk(answer.problem)
+        return self._form.last_chunks(answer.finish, answer.usage)
 
     # -- when nobody reads any more ----------------------------------------------------
 
@@ -294,16 +249,3 @@ def _draining(call: Call) -> Problem:
         code="shutting_down",
         headers=headers,
     )
-
-
-def _joined(pieces: list[Piece], kind: str) -> str:
-    return "".join(piece.text for piece in pieces if piece.kind == kind)
-
-
-def _usage(usage: Usage) -> dict[str, object]:
-    return {
-        "prompt_tokens": usage.input_tokens,
-        "completion_tokens": usage.output_tokens,
-        "total_tokens": usage.input_tokens + usage.output_tokens,
-        "prompt_tokens_details": {"cached_tokens": usage.cache_read_tokens},
-    }

@@ -17,12 +17,14 @@ from fairlead_common.messages import CreateSession, UserInput
 from fairlead_gateway.accepted import AcceptedCall, AcceptedCalls, Visit, request_hash
 from fairlead_gateway.auth import Principal
 from fairlead_gateway.bodies import parse
+from fairlead_gateway.chat_format import Wanted
 from fairlead_gateway.chat_prompt import prompt_of
 from fairlead_gateway.chat_request import ChatMessage, ChatRequest, check_supported
 from fairlead_gateway.chat_stream import Call, Completion
 from fairlead_gateway.gateway import Gateway, answering, gateway_of, principal_of
 from fairlead_gateway.problems import Problem, json_response, problem_of
 from fairlead_gateway.sessions import create_session, store_words
+from fairlead_gateway.side_task import SideTask, is_side_task
 from fairlead_gateway.widening import check_new
 
 RETRY_COUNT: Final = "x-stainless-retry-count"  # of OpenAI's SDKs: 0 for the first attempt, then 1, 2, ...
@@ -73,13 +75,15 @@ def _check_model(gateway: Gateway, name: str) -> None:
         raise Problem(404, f"there is no agent {name[:80]!r}", code="model_not_found", field="model")
 
 
-async def completions(request: Request) -> Completion:
-    """A prompt, stored; and the answer, followed."""
+async def completions(request: Request) -> Completion | SideTask:
+    """A prompt, stored; and the answer, followed. A side task is answered without either."""
     gateway = gateway_of(request)
     raw = await request.body()
     body = parse(raw, ChatRequest)
     check_supported(body)
     _check_model(gateway, body.model)
+    if is_side_task(request, body, gateway.config.current.gateway.openai.task_beginnings):
+        return SideTask(gateway, body)
     sender = principal_of(request).user
     calls = AcceptedCalls(gateway.bus)
     async with _once(retry_is_safe=_is_repeatable(request)), answering():
@@ -97,17 +101,16 @@ async def completions(request: Request) -> Completion:
             await _make(gateway, attempt, body.model, principal_of(request))
         seq = await _store(gateway, attempt, prompts, request.headers.get(subjects.H_TRACE))
     options = body.stream_options
+    usage_wanted = options is not None and bool(options.include_usage)
     return Completion(
         Call(
             gateway=gateway,
             session=attempt.session,
-            model=body.model,
+            wanted=Wanted(body.model, bool(body.stream), usage_wanted),
             key=attempt.key,
             sender=sender,
             seq=seq,
             event_seq=event.seq if event else 0,
-            stream=bool(body.stream),
-            usage_wanted=options is not None and bool(options.include_usage),
             own=attempt.own,
             detached="x-fairlead-detach" in request.headers,
             calls=calls,

@@ -18,6 +18,7 @@ from fairlead_common.config.cron import CronConfig
 from fairlead_common.config.mcp import McpServer, ServerName
 from fairlead_common.config.models import ModelsConfig, parse_model
 from fairlead_common.config.nats_tools import NatsTool
+from fairlead_common.config.openai_api import OpenAiConfig
 from fairlead_common.config.openapi import OpenApi
 from fairlead_common.config.part import Part, Positive
 from fairlead_common.config.policy import PolicyConfig, check_layer, check_policy
@@ -56,10 +57,12 @@ class GatewayConfig(Part, frozen=True, kw_only=True, forbid_unknown_fields=True)
     Fields:
         hosts: names, beside loopback, that the `Host` header may have (`fairlead.tail1234.ts.net`).
         max_body_bytes: of a request.
+        openai: the API that OpenAI's clients speak.
     """
 
     hosts: list[str] = []
     max_body_bytes: Annotated[int, msgspec.Meta(ge=1024, le=64 << 20)] = 4 << 20
+    openai: OpenAiConfig = OpenAiConfig()
 
 
 class Config(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -141,7 +144,7 @@ def _set(document: dict[str, object], key: str, value: object) -> None:
         if not isinstance(child, dict):
             raise InvalidInputError("config", f"{key}: {token} is not a group of settings")
         place = child
-    if isinstance(value, str) and value[:1] in '[{"':
+    if isinstance(value, str) and value.startswith(("[", "{", '"')):
         try:
             value = msgspec.json.decode(value)
         except msgspec.DecodeError as error:

@@ -1,0 +1,24 @@
+"""The API that OpenAI's clients speak."""
+
+from typing import Annotated
+
+import msgspec
+
+from fairlead_common.config.part import Part
+
+
+class OpenAiConfig(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How chat completions are taken.
+
+    Fields:
+        task_beginnings: a last message that begins so, and asks for a title, tags or the like in its
+            instructions, is a side task of a chat program: one plain call of a model, no tools, no session.
+        task_model: for these calls, as in `AgentConfig.model`; None: that of the agent; empty: they get an
+            empty answer and no model is called.
+        session_days: sessions that were made for one call are deleted when nothing has happened in them for
+            so many days; 0: never.
+    """
+
+    task_beginnings: list[str] = msgspec.field(default_factory=lambda: ["### Task:"])
+    task_model: str | None = None
+    session_days: Annotated[float, msgspec.Meta(ge=0, le=3650)] = 7.0

@@ -1,0 +1,119 @@
+"""Calls a model for the gateway, which has no keys: one request without tools, session or memory."""
+
+import asyncio
+from contextlib import aclosing
+from typing import Final
+
+import msgspec
+import structlog
+
+from fairlead_agent.models.interface import Finish, ModelError, ModelRequest, TextPiece
+from fairlead_agent.models.registry import Registry
+from fairlead_common import subjects
+from fairlead_common.bus import Bus, Delivery
+from fairlead_common.errors import InvalidInputError
+from fairlead_common.live_config import LiveConfig
+from fairlead_common.plain_calls import PlainAnswer, PlainCall
+
+log = structlog.get_logger()
+
+AT_ONCE: Final = 16  # in one process; more wait
+MAX_WAITING: Final = 256
+STOP_PATIENCE_S: Final = 3.0
+QUEUE: Final = "agents"
+
+_decoder = msgspec.json.Decoder(PlainCall)
+
+
+class PlainCalls:
+    """A part of every agent worker; one of them answers each request."""
+
+    def __init__(self, bus: Bus, config: LiveConfig, registry: Registry) -> None:
+        self._bus = bus
+        self._config = config
+        self._registry = registry
+        self._room = asyncio.Semaphore(AT_ONCE)
+        self._running: dict[str, asyncio.Task[None]] = {}
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Answer until `stop`; calls under way get a few seconds more."""
+        answering: set[asyncio.Task[None]] = set()
+        async with asyncio.TaskGroup() as tasks:
+
+            def begin(delivery: Delivery) -> None:
+                if not delivery.reply or len(answering) >= MAX_WAITING:
+                    return  # who asked hears nothing, and gives up
+                task = tasks.create_task(self._answer(delivery), name="plain-call")
+                answering.add(task)
+                task.add_done_callback(answering.discard)
+
+            asked = await self._bus.subscribe(subjects.MODEL_ASK, begin, queue=QUEUE)
+            cancelled = await self._bus.subscribe(subjects.MODEL_CANCEL, self._cancel)
+            await stop.wait()
+            await asked.unsubscribe()
+            if answering:
+                await asyncio.wait(answering, timeout=STOP_PATIENCE_S)
+            await cancelled.unsubscribe()
+            for task in answering:
+                task.cancel()
+
+    def _cancel(self, delivery: Delivery) -> None:
+        task = self._running.get(delivery.data.decode("ascii", "replace"))
+        if task is not None:
+            task.cancel()
+
+    async def _answer(self, delivery: Delivery) -> None:
+        try:
+            call = _decoder.decode(delivery.data)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            answer = PlainAnswer(error=f"the request cannot be read: {error}", error_code="input_refused")
+        else:
+            answer = await self._within_limits(call)
+        await self._bus.emit(delivery.reply, msgspec.json.encode(answer))
+
+    async def _within_limits(self, call: PlainCall) -> PlainAnswer:
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 - each call has one
+        self._running[call.id] = task
+        try:
+            async with asyncio.timeout(call.timeout_s), self._room:
+                return await self._call(call)
+        except ModelError as error:
+            return PlainAnswer(error=str(error), error_code=error.code)
+        except InvalidInputError as error:
+            return PlainAnswer(error=str(error), error_code="model_request_refused")
+        except TimeoutError:
+            text = f"the model did not answer within {call.timeout_s:g} s"
+            return PlainAnswer(error=text, error_code="model_unavailable")
+        except Exception as error:
+            log.exception("plain_call_failed", error=repr(error))
+            return PlainAnswer(error="something went wrong inside; the log of the agent service says what")
+        finally:
+            del self._running[call.id]
+
+    async def _call(self, call: PlainCall) -> PlainAnswer:
+        profile = self._config.current.agent(call.agent)
+        if profile is None:
+            raise InvalidInputError("agent", f"{call.agent!r} is not configured")
+        name = self._config.current.gateway.openai.task_model or profile.model
+        model, bare = self._registry.resolve(name)
+        request = ModelRequest(
+            model=bare,
+            messages=b",".join(map(msgspec.json.encode, call.messages)),
+            tools=[],
+            tools_wire=b"[]",
+            temperature=profile.temperature,
+            max_output_tokens=call.max_output_tokens or profile.max_output_tokens,
+        )
+        words: list[str] = []
+        finish = Finish("stop")
+        async with aclosing(model.stream(request)) as stream:  # type: ignore[type-var] # a generator in all back ends
+            async for pieces in stream:
+                for piece in pieces:
+                    if isinstance(piece, TextPiece):
+                        words.append(piece.text)
+                    elif isinstance(piece, Finish):
+                        finish = piece
+        return PlainAnswer(
+            text="".join(words), model=name, stop_reason=finish.stop_reason, usage=finish.usage
+        )

@@ -1,0 +1,146 @@
+"""Side tasks of chat programs (a title, tags, suggestions): one plain call of a model, by an agent worker.
+
+Open WebUI and programs like it send them as ordinary requests. They are no part of a conversation, so they
+get no session, no tools, no memory and no approvals.
+"""
+
+import asyncio
+import re
+from collections.abc import Callable
+from typing import Final, Literal
+
+import msgspec
+from starlette.requests import Request
+from starlette.types import Receive, Scope, Send
+
+from fairlead_common import subjects
+from fairlead_common.bus import Delivery
+from fairlead_common.errors import BusUnavailableError, InvalidInputError, NotFoundError
+from fairlead_common.ids import new_id
+from fairlead_common.plain_calls import PlainAnswer, PlainCall, PlainMessage
+from fairlead_gateway.chat_answer import Piece
+from fairlead_gateway.chat_format import ChatFormat, Wanted
+from fairlead_gateway.chat_prompt import words_of
+from fairlead_gateway.chat_request import ChatMessage, ChatRequest
+from fairlead_gateway.event_stream import HEADERS
+from fairlead_gateway.gateway import Gateway
+from fairlead_gateway.problems import Problem
+
+TASK_HEADER: Final = "x-openwebui-task"  # names the task; empty for what is none
+WITHIN_S: Final = 60.0
+MARGIN_S: Final = 3.0  # of the worker, to say that the model did not answer in time
+START_S: Final = 8.0  # for a worker that is being started
+MAX_BYTES: Final = 512 * 1024  # one message of NATS is 1 MB, and its headers count
+
+# The instructions of a task come before the conversation, or the documents, that it is about.
+_ABOUT: Final = re.compile(r"<(?:chat_history|context)>|^### (?:Chat History|Previous Summary)", re.MULTILINE)
+_ASKS: Final = re.compile(
+    r"\b(?:JSON (?:format|object)|titles?|tags|follow[-_ ]?ups?|quer(?:y|ies) generation|search queries"
+    r"|autocompletion|summarize the conversation)\b",
+    re.IGNORECASE,
+)
+_ROLES: Final[dict[str, Literal["system", "user", "assistant"]]] = {
+    "system": "system",
+    "developer": "system",
+    "assistant": "assistant",
+}
+_STATUS: Final = {"context_length_exceeded": 400, "model_rate_limited": 429, "model_unavailable": 503}
+
+_answer = msgspec.json.Decoder(PlainAnswer)
+
+
+def is_side_task(request: Request, body: ChatRequest, beginnings: list[str]) -> bool:
+    """Whether the client says that this is a task, or its last message is one by its form."""
+    if (request.headers.get(TASK_HEADER) or "").strip():
+        return True
+    text = words_of(body.messages[-1]).lstrip()
+    if not any(begin and text.startswith(begin) for begin in beginnings):
+        return False
+    return _ASKS.search(_ABOUT.split(text, 1)[0]) is not None
+
+
+class SideTask:
+    """The answer to one task: an ASGI application. When the client leaves, the call is stopped."""
+
+    def __init__(self, gateway: Gateway, body: ChatRequest) -> None:
+        options = body.stream_options
+        usage = options is not None and bool(options.include_usage)
+        self._gateway = gateway
+        self._wanted = Wanted(body.model, bool(body.stream), usage)
+        self._call = PlainCall(
+            id=new_id(),
+            agent=body.model,
+            messages=_plain(body.messages),
+            max_output_tokens=_limit(body),
+            timeout_s=WITHIN_S,
+        )
+        self._data = msgspec.json.encode(self._call)
+        if len(self._data) > MAX_BYTES:
+            raise InvalidInputError(
+                "messages", f"of a side task at most {MAX_BYTES} bytes, got {len(self._data)} bytes"
+            )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI."""
+        found: list[PlainAnswer | Problem] = []
+        done = await self._gateway.streams.run(self._ask(found.append), receive)
+        if not done:
+            await self._gateway.bus.emit(subjects.MODEL_CANCEL, self._call.id.encode())
+            if not self._gateway.streams.draining:
+                return
+            found = [Problem(503, "this gateway is shutting down", headers={"Retry-After": "2"})]
+        answer = found[0]
+        if isinstance(answer, Problem):
+            await answer.response(scope["path"])(scope, receive, send)
+            return
+        form = ChatFormat(self._call.id, self._wanted)
+        piece = Piece("content", answer.text)
+        finish = "length" if answer.stop_reason == "length" else "stop"
+        if not self._wanted.stream:
+            await form.whole([piece], finish, answer.usage)(scope, receive, send)
+            return
+        chunks = form.first_chunk() + form.chunk(piece) + form.last_chunks(finish, answer.usage)
+        await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
+        await send({"type": "http.response.body", "body": chunks, "more_body": False})
+
+    async def _ask(self, tell: Callable[[PlainAnswer | Problem], None]) -> None:
+        if self._gateway.config.current.gateway.openai.task_model == "":
+            tell(PlainAnswer())
+            return
+        try:
+            answer = _answer.decode((await self._request()).data)
+        except NotFoundError:
+            tell(Problem(503, "no agent worker answers: is the service `agent` running?"))
+        except (BusUnavailableError, msgspec.DecodeError) as error:
+            tell(Problem(503, f"the agent service did not answer: {error}"))
+        else:
+            tell(_problem(answer) or answer)
+
+    async def _request(self) -> Delivery:
+        """The reply of a worker; one that is being started has a moment."""
+        bus, loop = self._gateway.bus, asyncio.get_running_loop()
+        deadline = loop.time() + START_S
+        while True:
+            try:
+                return await bus.request(subjects.MODEL_ASK, self._data, timeout_s=WITHIN_S + MARGIN_S)
+            except NotFoundError:
+                if loop.time() > deadline:
+                    raise
+                await asyncio.sleep(0.2)
+
+
+def _problem(answer: PlainAnswer) -> Problem | None:
+    if not answer.error:
+        return None
+    code = answer.error_code
+    return Problem(_STATUS.get(code, 502), answer.error, code=code or "model_failed")
+
+
+def _plain(messages: list[ChatMessage]) -> list[PlainMessage]:
+    said = [(_ROLES.get(message.role, "user"), words_of(message)) for message in messages]
+    return [PlainMessage(role, words) for role, words in said if words.strip()]
+
+
+def _limit(body: ChatRequest) -> int | None:
+    given = [body.max_completion_tokens, body.max_tokens]
+    return next((number for number in given if isinstance(number, int) and number > 0), None)
