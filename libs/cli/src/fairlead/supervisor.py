@@ -110,7 +110,11 @@ class Supervisor:
         home = self._plan.home
         self._guard = StoreGuard(home.nats / "jetstream", home.nats / "limit.conf", home.store_state)
         try:
+            before = nats_server.last_port(home)
             config, access = nats_server.prepare(home, self._plan.host)
+            if before not in (0, nats_server.last_port(home)):
+                text = f"NATS listens at {access.url} from now on, not on port {before}"
+                self._console.say(f"{text}: other programs that use it need the new address")
             if nats_server.forget_password(home):
                 self._console.say(
                     "NATS: every service has a user of its own, and the password that all shared is gone; "

@@ -1,12 +1,16 @@
 """The NATS server: reachable, new enough, set up so that nothing is lost."""
 
+import os
 import re
+from pathlib import Path
 from typing import Final
 
 from fairlead.checks.finding import Finding, ok, problem, skipped, warning
 from fairlead.checks.look import Look
 from fairlead.checks.nats_facts import NatsFacts
+from fairlead.home import read_json
 from fairlead.processes import recorded
+from fairlead.server.users import NatsUsers
 
 FLOOR: Final = (2, 15)
 MIN_PAYLOAD_BYTES: Final = 1 << 20
@@ -56,6 +60,28 @@ def server(look: Look) -> list[Finding]:
         shown = ", ".join(sorted(facts.forbidden))
         findings.append(skipped("nats.rights", f"this NATS user may not ask for {shown}"))
     return findings
+
+
+def contexts(look: Look) -> list[Finding]:
+    """Contexts of the `nats` command line with a key of this home: whether they name the port of now."""
+    name = "nats.contexts"
+    if not _embedded(look):
+        return [skipped(name, "this home has no NATS server of its own")]
+    known = look.access()
+    folder = Path(look.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser() / "nats" / "context"
+    findings = []
+    for file in sorted(folder.glob("*.json")) if known else []:
+        context = read_json(file)
+        if not str(context.get("nkey", "")).startswith(f"{look.home.nats}{os.sep}"):
+            continue
+        if known and context.get("url") != known.url:
+            text = f"{file} names {context.get('url')}, and the server is at {known.url}"
+            port = str(context.get("url")).rpartition(":")[2]
+            advice = f"set its url, or start with FAIRLEAD_NATS_PORT={port}"
+            findings.append(problem(name, text, advice))
+    others = ", ".join(each.name for each in NatsUsers(look.home).added())
+    told = f"{known.url if known else 'no address yet'}; users of other systems: {others or 'none'}"
+    return findings or [ok(name, told)]
 
 
 def _process(look: Look) -> int:

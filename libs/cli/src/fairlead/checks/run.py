@@ -69,6 +69,7 @@ CHECKS: Final = (
     Check("gateway.clock", gateway.clock, server=True),
     Check("nats.server", nats.server, server=True),
     Check("nats.settings", nats.settings, server=True),
+    Check("nats.contexts", nats.contexts, here=True),
     Check("nats.clock", nats.clock, server=True),
     Check("streams.settings", streams.streams, server=True),
     Check("streams.consumers", streams.consumers, server=True),

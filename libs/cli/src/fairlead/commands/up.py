@@ -42,6 +42,7 @@ def up(
       FAIRLEAD_MODEL      demo, openai/<model> or litellm/<provider>/<model>
       FAIRLEAD_WORKSPACE  where the agent works (default $FAIRLEAD_HOME/workspace)
       FAIRLEAD_LISTEN     as --listen, for this start and later ones
+      FAIRLEAD_NATS_PORT  of the embedded NATS server on 127.0.0.1, kept (default: a free one, kept)
       FAIRLEAD_NATS_URL   as --nats, which keeps a password in it off the command line
       FAIRLEAD_NATS_REPLICAS  as --replicas
       OPENAI_BASE_URL, OPENAI_API_KEY, OPENAI_MODEL, ANTHROPIC_API_KEY, ...

@@ -1,15 +1,17 @@
 """The embedded nats-server: its configuration, credentials and port, all in the home folder."""
 
 import json
+import os
 import shutil
 import socket
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from fairlead.door.door import Door
-from fairlead.errors import CommandError
+from fairlead.errors import CONFIG, CommandError
 from fairlead.home import Home, read_json, write_private
 from fairlead.ports import free_port, is_free
 from fairlead.server import store_swap
@@ -18,6 +20,7 @@ from fairlead.server.users import NatsUsers
 from fairlead_common.accounts import DOMAIN
 from fairlead_common.rights import OPERATOR, inbox
 
+_EXTERNAL: Final = "external"  # in the context: the server is somebody else's
 MEMORY_LIMIT: Final = "256MiB"
 START_TIMEOUT_S: Final = 20.0
 
@@ -89,7 +92,7 @@ def prepare(home: Home, host: str) -> tuple[Path, NatsAccess]:
     """
     store_swap.finish(home.nats)
     store_swap.give_account(home.nats / "jetstream")
-    port = _port(home)
+    port = _port(home, os.environ)
     users = NatsUsers(home)
     Door(home).write_link()
     users.prepare(host)
@@ -142,7 +145,8 @@ def known_access(home: Home) -> NatsAccess | None:
 
 def remember_external(home: Home, url: str) -> NatsAccess:
     """Note that this home uses somebody else's server."""
-    write_private(home.nats_context, json.dumps({"description": "external", "url": url}, indent=1) + "\n")
+    context = {"description": _EXTERNAL, "url": url, "embedded_port": last_port(home)}
+    write_private(home.nats_context, json.dumps(context, indent=1) + "\n")
     return NatsAccess(url)
 
 
@@ -161,11 +165,36 @@ def _greets(url: str, timeout_s: float) -> bool:
         return False
 
 
-def _port(home: Home) -> int:
-    """The port of the last start if it is free, else a new one."""
-    last = str(read_json(home.nats_context).get("url") or "").rpartition(":")[2]
-    if last.isdecimal() and is_free(int(last)):
-        return int(last)
+def last_port(home: Home) -> int:
+    """The port of the last start of an embedded server; 0 if there was none."""
+    context = read_json(home.nats_context)
+    if context.get("description") == _EXTERNAL:
+        return int(str(context.get("embedded_port") or 0))
+    last = str(context.get("url") or "").rpartition(":")[2]
+    return int(last) if last.isdecimal() else 0
+
+
+def _port(home: Home, environ: Mapping[str, str]) -> int:
+    """`FAIRLEAD_NATS_PORT`, else the port of the last start, else any free one.
+
+    Raises:
+        CommandError: the one that is asked for is taken, or the last one is and other systems know it.
+    """
+    wanted = environ.get("FAIRLEAD_NATS_PORT") or ""
+    if wanted:
+        if not wanted.isdecimal() or not 1 <= int(wanted) <= 65535:
+            raise CommandError(f"FAIRLEAD_NATS_PORT must be a number from 1 to 65535, got {wanted!r}", CONFIG)
+        if not is_free(int(wanted)):
+            raise CommandError(f"port {wanted} (FAIRLEAD_NATS_PORT) is taken by another program")
+        return int(wanted)
+    last = last_port(home)
+    if not last:
+        return free_port()
+    if is_free(last):
+        return last
+    if others := ", ".join(each.name for each in NatsUsers(home).added()):
+        text = f"port {last} is taken by another program, and other systems reach NATS there ({others})"
+        raise CommandError(f"{text}: free it, or choose another with FAIRLEAD_NATS_PORT and tell them")
     return free_port()
 
 
