@@ -2,13 +2,14 @@
 
 import io
 import json
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from fairlead.client import Client
-from fairlead.conversation import Ask, Conversation, Wishes
+from fairlead.conversation import Ask, Conversation, Wishes, ask_on_terminal
 from fairlead.errors import UnreachableError
 from tests.unit.cli.fake_gateway import FakeGateway, fake_gateway
 
@@ -230,3 +231,59 @@ def test_no_server_is_said_within_seconds() -> None:
         pass
     with pytest.raises(UnreachableError, match="Is `fairlead up` running"):
         run(gone)
+
+
+def tool_result(**outcome: Any) -> Json:
+    told = {"status": "ok", "content": [{"type": "text", "text": "[exit code 1]"}], **outcome}
+    return entry(type="message", id="t1", message={"role": "tool_result", "name": "bash", "outcome": told})
+
+
+@pytest.mark.parametrize(
+    ("outcome", "line"),
+    [
+        ({"exit_code": 1}, "<- bash exit 1 [exit code 1]"),
+        ({"exit_code": 0}, "<- bash ok"),
+        ({}, "<- bash ok"),
+        ({"status": "error", "is_error": True, "exit_code": 2}, "<- bash error [exit code 1]"),
+    ],
+)
+def test_a_command_that_failed_is_not_called_ok(gateway: FakeGateway, outcome: Json, line: str) -> None:
+    gateway.streams = [[user(), tool_result(**outcome), end()]]
+    assert line in run(gateway).err.splitlines()
+    from fairlead.commands.sessions import _told
+
+    told = _told(tool_result(**outcome)["entry"])[0].strip()
+    assert told.startswith(line.removesuffix(" [exit code 1]"))
+
+
+def test_an_expired_approval_is_told_apart_from_a_denied_one(gateway: FakeGateway) -> None:
+    decisions = [{**APPROVAL, "approval_id": name} for name in ("ap1", "ap2")]
+    told = [
+        {"type": "approval_decision", "approval_id": "ap1", "decision": "expired"},
+        {"type": "approval_decision", "approval_id": "ap2", "decision": "deny"},
+    ]
+    gateway.streams = [[user(), *decisions, *told, said("done"), end()]]
+    gateway.answers["POST /api/approvals/ap1"] = [(409, {"error": {"message": "expired"}})]
+    gateway.answers["POST /api/approvals/ap2"] = [(409, {"error": {"message": "denied"}})]
+    outcome = run(gateway, ask=lambda _: "once")
+    assert outcome.status == 3
+    assert "1 approval(s) denied; 1 approval(s) expired, because nobody answered in time" in outcome.err
+
+
+def test_the_terminal_offers_every_answer_that_can_be_given_and_says_how_long_it_waits(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    request = {
+        **APPROVAL,
+        "sandbox": "local",
+        "expires_at": int((time.time() + 3.5 * 86_400) * 1000),
+        "grants": {"session": "exactly `ls`", "always": "`ls` in this workspace"},
+    }
+    monkeypatch.setattr("sys.stdin", io.StringIO("a\n"))
+    assert ask_on_terminal(request) == "always"
+    shown = capsys.readouterr().err
+    assert "[y] once, [s] for this session, [a] always, [n] no" in shown
+    assert "It expires in 3 days." in shown
+    assert "no sandbox" in shown
+    monkeypatch.setattr("sys.stdin", io.StringIO("a\ny\n"))
+    assert ask_on_terminal({**request, "grants": {}}) == "once", "what is not on offer is no answer"

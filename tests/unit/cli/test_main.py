@@ -60,6 +60,13 @@ def test_a_typo_is_bad_usage() -> None:
         assert done.stderr
 
 
+@pytest.mark.parametrize(("typed", "hint"), [("sesions", "Did you mean 'sessions'?"), ("xyzzy", "--help")])
+def test_an_unknown_command_says_which_may_be_meant(typed: str, hint: str) -> None:
+    done = call(typed)
+    assert done.returncode == 2
+    assert hint in done.stderr
+
+
 def test_without_a_server_the_status_is_69() -> None:
     done = call("-p", "hello", FAIRLEAD_URL="http://127.0.0.1:9", FAIRLEAD_TOKEN="a-token-of-some-length")
     assert done.returncode == 69

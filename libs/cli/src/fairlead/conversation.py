@@ -15,7 +15,7 @@ from fairlead.transcript import Transcript
 from fairlead_common.ids import new_id
 
 Format = Literal["text", "json", "stream-json"]
-Ask = Callable[[dict[str, Any]], str]  # an approval request to `once`, `session` or `deny`
+Ask = Callable[[dict[str, Any]], str]  # an approval request to `once`, `session`, `always` or `deny`
 
 FIRST_CONTACT_S: Final = 3.0  # a server that was never there is not waited for
 LIST_LAG_S: Final = 10.0
@@ -152,8 +152,9 @@ class Conversation:
         if message.get("role") == "tool_result":
             outcome = message["outcome"]
             first = next((part.get("text", "") for part in outcome.get("content", [])), "")
-            what = f" {_brief(first.strip())}" if outcome.get("is_error") else ""
-            self._say(f"<- {message['name']} {outcome['status']}{what}")
+            ended = how_it_ended(outcome)
+            what = f" {_brief(first.strip())}" if outcome.get("is_error") or ended.startswith("exit") else ""
+            self._say(f"<- {message['name']} {ended}{what}")
 
     # -- approvals ---------------------------------------------------------
 
@@ -215,7 +216,7 @@ class Conversation:
             status = self._stopped_for
         elif status == OK and transcript.refused:
             status = NOT_APPROVED
-            self._say(f"{len(transcript.refused)} approval(s) were denied or expired")
+            self._say(_refused(transcript.refused))
         if status != OK and self._wishes.format == "text":
             known = self._stopped_for is not None or not result.get("error")
             reason = "" if known else f": {result['error']}"
@@ -231,17 +232,37 @@ class Conversation:
         self._out.flush()
 
 
+def how_it_ended(outcome: dict[str, Any]) -> str:
+    """The status of a tool result; `exit 1` where the command itself ended with that, and not well."""
+    code = outcome.get("exit_code")
+    return f"exit {code}" if outcome["status"] == "ok" and code else str(outcome["status"])
+
+
+def _refused(requests: list[dict[str, Any]]) -> str:
+    """What became of the approvals that this run did not get."""
+    expired = sum(request["decision"] == "expired" for request in requests)
+    denied = len(requests) - expired
+    told = [f"{denied} approval(s) denied"] if denied else []
+    told += [f"{expired} approval(s) expired, because nobody answered in time"] if expired else []
+    return "; ".join(told)
+
+
 def ask_on_terminal(request: dict[str, Any]) -> str:
-    """`once`, `session` or `deny`, as the person at the terminal says."""
+    """`once`, `session`, `always` or `deny`, as the person at the terminal says."""
     arguments = json.dumps(request.get("arguments"), ensure_ascii=False, indent=1)
-    place = f"{request.get('workspace') or 'the workspace'} (sandbox {request.get('sandbox') or 'local'})"
+    place = f"{request.get('workspace') or 'the workspace'} ({sandbox_in_words(request.get('sandbox'))})"
     sys.stderr.write(f"\n{printable(str(request['tool']))} wants to run in {printable(place)}:\n")
     sys.stderr.write(f"{printable(arguments)}\n({printable(str(request.get('why', '')))})\n")
     sys.stderr.writelines(f"{line}\n" for line in lasting(request))
-    choices = {"y": "once", "n": "deny"}
-    if "session" in (request.get("grants") or {}):
-        choices["s"] = "session"
-    offer = "[y] once, [s] for this session, [n] no" if "s" in choices else "[y] once, [n] no"
+    if expiry := until_expiry(request):
+        sys.stderr.write(f"{expiry}\n")
+    grants = request.get("grants") or {}
+    offers = [("y", "once", "once")]
+    offers += [("s", "session", "for this session")] if "session" in grants else []
+    offers += [("a", "always", "always")] if "always" in grants else []
+    offers.append(("n", "deny", "no"))
+    choices = {letter: decision for letter, decision, _ in offers}
+    offer = ", ".join(f"[{letter}] {words}" for letter, _, words in offers)
     while True:
         sys.stderr.write(f"Allow it? {offer}: ")
         sys.stderr.flush()
@@ -249,6 +270,25 @@ def ask_on_terminal(request: dict[str, Any]) -> str:
         choice = choices.get(answer.strip().lower()[:1])
         if choice or not answer:  # the end of input is no consent
             return choice or "deny"
+
+
+def sandbox_in_words(kind: object) -> str:
+    """A sandbox as the page names it: `local` is none."""
+    return "no sandbox" if kind in (None, "", "local") else f"sandbox {kind}"
+
+
+def until_expiry(request: dict[str, Any]) -> str:
+    """How long a request for approval waits; empty where it does not say."""
+    expires_at = request.get("expires_at")
+    if not isinstance(expires_at, int):
+        return ""
+    minutes = int(expires_at / 1000 - time.time()) // 60
+    if minutes < 1:
+        return "It expires in less than a minute."
+    if minutes < 120:
+        return f"It expires in {minutes} min."
+    hours = minutes // 60
+    return f"It expires in {hours} h." if hours < 48 else f"It expires in {hours // 24} days."
 
 
 def lasting(request: dict[str, Any]) -> list[str]:

@@ -53,14 +53,15 @@ def _show(waiting: list[dict[str, Any]], *, as_json: bool) -> None:
         return
     if not waiting:
         click.echo("nothing waits for a decision", err=True)
-    from fairlead.conversation import lasting, printable
+    from fairlead.conversation import lasting, printable, sandbox_in_words, until_expiry
 
     for row in waiting:
-        place = f"{row.get('workspace') or '-'}, sandbox {row.get('sandbox') or 'local'}"
+        place = f"{row.get('workspace') or '-'}, {sandbox_in_words(row.get('sandbox'))}"
         click.echo(
             f"{row['id']}  session {row['session']}  {printable(str(row['tool']))} in {printable(place)}"
         )
         click.echo(f"    {printable(json.dumps(row.get('arguments'), ensure_ascii=False))}")
         click.echo(f"    {printable(str(row.get('why', '')))}")
-        for line in lasting(row):
-            click.echo(f"    {line}")
+        for line in [*lasting(row), until_expiry(row)]:
+            if line:
+                click.echo(f"    {line}")

@@ -61,11 +61,13 @@ def show(session: str, as_json: bool, url: str | None) -> None:
     if as_json:
         click.echo(json.dumps({"session": about, "entries": entries}))
         return
+    from fairlead.conversation import sandbox_in_words
+
     usage = about.get("usage") or {}
     click.echo(f"{about['id']}  {about.get('title', '')}".rstrip())
     click.echo(
         f"{about.get('status')}, agent {about.get('agent')}, model {about.get('model')}, "
-        f"mode {about.get('mode')}, sandbox {about.get('sandbox')}, "
+        f"mode {about.get('mode')}, {sandbox_in_words(about.get('sandbox'))}, "
         f"{usage.get('input_tokens', 0)} + {usage.get('output_tokens', 0)} tokens"
     )
     for entry in entries:
@@ -135,6 +137,8 @@ def change(session: str, url: str | None, deny: tuple[str, ...], **wishes: str |
 
 
 def _told(entry: dict[str, Any]) -> list[str]:
+    from fairlead.conversation import how_it_ended
+
     message = entry.get("message", {})
     match entry["type"], message.get("role"):
         case "message", "user":
@@ -148,7 +152,8 @@ def _told(entry: dict[str, Any]) -> list[str]:
             ]
         case "message", "tool_result":
             outcome = message["outcome"]
-            return [f"  <- {message['name']} {outcome['status']} {_line(_text(outcome['content']), 100)}"]
+            ended = how_it_ended(outcome)
+            return [f"  <- {message['name']} {ended} {_line(_text(outcome['content']), 100)}".rstrip()]
         case "run_end", _:
             error = f": {entry['error']}" if entry.get("error") else ""
             return [f"[{entry['outcome']}{error}]"]

@@ -3,6 +3,7 @@ import { api } from "../api/client";
 import type { Agent, Status, Usage } from "../api/types";
 import type { LiveSession, SessionState } from "../session/liveSession";
 import { statusOf } from "../session/status";
+import { namesFor } from "../session/content";
 import { useStore } from "../session/store";
 import { changeMode, changeModel } from "../sessions/actions";
 import { sessionList } from "../sessions/list";
@@ -96,7 +97,8 @@ function used(usage: Usage): string {
 /** What was said first, when nobody else knows a name yet. */
 function firstWords({ view, outbox, older }: SessionState): string | null {
   const first = older === "none" ? view.items.find((item) => item.kind === "user") : undefined;
-  return first?.kind === "user" ? first.text : (outbox[0]?.text ?? null);
+  if (first?.kind !== "user") return outbox[0]?.text ?? null;
+  return first.text || namesFor([...first.images.map((image) => image.name ?? ""), ...first.files.map((f) => f.name)]);
 }
 
 function State({ status }: { status: Status }) {
