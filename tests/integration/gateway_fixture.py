@@ -11,6 +11,7 @@ import httpx
 import msgspec
 
 from fairlead_common import subjects
+from fairlead_common.buckets import Bucket
 from fairlead_common.bus import Bus, BusSettings
 from fairlead_common.content import (
     AssistantBlock,
@@ -21,11 +22,18 @@ from fairlead_common.content import (
     UserMessage,
 )
 from fairlead_common.credentials import AuthFile, ensure_auth_file
-from fairlead_common.entries import Entry, MessageEntry, RunEndEntry, RunStartEntry, encode_entry
+from fairlead_common.entries import (
+    DeletedEntry,
+    Entry,
+    MessageEntry,
+    RunEndEntry,
+    RunStartEntry,
+    encode_entry,
+)
 from fairlead_common.events import Delta, LiveEvent, MessageStart, MessageUpdate
 from fairlead_common.ids import new_id
 from fairlead_common.live_config import LiveConfig
-from fairlead_common.projections import TOMBSTONE, SessionSummary, session_key
+from fairlead_common.projections import SessionSummary, session_key, session_marker
 from fairlead_gateway.app import create_app
 from fairlead_gateway.auth import Auth
 from fairlead_gateway.gateway import Gateway
@@ -181,9 +189,13 @@ class FakeAgent:
         await self._put(session_key(self.session), msgspec.json.encode(summary))
 
     async def purge(self) -> None:
-        await self.bus.purge(subjects.SESSIONS, subjects.session_all(self.session))
-        await self._put(session_key(self.session), TOMBSTONE)
-        await self.bus.purge("KV_sessions", subjects.kv("sessions", session_key(self.session)))
+        asked = await self.bus.last(subjects.SESSIONS, subjects.session_mail(self.session))
+        mail = subjects.session_mail(self.session)
+        await self.bus.purge(subjects.SESSIONS, mail, before=asked.seq + 1 if asked else 1)
+        deleted = await self.append(DeletedEntry(id=new_id(), cursor=asked.seq if asked else 0))
+        await self.bus.purge(subjects.SESSIONS, subjects.session_log(self.session), before=deleted)
+        bucket = Bucket(self.bus, subjects.BUCKET_SESSIONS)
+        await bucket.delete(session_key(self.session), marker=session_marker(deleted))
 
     async def _put(self, key: str, value: bytes) -> None:
         await self.bus.publish(subjects.kv("sessions", key), value)

@@ -28,6 +28,7 @@ from fairlead_common.entries import (
     RunEndEntry,
     RunStartEntry,
 )
+from fairlead_common.generations import deletion_in, is_live
 from fairlead_common.messages import Decision, ToolCall
 from fairlead_common.objects import Objects
 from fairlead_common.projections import SessionSummary
@@ -415,10 +416,12 @@ async def test_deleted_session_leaves_nothing_behind(
         await w.run_end("a")
         await w.bus.create(s.SESSIONS, s.mail("a", "notice", "delete"), b"null")
         async with asyncio.timeout(20):
-            while await w.bus.last(s.SESSIONS, s.session_all("a")) is not None:
+            while await is_live(w.bus, "a"):
                 await asyncio.sleep(0.02)
-            while await Bucket(w.bus, s.BUCKET_SESSIONS).get("session.a") is not None:
+            while len(left := [r async for r in w.bus.read(s.SESSIONS, s.session_all("a"))]) > 1:
                 await asyncio.sleep(0.02)
+        assert [deletion_in(record) is not None for record in left] == [True]
+        assert await Bucket(w.bus, s.BUCKET_SESSIONS).get("session.a") is None
 
 
 async def test_lists_show_the_session_as_it_is(
@@ -472,7 +475,7 @@ async def test_session_is_deleted_in_the_middle_of_a_tool_call_and_its_worker_re
         await w.call_runs()
         await w.bus.create(s.SESSIONS, s.mail("a", "notice", "delete"), b"null")
         async with asyncio.timeout(10):
-            while await w.bus.last(s.SESSIONS, s.session_all("a")) is not None:
+            while await is_live(w.bus, "a"):
                 await asyncio.sleep(0.02)
         await asyncio.sleep(1.5)
         before = len(acquired)

@@ -13,6 +13,7 @@ from fairlead_common.buckets import Bucket
 from fairlead_common.bus import Bus
 from fairlead_common.content import AssistantMessage, TextBlock, ToolCallBlock, ToolResultMessage
 from fairlead_common.entries import DroppedEntry, Entry, MessageEntry, SessionInfoEntry
+from fairlead_common.generations import is_live
 from fairlead_common.messages import CreateSession, ExecutorInfo, MoveSession, UpdateSession
 from tests.support.agent_world import HOST, SPECS, World, agent_service, world
 from tests.support.nats_server import NatsServer
@@ -139,7 +140,7 @@ async def test_every_session_gets_a_scratch_of_its_own_and_its_host_is_told_when
         assert await bucket.get(gone) is None
         await w.bus.create(s.SESSIONS, s.mail("a", "notice", "delete"), b"{}")
         async with asyncio.timeout(10):
-            while await w.bus.last(s.SESSIONS, s.session_all("a")) is not None:
+            while await is_live(w.bus, "a"):
                 await asyncio.sleep(0.02)
         assert await bucket.get(gone) is not None
         assert await bucket.get(s.workspace_gone(HOST, by_session["b"].workspace)) is None

@@ -17,6 +17,7 @@ from fairlead_common.entries import (
     ApprovalEntry,
     ApprovalRequestEntry,
     CustomEntry,
+    DeletedEntry,
     DroppedEntry,
     Entry,
     EpochEntry,
@@ -25,6 +26,7 @@ from fairlead_common.entries import (
     RunEndEntry,
     RunStartEntry,
 )
+from fairlead_common.generations import DELETE
 
 
 class Log:
@@ -174,3 +176,19 @@ def test_a_run_that_goes_on_after_an_approval_still_is_the_run_that_was_parked()
     assert log.state.lineage == ["r1", "r2"]
     log.state.apply(RunStartEntry(id="y", run_id="r3", agent="main", model="", mode=""), 10)
     assert log.state.lineage == ["r3"]
+
+
+def test_the_fold_begins_anew_after_a_deletion_and_keeps_only_where_it_is() -> None:
+    log = Log()
+    log.start()
+    log.user("one", 1)
+    log.assistant("c1", text="hm")
+    log.add(QueuedEntry, id="q1", kind="followup", content=[TextBlock(text="two")], mail_seq=2, cursor=2)
+    log.add(CustomEntry, name=DELETE, cursor=3)
+    assert (log.state.deleting, log.state.phase, log.state.exists) == (True, "open", True)
+    assert log.state.phase_after(DeletedEntry(id="d")) == "closed"
+    log.add(DeletedEntry, cursor=3)
+    assert log.state == SessionState("s", last_seq=log.state.last_seq, cursor=3, born_seq=log.state.last_seq)
+    assert (log.state.exists, log.state.phase) == (False, "closed")
+    log.start()
+    assert (log.state.exists, log.state.cursor, log.state.items) == (True, 3, [])

@@ -21,6 +21,7 @@ from fairlead_common.entries import (
     ApprovalEntry,
     ApprovalRequestEntry,
     CustomEntry,
+    DeletedEntry,
     DroppedEntry,
     Entry,
     EpochEntry,
@@ -161,6 +162,7 @@ ENTRIES: dict[str, Entry] = {
     "mode_change": ModeChangeEntry(**_ABOUT, mode="safe"),
     "model_change": ModelChangeEntry(**_ABOUT, model="demo"),
     "custom": CustomEntry(**_ABOUT, name="abort", data={"reason": "r"}),
+    "deleted": DeletedEntry(**_ABOUT),
 }
 EVENTS: dict[str, LiveEvent] = {
     "turn_start": TurnStart(run_id="r", log_seq=1, turn=2),

@@ -217,6 +217,14 @@ class CustomEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag=
     data: dict[str, object] = {}
 
 
+class DeletedEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="deleted"):
+    """The session was deleted up to here, and the log begins anew: with a session of the same id, if any.
+
+    `cursor` is the notice that asked for it: later mail belongs to the next session, whose first entry has no
+    parent.
+    """
+
+
 class LaterEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="later"):
     """An entry that only a later version knows: what all entries have counts, the rest is kept as it came.
 
@@ -247,6 +255,7 @@ Entry = (
     | ModeChangeEntry
     | ModelChangeEntry
     | CustomEntry
+    | DeletedEntry
     | LaterEntry
 )
 

@@ -13,6 +13,7 @@ from jsonschema.protocols import Validator
 from fairlead_agent.recent import Recent
 from fairlead_agent.tool_sets import select, unknown
 from fairlead_common import subjects
+from fairlead_common.buckets import is_marker
 from fairlead_common.bus import Bus, Record
 from fairlead_common.entries import Placement
 from fairlead_common.errors import BusUnavailableError, FairleadError, NotFoundError
@@ -137,7 +138,7 @@ class Catalog:
             async with asyncio.timeout(REFRESH_TIMEOUT_S):
                 stream = subjects.kv_stream(subjects.BUCKET_EXECUTORS)
                 async for record in self._bus.read(stream, f"$KV.{subjects.BUCKET_EXECUTORS}.>"):
-                    if "KV-Operation" not in record.headers:
+                    if not is_marker(record):
                         self._note(record)
         except (FairleadError, TimeoutError) as error:
             log.warning("heartbeats_not_read", error=str(error))
@@ -158,7 +159,8 @@ class Catalog:
     async def has_heartbeat(self, host: str) -> bool:
         """Whether the bucket holds a heartbeat of an executor of `host`, which expires after 15 s."""
         subject = f"$KV.{subjects.BUCKET_EXECUTORS}.{host}.>"
-        return bool(await self._bus.last_of_each(subjects.kv_stream(subjects.BUCKET_EXECUTORS), subject))
+        beats = await self._bus.last_of_each(subjects.kv_stream(subjects.BUCKET_EXECUTORS), subject)
+        return any(not is_marker(beat) for beat in beats)
 
     def tools(self, host: str, wanted: list[str], work_mode: str = "") -> Tools:
         """What `host` offers, as far as the profile wants it and the work needs it."""

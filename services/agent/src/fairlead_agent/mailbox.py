@@ -5,11 +5,12 @@ import time
 import msgspec
 import structlog
 
+from fairlead_agent.deletion import Deletion
 from fairlead_agent.grants import Grants
 from fairlead_agent.owner import Owner
 from fairlead_agent.placement import moved
 from fairlead_agent.replies import Replies, reply_subject, wanted_reply
-from fairlead_agent.state import ABORT, DELETE
+from fairlead_agent.state import ABORT
 from fairlead_agent.tool_calls import ToolCalls
 from fairlead_common import mutants, subjects
 from fairlead_common.bus import Record
@@ -27,6 +28,7 @@ from fairlead_common.entries import (
     SessionInfoEntry,
 )
 from fairlead_common.errors import BadMessageError, NotFoundError
+from fairlead_common.generations import DELETE, begins_session
 from fairlead_common.ids import new_id
 from fairlead_common.live_config import LiveConfig
 from fairlead_common.messages import (
@@ -53,12 +55,15 @@ INLINE_TEXT_BYTES = 64 * 1024  # a text attachment up to this size is put into t
 class Mailbox:
     """Consumes the mail of one session for its owner."""
 
-    def __init__(self, owner: Owner, config: LiveConfig, calls: ToolCalls, grants: Grants) -> None:
+    def __init__(
+        self, owner: Owner, config: LiveConfig, calls: ToolCalls, grants: Grants, deletion: Deletion
+    ) -> None:
         self._owner = owner
         self._state = owner.state
         self._config = config
         self._calls = calls
         self._grants = grants
+        self._deletion = deletion
         self.replies = Replies(owner)
 
     async def drain(self) -> None:
@@ -69,10 +74,22 @@ class Mailbox:
         """
         async with self._owner.lock:
             for record in await self._owner.receive():
-                await self._consume(record)
+                if self._state.deleting:
+                    await self._take_result(record)
+                else:
+                    await self._consume(record)
+
+    async def _take_result(self, record: Record) -> None:
+        """While the session is deleted: results of its calls that are being stopped, and no other mail."""
+        subject = subjects.parse_session(record.subject)
+        if subject.kind == "result" and subject.key in self._state.pending:
+            await self._consume(record._replace(seq=self._state.cursor))  # no mail before it is passed over
 
     async def _consume(self, record: Record) -> None:
         subject = subjects.parse_session(record.subject)
+        if not self._state.exists and not begins_session(subject.kind, subject.key):
+            await self._deletion.forget(self._owner, record)
+            return
         try:
             data = await self._owner.objects.unpack(record.data, record.headers)
             mail = decode_mail(subject.kind, subject.key, data)

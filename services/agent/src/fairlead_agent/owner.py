@@ -17,6 +17,9 @@ from fairlead_common import mutants, subjects
 from fairlead_common.bus import Bus, Record, WrongSequenceError
 from fairlead_common.dead import dead_letter
 from fairlead_common.entries import (
+    CustomEntry,
+    DeletedEntry,
+    Entry,
     EntryBase,
     LaterEntry,
     MessageEntry,
@@ -26,6 +29,7 @@ from fairlead_common.entries import (
 )
 from fairlead_common.errors import BadMessageError, LaterVersionError, LostOwnershipError, NotFoundError
 from fairlead_common.events import EventBase
+from fairlead_common.generations import DELETE
 from fairlead_common.ids import new_id
 from fairlead_common.objects import Objects
 from fairlead_common.tail import Source, Tail
@@ -54,6 +58,7 @@ class Owner:
         self._skipped: list[tuple[Record, str]] = []  # what is no entry, since the last that is one
         self._replaced_at = 0  # sequence of an entry that another owner wrote
         self._epoch = 0
+        self._leftovers = False  # of a deletion that was cut off, before the entry that ended it
         self._was_cached = False
         self._log_subject = subjects.session_log(state.session)
         self._event_subject = subjects.event(state.session)
@@ -62,7 +67,7 @@ class Owner:
     async def __aenter__(self) -> "Owner":
         # Cached state may be behind; what is stored after it is read again. A state from nothing is
         # built from the log alone, and the mailbox from its cursor on.
-        self._was_cached = self.state.exists
+        self._was_cached = self.state.last_seq > 0
         if not self._was_cached:
             await self.read()
         start = min(self.state.last_seq, self.state.cursor) + 1 if self.state.cursor else 1
@@ -86,15 +91,25 @@ class Owner:
             await self._tail.__aexit__(*exc)
 
     async def _refresh(self) -> None:
-        """Fold what another owner wrote since this state was cached; keep the mail for `receive`."""
-        cached = self._was_cached
+        """Fold what another owner wrote since this state was cached; keep the mail for `receive`.
+
+        Raises:
+            LostOwnershipError: what was cached is not stored any more; the next owner reads it anew.
+        """
+        cached, known = self._was_cached, self.state.last_seq
+        still_there = not cached
         for _, record in await self.tail.take():
             if record.subject == self._log_subject:
+                still_there = still_there or record.seq == known
                 if record.seq > self.state.last_seq:
                     await self._fold(record, cached=cached)
             else:
                 self._mail.append(record)
+        if not still_there and self.state.born_seq <= known:
+            raise LostOwnershipError(f"{self.session}: entry {known} is not stored any more")
         await self._keep_skipped()
+        if self._leftovers:
+            await self.bus.purge(subjects.SESSIONS, self._log_subject, before=self.state.born_seq)
         self._epoch = self.state.epoch + 1
 
     async def _fold(self, record: Record, *, cached: bool) -> None:
@@ -108,7 +123,9 @@ class Owner:
             # To pass over it might lose a prompt, or say one twice.
             raise LaterVersionError(f"log entry {record.seq} ({entry.kind}): {entry.problem}")
         self._skipped = []  # whoever wrote this entry has kept them
-        if entry.parent_id != self.state.leaf:
+        if isinstance(entry, DeletedEntry):
+            self._leftovers = self._leftovers or self.state.last_seq > 0
+        elif entry.parent_id != self.state.leaf and not (_is_delete(entry) and not self.state.exists):
             if cached:  # from a session of this name that was deleted since: the next owner reads it anew
                 raise LostOwnershipError(f"{self.session}: entry {record.seq} does not follow what is known")
             log.warning("log_does_not_chain", session=self.session, seq=record.seq)
@@ -175,9 +192,13 @@ class Owner:
             LostOwnershipError: somebody else wrote to the log.
         """
         async with self.lock:
-            last = await self.bus.last(subjects.SESSIONS, self._log_subject)
-            if last is None or last.seq != self.state.last_seq:
-                raise LostOwnershipError(f"{self.session}: another owner wrote")
+            await self.check_still_owner_locked()
+
+    async def check_still_owner_locked(self) -> None:
+        """As `check_still_owner`, with the lock held."""
+        last = await self.bus.last(subjects.SESSIONS, self._log_subject)
+        if (last.seq if last else 0) != self.state.last_seq:
+            raise LostOwnershipError(f"{self.session}: another owner wrote")
 
     # -- log ---------------------------------------------------------------
 
@@ -311,6 +332,11 @@ def _look_no_more(state: SessionState, entry: Any) -> None:
 def _kind_of(entry: Any) -> str:
     message = isinstance(entry, MessageEntry)
     return str((entry.message if message else entry).__struct_config__.tag)
+
+
+def _is_delete(entry: Entry) -> bool:
+    """Whether it accepts a deletion: then all before it may be gone."""
+    return isinstance(entry, CustomEntry) and entry.name == DELETE
 
 
 def _only_stored(subject: str) -> int | None:

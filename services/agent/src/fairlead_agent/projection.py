@@ -101,6 +101,20 @@ class Projections:
             await asyncio.wait([writing])
         self._waiting.pop(key, None)
 
+    async def unlist(self, session: str, last_seq: int) -> None:
+        """Take a session off the list that has no log up to this sequence."""
+        key = session_key(session)
+        there = await self._bucket.get(key)
+        if there is not None and _last_seq(there.data) <= last_seq:
+            log.info("session_unlisted", session=session)
+            self._known.forget(key)
+            await self._unlist(key, last_seq)
+
+    async def settle(self, approval: str) -> None:
+        """Take an approval off the list."""
+        await self._written(approval_key(approval))
+        await self._settle(approval_key(approval))
+
     def _summary(self, state: SessionState) -> SessionSummary:
         profile = self._config.current.agent(state.agent)
         status = "running" if state.run else "waiting_approval" if state.parked else "idle"
@@ -204,7 +218,7 @@ class Projections:
                 return
             try:
                 marker = session_marker(last_seq)
-                await self._bucket.mark(key, marker, there.seq if there else 0, point="agent.unlist")
+                await self._bucket.mark(key, marker, there.seq if there else 0, point="agent.delete_list")
             except ConflictError:
                 continue
             return

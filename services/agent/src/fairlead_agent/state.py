@@ -1,6 +1,6 @@
 """What a session is: a fold over its log. No I/O, no clock."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import NamedTuple
 
 from fairlead_agent.wakes import SILENT, Wakes
@@ -17,6 +17,7 @@ from fairlead_common.entries import (
     ApprovalEntry,
     ApprovalRequestEntry,
     CustomEntry,
+    DeletedEntry,
     DroppedEntry,
     Entry,
     EpochEntry,
@@ -30,6 +31,7 @@ from fairlead_common.entries import (
     RunStartEntry,
     SessionInfoEntry,
 )
+from fairlead_common.generations import DELETE
 from fairlead_common.session_marks import (
     DELIVERY,
     HEARTBEAT,
@@ -40,7 +42,6 @@ from fairlead_common.session_marks import (
 )
 
 ABORT = "abort"  # name of the custom entry that asks the open run to end
-DELETE = "delete"  # that asks for the end of the session
 HANDED_OVER = "handed_over"  # that says that its owner left on purpose
 GRANTING = frozenset({"once", "session", "always"})
 
@@ -110,7 +111,8 @@ class SessionState:
         settled_approvals: decided or void, and perhaps still shown in lists.
         replies: by sequence of the mail that asks for one: the final answers that are not given yet.
         unended: (sequence, key) of all input that no run has ended yet.
-        deleting: its deletion was accepted; whoever owns it next carries it out.
+        deleting: its deletion was accepted; whoever owns it next carries it out. delete_seq: by this entry.
+        born_seq: of the `deleted` entry that ended the session of this id before it; 0: there was none.
         lineage: ids of the open or parked run, and of those before it that it is the rest of.
         attempts: owners in a row that took over the open run without getting any further.
     """
@@ -155,6 +157,8 @@ class SessionState:
     usage: Usage = field(default_factory=Usage)
     context_tokens: int = 0
     deleting: bool = False
+    delete_seq: int = 0
+    born_seq: int = 0
     wakes: Wakes = field(default_factory=Wakes)
     thinking: str = ""
     attempts: int = 0
@@ -162,8 +166,8 @@ class SessionState:
 
     @property
     def exists(self) -> bool:
-        """Whether anything was ever written."""
-        return self.last_seq > 0
+        """Whether there is such a session: one that was deleted, and none since, is none."""
+        return self.last_seq > self.born_seq
 
     def work(self, of_profile: str) -> str:
         """The work mode: the session's own, or else that of its profile."""
@@ -216,6 +220,8 @@ class SessionState:
         match entry:
             case CustomEntry(name=name) if name == DELETE:
                 return "open"
+            case DeletedEntry():
+                return "closed"
             case CustomEntry(name=name) if name == HEARTBEAT and not self.parked:
                 return "open"
             case CustomEntry(name=name) if name == HEARTBEAT_SKIPPED and self.run is None and not self.parked:
@@ -237,6 +243,9 @@ class SessionState:
 
     def apply(self, entry: Entry, seq: int, size: int = 0) -> None:  # noqa: C901, PLR0912 - one line a kind
         """Take over the entry that is stored at `seq`."""
+        if isinstance(entry, DeletedEntry):
+            self._begin_anew(entry, seq)
+            return
         self.last_seq = seq
         self.cursor = max(self.cursor, entry.cursor)
         self.epoch = max(self.epoch, entry.epoch)
@@ -288,6 +297,12 @@ class SessionState:
         self.parked = False
         self.agent, self.attempts = entry.agent, 0
 
+    def _begin_anew(self, entry: DeletedEntry, seq: int) -> None:
+        """Nothing is left of what was before."""
+        fresh = SessionState(self.session, last_seq=seq, cursor=max(self.cursor, entry.cursor), born_seq=seq)
+        for each in fields(self):
+            setattr(self, each.name, getattr(fresh, each.name))
+
     def _settings(self, entry: SessionInfoEntry) -> None:
         self.agent = entry.agent or self.agent
         self.title = self.title if entry.title is None else entry.title
@@ -303,7 +318,7 @@ class SessionState:
             self.run.aborting = True
             self.run.abort_reason = str(entry.data.get("reason", ""))
         elif entry.name == DELETE:
-            self.deleting = True
+            self.deleting, self.delete_seq = True, self.last_seq
         elif entry.name == HANDED_OVER:
             self.attempts = 0
         elif entry.name in SILENT:

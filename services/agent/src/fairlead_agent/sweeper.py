@@ -11,6 +11,7 @@ from typing import NamedTuple
 import msgspec
 import structlog
 
+from fairlead_agent.list_check import ListCheck
 from fairlead_agent.owner import Owner
 from fairlead_agent.projection import Projections
 from fairlead_agent.state import SessionState
@@ -20,6 +21,7 @@ from fairlead_common.bus import Bus, Record
 from fairlead_common.entries import consumed
 from fairlead_common.errors import FairleadError
 from fairlead_common.failpoints import failpoint
+from fairlead_common.generations import deletion_in, is_live
 from fairlead_common.ids import is_id
 from fairlead_common.objects import Objects
 
@@ -79,6 +81,7 @@ class Sweeper:
         self._bus = bus
         self._leases = leases
         self._projections = projections
+        self._list_check = ListCheck(bus, projections)
         self._bucket = Bucket(bus, subjects.BUCKET_LEASES)
         self._lease: Lease | None = None
         self._position = Position()
@@ -92,10 +95,12 @@ class Sweeper:
         if mutants.active("ack_before_work"):
             await stop.wait()
             return
+        forget = self._bus.on_reconnect(self._list_check.begin)
         while not stop.is_set():
             try:
                 if await self._leads():
                     await self._sweep()
+                    await self._list_check.look()
             except FairleadError as error:
                 log.warning("sweep_failed", error=str(error))
             try:
@@ -103,6 +108,7 @@ class Sweeper:
                     await stop.wait()
             except TimeoutError:
                 continue
+        forget()
         if self._lease is not None:
             await self._leases.release(self._lease)
 
@@ -118,6 +124,7 @@ class Sweeper:
         for state in self._position.unsettled.values():
             state.hinted_at = 0.0  # another process's clock
         self._behind = True
+        self._list_check.begin()
         return True
 
     async def _sweep(self) -> None:
@@ -186,13 +193,12 @@ class Sweeper:
         if self._position.unlisted.get(session) == log_seq:
             del self._position.unlisted[session]
 
-    async def _is_stored(self, session: str) -> bool:
-        return await self._bus.last(subjects.SESSIONS, subjects.session_all(session)) is not None
-
     async def _hint(self, session: str, state: Unsettled, now: float) -> None:
-        if not await self._is_stored(session):  # deleted
-            self._position.unsettled.pop(session, None)
-            return
+        if not await is_live(self._bus, session):  # deleted
+            mail = await self._bus.last(subjects.SESSIONS, subjects.session_mail(session))
+            if mail is None or mail.seq <= state.cursor:
+                self._position.unsettled.pop(session, None)
+                return
         if state.hinted_at:
             log.info("session_hinted", session=session, phase=state.phase)
         state.hinted_at = now
@@ -216,3 +222,5 @@ class Sweeper:
         if state.settled:
             del self._position.unsettled[subject.session]
             self._position.unlisted[subject.session] = state.log
+        if subject.part == "log" and deletion_in(record) is not None:
+            self._position.unlisted.pop(subject.session, None)

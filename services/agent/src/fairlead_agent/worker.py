@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from fairlead_agent.catalog import Catalog
+from fairlead_agent.deletion import Deletion
 from fairlead_agent.grants import Grants
 from fairlead_agent.loop import AgentLoop
 from fairlead_agent.mailbox import Mailbox
@@ -25,7 +26,7 @@ from fairlead_agent.timers import drop_timers
 from fairlead_agent.tool_calls import HandOverError, ToolCalls
 from fairlead_agent.turn import Turn
 from fairlead_common import mutants, subjects
-from fairlead_common.buckets import Bucket, Lease, LeaseHolder, Leases, session_lease
+from fairlead_common.buckets import Lease, LeaseHolder, Leases, session_lease
 from fairlead_common.bus import Bus, Delivery
 from fairlead_common.dead import dead_letter
 from fairlead_common.entries import CustomEntry, consumed
@@ -51,6 +52,8 @@ CACHE_BYTES = 64 << 20
 CACHE_SESSIONS = 1024
 RELEASED_S = 30.0  # until a session is tried again whose log holds what only a later version can read
 MAX_RELEASED = 10_000
+FIRST_PAUSE_S = 0.05  # before mail that was not consumed is looked at again
+LONGEST_PAUSE_S = 1.0
 ALL = 1 << 62  # past every sequence
 
 
@@ -86,6 +89,7 @@ class Worker:
         self._registry = registry
         self._grants = grants
         self._projections = projections
+        self._deletion = Deletion(bus, projections)
         self.name = name
         self.leases = Leases(bus, LeaseHolder(name, new_id()), ttl_s=LEASE_TTL_S)
         self._held: dict[str, Held] = {}
@@ -192,8 +196,11 @@ class Worker:
         pause_s = 1.0
         try:
             with structlog.contextvars.bound_contextvars(session=session):
-                while await self._own_once(session, held):
-                    pass
+                before, wait_s = -1, 0.0
+                while (cursor := await self._own_once(session, held)) is not None:
+                    again_s = min(max(FIRST_PAUSE_S, 2 * wait_s), LONGEST_PAUSE_S)
+                    before, wait_s = cursor, 0.0 if cursor > before else again_s
+                    await asyncio.sleep(wait_s)
         except (LostOwnershipError, HandOverError):
             pass
         except LaterVersionError as error:
@@ -208,21 +215,29 @@ class Worker:
             for job in held.jobs.values():
                 await job.nak(pause_s)
 
-    async def _own_once(self, session: str, held: Held) -> bool:
-        """Whether there is more to do at once."""
+    async def _own_once(self, session: str, held: Held) -> int | None:
+        """How far the mail is consumed, if more of it waits; None if there is nothing more to do now."""
         held.lease = await self.leases.acquire(session_lease(session))
         if held.lease is None:
             await self._ack_consumed(session, held)
-            return False
+            return None
         try:
             state = await self._work(session, held)
         finally:
             lease, held.lease, held.owner = held.lease, None, None
             if lease is not None:
                 await self.leases.release(lease)
-        # What is not stored any more, or was deleted with its session, has nobody to wait for.
-        await self._ack(held, state.cursor if state.exists else ALL)
-        return bool(held.jobs) and not self._stop.is_set()
+        await self._ack(held, state.cursor)
+        if state.exists and not held.jobs:
+            return None
+        return state.cursor if await self._waits(session, held, state.cursor) else None
+
+    async def _waits(self, session: str, held: Held, cursor: int) -> bool:
+        """Whether mail waits behind the cursor. Hints at mail that is not stored any more are settled."""
+        mail = subjects.session_mail(session)
+        first = [r async for r in self._bus.read(subjects.SESSIONS, mail, start=cursor + 1, limit=1)]
+        await self._ack(held, first[0].seq - 1 if first else ALL)
+        return bool(first) and not self._stop.is_set()
 
     async def _work(self, session: str, held: Held) -> SessionState:
         state = self._cache.pop(session, None) or SessionState(session)
@@ -235,8 +250,7 @@ class Worker:
                     owner.stopping.set()
                 await self._drive(owner, held)
                 if state.deleting:
-                    await self._delete(owner)
-                    return SessionState(session)
+                    await self._deletion.carry_out(owner)
         except HandOverError:
             log.info("session_handed_over")
             if held.lease is not None:
@@ -244,14 +258,15 @@ class Worker:
                 held.lease = None
             await self._bus.emit(subjects.WAKE, session.encode())
             raise
-        self._remember(state)
+        if state.last_seq:
+            self._remember(state)
         return state
 
     async def _drive(self, owner: Owner, held: Held) -> None:
         calls = ToolCalls(
             owner, self._bus, self._catalog, self._places, self._config, self._grants, self.name
         )
-        mailbox = Mailbox(owner, self._config, calls, self._grants)
+        mailbox = Mailbox(owner, self._config, calls, self._grants, self._deletion)
         turn = Turn(owner, self._registry, self._catalog, self._places, self._config)
         loop = AgentLoop(owner, mailbox, calls, turn, self._catalog, self._config, self.name)
 
@@ -297,19 +312,6 @@ class Worker:
         if run is not None and (run.aborting or owner.out_of_time or owner.state.deleting):
             owner.changed.set()
             turn.interrupt()
-
-    async def _delete(self, owner: Owner) -> None:
-        session = owner.session
-        workspaces = Bucket(self._bus, subjects.BUCKET_WORKSPACES)
-        for place in owner.state.placements:
-            if place.kind != "folder":  # that host removes it, whenever it is up
-                await workspaces.create(subjects.workspace_gone(place.host, place.workspace), b"{}")
-        await self._projections.remove(owner.state)
-        await self._bus.purge(subjects.TIMERS, f"fairlead.timer.{session}.>")
-        failpoint("agent.delete.before")
-        await self._bus.purge(subjects.SESSIONS, subjects.session_all(session))
-        failpoint("agent.delete.after")
-        log.info("session_deleted")
 
     def _remember(self, state: SessionState) -> None:
         self._cache[state.session] = state

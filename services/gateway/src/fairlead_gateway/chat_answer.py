@@ -9,6 +9,7 @@ from fairlead_common.content import AssistantMessage, ThinkingBlock, Usage, User
 from fairlead_common.entries import (
     ApprovalEntry,
     ApprovalRequestEntry,
+    DeletedEntry,
     DroppedEntry,
     Entry,
     MessageEntry,
@@ -131,6 +132,8 @@ class Answer:
                 self.problem = Problem(
                     409, f"the prompt was dropped: {entry.reason}", code="dropped", headers=_DO_NOT_RETRY
                 )
+            case DeletedEntry() if self._seq <= entry.cursor:
+                self.problem = Problem(404, "the session was deleted", headers=_DO_NOT_RETRY)
             case MessageEntry(message=UserMessage() as message) if self._seq in message.seqs:
                 self._begun_at, self._run_id, self.item = seq, entry.run_id, None
             case RunEndEntry() if self.begun or self._seq in entry.seqs:

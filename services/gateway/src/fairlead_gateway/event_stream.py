@@ -27,6 +27,7 @@ from fairlead_common.errors import (
     RetryableError,
 )
 from fairlead_common.events import derived
+from fairlead_common.generations import deletion_in, generation_start
 from fairlead_common.ids import check_id
 from fairlead_common.tail import Source, Tail
 from fairlead_gateway.auth import Principal
@@ -152,6 +153,11 @@ class Frames:
         """The event that ends the replay."""
         return b'event: caught_up\nid: %s\ndata: {"type":"caught_up","seq":%d}\n\n' % (self._id(0), self.log)
 
+    def deleted(self, seq: int) -> bytes:
+        """The last event of a session: its log ends with the entry at `seq`."""
+        self.log = seq
+        return b'event: session_deleted\nid: %s\ndata: {"type":"session_deleted"}\n\n' % self._id(0)
+
     def _id(self, parts: int) -> bytes:
         if parts:
             return b"%d-%d-%d" % (self.log, self.event, parts)
@@ -175,6 +181,7 @@ class EventStream:
         self._principal = principal
         self._frames = Frames(position)
         self._deleting = False
+        self._deleted = False
         self._abort: Callable[[], None] = lambda: None
         self._wake: Callable[[], None] = lambda: None
         self._sent_at = 0.0
@@ -195,13 +202,27 @@ class EventStream:
     async def _pump(self, write: Callable[[bytes], Awaitable[None]]) -> None:
         try:
             await write(b": welcome\n\n")
-            await self._replay(write)
-            await self._follow(write)
+            if await self._is_of_this_generation(write):
+                await self._replay(write)
+                await self._follow(write)
         except TimeoutError:
             log.info("viewer_too_slow", session=self._session)
             self._abort()
         except (RetryableError, NotFoundError) as error:  # the client comes back, and resumes
             log.warning("stream_interrupted", session=self._session, error=str(error))
+
+    async def _is_of_this_generation(self, write: Callable[[bytes], Awaitable[None]]) -> bool:
+        """Whether the client has seen nothing yet, or this session and not one of its id that was deleted.
+
+        What that one left is not shown. The event that says so has an id from which the new session follows.
+        """
+        frames = self._frames
+        start = await generation_start(self._gateway.bus, self._session)
+        if not 0 < frames.log < start:
+            frames.log = max(frames.log, start)
+            return True
+        await write(frames.deleted(start))
+        return False
 
     async def _replay(self, write: Callable[[bytes], Awaitable[None]]) -> None:
         """The stored log, in batches that wait for the client: a long one is never in memory whole."""
@@ -223,7 +244,8 @@ class EventStream:
         last = await bus.last(subjects.EVENTS, subjects.event(self._session))
         if frames.log == 0 or last is None or last.seq <= frames.event:
             return
-        for record in await read_before(bus, self._session, frames.log + 1, _CONTEXT_ENTRIES):
+        start = await generation_start(bus, self._session)
+        for record in await read_before(bus, self._session, frames.log + 1, _CONTEXT_ENTRIES, after=start):
             try:
                 entry = read_entry(await payload(self._gateway.objects, record))
             except BadMessageError:
@@ -242,7 +264,7 @@ class EventStream:
         loop = asyncio.get_running_loop()
         caught_up, looked_at = False, loop.time()
         async with tail:
-            while self._gateway.auth.still_good(self._principal):
+            while not self._deleted and self._gateway.auth.still_good(self._principal):
                 news = await self._take(tail)
                 chunk = await self._encode(news) if news else []
                 if not caught_up and news is not None:
@@ -251,12 +273,14 @@ class EventStream:
                 if chunk:
                     await write(b"".join(chunk))
                     frames.settled.trim()
+                    if self._deleted:
+                        return
                 elif loop.time() - self._sent_at >= KEEP_ALIVE_S:
                     await write(b": alive\n\n")
                 if loop.time() - looked_at >= (0.2 if self._deleting else KEEP_ALIVE_S):
                     looked_at = loop.time()
                     if await self._is_gone():
-                        await write(b'event: session_deleted\ndata: {"type":"session_deleted"}\n\n')
+                        await write(frames.deleted(frames.log))
                         return
                 if not tail.has_news:
                     pause = min(looked_at, self._sent_at) + KEEP_ALIVE_S - loop.time()
@@ -293,6 +317,9 @@ class EventStream:
                 frame = frames.live(record)
                 if frame is not None:
                     chunk.append(frame)
+            elif deletion_in(record) is not None:
+                self._deleted = True
+                return [*chunk, frames.deleted(record.seq)]
             else:
                 chunk += frames.entry(record.seq, await payload(self._gateway.objects, record))
         return chunk

@@ -8,8 +8,8 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.types import Receive
 
-from fairlead_common import subjects
 from fairlead_common.bus import Bus
+from fairlead_common.generations import is_live
 from fairlead_common.ids import check_id
 from fairlead_common.live_config import LiveConfig
 from fairlead_common.objects import Objects
@@ -86,14 +86,14 @@ class Gateway:
         self.streams = Streams()
 
     async def exists(self, session: str) -> bool:
-        """Whether anything is stored of a session."""
-        return await self.bus.last(subjects.SESSIONS, subjects.session_all(session)) is not None
+        """Whether there is such a session. One that was deleted is none, until mail begins another."""
+        return await is_live(self.bus, session)
 
     async def must_exist(self, session: str) -> None:
         """Nothing.
 
         Raises:
-            Problem: 404, nothing is stored of this session.
+            Problem: 404, there is no such session.
             InvalidInputError: it is no id.
         """
         if not await self.exists(check_id(session, "session")):

@@ -121,6 +121,11 @@ class Index:
             self._updated[summary.id] = summary.updated_at
             bisect.insort(self._order, (summary.updated_at, summary.id))
 
+    def forget_until(self, name: str, seq: int) -> None:
+        """Take a session off the list, unless it began after this sequence."""
+        if self._last_seq(name) <= seq:
+            self.forget(name)
+
     def forget(self, name: str) -> None:
         """Take a session off the list."""
         if self._sessions.pop(name, None) is not None:

@@ -13,6 +13,7 @@ from fairlead_common import mutants, subjects
 from fairlead_common.bus import WrongSequenceError
 from fairlead_common.config import Mode
 from fairlead_common.errors import ConflictError, InvalidInputError
+from fairlead_common.generations import is_deleted
 from fairlead_common.ids import check_id, new_id
 from fairlead_common.messages import (
     MAX_TEXT_CHARS,
@@ -93,7 +94,7 @@ class AbortBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 async def create(request: Request) -> Response:
-    """201 with the new session; 409 if anything is stored under its id."""
+    """201 with the new session; 409 if there is one of this id."""
     check_parameters(request)
     gateway = gateway_of(request)
     body = await decode(request, NewSession, default=NewSession())
@@ -121,24 +122,30 @@ async def create_session(gateway: Gateway, session: str, notice: CreateSession) 
 
     Raises:
         InvalidInputError: there is no such agent.
-        Problem: 409, something is stored under this id; 403, the agent demands another sandbox.
+        Problem: 409, there is a session of this id; 403, the agent demands another sandbox.
     """
     agents = gateway.config.current.agents
     if notice.agent is not None and notice.agent not in agents:
         raise InvalidInputError("agent", f"must be one of {', '.join(agents)}; got {notice.agent!r}")
     check_sandbox(gateway, session, notice.agent, notice.sandbox)
-    try:
-        return await gateway.bus.append(
-            subjects.SESSIONS,
-            subjects.mail(session, "notice", "create"),
-            msgspec.json.encode(notice),
-            record_id=new_id(),
-            expected=0,
-            fence=(subjects.session_all(session), 0),
-            point="gateway.session",
-        )
-    except WrongSequenceError:
-        raise Problem(409, f"session {session} exists already", field="id") from None
+    stored, expected = subjects.session_all(session), 0
+    while True:
+        try:
+            return await gateway.bus.append(
+                subjects.SESSIONS,
+                subjects.mail(session, "notice", "create"),
+                msgspec.json.encode(notice),
+                record_id=new_id(),
+                expected=expected,
+                fence=(stored, expected),
+                point="gateway.session",
+            )
+        except WrongSequenceError as error:
+            # What a session of this id that was deleted has left is no session.
+            last = await gateway.bus.last(subjects.SESSIONS, stored, at_least=error.last)
+            if last is not None and (last.seq == expected or await gateway.exists(session)):
+                raise Problem(409, f"session {session} exists already", field="id") from None
+            expected = last.seq if last else 0
 
 
 def check_sandbox(gateway: Gateway, session: str, agent: str | None, wish: str | None) -> None:
@@ -187,12 +194,12 @@ async def find(gateway: Gateway, session: str) -> SessionSummary:
     """A session as the lists show it, or what the streams say of one that they do not show yet.
 
     Raises:
-        Problem: 404, nothing is stored of it.
+        Problem: 404, there is no such session, whatever the list still shows.
     """
+    await gateway.must_exist(session)
     summary = gateway.index.session(session)
     if summary is not None:
         return summary
-    await gateway.must_exist(session)
     record = await gateway.bus.last(subjects.SESSIONS, subjects.mail(session, "notice", "create"))
     if record is None:
         return fresh_summary(gateway, session, CreateSession(), created_at=0, seq=0)
@@ -274,33 +281,34 @@ async def change(request: Request) -> Response:
 
 
 async def delete(request: Request) -> Response:
-    """204 when nothing is stored of the session any more, 202 if that takes longer."""
+    """204 when the session is deleted, or taken off the list if it is only there; 202 if it takes longer."""
     check_parameters(request)
     gateway = gateway_of(request)
     session = check_id(request.path_params["session"], "session")
     async with answering():
-        await gateway.must_exist(session)
-        await ask_to_delete(gateway, session, principal_of(request).user)
+        if gateway.index.session(session) is None:
+            await gateway.must_exist(session)
+        notice = await ask_to_delete(gateway, session, principal_of(request).user)
     pause_s = 0.02
     try:
         async with asyncio.timeout(DELETE_WAIT_S):
-            while await gateway.exists(session):
+            while not await is_deleted(gateway.bus, session, notice):
                 await asyncio.sleep(pause_s)
                 pause_s = min(0.25, pause_s * 1.5)
     except TimeoutError:
         return json_response({"status": "deleting"}, 202)
-    gateway.index.forget(session)
+    gateway.index.forget_until(session, notice)
     return Response(status_code=204)
 
 
-async def ask_to_delete(gateway: Gateway, session: str, sender: str) -> None:
-    """Ask the agent service to remove everything of a session. Asking again does no harm."""
+async def ask_to_delete(gateway: Gateway, session: str, sender: str) -> int:
+    """Ask the agent service to delete a session; the sequence of the notice. Asking again does no harm."""
     notice = msgspec.json.encode({"sender": sender})
     try:
         subject = subjects.mail(session, "notice", "delete")
-        await gateway.bus.create(subjects.SESSIONS, subject, notice, point="gateway.delete")
-    except ConflictError:
-        return  # somebody else asked
+        return await gateway.bus.create(subjects.SESSIONS, subject, notice, point="gateway.delete")
+    except ConflictError as error:  # somebody else asked
+        return int(error.args[1].seq)
 
 
 async def say(request: Request, kind: str) -> Response:

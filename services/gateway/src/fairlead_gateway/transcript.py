@@ -10,6 +10,7 @@ from starlette.responses import Response
 from fairlead_common import subjects
 from fairlead_common.bus import Bus, Record
 from fairlead_common.errors import NotFoundError
+from fairlead_common.generations import generation_start
 from fairlead_common.ids import check_id
 from fairlead_common.objects import Objects
 from fairlead_gateway.bodies import MAX_SEQ, check_parameters, one, whole_number
@@ -33,7 +34,8 @@ async def entries(request: Request) -> Response:
     limit = whole_number(request, "limit", 200 if backwards else MAX_ENTRIES, least=1, most=MAX_ENTRIES)
     async with answering(READ_WITHIN_S):
         await gateway.must_exist(session)
-        after = whole_number(request, "after", 0, least=0, most=MAX_SEQ)
+        start = await generation_start(gateway.bus, session)
+        after = max(start, whole_number(request, "after", 0, least=0, most=MAX_SEQ))
         if backwards:
             before = whole_number(request, "before", 0, least=0, most=MAX_SEQ)
             found = await read_before(gateway.bus, session, before, limit + 1, after=after)

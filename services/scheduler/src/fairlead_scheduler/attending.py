@@ -16,6 +16,7 @@ from fairlead_common.bus import Bus, Record
 from fairlead_common.content import AssistantMessage, Usage, UserMessage
 from fairlead_common.entries import (
     CustomEntry,
+    DeletedEntry,
     DroppedEntry,
     Entry,
     MessageEntry,
@@ -178,6 +179,8 @@ class Attending:
                     seen.ending = Ending("skipped", str(data.get("why", "")))
             case DroppedEntry() if attempt.key in entry.keys or attempt.mail_seq in entry.seqs:
                 seen.ending = Ending("dropped", entry.reason)
+            case DeletedEntry() if attempt.mail_seq <= entry.cursor:
+                seen.ending = deleted(attempt.session)
             case RunEndEntry() if attempt.key in entry.keys or attempt.mail_seq in entry.seqs:
                 outcome = "timed_out" if seen.sent_abort and entry.outcome == "aborted" else entry.outcome
                 error = (

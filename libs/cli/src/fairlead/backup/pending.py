@@ -1,6 +1,6 @@
 """What a session waits for, by its log and mailbox: calls without result, approvals without decision."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from fairlead_common import subjects as s
 from fairlead_common.bus import Record
@@ -8,6 +8,7 @@ from fairlead_common.content import AssistantMessage, ToolCallBlock, ToolResultM
 from fairlead_common.entries import (
     ApprovalEntry,
     ApprovalRequestEntry,
+    DeletedEntry,
     Entry,
     EntryBase,
     MessageEntry,
@@ -37,6 +38,9 @@ class Waiting:
 
     def note_entry(self, entry: Entry, record: Record) -> None:
         """One record of its log."""
+        if isinstance(entry, DeletedEntry):  # what was before it waits for nothing
+            self._begin_anew(entry, record)
+            return
         self.leaf, self.last_seq = entry, record.seq
         self.phase = record.headers.get(s.H_STATE, self.phase)
         self.cursor = max(self.cursor, entry.cursor)
@@ -58,6 +62,11 @@ class Waiting:
                     self.calls, self.undecided = {}, {}
             case _:
                 pass
+
+    def _begin_anew(self, entry: DeletedEntry, record: Record) -> None:
+        fresh = Waiting(last_seq=record.seq, cursor=max(self.cursor, entry.cursor))
+        for each in fields(self):
+            setattr(self, each.name, getattr(fresh, each.name))
 
     def note_mail(self, kind: str, key: str, seq: int) -> None:
         """One message of its mailbox; to be told after the log."""

@@ -15,7 +15,7 @@ import msgspec
 from fairlead.backup.manifest import Manifest
 from fairlead.backup.pending import Waiting
 from fairlead_common import subjects as s
-from fairlead_common.buckets import Bucket
+from fairlead_common.buckets import Bucket, is_marker
 from fairlead_common.bus import Bus, Record
 from fairlead_common.content import ToolCallBlock, ToolResultMessage, text_outcome
 from fairlead_common.entries import (
@@ -27,6 +27,7 @@ from fairlead_common.entries import (
     read_entry,
 )
 from fairlead_common.errors import BadMessageError, ConflictError, NotFoundError
+from fairlead_common.generations import deletion_in, is_live
 from fairlead_common.ids import is_id, new_id
 from fairlead_common.messages import SystemNotice, ToolClaim
 from fairlead_common.objects import Objects
@@ -44,6 +45,7 @@ class Seen:
     log: int = 0
     cursor: int = 0
     phase: str = "closed"
+    deleted: bool = False  # and no other of its id was begun since
 
     @property
     def settled(self) -> bool:
@@ -89,6 +91,7 @@ class Settling:
         self._idempotent = frozenset(manifest.idempotent_tools)
         self._claimed: set[str] = set()
         self._repeatable: set[str] = set()  # calls of open sessions that may run again
+        self._undecided: set[str] = set()  # ids of approvals that wait for a person
         self._tally = _Tally()
 
     async def settle(self) -> Settled:
@@ -100,7 +103,7 @@ class Settling:
         sessions = await self._sessions()
         requests = await self._calls()
         for session, seen in sessions.items():
-            if not seen.settled:
+            if not seen.settled and await is_live(self._bus, session):
                 await self._session(session)
         withdrawn = 0
         for host, call_id in requests:
@@ -111,7 +114,12 @@ class Settling:
         await self._lists(sessions)
         tally = self._tally
         return Settled(
-            tally.unknown, tally.waiting, tally.going_on, withdrawn, len(sessions), tally.unreadable
+            tally.unknown,
+            tally.waiting,
+            tally.going_on,
+            withdrawn,
+            sum(not seen.deleted for seen in sessions.values()),
+            tally.unreadable,
         )
 
     async def _sessions(self) -> dict[str, Seen]:
@@ -123,6 +131,7 @@ class Settling:
             seen = found.setdefault(subject.session, Seen())
             if subject.part == "log":
                 seen.log = record.seq
+                seen.deleted = deletion_in(record) is not None
                 seen.cursor = max(seen.cursor, consumed(record.headers))
                 seen.phase = record.headers.get(s.H_STATE, "open")
             else:
@@ -153,6 +162,7 @@ class Settling:
             self._claimed.add(call.call_id)
             await self._append_unknown(session, waiting, call)
             self._tally.unknown.append((session, call.call_id, call.name))
+        self._undecided |= {request.id for request in waiting.undecided.values()}
         for request in waiting.undecided.values():
             await self._keep_expiry(session, request)
         self._tally.waiting += len(waiting.undecided)
@@ -242,11 +252,26 @@ class Settling:
     # -- lists ---------------------------------------------------------------
 
     async def _lists(self, sessions: dict[str, Seen]) -> None:
-        """Take out of the lists what no log says; agents put back what is missing, from the logs."""
+        """Take out of the lists what no log says; agents put back what is missing, from the logs.
+
+        A marker that is newer than the log would keep out what the log says: an empty one takes its place.
+        """
         bucket = Bucket(self._bus, s.BUCKET_SESSIONS)
-        wrong = [key async for key, record in _keys(self._bus) if _is_wrong(key, record, sessions)]
-        for key in wrong:
-            await bucket.delete(key)
+        wrong = [
+            (key, record.seq)
+            async for key, record in _keys(self._bus)
+            if (self._hides(key, record, sessions) if is_marker(record) else _is_wrong(key, record, sessions))
+        ]
+        for key, revision in wrong:
+            await bucket.mark(key, b"", revision)
+
+    def _hides(self, key: str, record: Record, sessions: dict[str, Seen]) -> bool:
+        kind, _, name = key.partition(".")
+        if not record.data:
+            return False
+        if kind == "approval":
+            return name in self._undecided
+        return kind == "session" and name in sessions and not sessions[name].deleted
 
 
 async def _keys(bus: Bus) -> AsyncIterator[tuple[str, Record]]:
@@ -262,7 +287,7 @@ def _is_wrong(key: str, record: Record, sessions: dict[str, Seen]) -> bool:
     if kind != "session":
         return False
     seen = sessions.get(session)
-    if seen is None or not seen.settled:
+    if seen is None or seen.deleted or not seen.settled:
         return True
     try:
         return msgspec.json.decode(record.data, type=SessionSummary).last_seq > seen.log

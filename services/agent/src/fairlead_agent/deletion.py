@@ -1,0 +1,74 @@
+"""The end of a session: all that is stored of it goes, step by step, and its log keeps a `deleted` entry.
+
+Each step may be repeated, and reaches only what the session had when its deletion was accepted: an owner that
+was stopped in the middle, while others finished and a new session of the same id began, takes nothing from
+that one. A kill between two steps leaves the log open, so that the sweeper has another owner finish.
+"""
+
+import structlog
+
+from fairlead_agent.owner import Owner
+from fairlead_agent.projection import Projections
+from fairlead_common import subjects
+from fairlead_common.buckets import Bucket
+from fairlead_common.bus import Bus, Record
+from fairlead_common.entries import DeletedEntry
+from fairlead_common.failpoints import failpoint
+
+log = structlog.get_logger()
+
+
+class Deletion:
+    """Carries out deletions for a worker."""
+
+    def __init__(self, bus: Bus, projections: Projections) -> None:
+        self._bus = bus
+        self._workspaces = Bucket(bus, subjects.BUCKET_WORKSPACES)
+        self._projections = projections
+
+    async def carry_out(self, owner: Owner) -> None:
+        """Delete the session; afterwards the state of its owner is that of an id without a session.
+
+        Raises:
+            LostOwnershipError: another owner acts for it.
+            BusUnavailableError: not finished.
+        """
+        state, session = owner.state, owner.session
+        timers = f"fairlead.timer.{session}.>"
+        last_timer = await self._bus.last(subjects.TIMERS, timers)
+        await owner.check_still_owner()  # so that timer is of this session, not of a later one
+        for place in state.placements:
+            if place.kind != "folder":  # that host removes it, whenever it is up
+                gone = subjects.workspace_gone(place.host, place.workspace)
+                await self._workspaces.create(gone, b"{}", point="agent.delete_workspace")
+        failpoint("agent.delete_timers.before")
+        if last_timer is not None:
+            await self._bus.purge(subjects.TIMERS, timers, before=last_timer.seq + 1)
+        failpoint("agent.delete_timers.after")
+        await self._projections.remove(state)
+        failpoint("agent.delete.before")
+        await self._bus.purge(subjects.SESSIONS, subjects.session_mail(session), before=state.cursor + 1)
+        failpoint("agent.delete.after")
+        failpoint("agent.delete_log.before")
+        await self._bus.purge(subjects.SESSIONS, subjects.session_log(session), before=state.delete_seq)
+        failpoint("agent.delete_log.after")
+        await owner.append(DeletedEntry)
+        log.info("session_deleted")
+        failpoint("agent.delete_rest.before")
+        await self._bus.purge(subjects.SESSIONS, subjects.session_log(session), before=state.born_seq)
+        failpoint("agent.delete_rest.after")
+
+    async def forget(self, owner: Owner, record: Record) -> None:
+        """Mail that begins no session, where there is none: it goes, with the lock held.
+
+        A result that comes late must not bring a deleted session back. Whatever the lists still show of this
+        id is taken off them, so that a deletion of what is only listed ends like any other.
+
+        Raises:
+            LostOwnershipError: another owner acts for it.
+        """
+        await owner.check_still_owner_locked()
+        await self._projections.unlist(owner.session, record.seq)
+        subject = subjects.session_mail(owner.session)
+        await self._bus.purge(subjects.SESSIONS, subject, before=record.seq + 1)
+        log.info("mail_without_session", seq=record.seq)
