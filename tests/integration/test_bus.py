@@ -1,13 +1,15 @@
 """The guarantees of the bus, against a real nats-server that is killed where it hurts."""
 
 import asyncio
+import gc
 import hashlib
 from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import msgspec
 import pytest
 
-from fairlead_common import reading
+from fairlead_common import retry
 from fairlead_common import subjects as s
 from fairlead_common.buckets import Bucket, LeaseHolder, Leases
 from fairlead_common.bus import Bus, BusSettings, Record, WrongSequenceError
@@ -50,7 +52,9 @@ async def test_create_of_other_bytes_is_a_conflict_that_shows_what_is_there(bus:
     await bus.create(s.SESSIONS, subject, b"hello")
     with pytest.raises(ConflictError) as caught:
         await bus.create(s.SESSIONS, subject, b"other")
-    assert caught.value.args[1].data == b"hello"
+    assert caught.value.record is not None
+    assert caught.value.record.data == b"hello"
+    assert str(caught.value) == f"{subject} exists already"
 
 
 async def test_append_by_a_writer_that_lost_its_place_stores_nothing(bus: Bus) -> None:
@@ -295,7 +299,7 @@ async def test_what_was_seen_of_a_stream_does_not_count_for_one_made_anew(
     nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In a cluster, who lacks what was seen shows the past; a new stream lacks it for good."""
-    monkeypatch.setattr(reading, "WRITE_DEADLINE_S", 1.0)
+    monkeypatch.setattr(retry, "WRITE_DEADLINE_S", 1.0)
     config = {"name": "LOG", "subjects": ["log.*"], "storage": "file", "allow_direct": True}
     bus = await Bus.connect(BusSettings(url=nats_server.url, replicas=3), name="test")
     try:
@@ -317,7 +321,7 @@ async def test_what_was_seen_of_a_stream_does_not_count_for_one_made_anew(
 async def test_stream_that_may_lose_its_end_is_believed_when_it_lacks_something(
     bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "WRITE_DEADLINE_S", 1.0)
+    monkeypatch.setattr(retry, "WRITE_DEADLINE_S", 1.0)
     lossy = {str(each["name"]) for each in STREAMS if each.get("persist_mode") == "async"}
     assert lossy
     in_cluster = await Bus.connect(bus.settings._replace(replicas=3), name="test")
@@ -342,3 +346,36 @@ async def test_what_one_host_says_of_an_output_hides_nothing_that_another_stored
         await Objects(bus).get(name, limit_bytes=100)
     assert await Outputs(bus, "good").put(data) == name
     assert await Objects(bus).get(name) == data
+
+
+async def test_calls_and_reads_that_are_left_early_leave_no_task_behind(bus: Bus) -> None:
+    """An async generator that nobody closes is closed by a task that the loop makes for it."""
+    loop = asyncio.get_running_loop()
+    made: list[str] = []
+
+    def note(running: asyncio.AbstractEventLoop, work: Any, **options: Any) -> asyncio.Task[Any]:
+        made.append(repr(work))
+        return asyncio.Task(work, loop=running, **options)
+
+    bucket = Bucket(bus, s.BUCKET_CONFIG)
+    last = 0
+    for number in range(5):
+        last = await append(bus, "a", last, f"r{number}")
+    loop.set_task_factory(note)
+    try:
+        for number in range(250):
+            await bus.create(s.SESSIONS, s.mail("a", "prompt", f"k{number}"), b"x")
+            last = await append(bus, "a", last)
+            assert await bus.last(s.SESSIONS, s.session_log("a")) is not None
+            assert await bus.first(s.SESSIONS, s.session_log("a")) is not None
+            await bus.last_sequence(s.SESSIONS)
+            await bucket.put("document", b"{}")
+            async for _ in bus.read(s.SESSIONS, s.session_log("a")):
+                break
+            async for _ in bus.read(s.SESSIONS, s.session_log("a"), limit=3):
+                pass
+        gc.collect()
+        await asyncio.sleep(0.01)
+    finally:
+        loop.set_task_factory(None)
+    assert made == []

@@ -63,8 +63,8 @@ class Bucket:
             try:
                 return await self._bus.create(self.stream, subject, value, _ttl(ttl_s), point=point)
             except ConflictError as error:
-                there: Record = error.args[1]
-                if not is_marker(there):
+                there = error.record
+                if there is None or not is_marker(there):
                     raise
             try:
                 return await self._replace(key, value, there.seq, _ttl(ttl_s), point)

@@ -16,7 +16,8 @@ from fairlead_common.answers import Delivery, Headers
 from fairlead_common.bus_settings import BusSettings, settings_from_environment
 from fairlead_common.connection import Subscription
 from fairlead_common.errors import BusUnavailableError, ConflictError, FairleadError, StreamFullError
-from fairlead_common.reading import FULL, JetStreamError, Reader, Record, attempts
+from fairlead_common.reading import FULL, JetStreamError, Reader, Record
+from fairlead_common.retry import Retry
 from fairlead_common.subjects import H_OBJECT
 
 __all__ = [
@@ -107,21 +108,21 @@ class Bus(Reader):
         are there already, that is success.
 
         Raises:
-            ConflictError: something else is there; `args[1]` is its `Record`.
+            ConflictError: something else is there; `record` is what.
             StreamFullError, BusUnavailableError: as for `publish`; nothing or exactly this is stored.
         """
-        async for _ in attempts(f"create {subject}"):
+        retry = Retry(f"create {subject}")
+        while True:
             try:
                 return await self._publish_first(subject, data, headers, point)
             except WrongSequenceError as error:
                 there = await self.last(stream, subject, at_least=error.last)
                 # It went away meanwhile (deleted, expired), or who answers lags behind who refused.
-                if there is None or (self.replicated and there.seq < error.last):
-                    continue
-                if there.data == data and there.headers.get(H_OBJECT) == (headers or {}).get(H_OBJECT):
-                    return there.seq
-                raise ConflictError(f"{subject} exists already", there) from None
-        raise AssertionError("unreachable")
+                if there is not None and not (self.replicated and there.seq < error.last):
+                    if there.data == data and there.headers.get(H_OBJECT) == (headers or {}).get(H_OBJECT):
+                        return there.seq
+                    raise ConflictError(f"{subject} exists already", there) from None
+            await retry.pause()
 
     async def offer(
         self, subject: str, data: bytes, headers: Headers | None = None, *, point: str = ""
@@ -146,12 +147,12 @@ class Bus(Reader):
             WrongSequenceError: something is there; it may be this.
         """
         headers = {**(headers or {}), "Nats-Expected-Last-Subject-Sequence": "0"}
-        async for _ in attempts(f"create {subject}"):
+        retry = Retry(f"create {subject}")
+        while True:
             try:
                 return await self.publish(subject, data, headers, point=point)
             except BusUnavailableError:
-                continue
-        raise AssertionError("unreachable")
+                await retry.pause()
 
     async def append(
         self,
@@ -183,21 +184,22 @@ class Bus(Reader):
         else:
             fields["Nats-Expected-Last-Subject-Sequence-Subject"] = fence[0]
             fields["Nats-Expected-Last-Subject-Sequence"] = str(fence[1])
-        async for _ in attempts(f"append {subject}"):
+        retry = Retry(f"append {subject}")
+        while True:
             try:
                 return await self.publish(subject, data, fields, point=point)
             except WrongSequenceError as error:
-                if error.last < (fence[1] if fence else expected) and await self._was_of_yesterday(
+                if error.last >= (fence[1] if fence else expected) or not await self._was_of_yesterday(
                     stream, expected
                 ):
-                    continue
-                stored = await self._find(stream, fence[0] if fence else subject, record_id, expected, error)
-                if stored is None:
-                    raise
-                return stored
+                    wide = fence[0] if fence else subject
+                    stored = await self._find(stream, wide, record_id, expected, error)
+                    if stored is None:
+                        raise
+                    return stored
             except BusUnavailableError:
-                continue  # the next attempt is refused if this one was stored, and then it is found
-        raise AssertionError("unreachable")
+                pass  # the next attempt is refused if this one was stored, and then it is found
+            await retry.pause()
 
     async def _was_of_yesterday(self, stream: str, expected: int) -> bool:
         """Whether it was refused by a leader that lacks what is there: one that was replaced meanwhile."""

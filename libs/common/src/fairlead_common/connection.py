@@ -7,7 +7,7 @@ dropped message is told to those who follow a stream, and a request may have man
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import Any, Final, Protocol, Self
 
 import nats.errors
@@ -261,8 +261,11 @@ class Connection:
 
     async def request_many(
         self, subject: str, data: bytes, *, timeout_s: float = REQUEST_TIMEOUT_S
-    ) -> AsyncIterator[Delivery]:
-        """All replies, each within `timeout_s` of the one before. Ends when none comes."""
+    ) -> AsyncGenerator[Delivery, None]:
+        """All replies, each within `timeout_s` of the one before. Ends when none comes.
+
+        A loop that may be left before that closes it (`contextlib.aclosing`).
+        """
         with self.answers.inbox() as (inbox, queue):
             await self.send(subject, data, inbox, None)
             while True:

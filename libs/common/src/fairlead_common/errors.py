@@ -5,6 +5,11 @@ letters; `InvalidInputError` is the client's to mend; anything else ends the pro
 one recovers from the streams.
 """
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fairlead_common.reading import Record
+
 
 class FairleadError(Exception):
     """Anything that Fairlead raises on purpose."""
@@ -48,7 +53,15 @@ class NotFoundError(FairleadError):
 
 
 class ConflictError(FairleadError):
-    """A create-only write found something else already there."""
+    """A create-only write found something else already there, or what was to be changed is another by now.
+
+    Fields:
+        record: what is there, where whoever refused has seen it.
+    """
+
+    def __init__(self, text: str, record: "Record | None" = None) -> None:
+        super().__init__(text)
+        self.record = record
 
 
 class LostOwnershipError(FairleadError):

@@ -9,7 +9,8 @@ import asyncio
 import base64
 import hashlib
 import io
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -82,10 +83,11 @@ class Objects:
         """
         try:
             async with asyncio.timeout(TIMEOUT_S):
-                async for data in self._candidates(name, limit_bytes):
-                    digest = await asyncio.to_thread(hashlib.sha256, data)
-                    if digest.hexdigest() == name:
-                        return data
+                async with aclosing(self._candidates(name, limit_bytes)) as candidates:
+                    async for data in candidates:
+                        digest = await asyncio.to_thread(hashlib.sha256, data)
+                        if digest.hexdigest() == name:
+                            return data
         except TimeoutError as error:
             raise BusUnavailableError(f"object {name}: not read within {TIMEOUT_S:.0f} s") from error
         raise NotFoundError(f"object {name} does not exist")
@@ -151,7 +153,7 @@ class Objects:
             return None
         return None if info.deleted else info
 
-    async def _candidates(self, name: str, limit_bytes: int) -> AsyncIterator[bytes]:
+    async def _candidates(self, name: str, limit_bytes: int) -> AsyncGenerator[bytes, None]:
         """What is stored under this name: in the bucket, and by each host.
 
         A host may say what it likes of a name: what it stored hides nothing that another did.

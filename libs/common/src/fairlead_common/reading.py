@@ -12,6 +12,7 @@ seen is asked for again. So reads never decide alone; writes do.
 
 import asyncio
 import base64
+from collections import deque
 from collections.abc import AsyncIterator
 from typing import Final, NamedTuple
 
@@ -29,8 +30,7 @@ from fairlead_common.errors import (
     NotFoundError,
     StreamFullError,
 )
-
-WRITE_DEADLINE_S: Final = 30.0  # how long a safe request is repeated while the server is away
+from fairlead_common.retry import Retry
 
 _BY_SUBJECT: Final = frozenset({"tools"})  # services whose user reads no stream as a whole (rights.py)
 _LAGGING: Final = frozenset({"KV_config"})  # every service may read its document, and that alone
@@ -84,6 +84,53 @@ class _MessageAnswer(msgspec.Struct):
 _message_decoder = msgspec.json.Decoder(_MessageAnswer)
 
 
+class _Records(AsyncIterator[Record]):
+    """What `Reader.read` gives. No async generator: one that is left early is closed by a task of nobody."""
+
+    __slots__ = ("_at_least", "_batch", "_end", "_left", "_more", "_reader", "_ready", "_start", "_what")
+
+    def __init__(
+        self,
+        reader: "Reader",
+        stream: str,
+        subject: str,
+        start: int,
+        batch: int,
+        limit: int | None,
+        at_least: int,
+    ) -> None:
+        self._reader = reader
+        self._what = (stream, subject)
+        self._start = start
+        self._batch = batch
+        self._left = limit
+        self._at_least = at_least
+        self._end: int | None = -1  # not asked for yet
+        self._more = True
+        self._ready: deque[Record] = deque()
+
+    async def __anext__(self) -> Record:
+        if not self._ready and self._more:
+            await self._fetch()
+        if not self._ready:
+            raise StopAsyncIteration
+        return self._ready.popleft()
+
+    async def _fetch(self) -> None:
+        if self._end == -1:
+            self._end = await self._reader.end_of(*self._what, self._at_least)
+        want = self._batch if self._left is None else min(self._batch, self._left)
+        if want <= 0:
+            self._more = False
+            return
+        records, self._more = await self._reader.read_batch(*self._what, self._start, want, self._end)
+        self._ready.extend(records)
+        if records:
+            self._start = records[-1].seq + 1
+        if self._left is not None:
+            self._left -= len(records)
+
+
 class Reader(Connection):
     """The part of the bus that reads."""
 
@@ -127,7 +174,7 @@ class Reader(Connection):
         reply = await self._direct(f"$JS.API.DIRECT.GET.{stream}", msgspec.json.encode(query))
         return None if reply is None else _record(reply)
 
-    async def read(
+    def read(
         self,
         stream: str,
         subject: str,
@@ -139,46 +186,55 @@ class Reader(Connection):
     ) -> AsyncIterator[Record]:
         """The records that match `subject` from sequence `start`, in order, at most `limit`.
 
+        A loop over them may be left at any time; nothing stays open.
+
         Args:
             at_least: the stream is known to hold one of this sequence.
         """
-        led = self.replicated and not self._reads_by_subject(stream)
-        end = await self._end(stream, subject, at_least) if led else 0
-        left = limit
-        while (left is None or left > 0) and (not led or start <= end):
-            want = batch if left is None else min(batch, left)
-            records, more = await self._read_batch(stream, subject, start, want)
-            if not more and led and (not records or records[-1].seq < end):
-                # This replica is behind.
-                after = records[-1].seq + 1 if records else start
-                missing = await self._from_leader(stream, {"seq": after, "next_by_subj": subject})
-                if missing is not None and len(records) < want:
-                    records.append(missing)
-                more = missing is not None
-            for record in records:
-                yield record
-            if left is not None:
-                left -= len(records)
-            if not more or not records:
-                return
-            start = records[-1].seq + 1
+        return _Records(self, stream, subject, start, batch, limit, at_least)
 
-    async def _end(self, stream: str, subject: str, at_least: int) -> int:
-        """The sequence of the last record that matches, as the leader knows it; 0 if there is none."""
+    async def read_batch(
+        self, stream: str, subject: str, start: int, batch: int, end: int | None
+    ) -> tuple[list[Record], bool]:
+        """At most `batch` records from sequence `start` on, and whether there are more.
+
+        Args:
+            end: as `end_of` says.
+        """
+        if end is not None and start > end:
+            return [], False
+        records, more = await self._read_batch(stream, subject, start, batch)
+        if not more and end is not None and (not records or records[-1].seq < end):
+            # This replica is behind.
+            after = records[-1].seq + 1 if records else start
+            missing = await self._from_leader(stream, {"seq": after, "next_by_subj": subject})
+            if missing is not None and len(records) < batch:
+                records.append(missing)
+            more = missing is not None
+        return records, more and bool(records)
+
+    async def end_of(self, stream: str, subject: str, at_least: int) -> int | None:
+        """The sequence of the last record that matches, as the leader knows it, 0 if there is none.
+
+        None where no leader has to be asked.
+        """
+        if not self.replicated or self._reads_by_subject(stream):
+            return None
         self.reached(stream, at_least)
         last = await self._from_leader(stream, {"last_by_subj": subject}, at_least)
         return 0 if last is None else last.seq
 
     async def last_sequence(self, stream: str) -> int:
         """The last sequence that the stream gave out."""
-        async for _ in attempts(f"STREAM.INFO.{stream}"):
+        retry = Retry(f"STREAM.INFO.{stream}")
+        while True:
             try:
                 info = await self.api(f"STREAM.INFO.{stream}")
             except BusUnavailableError:
+                await retry.pause()
                 continue
             state = info["state"]
             return int(state["last_seq"]) if isinstance(state, dict) else 0
-        raise AssertionError("unreachable")
 
     async def last_of_each(self, stream: str, subject: str) -> list[Record]:
         """The last record of each subject that matches, at most 1,024 subjects.
@@ -197,7 +253,8 @@ class Reader(Connection):
 
     async def _from_leader(self, stream: str, query: dict[str, object], at_least: int = 0) -> Record | None:
         data = msgspec.json.encode(query)
-        async for _ in attempts(f"STREAM.MSG.GET.{stream}"):
+        retry = Retry(f"STREAM.MSG.GET.{stream}")
+        while True:
             try:
                 reply = await self.ask(f"$JS.API.STREAM.MSG.GET.{stream}", data)
                 answer = _message_decoder.decode(reply.data)
@@ -208,19 +265,18 @@ class Reader(Connection):
                     raise JetStreamError(error.err_code, error.description, f"STREAM.MSG.GET.{stream}")
                 else:
                     found = None
-                if await self._shows_the_past(stream, found, at_least):
-                    continue
+                if not await self._shows_the_past(stream, found, at_least):
+                    if found is not None:
+                        self.reached(stream, found.seq)
+                    return found
             except ForbiddenError:
                 if "last_by_subj" not in query:
                     raise
                 self._by_subject.add(stream)
                 return await self.last(stream, str(query["last_by_subj"]))
             except BusUnavailableError:
-                continue
-            if found is not None:
-                self.reached(stream, found.seq)
-            return found
-        raise AssertionError("unreachable")
+                pass
+            await retry.pause()
 
     async def _shows_the_past(self, stream: str, found: Record | None, at_least: int) -> bool:
         """Whether who answered does not know the stream as far as this process does.
@@ -306,7 +362,8 @@ class Reader(Connection):
 
     async def _batch(self, stream: str, query: bytes) -> tuple[list[Record], bool]:
         subject = f"$JS.API.DIRECT.GET.{stream}"
-        async for _ in attempts(subject):
+        retry = Retry(subject)
+        while True:
             records: list[Record] = []
             try:
                 with self.answers.inbox() as (inbox, queue):
@@ -326,14 +383,15 @@ class Reader(Connection):
                             text = (msg.headers or {}).get("Description", "refused")
                             raise JetStreamError(int(status), text, subject)
             except (BusUnavailableError, NotFoundError):
-                continue
-        raise AssertionError("unreachable")
+                await retry.pause()
 
     async def _direct(self, subject: str, data: bytes) -> Delivery | None:
-        async for _ in attempts(subject):
+        retry = Retry(subject)
+        while True:
             try:
                 reply = await self.request(subject, data)
             except (BusUnavailableError, NotFoundError):
+                await retry.pause()
                 continue
             status = reply.headers.get("Status")
             if status is None:
@@ -341,7 +399,6 @@ class Reader(Connection):
             if status == "404":
                 return None
             raise JetStreamError(int(status), reply.headers.get("Description", "refused"), subject)
-        raise AssertionError("unreachable")
 
 
 def _is_away(data: bytes) -> bool:
@@ -368,16 +425,3 @@ def _record_of(message: _Message) -> Record:
         "Nats-Time-Stamp": message.time,
     }
     return Record(message.subject, message.seq, base64.b64decode(message.data), headers)
-
-
-async def attempts(what: str) -> AsyncIterator[int]:
-    """Attempts with growing pauses until `WRITE_DEADLINE_S`; then `BusUnavailableError`."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + WRITE_DEADLINE_S
-    attempt = 0
-    while True:
-        yield attempt
-        attempt += 1
-        if loop.time() > deadline:
-            raise BusUnavailableError(f"{what}: NATS did not answer for {WRITE_DEADLINE_S:.0f} s")
-        await asyncio.sleep(min(0.05 * 2**attempt, 1.0))

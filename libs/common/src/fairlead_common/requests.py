@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import aclosing
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -56,16 +57,17 @@ async def discover(bus: Bus, *, name: str = "", quiet_s: float = QUIET_S) -> lis
     end = asyncio.get_running_loop().time() + DISCOVERY_S
     subject = f"$SRV.INFO.{name}" if name else "$SRV.INFO"
     try:
-        async for reply in bus.request_many(subject, b"", timeout_s=quiet_s):
-            try:
-                info = _info.decode(reply.data)
-            except msgspec.DecodeError as error:
-                log.debug("service_ignored", error=str(error))
-                continue
-            found[info.id] = info
-            if len(found) >= MAX_SERVICES or asyncio.get_running_loop().time() > end:
-                log.warning("services_left_out", limit=MAX_SERVICES, limit_s=DISCOVERY_S)
-                break
+        async with aclosing(bus.request_many(subject, b"", timeout_s=quiet_s)) as replies:
+            async for reply in replies:
+                try:
+                    info = _info.decode(reply.data)
+                except msgspec.DecodeError as error:
+                    log.debug("service_ignored", error=str(error))
+                    continue
+                found[info.id] = info
+                if len(found) >= MAX_SERVICES or asyncio.get_running_loop().time() > end:
+                    log.warning("services_left_out", limit=MAX_SERVICES, limit_s=DISCOVERY_S)
+                    break
     except NotFoundError:
         return []
     return list(found.values())

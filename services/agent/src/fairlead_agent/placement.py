@@ -118,7 +118,9 @@ class Places:
                 self._agents[agent] = (now, chosen.host)
                 return chosen.host
             except ConflictError as error:
-                stored = error.args[1]
+                if error.record is None:
+                    raise
+                stored = error.record
         host = bytes(stored.data).decode()
         self._agents[agent] = (now, host)
         return host

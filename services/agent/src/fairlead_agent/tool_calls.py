@@ -320,7 +320,8 @@ class ToolCalls:
             await self._bus.create(subjects.SESSIONS, subject, msgspec.json.encode(result))
         except ConflictError as error:
             log.info("result_came_after_all", call=call.call_id)
-            if error.args[1].seq <= self._state.cursor:  # and was consumed, but could not be accepted
+            # What was consumed could not be accepted.
+            if error.record is not None and error.record.seq <= self._state.cursor:
                 await self.settle_unstarted(call, outcome)
 
     # -- end ---------------------------------------------------------------
@@ -357,7 +358,9 @@ class ToolCalls:
         try:
             await self._bus.create(subjects.TOOLS, subject, claim, point="agent.claim")
         except ConflictError as error:
-            if _claim.decode(error.args[1].data).by == "agent":
+            if error.record is None:
+                raise
+            if _claim.decode(error.record.data).by == "agent":
                 return True
             if call.call_id not in self._sent:  # requested by an owner before this one
                 self._recalled = False

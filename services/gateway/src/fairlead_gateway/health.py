@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import aclosing
 from typing import Any, Final
 
 import msgspec
@@ -188,10 +189,12 @@ async def _services(gateway: Gateway, verb: str) -> list[dict[str, object]]:
     found = []
     try:
         async with asyncio.timeout(4 * STATUS_WAIT_S):
-            async for reply in gateway.bus.request_many(f"$SRV.{verb}", b"", timeout_s=STATUS_WAIT_S):
-                service = msgspec.json.decode(reply.data, type=dict[str, object])
-                if str(service.get("name", "")).startswith("fairlead-"):
-                    found.append(service)
+            asked = gateway.bus.request_many(f"$SRV.{verb}", b"", timeout_s=STATUS_WAIT_S)
+            async with aclosing(asked) as replies:
+                async for reply in replies:
+                    service = msgspec.json.decode(reply.data, type=dict[str, object])
+                    if str(service.get("name", "")).startswith("fairlead-"):
+                        found.append(service)
     except (FairleadError, TimeoutError, msgspec.DecodeError) as error:
         log.warning("status_incomplete", error=str(error))
     return found

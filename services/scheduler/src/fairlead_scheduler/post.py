@@ -76,7 +76,9 @@ class Post:
             data = msgspec.json.encode(body)
             return await self._bus.create(subjects.SESSIONS, subject, data, point="scheduler.mail")
         except ConflictError as error:  # an earlier attempt, when the job or the configuration was another
-            return int(error.args[1].seq)
+            if error.record is None:
+                raise
+            return error.record.seq
 
 
 async def depth_of(bus: Bus, session: str) -> int | None:

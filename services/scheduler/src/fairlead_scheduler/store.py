@@ -57,7 +57,7 @@ class Store:
         """Write a new job; its revision.
 
         Raises:
-            ConflictError: the id is taken; `args[1]` is the record that has it.
+            ConflictError: the id is taken; `record` is what has it.
         """
         return await self._bucket.create(job, msgspec.json.encode(document), point="scheduler.job")
 

@@ -110,7 +110,9 @@ class Claims:
         try:
             await self._bus.create(subjects.TOOLS, subject, msgspec.json.encode(claim), point="tools.claim")
         except ConflictError as error:
-            return _decoder.decode(error.args[1].data)
+            if error.record is None:
+                raise
+            return _decoder.decode(error.record.data)
         return claim
 
     async def _lives(self, there: ToolClaim) -> bool:

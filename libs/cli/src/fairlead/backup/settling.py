@@ -194,7 +194,9 @@ class Settling:
         try:
             await self._bus.create(s.TOOLS, s.tool_claim(host, call_id), claim)
         except ConflictError as error:
-            return msgspec.json.decode(error.args[1].data, type=ToolClaim).by == "agent"
+            if error.record is None:
+                raise
+            return msgspec.json.decode(error.record.data, type=ToolClaim).by == "agent"
         return True
 
     async def _append_unknown(self, session: str, waiting: Waiting, call: ToolCallBlock) -> None:

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
@@ -343,10 +343,11 @@ async def _services(bus: Bus, facts: NatsFacts) -> None:
     found: dict[str, Json] = {}
     for quiet_s in (SERVICES_QUIET_S, min(2.0, 0.9 * facts.patience_s - SERVICES_QUIET_S)):
         try:
-            async for reply in bus.request_many("$SRV.INFO", b"", timeout_s=quiet_s):
-                service = msgspec.json.decode(reply.data, type=dict[str, Any])
-                if str(service.get("name", "")).startswith("fairlead-"):
-                    found[str(service.get("id"))] = service
+            async with aclosing(bus.request_many("$SRV.INFO", b"", timeout_s=quiet_s)) as replies:
+                async for reply in replies:
+                    service = msgspec.json.decode(reply.data, type=dict[str, Any])
+                    if str(service.get("name", "")).startswith("fairlead-"):
+                        found[str(service.get("id"))] = service
         except NotFoundError:
             pass  # nobody listens: none
         facts.services = list(found.values())
