@@ -159,6 +159,7 @@ ENTRIES: dict[str, Entry] = {
     ),
     "epoch": EpochEntry(**_ABOUT, worker="w", attempt=2),
     "session_info": SessionInfoEntry(**_ABOUT, agent="main", title="t"),
+    "session_info-source": SessionInfoEntry(**_ABOUT, agent="main", source="api"),
     "mode_change": ModeChangeEntry(**_ABOUT, mode="safe"),
     "model_change": ModelChangeEntry(**_ABOUT, model="demo"),
     "custom": CustomEntry(**_ABOUT, name="abort", data={"reason": "r"}),
@@ -192,6 +193,8 @@ COMMANDS: dict[str, msgspec.Struct] = {
     "retry_run": RetryRun(sender="s"),
     "session_summary-news_seq": SessionSummary(id="s", agent="main", last_seq=9, news_seq=7),
     "create_session-depth": CreateSession(agent="main", sender="cron:2", depth=2),
+    "create_session-source": CreateSession(agent="main", source="api", sender="s"),
+    "update_session-source": UpdateSession(source=""),
     "update_session": UpdateSession(mode="ask", title="t", model="demo", sender="s"),
     "tool_call": ToolCall(
         call_id="c", session="s", name="bash", arguments={"command": "ls"}, workspace="/w", token="t"

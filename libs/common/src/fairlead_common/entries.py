@@ -188,6 +188,7 @@ class SessionInfoEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True,
         placement: of its workspace from here on; without any it is where the agent's workspace is.
         deny: rules of this session alone, beside those of the configuration.
         work_mode: instead of the profile's.
+        source: as in `CreateSession`.
     """
 
     agent: str | None = None
@@ -196,6 +197,7 @@ class SessionInfoEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True,
     placement: Placement | None = None
     deny: list[str] | None = None
     work_mode: str | None = None
+    source: str | None = None
 
 
 class ModeChangeEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="mode_change"):

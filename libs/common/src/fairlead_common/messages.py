@@ -82,6 +82,8 @@ class CreateSession(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     Fields:
         sandbox: a stronger one than the profile demands; a weaker one does not count.
         deny: rules of this session alone. work_mode: see `AgentConfig`.
+        source: `api`: made for one call of OpenAI's API; hidden in lists, and deleted after some days. Empty:
+            an ordinary session.
         depth: of a job's session: how many jobs stand between it and a person.
     """
 
@@ -91,12 +93,13 @@ class CreateSession(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     sandbox: SandboxKind | None = None
     deny: list[str] | None = None
     work_mode: WorkMode | None = None
+    source: str = ""
     sender: str | None = None
     depth: int | None = None
 
 
 class UpdateSession(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Body of a notice `update...`: what is None stays as it is."""
+    """Body of a notice `update...`: what is None stays as it is. `source` as in `CreateSession`."""
 
     mode: str | None = None
     title: str | None = None
@@ -105,6 +108,7 @@ class UpdateSession(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     sandbox: SandboxKind | None = None
     deny: list[str] | None = None
     work_mode: WorkMode | None = None
+    source: str | None = None
     sender: str | None = None
 
 

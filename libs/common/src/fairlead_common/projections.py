@@ -53,6 +53,7 @@ class SessionSummary(msgspec.Struct, frozen=True, kw_only=True):
         last_seq: sequence of the last log entry that this was made from; of a deleted session: the last that
             was deleted.
         news_seq: sequence of the last of those entries that shows people something new; 0: not known.
+        source: where it comes from, as in `CreateSession`; empty: an ordinary session.
         deleted: the session is gone; nothing else in this value counts.
     """
 
@@ -66,6 +67,7 @@ class SessionSummary(msgspec.Struct, frozen=True, kw_only=True):
     work_mode: str = ""
     workspace_kind: str = ""
     host: str = ""
+    source: str = ""
     status: SessionStatus = "idle"
     created_at: int = 0
     updated_at: int = 0

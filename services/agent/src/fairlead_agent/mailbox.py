@@ -359,6 +359,7 @@ class Mailbox:
             sandbox=body.sandbox,
             deny=body.deny,
             work_mode=body.work_mode,
+            source=body.source or None,
         )
 
     async def _update(self, body: UpdateSession, seq: int) -> None:
@@ -375,6 +376,7 @@ class Mailbox:
             sandbox=body.sandbox,
             deny=body.deny,
             work_mode=body.work_mode,
+            source=body.source,
         )
 
     async def _move(self, body: MoveSession, seq: int) -> None:

@@ -129,6 +129,7 @@ class Projections:
             work_mode=state.work(profile.work_mode if profile else ""),
             workspace_kind=state.placement.kind if state.placement else "",
             host=state.placement.host if state.placement else "",
+            source=state.source,
             status=status,  # type: ignore[arg-type] # one of SessionStatus
             created_at=state.created_ms,
             updated_at=state.updated_ms or state.created_ms,  # only unseen lines so far

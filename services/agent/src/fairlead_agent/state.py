@@ -130,6 +130,7 @@ class SessionState:
     placements: list[Placement] = field(default_factory=list)
     deny: list[str] = field(default_factory=list)
     work_mode: str | None = None
+    source: str = ""
     untrusted: bool = False
     private: bool = False
     secret: bool = False
@@ -312,6 +313,7 @@ class SessionState:
             self.placements.append(entry.placement)
         self.deny = self.deny if entry.deny is None else entry.deny
         self.work_mode = self.work_mode if entry.work_mode is None else entry.work_mode
+        self.source = self.source if entry.source is None else entry.source
 
     def _custom(self, entry: CustomEntry) -> None:
         if entry.name == ABORT and self.run is not None:

@@ -57,6 +57,7 @@ class Index:
         self._sessions: dict[str, bytes] = {}  # as stored: an object each would need five times the memory
         self._order: list[tuple[int, str]] = []  # (updated_at, id), oldest first
         self._updated: dict[str, int] = {}
+        self._source: dict[str, str] = {}  # of those that are no ordinary sessions
         self._approvals: dict[str, ApprovalSummary] = {}
         self._settled: OrderedDict[str, None] = OrderedDict()
         self.loaded = asyncio.Event()
@@ -101,9 +102,7 @@ class Index:
                     return  # a later session of this name is listed already
                 self.forget(name)
                 if not summary.deleted:
-                    self._sessions[name] = record.data
-                    self._updated[name] = summary.updated_at
-                    bisect.insort(self._order, (summary.updated_at, name))
+                    self._list(name, summary, record.data)
                 self._changed("session", name)
             case (name, ApprovalSummary() as approval):
                 if approval.deleted:
@@ -117,9 +116,14 @@ class Index:
     def expect(self, summary: SessionSummary) -> None:
         """List a session that this gateway made, until the agent service says more of it."""
         if summary.id not in self._sessions:
-            self._sessions[summary.id] = msgspec.json.encode(summary)
-            self._updated[summary.id] = summary.updated_at
-            bisect.insort(self._order, (summary.updated_at, summary.id))
+            self._list(summary.id, summary, msgspec.json.encode(summary))
+
+    def _list(self, name: str, summary: SessionSummary, data: bytes) -> None:
+        self._sessions[name] = data
+        self._updated[name] = summary.updated_at
+        bisect.insort(self._order, (summary.updated_at, name))
+        if summary.source:
+            self._source[name] = summary.source
 
     def forget_until(self, name: str, seq: int) -> None:
         """Take a session off the list, unless it began after this sequence."""
@@ -128,6 +132,7 @@ class Index:
 
     def forget(self, name: str) -> None:
         """Take a session off the list."""
+        self._source.pop(name, None)
         if self._sessions.pop(name, None) is not None:
             del self._order[bisect.bisect_left(self._order, (self._updated.pop(name), name))]
 
@@ -151,8 +156,12 @@ class Index:
         data = self._sessions.get(name)
         return None if data is None else _decoder.decode(data)
 
-    def page(self, limit: int, before: tuple[int, str] | None, query: str) -> Page:
-        """At most `limit` sessions, newest first, that were last changed before `before`."""
+    def page(self, limit: int, before: tuple[int, str] | None, query: str, source: str | None = "") -> Page:
+        """At most `limit` sessions, newest first, that were last changed before `before`.
+
+        Args:
+            source: of those alone; empty: of ordinary sessions; None: of all.
+        """
         place = len(self._order) if before is None else bisect.bisect_left(self._order, before)
         wanted = query.casefold()
         found: list[SessionSummary] = []
@@ -161,10 +170,17 @@ class Index:
                 updated_at, name = self._order[place]
                 return Page(found, f"{updated_at}.{name}")
             place -= 1
+            if source is not None and self._source.get(self._order[place][1], "") != source:
+                continue
             summary = _decoder.decode(self._sessions[self._order[place][1]])
             if not wanted or wanted in _searched(summary):
                 found.append(summary)
         return Page(found, None)
+
+    def unchanged_since(self, moment: int, source: str) -> list[str]:
+        """Idle sessions of a source that were last changed before `moment`, milliseconds since 1970."""
+        old = [name for name, of in self._source.items() if of == source and self._updated[name] < moment]
+        return [name for name in old if _decoder.decode(self._sessions[name]).status == "idle"]
 
     def approvals(self, session: str | None) -> list[ApprovalSummary]:
         """Pending approvals, of one session or of all, oldest first."""

@@ -19,6 +19,7 @@ from fairlead_gateway.gateway import Gateway
 from fairlead_gateway.index import Index
 from fairlead_gateway.news import News
 from fairlead_gateway.server import HttpServer, address_from_environment, public_host_from_environment
+from fairlead_gateway.sources import Expiry
 
 log = structlog.get_logger()
 
@@ -44,7 +45,11 @@ async def setup(bus: Bus) -> list[Part]:
             await index.loaded.wait()
         await server.serve(stop)
 
-    return [config.follow, index.follow, news.follow, auth.watch, serve]
+    async def expire(stop: asyncio.Event) -> None:
+        await index.loaded.wait()
+        await Expiry(gateway).run(stop)
+
+    return [config.follow, index.follow, news.follow, auth.watch, serve, expire]
 
 
 def auth_file() -> AuthFile:

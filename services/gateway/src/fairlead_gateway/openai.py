@@ -18,13 +18,14 @@ from fairlead_gateway.accepted import AcceptedCall, AcceptedCalls, Visit, reques
 from fairlead_gateway.auth import Principal
 from fairlead_gateway.bodies import parse
 from fairlead_gateway.chat_format import Wanted
-from fairlead_gateway.chat_prompt import prompt_of
+from fairlead_gateway.chat_prompt import prompt_of, words_of
 from fairlead_gateway.chat_request import ChatMessage, ChatRequest, check_supported
 from fairlead_gateway.chat_stream import Call, Completion
 from fairlead_gateway.gateway import Gateway, answering, gateway_of, principal_of
 from fairlead_gateway.problems import Problem, json_response, problem_of
-from fairlead_gateway.sessions import create_session, store_words
+from fairlead_gateway.sessions import create_session, find, store_words
 from fairlead_gateway.side_task import SideTask, is_side_task
+from fairlead_gateway.sources import API, take_up
 from fairlead_gateway.widening import check_new
 
 RETRY_COUNT: Final = "x-stainless-retry-count"  # of OpenAI's SDKs: 0 for the first attempt, then 1, 2, ...
@@ -98,7 +99,9 @@ async def completions(request: Request) -> Completion | SideTask:
             # Its next attempt may have looked for this one already, and found nothing.
             raise Problem(408, "the client closed the connection before its request was accepted")
         if not known:
-            await _make(gateway, attempt, body.model, principal_of(request))
+            await _make(gateway, attempt, body, principal_of(request))
+        elif not attempt.own:
+            await take_up(gateway, await find(gateway, attempt.session))
         seq = await _store(gateway, attempt, prompts, request.headers.get(subjects.H_TRACE))
     options = body.stream_options
     usage_wanted = options is not None and bool(options.include_usage)
@@ -201,8 +204,14 @@ async def _prompts(
     return prompts
 
 
-async def _make(gateway: Gateway, attempt: Attempt, agent: str, principal: Principal) -> None:
-    notice = CreateSession(agent=agent, sender=principal.user)
+async def _make(gateway: Gateway, attempt: Attempt, body: ChatRequest, principal: Principal) -> None:
+    first_line = words_of(body.messages[-1]).strip().partition("\n")[0]
+    notice = CreateSession(
+        agent=body.model,
+        title=first_line[:60] if len(body.messages) > 1 else None,  # else the prompt begins with other words
+        source=API if attempt.own else "",
+        sender=principal.user,
+    )
     check_new(principal, gateway.config.current, attempt.session, notice)
     try:
         await create_session(gateway, attempt.session, notice)

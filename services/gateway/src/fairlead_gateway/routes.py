@@ -41,6 +41,7 @@ class Session(msgspec.Struct):
     sandbox: str
     workspace_kind: str
     host: str
+    source: str
     status: str
     created_at: int
     updated_at: int
@@ -160,6 +161,11 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
                 "`next` of the part before",
             ),
             Parameter("q", {"type": "string", "maxLength": 200}, "words of the title, the preview or the id"),
+            Parameter(
+                "source",
+                {"type": "string", "enum": ["api", "all"]},
+                "sessions that were made for one call of /v1 alone, or all; without it those are left out",
+            ),
         ),
     ),
     Operation(

@@ -32,6 +32,7 @@ from fairlead_common.trace import child
 from fairlead_gateway.bodies import check_parameters, decode, one, whole_number
 from fairlead_gateway.gateway import Gateway, answering, gateway_of, principal_of
 from fairlead_gateway.problems import Problem, json_response
+from fairlead_gateway.sources import TAKEN_UP, take_up, wanted_source
 from fairlead_gateway.widening import check_change, check_new
 
 DELETE_WAIT_S: Final = 10.0
@@ -163,14 +164,14 @@ def check_sandbox(gateway: Gateway, session: str, agent: str | None, wish: str |
 
 async def listing(request: Request) -> Response:
     """A part of the list, newest first."""
-    check_parameters(request, "limit", "before", "q")
+    check_parameters(request, "limit", "before", "q", "source")
     limit = whole_number(request, "limit", 100, least=1, most=1000)
     cursor = one(request, "before")
     before = None if cursor is None else _cursor(cursor)
     query = one(request, "q") or ""
     if len(query) > 200:
         raise InvalidInputError("q", f"at most 200 characters, got {len(query)}")
-    page = gateway_of(request).index.page(limit, before, query)
+    page = gateway_of(request).index.page(limit, before, query, wanted_source(request))
     return json_response({"sessions": [shown(s) for s in page.sessions], "next": page.cursor})
 
 
@@ -227,6 +228,7 @@ def fresh_summary(
         sandbox=effective_sandbox(profile.sandbox, session, notice.sandbox or "") if profile else "",
         deny=notice.deny or [],
         work_mode=of_profile if notice.work_mode is None else notice.work_mode,
+        source=notice.source,
         created_at=created_at,
         updated_at=created_at,
         context_window=profile.context_window if profile else 0,
@@ -269,6 +271,8 @@ async def change(request: Request) -> Response:
         summary = await find(gateway, session)
         if body.sandbox is not None:
             check_sandbox(gateway, session, summary.agent, body.sandbox)
+        if summary.source:
+            update = msgspec.structs.replace(update, source=TAKEN_UP)
         check_change(principal_of(request), gateway.config.current, summary, update)
         await gateway.must_exist(session)
         seq = await gateway.bus.create(
@@ -321,6 +325,7 @@ async def say(request: Request, kind: str) -> Response:
     async with answering():
         await gateway.must_exist(session)
         attachments = [await _store(gateway, upload) for upload in body.attachments]
+        await take_up(gateway, await find(gateway, session))
         words = UserInput(text=body.text, attachments=attachments, sender=principal_of(request).user)
         trace = request.headers.get(subjects.H_TRACE)
         seq = await store_words(gateway, session, kind, key, words, trace)

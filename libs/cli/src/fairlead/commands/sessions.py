@@ -18,15 +18,17 @@ def sessions() -> None:
 @sessions.command("ls")
 @click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="At most so many.")
 @click.option("--query", "-q", default="", help="Only those that hold these words.")
+@click.option("--all", "everything", is_flag=True, help="Also sessions that were made for one API call.")
 @_JSON
 @_URL
-def ls(limit: int, query: str, as_json: bool, url: str | None) -> None:
+def ls(limit: int, query: str, everything: bool, as_json: bool, url: str | None) -> None:
     """List sessions, newest first."""
     from urllib.parse import urlencode
 
     from fairlead.access import open_client
 
-    path = f"/api/sessions?{urlencode({'limit': limit, **({'q': query} if query else {})})}"
+    wanted = {"limit": limit, **({"q": query} if query else {}), **({"source": "all"} if everything else {})}
+    path = f"/api/sessions?{urlencode(wanted)}"
     rows = open_client(url).patiently("GET", path, patience_s=3.0)["sessions"]
     if as_json:
         click.echo(json.dumps(rows))
