@@ -62,7 +62,8 @@ sandbox-image:  ## Build the image of the docker sandbox (BASE=<image> for anoth
 
 .PHONY: images secrets
 images: secrets  ## Build the images of compose.yaml, one after the other
-	@there=$$(docker compose config --services) && there=" $$(echo $$there) " && \
+	@export REVISION="$${REVISION:-$$(git describe --always --dirty --abbrev=12 2>/dev/null || echo unknown)}" && \
+	  there=$$(docker compose config --services) && there=" $$(echo $$there) " && \
 	  for name in nats gateway webui scheduler tools agent; do \
 	  case "$$there" in *" $$name "*) docker compose build -q $$name || exit 1 ;; esac; done
 	@[ ! -e secrets/nats-users.json ] || tools/nats-user render

@@ -1,9 +1,12 @@
 """The executor's own last word, on a real bus."""
 
+import asyncio
+
 import msgspec
 
 from fairlead_common import subjects as s
-from fairlead_common.messages import ToolCall
+from fairlead_common.buckets import Bucket
+from fairlead_common.messages import ExecutorInfo, ToolCall
 from fairlead_common.shown import shown_hash
 from tests.integration.tools_fixture import HOST, Host, host, text_of
 
@@ -39,6 +42,19 @@ async def test_i_15_what_is_not_what_a_person_allowed_is_never_started(host: Hos
     seen = await host.result(await sent(host, command, approved_for=command))
     assert seen.status == "ok"
     assert [path.name for path in host.workspace.glob("marker*")] == ["marker4"]
+
+
+async def test_a_sandbox_that_the_floor_refuses_is_not_offered(host: Host) -> None:
+    host.home.mkdir(parents=True)
+    (host.home / "floor.toml").write_text('sandboxes = ["docker"]\n')
+    (host.home / "floor.toml").chmod(0o600)
+    await host.started()
+    bucket = Bucket(host.bus, s.BUCKET_EXECUTORS)
+    async with asyncio.timeout(30):
+        while (stored := await bucket.get(f"{HOST}.e1")) is None:
+            await asyncio.sleep(0.02)
+    # `local` works everywhere; docker is offered where there is an engine with the image.
+    assert set(msgspec.json.decode(stored.data, type=ExecutorInfo).sandboxes) <= {"docker"}
 
 
 async def test_rules_of_the_host_hold_whatever_the_agent_says(host: Host) -> None:

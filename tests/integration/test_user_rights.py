@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from fairlead_common import answers, bus_settings, connection
 from fairlead_common import subjects as s
 from fairlead_common.bus import Bus, BusSettings
 from fairlead_common.errors import BusUnavailableError, ForbiddenError
+from fairlead_common.service import register
 from fairlead_common.streams import is_there
 from tests.support.nats_server import NatsServer
 
@@ -115,3 +117,31 @@ async def test_server_without_jetstream_is_named_as_such(tmp_path: Path) -> None
         await bus.close()
     finally:
         server.stop()
+
+
+async def test_a_connection_that_is_closed_on_purpose_is_not_called_lost(server: Server) -> None:
+    server.start()
+    bus = await Bus.connect(server.settings(), name="test")
+    with capture_logs() as logs:
+        await bus.close()
+    assert [each for each in logs if each["event"] == "bus_disconnected"] == []
+    bus = await Bus.connect(server.settings(), name="test")
+    with capture_logs() as logs:
+        server.kill()
+        await until(lambda: any(each["event"] == "bus_disconnected" for each in logs))
+    await bus.close()
+
+
+async def test_a_service_tells_the_revision_of_its_image(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.start()
+    bus = await Bus.connect(server.settings(), name="test")
+    try:
+        for given, told in (("abc123", "abc123"), ("unknown", None), ("", None)):
+            monkeypatch.setenv("FAIRLEAD_REVISION", given)
+            micro = await register(bus, "agent", {})
+            assert micro.info().metadata.get("revision") == told
+            await micro.stop()
+    finally:
+        await bus.close()

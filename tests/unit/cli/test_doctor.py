@@ -512,6 +512,17 @@ def test_missing_and_mixed_services_are_told(place: Home) -> None:
     states = {each.check: each for each in services.services(look(place, facts=mixed))}
     assert states["services.versions"].state == "warning"
     assert "webui 0.0.1" in states["services.versions"].text
+    old = {**service("tools", own), "metadata": {"revision": "aaa"}}
+    new = {**service("agent", own), "metadata": {"revision": "bbb"}}
+    apart = {
+        each.check: each for each in services.services(look(place, facts=NatsFacts(services=[old, new])))
+    }
+    assert apart["services.revisions"].state == "warning"
+    assert "aaa: tools; bbb: agent" in apart["services.revisions"].text
+    same = NatsFacts(services=[{**new, "name": "fairlead-tools"}, new])
+    assert {each.check: each.text for each in services.services(look(place, facts=same))}[
+        "services.revisions"
+    ] == "all of bbb"
     lacking = NatsFacts(services=[service("gateway", own)])
     assert services.services(look(place, facts=lacking))[0].state == "problem"
 

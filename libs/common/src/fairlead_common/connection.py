@@ -111,7 +111,8 @@ class Connection:
             self._call_listeners()
 
         async def on_disconnected() -> None:
-            log.warning("bus_disconnected")
+            if not self._nc.is_closed:  # we hung up ourselves
+                log.warning("bus_disconnected")
             self._call_listeners()
             self.answers.lost()
 

@@ -97,14 +97,16 @@ async def _serve(name: str, setup: Setup, metadata: dict[str, str], inbox: Calla
 
 
 async def register(bus: Bus, name: str, metadata: dict[str, str]) -> MicroService:
-    """Answer `$SRV.PING|INFO|STATS` as `fairlead-<name>`."""
+    """Answer `$SRV.PING|INFO|STATS` as `fairlead-<name>`, with the revision of its image if it has one."""
+    revision = os.environ.get("FAIRLEAD_REVISION", "")
+    known = {"revision": revision} if revision not in ("", "unknown") else {}
     return await nats.micro.add_service(
         bus.client,
         ServiceConfig(
             name=f"fairlead-{name}",
             version=VERSION,
             description=f"Fairlead {name}",
-            metadata={"pid": str(os.getpid()), **metadata},
+            metadata={"pid": str(os.getpid()), **known, **metadata},
         ),
     )
 

@@ -13,6 +13,7 @@ from fairlead_common.errors import FairleadError
 from fairlead_common.messages import ExecutorInfo, ToolSpec, WorkspaceQuery
 from fairlead_common.service import VERSION
 from fairlead_tools.config import ExecutorConfig
+from fairlead_tools.floor import read_floor
 from fairlead_tools.host.tools import HostTools
 from fairlead_tools.sandboxes.sandbox import Sandboxes
 from fairlead_tools.specs import BUILT_IN
@@ -45,6 +46,7 @@ class Heartbeat:
         self._workspaces = workspaces
         self._sandboxes = sandboxes
         self._host_tools = host_tools
+        self._allowed = read_floor(config.floor).sandboxes  # None: all
         self._running = running
         self._drained = drained
         self._draining = False
@@ -95,7 +97,7 @@ class Heartbeat:
         """Until the next heartbeat is due: soon, if the tools or the sandboxes changed."""
         for _ in range(int(PERIOD_S / CHANGES_S)):
             await asyncio.sleep(CHANGES_S)
-            if (self._offered(), self._sandboxes.available()) != (self._said, self._available):
+            if (self._offered(), self._kinds()) != (self._said, self._available):
                 return
 
     @property
@@ -117,9 +119,14 @@ class Heartbeat:
                 log.warning("tool_left_out", tool=name, error=f"all tools: at most {MAX_TOOLS_BYTES} bytes")
         return fitting
 
+    def _kinds(self) -> list[str]:
+        """The sandboxes that work here and that the floor allows: no agent is placed for others."""
+        kinds = self._sandboxes.available()
+        return kinds if self._allowed is None else [kind for kind in kinds if kind in self._allowed]
+
     def _info(self) -> ExecutorInfo:
         self._said = self._offered()
-        self._available = self._sandboxes.available()
+        self._available = self._kinds()
         return ExecutorInfo(
             executor=self._config.executor,
             host=self._config.host,

@@ -52,7 +52,22 @@ def services(look: Look) -> list[Finding]:
         )
     else:
         findings.append(ok("services.versions", f"all {own}"))
-    return findings
+    return [*findings, *_revisions(look)]
+
+
+def _revisions(look: Look) -> list[Finding]:
+    """Whether all containers were made of one state of the sources; nothing where there are no images."""
+    found: dict[str, set[str]] = {}
+    for each in look.facts().services or []:
+        if revision := (each.get("metadata") or {}).get("revision"):
+            found.setdefault(str(revision), set()).add(str(each["name"]).removeprefix("fairlead-"))
+    if not found:
+        return []
+    if len(found) == 1:
+        return [ok("services.revisions", f"all of {next(iter(found))}")]
+    text = "; ".join(f"{revision}: {', '.join(sorted(names))}" for revision, names in sorted(found.items()))
+    advice = "are all profiles in .env? then `make images && docker compose up -d --wait`"
+    return [warning("services.revisions", f"images of different revisions ({text})", advice)]
 
 
 def executors(look: Look) -> list[Finding]:

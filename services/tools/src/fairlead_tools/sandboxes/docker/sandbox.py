@@ -151,7 +151,10 @@ class DockerSandbox:
         settings = self._settings()
         problem = self._engine.problem(settings.image, settings.runtime)
         if problem != self._problem:
-            log.info("docker_looked_at", problem=problem)
+            if problem:  # of interest to those who want containers: `status`, `doctor` and calls say so
+                log.debug("docker_looked_at", problem=problem)
+            else:
+                log.info("docker_looked_at", problem="")
         self._problem = problem
 
     # -- one container -------------------------------------------------------

@@ -1,0 +1,65 @@
+"""What compose.yaml says, as `docker compose config` reads it: no image is built and no engine is asked."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("docker") is None
+    or subprocess.run(["docker", "compose", "version"], capture_output=True, check=False).returncode != 0,
+    reason="docker compose is not installed",
+)
+
+
+def config(folder: Path, **settings: str) -> dict[str, Any]:
+    """All services with these lines in `.env`."""
+    file = folder / "settings.env"
+    file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    kept = {
+        name: value for name, value in os.environ.items() if not name.startswith(("FAIRLEAD_", "COMPOSE_"))
+    }
+    words = ["docker", "compose", "--env-file", str(file), "--profile", "*", "config", "--format", "json"]
+    done = subprocess.run(words, cwd=ROOT, env=kept, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)["services"]
+    return found
+
+
+def test_another_model_makes_no_executor_anew(tmp_path: Path) -> None:
+    before = config(tmp_path, FAIRLEAD_MODEL="openai/one")
+    after = config(tmp_path, FAIRLEAD_MODEL="openai/two")
+    assert {name for name in before if before[name] != after[name]} == {"gateway", "agent", "scheduler"}
+
+
+@pytest.mark.parametrize("service", ["agent", "tools", "boxes", "scheduler"])
+def test_how_many_there_are_is_a_setting_that_every_start_keeps(tmp_path: Path, service: str) -> None:
+    assert config(tmp_path)[service]["deploy"]["replicas"] == 1
+    many = config(tmp_path, **{f"FAIRLEAD_{service.upper()}_REPLICAS": "3"})
+    assert many[service]["deploy"]["replicas"] == 3
+
+
+def test_the_agent_reaches_a_model_server_of_this_machine(tmp_path: Path) -> None:
+    assert config(tmp_path)["agent"]["extra_hosts"] == ["host.docker.internal=host-gateway"]
+
+
+def test_every_image_of_ours_knows_its_revision(tmp_path: Path) -> None:
+    for name, service in config(tmp_path, REVISION="abc123").items():
+        build = service.get("build")
+        if build and "services/" in build["dockerfile"]:
+            assert build["args"]["REVISION"] == "abc123", name
+            text = (ROOT / build["dockerfile"]).read_text()
+            assert "ENV FAIRLEAD_REVISION=${REVISION}" in text, name
+
+
+def test_profiles_of_the_manual_are_kept_in_the_settings() -> None:
+    manual = (ROOT / "docs" / "operations.md").read_text()
+    for_one_command = re.findall(r"^ +COMPOSE_PROFILES=\S+ docker compose up.*$", manual, re.MULTILINE)
+    assert for_one_command == [], "the next upgrade would leave these containers behind"
