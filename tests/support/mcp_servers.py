@@ -132,3 +132,63 @@ for line in sys.stdin:
     elif number is not None:
         say(id=number, error={"code": -32601, "message": f"no method {method}"})
 """
+
+# Without an SDK, and with habits that servers have: errors by the numbers that the SDK takes for its own, a
+# tool without a type in its schema, results without text. By its environment it starts late, or dies at once.
+ODD_SERVER = """
+import json, os, pathlib, sys, threading, time
+journal = pathlib.Path(os.environ["JOURNAL"])
+with journal.open("a") as file:
+    file.write(f"pid {os.getpid()}\\n")
+if "DIES" in os.environ:
+    print("fetching the index ...", file=sys.stderr)
+    sys.exit("no licence was found in /etc/odd.key")
+if "WAITS" in os.environ:
+    print("downloading 40 of 400 packages", file=sys.stderr, flush=True)
+    while not journal.with_name("go").exists():
+        time.sleep(0.01)
+lock = threading.Lock()
+count = 0
+def say(**message):
+    with lock:
+        print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+plain = {"type": "object"}
+tools = [
+    {"name": "odd", "inputSchema": {"anyOf": [plain, {"type": "null"}]}},
+    {"name": "shaped", "inputSchema": plain, "outputSchema": {"type": "array"}, "description": "A shape."},
+    *({"name": each, "inputSchema": plain} for each in ("fail", "late", "count", "numbers", "wait")),
+    "no tool at all",
+]
+def wait(number):
+    while not journal.with_name("go").exists():
+        time.sleep(0.01)
+    say(id=number, result={"content": [{"type": "text", "text": "waited"}]})
+for line in sys.stdin:
+    request = json.loads(line)
+    method, number = request.get("method"), request.get("id")
+    name = request.get("params", {}).get("name")
+    if method == "initialize":
+        say(id=number, result={
+            "protocolVersion": "2025-06-18",
+            "capabilities": {"tools": {}},
+            "serverInfo": {"name": "odd", "version": "1"},
+        })
+    elif method == "tools/list":
+        say(id=number, result={"tools": tools})
+    elif method != "tools/call":
+        if number is not None:
+            say(id=number, error={"code": -32601, "message": f"no method {method}"})
+    elif name == "fail":
+        say(id=number, error={"code": -32000, "message": "the kettle is empty", "data": {"litres": 0}})
+    elif name == "late":
+        say(id=number, error={"code": -32001, "message": "upstream took too long"})
+    elif name == "count":
+        count += 1
+        say(id=number, result={"content": [{"type": "text", "text": str(count)}]})
+    elif name == "numbers":
+        say(id=number, result={"content": [], "structuredContent": {"sum": 3, "of": [1, 2]}})
+    elif name == "wait":
+        threading.Thread(target=wait, args=(number,), daemon=True).start()
+    else:
+        say(id=number, result={"content": [{"type": "text", "text": f"{name} was called"}]})
+"""

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fairlead_common.config import McpServer
-from fairlead_tools.mcp_servers.server import CONNECT_S, Server, UnreachableError
+from fairlead_tools.mcp_servers.server import Server, UnreachableError
 
 Answer = Callable[[asyncio.StreamWriter], Awaitable[None]]
 
@@ -84,7 +84,7 @@ async def test_a_hostile_answer_is_an_unreachable_server_and_costs_little(
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(server.run())
         with pytest.raises(UnreachableError) as error:
-            await server.call("tool", arguments(), "c1", timeout_s=CONNECT_S, show=show)
+            await server.call("tool", arguments(), "c1", timeout_s=30.0, show=show)
         running.cancel()
     assert str(error.value)
     assert "no connection within" not in str(error.value)

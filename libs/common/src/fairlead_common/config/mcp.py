@@ -22,6 +22,8 @@ class McpServer(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
         url, headers: of a server elsewhere; secrets by reference.
         allow, deny: tools by their names at the server, or beginnings with `*`; empty `allow`: all.
         timeout_s: of one call; 0: as for all tools.
+        start_timeout_s: within which it has to be connected and list its tools. A command that takes longer
+            is told of and left to start; a server behind a URL is tried again.
         hosts: labels of the tool hosts that offer it; empty: all.
         trusted: its word counts: what it calls read-only is not asked about, what it calls idempotent may be
             repeated, what it calls closed brings in nothing of strangers, and changes of its tools are taken
@@ -41,6 +43,7 @@ class McpServer(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
     allow: list[str] = []
     deny: list[str] = []
     timeout_s: Annotated[float, msgspec.Meta(ge=0, le=86_400)] = 0.0
+    start_timeout_s: Annotated[float, msgspec.Meta(gt=0, le=3_600)] = 30.0
     hosts: list[str] = []
     trusted: bool = False
     accept: str = ""

@@ -14,7 +14,7 @@ log = structlog.get_logger()
 
 PATIENCE_S = 15.0
 MAX_WARNINGS = 20
-MAX_WARNING_CHARS = 300
+MAX_WARNING_CHARS = 700
 
 Progress = Callable[[str], Awaitable[None]]
 
@@ -98,7 +98,7 @@ class HostTools:
         return None if name in self._reserved else self.current().get(name)
 
     def warnings(self) -> list[str]:
-        """What a person should look at: at most 20 sentences of 300 characters."""
+        """What a person should look at: at most 20 sentences of 700 characters."""
         found = [
             text for source in self._sources if isinstance(source, WarningSource) for text in source.warnings
         ]

@@ -48,12 +48,14 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         identity: of the server that was asked; pins of another do not count.
         pins: by tool, the fingerprint that was accepted.
         down: the server has not answered for a while.
+        odd: tools that cannot be read, and why.
     """
 
     identity: str
     tools: list[Listed] = []
     pins: dict[str, str] = {}
     down: bool = False
+    odd: dict[str, str] = {}
 
     @property
     def fingerprint(self) -> str:
@@ -76,11 +78,13 @@ def identity_of(server: McpServer) -> str:
     return hashlib.sha256("\0".join([server.command, *server.args, server.url]).encode()).hexdigest()[:16]
 
 
-def updated(before: Catalogue | None, tools: list[Listed], server: McpServer) -> Catalogue:
+def updated(
+    before: Catalogue | None, tools: list[Listed], server: McpServer, odd: dict[str, str] | None = None
+) -> Catalogue:
     """The catalogue after this listing: what is new is pinned, what changed only if it is accepted."""
     identity = identity_of(server)
     pins = dict(before.pins) if before is not None and before.identity == identity else {}
-    fresh = Catalogue(identity=identity, tools=tools, pins=pins)
+    fresh = Catalogue(identity=identity, tools=tools, pins=pins, odd=odd or {})
     for tool in tools:
         if tool.name not in pins or server.trusted or server.accept == fresh.fingerprint:
             pins[tool.name] = tool.fingerprint
@@ -92,7 +96,7 @@ def specs_of(
 ) -> tuple[dict[str, ToolSpec], dict[str, str]]:
     """By the server's own names: the tools as models see them, and why others are left out."""
     found: dict[str, ToolSpec] = {}
-    problems: dict[str, str] = {}
+    problems = {tool: why for tool, why in catalogue.odd.items() if _wanted(tool, server)}
     for tool in catalogue.offered():
         if not _wanted(tool.name, server):
             continue

@@ -92,10 +92,13 @@ def main() -> int:
         return 127
     os.close(0)  # the command's end of it counts, not ours
     os.close(1)
-    status = os.waitpid(child.pid, 0)[1]
+    status = os.waitstatus_to_exitcode(os.waitpid(child.pid, 0)[1])
     _on_stop(signal.SIG_IGN)
+    if status:
+        how = f"with status {status}" if status > 0 else f"by signal {-status}"
+        print(f"{sys.argv[2]} ended {how}", file=sys.stderr, flush=True)  # noqa: T201
     _end_all()
-    return os.waitstatus_to_exitcode(status) & 0xFF
+    return status & 0xFF
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@ import base64
 import binascii
 from typing import Any
 
+import msgspec
+
 from fairlead_common.content import ContentBlock, ImageBlock, ToolOutcome
 from fairlead_common.objects import Objects
 from fairlead_tools.host.results import text_result
@@ -45,6 +47,9 @@ async def outcome_of(result: Any, objects: Objects) -> ToolOutcome:
     if len(result.content) > MAX_BLOCKS:
         texts.append(f"[at most {MAX_BLOCKS} blocks, got {len(result.content)}]")
     structured = result.structured_content
+    if structured is not None and not any(text.strip() for text in texts):
+        # A copy of it as text is what servers should send, not what they must; a model reads text alone.
+        texts = [msgspec.json.format(msgspec.json.encode(structured), indent=1).decode()]
     return await text_result(
         "\n".join(texts),
         objects,

@@ -6,6 +6,7 @@ have heard of it, or may have done it.
 
 import asyncio
 import contextlib
+import dataclasses
 import logging
 import os
 import sys
@@ -16,28 +17,30 @@ from typing import Any, Final, Literal, NamedTuple, TextIO, cast
 import anyio
 import httpx2
 import mcp_types
-import msgspec
 import pydantic
 from mcp import MCPError
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
+from mcp_types import methods
 
 from fairlead_common.config import McpServer
 from fairlead_common.service import VERSION
 from fairlead_tools.mcp_servers.catalogue import Listed
+from fairlead_tools.mcp_servers.telling import LOST, NOT_STARTED, TellingTransport
 
 MAX_TOOLS: Final = 500
 MAX_PAGES: Final = 50
 MAX_EVENT_BYTES: Final = 16 << 20
-MAX_BODY_BYTES: Final = 32 << 20
 MAX_LOG_BYTES: Final = 1 << 20
 REQUEST_S: Final = 30.0  # of anything but a call
 
-_NOT_STARTED: Final = -32097
-_LOST: Final = -32098
-_AMBIGUOUS: Final = frozenset({_LOST, mcp_types.CONNECTION_CLOSED, mcp_types.REQUEST_TIMEOUT})
+_AMBIGUOUS: Final = frozenset({LOST, mcp_types.CONNECTION_CLOSED, mcp_types.REQUEST_TIMEOUT})
+# The SDK uses these two codes for ends of its own, and servers use them for errors of theirs.
+_SHARED_CODES: Final = frozenset({mcp_types.CONNECTION_CLOSED, mcp_types.REQUEST_TIMEOUT})
+_SDK_SAYS: Final = "SSE stream"  # how its own errors begin that come in the way of a server's answer
+_FIRST_VERSION: Final = "2025-11-25"
 
 logging.getLogger("mcp").setLevel(logging.CRITICAL)  # it writes what servers say into the log
 
@@ -59,6 +62,12 @@ class Answer(NamedTuple):
     result: mcp_types.CallToolResult | None = None
 
 
+class _OfServer(NamedTuple):
+    """Marks, in the place of its data, an error that the server itself answered with."""
+
+    data: object
+
+
 class Session:
     """An open connection to a server. `news` is set when it closed, or when its tools may have changed."""
 
@@ -66,6 +75,7 @@ class Session:
         self._client: Client | None = None
         self.news = asyncio.Event()
         self.closed = False
+        self.odd: dict[str, str] = {}  # tools of the last listing that cannot be read, and why
 
     def open(self, client: Client) -> None:
         """It is connected."""
@@ -86,6 +96,7 @@ class Session:
     async def tools(self) -> list[Listed]:
         """All tools that the server lists, at most 500."""
         found: dict[str, Listed] = {}
+        self.odd = {}
         cursor: str | None = None
         for _ in range(MAX_PAGES):
             page = await self.client.list_tools(cursor=cursor, cache_mode="refresh")
@@ -96,6 +107,43 @@ class Session:
                 break
         return list(found.values())[:MAX_TOOLS]
 
+    def heard(self, message: Any) -> Any:
+        """A message of the server, before the SDK sees it.
+
+        An error of the server is marked as such, since the SDK tells its own by their numbers alone. A tool
+        that is no tool is taken out of a listing, since the SDK would refuse the whole listing for it.
+        """
+        content = getattr(message, "message", None)
+        if isinstance(content, mcp_types.JSONRPCError):
+            error = content.error
+            if error.code in _SHARED_CODES and not error.message.startswith(_SDK_SAYS):
+                marked = error.model_copy(update={"data": _OfServer(error.data)})
+                content = content.model_copy(update={"error": marked})
+                return dataclasses.replace(message, message=content)
+        elif isinstance(content, mcp_types.JSONRPCResponse) and isinstance(content.result.get("tools"), list):
+            tools = [each for each in map(self._readable, content.result["tools"]) if each is not None]
+            content = content.model_copy(update={"result": {**content.result, "tools": tools}})
+            return dataclasses.replace(message, message=content)
+        return message
+
+    def _readable(self, tool: object) -> object | None:
+        """The tool, or what can be read of it; None if that is too little."""
+        why = _problem_of(tool, self._version)
+        if not why:
+            return tool
+        if isinstance(tool, dict):
+            least = {key: tool[key] for key in ("name", "description", "inputSchema") if key in tool}
+            if not _problem_of(least, self._version):
+                return least
+        name = tool.get("name") if isinstance(tool, dict) else None
+        self.odd[_shown(name) if isinstance(name, str) and name else "(without a name)"] = why
+        return None
+
+    @property
+    def _version(self) -> str:
+        session = self._client.session if self._client is not None else None
+        return (session.protocol_version if session is not None else None) or _FIRST_VERSION
+
     async def watch(self) -> None:
         """Tell by `news` when the server says that its tools changed. Returns if it cannot say so."""
         try:
@@ -105,7 +153,7 @@ class Session:
         except (ListenNotSupportedError, TimeoutError):
             return  # one of 2025 sends a notification, which is heard anyway; others are polled
         except (MCPError, SubscriptionLost) as error:
-            if isinstance(error, SubscriptionLost) or error.code in _AMBIGUOUS | {_NOT_STARTED}:
+            if isinstance(error, SubscriptionLost) or _is_of_transport(error):
                 self.close()
 
     async def call(
@@ -133,7 +181,9 @@ class Session:
         return Answer("result", result=result)
 
     def _failed(self, error: MCPError) -> Answer:
-        if error.code == _NOT_STARTED:
+        if _is_of_server(error):
+            return Answer("refused", error.message)
+        if error.code == NOT_STARTED:
             return Answer("unsent", error.message)
         if error.code in _AMBIGUOUS:
             if error.code == mcp_types.CONNECTION_CLOSED:
@@ -143,6 +193,34 @@ class Session:
             self.close()  # it was started again and knows nothing of us, nor of this call
             return Answer("unsent", "its session was over")
         return Answer("refused", error.message)
+
+
+def _is_of_server(error: MCPError) -> bool:
+    return isinstance(error.data, _OfServer)
+
+
+def _is_of_transport(error: MCPError) -> bool:
+    return not _is_of_server(error) and error.code in _AMBIGUOUS | {NOT_STARTED}
+
+
+def _problem_of(tool: object, version: str) -> str:
+    """What is wrong with a tool of a listing, without the server's words; empty if nothing is."""
+    listing = {"tools": [tool], "ttlMs": 0, "cacheScope": "private", "resultType": "complete"}
+    try:
+        methods.validate_server_result("tools/list", version, listing)
+        mcp_types.Tool.model_validate(tool, by_name=False)
+    except pydantic.ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        place = [str(each) for each in first["loc"]]
+        place = place[2:] if place[:1] == ["tools"] else place
+        return f"{_shown('.'.join(place)) or 'the tool'}: {first['msg']}"[:300]
+    except (KeyError, ValueError):
+        return ""  # a version that this SDK does not check
+    return ""
+
+
+def _shown(name: str) -> str:
+    return "".join(char if char.isprintable() else "?" for char in name[:100])
 
 
 def _meta(call_id: str) -> Any:
@@ -172,7 +250,7 @@ async def open_session(
         log: where its standard error goes.
     """
     session = Session()
-    transport = _http(server, headers) if server.url else _stdio(server, env, log, session.close)
+    transport = _http(server, headers, session) if server.url else _stdio(server, env, log, session)
 
     async def on_message(message: object) -> None:
         if isinstance(message, mcp_types.ToolListChangedNotification):
@@ -197,9 +275,7 @@ async def open_session(
 
 
 @contextlib.asynccontextmanager
-async def _stdio(
-    server: McpServer, env: dict[str, str], log: Path, on_end: Callable[[], None]
-) -> AsyncIterator[Any]:
+async def _stdio(server: McpServer, env: dict[str, str], log: Path, session: Session) -> AsyncIterator[Any]:
     """The SDK's own transport, under a guard, and with the end of the server told at once."""
     parameters = StdioServerParameters(
         command=sys.executable,
@@ -211,23 +287,32 @@ async def _stdio(
     with _opened(log) as errors:
         async with (
             stdio_client(parameters, errlog=errors) as (read, write),
-            anyio.create_task_group() as tasks,
+            _listening(read, session.heard, session.close) as receive,
         ):
-            send, receive = anyio.create_memory_object_stream[Any](0)
+            yield receive, write
 
-            async def pass_on() -> None:
-                async with send:
-                    with contextlib.suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
-                        async for message in read:
-                            await send.send(message)
-                on_end()
 
-            tasks.start_soon(pass_on)
-            try:
-                yield receive, write
-            finally:
-                tasks.cancel_scope.cancel()
-                receive.close()
+@contextlib.asynccontextmanager
+async def _listening(
+    read: Any, heard: Callable[[Any], Any], on_end: Callable[[], None]
+) -> AsyncIterator[Any]:
+    """What comes from `read`, as `heard` makes it."""
+    send, receive = anyio.create_memory_object_stream[Any](0)
+
+    async def pass_on() -> None:
+        async with send:
+            with contextlib.suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
+                async for message in read:
+                    await send.send(heard(message))
+        on_end()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(pass_on)
+        try:
+            yield receive
+        finally:
+            tasks.cancel_scope.cancel()
+            receive.close()
 
 
 def _opened(log: Path) -> TextIO:
@@ -240,73 +325,12 @@ def _opened(log: Path) -> TextIO:
 
 
 @contextlib.asynccontextmanager
-async def _http(server: McpServer, headers: dict[str, str]) -> AsyncIterator[Any]:
+async def _http(server: McpServer, headers: dict[str, str], session: Session) -> AsyncIterator[Any]:
     timeout = httpx2.Timeout(REQUEST_S, read=None)  # calls have limits of their own
     headers = {**headers, "Accept-Encoding": "identity"}  # what is packed could grow without end
     async with (
-        httpx2.AsyncClient(headers=headers, timeout=timeout, transport=_Telling()) as http,
+        httpx2.AsyncClient(headers=headers, timeout=timeout, transport=TellingTransport()) as http,
         streamable_http_client(server.url, http_client=http, max_sse_event_size=MAX_EVENT_BYTES) as streams,
+        _listening(streams[0], session.heard, session.close) as receive,
     ):
-        yield streams
-
-
-class _Telling(httpx2.AsyncBaseTransport):
-    """Says of each request that failed whether it can have reached the server.
-
-    The SDK would end the whole connection, and all calls on it, for one request that failed.
-    """
-
-    def __init__(self) -> None:
-        self._inner = httpx2.AsyncHTTPTransport()
-
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        try:
-            response = await self._inner.handle_async_request(request)
-        except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
-            return _failure(request, _NOT_STARTED, f"cannot connect: {error}")
-        except httpx2.TransportError as error:
-            return _failure(request, _LOST, f"the connection broke: {error!r}")
-        json = response.headers.get("content-type", "").startswith("application/json")
-        if response.headers.get("content-encoding", "identity") != "identity":
-            await response.aclose()
-            return _failure(request, _LOST, "its answer is packed, which was not asked for")
-        if response.status_code in (502, 503, 504) and not json:
-            await response.aclose()
-            return _failure(request, _LOST, f"a gateway answered with status {response.status_code}")
-        if response.status_code in (401, 403, 429) and not json:
-            await response.aclose()
-            return _failure(request, _NOT_STARTED, f"refused with status {response.status_code}")
-        if json and isinstance(response.stream, httpx2.AsyncByteStream):
-            response.stream = _Capped(response.stream)
-        return response
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
-
-
-class _Capped(httpx2.AsyncByteStream):
-    """A body of at most 32 MiB."""
-
-    def __init__(self, inner: httpx2.AsyncByteStream) -> None:
-        self._inner = inner
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        size_bytes = 0
-        async for chunk in self._inner:
-            size_bytes += len(chunk)
-            if size_bytes > MAX_BODY_BYTES:
-                raise httpx2.ReadError(f"body: at most {MAX_BODY_BYTES} bytes, got more")
-            yield chunk
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
-
-
-def _failure(request: httpx2.Request, code: int, text: str) -> httpx2.Response:
-    body = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": text}}
-    return httpx2.Response(
-        503,
-        headers={"content-type": "application/json"},
-        content=msgspec.json.encode(body),
-        request=request,
-    )
+        yield receive, streams[1]

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import importlib
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
@@ -22,10 +23,14 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
-CONNECT_S: Final = 30.0
+LIST_S: Final = 30.0  # of a listing over a connection that stands
+HUNG_TIMES: Final = 10  # a command that is that much later than it should be is taken for one that hangs
+HUNG_S: Final = 600.0  # ... but not before that
 POLL_S: Final = 30.0  # how often a listing is asked for anew, whatever the server says
 IDLE_CHECK_S: Final = 5.0
 DOWN_S: Final = 60.0  # after so long without the server its tools are not offered any more
+_LAST_BYTES: Final = 4096
+_CLOSED: Final = -32000  # of the SDK's own errors
 PAUSES_S: Final = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 
 
@@ -49,6 +54,8 @@ class Server:
         self._failures = 0
         self._problem = ""
         self._logged = ""
+        self._said = ""  # by a command, before it ended: for people, not for the log
+        self._log_from = 0
         self._calls = 0
         self._used_at = 0.0
 
@@ -81,7 +88,8 @@ class Server:
                     await self._connected()
                 except Exception as error:  # noqa: BLE001 - whatever a server does harms its own tools alone
                     self._failures += 1
-                    self._problem, self._logged = _reason(error), _logged(error)
+                    self._problem, self._logged = self._reason(error), _logged(error)
+                    self._said = self._last_words()
                     log.warning("mcp_server_lost", server=self.name, error=self._logged)
                 else:
                     self._failures = 0
@@ -109,23 +117,38 @@ class Server:
         sdk = await _sdk()
         env = inherited() | resolved(self.settings.env, f"tools.mcp.{self.name}.env")
         headers = resolved(self.settings.headers, f"tools.mcp.{self.name}.headers")
-        async with (
-            asyncio.timeout(CONNECT_S) as limit,
-            sdk.open_session(self.settings, env, headers, self._log) as session,
-        ):
-            listed = await session.tools() if self._leads else None
-            limit.reschedule(None)
-            if listed is not None:
-                self._note(listed)
-            self._session = session
-            self._failures = 0
-            self._used_at = asyncio.get_running_loop().time()
-            self._turn()
-            log.info("mcp_server_connected", server=self.name, leads=self._leads)
-            try:
-                await self._serve(session)
-            finally:
-                self._session = None
+        self._log_from = self._log.stat().st_size if self._log.exists() else 0
+        late = asyncio.get_running_loop().call_later(self.settings.start_timeout_s, self._note_late)
+        try:
+            async with (
+                asyncio.timeout(self._patience_s) as limit,
+                sdk.open_session(self.settings, env, headers, self._log) as session,
+            ):
+                listed = await session.tools() if self._leads else None
+                late.cancel()
+                limit.reschedule(None)
+                if listed is not None:
+                    self._note(listed, session.odd)
+                await self._connected_as(session)
+        finally:
+            late.cancel()
+
+    async def _connected_as(self, session: "Session") -> None:
+        self._session = session
+        self._failures, self._said = 0, ""
+        self._used_at = asyncio.get_running_loop().time()
+        self._turn()
+        log.info("mcp_server_connected", server=self.name, leads=self._leads)
+        try:
+            await self._serve(session)
+        finally:
+            self._session = None
+
+    @property
+    def _patience_s(self) -> float:
+        """How long a connection may take before it is given up."""
+        within_s = self.settings.start_timeout_s
+        return max(HUNG_TIMES * within_s, HUNG_S) if self.settings.command else within_s
 
     async def _serve(self, session: "Session") -> None:
         async with asyncio.TaskGroup() as tasks:
@@ -138,14 +161,18 @@ class Server:
                         await session.news.wait()
                 session.news.clear()
                 if self._leads and not session.closed:
-                    async with asyncio.timeout(CONNECT_S):
-                        self._note(await session.tools())
+                    async with asyncio.timeout(LIST_S):
+                        self._note(await session.tools(), session.odd)
             if watching is not None:
                 watching.cancel()
 
     def warnings(self) -> list[str]:
         """What a person should look at now."""
-        found = [f"MCP server {self.name} cannot be reached: {self._logged}"] if self._failures else []
+        found = []
+        if self._failures:
+            found.append(f"MCP server {self.name} cannot be reached: {self._logged}")
+            if self._said:
+                found[0] += f"; it wrote (all of it is in {self._log}): {self._said}"
         catalogue = self.file.read(identity_of(self.settings))
         if catalogue is not None and (changed := catalogue.changed):
             names = ", ".join(tool.name for tool in changed[:10])
@@ -165,15 +192,51 @@ class Server:
         idle_s = asyncio.get_running_loop().time() - self._used_at
         return not self._leads and not self._calls and idle_s > self.settings.idle_s
 
+    def _note_late(self) -> None:
+        """It has not answered in time. A command is left to start: it may be downloading itself."""
+        if not self.settings.command:
+            return
+        self._failures += 1
+        self._problem = self._logged = (
+            f"it is still starting, and has not answered within {self.settings.start_timeout_s:g} s "
+            f"(tools.mcp.{self.name}.start_timeout_s)"
+        )
+        self._said = self._last_words()
+        log.warning("mcp_server_late", server=self.name, within_s=self.settings.start_timeout_s)
+        self._turn()
+
+    def _last_words(self) -> str:
+        """What a command wrote last to its standard error since it was started; at most two lines."""
+        if not self.settings.command:
+            return ""
+        try:
+            with self._log.open("rb") as file:
+                size = file.seek(0, os.SEEK_END)
+                begin = self._log_from if self._log_from <= size else 0  # the log may have begun anew
+                file.seek(max(begin, size - _LAST_BYTES))
+                text = file.read(_LAST_BYTES).decode("utf-8", "replace")
+        except OSError:
+            return ""
+        lines = [line.strip() for line in text.splitlines() if line.strip()][-2:]
+        return " / ".join("".join(c if c.isprintable() else "?" for c in line)[:200] for line in lines)
+
+    def _reason(self, error: BaseException) -> str:
+        """What went wrong, in one line, for whoever called. A server's own words may be in it."""
+        first = _first(error)
+        if isinstance(first, TimeoutError):
+            return f"it did not answer within {self._patience_s:g} s"
+        words = self._last_words()
+        return f"{_told(first)}; it wrote: {words}" if words else _told(first)
+
     def _turn(self) -> None:
         self._turned.set()
         self._turned = asyncio.Event()
 
     # -- the catalogue -----------------------------------------------------------
 
-    def _note(self, listed: list[Listed]) -> None:
+    def _note(self, listed: list[Listed], odd: dict[str, str]) -> None:
         before = self.file.read(identity_of(self.settings))
-        after = updated(before, listed, self.settings)
+        after = updated(before, listed, self.settings, odd)
         if after == before:
             return
         self.file.write(after)
@@ -205,7 +268,7 @@ class Server:
             UnreachableError: there is none; nothing was started.
         """
         end = asyncio.get_running_loop().time() + timeout_s
-        session = await self._open(min(timeout_s, CONNECT_S))
+        session = await self._open(min(timeout_s, self.settings.start_timeout_s))
         self._calls += 1
         try:
             left_s = max(0.1, end - asyncio.get_running_loop().time())
@@ -242,22 +305,22 @@ async def _sdk() -> ModuleType:
     return await asyncio.to_thread(importlib.import_module, "fairlead_tools.mcp_servers.sdk")
 
 
-def _reason(error: BaseException) -> str:
-    """What went wrong first, in one line, for whoever called. A server's own words may be in it."""
-    first = _first(error)
-    if isinstance(first, TimeoutError):
-        return f"it did not answer within {CONNECT_S:g} s"
+def _told(first: BaseException) -> str:
     if isinstance(first, InvalidInputError):
         return str(first)
     return f"{type(first).__name__}: {first}"[:500]
 
 
 def _logged(error: BaseException) -> str:
-    """The same without what a server said."""
+    """What went wrong first, in one line, without what a server said."""
     first = _first(error)
-    if isinstance(first, InvalidInputError | OSError | TimeoutError):
-        return _reason(first)
+    if isinstance(first, TimeoutError):
+        return "it did not answer in time"
+    if isinstance(first, InvalidInputError | OSError):
+        return _told(first)
     code = getattr(first, "code", None)
+    if code == _CLOSED:
+        return "it ended, or closed the connection, before it answered"
     return type(first).__name__ if code is None else f"{type(first).__name__} {code}"
 
 
