@@ -224,6 +224,114 @@ def test_pi_05_their_harmless_twins_are_not(spec: ToolSpec, arguments: dict[str,
     assert action(spec, Circumstances(mode="allow-all"), arguments) == "allow"
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "grep -eX .env",
+        "grep --regexp=x .env",
+        "grep --regexp x .env",
+        "grep -rne x .env",
+        "grep -ie X -- .env",
+        "grep -f .env x",
+        "grep -f.env x",
+        "grep --file=.env x",
+        "rg -f .env x",
+        "rg -g .env SECRET",
+        "rg --glob .env SECRET",
+        "grep -r . /root/.ssh",
+        "grep -r . .ssh",
+        "diff -r .ssh x",
+        "sed -n -e p .env",
+        "sed --expression=p .env",
+        "grep -A 3 x .env",
+        "base64 -w0 .env",
+        "sort -u.env",
+    ],
+)
+def test_words_of_a_search_that_are_files_are_told_from_its_pattern(command: str) -> None:
+    at = Circumstances(mode="allow-all", layers=layers(PolicyConfig(allow=["bash"])))
+    assert "likely a secret" in verdict(BASH, at, command=command).why
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "grep -rn credentials src",
+        "grep -e credentials src",
+        "grep -rie .env docs",
+        "grep --regexp .env docs",
+        "rg --hidden .env docs",
+        "rg -- .env docs",
+        "sed -n '/.env/p' notes.txt",
+        "cat Makefile Cargo.toml HEARTBEAT.md",
+        "grep -n test Makefile",
+        "sed -n 1,5p Dockerfile",
+        "git diff Makefile",
+    ],
+)
+def test_twin_patterns_are_no_files_and_build_files_are_read(command: str) -> None:
+    assert action(BASH, Circumstances(mode="allow-all"), command=command) == "allow"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *(
+            "HEARTBEAT.md",
+            "sub/heartbeat.md",
+            "Makefile",
+            "justfile",
+            "CMakeLists.txt",
+            "Rakefile",
+            "Gemfile",
+        ),
+        *(
+            "Cargo.toml",
+            "go.mod",
+            "build.gradle",
+            "Dockerfile",
+            ".gitattributes",
+            ".hg/hgrc",
+            ".curlrc",
+            ".netrc",
+        ),
+        *(
+            "eslint.config.js",
+            "vite.config.ts",
+            ".goosehints",
+            "opencode.json",
+            ".roo/rules.md",
+            ".kiro/x.md",
+        ),
+        *("notes/pulse.md", ".venv/bin/python", "node_modules/.bin/eslint"),
+    ],
+)
+def test_file_that_acts_later_is_not_changed_unseen_and_is_read_freely(path: str) -> None:
+    at = Circumstances(
+        mode="allow-all", layers=layers(PolicyConfig(allow=["*"])), followed=["notes/pulse.md"]
+    )
+    assert action(WRITE, at, path=path) == "ask"
+    for command in (
+        f"echo x > {path}",
+        f"sed -i s/a/b/ {path}",
+        f"perl -pi -e s/a/b/ {path}",
+        f"cp x {path}",
+    ):
+        assert action(BASH, at, command=command) == "ask", command
+    if path != ".netrc":
+        assert action(READ, at, path=path) == "allow"
+        assert action(BASH, at, command=f"cat {path}") == "allow"
+
+
+def test_forced_push_by_the_git_tool_is_seen_each_time() -> None:
+    push = ToolSpec(name="git_push", description="", parameters={}, group="git")
+    at = Circumstances(mode="allow-all", layers=layers(PolicyConfig(allow=["*"])))
+    assert "forced push" in verdict(push, at, force_with_lease=True).why
+    assert not verdict(push, at, force_with_lease=True).lasting
+    assert action(push, at, force_with_lease=False) == "allow"
+    assert action(BASH, at, command="git push --force-with-lease origin main") == "ask"
+
+
 def test_a_rule_that_names_exactly_one_file_counts_as_seen() -> None:
     exact = Circumstances(layers=layers(PolicyConfig(allow=["write(pyproject.toml)"])))
     wide = Circumstances(mode="allow-all", layers=layers(PolicyConfig(allow=["write(**)"])))

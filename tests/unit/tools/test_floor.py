@@ -42,6 +42,9 @@ def test_without_a_file_only_what_is_malformed_or_must_be_seen_is_refused(tmp_pa
     assert "no person" in refusal(made, call(arguments={"command": "rm -rf /"}))
     typed: dict[str, object] = {"action": "write", "process": "p", "text": "sudo rm x\n"}
     assert "no person" in refusal(made, call("process_control", typed))
+    assert "no person" in refusal(made, call("git_push", {"force_with_lease": True}))
+    assert "no person" in refusal(made, call(arguments={"command": "git push -f"}))
+    assert refusal(made, call("git_push", {"branch": "main"})) == ""
 
 
 def test_rules_of_the_host_deny(tmp_path: Path) -> None:

@@ -8,29 +8,12 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from fairlead_common.programs import SHELLS, program, star_problem, unwrapped
+from fairlead_common.never_words import downloaded, is_device, reason
+from fairlead_common.programs import program, star_problem, unwrapped
 from fairlead_common.shell_words import UNKNOWN, Shell, Words
 
 MAX_CHARS: Final = 65_536
 
-
-def _names(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_WIPERS: Final = re.compile(
-    r"mkfs(\..+)?|mkswap|wipefs|fdisk|sfdisk|cfdisk|parted|blkdiscard|cryptsetup|shred"
-)
-_POWER: Final = _names("shutdown reboot halt poweroff telinit kexec")
-_RIGHTS: Final = _names("sudo doas su pkexec runuser run0")
-_LATER: Final = _names("crontab at batch systemd-run")
-_WHOLE: Final = re.compile(
-    r"/+\.?|/+\*|~/?\*?|\$\{?HOME\}?/?\*?|\.\.?/?|\*|/(bin|boot|dev|etc|home|lib|opt|root|sbin|srv|usr|var)/?\*?"
-)
-_FETCHERS: Final = _names("curl wget fetch aria2c nc ncat")
-_READERS: Final = _names("python perl ruby node php")
-_RUNNING: Final = SHELLS | _names("eval source .")
-_DEVICE: Final = re.compile(r"/dev/(?!null\Z|stdout\Z|stderr\Z|tty\Z|fd/)")
 
 # For what is code inside of a word (`bash -c "..."`), or cannot be parsed. Each takes linear time.
 _LOOKS: Final = [
@@ -43,7 +26,7 @@ _LOOKS: Final = [
         "it leaves something that runs later",
     ),
 ]
-_INSIDE: Final = re.compile(r"\b(rm|dd|chmod|chown)(\s[^;&|\n]{0,200})")
+_INSIDE: Final = re.compile(r"\b(rm|dd|chmod|chown|git|crontab|truncate)(\s[^;&|\n]{0,200})")
 _FETCHER: Final = re.compile(r"\b(curl|wget|aria2c)\b")
 _INTO_SHELL: Final = re.compile(
     r"\|\s{0,9}((sudo|env|nohup)\s{1,9}|\S{0,20}/){0,3}"
@@ -93,22 +76,23 @@ def never_automatic(command: str, shell: Shell) -> str:
     if _BOMB.search(command):
         return "it is a fork bomb"
     has_code = not shell.commands or any(map(_runs_words, shell.commands))
-    if has_code and (reason := _looks_bad(command)):
-        return reason
-    if any(_DEVICE.match(target.lstrip(UNKNOWN)) for target in shell.writes):
+    if has_code and (found := _looks_bad(command)):
+        return found
+    writes = [target.lstrip(UNKNOWN) for target in shell.writes]
+    if any(map(is_device, writes)):
         return "it writes to a device"
     inner = [found for words in shell.commands for found in unwrapped(_bare(words))]
-    return next(filter(None, map(_reason, inner)), "") or _downloaded(inner)
+    return next(filter(None, map(reason, inner)), "") or downloaded(inner, writes)
 
 
 def _looks_bad(text: str) -> str:
-    for pattern, reason in _LOOKS:
+    for pattern, why in _LOOKS:
         if pattern.search(text):
-            return reason
-    for found in _INSIDE.finditer(text):
-        words = tuple(word for word in re.split(r"[\s'\"()`]+", found[0]) if word)
-        if reason := _reason(words):
-            return reason
+            return why
+    for match in _INSIDE.finditer(text):
+        words = tuple(word for word in re.split(r"[\s'\"()`]+", match[0]) if word)
+        if found := reason(words):
+            return found
     fetched = _FETCHER.search(text)
     if fetched and (
         _INTO_SHELL.search(text, fetched.end()) or (_SUBSTITUTED.search(text) and _SHELL_OF.search(text))
@@ -124,51 +108,3 @@ def _bare(words: Words) -> Words:
 def _runs_words(words: Words) -> bool:
     """Whether a word of it may be code itself; else its words are all that there is to know."""
     return program(words) == "find" or bool(star_problem(words[:2]))
-
-
-def _downloaded(commands: list[Words]) -> str:
-    """Whether something is fetched, and a shell or interpreter runs what it is given."""
-    if not any(words[0] in _FETCHERS for words in commands):
-        return ""
-    for words in commands:
-        rest = [word for word in words[1:] if not word.startswith("-")]
-        reads_input = (words[0] in SHELLS or words[0] in _READERS) and (not rest or "-s" in words)
-        substitutes = words[0] in _RUNNING and any(word[:1] in "$<`" for word in words[1:] if word)
-        if (reads_input and "-c" not in words) or substitutes:
-            return "it runs what it downloads"
-    return ""
-
-
-def _reason(words: Words) -> str:
-    name, rest = words[0], words[1:]
-    letters = "".join(word[1:] for word in rest if re.match(r"-[^-]", word))
-    recursive = "r" in letters.lower() or "--recursive" in rest
-    if name in ("rm", "chmod", "chown", "chgrp") and recursive and any(map(_is_whole, rest)):
-        return "it removes or changes everything"
-    if (
-        name == "find"
-        and rest
-        and _WHOLE.fullmatch(rest[0])
-        and {"-delete", "-exec"} & set(rest)
-        and rest[0] != "."
-    ):
-        return "it removes or changes everything"
-    if _WIPERS.fullmatch(name):
-        return "it wipes a device or a file"
-    if name in ("dd", "tee", "cp") and any(_DEVICE.match(word.removeprefix("of=")) for word in rest):
-        return "it writes to a device"
-    if name in _RIGHTS:
-        return "it wants other rights"
-    if name in _POWER or (name == "systemctl" and set(rest) & (_POWER | {"enable", "mask"})):
-        return "it stops the machine or changes what it starts"
-    if name == "init" and rest[:1] in (("0",), ("6",)):
-        return "it stops the machine"
-    if name in _LATER and rest[:1] not in (("-l",), ()):
-        return "it leaves something that runs later"
-    if name == "kill" and "-1" in rest[1:]:
-        return "it ends every process"
-    return ""
-
-
-def _is_whole(word: str) -> bool:
-    return _WHOLE.fullmatch(word) is not None and word not in (".", "./")

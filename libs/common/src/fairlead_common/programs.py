@@ -7,6 +7,8 @@ about it: this narrows rules and refuses the worst of them, and contains nothing
 import re
 from typing import Final
 
+from fairlead_common import harmless_arguments
+from fairlead_common.harmless_arguments import GIT_CHANGING, GIT_READING
 from fairlead_common.shell_words import UNKNOWN, Words
 
 
@@ -31,7 +33,9 @@ _LAUNCHERS: Final = _names(
     "getopts set shopt hash coproc time entr inotifywait-run capsh cpulimit dbus-launch "
     "dbus-run-session faketime fakeroot linux32 linux64 setarch logsave multitime pkexec rlwrap "
     "run-mailcap runscript setpriv softlimit sg npx pipx uvx bunx corepack ssh-agent tclsh torsocks "
-    "torify proxychains xvfb-run uftrace rr"
+    "torify proxychains xvfb-run uftrace rr hyperfine watchexec direnv mise asdf nix nix-shell nix-build "
+    "nix-env guix ccache sccache distcc chronic ts fc fzf foreman overmind honcho reflex catchsegv "
+    "eatmydata tsp pueue"
 )
 _RIGHTS: Final = _names("sudo doas su pkexec runuser run0 gosu")
 _REMOTE: Final = _names(
@@ -40,7 +44,10 @@ _REMOTE: Final = _names(
     "openssl gpg sendmail mail mutt"
 )
 _ARCHIVERS: Final = _names("tar bsdtar cpio zip unzip 7z 7za rar ar pax shar")
-_WRITERS: Final = _names("split csplit dd install patch tcpdump tshark at batch crontab")
+_WRITERS: Final = _names(
+    "split csplit dd install patch tcpdump tshark at batch crontab gcc g++ cc c++ clang clang++ tcc cpp ld "
+    "as ar pandoc ffmpeg gs latex pdflatex xelatex lualatex tex pdftex convert magick inkscape nmap mlr"
+)
 _CHECKERS: Final = _names(
     "pytest py.test jest vitest mocha tsc eslint prettier ruff mypy pre-commit tox nox git-lfs"
 )
@@ -63,44 +70,11 @@ _OFFLINE: Final = _names(
 )
 _VERSION: Final = re.compile(r"[0-9.]+\Z")
 
-_PATTERNED: Final = _names("find git sed sort rg uniq xxd tree printf test file date hostname")
-_GIT_READING: Final = _names(
-    "status log diff show ls-files ls-tree rev-parse rev-list name-rev describe blame annotate shortlog "
-    "cat-file grep merge-base count-objects check-ignore whatchanged reflog"
-)
-_GIT_CHANGING: Final = _names(
-    "add commit push pull fetch checkout switch restore merge tag branch stash mv rm reset worktree "
-    "cherry-pick revert remote"
-)
-_GIT_OPTIONS: Final = _names(
-    "--short --porcelain --branch --oneline --stat --shortstat --numstat --name-only --name-status "
-    "--graph --decorate --all --max-count --since --until --after --before --author --grep --patch "
-    "--no-patch --cached --staged --no-color --color --color-words --word-diff --no-merges --merges "
-    "--first-parent --reverse --follow --format --pretty --date --abbrev-commit --abbrev --no-pager "
-    "--stat-width --summary --raw --no-renames --find-renames --ignore-space-change --ignore-all-space "
-    "--unified --quiet --verbose --tags --heads --remotes --show-toplevel --show-current --abbrev-ref "
-    "--others --exclude-standard --modified --deleted --line-number --ignore-case --count "
-    "--files-with-matches --untracked-files --ignored --list --message --amend --no-edit --set-upstream "
-    "--dry-run --prune --ff-only --no-ff --force-with-lease --contains --merged --no-merged --sort "
-    "--points-at --is-inside-work-tree --git-dir --left-right --cherry-pick --no-ext-diff --no-textconv "
-    "--is-ancestor --no-verify-signatures --update --patience --histogram --minimal --check --text "
-    "--full-index --root --topo-order --date-order --long --always"
-)
-_FIND: Final = _names(
-    "-name -iname -path -ipath -wholename -regex -iregex -regextype -type -xtype -size -empty -mtime "
-    "-mmin -atime -amin -ctime -cmin -newer -anewer -cnewer -maxdepth -mindepth -depth -mount -xdev "
-    "-prune -print -print0 -ls -printf -quit -not -and -or -a -o -true -false -user -group -perm "
-    "-readable -writable -executable -links -inum -samefile -daystart -follow -L -P -H"
-)
-_SORT_LONG: Final = _names(
-    "--numeric-sort --reverse --unique --human-numeric-sort --version-sort --general-numeric-sort "
-    "--month-sort --ignore-case --dictionary-order --stable --check --merge --zero-terminated --key "
-    "--field-separator --ignore-leading-blanks"
-)
-_SED_SCRIPT: Final = re.compile(
-    r"(?:(?:\d+|\$)(?:,(?:\d+|\$))?)?[pd=]|\d+q"
-    r"|(?:\d+(?:,(?:\d+|\$))?)?s/(?:[^/\\\n]|\\[^\n])*/(?:[^/\\\n]|\\[^\n])*/[gpIi0-9]*"
-)
+_PATTERNED: Final = harmless_arguments.KNOWN
+# What `python -m` may stand in front of: the same program by another name.
+_MODULES: Final = _names("pytest mypy ruff")
+# Programs that tell of files no more than that they are there, how large, or what sum they have.
+COUNTING: Final = _names("wc ls stat du basename dirname realpath md5sum sha1sum sha256sum cksum")
 
 
 def program(words: Words) -> str:
@@ -112,9 +86,12 @@ def program(words: Words) -> str:
 
 def star_problem(literal: Words) -> str:
     """Why no rule may allow every command that begins with these words; empty when one may."""
+    literal = _module(literal)
     name = program(literal)
     if name in SHELLS or name in _INTERPRETERS:
         return f"{name} runs whatever its arguments say"
+    if name == "xargs" and len(literal) > 1 and literal[1] in COUNTING:
+        return ""
     if name in _RIGHTS:
         return f"{name} gives other rights"
     if name in _LAUNCHERS:
@@ -123,7 +100,7 @@ def star_problem(literal: Words) -> str:
         return f"{name} can run programs or write anywhere, as its arguments say"
     if name in _BUILDERS:
         return _builder_problem(name, literal)
-    if name == "git" and len(literal) > 1 and literal[1] not in _GIT_READING | _GIT_CHANGING:
+    if name == "git" and len(literal) > 1 and literal[1] not in GIT_READING | GIT_CHANGING:
         return f"git {literal[1]} can run programs, as its arguments or settings say"
     return ""
 
@@ -144,82 +121,24 @@ def argument_problem(words: Words, literal: int) -> str:
     Args:
         literal: how many words at the beginning the rule names as they are.
     """
-    name, rest = program(words), words[1:]
     if problem := star_problem(words[:literal]):
         return problem
+    words, given = _module(words), len(words)
+    literal -= given - len(words)
+    name, rest = program(words), words[1:]
     if name in _BUILDERS:
-        odd = next((word for word in words[literal:] if word.startswith("-") or "=" in word), "")
+        odd = harmless_arguments.odd_word(name, words, literal)
         return f"{name} may be told to run something else by {odd!r}" if odd else ""
     if name not in _PATTERNED:
         return ""
-    return (
-        "" if _harmless(name, rest, literal) else f"these arguments of {name} may run programs or write files"
-    )
+    is_harmless = harmless_arguments.are_harmless(name, rest, literal)
+    return "" if is_harmless else f"these arguments of {name} may run programs or write files"
 
 
-def _harmless(name: str, rest: Words, literal: int) -> bool:
-    options = [word for word in rest if word.startswith("-") and word != "-"]
-    plain = [word for word in rest if not word.startswith("-") or word == "-"]
-    match name:
-        case "git":
-            return _harmless_git(rest, literal)
-        case "find":
-            return all(word in _FIND or word == "--" for word in options)
-        case "sed":
-            allowed = {"-n", "-E", "-r", "-s", "-u", "-z", "--quiet", "--silent"}
-            return (
-                all(word in allowed for word in options)
-                and _SED_SCRIPT.fullmatch((plain or [""])[0]) is not None
-            )
-        case "sort":
-            return all(_sort_option(word) for word in options)
-        case "rg":
-            return not any(
-                word.startswith(("--pre", "--hostname-bin", "--search-zip", "-z")) for word in options
-            )
-        case "uniq" | "xxd":
-            return len(plain) <= 1 and "-r" not in options
-        case "tree":
-            return not any(re.match(r"-[^-]*[oR]|--output", word) for word in options)
-        case "printf":
-            return not rest or not rest[0].startswith("-")
-        case "test":
-            return not any(word in ("-v", "-R") for word in options)
-        case "file":
-            return all(
-                re.fullmatch(r"-[bikLhNprs0]+|--brief|--mime(-type|-encoding)?", word) for word in options
-            )
-        case "date":
-            return all(
-                re.fullmatch(r"-u|--utc|-I\w*|--iso-8601(=\w+)?|-d.*|--date=.*|-R", word) for word in options
-            )
-        case _:  # hostname: a word would set it
-            return not plain
-
-
-def _sort_option(word: str) -> bool:
-    if word.startswith("--"):
-        return word == "--" or word.partition("=")[0] in _SORT_LONG
-    return re.fullmatch(r"-t.|-[bdfgiMhnRrVcCmsuz]*(k[0-9.,bdfginrMhV]*)?", word) is not None
-
-
-def _harmless_git(rest: Words, literal: int) -> bool:
-    if not rest or rest[0] not in _GIT_READING | _GIT_CHANGING:
-        return False
-    if rest[0] in _GIT_CHANGING and literal < 2:
-        return False  # a rule has to name what changes something
-    letters = "abdfilmnpqrsvwzACDEGLMSUW0123456789"
-    if rest[0] in ("pull", "fetch", "remote", "worktree"):
-        letters = letters.replace("f", "")
-    for word in rest[1:]:
-        if "::" in word and not word.startswith("-"):
-            return False  # a remote helper: `ext::sh -c ...`
-        if word.startswith("--") and word != "--":
-            if word.partition("=")[0] not in _GIT_OPTIONS:
-                return False
-        elif word.startswith("-") and word != "-" and set(word[1:]) - set(letters):
-            return False
-    return True
+def _module(words: Words) -> Words:
+    """`python -m pytest -x` as `pytest -x`."""
+    is_module = len(words) > 2 and program(words) == "python" and words[1] == "-m" and words[2] in _MODULES
+    return words[2:] if is_module else words
 
 
 def grant_problem(words: Words) -> str:
@@ -238,7 +157,7 @@ def grant_problem(words: Words) -> str:
         return f"{name} can run programs or write anywhere"
     if name in _BUILDERS or name in _CHECKERS:
         return f"{name} runs what the workspace says"
-    if name == "git" and (len(words) < 2 or words[1] not in _GIT_READING | _GIT_CHANGING):
+    if name == "git" and (len(words) < 2 or words[1] not in GIT_READING | GIT_CHANGING):
         return "git runs programs that its settings name"
     return ""
 

@@ -70,6 +70,7 @@ class Judgement:
                 granted=self._granted(),
                 root=root,
                 narrowed=self._narrowed(request, profile),
+                followed=[profile.heartbeat.file],
             ),
         )
 

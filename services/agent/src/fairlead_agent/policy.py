@@ -8,11 +8,13 @@ from typing import Literal, NamedTuple
 
 from fairlead_agent.layers import Layers
 from fairlead_agent.offers import SHELL, command_key, keys
+from fairlead_agent.sensitive_words import acts_later, files, sensitive_command
 from fairlead_agent.taint import FETCH, NamedBy, carries
 from fairlead_common.content import TrustFlag
 from fairlead_common.messages import SandboxKind, ToolSpec
 from fairlead_common.never import never_automatic, typed
-from fairlead_common.programs import fetches, program
+from fairlead_common.never_git import FORCED, is_forced_push
+from fairlead_common.programs import fetches
 from fairlead_common.rules import (
     Subject,
     command_allowed,
@@ -22,34 +24,10 @@ from fairlead_common.rules import (
     raw_paths,
     subject,
 )
-from fairlead_common.sensitive_paths import persistence, secret
-from fairlead_common.shell_words import Shell, Words, read
+from fairlead_common.sensitive_paths import secret
+from fairlead_common.shell_words import read
 
 _CONFINED = ("docker", "bubblewrap")
-# Programs whose words are files that they change.
-_CHANGING = frozenset(
-    (
-        "cp",
-        "mv",
-        "tee",
-        "ln",
-        "install",
-        "touch",
-        "rm",
-        "chmod",
-        "chown",
-        "truncate",
-        "dd",
-        "patch",
-        "mkdir",
-        "ed",
-    )
-)
-# Programs whose words are no files, or that tell of a file no more than that it is there.
-_HARMLESS = frozenset(
-    ("echo", "printf", "true", "false", "ls", "stat", "test", "du", "basename", "dirname", "realpath")
-)
-_PATTERN_FIRST = frozenset(("grep", "egrep", "fgrep", "rg", "sed"))
 
 
 class Verdict(NamedTuple):
@@ -72,6 +50,7 @@ class Circumstances(NamedTuple):
         untrusted, private, secret: what the session has read so far.
         taint: whether that counts, and how much.
         named_by: who named the address that the call would read.
+        followed: names of files that unattended runs follow, beside those that always count.
         narrowed: what makes the session narrower than its profile, in words; empty when nothing does.
         root: absolute path of the workspace, as its file tools spell it; empty when that is not known.
         granted: keys, as `offers.keys` makes them, of what was allowed for longer than once.
@@ -90,6 +69,7 @@ class Circumstances(NamedTuple):
     granted: Collection[str] = ()
     root: str = ""
     narrowed: str = ""
+    followed: Collection[str] = ()
 
 
 def judge(spec: ToolSpec, arguments: dict[str, object], at: Circumstances) -> Verdict:
@@ -141,9 +121,9 @@ def names_secret(spec: ToolSpec, arguments: dict[str, object], root: str = "") -
     """Whether it names what is likely a secret: who allows the call allows it to show that."""
     about = subject(spec, arguments, root)
     if about.shell is not None:
-        return any(
-            secret(word) for words in about.shell.commands for word in _files(program(words), words)
-        ) or any(map(secret, about.shell.writes))
+        return any(secret(word) for words in about.shell.commands for word in files(words)) or any(
+            map(secret, about.shell.writes)
+        )
     return any(secret(normal(path, root) or path) for path in _paths(arguments))
 
 
@@ -151,6 +131,8 @@ def names_secret(spec: ToolSpec, arguments: dict[str, object], root: str = "") -
 
 
 def _must_be_seen(spec: ToolSpec, arguments: dict[str, object], about: Subject, at: Circumstances) -> str:
+    if is_forced_push(spec.name, arguments):
+        return f"this call is never made without a person: {FORCED}"
     for text in typed(arguments) if is_runtime(spec) else ():
         if reason := never_automatic(text, read(text)):
             return f"this input is never sent without a person: {reason}"
@@ -158,7 +140,7 @@ def _must_be_seen(spec: ToolSpec, arguments: dict[str, object], about: Subject, 
         command = str(arguments["command"])
         if reason := never_automatic(command, about.shell):
             return f"this command is never allowed without a person: {reason}"
-        if reason := _sensitive_command(about.shell):
+        if reason := sensitive_command(about.shell, at.followed):
             return reason
     elif reason := _sensitive_path(spec, arguments, about, at):
         return reason
@@ -216,7 +198,7 @@ def _sensitive_path(spec: ToolSpec, arguments: dict[str, object], about: Subject
             continue
         if spec.read_only and (reason := secret(path)):
             return f"{path!r} is likely a secret: {reason}"
-        if not spec.read_only and (reason := persistence(path) or secret(path)):
+        if not spec.read_only and (reason := acts_later(path, at.followed) or secret(path)):
             return f"{path!r} is not changed without a person: {reason}"
     return ""
 
@@ -225,31 +207,6 @@ def _paths(arguments: dict[str, object]) -> list[str]:
     """What it names; the files that a search is limited to may be a pattern."""
     pattern = arguments.get("glob")
     return [*raw_paths(arguments), *([pattern] if isinstance(pattern, str) else [])]
-
-
-def _sensitive_command(shell: Shell) -> str:
-    for target in shell.writes:
-        if reason := persistence(target) or secret(target):
-            return f"{target!r} is not read or written without a person: {reason}"
-    for words in shell.commands:
-        name = program(words)
-        for word in _files(name, words):
-            if name in _CHANGING and (reason := persistence(word)):
-                return f"{word!r} is not changed without a person: {reason}"
-            if reason := secret(word):
-                return f"{word!r} is likely a secret: {reason}"
-    return ""
-
-
-def _files(name: str, words: Words) -> list[str]:
-    """The words that may be files; a flag may carry one after `=`."""
-    if name in _HARMLESS or (name == "find" and not any(word.startswith(("-exec", "-ok")) for word in words)):
-        return []
-    found = [word.partition("=")[2] if word.startswith("-") else word.lstrip("@") for word in words[1:]]
-    if name in _PATTERN_FIRST:
-        plain = next((at for at, word in enumerate(words[1:]) if not word.startswith("-")), -1)
-        found = [word for at, word in enumerate(found) if at != plain]
-    return [word for word in found if word]
 
 
 # -- what rules and people allow ---------------------------------------------------

@@ -17,6 +17,7 @@ from jsonschema.protocols import Validator
 from fairlead_common.errors import InvalidInputError, WeakConfigurationError
 from fairlead_common.messages import SandboxKind, ToolCall, ToolSpec
 from fairlead_common.never import never_automatic, typed
+from fairlead_common.never_git import FORCED, is_forced_push
 from fairlead_common.placement import workspace_root
 from fairlead_common.rules import Rule, check_rules, parse_rule, subject, touches, unreadable
 from fairlead_common.shell_words import read
@@ -145,6 +146,8 @@ class Floor:
             if call.approved == shown_hash(call, self._config.host):
                 return ""
             return "Refused: a person allowed something else than what would run here."
+        if is_forced_push(call.name, call.arguments):
+            return f"Refused: {FORCED}, and no person has allowed this call."
         if call.name not in BY_NAME or BY_NAME[call.name].group != "runtime":
             return ""
         command = call.arguments.get("command")

@@ -1,0 +1,100 @@
+"""Words of commands that name files which a person has to see: likely secrets, and what acts later."""
+
+import re
+from collections.abc import Collection, Iterator
+from typing import Final
+
+from fairlead_common.programs import program
+from fairlead_common.sensitive_paths import persistence, plain, secret
+from fairlead_common.shell_words import Shell, Words
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# Programs whose words are files that they change.
+_CHANGING: Final = _names(
+    "cp mv tee ln install touch rm chmod chown truncate dd patch mkdir ed sponge rsync shred unlink"
+)
+# Those that do so when an option says so: `sed -i`, `perl -pi`, `yq -i`.
+_IN_PLACE: Final = _names("sed gsed perl ruby yq awk gawk sort shuf iconv")
+_IN_PLACE_WORD: Final = re.compile(r"-[a-zA-Z]*i.*|--in-?place.*|inplace|-[a-zA-Z]*o.*|--output.*")
+# Programs whose words are no files, or that tell of a file no more than that it is there.
+_HARMLESS: Final = _names("echo printf true false ls stat test du basename dirname realpath")
+# Programs whose first plain word is a pattern, and their options that take no word after them.
+_PATTERN_FIRST: Final = _names("grep egrep fgrep rg sed")
+_ALONE: Final = re.compile(
+    r"-[acFGHiIlLnNoPpqRrsSuUvVwxyzEZ0-9]+|--(recursive|ignore-case|line-number|fixed-strings|extended-regexp|count"
+    r"|perl-regexp|word-regexp|line-regexp|files-with-matches|files-without-match|invert-match|hidden|no-ignore"
+    r"|only-matching|no-heading|heading|quiet|silent|no-messages|text|multiline|smart-case|no-filename"
+    r"|with-filename|null|color|colour|pcre2|[a-z-]+=.*)"
+)
+# Options that bring the pattern along: no plain word is one then.
+_BRINGS_PATTERN: Final = re.compile(r"-[a-zA-Z]*[ef].*|--(regexp|file|expression|files|reg|fil|exp).*")
+# Options whose next word is a pattern.
+_PATTERN_FOLLOWS: Final = re.compile(r"-[acHhiIlLnoPqrRsvVwxyz]*e|--regexp|--expression")
+
+
+def acts_later(path: str, followed: Collection[str] = ()) -> str:
+    """Why a file of this path may act later. `followed`: names of more files that unattended runs follow."""
+    if reason := persistence(path):
+        return reason
+    here = plain(path)
+    named = any(here.endswith(plain(name)) for name in followed if name)
+    return "unattended runs follow it" if named else ""
+
+
+def sensitive_command(shell: Shell, followed: Collection[str] = ()) -> str:
+    """Why a person has to see a command for the files that it names; empty when nothing speaks for that."""
+    for target in shell.writes:
+        if reason := acts_later(target, followed) or secret(target):
+            return f"{target!r} is not read or written without a person: {reason}"
+    for words in shell.commands:
+        name = program(words)
+        changes = name in _CHANGING or (
+            name in _IN_PLACE and any(_IN_PLACE_WORD.fullmatch(word) for word in words[1:])
+        )
+        for word in files(words):
+            if changes and (reason := acts_later(word, followed)):
+                return f"{word!r} is not changed without a person: {reason}"
+            if reason := secret(word):
+                return f"{word!r} is likely a secret: {reason}"
+    return ""
+
+
+def files(words: Words) -> Iterator[str]:
+    """The words of a command that may be files; a flag may carry one behind it or after `=`."""
+    name = program(words)
+    if name in _HARMLESS or (name == "find" and not any(word.startswith(("-exec", "-ok")) for word in words)):
+        return
+    no_files = {0, *(_patterns(words) if name in _PATTERN_FIRST else ())}
+    for at, word in enumerate(words):
+        if at in no_files:
+            continue
+        if not word.startswith("-"):
+            yield word.lstrip("@")
+            if "=" in word:
+                yield word.partition("=")[2]
+        elif "=" in word:
+            yield word.partition("=")[2]
+        elif not word.startswith("--"):
+            yield from (word[start:] for start in range(2, min(len(word), 6)))
+
+
+def _patterns(words: Words) -> list[int]:
+    """Which words surely are the patterns of a search."""
+    brought = [at + 1 for at, word in enumerate(words) if _PATTERN_FOLLOWS.fullmatch(word)]
+    return brought or [_first_pattern(words)]
+
+
+def _first_pattern(words: Words) -> int:
+    """Which word is the pattern when no option brings it; 0: none surely is."""
+    for at, word in enumerate(words[1:], 1):
+        if word == "--":
+            return at + 1
+        if not word.startswith("-") or word == "-":
+            return 0 if any(_BRINGS_PATTERN.fullmatch(each) for each in words[at:]) else at
+        if not _ALONE.fullmatch(word) or _BRINGS_PATTERN.fullmatch(word):
+            return 0
+    return 0
