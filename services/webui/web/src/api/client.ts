@@ -99,10 +99,11 @@ export const api = {
   logout: () => request("POST", "/api/logout").then(forgetLogin),
   agents: () => json<{ agents: Agent[] }>("GET", "/api/agents").then((answer) => answer.agents),
 
-  sessions: (query: { q?: string; before?: string; limit?: number }, signal?: AbortSignal) => {
+  sessions: (query: { q?: string; before?: string; limit?: number; source?: "api" | "all" }, signal?: AbortSignal) => {
     const search = new URLSearchParams({ limit: String(query.limit ?? 100) });
     if (query.q) search.set("q", query.q);
     if (query.before) search.set("before", query.before);
+    if (query.source) search.set("source", query.source);
     return json<{ sessions: Session[]; next: string | null }>(
       "GET",
       `/api/sessions?${search.toString()}`,

@@ -40,6 +40,8 @@ export interface Session {
   /** Empty: the workspace is where the agent's is. */
   host?: string;
   workspace_kind?: string;
+  /** `api`: made for one call of the OpenAI API, and listed only when that is asked for. Empty: an ordinary one. */
+  source?: string;
   status: Status;
   created_at: number;
   updated_at: number;

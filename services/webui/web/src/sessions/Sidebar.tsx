@@ -9,7 +9,7 @@ import { Icon } from "../ui/Icon";
 import { nextTheme, theme } from "../ui/theme";
 import { complain } from "../ui/toast";
 import { useNow } from "../ui/useNow";
-import { loadMoreSessions, sessionList } from "./list";
+import { loadMoreSessions, sessionList, sources, toggleCalls, withCalls } from "./list";
 import { SessionRow } from "./SessionRow";
 import styles from "./Sidebar.module.css";
 import { useStill } from "./still";
@@ -20,7 +20,8 @@ const COMMAND = /Mac|iPhone|iPad/.test(navigator.userAgent) ? "⌘" : "Ctrl";
 export function Sidebar({ me, route, onPick }: { me: Me; route: Route; onPick: () => void }) {
   const [query, setQuery] = useState("");
   const list = useStore(sessionList, (state) => state);
-  const found = useFound(query);
+  const calls = useStore(withCalls, (state) => state);
+  const found = useFound(query, calls);
   const now = useNow(true, 30_000);
   const current = route.page === "session" ? route.id : null;
   const waiting = list.sessions.reduce((sum, session) => sum + (session.approvals ?? 0), 0);
@@ -103,6 +104,9 @@ export function Sidebar({ me, route, onPick }: { me: Me; route: Route; onPick: (
             Show older
           </button>
         )}
+        <button type="button" className={styles.more} aria-pressed={calls} onClick={toggleCalls}>
+          {calls ? "Hide API calls" : "Show API calls"}
+        </button>
       </div>
       <footer className={styles.foot}>
         <span title={me.scopes.join(", ")}>{me.user}</span>
@@ -137,14 +141,14 @@ function ThemeButton() {
 }
 
 /** What the gateway finds for `query`, or null while nothing is asked. */
-function useFound(query: string): readonly Session[] | null {
+function useFound(query: string, calls: boolean): readonly Session[] | null {
   const [found, setFound] = useState<{ query: string; sessions: readonly Session[] } | null>(null);
   const q = query.trim();
   useEffect(() => {
     if (!q) return;
     const stop = new AbortController();
     const timer = setTimeout(() => {
-      api.sessions({ q }, stop.signal).then(
+      api.sessions({ q, ...sources() }, stop.signal).then(
         (page) => setFound({ query: q, sessions: page.sessions }),
         (error: unknown) => !stop.signal.aborted && complain("Could not search", error),
       );
@@ -153,7 +157,7 @@ function useFound(query: string): readonly Session[] | null {
       clearTimeout(timer);
       stop.abort();
     };
-  }, [q]);
+  }, [q, calls]);
   return q && found ? found.sessions : null;
 }
 

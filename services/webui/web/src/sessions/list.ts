@@ -15,6 +15,9 @@ export interface SessionList {
 
 export const sessionList = createStore<SessionList>({ sessions: [], loaded: false, next: null });
 
+/** Whether sessions that were made for one API call are listed too. */
+export const withCalls = createStore(false);
+
 let timer: ReturnType<typeof setTimeout> | undefined;
 let soon: ReturnType<typeof setTimeout> | undefined;
 let again = false;
@@ -69,8 +72,10 @@ export async function refreshSessions(): Promise<void> {
   if (asking) return;
   asking = true;
   clearTimeout(timer);
+  const calls = withCalls.get();
   try {
-    const page = without(await api.sessions({ limit: 100 }));
+    const page = without(await api.sessions({ limit: 100, ...sources() }));
+    if (calls !== withCalls.get()) return; // what is listed was changed meanwhile
     sessionList.set((list) => {
       const same =
         list.loaded && JSON.stringify(list.sessions.slice(0, page.sessions.length)) === JSON.stringify(page.sessions);
@@ -90,6 +95,7 @@ export async function refreshSessions(): Promise<void> {
   } finally {
     asking = false;
     plan();
+    if (calls !== withCalls.get()) void refreshSessions();
   }
 }
 
@@ -97,7 +103,7 @@ export async function refreshSessions(): Promise<void> {
 export async function loadMoreSessions(): Promise<void> {
   const { next } = sessionList.get();
   if (!next) return;
-  const page = without(await api.sessions({ limit: 100, before: next }));
+  const page = without(await api.sessions({ limit: 100, before: next, ...sources() }));
   sessionList.set((list) => {
     const known = new Set(list.sessions.map((session) => session.id));
     return { ...list, sessions: [...list.sessions, ...page.sessions.filter((s) => !known.has(s.id))], next: page.next };
@@ -119,6 +125,18 @@ export function forgetSession(id: string): void {
 export function rememberSession(id: string): void {
   deleted.delete(id);
   void refreshSessions();
+}
+
+/** Lists sessions that were made for one API call too, or no more. */
+export function toggleCalls(): void {
+  withCalls.set((now) => !now);
+  sessionList.set(() => ({ sessions: [], loaded: false, next: null }));
+  void refreshSessions();
+}
+
+/** Which sessions the gateway is asked for. */
+export function sources(): { source?: "all" } {
+  return withCalls.get() ? { source: "all" } : {};
 }
 
 function without<P extends { sessions: Session[] }>(page: P): P {
