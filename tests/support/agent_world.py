@@ -97,10 +97,10 @@ class World:
         except TimeoutError:
             pytest.fail("never happened; the log is:\n" + "\n".join(map(str, log)))
 
-    async def run_end(self, session: str, count: int = 1) -> RunEndEntry:
+    async def run_end(self, session: str, count: int = 1, timeout_s: float = 15.0) -> RunEndEntry:
         """The `count`-th end of a run."""
         log = await self.wait_for(
-            session, lambda log: sum(isinstance(entry, RunEndEntry) for entry in log) >= count
+            session, lambda log: sum(isinstance(entry, RunEndEntry) for entry in log) >= count, timeout_s
         )
         return [entry for entry in log if isinstance(entry, RunEndEntry)][count - 1]
 

@@ -1,12 +1,14 @@
 """What the model is shown."""
 
 import json
+from typing import Any
 
 import pytest
 
 from fairlead_agent import context
 from fairlead_agent.catalog import Tools
-from fairlead_agent.state import Item, Wire
+from fairlead_agent.models.interface import RESULT_IMAGES
+from fairlead_agent.state import Form, Item, LeftOut, Wire
 from fairlead_common.config import AgentConfig
 from fairlead_common.content import (
     AssistantMessage,
@@ -15,6 +17,7 @@ from fairlead_common.content import (
     TextBlock,
     ThinkingBlock,
     ToolCallBlock,
+    ToolOutcome,
     ToolResultMessage,
     UserMessage,
     text_outcome,
@@ -29,11 +32,11 @@ async def fetch(name: str) -> bytes:
     return b"png"
 
 
-async def shown(*messages: Message) -> list[dict[str, object]]:
+async def shown(*messages: Message, form: Form | None = None, **left_out: LeftOut) -> list[dict[str, Any]]:
     items = [Item(f"e{number}", message) for number, message in enumerate(messages)]
     wire = Wire()
-    await context.encode_new(items, wire, fetch)
-    made: list[dict[str, object]] = json.loads(b"[" + wire.joined + b"]")
+    await context.encode_new(items, wire, fetch, form, left_out)
+    made: list[dict[str, Any]] = json.loads(b"[" + wire.joined + b"]")
     return made
 
 
@@ -75,6 +78,116 @@ async def test_image_is_sent_inline_and_a_lost_one_as_words() -> None:
     assert isinstance(content, list)
     assert content[1] == {"type": "image_url", "image_url": {"url": "data:image/png;base64,cG5n"}}
     assert "a.png is gone" in content[2]["text"]
+
+
+CALLS = AssistantMessage(
+    content=[
+        ThinkingBlock(text="hm", signature="S"),
+        ThinkingBlock(text="", redacted="R"),
+        ThinkingBlock(text="unsigned"),
+        ToolCallBlock(
+            call_id="e1_0", name="read", arguments={"path": "a.png"}, provider_id="call__thought__x"
+        ),
+        ToolCallBlock(call_id="e1_1", name="read", arguments={"path": "b"}),
+    ],
+    model="litellm/anthropic/claude-opus-4-6",
+)
+PICTURE = ToolResultMessage(
+    call_id="e1_0",
+    name="read",
+    provider_id="call__thought__x",
+    outcome=ToolOutcome(
+        status="ok",
+        content=[TextBlock(text="a.png, 3 bytes"), ImageBlock(object="here", media_type="image/png")],
+    ),
+)
+WORDS = ToolResultMessage(call_id="e1_1", name="read", outcome=text_outcome("ok", "b", is_error=False))
+ASKED = UserMessage(content=[TextBlock(text="look")])
+
+
+TURN: list[Message] = [ASKED, CALLS, PICTURE, WORDS]
+
+
+async def test_images_of_results_follow_all_results_of_the_turn_in_a_message_of_the_user() -> None:
+    made = await shown(ASKED, CALLS, PICTURE, WORDS)
+    assert [each["role"] for each in made] == ["user", "assistant", "tool", "tool", "user"]
+    assert made[2]["content"] == "a.png, 3 bytes\n\n[image: it follows]"
+    assert [part["type"] for part in made[4]["content"]] == ["text", "text", "image_url"]
+    assert made[4]["content"][0]["text"] == RESULT_IMAGES
+    again = await shown(ASKED, CALLS, PICTURE, WORDS, UserMessage(content=[TextBlock(text="and?")]))
+    assert again[:5] == made
+    assert again[5] == {"role": "user", "content": "and?"}
+
+
+async def test_image_of_a_result_stays_where_it_was_in_later_requests() -> None:
+    items = [Item(f"e{number}", each) for number, each in enumerate(TURN)]
+    wire = Wire()
+    await context.encode_new(items, wire, fetch)
+    first, tokens = wire.joined, wire.tokens
+    assert tokens >= context.TOKENS_PER_IMAGE
+    items.append(Item("e4", AssistantMessage(content=[TextBlock(text="nice")], model="m")))
+    await context.encode_new(items, wire, fetch)
+    assert wire.joined.startswith(first)
+    anew = Wire()
+    await context.encode_new(items, anew, fetch)
+    assert (anew.joined, anew.tokens) == (wire.joined, wire.tokens)
+
+
+async def test_model_that_takes_no_images_is_told_of_them() -> None:
+    picture = UserMessage(content=[ImageBlock(object="here", media_type="image/png", name="cat.png")])
+    made = await shown(ASKED, CALLS, PICTURE, WORDS, picture, form=Form("", images=False))
+    assert "image_url" not in json.dumps(made)
+    assert "image/png is left out" in made[2]["content"]
+    assert "cat.png is left out" in made[4]["content"]
+
+
+async def test_thoughts_and_ids_go_back_to_the_models_that_made_them_alone() -> None:
+    own = await shown(ASKED, CALLS, PICTURE, WORDS, form=Form(context.family("litellm/anthropic/claude-x")))
+    assert own[1]["thinking_blocks"] == [
+        {"type": "thinking", "thinking": "hm", "signature": "S"},
+        {"type": "redacted_thinking", "data": "R"},
+    ]
+    assert [call["id"] for call in own[1]["tool_calls"]] == ["call__thought__x", "e1_1"]
+    for other in (
+        "openai/gpt-5",
+        "litellm/openai/gpt-5",
+        "litellm/gemini/gemini-3",
+        "litellm/bedrock/claude-x",
+    ):
+        made = await shown(ASKED, CALLS, PICTURE, WORDS, form=Form(context.family(other)))
+        assert "thinking_blocks" not in made[1]
+        assert [call["id"] for call in made[1]["tool_calls"]] == ["e1_0", "e1_1"]
+        assert [each["tool_call_id"] for each in made[2:4]] == ["e1_0", "e1_1"]
+
+
+async def test_conversation_is_encoded_anew_for_a_model_of_another_family() -> None:
+    items = [Item(f"e{number}", each) for number, each in enumerate(TURN)]
+    wire = Wire()
+    for name, holds in (
+        ("litellm/anthropic/claude-x", True),
+        ("openai/x", False),
+        ("litellm/claude-y", True),
+    ):
+        await context.encode_new(items, wire, fetch, Form(context.family(name)))
+        assert (b"thinking_blocks" in wire.joined) is holds
+
+
+async def test_what_was_left_out_is_marked_and_calls_keep_their_results() -> None:
+    made = await shown(ASKED, CALLS, PICTURE, WORDS, e0="all", e2="images", e3="all")
+    assert made[0]["content"] == context.LEFT_OUT_MESSAGE
+    assert [each["role"] for each in made] == ["user", "assistant", "tool", "tool"]
+    assert "is left out" in made[2]["content"]
+    assert made[3]["content"] == context.LEFT_OUT_RESULT
+
+
+async def test_call_that_made_no_sense_goes_back_as_every_provider_takes_it() -> None:
+    call = ToolCallBlock(call_id="e1_0", name="functions.read file", raw_arguments='{"path": ' + "x" * 5000)
+    (made,) = await shown(AssistantMessage(content=[call], model="m"))
+    function = made["tool_calls"][0]["function"]
+    assert function["name"] == "functions_read_file"
+    told = json.loads(function["arguments"])["unreadable_arguments"]
+    assert told.startswith('{"path": xxx')
+    assert told.endswith("[3009 characters more]")
 
 
 async def test_only_new_messages_are_encoded() -> None:

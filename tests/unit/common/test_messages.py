@@ -143,6 +143,9 @@ ENTRIES: dict[str, Entry] = {
     "run_end-error_code": RunEndEntry(
         **_ABOUT, outcome="failed", error="e", error_code="context_length_exceeded"
     ),
+    "run_end-left_out": RunEndEntry(
+        **_ABOUT, outcome="failed", error="e", left_out=["e7"], left_out_images=["e8"]
+    ),
     "approval_request": ApprovalRequestEntry(
         **_ABOUT,
         call_id="c",

@@ -109,11 +109,16 @@ class RunEndEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag=
             `context_length_exceeded`, `model_auth`, `model_rate_limited`, `model_quota_exceeded`,
             `model_unavailable`, `model_request_refused`, `input_refused`, `content_filter`, `refusal`,
             `reply_paused`, `output_limit`, `empty_reply`. Later versions may add more.
+        left_out: entries of messages that later requests to the model leave out, since it could not take
+            them: too long, or refused. A tool result stays paired with its call. The log keeps them.
+        left_out_images: the same of their images alone.
     """
 
     outcome: Outcome
     error: str | None = None
     error_code: str = ""
+    left_out: list[str] = []
+    left_out_images: list[str] = []
     turns: int = 0
     usage: Usage = Usage()
     duration_ms: int = 0

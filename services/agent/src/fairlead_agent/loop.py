@@ -182,9 +182,21 @@ class AgentLoop:
             try:
                 await self._step(profile)
             except ModelError as error:
-                await self._end("failed", str(error), error.code)
+                await self._fail(error)
             except InvalidInputError as error:
                 await self._end("failed", str(error))
+
+    async def _fail(self, error: ModelError) -> None:
+        cause = self._turn.cause
+        more: dict[str, object] = {}
+        if cause.whole or cause.images:
+            more = {"left_out": cause.whole, "left_out_images": cause.images}
+            log.info("input_left_out", code=error.code, messages=len(cause.whole), images=len(cause.images))
+        text = str(error)
+        if more and error.refused and "left out" not in text:
+            what = "The new input" if cause.whole else "The image"
+            text = f"{text} ({what} is left out of later requests.)"
+        await self._end("failed", text, error.code, **more)
 
     async def _step(self, profile: AgentConfig) -> None:
         state = self._state
@@ -287,8 +299,12 @@ class AgentLoop:
             if self._state.queue:
                 await self._owner.append_locked(DroppedEntry, reason=reason, items=list(self._state.queue))
 
-    async def _end(self, outcome: Outcome, error: str | None = None, code: str = "") -> None:
-        """Close the run, unless new mail makes it go on."""
+    async def _end(self, outcome: Outcome, error: str | None = None, code: str = "", **more: object) -> None:
+        """Close the run, unless new mail makes it go on.
+
+        Args:
+            more: further fields of the `RunEndEntry`.
+        """
         state = self._state
         run = state.run
         if run is None:
@@ -303,6 +319,7 @@ class AgentLoop:
                 outcome=outcome,
                 error=error,
                 error_code=code,
+                **more,
                 turns=run.turns,
                 usage=run.usage,
                 duration_ms=time.time_ns() // 1_000_000 - run.started_ms,

@@ -1,7 +1,7 @@
 """What a session is: a fold over its log. No I/O, no clock."""
 
 from dataclasses import dataclass, field, fields, replace
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from fairlead_agent.wakes import SILENT, Wakes
 from fairlead_common.content import (
@@ -43,6 +43,7 @@ from fairlead_common.session_marks import (
 
 ABORT = "abort"  # name of the custom entry that asks the open run to end
 HANDED_OVER = "handed_over"  # that says that its owner left on purpose
+LeftOut = Literal["all", "images"]
 GRANTING = frozenset({"once", "session", "always"})
 
 
@@ -66,10 +67,29 @@ class Item:
     message: Message
 
 
+class Form(NamedTuple):
+    """What the encoding of a conversation depends on beside its messages.
+
+    Fields:
+        family: of the models that it is for (see `context.family`); empty: of those that wrote it.
+        images: whether they take any.
+    """
+
+    family: str = ""
+    images: bool = True
+
+
 @dataclass(slots=True)
 class Wire:
-    """The conversation as a model's wire has it: the first `count` items, encoded, joined by commas."""
+    """The conversation as a model's wire has it: the first `count` items, encoded, joined by commas.
 
+    Fields:
+        form: for which models it is encoded.
+        ids: by call, the id that it has on this wire.
+    """
+
+    form: Form = field(default_factory=lambda: Form())
+    ids: dict[str, str] = field(default_factory=dict)
     joined: bytes = b""
     count: int = 0
     tokens: int = 0
@@ -107,6 +127,7 @@ class SessionState:
             secret. Nothing takes that back.
         asked: what was shown of the calls that are decided.
         placement: of its workspace; None: where the agent's is. placements: all that it ever had.
+        left_out: by entry, what later requests leave out of it, since the model could not take it.
         queue: steers and follow-ups that wait, in order.
         settled_approvals: decided or void, and perhaps still shown in lists.
         replies: by sequence of the mail that asks for one: the final answers that are not given yet.
@@ -141,6 +162,8 @@ class SessionState:
     preview: str = ""
     items: list[Item] = field(default_factory=list)
     wire: Wire = field(default_factory=Wire)
+    left_out: dict[str, LeftOut] = field(default_factory=dict)
+    refused: list[str] = field(default_factory=list)  # entries of which the last run left something out
     run: Run | None = None
     last_outcome: str = ""
     last_run_id: str | None = None
@@ -291,6 +314,10 @@ class SessionState:
         spoken = entry.resumes is not None
         self.run = Run(run_id=entry.run_id or entry.id, started_ms=entry.ts, spoken=spoken)
         self.run.before = before
+        if spoken and not self.parked and self.refused:  # tried again: perhaps with a model that takes it
+            for entry_id in self.refused:
+                self.left_out.pop(entry_id, None)
+            self.wire = Wire()
         while spoken and not self.parked and self._is_answer_empty:  # tried again: it is asked anew
             del self.items[-1]
             self.wire = Wire()
@@ -414,6 +441,11 @@ class SessionState:
     def _end(self, entry: RunEndEntry) -> None:
         self.last_run_id = entry.run_id
         self.last_outcome = entry.outcome
+        self.refused = [*entry.left_out, *entry.left_out_images]
+        if self.refused:
+            self.left_out |= dict.fromkeys(entry.left_out_images, "images")
+            self.left_out |= dict.fromkeys(entry.left_out, "all")
+            self.wire = Wire()
         if self.run is not None and self.run.quiet:
             self._heartbeat_ends(self.run)
         self.run = None

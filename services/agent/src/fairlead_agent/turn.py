@@ -1,17 +1,19 @@
 """One turn's model request: stream the reply, show it, and write it to the log when it is whole."""
 
 import asyncio
+import fnmatch
 import random
 
 import structlog
 
-from fairlead_agent import context
+from fairlead_agent import context, left_out
 from fairlead_agent.catalog import Catalog, Tools
 from fairlead_agent.deltas import Deltas
 from fairlead_agent.models.interface import ModelError, ModelRequest
 from fairlead_agent.models.registry import Registry
 from fairlead_agent.owner import Owner
 from fairlead_agent.placement import Places, boundary, described, shown_name
+from fairlead_agent.state import Form
 from fairlead_agent.streamed_reply import Reply
 from fairlead_common.config import AgentConfig
 from fairlead_common.entries import MessageEntry
@@ -41,6 +43,7 @@ class Turn:
         self._config = config
         self._reading: asyncio.Task[None] | None = None
         self._interrupted = False
+        self.cause = left_out.NOTHING
 
     def interrupt(self) -> None:
         """Stop the reply where it is; what was said so far is kept."""
@@ -52,8 +55,9 @@ class Turn:
         """Ask until the model answers, and write its message.
 
         Raises:
-            ModelError: it will not answer; the text is for people.
+            ModelError: it will not answer; the text is for people. `cause` is what later requests leave out.
         """
+        self.cause = left_out.NOTHING
         run = self._state.run
         own = profile.heartbeat.model if run is not None and run.heartbeat else ""
         model_name = own or self._state.model or profile.model
@@ -68,6 +72,8 @@ class Turn:
                 await self._read(model_name, request[0], reply)
             except ModelError as error:
                 if error.kind != "retryable" or attempt >= self._config.current.models.retries:
+                    is_long = error.kind == "overflow"
+                    self.cause = left_out.by_refusal(self._state, error.refused, too_long=is_long)
                     raise
                 await self._pause(error, attempt)
                 if self._interrupted or self._aborting:
@@ -120,15 +126,9 @@ class Turn:
         within = boundary(self._owner.session, agent, profile, self._state.sandbox)
         system = context.system_prompt(agent, profile, workspace, tools, instructions, described(within))
         wire = self._state.wire
-        await context.encode_new(self._state.items, wire, self._owner.objects.get)
-        needed = context.estimate_tokens(wire, system, tools.wire)
-        if needed > profile.context_window - RESERVE_TOKENS:
-            raise ModelError(
-                "overflow",
-                f"The conversation is too long for the model: about {needed} tokens, and at most "
-                f"{profile.context_window - RESERVE_TOKENS} of its window of {profile.context_window} can be "
-                "used. Nothing is lost; go on in a new session.",
-            )
+        form = Form(context.family(model_name), self._takes_images(model_name))
+        await context.encode_new(self._state.items, wire, self._owner.objects.get, form, self._state.left_out)
+        self._check_size(context.estimate_tokens(wire, system, tools.wire), profile)
         request = ModelRequest(
             model=name,
             messages=b",".join(
@@ -141,6 +141,29 @@ class Turn:
             max_output_tokens=profile.max_output_tokens,
         )
         return request, host
+
+    def _takes_images(self, model_name: str) -> bool:
+        without = self._config.current.models.without_images
+        return not any(fnmatch.fnmatchcase(model_name, pattern) for pattern in without)
+
+    def _check_size(self, needed: int, profile: AgentConfig) -> None:
+        limit = profile.context_window - RESERVE_TOKENS
+        if needed <= limit:
+            return
+        self.cause = left_out.by_estimate(self._state, needed, limit)
+        window = f"at most {limit} of its window of {profile.context_window} can be used"
+        if self.cause.whole:
+            text = (
+                f"This input is too long for the model: the request has about {needed} tokens, and {window}. "
+                "What does not fit is left out of later requests; give it in parts."
+            )
+        else:
+            text = (
+                f"The conversation is too long for the model, also without the new input: about {needed} "
+                f"tokens, and {window}. Nothing is lost; go on in a new session, or raise `context_window` "
+                "if the model takes more."
+            )
+        raise ModelError("overflow", text)
 
     async def _read(self, model_name: str, request: ModelRequest, reply: Reply) -> None:
         model, _ = self._registry.resolve(model_name)

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Callable
 import msgspec
 
 from fairlead_agent.models.interface import (
+    RESULT_IMAGES,
     Finish,
     ModelRequest,
     Piece,
@@ -57,7 +58,7 @@ class DemoModel:
     async def stream(self, request: ModelRequest) -> AsyncIterator[list[Piece]]:
         """See `Model.stream`."""
         messages = request.decoded()
-        asked = next((i for i in range(len(messages) - 1, -1, -1) if messages[i]["role"] == "user"), -1)
+        asked = next((i for i in range(len(messages) - 1, -1, -1) if _is_asked(messages[i])), -1)
         text = _text(messages[asked]) if asked >= 0 else ""
         results = [message for message in messages[asked + 1 :] if message["role"] == "tool"]
         calls = _calls(text, {tool.name for tool in request.tools})
@@ -88,6 +89,10 @@ class DemoModel:
         for word in re.findall(r"\S+\s*|\s+", text):
             yield [kind(word)]
             await asyncio.sleep(delay_s)
+
+
+def _is_asked(message: dict[str, object]) -> bool:
+    return message["role"] == "user" and not _text(message).startswith(RESULT_IMAGES)
 
 
 def _text(message: dict[str, object]) -> str:

@@ -33,6 +33,9 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.json.decode(b"[" + self.messages + b"]", type=list[dict[str, Any]])
 
 
+# Begins the user message that carries the images of tool results: no provider takes them in role `tool`.
+RESULT_IMAGES: Final = "Images of the tool results above:"
+
 Failure = Literal["", "content_filter", "refusal", "reply_paused"]
 
 

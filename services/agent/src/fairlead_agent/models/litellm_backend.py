@@ -136,8 +136,16 @@ class LiteLLM:
             raise _sorted_error(litellm, error) from error
 
 
+def _without_thoughts(messages: list[dict[str, Any]]) -> bool:
+    """Whether Claude would miss its thoughts: another model began this turn, and made the calls."""
+    last: dict[str, Any] = next((each for each in reversed(messages) if each["role"] == "assistant"), {})
+    return bool(last.get("tool_calls")) and not last.get("thinking_blocks")
+
+
 def _think(litellm: Any, request: ModelRequest, options: dict[str, Any]) -> None:
     """Ask for thoughts in a way that leaves room for the answer."""
+    if "claude" in request.model and _without_thoughts(options["messages"]):
+        return
     if "claude" not in request.model:
         options["reasoning_effort"] = request.thinking
         return

@@ -1,0 +1,78 @@
+"""What later requests leave out after the model could not take a request.
+
+A message that is too long, or that the provider refuses, would otherwise make every later request fail too.
+Only what is new since the model last answered can be the cause: it took the rest before.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from fairlead_agent.context import blocks_of, message_tokens
+from fairlead_agent.models.interface import Refused
+from fairlead_agent.state import SessionState
+from fairlead_common.content import AssistantMessage, ImageBlock, UserMessage
+
+LARGE_TOKENS = 1000  # less than that is hardly the cause where a provider finds a request too long
+LARGE_SHARE = 0.2  # of the whole conversation
+
+
+class Cause(NamedTuple):
+    """Entries of messages.
+
+    Fields:
+        whole: that are left out. images: of which only the images are.
+    """
+
+    whole: list[str]
+    images: list[str]
+
+
+NOTHING = Cause([], [])
+
+
+def by_estimate(state: SessionState, needed: int, limit: int) -> Cause:
+    """What must go so that a request of about `needed` tokens has at most `limit`: the largest first.
+
+    Nothing, if that does not help: then the rest of the conversation is too long by itself.
+    """
+    chosen: list[str] = []
+    for size, entry_id, _ in sorted(_new(state), key=lambda each: -each[0]):
+        if needed <= limit:
+            break
+        chosen.append(entry_id)
+        needed -= size
+    return Cause(chosen, []) if needed <= limit else NOTHING
+
+
+def by_refusal(state: SessionState, refused: Refused, *, too_long: bool) -> Cause:
+    """What the provider meant when it refused the last request."""
+    new = _new(state)
+    if refused == "images":
+        images = [item.entry_id for item in state.items if _has_image(blocks_of(item.message))]
+        fresh = {entry_id for _, entry_id, _ in new}
+        return Cause([], [each for each in images if each in fresh] or images)
+    if refused != "input" or not new:
+        return NOTHING
+    if too_long:
+        total, largest = sum(size for size, _, _ in new), max(size for size, _, _ in new)
+        if total < LARGE_TOKENS and total < LARGE_SHARE * state.wire.tokens:
+            return NOTHING
+        return Cause([entry_id for size, entry_id, _ in new if 2 * size >= largest], [])
+    said = [entry_id for _, entry_id, is_said in new if is_said]
+    return Cause(said or [entry_id for _, entry_id, _ in new], [])
+
+
+def _new(state: SessionState) -> list[tuple[int, str, bool]]:
+    """Tokens, entry, and whether it was said, of what came since the last reply and is not left out yet."""
+    found: list[tuple[int, str, bool]] = []
+    for item in reversed(state.items):
+        if isinstance(item.message, AssistantMessage):
+            break
+        if state.left_out.get(item.entry_id) != "all":
+            is_said = isinstance(item.message, UserMessage)
+            found.append((message_tokens(item.message), item.entry_id, is_said))
+    return found
+
+
+def _has_image(blocks: Sequence[object]) -> bool:
+    return any(isinstance(block, ImageBlock) for block in blocks)
