@@ -55,7 +55,9 @@ def openapi_document(agents: list[str]) -> dict[str, Any]:
         paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation)
     bodies = [operation.body for operation in OPERATIONS if operation.body is not None]
     _, schemas = msgspec.json.schema_components(
-        [*dict.fromkeys(bodies), Session, Approval], ref_template="#/components/schemas/{name}"
+        [*dict.fromkeys(bodies), Session, Approval],
+        ref_template="#/components/schemas/{name}",
+        schema_hook=_schema_of,
     )
     schemas["NewSession"]["properties"]["agent"]["anyOf"] = [{"enum": agents}, {"type": "null"}]
     schemas["Upload"]["properties"]["data"]["pattern"] = _BASE64
@@ -78,6 +80,12 @@ def openapi_document(agents: list[str]) -> dict[str, Any]:
         },
         "security": [{"token": []}, {"cookie": [], "page": []}],
     }
+
+
+def _schema_of(kind: type) -> dict[str, Any]:
+    if kind is object:
+        return {"description": "any JSON"}
+    raise NotImplementedError
 
 
 def _operation(operation: Operation) -> dict[str, Any]:

@@ -1,11 +1,11 @@
 """Every address of the gateway, and what its OpenAPI document says of it."""
 
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from starlette.requests import Request
 
-from fairlead_common.projections import SessionUsage
+from fairlead_common.projections import ApprovalSummary, SessionSummary
 from fairlead_gateway import (
     account,
     approvals,
@@ -30,54 +30,23 @@ _SESSION: Final[Schema] = {"$ref": "#/components/schemas/Session"}
 _APPROVAL: Final[Schema] = {"$ref": "#/components/schemas/Approval"}
 
 
-class Session(msgspec.Struct):
-    """One session, as lists show it. Times are milliseconds since 1970."""
-
-    id: str
-    agent: str
-    title: str
-    mode: str
-    model: str
-    sandbox: str
-    workspace_kind: str
-    host: str
-    source: str
-    status: str
-    created_at: int
-    updated_at: int
-    last_outcome: str | None
-    preview: str
-    usage: SessionUsage
-    context_tokens: int
-    context_window: int
-    queued: int
-    approvals: int
-    last_seq: int
-    news_seq: int
+def _as_shown(name: str, summary: type[msgspec.Struct], text: str) -> type[msgspec.Struct]:
+    """The Struct of what answers show of a summary: all its fields but the mark of deletion."""
+    fields = [(each.name, each.type) for each in msgspec.structs.fields(summary) if each.name != "deleted"]
+    return msgspec.defstruct(name, fields, namespace={"__doc__": text}, module=__name__)
 
 
-class Approval(msgspec.Struct):
-    """One tool call that waits for a person."""
-
-    id: str
-    session: str
-    call_id: str
-    tool: str
-    arguments: dict[str, Any]
-    workspace: str
-    host: str
-    why: str
-    shown_hash: str
-    expires_at: int
-    requested_at: int
-    sandbox: str
-    scope: str
-    access: str
-    remote: str
-    grants: dict[str, str]
-    tainted: bool
+Session = _as_shown(
+    "Session", SessionSummary, "One session, as lists show it. Times are milliseconds since 1970."
+)
+Approval = _as_shown("Approval", ApprovalSummary, "One tool call that waits for a person.")
 
 
+_STATUS_ANSWER: Final[Schema] = {
+    **object_of(services=list_of(ANYTHING), executors=list_of(ANYTHING), gateway=ANYTHING),
+    "description": "`store`: how full it is, where that is watched; `problems`: why the lists are incomplete",
+}
+_STATUS_ANSWER["properties"] |= {"store": ANYTHING, "problems": list_of({"type": "string"})}
 _KEY_TEXT: Final = (
     "The same key and words again are the same prompt, however often they are sent. The key may also come as "
     "the header Idempotency-Key; if it comes twice, both must be the same."
@@ -300,7 +269,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "/api/status",
         health.status,
         "services and executors as NATS reports them",
-        {200: object_of(services=list_of(ANYTHING), executors=list_of(ANYTHING), gateway=ANYTHING)},
+        {200: _STATUS_ANSWER},
     ),
     Operation(
         "GET",

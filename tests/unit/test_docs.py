@@ -1,0 +1,110 @@
+"""What the documentation names is there: files, anchors, commands with their options, and settings."""
+
+import copy
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from fairlead.main import fairlead
+from fairlead_common.config import parse_config
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "AGENTS.md", *sorted((ROOT / "docs").glob("*.md"))]
+NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
+# Of what only an installation has, or that a command makes.
+NOT_HERE = ("tools/<host>", "docs/decisions/0", "secrets/", "deploy/cluster/conf")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_files_and_anchors_that_are_named_exist(name: str) -> None:
+    page = ROOT / name
+    text = page.read_text()
+    missing = []
+    for target in re.findall(r"\]\(([^)]+)\)", text):
+        if "://" in target:
+            continue
+        path, _, anchor = target.partition("#")
+        file = (page.parent / path) if path else page
+        if not file.exists() or (anchor and anchor not in anchors(file)):
+            missing.append(target)
+    paths = re.findall(r"`((?:libs|services|tests|deploy|tools|docs|bench)/[\w./-]+)`", text)
+    missing += [path for path in paths if not path.startswith(NOT_HERE) and not (ROOT / path).exists()]
+    assert missing == []
+
+
+def anchors(file: Path) -> set[str]:
+    """As GitHub makes them of headings."""
+    headings = re.findall(r"^#+ (.*)$", file.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def commands(page: Path) -> Iterator[list[str]]:
+    """The words of each `fairlead ...` line in the indented and fenced blocks of a page, without comments."""
+    text = page.read_text().replace("\\\n", " ")
+    for line in re.findall(r"^(?: {4,}|(?<=\n))(.*\bfairlead .*|.*--rm cli .*)$", text, re.MULTILINE):
+        found = re.search(r"(?:^|\s)(?:fairlead|tools/fairlead|run --rm cli) ([a-z].*)$", line)
+        if not found or line.lstrip().startswith(("#", "|", "git", "*", "-", "`")):
+            continue
+        try:
+            words = shlex.split(found[1].replace("…", ""), comments=True)
+        except ValueError:  # prose
+            continue
+        if "|" in words:  # several commands in one line
+            words = words[: words.index("|")]
+        if words and words[0] in fairlead.list_commands(click.Context(fairlead)):
+            yield words
+
+
+def resolved(words: list[str]) -> tuple[click.Command, list[str]]:
+    """The command that they call, and its arguments."""
+    command: click.Command = fairlead
+    rest = list(words)
+    while isinstance(command, click.Group) and rest and not rest[0].startswith("-"):
+        found = command.get_command(click.Context(command), rest[0])
+        if found is None:
+            break
+        command = found
+        rest.pop(0)
+    return command, rest
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_commands_have_the_options_that_are_shown(name: str) -> None:
+    wrong = []
+    for words in commands(ROOT / name):
+        command, rest = resolved(words)
+        known = {option for each in command.params for option in (*each.opts, *each.secondary_opts)}
+        ours = rest[: rest.index("--")] if "--" in rest else rest
+        options = [word.partition("=")[0] for word in ours if re.match(r"--?[a-z]", word)]
+        if isinstance(command, click.Group) and not command.invoke_without_command:
+            wrong.append((words, "no such command"))
+        elif unknown := [each for each in options if each not in {*known, "--help"}]:
+            wrong.append((words, f"no option {unknown}"))
+    assert wrong == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_settings_that_are_shown_are_taken(name: str) -> None:
+    for words in commands(ROOT / name):
+        if words[:2] != ["config", "set"] or len(words) < 4:
+            continue
+        key, value = words[2], words[3]
+        document: dict[str, Any] = {}
+        place = document
+        *path, last = key.split(".")
+        for token in path:
+            place = place.setdefault(token, {})
+        place[last] = json.loads(value) if value[:1] in '[{"' else value
+        parse_config(copy.deepcopy(document), {})  # raises, naming what is wrong
+
+
+def test_there_is_something_to_look_at() -> None:
+    found = [words for page in PAGES for words in commands(page)]
+    assert len(found) > 40
+    assert sum(words[:2] == ["config", "set"] for words in found) > 10
