@@ -31,11 +31,14 @@ def test_a_job_is_planned_with_a_preview_run_and_its_result_is_listed(up: Fairle
     page.get_by_role("button", name="New job").click()
     dialog = page.get_by_role("dialog", name="New job")
     dialog.get_by_label("Task", exact=True).fill('answer="the lights are off"')
-    dialog.get_by_label("Expression").fill("0 22 * * 1")
+    dialog.get_by_label("When").select_option("Every week")
+    dialog.get_by_label("At", exact=True).fill("22:00")
+    dialog.get_by_label("Weekday").select_option("Monday")
     dialog.get_by_label("Time zone").fill("Europe/Berlin")
     dialog.get_by_label("Name").fill("Lights")
     expect(dialog.get_by_role("status").get_by_role("listitem")).to_have_count(5)
-    expect(dialog.get_by_role("status")).to_contain_text("22:00:00")
+    expect(dialog.get_by_role("status")).to_contain_text(re.compile(r"Mon, .*10:00"))
+    expect(dialog.get_by_role("button", name="Add", exact=True)).to_be_in_viewport(ratio=1)
     tab.shoot("editor")
     dialog.get_by_role("button", name="Add", exact=True).click()
     row = page.get_by_role("listitem").filter(has_text="Lights").first
@@ -56,7 +59,8 @@ def test_what_cannot_be_a_time_is_said_while_typing_and_nothing_is_added(up: Fai
     page.get_by_role("button", name="New job").click()
     dialog = page.get_by_role("dialog", name="New job")
     dialog.get_by_label("Task", exact=True).fill("x")
-    dialog.get_by_label("Expression").fill("*/0 * * * *")
+    dialog.get_by_label("When").select_option("Cron expression")
+    dialog.get_by_label("Expression", exact=True).fill("*/0 * * * *")
     expect(dialog.get_by_role("status")).to_contain_text("a step must be 1 to 59")
     dialog.get_by_role("button", name="Add", exact=True).click()
     expect(dialog.get_by_role("alert")).to_contain_text("a step must be 1 to 59")
@@ -97,6 +101,22 @@ def test_the_week_shows_what_is_ahead_and_a_pause_is_said(up: FairleadUp, tab: T
     expect(page.get_by_text("Paused: nothing fires until you go on.")).to_be_visible()
     page.get_by_role("button", name="Go on firing").click()
     expect(page.get_by_text("Paused: nothing fires until you go on.")).to_have_count(0)
+
+
+def test_a_job_that_fires_all_the_time_has_one_line_in_each_day(up: FairleadUp, tab: Tab) -> None:
+    page = tab.page
+    added = ("cron", "add", "--cron", "*/10 * * * *", "--system-event", "look", "--name", "Looks often")
+    assert up.cli(*added).returncode == 0
+    assert up.cli(*added[:2], "--cron", "20 5 * * *", *added[4:6], "--name", "Once a day").returncode == 0
+    tab.go("/schedules")
+    page.get_by_role("button", name="Show the week").click()
+    # One day has none left in its last ten minutes.
+    days = 6 if time.localtime()[3:5] >= (23, 50) else 7
+    lines = page.get_by_role("listitem").filter(has_text="Looks often")
+    expect(lines).to_have_count(days)
+    expect(lines.last).to_contain_text("every 10 min")
+    expect(page.get_by_text("Once a day")).to_have_count(7 if time.localtime()[3:5] < (5, 20) else 6)
+    tab.shoot("dense")
 
 
 @pytest.mark.parametrize("options", [PHONE])

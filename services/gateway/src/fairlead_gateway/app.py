@@ -1,7 +1,10 @@
 """The application: the routes behind the front door."""
 
+from typing import Final
+
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
+from starlette.middleware.gzip import DEFAULT_EXCLUDED_CONTENT_TYPES, GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
@@ -15,6 +18,10 @@ from fairlead_gateway.middleware import FrontDoor
 from fairlead_gateway.openapi import openapi_document
 from fairlead_gateway.problems import Problem, json_response, on_failure, on_problem
 from fairlead_gateway.routes import OPERATIONS
+
+# JSON is compressed. Events go out as they are written, downloads are often compressed already, and the files
+# of the page come compressed from where they are kept.
+NOT_COMPRESSED: Final = (*DEFAULT_EXCLUDED_CONTENT_TYPES, "application/octet-stream", "text/*")
 
 
 def create_app(gateway: Gateway, public_host: str = "") -> ASGIApp:
@@ -51,7 +58,8 @@ def create_app(gateway: Gateway, public_host: str = "") -> ASGIApp:
     app.add_route("/openapi.json", openapi, methods=["GET"])
     app.add_route("/login", account.login_page, methods=["GET"])
     app.add_route("/{path:path}", pages.page, methods=["GET"])
-    return FrontDoor(app, gateway.auth, gateway.config, public_host)
+    compressed = GZipMiddleware(app, compresslevel=6, exclude_content_types=NOT_COMPRESSED)
+    return FrontDoor(compressed, gateway.auth, gateway.config, public_host)
 
 
 async def _on_http_exception(request: Request, error: Exception) -> Response:

@@ -23,6 +23,7 @@ from fairlead_common.cron.requests import (
     UpdateJob,
     Wake,
 )
+from fairlead_common.cron.times import LAST_MS
 from fairlead_common.errors import BusUnavailableError, InvalidInputError, NotFoundError
 from fairlead_common.ids import check_id, new_id
 from fairlead_gateway.bodies import check_parameters, decode, one
@@ -129,7 +130,7 @@ def _number(request: Request, name: str, default: int, most: int) -> int:
     text = one(request, name)
     if text is None:
         return default
-    if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= most):
+    if not (text.isascii() and text.isdigit() and len(text) < 16 and 1 <= int(text) <= most):
         raise InvalidInputError(name, f"must be a number from 1 to {most}, got {text[:80]!r}")
     return int(text)
 
@@ -168,10 +169,13 @@ async def preview(request: Request) -> Response:
 
 async def get(request: Request) -> Response:
     """One job, and when it fires next."""
-    check_parameters(request, "count")
-    return await _ask(
-        request, "cron.get", GetJob(id=_job(request), count=_number(request, "count", 5, MAX_FIRINGS))
+    check_parameters(request, "count", "after_ms")
+    wanted = GetJob(
+        id=_job(request),
+        count=_number(request, "count", 5, MAX_FIRINGS),
+        after_ms=_number(request, "after_ms", 0, LAST_MS),
     )
+    return await _ask(request, "cron.get", wanted)
 
 
 async def change(request: Request) -> Response:
@@ -298,6 +302,11 @@ OPERATIONS: Final = (
         problems=(404, 409),
         parameters=(
             Parameter("count", {"type": "integer", "minimum": 1, "maximum": MAX_FIRINGS}, "how many firings"),
+            Parameter(
+                "after_ms",
+                {"type": "integer", "minimum": 1, "maximum": LAST_MS},
+                "only firings after this moment",
+            ),
         ),
     ),
     _operation(

@@ -120,9 +120,8 @@ class Api:
     async def get(self, asked: GetJob) -> OneJob:
         """One job, and when it fires next."""
         document, _ = await self._store.need(check_id(asked.id, "id"))
-        return OneJob(
-            job=await self._shown(document), preview=self._definitions.preview(document, asked.count)
-        )
+        preview = self._definitions.preview(document, asked.count, asked.after_ms)
+        return OneJob(job=await self._shown(document), preview=preview)
 
     async def add(self, asked: AddJob) -> OneJob:
         """A new job."""

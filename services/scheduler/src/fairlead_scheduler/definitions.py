@@ -247,15 +247,15 @@ class Definitions:
             case "web" if turn.to is not None:
                 check_id(turn.to, "payload.to")
 
-    def preview(self, document: Document, count: int = PREVIEWED) -> Preview:
-        """What was understood, and the next firings."""
+    def preview(self, document: Document, count: int = PREVIEWED, after_ms: int = 0) -> Preview:
+        """What was understood, and the next firings, those after `after_ms`."""
         job = job_of(document)
         default_tz = self._settings.cron.timezone
         now_ms = self._clock.now_ms()
         times = times_of(job.schedule, job.created_at_ms, job.active_window, default_tz)
         warnings = []
         slots: list[int] = []
-        slot = times.after(-1 if isinstance(job.schedule, At) else max(now_ms, job.since_ms))
+        slot = times.after(-1 if isinstance(job.schedule, At) else max(now_ms, job.since_ms, after_ms))
         while slot is not None and len(slots) < count:
             slots.append(slot)
             slot = times.after(slot)

@@ -10,6 +10,7 @@ import msgspec
 
 from fairlead_common.cron.jobs import Document
 from fairlead_common.cron.runs import RunEntry
+from fairlead_common.cron.times import LAST_MS
 
 MAX_PAGE = 1000
 MAX_FIRINGS = 200
@@ -60,10 +61,15 @@ class NameJob(_Body, frozen=True, kw_only=True, rename="camel", forbid_unknown_f
 
 
 class GetJob(_Body, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """`cron.get`: the job, and its next `count` firings."""
+    """`cron.get`: the job, and its next `count` firings.
+
+    Fields:
+        after_ms: only firings after this moment, milliseconds since 1970; past ones are never listed.
+    """
 
     id: str
     count: Annotated[int, msgspec.Meta(ge=1, le=MAX_FIRINGS)] = 5
+    after_ms: Annotated[int, msgspec.Meta(ge=0, le=LAST_MS)] = 0
 
 
 class RunJob(_Body, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):

@@ -3,16 +3,39 @@ import { ApiError } from "../api/client";
 import { newKey } from "../session/outbox";
 import { Button } from "../ui/Button";
 import { Dialog } from "../ui/Dialog";
-import { cron, type Draft, draftOf, emptyDraft, EXAMPLES, type Job, jobOf, type Preview, type When } from "./jobs";
+import {
+  cron,
+  type Draft,
+  draftOf,
+  emptyDraft,
+  EXAMPLES,
+  type Job,
+  jobOf,
+  moment,
+  type Preview,
+  type When,
+} from "./jobs";
 import styles from "./Schedules.module.css";
 
 const HERE = Intl.DateTimeFormat().resolvedOptions().timeZone;
 const WAIT_MS = 250;
-const HINTS: Readonly<Record<When, string>> = {
-  at: "2026-12-24T18:00, 20m, in 2 hours",
-  every: "10m, 1h, 1d",
-  cron: "minute hour day month weekday, or @daily; 0 is Sunday",
+const CHOICES: readonly [When, string][] = [
+  ["daily", "Every day"],
+  ["weekdays", "Monday to Friday"],
+  ["weekly", "Every week"],
+  ["every", "Every so often"],
+  ["at", "Once"],
+  ["cron", "Cron expression"],
+];
+const WRITTEN: Readonly<Partial<Record<When, { label: string; hint: string }>>> = {
+  at: { label: "Time", hint: "2026-12-24T18:00, 20m, in 2 hours" },
+  every: { label: "Interval", hint: "10m, 1h, 1d" },
+  cron: { label: "Expression", hint: "minute hour day month weekday, or @daily; 0 is Sunday" },
 };
+// 7 January 2024 was a Sunday.
+const WEEKDAYS = Array.from({ length: 7 }, (_, day) =>
+  new Date(2024, 0, 7 + day).toLocaleDateString(undefined, { weekday: "long" }),
+);
 
 /** Makes a job, or changes one; says while one types what was understood and when it fires. */
 export function JobEditor({ job, onClose, onSaved }: { job: Job | null; onClose: () => void; onSaved: () => void }) {
@@ -34,6 +57,7 @@ export function JobEditor({ job, onClose, onSaved }: { job: Job | null; onClose:
     });
   };
   const turn = draft.what === "agentTurn";
+  const written = WRITTEN[draft.when];
   return (
     <Dialog title={job ? "Edit job" : "New job"} onClose={onClose}>
       <form className={styles.form} onSubmit={save}>
@@ -61,26 +85,47 @@ export function JobEditor({ job, onClose, onSaved }: { job: Job | null; onClose:
               value={draft.when}
               onChange={(event) => {
                 const when = event.target.value as When;
-                set({ when, text: EXAMPLES[when] });
+                set({ when, text: EXAMPLES[when] ?? "" });
               }}
             >
-              <option value="cron">By the calendar</option>
-              <option value="every">Every so often</option>
-              <option value="at">Once</option>
+              {CHOICES.map(([when, label]) => (
+                <option key={when} value={when}>
+                  {label}
+                </option>
+              ))}
             </select>
           </label>
-          <label>
-            {draft.when === "cron" ? "Expression" : draft.when === "every" ? "Interval" : "Time"}
-            <input
-              required
-              spellCheck={false}
-              value={draft.text}
-              placeholder={HINTS[draft.when]}
-              onChange={(event) => set({ text: event.target.value })}
-            />
-          </label>
+          {written ? (
+            <label>
+              {written.label}
+              <input
+                required
+                spellCheck={false}
+                value={draft.text}
+                placeholder={written.hint}
+                onChange={(event) => set({ text: event.target.value })}
+              />
+            </label>
+          ) : (
+            <label>
+              At
+              <input type="time" required value={draft.time} onChange={(event) => set({ time: event.target.value })} />
+            </label>
+          )}
         </div>
-        <small>{HINTS[draft.when]}</small>
+        {written && <small>{written.hint}</small>}
+        {draft.when === "weekly" && (
+          <label>
+            Weekday
+            <select value={draft.weekday} onChange={(event) => set({ weekday: event.target.value })}>
+              {WEEKDAYS.map((name, day) => (
+                <option key={name} value={day}>
+                  {name}
+                </option>
+              ))}
+            </select>
+          </label>
+        )}
         {draft.when !== "every" && (
           <label>
             Time zone
@@ -118,10 +163,11 @@ export function JobEditor({ job, onClose, onSaved }: { job: Job | null; onClose:
             <>
               <p>{understood.preview.words}</p>
               <ol>
-                {understood.preview.local.map((time) => (
-                  <li key={time}>{time.replace("T", " ")}</li>
+                {understood.preview.nextRunAtMs.map((at) => (
+                  <li key={at}>{moment(at, understood.preview?.tz ?? HERE)}</li>
                 ))}
               </ol>
+              {understood.preview.tz !== HERE && <p>Times of {understood.preview.tz}.</p>}
               {understood.preview.warnings.map((warning) => (
                 <p key={warning}>{warning}</p>
               ))}
@@ -150,11 +196,11 @@ function usePreview(draft: Draft): { preview: Preview | null; problem: string | 
     preview: null,
     problem: null,
   });
-  const { when, text, tz } = draft;
+  const { when, text, time, weekday, tz } = draft;
   useEffect(() => {
     let current = true;
     const timer = setTimeout(() => {
-      const asked = { ...emptyDraft(tz), when, text, message: "-" };
+      const asked = { ...emptyDraft(tz), when, text, time, weekday, message: "-" };
       cron.preview(asked).then(
         (preview) => current && setFound({ preview, problem: null }),
         (error: unknown) =>
@@ -169,6 +215,6 @@ function usePreview(draft: Draft): { preview: Preview | null; problem: string | 
       current = false;
       clearTimeout(timer);
     };
-  }, [when, text, tz]);
+  }, [when, text, time, weekday, tz]);
   return found;
 }

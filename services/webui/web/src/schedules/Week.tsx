@@ -1,44 +1,49 @@
 import { useEffect, useState } from "react";
 import { complain } from "../ui/toast";
-import { cron, type Firing, type Job, week } from "./jobs";
+import { cron, type Job } from "./jobs";
 import styles from "./Schedules.module.css";
+import { daysFrom, type Line, lookAhead } from "./week";
 
 const MOST_JOBS = 50;
-const MOST_FIRINGS = 60; // of each: more would only fill the page
 
-/** The next seven days: the next five firings of each job, in its day. */
+/** The next seven days: when each job fires, in its day. A job that fires often in a day has one line there. */
 export function Week({ jobs }: { jobs: readonly Job[] }) {
-  const [firings, setFirings] = useState<readonly Firing[]>([]);
-  const [from] = useState(() => Date.now());
+  const [days] = useState(() => daysFrom(Date.now()));
+  const [found, setFound] = useState<readonly Line[][][]>([]);
   useEffect(() => {
     let current = true;
     const asked = jobs.filter((job) => job.enabled).slice(0, MOST_JOBS);
-    Promise.all(asked.map((job) => cron.get(job.id, MOST_FIRINGS))).then(
-      (answers) => {
-        const found = answers.flatMap(({ job, preview }) => (preview?.nextRunAtMs ?? []).map((at) => ({ job, at })));
-        if (current) setFirings(found);
-      },
+    const ask = (job: Job) => async (count: number, after: number) => (await cron.get(job.id, count, after)).preview;
+    Promise.all(asked.map((job) => lookAhead(job, days, ask(job)))).then(
+      (lines) => current && setFound(lines),
       (error: unknown) => current && complain("Could not look ahead", error),
     );
     return () => {
       current = false;
     };
-  }, [jobs]);
+  }, [jobs, days]);
 
   return (
     <div className={styles.week}>
-      {week(firings, from).map(({ day, firings: onDay }) => (
-        <section key={day} aria-label={new Date(day).toLocaleDateString(undefined, { dateStyle: "full" })}>
-          <h2>{new Date(day).toLocaleDateString(undefined, { weekday: "short", day: "numeric", month: "short" })}</h2>
+      {days.map(({ start }, index) => (
+        <section key={start} aria-label={new Date(start).toLocaleDateString(undefined, { dateStyle: "full" })}>
+          <h2>{new Date(start).toLocaleDateString(undefined, { weekday: "short", day: "numeric", month: "short" })}</h2>
           <ul>
-            {onDay.map(({ job, at }) => (
-              <li key={`${job.id}-${at}`}>
-                <time dateTime={new Date(at).toISOString()}>
-                  {new Date(at).toLocaleTimeString(undefined, { timeStyle: "short" })}
-                </time>
-                <span>{job.name}</span>
-              </li>
-            ))}
+            {found
+              .flatMap((lines) => lines[index] ?? [])
+              .sort((a, b) => a.at - b.at)
+              .map(({ job, at, often }) => (
+                <li key={`${job.id}-${at}`}>
+                  <span className={styles.at}>
+                    {often && "from "}
+                    <time dateTime={new Date(at).toISOString()}>
+                      {new Date(at).toLocaleTimeString(undefined, { timeStyle: "short" })}
+                    </time>
+                    {often && `, ${often}`}
+                  </span>
+                  <span>{job.name}</span>
+                </li>
+              ))}
           </ul>
         </section>
       ))}

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { draftOf, emptyDraft, type Job, jobOf, span, week } from "./jobs";
+import { draftOf, emptyDraft, type Job, jobOf, moment, span } from "./jobs";
 
 const job: Job = {
   id: "j1",
@@ -26,7 +26,7 @@ test("a task runs isolated, as its agent", () => {
   const made = jobOf({ ...emptyDraft("Europe/Berlin"), message: "look" });
   expect(made).toMatchObject({
     sessionTarget: "isolated",
-    schedule: { kind: "cron", expr: "30 7 * * 1-5", tz: "Europe/Berlin" },
+    schedule: { kind: "cron", expr: "30 7 * * *", tz: "Europe/Berlin" },
     payload: { kind: "agentTurn", message: "look", agent: "main" },
   });
   expect(made).not.toHaveProperty("name");
@@ -36,20 +36,20 @@ test("spans are said in the largest whole unit", () => {
   expect([span(86_400_000), span(5_400_000), span(90_000), span(1500)]).toEqual(["1d", "90m", "90s", "1500ms"]);
 });
 
-test("a week has seven days, each with its firings in order", () => {
-  const from = new Date(2026, 2, 27, 15).getTime(); // the clocks change in this week in many places
-  const late = new Date(2026, 2, 29, 20).getTime();
-  const early = new Date(2026, 2, 29, 1).getTime();
-  const days = week(
-    [
-      { job, at: late },
-      { job, at: early },
-      { job, at: from + 30 * 86_400_000 },
-    ],
-    from,
-  );
-  expect(days).toHaveLength(7);
-  expect(days.map((day) => new Date(day.day).getDate())).toEqual([27, 28, 29, 30, 31, 1, 2]);
-  expect(days[2]?.firings.map((firing) => firing.at)).toEqual([early, late]);
-  expect(days.flatMap((day) => day.firings)).toHaveLength(2);
+test.each([
+  ["5 22 * * *", { when: "daily", time: "22:05" }],
+  ["30 7 * * 1-5", { when: "weekdays", time: "07:30" }],
+  ["0 9 * * 0", { when: "weekly", time: "09:00", weekday: "0" }],
+  ["*/10 * * * *", { when: "cron", text: "*/10 * * * *" }],
+  ["0 9 1 * *", { when: "cron" }],
+])("the editor shows %s as people say it, and makes the same of it", (expr, shown) => {
+  const draft = draftOf({ ...job, schedule: { kind: "cron", expr, tz: "Europe/Berlin" } }, "UTC");
+  expect(draft).toMatchObject(shown);
+  expect(jobOf(draft)).toMatchObject({ schedule: { kind: "cron", expr, tz: "Europe/Berlin" } });
+});
+
+test("a moment is told in the zone of the job", () => {
+  const at = Date.UTC(2030, 0, 7, 23, 30);
+  expect(moment(at, "UTC")).toMatch(/7.*2030.*11:30|7.*2030.*23:30/);
+  expect(moment(at, "Europe/Berlin")).toMatch(/8.*2030.*12:30|8.*2030.*00:30/);
 });

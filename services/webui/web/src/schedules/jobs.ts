@@ -64,13 +64,18 @@ export interface Status {
   leader: string | null;
 }
 
-export type When = "at" | "every" | "cron";
+export type When = "daily" | "weekdays" | "weekly" | "every" | "at" | "cron";
 
 /** What the editor holds: the schedule in words, as people write it. */
 export interface Draft {
   name: string;
   when: When;
+  /** Of `every`, `at` and `cron`. */
   text: string;
+  /** `07:30`, of those that come by the day. */
+  time: string;
+  /** 0 is Sunday. */
+  weekday: string;
   tz: string;
   what: "systemEvent" | "agentTurn";
   message: string;
@@ -79,13 +84,19 @@ export interface Draft {
   deliver: boolean;
 }
 
-export const EXAMPLES: Readonly<Record<When, string>> = { at: "in 20 minutes", every: "1h", cron: "30 7 * * 1-5" };
+export const EXAMPLES: Readonly<Partial<Record<When, string>>> = {
+  at: "in 20 minutes",
+  every: "1h",
+  cron: "30 7 * * 1-5",
+};
 
 export function emptyDraft(tz: string): Draft {
   return {
     name: "",
-    when: "cron",
-    text: EXAMPLES.cron,
+    when: "daily",
+    text: "",
+    time: "07:30",
+    weekday: "1",
     tz,
     what: "agentTurn",
     message: "",
@@ -98,16 +109,18 @@ export function emptyDraft(tz: string): Draft {
 /** The draft that stands for a job as it is. */
 export function draftOf(job: Job, tz: string): Draft {
   const { schedule, payload } = job;
+  const text =
+    schedule.kind === "at"
+      ? new Date(schedule.atMs).toISOString()
+      : schedule.kind === "every"
+        ? span(schedule.everyMs)
+        : schedule.expr;
   return {
+    ...emptyDraft(schedule.kind === "cron" ? (schedule.tz ?? tz) : tz),
     name: job.name,
     when: schedule.kind,
-    text:
-      schedule.kind === "at"
-        ? new Date(schedule.atMs).toISOString()
-        : schedule.kind === "every"
-          ? span(schedule.everyMs)
-          : schedule.expr,
-    tz: schedule.kind === "cron" ? (schedule.tz ?? tz) : tz,
+    text,
+    ...(schedule.kind === "cron" ? byTheDay(schedule.expr) : {}),
     what: payload.kind,
     message: payload.kind === "systemEvent" ? payload.text : payload.message,
     agent: payload.kind === "agentTurn" ? (payload.agent ?? "main") : "main",
@@ -116,19 +129,41 @@ export function draftOf(job: Job, tz: string): Draft {
   };
 }
 
+/** What an expression is where it says no more than a time of the day. */
+function byTheDay(expr: string): Partial<Draft> {
+  const found = /^(\d{1,2}) (\d{1,2}) \* \* (\*|1-5|[0-6])$/.exec(expr);
+  if (!found) return {};
+  const [, minute = "", hour = "", days = ""] = found;
+  const time = `${hour.padStart(2, "0")}:${minute.padStart(2, "0")}`;
+  if (days === "*") return { when: "daily", time };
+  return days === "1-5" ? { when: "weekdays", time } : { when: "weekly", time, weekday: days };
+}
+
+function scheduleOf({ when, text, time, weekday, tz }: Draft): Record<string, unknown> {
+  const [hour = "", minute = ""] = time.split(":");
+  const at = `${Number(minute)} ${Number(hour)} * *`;
+  switch (when) {
+    case "daily":
+      return { kind: "cron", expr: `${at} *`, tz };
+    case "weekdays":
+      return { kind: "cron", expr: `${at} 1-5`, tz };
+    case "weekly":
+      return { kind: "cron", expr: `${at} ${weekday}`, tz };
+    case "cron":
+      return { kind: "cron", expr: text, tz };
+    case "every":
+      return { kind: "every", every: text };
+    case "at":
+      return { kind: "at", at: text, tz };
+  }
+}
+
 /** What the API takes for a draft. */
 export function jobOf(draft: Draft): Record<string, unknown> {
-  const { when, text, tz } = draft;
-  const schedule =
-    when === "cron"
-      ? { kind: when, expr: text, tz }
-      : when === "every"
-        ? { kind: when, every: text }
-        : { kind: when, at: text, tz };
   const turn = draft.what === "agentTurn";
   return {
     ...(draft.name.trim() ? { name: draft.name.trim() } : {}),
-    schedule,
+    schedule: scheduleOf(draft),
     sessionTarget: turn ? "isolated" : "main",
     wakeMode: turn || draft.wakeNow ? "now" : "next-heartbeat",
     payload: turn
@@ -156,23 +191,23 @@ export function scheduleText(schedule: Schedule): string {
   return schedule.tz ? `${schedule.expr} (${schedule.tz})` : schedule.expr;
 }
 
-export interface Firing {
-  job: Job;
-  at: number;
-}
-
-/** The firings of the next seven days, by day, each day in order. */
-export function week(firings: readonly Firing[], from: number): { day: number; firings: Firing[] }[] {
-  const first = new Date(from);
-  first.setHours(0, 0, 0, 0);
-  return Array.from({ length: 7 }, (_, index) => {
-    const start = new Date(first);
-    start.setDate(first.getDate() + index);
-    const end = new Date(first);
-    end.setDate(first.getDate() + index + 1);
-    const within = firings.filter(({ at }) => at >= start.getTime() && at < end.getTime());
-    return { day: start.getTime(), firings: within.sort((a, b) => a.at - b.at) };
-  });
+/** A moment as people write it, in a time zone: `Mon, 23 Nov, 07:30`; with the year where it is another. */
+export function moment(ms: number, tz: string): string {
+  const date = new Date(ms);
+  const isThisYear = date.getFullYear() === new Date().getFullYear();
+  const format: Intl.DateTimeFormatOptions = {
+    weekday: "short",
+    day: "numeric",
+    month: "short",
+    hour: "2-digit",
+    minute: "2-digit",
+    ...(isThisYear ? {} : { year: "numeric" }),
+  };
+  try {
+    return date.toLocaleString(undefined, { ...format, timeZone: tz });
+  } catch {
+    return `${date.toLocaleString(undefined, { ...format, timeZone: "UTC" })} UTC`; // a zone unknown to this browser
+  }
 }
 
 async function json<T>(method: string, path: string, body?: unknown): Promise<T> {
@@ -184,7 +219,12 @@ const one = (id: string): string => `jobs/${encodeURIComponent(id)}`;
 export const cron = {
   status: () => json<Status>("GET", "status"),
   list: () => json<{ jobs: Job[] }>("GET", "jobs?all=true&limit=200").then((answer) => answer.jobs),
-  get: (id: string, count: number) => json<{ job: Job; preview: Preview | null }>("GET", `${one(id)}?count=${count}`),
+  /** The next `count` firings of a job, those after `afterMs`. */
+  get: (id: string, count: number, afterMs = 0) =>
+    json<{ job: Job; preview: Preview | null }>(
+      "GET",
+      `${one(id)}?count=${count}${afterMs > 0 ? `&after_ms=${afterMs}` : ""}`,
+    ),
   preview: (draft: Draft) => json<Preview>("POST", "preview", { job: jobOf(draft) }),
   add: (draft: Draft, key: string) => json<{ job: Job }>("POST", "jobs", { job: jobOf(draft), key }),
   update: (id: string, patch: Record<string, unknown>) => json<{ job: Job }>("PATCH", one(id), { patch }),
