@@ -15,6 +15,7 @@ from fairlead_gateway.sources import Expiry
 from tests.integration.gateway_fixture import TOKEN, Json, RunningGateway, running_gateway
 from tests.support.agent_world import World, agent_service, world
 from tests.support.nats_server import NatsServer
+from tests.support.scheduler_world import ask, at, runs, scheduler, turn_job
 
 
 @pytest.fixture
@@ -123,6 +124,21 @@ async def test_session_in_which_something_happens_meanwhile_does_not_expire(
         await Expiry(gateway.gateway).delete_older_than(0)
     await agent.run_end(call, 2)
     assert await bus.last(subjects.SESSIONS, subjects.mail(call, "notice", "delete")) is None
+
+
+async def test_sessions_of_single_runs_are_listed_and_go_with_the_history(
+    gateway: RunningGateway, agent: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch, bus: Bus
+) -> None:
+    async with scheduler(nats_server, monkeypatch):
+        fresh = turn_job("say 1 token", schedule=at(0.1), isolation={"freshSession": True})
+        job = (await ask(bus, "cron.add", job=fresh))["job"]["id"]
+        shared = (await ask(bus, "cron.add", job=turn_job("say 1 token", schedule=at(0.1))))["job"]["id"]
+        (one,) = [run["session"] for run in await runs(bus, job)]
+        await runs(bus, shared)
+    found = await until_listed(gateway, "", one, f"cron-{shared}", "main")
+    assert (found[one]["source"], found[f"cron-{shared}"]["source"]) == ("job", "")
+    await Expiry(gateway.gateway).delete_older_than(0, "job")
+    await until_listed(gateway, "?source=all", f"cron-{shared}", "main")
 
 
 async def test_title_of_a_conversation_is_the_message_that_is_answered(

@@ -82,8 +82,8 @@ class CreateSession(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     Fields:
         sandbox: a stronger one than the profile demands; a weaker one does not count.
         deny: rules of this session alone. work_mode: see `AgentConfig`.
-        source: `api`: made for one call of OpenAI's API; hidden in lists, and deleted after some days. Empty:
-            an ordinary session.
+        source: `api`: made for one call of OpenAI's API; hidden in lists, and deleted after some days. `job`:
+            made for one run of a job; deleted with its history. Empty: an ordinary session.
         depth: of a job's session: how many jobs stand between it and a person.
     """
 

@@ -26,6 +26,7 @@ log = structlog.get_logger()
 _STREAM: Final = subjects.kv_stream(subjects.BUCKET_SESSIONS)
 _PREFIX: Final = f"$KV.{subjects.BUCKET_SESSIONS}."
 _SETTLED_KEPT: Final = 10_000
+HIDDEN: Final = frozenset({"api"})  # sources of sessions that lists leave out unless they are asked for them
 
 _decoder = msgspec.json.Decoder(SessionSummary)
 
@@ -160,7 +161,7 @@ class Index:
         """At most `limit` sessions, newest first, that were last changed before `before`.
 
         Args:
-            source: of those alone; empty: of ordinary sessions; None: of all.
+            source: of those alone; empty: all but those that lists hide; None: all.
         """
         place = len(self._order) if before is None else bisect.bisect_left(self._order, before)
         wanted = query.casefold()
@@ -170,7 +171,7 @@ class Index:
                 updated_at, name = self._order[place]
                 return Page(found, f"{updated_at}.{name}")
             place -= 1
-            if source is not None and self._source.get(self._order[place][1], "") != source:
+            if not _is_wanted(self._source.get(self._order[place][1], ""), source):
                 continue
             summary = _decoder.decode(self._sessions[self._order[place][1]])
             if not wanted or wanted in _searched(summary):
@@ -194,6 +195,12 @@ class Index:
     def was_settled(self, name: str) -> bool:
         """Whether this approval was pending, and is not any more."""
         return name in self._settled
+
+
+def _is_wanted(source: str, wanted: str | None) -> bool:
+    if wanted is None:
+        return True
+    return source == wanted if wanted else source not in HIDDEN
 
 
 def _searched(summary: SessionSummary) -> str:

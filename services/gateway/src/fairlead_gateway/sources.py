@@ -1,4 +1,7 @@
-"""Sessions that were made for one call of OpenAI's API: told from others, hidden in lists, and deleted."""
+"""Sessions that were made for one call of OpenAI's API, or for one run of a job: marked, and deleted.
+
+Those of calls are hidden in lists, too.
+"""
 
 import asyncio
 import time
@@ -21,6 +24,7 @@ from fairlead_gateway.gateway import Gateway, answering
 log = structlog.get_logger()
 
 API: Final = "api"
+JOB: Final = "job"
 TAKEN_UP: Final = ""  # a person renamed it, or goes on in it: from then on it is an ordinary session
 EVERYTHING: Final = "all"
 
@@ -53,7 +57,7 @@ async def take_up(gateway: Gateway, summary: SessionSummary) -> None:
 
 
 class Expiry:
-    """A part of each gateway: deletes sessions of calls in which nothing has happened for days.
+    """A part of each gateway: deletes sessions of calls and of runs in which nothing has happened for days.
 
     Each session is asked to delete itself by the notice that everybody uses, which is stored only if nothing
     was stored of the session since it was looked at. So several gateways do no harm, and no prompt is lost.
@@ -65,19 +69,21 @@ class Expiry:
     async def run(self, stop: asyncio.Event) -> None:
         """Look every ten minutes until `stop`."""
         while not stop.is_set():
-            days = self._gateway.config.current.gateway.openai.session_days
-            if days:
-                await self.delete_older_than(days * _DAY_S)
+            config = self._gateway.config.current
+            days = {API: config.gateway.openai.session_days, JOB: config.cron.history_days}
+            for source, limit in days.items():
+                if limit:
+                    await self.delete_older_than(limit * _DAY_S, source)
             try:
                 async with asyncio.timeout(PERIOD_S):
                     await stop.wait()
             except TimeoutError:
                 continue
 
-    async def delete_older_than(self, age_s: float) -> None:
-        """Delete what was last changed so long ago."""
+    async def delete_older_than(self, age_s: float, source: str = API) -> None:
+        """Delete the sessions of a source that were last changed so long ago."""
         limit = int((time.time() - age_s) * 1000)
-        for session in self._gateway.index.unchanged_since(limit, API):
+        for session in self._gateway.index.unchanged_since(limit, source):
             try:
                 async with answering():
                     await self._delete(session, limit)

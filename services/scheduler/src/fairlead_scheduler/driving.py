@@ -278,14 +278,17 @@ class Driving:
 
     def _session(self, each: Open, job: Job) -> str:
         own = job.isolation.fresh_session or job.overlap.policy == "parallel"
-        return token("cron", job.id, each.run.slot) if own else token("cron", job.id)
+        return token("cron", job.id, each.run.slot) if own else _shared_session(job)
 
     async def _create(self, session: str, job: Job, payload: AgentTurn) -> int:
         """Make the session, no wider than the one that made the job."""
         creator = job.created_by or Creator()
         profile = self._settings.all.agent(payload.agent or "main")
         limits = narrowed(creator.limits, profile, session)
-        return await self._post.create(session, payload.agent, job.name[:60], creator.depth, limits)
+        one_run = session != _shared_session(job)
+        return await self._post.create(
+            session, payload.agent, job.name[:60], creator.depth, limits, one_run=one_run
+        )
 
     async def _attempt(self, each: Open, job: Job, payload: AgentTurn) -> Ending:
         """Send the prompt, unless it was sent before, and see it to its end."""
@@ -388,3 +391,8 @@ class Driving:
             await self._outbox.send_soon(run)
         await self._concluding.settle(run, job)
         await self._ledger.shut(run.job_id, run.slot)
+
+
+def _shared_session(job: Job) -> str:
+    """The session of all runs of a job that need none of their own."""
+    return token("cron", job.id)

@@ -40,8 +40,21 @@ class Post:
         notice = SystemNotice(text=text, source=source, untrusted=untrusted)
         return await self._send(session, "notice", f"delivery-{key}", notice)
 
-    async def create(self, session: str, agent: str | None, title: str, depth: int, limits: Limits) -> int:
-        """Settings of a session that may be new; one that is there keeps its own."""
+    async def create(
+        self,
+        session: str,
+        agent: str | None,
+        title: str,
+        depth: int,
+        limits: Limits,
+        *,
+        one_run: bool = False,
+    ) -> int:
+        """Settings of a session that may be new; one that is there keeps its own.
+
+        Args:
+            one_run: no other run will use it, so it goes with the history.
+        """
         body = CreateSession(
             agent=agent,
             title=title,
@@ -51,6 +64,7 @@ class Post:
             deny=limits.deny or None,
             sender=f"{SENDER}:{depth}",  # schedulers before `depth` read it there
             depth=depth,
+            source="job" if one_run else "",
         )
         return await self._send(session, "notice", "create", body)
 
