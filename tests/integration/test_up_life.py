@@ -1,5 +1,6 @@
 """`fairlead up` as a whole: it starts, refuses what it must, brings back what dies, and stops in order."""
 
+import json
 import os
 import signal
 import stat
@@ -73,6 +74,15 @@ def test_what_is_not_there_is_404(up: FairleadUp) -> None:
     for path in ("/metrics", "/docs", "/api/metrics", "/v1/engines"):
         assert up.call("GET", path)[0] == 404, path
     assert up.call("GET", "/approvals")[0] in (200, 503)  # 503 where the application was not built
+
+
+def test_the_key_of_a_model_provider_does_not_come_back_from_a_tool(up: FairleadUp) -> None:
+    (up.workspace / "notes.txt").write_text("the key is sk-very-secret-key, do not lose it\n")
+    ended = up.ask("read: notes.txt")
+    assert ended["outcome"] == "completed"
+    shown = json.dumps(up.entries(ended["session"]))
+    assert "do not lose it" in shown
+    assert "sk-very-secret-key" not in shown
 
 
 def test_files_of_services_are_for_their_user_alone(up: FairleadUp) -> None:

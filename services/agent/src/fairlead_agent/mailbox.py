@@ -7,6 +7,7 @@ import structlog
 
 from fairlead_agent.deletion import Deletion
 from fairlead_agent.grants import Grants
+from fairlead_agent.held_keys import without_keys
 from fairlead_agent.owner import Owner
 from fairlead_agent.placement import moved
 from fairlead_agent.replies import Replies, reply_subject, wanted_reply
@@ -315,7 +316,7 @@ class Mailbox:
             message=ToolResultMessage(
                 call_id=call.call_id,
                 name=call.name,
-                outcome=mail.outcome,
+                outcome=without_keys(mail.outcome),
                 provider_id=call.provider_id,
                 flags=self._calls.flags(call.call_id, mail.outcome),
                 secret=self._calls.showed_secret(call.call_id, mail.outcome),

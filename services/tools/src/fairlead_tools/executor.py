@@ -19,6 +19,7 @@ from fairlead_common.errors import BadMessageError, FairleadError, InvalidInputE
 from fairlead_common.events import ToolExecutionUpdate
 from fairlead_common.failpoints import failpoint
 from fairlead_common.ids import check_id
+from fairlead_common.masking import MaskedStream
 from fairlead_common.messages import ToolCall, ToolResult
 from fairlead_common.outputs import Outputs
 from fairlead_common.pull import Job, PullConsumer
@@ -28,6 +29,7 @@ from fairlead_tools.claims import Claims, Verdict
 from fairlead_tools.config import ExecutorConfig
 from fairlead_tools.floor import Floor
 from fairlead_tools.host.calls import HostCalls
+from fairlead_tools.host.secret import HELD
 from fairlead_tools.host.tools import HostTool, HostTools
 from fairlead_tools.liveness import Liveness
 from fairlead_tools.own_commands import running_here
@@ -87,6 +89,7 @@ class Executor:
     ) -> None:
         self._bus = bus
         self._objects = Outputs(bus, config.host)
+        self._shown: dict[str, MaskedStream] = {}  # by call: what of its output was told while it runs
         self._config = config
         self._sandboxes = sandboxes
         self._host_tools = host_tools
@@ -349,11 +352,17 @@ class Executor:
         return Target(problem, repeatable=spec.idempotent, place=place)
 
     async def _show(self, call: ToolCall, text: str, offset: int) -> None:
+        masked = self._shown.setdefault(call.call_id, MaskedStream(HELD))
+        text, offset = masked.feed(text, offset)
+        if not text:
+            return
         update = ToolExecutionUpdate(call_id=call.call_id, text=text, offset=offset)
         await self._bus.emit(subjects.event(call.session), _encode(update))
 
     async def _answer(self, call: ToolCall, outcome: ToolOutcome, trace: str | None) -> None:
         """Write the result, unless there is one already (the agent gave up, or we died before the end)."""
+        self._shown.pop(call.call_id, None)
+        outcome = HELD.outcome(outcome)
         result = ToolResult(
             call_id=call.call_id, token=call.token, outcome=outcome, executor=self._config.executor
         )

@@ -1,6 +1,7 @@
 """The tools service: wires one executor and runs it."""
 
 import asyncio
+import os
 
 from fairlead_common.bus import Bus
 from fairlead_common.config import overrides_from_environment
@@ -11,6 +12,7 @@ from fairlead_common.service import Part, run_service
 from fairlead_tools.config import ExecutorConfig, config_from_environment
 from fairlead_tools.executor import Executor
 from fairlead_tools.heartbeat import Heartbeat
+from fairlead_tools.host.secret import hold_environment
 from fairlead_tools.host.tools import HostTools, ToolSource
 from fairlead_tools.liveness import Liveness
 from fairlead_tools.mcp_servers.source import McpTools
@@ -32,6 +34,7 @@ from fairlead_tools.workspaces.workspaces import Workspaces
 async def setup(bus: Bus) -> list[Part]:
     """The parts of the tools service."""
     config = config_from_environment()
+    hold_environment(os.environ)
     settings = LiveConfig(bus, overrides_from_environment())
     await settings.load()
     make_private_folder(config.state)

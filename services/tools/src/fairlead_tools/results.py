@@ -11,7 +11,9 @@ import msgspec
 import structlog
 
 from fairlead_common.content import ContentBlock, TextBlock, ToolOutcome, text_outcome
+from fairlead_common.masking import MaskedStream
 from fairlead_common.objects import Objects
+from fairlead_tools.host.secret import HELD
 from fairlead_tools.sandboxes.channel import Followed, Frame
 
 log = structlog.get_logger()
@@ -96,16 +98,20 @@ async def _store_output(followed: Followed, objects: Objects) -> str | None:
 async def _spill(followed: Followed, objects: Objects) -> str:
     with tempfile.TemporaryDirectory(prefix="fairlead-") as folder:
         path = Path(folder) / "output"
+        masked, offset = MaskedStream(HELD), 0
         with path.open("wb") as file:
             try:
                 async with asyncio.timeout(STORE_TIMEOUT_S):
-                    while file.tell() < MAX_KEPT_BYTES:
-                        data = await _fetch(followed, file.tell())
+                    while offset < MAX_KEPT_BYTES:
+                        data = await _fetch(followed, offset)
                         if not data:
                             break
-                        await asyncio.to_thread(file.write, data)
+                        offset += len(data)
+                        shown, _ = masked.feed(data.decode("latin-1"))  # one character for each byte
+                        await asyncio.to_thread(file.write, shown.encode("latin-1"))
             except TimeoutError:
                 pass
+            file.write(masked.end().encode("latin-1"))
         return await objects.put_file(path)
 
 

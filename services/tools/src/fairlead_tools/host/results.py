@@ -4,6 +4,7 @@ import msgspec
 
 from fairlead_common.content import ContentBlock, TextBlock, ToolOutcome
 from fairlead_common.objects import Objects
+from fairlead_tools.host.secret import HELD
 
 MAX_TEXT_BYTES = 50_000
 MAX_TEXT_LINES = 2_000
@@ -31,6 +32,7 @@ async def text_result(
     Raises:
         BusUnavailableError: the whole text could not be stored.
     """
+    text = HELD.text(text)  # before it is cut, and stored whole
     data = text.encode("utf-8", "replace")
     shown, cut = cut_text(text)
     blocks: list[ContentBlock] = [TextBlock(text=shown)] if shown or not more else []

@@ -2,15 +2,27 @@
 
 import os
 import stat
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 from fairlead_common.config import Secret
+from fairlead_common.masking import Mask, secrets_of
 
 MAX_BYTES = 16_384
+
+# What this executor holds, and no result of a tool should repeat: of its environment, and what it read here.
+HELD: Final = Mask()
 
 
 class SecretError(Exception):
     """It is not there, or cannot be used; the text says why and holds nothing of it."""
+
+
+def hold_environment(environ: Mapping[str, str]) -> None:
+    """Keep the secrets of this process's environment out of results."""
+    for value in secrets_of(environ, ("FAIRLEAD_SECRET_",)):
+        HELD.add(value)
 
 
 def read_secret(secret: Secret) -> str:
@@ -32,6 +44,7 @@ def read_secret(secret: Secret) -> str:
         found = _read(Path(secret.from_file))
     if any(char < " " or char == "\x7f" for char in found):
         raise SecretError("it has line ends or control characters in it")
+    HELD.add(found)
     return found
 
 

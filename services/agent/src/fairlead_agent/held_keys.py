@@ -1,0 +1,17 @@
+"""The keys of model providers that this service holds, kept out of what tools bring into a session."""
+
+import os
+from functools import cache
+
+from fairlead_common.content import ToolOutcome
+from fairlead_common.masking import Mask, secrets_of
+
+
+def without_keys(outcome: ToolOutcome) -> ToolOutcome:
+    """What came of a call, with each of our keys shown as asterisks."""
+    return _mask().outcome(outcome)
+
+
+@cache
+def _mask() -> Mask:
+    return Mask(secrets_of(os.environ))
