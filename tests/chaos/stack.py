@@ -155,7 +155,8 @@ class Stack:
     def leftovers(self) -> list[str]:
         """Processes of this run that still live and should not; call it after the stop.
 
-        One runner may: it outlives its executor on purpose, together with the children it keeps waiting.
+        One runner of each workspace may: it outlives its executor on purpose, together with the children it
+        keeps waiting.
         """
         helpers = {self.model.process.pid} if self.model.process else set()
         helpers |= {self.nats.process.pid} if self.nats and self.nats.process else set()
@@ -167,7 +168,7 @@ class Stack:
                 if process.pid not in helpers and not _is_runner(process) and not is_gone(process.pid)
             ]
             if self.shape.sandbox == "local":
-                left += self.runners()[1:]
+                left += _further(self.runners())
             else:  # each place has a runner of its own; none of them may have anything under way
                 left += [command for runner in self.runners() for command in commands(runner)]
             held = self.containers.left_over() if self.shape.sandbox == "docker" else []
@@ -262,6 +263,17 @@ def _parent(process: psutil.Process) -> int:
         return int(process.ppid())
     except psutil.Error:
         return 0
+
+
+def _further(runners: list[psutil.Process]) -> list[psutil.Process]:
+    """All but the first runner of each folder."""
+    seen: set[str] = set()
+    found = []
+    for runner in runners:
+        folder = " ".join(_words(runner)).partition(" serve ")[2].partition(" ")[0]
+        found += [runner] if folder in seen else []
+        seen.add(folder)
+    return found
 
 
 def _is_runner(process: psutil.Process) -> bool:

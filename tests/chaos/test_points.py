@@ -22,6 +22,8 @@ SELECTED = [
     ("agent.log.run_end.before", STOP),
     ("agent.log.tool_result.after", DROP_ACK),
     ("agent.notice.before", KILL),
+    ("agent.delete.before", STOP),
+    ("agent.log.deleted.before", KILL),
     ("tools.claim.after", KILL),
     ("tools.claim.after", DROP_ACK),
     ("tools.result.after", KILL),

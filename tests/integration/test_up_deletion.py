@@ -1,11 +1,14 @@
 """Deleted sessions against real processes: everything is killed, and a worker sleeps through a deletion."""
 
 import contextlib
+import http.client
 import json
 import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +52,7 @@ def test_deleted_sessions_stay_deleted_when_everything_is_killed_a_moment_later(
             up.prompt(gone, "hello")
             up.wait_idle(gone)
             up.api("PATCH", f"/api/sessions/{gone}", {"title": "two"})
-            _until(lambda gone=gone: _title(up, gone) == "two", "its new title is listed")
+            _until(partial(_has_title, up, gone, "two"), "its new title is listed")
             assert up.call("DELETE", f"/api/sessions/{gone}")[0] == 204
             time.sleep(0.2)
             _kill_everything(up)
@@ -64,15 +67,33 @@ def test_deleted_sessions_stay_deleted_when_everything_is_killed_a_moment_later(
         assert _listed(up) == {kept, "gone-0"}
 
 
+def test_a_prompt_right_after_the_notice_survives_when_everything_is_killed(tmp_path: Path) -> None:
+    up = FairleadUp(tmp_path / "home", sets=["models.default=demo"])
+    with up, ThreadPoolExecutor(1) as pool:
+        up.session(id="main", title="first")
+        up.prompt("main", "hello")
+        up.wait_idle("main")
+        os.kill(up.pids()["agent"], signal.SIGSTOP)  # so that the notice waits
+        deleting = pool.submit(up.call, "DELETE", "/api/sessions/main")
+        time.sleep(1.0)
+        said = up.prompt("main", "hello again")["seq"]
+        _kill_everything(up)
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            deleting.result()
+        up.start(60.0)
+        assert _until(lambda: _ends(up, "main"), "the next session answers") == [("completed", [said])]
+        assert up.api("GET", "/api/sessions/main")["title"] == "hello again"
+
+
 def _ends(up: FairleadUp, session: str) -> list[tuple[str, list[int]]]:
     """Outcome and prompts of all runs that ended."""
     ends = [entry for entry in up.entries(session) if entry["type"] == "run_end"]
     return [(entry["outcome"], entry["seqs"]) for entry in ends]
 
 
-def _title(up: FairleadUp, session: str) -> str:
+def _has_title(up: FairleadUp, session: str, title: str) -> bool:
     titles = {each["id"]: each["title"] for each in up.api("GET", "/api/sessions")["sessions"]}
-    return str(titles.get(session))
+    return bool(titles.get(session) == title)
 
 
 @pytest.fixture

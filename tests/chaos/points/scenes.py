@@ -206,10 +206,16 @@ async def update(stage: Stage) -> None:
 
 
 async def delete(stage: Stage) -> None:
-    """A session is deleted; beside it another goes on."""
+    """A session with a workspace of its own is deleted, and another of its id follows; a third goes on."""
     await stage.driver.open()
     gone = f"g{stage.tag}"
-    await stage.api.request("POST", "/api/sessions", {"id": gone, "mode": "allow-all"})
+    await stage.api.request("POST", "/api/sessions", {"id": gone, "mode": "allow-all", "agent": "own"})
+    words = {"text": f'op={stage.driver.name("D")} steps=1 run="true"', "key": "k-first"}
+    await stage.api.request("POST", f"/api/sessions/{gone}/prompt", words)
+    deadline = time.monotonic() + PATIENCE_S
+    while not any(entry["type"] == "run_end" for entry in await stage.api.entries(gone)):
+        assert time.monotonic() < deadline, "the session that is to be deleted did not answer"
+        await asyncio.sleep(0.05)
     stage.arm()
     _, key = await stage.prompt("steps=1 sleep=0.1")
     deadline = time.monotonic() + PATIENCE_S
@@ -217,7 +223,12 @@ async def delete(stage: Stage) -> None:
         if time.monotonic() > deadline:
             stage.problems.append(Violation("STUCK", gone, f"is not deleted: {answer}"))
             break
+    await stage.driver.add(gone, "allow-all")
+    again = await stage.driver.say(gone, "prompt", f"op={stage.driver.name('P')} steps=1 sleep=0.1")
     await stage.settled(key)
+    await stage.driver.until_settled(gone, again, time.monotonic() + PATIENCE_S)
+    if [entry["seqs"] for entry in await stage.api.entries(gone) if entry["type"] == "run_end"][1:]:
+        stage.problems.append(Violation("REVIVED", gone, "shows more than the run of the new session"))
 
 
 async def take_over(stage: Stage) -> None:
@@ -382,7 +393,13 @@ _PLAYED = {
     "agent.timer_purge": "expire",
     "agent.hint": "take_over",
     "agent.unlist": "approve",
+    "agent.log.deleted": "delete",
     "agent.delete": "delete",
+    "agent.delete_workspace": "delete",
+    "agent.delete_timers": "delete",
+    "agent.delete_list": "delete",
+    "agent.delete_log": "delete",
+    "agent.delete_rest": "delete",
     "lease.renew": "long_talk",
     "tools.launch": "launch",
     "tools.output": "long_output",

@@ -211,7 +211,8 @@ export type Entry =
   | (EntryBase & { type: "mode_change"; mode: string })
   | (EntryBase & { type: "model_change"; model: string })
   | (EntryBase & { type: "epoch"; worker?: string; attempt?: number })
-  | (EntryBase & { type: "custom"; name?: string; data?: Json });
+  | (EntryBase & { type: "custom"; name?: string; data?: Json })
+  | (EntryBase & { type: "deleted" });
 
 export interface Delta {
   type: "text_delta" | "thinking_delta" | "tool_call_delta";

@@ -357,3 +357,13 @@ describe("requests for approval that nobody answered", () => {
     expect(ends).toEqual([2, 0]);
   });
 });
+
+describe("a session that was deleted", () => {
+  it("leaves nothing to the next one of its id", () => {
+    const before = foldAll([said(1, "old words"), calls(2, "a2", "c1"), { type: "deleted", id: "d3", seq: 3 }]);
+    expect(before).toEqual({ ...EMPTY_VIEW, lastSeq: 3 });
+    const after = foldEntry(before, said(4, "new words"));
+    expect(after.items.map((item) => item.id)).toEqual(["u4"]);
+    expect(after.log.map((entry) => entry.seq)).toEqual([4]);
+  });
+});

@@ -93,6 +93,8 @@ export function foldEntry(view: View, entry: Entry): View {
       return foldEpoch(next, entry);
     case "custom":
       return foldCustom(next, entry);
+    case "deleted": // what follows is another session of this id
+      return { ...EMPTY_VIEW, lastSeq: entry.seq, caughtUp: view.caughtUp };
     default:
       return next; // a newer gateway may write entries that this version does not know
   }
