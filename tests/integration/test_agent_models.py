@@ -5,10 +5,14 @@ import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from fairlead_common import subjects as s
 from fairlead_common.bus import Bus
 from fairlead_common.content import AssistantMessage, ToolResultMessage
+from fairlead_common.entries import ApprovalRequestEntry
+from fairlead_common.messages import Decision
 from tests.support.agent_world import World, agent_service, world
 from tests.support.nats_server import NatsServer
 from tests.support.strict_model import Answer, StrictModel, call, calls, chunk, refuse, said, text
@@ -216,3 +220,53 @@ async def test_reply_that_stays_empty_fails_and_the_next_prompt_is_answered(
         await w.say("a", "hello?")
         assert (await w.run_end("a", 2)).outcome == "completed"
     assert [each.text for each in replies(await w.messages("a"))] == ["", "", "", "here I am"]
+
+
+# -- arguments ------------------------------------------------------------------------
+
+
+async def test_arguments_of_another_type_are_what_is_judged_and_what_runs(
+    w: World, model: StrictModel, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    twice = json.dumps(json.dumps({"command": "echo a"}))
+    model.answers = [
+        calls(call('{"command": "echo one\ntwo",}', "bash", index=0, id="c1", type="function")),
+        text("done"),
+        calls(call(twice, "bash", index=0, id="c2", type="function")),
+    ]
+    async with agent_service(nats_server, monkeypatch, settings={"agents.main.mode": "ask"}):
+        for number, command in enumerate(("echo one\ntwo", "echo a")):
+            session = "ab"[number]
+            await w.say(session, "run it")
+            log = await w.wait_for(
+                session, lambda log: any(isinstance(each, ApprovalRequestEntry) for each in log)
+            )
+            (request,) = [each for each in log if isinstance(each, ApprovalRequestEntry)]
+            assert request.arguments == {"command": command}
+            decision = Decision(approval_id=request.id, decision="once", shown_hash=request.shown_hash)
+            await w.bus.create(
+                s.SESSIONS, s.mail(session, "approval", request.id), msgspec.json.encode(decision)
+            )
+            assert (await w.run_end(session, 2)).outcome == "completed"
+    assert [made.arguments for made in w.calls] == [{"command": "echo one\ntwo"}, {"command": "echo a"}]
+    shown = [each for each in model.last() if each.get("tool_calls")]
+    assert json.loads(shown[0]["tool_calls"][0]["function"]["arguments"]) == {"command": "echo a"}
+
+
+async def test_wrong_arguments_are_answered_with_the_names_of_the_right_ones(
+    w: World, model: StrictModel, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model.answers = [
+        calls(call({"file_path": "x"}, "read", index=0, id="c1", type="function")),
+        calls(call("{'path': 'x'}", "read", index=0, id="c2", type="function")),
+    ]
+    async with agent_service(nats_server, monkeypatch):
+        await w.say("a", "read it")
+        assert (await w.run_end("a")).outcome == "completed"
+    results = [each["content"] for each in model.last() if each["role"] == "tool"]
+    assert all("xpected: path (required)." in each for each in results)
+    (last,) = [
+        each for each in model.last() if each.get("tool_calls") and each["tool_calls"][0]["id"] == "c2"
+    ]
+    assert "{'path': 'x'}" in last["tool_calls"][0]["function"]["arguments"]  # it sees what it wrote
+    assert w.calls == []

@@ -1,11 +1,14 @@
 """An assistant message that grows piece by piece, as the model streams it."""
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import msgspec
 
 from fairlead_agent.models.interface import Failure, Finish, Piece, TextPiece, ThinkingPiece, ToolCallPiece
+from fairlead_agent.tool_arguments import Json, fitted, parse
 from fairlead_common.content import (
     AssistantBlock,
     AssistantMessage,
@@ -48,11 +51,15 @@ class Reply:
     Args:
         message_id: of the log entry to come.
         host: whose executors run its calls.
+        schemas: of the arguments, by tool.
     """
 
-    def __init__(self, message_id: str, host: str | None) -> None:
+    def __init__(
+        self, message_id: str, host: str | None, schemas: Mapping[str, Json] = MappingProxyType({})
+    ) -> None:
         self.message_id = message_id
         self._host = host
+        self._schemas = schemas
         self._blocks: list[_Block] = []
         self._calls: dict[int, int] = {}  # the provider's index of a call: our newest block of it
         self._last_call: int | None = None
@@ -180,13 +187,10 @@ class Reply:
 
     def _tool_call(self, index: int, block: _Block, seen: set[str]) -> ToolCallBlock:
         text = block.text
-        arguments: dict[str, object] | None
         is_cut = self.finish.stop_reason == "length" and index == len(self._blocks) - 1
-        try:
-            # A call that was cut before its first argument must not run without any.
-            arguments = msgspec.json.decode(text or ("" if is_cut else "{}"), type=dict[str, object])
-        except (msgspec.DecodeError, UnicodeEncodeError):
-            arguments = None
+        arguments = parse(text) if is_cut or text else {}  # one without any was cut before its first
+        if arguments is not None:
+            arguments = fitted(arguments, self._schemas.get(block.name, {}))
         own_id = block.provider_id if block.provider_id not in seen else ""
         seen.add(block.provider_id)
         return ToolCallBlock(

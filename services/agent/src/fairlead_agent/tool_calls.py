@@ -21,6 +21,7 @@ from fairlead_agent.placement import Places, boundary
 from fairlead_agent.policy import Verdict, names_secret
 from fairlead_agent.taint import brought
 from fairlead_agent.timers import set_timer
+from fairlead_agent.tool_arguments import expected
 from fairlead_common import mutants, subjects
 from fairlead_common.bus import Bus
 from fairlead_common.config import AgentConfig
@@ -402,10 +403,12 @@ def _refusal(call: ToolCallBlock, spec: ToolSpec | None, tools: Tools) -> str | 
     if spec is None:
         known = ", ".join(tools.specs) or "none right now"
         return f"There is no tool {call.name!r}. Available: {known}."
+    names = expected(spec.parameters)
     if call.arguments is None:
-        return f"The arguments are not a JSON object: {(call.raw_arguments or '')[:200]!r}"
+        raw = (call.raw_arguments or "")[:200]
+        return f"The arguments are not a JSON object: {raw!r}. Expected: {names}."
     if problem := tools.problem(call.name, call.arguments):
-        return f"Invalid arguments for {call.name}: {problem}"
+        return f"Invalid arguments for {call.name}: {problem}. Expected: {names}."
     if call.host is None:
         return "No tool executor was available when the call was made."
     return None

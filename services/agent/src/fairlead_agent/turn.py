@@ -15,6 +15,7 @@ from fairlead_agent.owner import Owner
 from fairlead_agent.placement import Places, boundary, described, shown_name
 from fairlead_agent.state import Form
 from fairlead_agent.streamed_reply import Reply
+from fairlead_agent.tool_arguments import Json
 from fairlead_common.config import AgentConfig
 from fairlead_common.entries import MessageEntry
 from fairlead_common.errors import FairleadError, NotFoundError
@@ -67,7 +68,7 @@ class Turn:
         await self._owner.show(TurnStart(run_id=run_id, log_seq=self._state.last_seq, turn=turn))
         self._interrupted = False
         for attempt in range(self._config.current.models.retries + 1):
-            reply = Reply(new_id(), request[1])
+            reply = Reply(new_id(), request[1], request[2])
             try:
                 await self._read(model_name, request[0], reply)
             except ModelError as error:
@@ -106,7 +107,8 @@ class Turn:
 
     async def _request(
         self, agent: str, profile: AgentConfig, model_name: str
-    ) -> tuple[ModelRequest, str | None]:
+    ) -> tuple[ModelRequest, str | None, dict[str, Json]]:
+        """The request, the host of its calls, and the schemas of their arguments."""
         try:
             place = await self._places.of(self._owner, agent, profile)
         except NotFoundError as error:
@@ -140,7 +142,7 @@ class Turn:
             temperature=profile.temperature,
             max_output_tokens=profile.max_output_tokens,
         )
-        return request, host
+        return request, host, {name: spec.parameters for name, spec in tools.specs.items()}
 
     def _takes_images(self, model_name: str) -> bool:
         without = self._config.current.models.without_images
