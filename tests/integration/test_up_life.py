@@ -243,3 +243,10 @@ def test_another_nats_server_is_used_and_left_alone(tmp_path: Path, nats_server:
         assert up.stop() == 0
         assert nats_server.process
         assert nats_server.process.poll() is None
+
+
+def test_a_start_without_sandbox_and_questions_is_warned_of(tmp_path: Path, up: FairleadUp) -> None:
+    with FairleadUp(tmp_path / "home", sets=["agents.main.mode=allow-all"]) as unasked:
+        unasked.wait_printed("warning: agent main: mode allow-all without a sandbox (local)", 30.0)
+        assert unasked.printed.read_text().count("warning: agent") == 1
+    assert "warning: agent" not in up.printed.read_text()

@@ -427,6 +427,25 @@ def test_bubblewrap_that_is_needed_and_missing_is_a_problem(
     assert "does not work here: no" in sandboxes.bubblewrap(look(place, facts=facts)).text
 
 
+def test_agents_that_run_everything_unasked_without_a_sandbox_are_told(
+    place: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def facts(**agents: object) -> NatsFacts:
+        return NatsFacts(document={"agents": dict(agents)})
+
+    boxed = {"mode": "allow-all", "sandbox": {"kind": "docker"}}
+    assert sandboxes.unasked(look(place, facts=facts(main=boxed, other={"mode": "ask"}))).state == "ok"
+    found = sandboxes.unasked(look(place, facts=facts(main=boxed, wild={"mode": "allow-all"})))
+    assert (found.state, found.text.startswith("wild: mode allow-all in `local`")) == ("warning", True)
+    half = {"mode": "allow-all", "sandbox": {"kind": "docker", "when": "non-main"}}
+    assert sandboxes.unasked(look(place, facts=facts(main=half))).state == "warning"
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert "runs as root" in sandboxes.user(look(place)).text
+    assert sandboxes.user(look(place, facts=facts(main=boxed))).state == "ok"
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert sandboxes.user(look(place)).state == "ok"
+
+
 # -- models --------------------------------------------------------------------
 
 

@@ -91,7 +91,7 @@ class Supervisor:
                 tasks.create_task(self._keep(child, self._stop_services), name=child.name)
                 for child in self._services
             ]
-            ready = tasks.create_task(self._tell_when_ready(), name="ready")
+            ready = tasks.create_task(self._tell_when_ready(access), name="ready")
             await self._stop_services.wait()
             ready.cancel()
             await self._drain(running)
@@ -173,6 +173,15 @@ class Supervisor:
         if model.name != DEMO:  # which is the default anyway
             overrides = {"models.default": model.name, **self._plan.overrides}
             self._plan = self._plan._replace(overrides=overrides)
+
+    async def _warn_of_agents(self, access: NatsAccess) -> None:
+        from fairlead.document import stored_document  # loads the bus, which takes half a second
+        from fairlead.unconfined import start_warning
+
+        with contextlib.suppress(CommandError):  # the services say so
+            stored = (await stored_document(access)).used.content
+            if text := start_warning(stored, self._plan.overrides):
+                self._console.say(text)
 
     async def _stored_model(self, access: NatsAccess) -> str:
         from fairlead.document import stored_document  # loads the bus, which takes half a second
@@ -282,7 +291,7 @@ class Supervisor:
                 async with asyncio.timeout(LOOK_EVERY_S):
                     await self._stop_server.wait()
 
-    async def _tell_when_ready(self) -> None:
+    async def _tell_when_ready(self, access: NatsAccess) -> None:
         if not self._plan.port:  # no gateway here
             return
         next_news = time.monotonic() + UNREADY_NEWS_S
@@ -290,6 +299,7 @@ class Supervisor:
             status, text = await _get_ready(self._plan.port)
             if status == 200:
                 self._announce(time.monotonic() - self._began)
+                await self._warn_of_agents(access)
                 return
             if time.monotonic() >= next_news:
                 what = text or "the gateway does not answer"

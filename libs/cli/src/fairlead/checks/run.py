@@ -83,6 +83,8 @@ CHECKS: Final = (
     Check("services.door", door.door, server=True),
     Check("sandboxes.kernel", sandboxes.kernel, here=True),
     Check("sandboxes.bubblewrap", sandboxes.bubblewrap, here=True),
+    Check("sandboxes.unasked", sandboxes.unasked),
+    Check("sandboxes.user", sandboxes.user, here=True),
     Check("sandboxes.docker", docker.engine, here=True),
     Check("models.configuration", models.document),
     Check("models.reachable", models.models),

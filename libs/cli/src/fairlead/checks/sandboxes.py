@@ -11,6 +11,7 @@ from typing import Final
 
 from fairlead.checks.finding import Finding, ok, problem, skipped, warning
 from fairlead.checks.look import Look
+from fairlead.unconfined import unconfined_agents
 
 _OLDEST_BWRAP: Final = (0, 8)
 _LANDLOCK_CREATE: Final = 444
@@ -94,6 +95,35 @@ def bubblewrap(look: Look) -> Finding:
             "run Fairlead as an ordinary user (`fairlead service install --system` makes one)",
         )  # fmt: skip
     return ok("sandboxes.bubblewrap", f"{said.strip()} works")
+
+
+def unasked(look: Look) -> Finding:
+    """Whether an agent runs everything without a question and without a sandbox."""
+    names = unconfined_agents(look.config_or_defaults())
+    if names:
+        return warning(
+            "sandboxes.unasked",
+            f"{', '.join(names)}: mode allow-all in `local`, which is no sandbox: commands run unasked, "
+            "with all that the user of Fairlead may do",
+            "another `agents.<name>.sandbox.kind` (bubblewrap, docker), or mode `ask`",
+        )
+    return ok("sandboxes.unasked", "no agent runs commands unasked without a sandbox")
+
+
+def user(look: Look) -> Finding:
+    """Whether commands without a sandbox, and what gets out of one, would be root's."""
+    if os.geteuid() != 0:
+        return ok("sandboxes.user", "commands do not run as root")
+    names = sorted(
+        name for name, each in look.config_or_defaults().agents.items() if each.sandbox.kind != "docker"
+    )
+    if not names:
+        return ok("sandboxes.user", "root, but every agent has containers")
+    return warning(
+        "sandboxes.user",
+        f"Fairlead runs as root, and so do the commands of {', '.join(names)}",
+        "run Fairlead as an ordinary user (`fairlead service install --system` makes one)",
+    )
 
 
 def _needed(look: Look, check: str, text: str, advice: str) -> Finding:

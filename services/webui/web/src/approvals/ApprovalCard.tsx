@@ -9,6 +9,7 @@ import { elapsed } from "../ui/format";
 import { Icon } from "../ui/Icon";
 import { useNow } from "../ui/useNow";
 import { Arguments } from "../chat/ToolDetails";
+import { useUnseenLines } from "./useUnseenLines";
 import styles from "./ApprovalCard.module.css";
 
 // A card that has just appeared takes no keys: somebody may be in the middle of a word.
@@ -59,7 +60,10 @@ export function ApprovalCard({
       },
     );
   };
-  useDecisionKeys(active && sent === null && !expired, decide);
+  const shown = useRef<HTMLDivElement>(null);
+  const { unseen, toTheEnd } = useUnseenLines(shown);
+  const byKey = active && unseen === 0; // nobody answers in passing what they have not seen
+  useDecisionKeys(byKey && sent === null && !expired, decide);
 
   return (
     <section className={styles.card} data-approval aria-label={`Approval needed: ${approval.tool}`}>
@@ -103,7 +107,19 @@ export function ApprovalCard({
           </>
         )}
       </dl>
-      <Arguments given={approval.arguments} raw="" />
+      <div ref={shown}>
+        <Arguments given={approval.arguments} raw="" />
+      </div>
+      {unseen > 0 && (
+        <p className={styles.more} data-unseen>
+          <span>
+            {unseen} more {unseen === 1 ? "line" : "lines"}. The keys answer once the end was seen.
+          </span>
+          <Button tone="quiet" onClick={toTheEnd}>
+            Go on to the end
+          </Button>
+        </p>
+      )}
       <label className={styles.reason}>
         <span className="visually-hidden">Reason, which the agent is told</span>
         <input
@@ -116,7 +132,7 @@ export function ApprovalCard({
       <div className={styles.answers}>
         <Button
           tone="primary"
-          kbd={active ? "a" : ""}
+          kbd={byKey ? "a" : ""}
           disabled={sent !== null || expired}
           title="This call, and nothing else"
           onClick={() => decide("once")}
@@ -125,7 +141,7 @@ export function ApprovalCard({
         </Button>
         {forSession && (
           <Button
-            kbd={active ? "s" : ""}
+            kbd={byKey ? "s" : ""}
             disabled={sent !== null || expired}
             title={forSession}
             onClick={() => decide("session")}
@@ -141,7 +157,7 @@ export function ApprovalCard({
         <span className={styles.space} />
         <Button
           tone="danger"
-          kbd={active ? "d" : ""}
+          kbd={byKey ? "d" : ""}
           disabled={sent !== null || expired}
           title="It does not run; the agent is told"
           onClick={() => decide("deny")}

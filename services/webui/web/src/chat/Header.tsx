@@ -15,7 +15,7 @@ import { Menu } from "../ui/Menu";
 import { Meter } from "../ui/Meter";
 import { Spinner } from "../ui/Spinner";
 import styles from "./Header.module.css";
-import { MODES } from "./modes";
+import { modesIn } from "./modes";
 import { NameModel } from "./NameModel";
 import { PageHead } from "./PageHead";
 import { SettingChips } from "./SettingChips";
@@ -62,7 +62,7 @@ export function Header({ session, onMenu }: { session: LiveSession; onMenu: () =
       <Menu
         label={`Mode: ${mode}`}
         className={styles.choice}
-        items={MODES.map((choice) => ({
+        items={modesIn(meta?.sandbox).map((choice) => ({
           label: choice.name,
           hint: choice.means,
           checked: choice.name === mode,

@@ -5,11 +5,12 @@ import { navigate, sessionPath } from "../routes";
 import { restoreText } from "../session/drafts";
 import { liveSession } from "../session/open";
 import { newKey, persistently } from "../session/outbox";
+import { demandedBy } from "../sessions/settings";
 import { Icon } from "../ui/Icon";
 import { Menu } from "../ui/Menu";
 import { complain } from "../ui/toast";
 import { Composer } from "./Composer";
-import { MODES } from "./modes";
+import { modesIn } from "./modes";
 import styles from "./NewChat.module.css";
 import { PageHead } from "./PageHead";
 
@@ -109,7 +110,7 @@ export function NewChat({ onMenu }: { onMenu: () => void }) {
             <Menu
               label={`Mode: ${shownMode}`}
               className={styles.choice}
-              items={MODES.map((choice) => ({
+              items={modesIn(demandedBy(chosen, "")).map((choice) => ({
                 label: choice.name,
                 hint: choice.means,
                 checked: choice.name === shownMode,

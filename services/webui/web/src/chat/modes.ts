@@ -1,8 +1,20 @@
 import type { Mode } from "../api/types";
 
-/** What an agent may do without asking. */
-export const MODES: readonly { name: Mode; means: string }[] = [
+export interface ModeChoice {
+  name: Mode;
+  means: string;
+}
+
+const UNASKED: Record<string, string> = {
+  local: "Runs everything without asking. There is no sandbox: it can do what the user of Fairlead can",
+  ssh: "Runs everything without asking, as its user on the other machine",
+  bubblewrap: "Does what it wants within the sandbox",
+  docker: "Does what it wants within its container",
+};
+
+/** What an agent may do without asking, where its commands run in `sandbox`; empty: that is not known. */
+export const modesIn = (sandbox: string | null | undefined): readonly ModeChoice[] => [
   { name: "safe", means: "Reads only; nothing is changed" },
   { name: "ask", means: "Asks before it changes or runs anything" },
-  { name: "allow-all", means: "Does what it wants within the sandbox" },
+  { name: "allow-all", means: UNASKED[sandbox ?? ""] ?? "Runs everything without asking" },
 ];

@@ -1,7 +1,7 @@
 import { type KeyboardEvent, useEffect, useMemo, useRef, useState } from "react";
 import { api } from "../api/client";
 import type { Session } from "../api/types";
-import { MODES } from "../chat/modes";
+import { modesIn } from "../chat/modes";
 import { overlay } from "../keys";
 import { navigate, type Route, sessionPath } from "../routes";
 import { useStore } from "../session/store";
@@ -30,7 +30,8 @@ export function Palette({ route, onClose }: { route: Route; onClose: () => void 
   const found = useFound(query);
   const list = useRef<HTMLUListElement>(null);
   const choices = useMemo(() => {
-    const actions = actionsFor(route).filter((action) => matches(query, action.label));
+    const here = route.page === "session" ? listed.find((session) => session.id === route.id) : undefined;
+    const actions = actionsFor(route, here?.sandbox).filter((action) => matches(query, action.label));
     const sessions = [...listed.filter((session) => matches(query, nameOf(session))), ...found];
     const unique = [...new Map(sessions.map((session) => [session.id, session])).values()].slice(0, 30);
     const asChoices = unique.map((session) => ({
@@ -102,7 +103,7 @@ export function Palette({ route, onClose }: { route: Route; onClose: () => void 
   );
 }
 
-function actionsFor(route: Route): Choice[] {
+function actionsFor(route: Route, sandbox: string | undefined): Choice[] {
   const actions: Choice[] = [
     { id: "new", label: "New chat", hint: "Ctrl Shift O", act: () => navigate("/") },
     { id: "approvals", label: "Approvals", hint: "", act: () => navigate("/approvals") },
@@ -113,7 +114,7 @@ function actionsFor(route: Route): Choice[] {
     const { id } = route;
     actions.push({ id: "settings", label: "Session settings", hint: "", act: () => openSettings(id) });
     actions.push({ id: "stop", label: "Stop the run", hint: "Esc Esc", act: () => stopRun(id) });
-    for (const mode of MODES)
+    for (const mode of modesIn(sandbox))
       actions.push({
         id: `mode-${mode.name}`,
         label: `Mode: ${mode.name}`,

@@ -1,5 +1,6 @@
 import { memo, useEffect, useState } from "react";
 import { CopyButton } from "./CopyButton";
+import { inOrder } from "./markdown";
 import styles from "./Code.module.css";
 
 /** A block of code. It is coloured once it is complete; until then its text only grows. */
@@ -10,7 +11,7 @@ export const Code = memo(function Code({ text, lang, closed }: { text: string; l
     if (!closed || !lang) return;
     let gone = false;
     void import("./highlight").then(({ highlight }) => {
-      const html = highlight(text, lang.toLowerCase());
+      const html = highlight(inOrder(text), lang.toLowerCase());
       if (!gone && html) setColoured({ text, html });
     });
     return () => {
@@ -25,7 +26,11 @@ export const Code = memo(function Code({ text, lang, closed }: { text: string; l
         <CopyButton text={text} />
       </figcaption>
       <pre tabIndex={0}>
-        {coloured?.text === text ? <code dangerouslySetInnerHTML={{ __html: coloured.html }} /> : <code>{text}</code>}
+        {coloured?.text === text ? (
+          <code dangerouslySetInnerHTML={{ __html: coloured.html }} />
+        ) : (
+          <code>{inOrder(text)}</code>
+        )}
       </pre>
     </figure>
   );

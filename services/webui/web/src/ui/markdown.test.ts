@@ -195,3 +195,23 @@ describe("a growing text", () => {
     });
   });
 });
+
+describe("characters that reorder others", () => {
+  it("are shown by their number, in words, code, links and tables", () => {
+    for (const text of [
+      "a\u202egnp.exe",
+      "`a\u202egnp.exe`",
+      "[a\u202egnp.exe](https://e.example/)",
+      "|a\u202egnp.exe|\n|-|",
+    ]) {
+      const shown = page(text).textContent;
+      expect(shown).toContain("a⟦U+202E⟧gnp.exe");
+      expect(shown).not.toMatch(/[\u202a-\u202e\u2066-\u2069]/);
+    }
+    expect(page("x &#8238;gnp.exe").textContent).not.toMatch(/\u202e/);
+  });
+
+  it("are all there are: words of languages that run from right to left stay as they are", () => {
+    expect(page("\u05e9\u05dc\u05d5\u05dd \u200f(a)").textContent.trim()).toBe("\u05e9\u05dc\u05d5\u05dd \u200f(a)");
+  });
+});

@@ -65,9 +65,19 @@ const marked = new Marked({
   },
 });
 
+// They put what follows in another order than it has, so that `a[RLO]gnp.exe` reads as `aexe.png`.
+const REORDERING = /[\u202a-\u202e\u2066-\u2069]/g;
+
+/** The text with characters that reorder others shown by their number. */
+export const inOrder = (text: string): string =>
+  text.replace(REORDERING, (char) => `⟦U+${char.codePointAt(0)?.toString(16).toUpperCase()}⟧`);
+
 const purify = createDOMPurify(window);
 const LINK = /^(?:https:|mailto:)/i;
 
+purify.addHook("uponSanitizeElement", (node) => {
+  if (node.nodeType === Node.TEXT_NODE && node.nodeValue) node.nodeValue = inOrder(node.nodeValue); // an entity
+});
 purify.addHook("afterSanitizeAttributes", (node) => {
   if (node.tagName === "A") {
     const href = node.getAttribute("href") ?? "";
@@ -137,7 +147,7 @@ const RULES = {
 
 /** One block as HTML that can do no harm: no scripts, no styles, no pictures, links only to https and mailto. */
 export function toHtml(raw: string): TrustedHTML {
-  return purify.sanitize(imagesToText(marked.parse(raw, { async: false }).replace(STYLE_ELEMENT, "")), RULES);
+  return purify.sanitize(imagesToText(marked.parse(inOrder(raw), { async: false }).replace(STYLE_ELEMENT, "")), RULES);
 }
 
 /** HTML of the highlighter, which is trusted no more than the rest. */

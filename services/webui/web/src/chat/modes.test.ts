@@ -1,0 +1,16 @@
+import { describe, expect, it } from "vitest";
+import { modesIn } from "./modes";
+
+const unasked = (sandbox: string | null): string =>
+  modesIn(sandbox).find((one) => one.name === "allow-all")?.means ?? "";
+
+describe("the words of mode allow-all", () => {
+  it("promise a sandbox only where there is one", () => {
+    for (const kind of ["bubblewrap", "docker"]) expect(unasked(kind)).toMatch(/within/);
+    for (const kind of ["local", "ssh", "", null, "later"]) {
+      expect(unasked(kind)).toMatch(/without asking/);
+      expect(unasked(kind)).not.toMatch(/within/);
+    }
+    expect(unasked("local")).toMatch(/There is no sandbox/);
+  });
+});

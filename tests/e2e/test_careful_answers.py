@@ -1,0 +1,78 @@
+"""What a page tells those who decide: the whole of a command, names as they are, what a mode means."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.e2e import test_web
+from tests.e2e.tab import Tab
+from tests.support.fairlead_up import FairleadUp
+from tests.support.scripted_model import ModelProcess
+
+pytestmark = test_web.pytestmark
+
+model, browser, new_tab, tab = test_web.model, test_web.browser, test_web.new_tab, test_web.tab
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory, model: ModelProcess) -> Iterator[FairleadUp]:
+    environ = {
+        "FAIRLEAD_MODEL": "openai/scripted",
+        "OPENAI_BASE_URL": model.url,
+        "OPENAI_API_KEY": "scripted",
+    }
+    sets = ("agents.boxed.sandbox.kind=bubblewrap",)
+    with FairleadUp(tmp_path_factory.mktemp("careful") / "home", sets=sets, environ=environ) as running:
+        yield running
+
+
+def test_keys_do_not_answer_for_lines_that_nobody_has_seen(up: FairleadUp, tab: Tab) -> None:
+    session = up.session(mode="ask")
+    lines = "; ".join(f"echo {number:03}" + " " * 100 for number in range(100))
+    up.prompt(session, f'op=C1 steps=1 run="{lines}; touch tail.txt"')
+    up.wait_approval(session)
+    tab.go(f"/s/{session}")
+    bar = tab.card.locator("[data-unseen]")
+    expect(bar).to_contain_text(re.compile(r"\d+ more lines\. The keys answer once the end was seen"))
+    tab.shoot("unseen")
+    tab.page.get_by_role("heading", name="Allow").click()
+    for _ in range(12):  # longer than a card that has just appeared takes no keys
+        for key in ("a", "s", "d"):
+            tab.page.keyboard.press(key)
+        tab.page.wait_for_timeout(100)
+    expect(tab.card).to_have_count(1)
+    assert not [entry for entry in up.entries(session) if entry["type"] == "approval"]
+    step = bar.get_by_role("button", name="Go on to the end")
+    for _ in range(200):
+        if not bar.count():
+            break
+        step.click()
+        tab.page.wait_for_timeout(50)
+    expect(bar).to_have_count(0)
+    tab.shoot("seen")
+    tab.page.get_by_role("heading", name="Allow").click()
+    test_web.press_until(tab, "a", tab.card, 0)
+    tab.wait_ends()
+    assert (up.workspace / "tail.txt").exists()
+
+
+def test_text_that_turns_its_direction_is_shown_as_it_is(up: FairleadUp, tab: Tab) -> None:
+    said = "a\u202egnp.exe"
+    session = up.session(mode="ask")
+    up.ask(f'op=C2 answer="open {said} or `{said}`"', session=session)
+    tab.go(f"/s/{session}")
+    expect(tab.replies.last).to_contain_text("open a⟦U+202E⟧gnp.exe or a⟦U+202E⟧gnp.exe")
+    tab.shoot("bidi")
+    assert "\u202e" not in tab.words()
+
+
+def test_mode_without_questions_promises_a_sandbox_only_where_there_is_one(up: FairleadUp, tab: Tab) -> None:
+    tab.go("/")
+    tab.page.get_by_role("button", name=re.compile("^Mode:")).click()
+    expect(tab.page.get_by_role("menu")).to_contain_text("There is no sandbox: it can do what the user")
+    tab.page.keyboard.press("Escape")
+    tab.choose("Agent:", "boxed")
+    tab.page.get_by_role("button", name=re.compile("^Mode:")).click()
+    expect(tab.page.get_by_role("menu")).to_contain_text("within the sandbox")
