@@ -208,6 +208,7 @@ class ScriptedModel:
         if self._fd < 0:
             return
         messages = [m for m in request.get("messages") or [] if isinstance(m, dict)]
+        tools = request.get("tools") or []
         seen = [name for m in messages if m.get("role") == "user" for name in names(text_of(m))]
         line: dict[str, Any] = {
             "event": "request",
@@ -217,6 +218,8 @@ class ScriptedModel:
             "messages": len(messages),
             "digest": hashlib.blake2b(body, digest_size=8).hexdigest(),
             "seen": seen,
+            "tools": len(tools),
+            "tools_digest": hashlib.blake2b(json.dumps(tools).encode(), digest_size=8).hexdigest(),
         }
         if move is not None:
             line |= {"plan": move.plan.name, "turn": move.turn, "calls": [call.id for call in move.calls]}

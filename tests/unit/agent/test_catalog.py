@@ -6,11 +6,14 @@ from typing import Any, cast
 
 import msgspec
 import pytest
+import structlog.testing
 
+from fairlead_agent import catalog as catalog_module
 from fairlead_agent.catalog import FORGET_S, MAX_HOSTS, MAX_INSTRUCTIONS, MAX_TOOL_SETS, Catalog
 from fairlead_agent.recent import Recent
 from fairlead_common.bus import Record
 from fairlead_common.entries import Placement
+from fairlead_common.errors import BusUnavailableError, NotFoundError
 from fairlead_common.messages import ExecutorInfo, ToolCall, ToolSpec
 
 
@@ -91,6 +94,59 @@ async def test_tool_sets_and_instructions_are_bounded() -> None:
     before = bus.asked
     await catalog.instructions(Placement(host="h", workspace=f"w{MAX_INSTRUCTIONS}"))
     assert bus.asked == before
+
+
+class Scripted:
+    """A bus whose hosts answer as told: text after so many seconds, or nobody listens."""
+
+    def __init__(self, *answers: tuple[float, str] | None) -> None:
+        self.answers = list(answers)
+
+    async def request(self, subject: str, data: bytes, *, timeout_s: float) -> Any:
+        answer = self.answers.pop(0)
+        if answer is None:
+            raise NotFoundError(f"nobody answers {subject}")
+        after_s, text = answer
+        await asyncio.sleep(min(after_s, timeout_s))
+        if after_s >= timeout_s:
+            raise BusUnavailableError(f"no answer to {subject} within {timeout_s:g} s")
+        return SimpleNamespace(data=text.encode())
+
+
+PLACE = Placement(host="h", workspace="w")
+
+
+async def test_instructions_of_a_slow_host_are_waited_for() -> None:
+    catalog = Catalog(cast(Any, Scripted((0.6, "be brief"))))
+    assert await catalog.instructions(PLACE) == "be brief"
+
+
+async def test_instructions_are_read_once_the_restarting_executor_of_the_host_listens() -> None:
+    catalog = Catalog(cast(Any, Scripted(None, None, None, (0.0, "be brief"))))
+    assert await catalog.instructions(PLACE) == "be brief"
+
+
+async def test_instructions_that_were_not_read_are_logged_and_asked_for_again_at_the_next_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(catalog_module._PATIENCE_S, "folder", 0.2)
+    catalog = Catalog(cast(Any, Scripted((9.0, "late"), (0.0, "be brief"))))
+    with structlog.testing.capture_logs() as logs:
+        assert await catalog.instructions(PLACE) == ""
+    assert [(line["event"], line["host"], line["workspace"]) for line in logs] == [
+        ("instructions_not_read", "h", "w")
+    ]
+    assert await catalog.instructions(PLACE) == "be brief"
+
+
+async def test_known_instructions_stay_while_their_host_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(catalog_module, "INSTRUCTIONS_TTL_S", 0.0)
+    catalog = Catalog(cast(Any, Scripted((0.0, "be brief"), (9.0, "late"), (0.0, "be long"))))
+    assert await catalog.instructions(PLACE) == "be brief"
+    assert await catalog.instructions(PLACE) == "be brief"  # the prompt stays as it was
+    assert await catalog.instructions(PLACE) == "be long"
 
 
 async def test_the_root_of_a_workspace_is_known_from_what_its_host_says() -> None:

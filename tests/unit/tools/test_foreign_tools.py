@@ -37,7 +37,7 @@ from fairlead_tools.mcp_servers.environment import resolved
 from fairlead_tools.mcp_servers.source import McpTools
 from fairlead_tools.nats_tools import declared
 from fairlead_tools.nats_tools.declared import declarations
-from fairlead_tools.nats_tools.source import NatsTools
+from fairlead_tools.nats_tools.source import OWN_MISSES, NatsTools
 
 # -- names --------------------------------------------------------------------
 
@@ -252,6 +252,36 @@ def test_schemas_are_checked_when_they_change_and_not_each_time_somebody_answers
     settings.current = parse_config(config, {})
     assert hear(service("weather", schema=SCHEMA), two) == 1
     assert set(tools.tools) == {"nats__wiki__now"}
+
+
+def test_tools_of_the_platform_stay_on_offer_while_their_service_restarts_and_those_of_others_do_not() -> (
+    None
+):
+    settings = SimpleNamespace(current=parse_config({"tools": {"nats_services": ["*"]}}, {}))
+    tools = NatsTools(cast("Bus", None), cast("Objects", None), cast("LiveConfig", settings), ["scheduler"])
+
+    def heard(*infos: MicroInfo) -> set[str]:
+        """The tools that are on offer once these have answered."""
+        tools._note_services(list(infos))
+        tools._note_missing()
+        tools._declare()
+        return set(tools.tools)
+
+    ours = service("fairlead-scheduler-tools", subject="fairlead.service.scheduler.now")
+    other = service("weather")
+    heard(other)
+    assert not tools.ready
+    both = heard(ours, other)
+    assert tools.ready
+    assert len(both) == 2
+    heard()
+    [kept] = heard()
+    assert kept in both - {"nats__weather__now"}
+    again = msgspec.structs.replace(ours, id="another instance")
+    assert heard(again) == {kept}
+    for _ in range(OWN_MISSES):
+        heard()
+    assert heard() == set()
 
 
 def test_a_subject_of_the_configuration_is_a_tool_and_comes_first() -> None:

@@ -168,6 +168,8 @@ def service_environment(
         own = {key: value for key, value in own.items() if key in _OF_ALL or not key.startswith(_CREDENTIALS)}
     if plan.host:
         own["FAIRLEAD_HOST"] = plan.host
+    if service == "tools":
+        own.setdefault("FAIRLEAD_TOOL_SERVICES", "scheduler")  # it is started with the executors
     own.update(
         {
             "FAIRLEAD_HOME": str(plan.home.path),

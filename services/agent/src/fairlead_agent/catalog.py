@@ -31,8 +31,10 @@ FORGET_S = 600.0  # a silent executor is of no use any more where its host has o
 MAX_HOSTS = 1000
 MAX_TOOL_SETS = 100  # a set takes about 200 KB
 MAX_INSTRUCTIONS = 500  # 32 KiB each at most
-# For the answer about its instructions; a repository has to be fetched first.
-_PATIENCE_S = {"folder": 0.3, "scratch": 0.3, "clone": 20.0, "worktree": 20.0}
+# For the first answer about its instructions; a repository has to be fetched first.
+_PATIENCE_S = {"folder": 3.0, "scratch": 3.0, "clone": 20.0, "worktree": 20.0}
+_KNOWN_PATIENCE_S = 0.3  # for a later one: what was read before serves, too
+_NO_HOST_PAUSE_S = 0.1
 
 T = TypeVar("T")
 
@@ -222,23 +224,41 @@ class Catalog:
         return not await self.has_heartbeat(host)  # what was heard may be old: this process may have slept
 
     async def instructions(self, placement: Placement) -> str:
-        """The AGENTS.md of a workspace, or nothing if there is none or nobody answers in time."""
+        """The AGENTS.md of a workspace, nothing if there is none; as it was, if nobody answers in time.
+
+        What could not be read is asked for again at the next turn.
+        """
         host, workspace = placement.host, placement.workspace
         now = asyncio.get_running_loop().time()
-        read_at, text = self._instructions.get((host, workspace)) or (-INSTRUCTIONS_TTL_S, "")
-        if now - read_at < INSTRUCTIONS_TTL_S:
-            return text
+        known = self._instructions.get((host, workspace))
+        if known is not None and now - known[0] < INSTRUCTIONS_TTL_S:
+            return known[1]
+        patience_s = _PATIENCE_S[placement.kind] if known is None else _KNOWN_PATIENCE_S
         try:
-            reply = await self._bus.request(
-                subjects.workspace_instructions(host),
-                _query(placement),
-                timeout_s=_PATIENCE_S[placement.kind],
+            async with asyncio.timeout(patience_s):
+                text = await self._read_instructions(placement, patience_s)
+        except (TimeoutError, BusUnavailableError):
+            log.warning(
+                "instructions_not_read",
+                host=host,
+                workspace=workspace,
+                patience_s=patience_s,
+                known_before=known is not None,
             )
-            text = reply.data.decode("utf-8", "replace")
-        except (NotFoundError, BusUnavailableError):
-            pass
+            return "" if known is None else known[1]
         self._instructions.put((host, workspace), (now, text))
         return text
+
+    async def _read_instructions(self, placement: Placement, patience_s: float) -> str:
+        """What the host answers, as soon as there is somebody to ask: its executor may just restart."""
+        subject = subjects.workspace_instructions(placement.host)
+        while True:
+            try:
+                reply = await self._bus.request(subject, _query(placement), timeout_s=patience_s)
+            except NotFoundError:
+                await asyncio.sleep(_NO_HOST_PAUSE_S)
+                continue
+            return reply.data.decode("utf-8", "replace")
 
     async def file(self, placement: Placement, name: str) -> str:
         """A small text file of a workspace, or nothing if there is none or nobody answers in time."""

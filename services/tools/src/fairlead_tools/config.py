@@ -22,6 +22,7 @@ class ExecutorConfig(msgspec.Struct, frozen=True, kw_only=True):
         capacity: calls at the same time.
         pool, labels: what agents may ask for when they are placed.
         floor: file of what this host refuses; None: there is none.
+        tool_services: services of the platform whose tools are waited for at the start (`scheduler`).
         finish_s: at a stop, how long commands may take that would end with this executor's container.
     """
 
@@ -35,13 +36,15 @@ class ExecutorConfig(msgspec.Struct, frozen=True, kw_only=True):
     labels: dict[str, str] = {}
     floor: Path | None = None
     finish_s: float = 0.0
+    tool_services: list[str] = []
 
 
 def config_from_environment(environ: Mapping[str, str] | None = None) -> ExecutorConfig:
     """The settings in the environment.
 
     They are `FAIRLEAD_HOME`, `_HOST`, `_EXECUTOR` (or `_WORKER`), `_WORKSPACE`, `_TOOLS_CAPACITY`,
-    `_POOL`, `_LABELS` (`gpu=yes,zone=home`), `_FINISH_S` and `_FLOOR` (else `floor.toml` of the home).
+    `_POOL`, `_LABELS` (`gpu=yes,zone=home`), `_FINISH_S`, `_TOOL_SERVICES` (`scheduler`), and `_FLOOR` (else
+    `floor.toml` of the home).
 
     Raises:
         WeakConfigurationError: one of them does not fit.
@@ -57,6 +60,8 @@ def config_from_environment(environ: Mapping[str, str] | None = None) -> Executo
         )
         pool = check_id(env.get("FAIRLEAD_POOL") or DEFAULT_POOL, "FAIRLEAD_POOL")
         labels = _labels(env.get("FAIRLEAD_LABELS") or "")
+        names = (env.get("FAIRLEAD_TOOL_SERVICES") or "").split(",")
+        services = [check_id(name.strip(), "FAIRLEAD_TOOL_SERVICES") for name in names if name.strip()]
         capacity = int(env.get("FAIRLEAD_TOOLS_CAPACITY") or 8)
         finish_s = float(env.get("FAIRLEAD_FINISH_S") or 0)
     except (InvalidInputError, ValueError) as error:
@@ -76,6 +81,7 @@ def config_from_environment(environ: Mapping[str, str] | None = None) -> Executo
         labels=labels,
         floor=_floor(env.get("FAIRLEAD_FLOOR") or "", home),
         finish_s=finish_s,
+        tool_services=services,
     )
 
 

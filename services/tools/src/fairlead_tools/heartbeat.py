@@ -23,6 +23,7 @@ log = structlog.get_logger()
 
 PERIOD_S = 5.0
 TTL_S = 15.0
+FIRST_PATIENCE_S = 8.0  # before the first heartbeat, for tools that are not known yet
 GONE_S = 1.0  # of the last heartbeat, which says that it drains: executors delete nothing
 CHANGES_S = 1.0  # how soon a change of the tools is told
 MAX_TOOLS_BYTES = 256 * 1024  # of the tools that are not built in
@@ -58,6 +59,8 @@ class Heartbeat:
     async def run(self, stop: asyncio.Event) -> None:
         """Write a heartbeat every five seconds, and answer for the instructions of workspaces.
 
+        The first one waits until it can name all tools that are configured and can be reached.
+
         From `stop` on they say that it drains, until all calls are done or handed over.
         """
         host = self._config.host
@@ -77,6 +80,8 @@ class Heartbeat:
         await self._say(GONE_S)
 
     async def _beat(self) -> None:
+        # A model that is offered some tools now and the others a moment later loses its prompt cache.
+        await self._host_tools.settled(FIRST_PATIENCE_S)
         while True:
             if await self._say():
                 await self._pause()

@@ -56,7 +56,7 @@ async def setup(bus: Bus) -> list[Part]:
     sources: list[ToolSource] = [
         WebTools(settings, outputs),
         McpTools(outputs, settings, config.host, config.state),
-        NatsTools(bus, outputs, settings),
+        NatsTools(bus, outputs, settings, config.tool_services),
         ApiTools(settings, outputs, config.host),
     ]
     host_tools = HostTools(sources, frozenset(BY_NAME))

@@ -113,6 +113,15 @@ class HostTools:
                 return
             await asyncio.sleep(0.05)
 
+    async def settled(self, patience_s: float) -> None:
+        """Until every source knows what it has, at most so long since the start."""
+        slow = [source for source in self._sources if isinstance(source, SlowSource)]
+        while missing := [type(source).__name__ for source in slow if not source.ready]:
+            if time.monotonic() > self._began + patience_s:
+                log.warning("tools_announced_incomplete", waited_s=patience_s, missing=missing)
+                return
+            await asyncio.sleep(0.05)
+
     async def follow(self, stop: asyncio.Event) -> None:
         """A part of the service."""
         async with asyncio.TaskGroup() as tasks:

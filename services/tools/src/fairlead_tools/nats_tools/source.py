@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import structlog
 
@@ -13,6 +13,7 @@ from fairlead_common.ids import is_id
 from fairlead_common.live_config import LiveConfig
 from fairlead_common.objects import Objects
 from fairlead_common.requests import MicroInfo, discover
+from fairlead_tools.host.tools import PATIENCE_S
 from fairlead_tools.nats_tools.declared import OWN_SERVICES, declarations
 from fairlead_tools.nats_tools.tool import NatsTool
 
@@ -20,6 +21,8 @@ log = structlog.get_logger()
 
 PERIOD_S = 2.0
 MISSES = 2  # an instance that did not answer so often in a row is gone
+OWN_MISSES = 15  # the last one of a service of the platform: it is restarted, and its tools stay on offer
+SOON_S = 0.2  # between two looks while a service that must be there is not
 
 
 async def services_of(bus: Bus) -> list[MicroInfo]:
@@ -41,11 +44,22 @@ def _offers(info: MicroInfo) -> bool:
     return is_id(info.name) and any("fairlead.tool" in (each.metadata or {}) for each in info.endpoints or [])
 
 
-class NatsTools:
-    """A source of tools."""
+def _is_own(info: MicroInfo) -> bool:
+    return info.name.startswith(OWN_SERVICES)
 
-    def __init__(self, bus: Bus, objects: Objects, settings: LiveConfig) -> None:
+
+class NatsTools:
+    """A source of tools.
+
+    Args:
+        expected: services of the platform that offer tools here; it is not ready before they were heard.
+    """
+
+    def __init__(
+        self, bus: Bus, objects: Objects, settings: LiveConfig, expected: Sequence[str] = ()
+    ) -> None:
         self._bus = bus
+        self._expected = {f"{OWN_SERVICES}{name}-tools" for name in expected}
         self._objects = objects
         self._settings = settings
         self._services: dict[str, tuple[MicroInfo, int]] = {}  # by instance, and how often it was missed
@@ -53,6 +67,7 @@ class NatsTools:
         self._problems: dict[str, str] = {}
         self._declared_by: object = None
         self._changed = asyncio.Event()
+        self._missing: set[str] = set()
         self.ready = False
 
     @property
@@ -68,24 +83,36 @@ class NatsTools:
     async def follow(self, stop: asyncio.Event) -> None:
         """A part of the service: ask again and again who is there."""
         self._settings.on_change(self._note_settings)
+        began = asyncio.get_running_loop().time()
         while not stop.is_set():
             self._changed.clear()
             try:
                 self._note_services(await services_of(self._bus))
                 self._declare()
-                self.ready = True
+                self._note_missing()
             except BusUnavailableError as error:
                 log.debug("discovery_failed", error=str(error))
+            soon = not self.ready and asyncio.get_running_loop().time() < began + PATIENCE_S
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(PERIOD_S):
+                async with asyncio.timeout(SOON_S if soon else PERIOD_S):
                     await self._changed.wait()
+
+    def _note_missing(self) -> None:
+        missing = self._expected - {info.name for info, _ in self._services.values()}
+        self.ready = self.ready or not missing
+        if not self.ready and missing != self._missing:
+            self._missing = missing
+            log.info("tool_services_awaited", services=sorted(missing))
 
     def _note_settings(self, _: Config) -> None:
         self._changed.set()
 
     def _note_services(self, heard: list[MicroInfo]) -> None:
+        here = {info.name for info in heard}
         missed = {
-            key: (info, count + 1) for key, (info, count) in self._services.items() if count + 1 < MISSES
+            key: (info, count + 1)
+            for key, (info, count) in self._services.items()
+            if count + 1 < (OWN_MISSES if _is_own(info) and info.name not in here else MISSES)
         }
         self._services = missed | {info.id: (info, 0) for info in heard}
 
