@@ -99,16 +99,20 @@ class Deployment:
             [ROOT / "tools/make-secrets", self.secrets], env=self._environment, check=True, timeout=60
         )
 
-    def nats_user(self, *words: str) -> str:
-        """What `tools/nats-user` says."""
-        done = subprocess.run(
-            [ROOT / "tools/nats-user", *words],
+    def tool(self, name: str, *words: str) -> "subprocess.CompletedProcess[str]":
+        """`tools/<name>` with these words."""
+        return subprocess.run(
+            [ROOT / "tools" / name, *words],
             env=self._environment,
             capture_output=True,
             text=True,
             timeout=120,
             check=False,
         )
+
+    def nats_user(self, *words: str) -> str:
+        """What `tools/nats-user` says."""
+        done = self.tool("nats-user", *words)
         assert done.returncode == 0, done.stderr[-2000:]
         return done.stdout
 

@@ -3,6 +3,8 @@
 import asyncio
 import json
 import os
+import re
+import shlex
 import urllib.request
 from pathlib import Path
 
@@ -11,7 +13,7 @@ import pytest
 from fairlead_common import nkey
 from tests.deploy.asking import ask, count, told
 from tests.deploy.confinement import must_be_confined
-from tests.deploy.deployment import HOME, NEEDS_COMPOSE, RECOVERY_S, SERVICES, SOCKET, Deployment
+from tests.deploy.deployment import HOME, NEEDS_COMPOSE, RECOVERY_S, ROOT, SERVICES, SOCKET, Deployment
 from tests.support import containers
 
 pytestmark = NEEDS_COMPOSE
@@ -93,14 +95,29 @@ def test_a_service_may_not_say_what_is_not_its_own(
     assert (violation in deployment.compose("logs", "--no-log-prefix", "nats")) == refused
 
 
+@pytest.mark.parametrize("words", [("run", "--rm", "-T", "cli"), ("exec", "-T", "gateway", "fairlead")])
 def test_doctor_says_what_is_wrong_with_a_deployment_and_nothing_of_its_own_container(
-    deployment: Deployment,
+    deployment: Deployment, words: tuple[str, ...]
 ) -> None:
-    found = json.loads(deployment.compose("run", "--rm", "-T", "cli", "doctor", "--json", check=False))
+    found = json.loads(deployment.compose(*words, "doctor", "--json", "--timeout", "20", check=False))
     wrong = {each["check"] for each in found["checks"] if each["state"] == "problem"}
     assert wrong <= {"services.placement"}  # agent `boxed` has no executor before the profile is there
+    # The demo model only pretends, and one image may have been built before another.
+    doubtful = {each["check"] for each in found["checks"] if each["state"] == "warning"}
+    assert doubtful <= {"models.reachable", "services.revisions", "gateway.clock"}, found
     looked_at = {each["check"].partition(".")[0] for each in found["checks"] if each["state"] == "ok"}
-    assert {"nats", "streams", "work", "services", "gateway"} <= looked_at
+    assert {"nats", "services", "gateway"} <= looked_at
+    if words[-1] == "cli":
+        assert {"streams", "work", "models"} <= looked_at
+
+
+def test_the_command_line_answers_what_is_true_in_a_deployment(deployment: Deployment) -> None:
+    done = deployment.tool("fairlead", "status")
+    assert "fairlead-agent" in done.stdout
+    assert done.stderr == ""  # of the engine's own progress nothing
+    refused = deployment.tool("fairlead", "nats", "user", "list")
+    assert refused.returncode == 1
+    assert "tools/nats-user" in refused.stderr
 
 
 ASK = """
@@ -292,3 +309,28 @@ async def test_commands_run_in_containers_and_only_the_proxy_has_the_engine(depl
     listed = json.loads(deployment.run_in("boxes", "curl", "-s", "--unix-socket", socket, address))
     assert listed
     assert {each["Labels"].get("fairlead.workspace") for each in listed} == {f"{HOME}/workspace"}
+
+
+@pytest.mark.skipif(not SOCKET.exists(), reason="the engine listens elsewhere")
+async def test_the_recipe_of_the_manual_works_on_a_deployment_that_was_used(deployment: Deployment) -> None:
+    manual = (ROOT / "docs" / "operations.md").read_text()
+    recipe = manual.partition("### Profile `docker-sandbox`")[2].partition("\n### ")[0]
+    lines = re.findall(r"^ {4}docker compose run --rm cli (.*)$", recipe, re.MULTILINE)
+    assert len(lines) == 2
+    async with deployment.gateway() as gateway:
+        await ask(gateway, "before", "run: hostname")  # it has its place from then on
+        assert (await told(gateway, "before")).statuses == ["ok"]
+        deployment.compose(
+            "--profile", "docker-sandbox", "up", "-d", "--wait", "--no-recreate", "boxes", "engine"
+        )
+        try:
+            for line in lines:
+                deployment.command_line(*shlex.split(line))
+            await asyncio.sleep(2.1)  # as long as an agent may remember where it was
+            await ask(gateway, "after", "run: hostname; pwd")
+            after = await told(gateway, "after")
+        finally:
+            deployment.command_line("config", "rollback", "0")
+            deployment.command_line("agents", "place", "main", "--host", "compose", "--force-empty")
+    assert after.statuses == ["ok"], after
+    assert "sandbox\n/workspace" in after.answer

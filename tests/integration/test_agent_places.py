@@ -118,3 +118,17 @@ async def test_without_a_host_the_least_loaded_that_fits_is_taken(used: Used) ->
     await announce(used.world.bus, "idle")
     assert (await used.cli("agents", "place", "main", "--force-empty")).returncode == 0
     assert await used.kept() == "idle"
+
+
+def test_a_server_that_no_service_has_met_and_files_that_are_no_document_are_told(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
+    environ = {"FAIRLEAD_NATS_URL": nats_server.url, "FAIRLEAD_HOME": str(tmp_path / "home")}
+    shown = run_here(environ, "agents", "ls")
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert "host=not placed yet" in shown.stdout
+    for content, said in ((b"\xff", "not UTF-8"), (b'{"a":' * 5000, "not JSON"), (b"[1]", "JSON object")):
+        (tmp_path / "document").write_bytes(content)
+        refused = run_here(environ, "config", "apply", str(tmp_path / "document"))
+        assert refused.returncode == 2
+        assert said in refused.stderr

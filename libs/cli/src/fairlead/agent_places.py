@@ -8,10 +8,11 @@ from typing import Final, NamedTuple
 import msgspec
 
 from fairlead_common import subjects
-from fairlead_common.bus import Bus
+from fairlead_common.bus import Bus, JetStreamError
 from fairlead_common.config import AgentConfig, Config
 from fairlead_common.messages import ExecutorInfo
 from fairlead_common.placement import choose_host, described_place, suits
+from fairlead_common.reading import NO_STREAM
 
 _PREFIX: Final = f"$KV.{subjects.BUCKET_WORKSPACES}.agent."
 
@@ -34,6 +35,12 @@ async def hosts(bus: Bus) -> Hosts:
     Raises:
         FairleadError: NATS does not answer or refuses.
     """
+    try:
+        await bus.api(f"STREAM.INFO.{subjects.kv_stream(subjects.BUCKET_WORKSPACES)}")
+    except JetStreamError as error:
+        if error.code != NO_STREAM:  # a server that no service has met yet
+            raise
+        return Hosts([], {})
     beats, places = await asyncio.gather(
         bus.last_of_each(subjects.kv_stream(subjects.BUCKET_EXECUTORS), f"$KV.{subjects.BUCKET_EXECUTORS}.>"),
         bus.last_of_each(subjects.kv_stream(subjects.BUCKET_WORKSPACES), f"{_PREFIX}*"),

@@ -24,7 +24,6 @@ from fairlead_common.config_revisions import (
     stored_config,
 )
 from fairlead_common.errors import ConflictError, FairleadError, InvalidInputError
-from fairlead_common.live_config import DocumentInEffect
 from fairlead_common.logs import configure_logs
 from fairlead_common.reading import NO_STREAM
 
@@ -110,8 +109,8 @@ async def load(bus: Bus) -> Stored:
 async def given_to_this_start(bus: Bus) -> dict[str, object] | None:
     """What the running agent service was given beside what is stored, by key; None if none answers."""
     try:
-        reply = await bus.request(subjects.AGENT_CONFIGURATION, b"", timeout_s=_ANSWER_S)
-        return msgspec.json.decode(reply.data, type=DocumentInEffect).overrides
+        reply = await bus.request(subjects.AGENT_OVERRIDES, b"", timeout_s=_ANSWER_S)
+        return msgspec.json.decode(reply.data, type=dict[str, object])
     except (FairleadError, msgspec.DecodeError):
         return None
 

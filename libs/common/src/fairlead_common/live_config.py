@@ -49,12 +49,10 @@ class DocumentInEffect(msgspec.Struct, frozen=True):
 
     Fields:
         revision: 0: none can, and the defaults are in effect.
-        overrides: what the agent service was given by its start, by dotted key; goes before the document.
     """
 
     revision: int = 0
     document: dict[str, object] = {}
-    overrides: dict[str, object] = {}
 
 
 class LiveConfig:

@@ -162,6 +162,7 @@ def agent(others: Others = NOBODY) -> Rights:
         subscribe=[
             s.WAKE,
             s.AGENT_CONFIGURATION,
+            s.AGENT_OVERRIDES,
             s.AGENT_MODELS,
             s.MODEL_ASK,
             s.MODEL_CANCEL,

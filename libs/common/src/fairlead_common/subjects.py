@@ -59,6 +59,7 @@ WAKE: Final = "fairlead.wake"  # core, queue group: a hint that a session needs 
 ALL_SLOTS: Final = "fairlead.cron.*.*"
 CRON_CHANGED: Final = "fairlead.changed.cron"  # core: what happens to jobs, for whoever looks
 AGENT_CONFIGURATION: Final = "fairlead.agent.configuration"  # core request: the revision that is in effect
+AGENT_OVERRIDES: Final = "fairlead.agent.overrides"  # core request of the owner: what this start was given
 AGENT_MODELS: Final = "fairlead.agent.models"  # core request: whether the models of agents answer
 MODEL_ASK: Final = "fairlead.model.ask"  # core request: one plain call of a model
 MODEL_CANCEL: Final = "fairlead.model.cancel"  # core: stop the plain call whose id is the payload

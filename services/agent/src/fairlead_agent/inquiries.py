@@ -24,8 +24,14 @@ _ADVICE: Final = {
 }
 
 
+_SUBJECTS: Final = (subjects.AGENT_CONFIGURATION, subjects.AGENT_OVERRIDES, subjects.AGENT_MODELS)
+
+
 class Inquiries:
-    """Answers on `fairlead.agent.configuration` and `fairlead.agent.models`; any one worker answers."""
+    """Answers on `fairlead.agent.configuration`, `.overrides` and `.models`; any one worker answers.
+
+    Every service may ask for the configuration, the owner alone for the overrides of this start.
+    """
 
     def __init__(self, bus: Bus, config: LiveConfig, registry: Registry) -> None:
         self._bus = bus
@@ -39,7 +45,7 @@ class Inquiries:
         """A part of the service: answer until `stop`."""
         listening = [
             await self._bus.subscribe(subject, self._asked.put_nowait, queue="agents")
-            for subject in (subjects.AGENT_CONFIGURATION, subjects.AGENT_MODELS)
+            for subject in _SUBJECTS
         ]
         async with asyncio.TaskGroup() as tasks:
             answering = tasks.create_task(self._answer_all())
@@ -56,12 +62,13 @@ class Inquiries:
                     tasks.create_task(self._answer(delivery))
 
     async def _answer(self, delivery: Delivery) -> None:
-        answer: msgspec.Struct
+        answer: object
         if delivery.subject == subjects.AGENT_MODELS:
             answer = await self._states()
+        elif delivery.subject == subjects.AGENT_OVERRIDES:
+            answer = self._config.overrides
         elif self._config.is_known:
-            config = self._config
-            answer = DocumentInEffect(config.revision, config.document, config.overrides)
+            answer = DocumentInEffect(self._config.revision, self._config.document)
         else:
             return
         with contextlib.suppress(FairleadError):  # whoever asked asks again

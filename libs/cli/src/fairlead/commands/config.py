@@ -78,7 +78,7 @@ def set_value(key: str, value: str) -> None:
     if value[:1] in ("[", "{", '"'):
         try:
             content = json.loads(value)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise CommandError(f"{key}: not JSON: {error}", USAGE) from error
 
     def change(document: Json) -> None:
@@ -121,7 +121,11 @@ def edit() -> None:
 @click.option("--base", type=int, metavar="REVISION", help="Refuse if the document changed since then.")
 def apply(file: Any, base: int | None) -> None:
     """Replace the stored document by FILE (`-`: standard input)."""
-    content = _document(file.read(), file.name)
+    try:
+        text = file.read()
+    except UnicodeDecodeError as error:
+        raise CommandError(f"{file.name}: not UTF-8: {error}", USAGE) from error
+    content = _document(text, file.name)
     _store(content, _with_bus(load), base)
 
 
@@ -224,7 +228,7 @@ def _built(content: Json) -> Json:
 def _document(text: str, name: str) -> Json:
     try:
         content = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CommandError(f"{name}: not JSON: {error}", USAGE) from error
     if not isinstance(content, dict):
         raise CommandError(f"{name}: must be a JSON object", USAGE)
