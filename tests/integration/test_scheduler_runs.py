@@ -53,6 +53,21 @@ async def test_an_isolated_run_happens_in_its_own_session_and_tells_the_main_one
         assert len(w.calls) == 1
 
 
+async def test_job_that_runs_again_and_again_in_one_session_never_fills_its_window(
+    w: World, nats_server: NatsServer, bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    window: dict[str, object] = {"agents.main.context_window": 9000}
+    async with agent_service(nats_server, monkeypatch, settings=window), scheduler(nats_server, monkeypatch):
+        job = await add(bus, turn_job("say 1500 tokens", schedule={"kind": "every", "everyMs": 86_400_000}))
+        for count in range(1, 9):  # three of these answers are more than the window
+            await ask(bus, "cron.run", id=job["id"], mode="force", key=f"r{count}")
+            done = await runs(bus, job["id"], count)
+            assert [entry["error"] for entry in done if entry["status"] != "ok"] == []
+        log = await log_of(bus, f"cron-{job['id']}")
+        answers = [e for e in log if isinstance(e, MessageEntry) and isinstance(e.message, AssistantMessage)]
+        assert len(answers) == 8
+
+
 async def test_a_run_that_waited_for_a_person_is_told_with_its_answer_and_all_its_tokens(
     w: World, nats_server: NatsServer, bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:

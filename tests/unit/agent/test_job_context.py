@@ -66,6 +66,11 @@ def test_run_that_is_too_large_by_itself_is_left_out_later() -> None:
     assert shown(items) == items[3:]
 
 
+def test_what_is_left_out_anyway_does_not_count() -> None:
+    large = [Item("large", each.message) for each in run(400_000)]
+    assert first_shown([*large, *run()], WINDOW, {"large"}) == 0
+
+
 def test_last_run_is_always_shown() -> None:
     items = [*run(), *run(400_000)]
     assert shown(items)[-3:] == items[3:]

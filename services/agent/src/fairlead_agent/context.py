@@ -114,7 +114,7 @@ async def encode_new(
     if form is not None and wire.form != form:
         wire.form, wire.ids, wire.joined, wire.count, wire.tokens = form, {}, b"", 0, 0
     encoder = _Encoder(wire, fetch, left_out)
-    for item in items[wire.count :]:
+    for item in items[max(wire.count, wire.form.first) :]:
         await encoder.add(item)
     encoder.end_results()
     wire.joined, wire.count = b",".join(encoder.made), len(items)

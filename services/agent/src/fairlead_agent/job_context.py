@@ -4,21 +4,20 @@ A job that runs every day in one session would otherwise fill the window of its 
 runs stay in the log.
 """
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Final
 
 import msgspec
 
+from fairlead_agent.context import BYTES_PER_TOKEN, message_tokens
 from fairlead_agent.state import Item
-from fairlead_common.content import ImageBlock, ToolResultMessage, UserMessage
+from fairlead_common.content import AssistantMessage, UserMessage
 
 SENDER: Final = "cron"  # of the prompts of jobs
 EARLIER_SHARE: Final = 0.4  # of the window, for earlier runs
-_BYTES_PER_TOKEN: Final = 4
-_TOKENS_PER_IMAGE: Final = 1500
 
 
-def first_shown(items: Sequence[Item], window_tokens: int) -> int:
+def first_shown(items: Sequence[Item], window_tokens: int, left_out: Container[str] = ()) -> int:
     """Index of the first item that is shown; 0 in sessions that are no job's own.
 
     It depends on what was said before the last run alone: it stays the same throughout a run, and for
@@ -26,13 +25,14 @@ def first_shown(items: Sequence[Item], window_tokens: int) -> int:
 
     Args:
         window_tokens: what fits into a request.
+        left_out: entries that requests leave out anyway.
     """
     if not items or not _begins_run(items[0]):
         return 0
     left = int(EARLIER_SHARE * window_tokens)
     first = next(index for index in range(len(items) - 1, -1, -1) if _begins_run(items[index]))
     for index in range(first - 1, -1, -1):
-        left -= _tokens(items[index])
+        left -= 0 if items[index].entry_id in left_out else _tokens(items[index])
         if left < 0:
             break
         if _begins_run(items[index]):
@@ -45,7 +45,6 @@ def _begins_run(item: Item) -> bool:
 
 
 def _tokens(item: Item) -> int:
-    message = item.message
-    content = message.outcome.content if isinstance(message, ToolResultMessage) else message.content
-    images = sum(isinstance(block, ImageBlock) for block in content)
-    return len(msgspec.json.encode(content)) // _BYTES_PER_TOKEN + images * _TOKENS_PER_IMAGE
+    if isinstance(item.message, AssistantMessage):
+        return len(msgspec.json.encode(item.message.content)) // BYTES_PER_TOKEN
+    return message_tokens(item.message)

@@ -73,19 +73,22 @@ class Form(NamedTuple):
     Fields:
         family: of the models that it is for (see `context.family`); empty: of those that wrote it.
         images: whether they take any.
+        first: index of the first message that is shown.
     """
 
     family: str = ""
     images: bool = True
+    first: int = 0
 
 
 @dataclass(slots=True)
 class Wire:
-    """The conversation as a model's wire has it: the first `count` items, encoded, joined by commas.
+    """The conversation as a model's wire has it: encoded messages, joined by commas.
 
     Fields:
         form: for which models it is encoded.
         ids: by call, the id that it has on this wire.
+        count: items that are in it, or come before the first one that is shown.
     """
 
     form: Form = field(default_factory=lambda: Form())

@@ -9,6 +9,7 @@ import structlog
 from fairlead_agent import context, left_out
 from fairlead_agent.catalog import Catalog, Tools
 from fairlead_agent.deltas import Deltas
+from fairlead_agent.job_context import first_shown
 from fairlead_agent.models.interface import ModelError, ModelRequest
 from fairlead_agent.models.registry import Registry
 from fairlead_agent.owner import Owner
@@ -128,7 +129,11 @@ class Turn:
         within = boundary(self._owner.session, agent, profile, self._state.sandbox)
         system = context.system_prompt(agent, profile, workspace, tools, instructions, described(within))
         wire = self._state.wire
-        form = Form(context.family(model_name), self._takes_images(model_name))
+        form = Form(
+            context.family(model_name),
+            self._takes_images(model_name),
+            first_shown(self._state.items, profile.context_window - RESERVE_TOKENS, self._state.left_out),
+        )
         await context.encode_new(self._state.items, wire, self._owner.objects.get, form, self._state.left_out)
         self._check_size(context.estimate_tokens(wire, system, tools.wire), profile)
         request = ModelRequest(
