@@ -223,3 +223,35 @@ async def test_model_is_left_alone_when_the_client_of_a_task_leaves(
         await until("request")
         asking.cancel()
         assert "whole" not in await until("answer")  # long before its 200 seconds
+
+
+async def test_task_whose_worker_died_is_answered_by_the_next_one(
+    gateway: RunningGateway, bus: Bus, there: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fairlead_gateway.side_task.SILENCE_S", 1.0)
+    died = asyncio.Event()
+    deaf = await bus.subscribe(
+        subjects.MODEL_ASK, lambda _: died.set(), queue="agents"
+    )  # hears, says nothing
+    asking = asyncio.create_task(ask(gateway, "say 1 token", {"X-OpenWebUI-Task": "title"}))
+    async with asyncio.timeout(30):
+        await died.wait()
+    await deaf.unsubscribe()
+    async with agent_service(nats_server, monkeypatch):
+        assert (await asking)["choices"][0]["message"]["content"].split() == ["word"]
+
+
+async def test_slow_task_is_one_call_of_the_model(
+    gateway: RunningGateway,
+    bus: Bus,
+    there: World,
+    nats_server: NatsServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("fairlead_gateway.side_task.SILENCE_S", 0.2)
+    async with agent_service(nats_server, monkeypatch):
+        answer = await ask(gateway, "say 1 token stall=2", {"X-OpenWebUI-Task": "title"})
+        assert answer["choices"][0]["message"]["content"].split() == ["word"]
+    requests = [line for line in read_log(tmp_path / "model.jsonl") if line["event"] == "request"]
+    assert len(requests) == 1

@@ -252,6 +252,7 @@ def test_a_model_that_cannot_exist_is_refused_by_the_name_of_its_field(up: Fairl
         ("agents.main.model", "nosuch/model"),
         ("agents.main.model", "openai/"),
         ("agents.main.heartbeat.model", "gpt-4o"),
+        ("gateway.openai.task_model", "gpt-4o"),
     ):
         refused = cli(up, "config", "set", key, value)
         assert refused.returncode == 2, (key, value)

@@ -129,6 +129,36 @@ async def call_service(
             await _show(progress, reply.data)
 
 
+async def ask_again(
+    bus: Bus, subject: str, data: bytes, *, every_s: float, timeout_s: float, absent_s: float = 8.0
+) -> Delivery:
+    """The first reply to a request that is harmless to repeat: it is sent again after each silence.
+
+    Whoever was asked first may have died; its reply still counts if it comes.
+
+    Raises:
+        NotFoundError: nobody listens on `subject` for `absent_s`.
+        BusUnavailableError: no reply within `timeout_s`.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + timeout_s
+    heard_of = loop.time()
+    with bus.answers.inbox() as (inbox, queue):
+        while True:
+            await bus.send(subject, data, inbox, None)
+            try:
+                left_s = max(0.01, deadline - loop.time())
+                return delivery_of(await next_reply(queue, min(every_s, left_s), subject), subject)
+            except NotFoundError:
+                if loop.time() >= min(deadline, heard_of + absent_s):
+                    raise
+                await asyncio.sleep(min(0.2, every_s))
+            except BusUnavailableError:
+                heard_of = loop.time()
+                if heard_of >= deadline:
+                    raise
+
+
 async def _show(progress: Callable[[bytes], Awaitable[None]], data: bytes) -> None:
     try:
         await progress(data)

@@ -34,6 +34,7 @@ class PlainCalls:
         self._registry = registry
         self._room = asyncio.Semaphore(AT_ONCE)
         self._running: dict[str, asyncio.Task[None]] = {}
+        self._replies: dict[str, list[str]] = {}  # of each call: it may be asked for more than once
 
     async def run(self, stop: asyncio.Event) -> None:
         """Answer until `stop`; calls under way get a few seconds more."""
@@ -66,10 +67,20 @@ class PlainCalls:
         try:
             call = _decoder.decode(delivery.data)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            answer = PlainAnswer(error=f"the request cannot be read: {error}", error_code="input_refused")
-        else:
-            answer = await self._within_limits(call)
-        await self._bus.emit(delivery.reply, msgspec.json.encode(answer))
+            text = f"the request cannot be read: {error}"
+            refusal = PlainAnswer(error=text, error_code="input_refused")
+            await self._bus.emit(delivery.reply, msgspec.json.encode(refusal))
+            return
+        if call.id in self._replies:
+            self._replies[call.id].append(delivery.reply)
+            return
+        self._replies[call.id] = [delivery.reply]
+        try:
+            answer = msgspec.json.encode(await self._within_limits(call))
+            for reply in self._replies[call.id]:
+                await self._bus.emit(reply, answer)
+        finally:
+            del self._replies[call.id]
 
     async def _within_limits(self, call: PlainCall) -> PlainAnswer:
         task = asyncio.current_task()

@@ -4,7 +4,6 @@ Open WebUI and programs like it send them as ordinary requests. They are no part
 get no session, no tools, no memory and no approvals.
 """
 
-import asyncio
 import re
 from collections.abc import Callable
 from typing import Final, Literal
@@ -14,10 +13,10 @@ from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 from fairlead_common import subjects
-from fairlead_common.bus import Delivery
 from fairlead_common.errors import BusUnavailableError, InvalidInputError, NotFoundError
 from fairlead_common.ids import new_id
 from fairlead_common.plain_calls import PlainAnswer, PlainCall, PlainMessage
+from fairlead_common.requests import ask_again
 from fairlead_gateway.chat_answer import Piece
 from fairlead_gateway.chat_format import ChatFormat, Wanted
 from fairlead_gateway.chat_prompt import words_of
@@ -28,8 +27,8 @@ from fairlead_gateway.problems import Problem
 
 TASK_HEADER: Final = "x-openwebui-task"  # names the task; empty for what is none
 WITHIN_S: Final = 60.0
-MARGIN_S: Final = 3.0  # of the worker, to say that the model did not answer in time
-START_S: Final = 8.0  # for a worker that is being started
+MARGIN_S: Final = 2.0  # of the gateway, to hear that the model did not answer in time
+SILENCE_S: Final = 10.0  # the worker may have died: another one is asked too, and the first answer counts
 MAX_BYTES: Final = 512 * 1024  # one message of NATS is 1 MB, and its headers count
 
 # The instructions of a task come before the conversation, or the documents, that it is about.
@@ -72,7 +71,7 @@ class SideTask:
             agent=body.model,
             messages=_plain(body.messages),
             max_output_tokens=_limit(body),
-            timeout_s=WITHIN_S,
+            timeout_s=WITHIN_S - MARGIN_S,
         )
         self._data = msgspec.json.encode(self._call)
         if len(self._data) > MAX_BYTES:
@@ -84,8 +83,10 @@ class SideTask:
         """ASGI."""
         found: list[PlainAnswer | Problem] = []
         done = await self._gateway.streams.run(self._ask(found.append), receive)
+        await self._gateway.bus.emit(
+            subjects.MODEL_CANCEL, self._call.id.encode()
+        )  # whoever still works on it
         if not done:
-            await self._gateway.bus.emit(subjects.MODEL_CANCEL, self._call.id.encode())
             if not self._gateway.streams.draining:
                 return
             found = [Problem(503, "this gateway is shutting down", headers={"Retry-After": "2"})]
@@ -108,25 +109,16 @@ class SideTask:
             tell(PlainAnswer())
             return
         try:
-            answer = _answer.decode((await self._request()).data)
+            reply = await ask_again(
+                self._gateway.bus, subjects.MODEL_ASK, self._data, every_s=SILENCE_S, timeout_s=WITHIN_S
+            )
+            answer = _answer.decode(reply.data)
         except NotFoundError:
             tell(Problem(503, "no agent worker answers: is the service `agent` running?"))
         except (BusUnavailableError, msgspec.DecodeError) as error:
             tell(Problem(503, f"the agent service did not answer: {error}"))
         else:
             tell(_problem(answer) or answer)
-
-    async def _request(self) -> Delivery:
-        """The reply of a worker; one that is being started has a moment."""
-        bus, loop = self._gateway.bus, asyncio.get_running_loop()
-        deadline = loop.time() + START_S
-        while True:
-            try:
-                return await bus.request(subjects.MODEL_ASK, self._data, timeout_s=WITHIN_S + MARGIN_S)
-            except NotFoundError:
-                if loop.time() > deadline:
-                    raise
-                await asyncio.sleep(0.2)
 
 
 def _problem(answer: PlainAnswer) -> Problem | None:

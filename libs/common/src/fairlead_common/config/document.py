@@ -122,6 +122,8 @@ def parse_config(
 def model_problems(config: Config) -> dict[str, str]:
     """By field: what is wrong with the name of a model that cannot exist."""
     named = {"models.default": config.models.default}
+    if task_model := config.gateway.openai.task_model:
+        named["gateway.openai.task_model"] = task_model
     for name, profile in config.agents.items():
         named[f"agents.{name}.model"] = profile.model or config.models.default
         named[f"agents.{name}.heartbeat.model"] = profile.heartbeat.model or config.models.default
