@@ -107,6 +107,20 @@ async def _said_often(bus: Bus, text: str) -> bool:
     return (await texts(bus)).count(text) >= 1
 
 
+async def test_the_reason_can_be_read_by_whoever_left_the_file(
+    nats_server: NatsServer, bus: Bus, monkeypatch: pytest.MonkeyPatch, folder: Path
+) -> None:
+    """Services make files for their own user alone; this one is for another."""
+    (folder / "bad.json").write_text("{")
+    os.utime(folder / "bad.json", (time.time() - 60, time.time() - 60))
+    before = os.umask(0o077)
+    try:
+        async with scheduler(nats_server, monkeypatch, settings={"cron.folder": str(folder)}):
+            await until(lambda: _is_open(folder / "bad.json.error"))
+    finally:
+        os.umask(before)
+
+
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
@@ -140,3 +154,7 @@ async def test_a_broken_file_is_set_aside_with_its_reason(
 
 async def _exists(path: Path) -> bool:
     return await asyncio.to_thread(path.exists)
+
+
+async def _is_open(path: Path) -> bool:
+    return path.exists() and path.stat().st_mode & 0o044 == 0o044

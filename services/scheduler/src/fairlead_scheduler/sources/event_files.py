@@ -145,7 +145,10 @@ def set_aside(path: Path, reason: str) -> None:
     """Rename a file that cannot be used, with the reason beside it."""
     log.warning("event_file_set_aside", file=path.name, reason=reason)
     path.rename(path.with_name(f"{path.name}.broken"))
-    path.with_name(f"{path.name}.error").write_text(f"{reason}\n", encoding="utf-8")
+    told = path.with_name(f"{path.name}.error")
+    told.write_text(f"{reason}\n", encoding="utf-8")
+    with contextlib.suppress(OSError):
+        told.chmod(0o644)  # for whoever left the file, who may be another user; ours are private otherwise
 
 
 def id_of(folder: Path) -> str:
