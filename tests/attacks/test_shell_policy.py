@@ -14,6 +14,7 @@ import pytest
 
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.messages import ToolSpec
+from fairlead_common.readable_words import readable
 from fairlead_common.rules import Subject, allows, check_rules, parse_rule, subject, touches
 from fairlead_common.shell_words import read
 from tests.attacks.shell_corpus import ATTACKS, HARMLESS, WORDS, furnish
@@ -271,6 +272,89 @@ _PIECES = [
         'b "$x"',
     ),
 ]
+
+
+def test_what_is_readable_starts_the_programs_that_it_names_and_no_others() -> None:
+    """Each command of the attacks, with harmless things put in between that make it no plain one."""
+    for attack in ATTACKS:
+        for command in (
+            f"ls *; {attack}",
+            f"{attack}; ls *",
+            f"echo $?; {attack}",
+            f"cat <<'E'\nx\nE\n{attack}",
+        ):
+            assert allows(WIDE, call(command)) == "", command
+
+
+_LOOSE = [
+    *(
+        "ls",
+        "cat",
+        "id",
+        "a",
+        " ",
+        " ",
+        "\n",
+        ";",
+        "&&",
+        "|",
+        "*",
+        "?",
+        "[ab]",
+        "x*",
+        "$?",
+        "{}",
+        "{a}",
+        "~",
+        "~/",
+    ),
+    *(
+        "<<'E'",
+        '<<"E"',
+        "<<E",
+        "<<-'E'",
+        "\nE\n",
+        "\nE",
+        "E",
+        "'",
+        '"',
+        "\\",
+        "\\\n",
+        "$",
+        "#",
+        "(",
+        ")",
+        "`",
+        ">",
+    ),
+    *(" ls *", "\nid\n", "; id", "$(id)", "'x\n'", '"x\n"', "\t", "=", "!", "</dev/null", "x"),
+]
+
+
+@hypothesis.given(st.lists(st.sampled_from(_LOOSE), min_size=1, max_size=9).map("".join))
+@hypothesis.settings(max_examples=600, deadline=None, derandomize=True, database=None)
+def test_what_is_called_readable_starts_no_other_program_in_bash(tail: str) -> None:
+    """Differential: patterns and texts may change the arguments, never which programs are started."""
+    command = f"ls {tail}"
+    named = readable(command)
+    if not named:
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        heard, says = Path(folder) / "heard", Path(folder) / "says"
+        lines = [f"{name}() {{ echo {name} >> {heard}; }}\n" for name in ("ls", "cat", "id", "a", "x")]
+        says.write_text("".join(lines))
+        subprocess.run(
+            ["/bin/bash", "-c", command],
+            env={"BASH_ENV": str(says), "PATH": "/nowhere", "HOME": "/nowhere", "LANG": "C.UTF-8"},
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=10,
+            check=False,
+        )
+        started = heard.read_text().split() if heard.exists() else []
+    assert set(started) <= {words[0] for words in named}, (command, started, named)
+    assert len(started) <= len(named), (command, started, named)
 
 
 @hypothesis.given(st.lists(st.sampled_from(_PIECES), min_size=1, max_size=9).map("".join))

@@ -14,6 +14,7 @@ from typing import Final, Literal, NamedTuple
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.messages import ToolSpec
 from fairlead_common.programs import argument_problem, program, star_problem, unwrapped
+from fairlead_common.readable_words import readable
 from fairlead_common.shell_words import Shell, Words, read
 
 API_KEY: Final = "x-fairlead-api"  # in a tool's parameters: {"method": "GET", "path": "/pets/{id}"}
@@ -71,6 +72,8 @@ class Subject(NamedTuple):
             A path that leads elsewhere is "" here.
         outside: it names a path that leads elsewhere, as far as its spelling tells.
         api: method and path of the request that it makes.
+        readable: the commands of a shell line that is not plain, but for what does no harm in them.
+        root: the workspace, as its tools spell it.
     """
 
     name: str
@@ -79,6 +82,8 @@ class Subject(NamedTuple):
     paths: Words | None = None
     outside: bool = False
     api: tuple[str, str] | None = None
+    readable: tuple[Words, ...] = ()
+    root: str = ""
 
 
 def subject(spec: ToolSpec, arguments: Mapping[str, object], root: str = "") -> Subject:
@@ -87,10 +92,13 @@ def subject(spec: ToolSpec, arguments: Mapping[str, object], root: str = "") -> 
     raw = raw_paths(arguments)
     paths = tuple(normal(path, root) for path in raw)
     api = spec.parameters.get(API_KEY)
+    shell = read(command) if isinstance(command, str) else None
     return Subject(
         name=spec.name,
         group=spec.group,
-        shell=read(command) if isinstance(command, str) else None,
+        shell=shell,
+        readable=readable(str(command)) if shell is not None and shell.problem else (),
+        root=root,
         paths=paths or None,
         outside=any(given and not path for given, path in zip(raw, paths, strict=True)),
         api=(str(api.get("method", "")).upper(), str(api.get("path", ""))) if isinstance(api, dict) else None,
@@ -229,7 +237,7 @@ def allows(rules: Iterable[Rule], subject: Subject) -> str:
         if rule.kind == "api" and subject.api is not None and _api_fits(rule, subject.api):
             return rule.text
     if subject.shell is not None:
-        return _all_commands(about, subject.shell)
+        return _all_commands(about, subject)
     by_path = [rule for rule in about if rule.kind == "path"]
     return _every(
         [
@@ -239,10 +247,25 @@ def allows(rules: Iterable[Rule], subject: Subject) -> str:
     )
 
 
-def _all_commands(rules: list[Rule], shell: Shell) -> str:
-    if shell.problem or moves_and_runs_git(shell):
+def _all_commands(rules: list[Rule], subject: Subject) -> str:
+    shell = subject.shell
+    if shell is None:
         return ""
-    return _every([command_allowed(rules, words) for words in shell.commands])
+    commands = subject.readable if shell.problem else shell.commands
+    # It starts in the workspace: to go there is no step.
+    commands = tuple(words for words in commands if not _stays(words, subject.root)) or commands
+    if moves_and_runs_git(Shell(commands)):
+        return ""
+    return _every([command_allowed(rules, words) for words in commands])
+
+
+def _stays(words: Words, root: str) -> bool:
+    return (
+        len(words) == 2
+        and words[0] == "cd"
+        and not words[1].startswith("-")
+        and normal(words[1], root) == "."
+    )
 
 
 def moves_and_runs_git(shell: Shell) -> bool:

@@ -40,12 +40,14 @@ class _Table:
 
     def __init__(self, *lines: tuple[str, str], with_folders: bool = False) -> None:
         self._reasons: list[str] = []
+        self.names: list[str] = []  # the last parts of the patterns
         ends: list[str] = []
         wholes: list[str] = []
         for reason, patterns in lines:
             words = patterns.split()
             if with_folders:
                 words += [word[: -len("/**")] for word in words if word.endswith("/**")]
+            self.names += [word.rpartition("/")[2] for word in words if not word.endswith("**")]
             for is_whole, found in ((False, ends), (True, wholes)):
                 some = [_expression(word) for word in words if word.startswith("/") == is_whole]
                 if some:
@@ -245,6 +247,40 @@ def secret(path: str) -> str:
     spelled = plain(path)
     reason = _SECRET.reason(spelled)
     return "" if reason and _HARMLESS.reason(spelled) else reason
+
+
+def may_be_secret(pattern: str) -> bool:
+    """Whether a file pattern of a shell (`*`, `?`, `[a-z]`) may stand for a likely secret."""
+    spelled = re.sub(r"\[[^]]*\]", "?", plain(pattern))
+    *folders, name = spelled.split("/")
+    if pattern.startswith(("/", "~")) or secret(spelled):
+        return True
+    if any(part.startswith(".") and set(part) & set("*?") for part in folders):
+        return True
+    return any(_overlap(name, other) for other in _SECRET.names)
+
+
+def _overlap(one: str, other: str) -> bool:
+    """Whether some name fits both patterns, of `*` and `?`."""
+    reached = {(0, 0)}
+    waiting = [(0, 0)]
+    while waiting:
+        a, b = waiting.pop()
+        if (a, b) == (len(one), len(other)):
+            return True
+        first, second = one[a : a + 1], other[b : b + 1]
+        steps = []
+        if first == "*":
+            steps += [(a + 1, b), *([(a, b + 1)] if second else [])]
+        if second == "*":
+            steps += [(a, b + 1), *([(a + 1, b)] if first else [])]
+        if first and second and "*" not in (first, second) and (first == second or "?" in (first, second)):
+            steps.append((a + 1, b + 1))
+        for step in steps:
+            if step not in reached:
+                reached.add(step)
+                waiting.append(step)
+    return False
 
 
 def plain(path: str) -> str:
