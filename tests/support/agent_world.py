@@ -15,7 +15,7 @@ import pytest
 from fairlead_agent import main as agent_main
 from fairlead_common import subjects as s
 from fairlead_common.buckets import Bucket
-from fairlead_common.bus import Bus, BusSettings
+from fairlead_common.bus import Bus, BusSettings, Delivery
 from fairlead_common.content import ToolOutcome, text_outcome
 from fairlead_common.entries import Entry, MessageEntry, RunEndEntry, decode_entry
 from fairlead_common.errors import ConflictError
@@ -127,6 +127,8 @@ class World:
         """An executor: claims, runs `self.tool`, writes the result."""
         queue: asyncio.Queue[Job] = asyncio.Queue()
         await self.bus.subscribe("fairlead.cancel.*", lambda d: self.cancelled.append(d.subject))
+        asked: asyncio.Queue[Delivery] = asyncio.Queue()
+        await self.bus.subscribe(s.workspace_instructions(HOST), asked.put_nowait)
         pull = PullConsumer(self.bus, s.TOOLS, s.tools_consumer(HOST), queue.put_nowait, lambda: 10)
         async with asyncio.TaskGroup() as tasks:
 
@@ -134,9 +136,14 @@ class World:
                 while True:
                     tasks.create_task(self._one(await queue.get()))
 
-            working = tasks.create_task(work())
+            async def instruct() -> None:
+                while True:
+                    await self.bus.emit((await asked.get()).reply, b"")
+
+            working = [tasks.create_task(work()), tasks.create_task(instruct())]
             await pull.run(stop)
-            working.cancel()
+            for task in working:
+                task.cancel()
 
     async def _one(self, job: Job) -> None:
         call = msgspec.json.decode(job.data, type=ToolCall)

@@ -139,6 +139,21 @@ async def test_instructions_that_were_not_read_are_logged_and_asked_for_again_at
     assert await catalog.instructions(PLACE) == "be brief"
 
 
+async def test_only_the_first_turn_waits_long_for_a_host_that_does_not_answer() -> None:
+    bus = Scripted((9.0, "late"), (9.0, "late"), (0.0, "be brief"))
+    waited: list[float] = []
+    request = bus.request
+
+    async def measured(subject: str, data: bytes, *, timeout_s: float) -> Any:
+        waited.append(timeout_s)
+        return await request(subject, data, timeout_s=timeout_s)
+
+    bus.request = measured  # type: ignore[method-assign]
+    catalog = Catalog(cast(Any, bus))
+    assert [await catalog.instructions(PLACE) for _ in range(3)] == ["", "", "be brief"]
+    assert waited == [3.0, 0.3, 0.3]
+
+
 async def test_known_instructions_stay_while_their_host_does_not_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -33,7 +33,7 @@ MAX_TOOL_SETS = 100  # a set takes about 200 KB
 MAX_INSTRUCTIONS = 500  # 32 KiB each at most
 # For the first answer about its instructions; a repository has to be fetched first.
 _PATIENCE_S = {"folder": 3.0, "scratch": 3.0, "clone": 20.0, "worktree": 20.0}
-_KNOWN_PATIENCE_S = 0.3  # for a later one: what was read before serves, too
+_LATER_PATIENCE_S = 0.3  # where they were read before, or waited for in vain: each turn asks
 _NO_HOST_PAUSE_S = 0.1
 
 T = TypeVar("T")
@@ -97,6 +97,7 @@ class Catalog:
         self._tools: Recent[tuple[object, ...], Tools] = Recent(MAX_TOOL_SETS)
         self._encoded: Recent[str, tuple[list[ToolSpec], bytes]] = Recent(MAX_HOSTS)
         self._instructions: Recent[tuple[str, str], tuple[float, str]] = Recent(MAX_INSTRUCTIONS)
+        self._not_read: Recent[tuple[str, str], float] = Recent(MAX_INSTRUCTIONS)  # since their last answer
 
     async def follow(self, stop: asyncio.Event) -> None:
         """A part of the service: keep up with the bucket `executors`."""
@@ -233,7 +234,8 @@ class Catalog:
         known = self._instructions.get((host, workspace))
         if known is not None and now - known[0] < INSTRUCTIONS_TTL_S:
             return known[1]
-        patience_s = _PATIENCE_S[placement.kind] if known is None else _KNOWN_PATIENCE_S
+        first = known is None and self._not_read.get((host, workspace)) is None
+        patience_s = _PATIENCE_S[placement.kind] if first else _LATER_PATIENCE_S
         try:
             async with asyncio.timeout(patience_s):
                 text = await self._read_instructions(placement, patience_s)
@@ -245,7 +247,9 @@ class Catalog:
                 patience_s=patience_s,
                 known_before=known is not None,
             )
+            self._not_read.put((host, workspace), now)
             return "" if known is None else known[1]
+        self._not_read.forget((host, workspace))
         self._instructions.put((host, workspace), (now, text))
         return text
 
