@@ -72,7 +72,7 @@ async def test_a_run_in_which_the_model_said_nothing_is_asked_anew(
     assert len(requests(tmp_path)) == 2 * before
 
 
-@pytest.mark.parametrize("state", ["answered", "unknown to anybody"])
+@pytest.mark.parametrize("state", ["answered", "new"])
 async def test_where_nothing_is_left_undone_nothing_is_tried_again(
     w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch, state: str
 ) -> None:
@@ -80,6 +80,8 @@ async def test_where_nothing_is_left_undone_nothing_is_tried_again(
         if state == "answered":
             await w.say("a", "op=P1")
             await w.run_end("a")
+        else:
+            await w.bus.create(s.SESSIONS, s.mail("a", "notice", "create"), b"{}")
         await retry(w, "a")
         log = await w.wait_for("a", lambda log: bool(log) and isinstance(log[-1], DroppedEntry))
     assert log[-1].reason == "there is no run to try again"  # type: ignore[union-attr]

@@ -34,9 +34,19 @@ async def login_page(request: Request) -> Response:
         async with answering():
             principal = await gateway_of(request).auth.redeem(code)
     except Problem as problem:
-        return pages.plain(problem.message, problem.status, problem.headers)
+        return await _refused_link(request, problem)
     made = _login(request, principal)
     return _with_cookie(RedirectResponse(f"/#page={made.page}", 303), made)
+
+
+async def _refused_link(request: Request, problem: Problem) -> Response:
+    """The page that asks for the token and says that the link is used up; without a page, the words alone."""
+    if problem.status == 401:
+        page = await pages.page(request)
+        if page.status_code == 200:
+            page.status_code = 401
+            return page
+    return pages.plain(problem.message, problem.status, problem.headers)
 
 
 async def login(request: Request) -> Response:

@@ -12,52 +12,55 @@ export function SettingChips({ session }: { session: Session }) {
   return (
     <>
       {sandbox && (
-        <Chip id={id} quiet={sandbox === "local"} says={`Sandbox: ${sandbox}. ${sandboxOf(sandbox).means}.`}>
-          {sandbox !== "local" && <Icon name="box" size={14} />} {sandboxOf(sandbox).short}
+        <Chip
+          id={id}
+          quiet={sandbox === "local"}
+          text={sandboxOf(sandbox).short}
+          says={`Sandbox: ${sandbox}. ${sandboxOf(sandbox).means}.`}
+        >
+          {sandbox !== "local" && <Icon name="box" size={14} />}
         </Chip>
       )}
       {workMode && (
         <Chip
           id={id}
+          text={workMode}
           says={`Kind of work: ${workMode}. ${WORK_MODES.find((one) => one.name === workMode)?.means ?? ""}.`}
-        >
-          {workMode}
-        </Chip>
+        />
       )}
       {deny.length > 0 && (
-        <Chip id={id} says={`Denied in this session: ${deny.join(", ")}`}>
-          <Icon name="slash" size={14} /> {plural(deny.length, "rule")}
+        <Chip id={id} text={plural(deny.length, "rule")} says={`Denied in this session: ${deny.join(", ")}`}>
+          <Icon name="slash" size={14} />
         </Chip>
       )}
-      {host && (
-        <Chip id={id} says={`Its workspace is on the host ${host}.`}>
-          on {host}
-        </Chip>
-      )}
+      {host && <Chip id={id} text={`on ${host}`} says={`Its workspace is on the host ${host}.`} />}
     </>
   );
 }
 
 function Chip({
   id,
+  text,
   says,
   quiet = false,
   children,
 }: {
   id: string;
+  /** What is shown; the name has it too, for those who speak to their computer. */
+  text: string;
   says: string;
   quiet?: boolean;
-  children: ReactNode;
+  children?: ReactNode;
 }) {
   return (
     <button
       type="button"
       className={quiet ? styles.choice : `${styles.choice} ${styles.set}`}
       title={says}
-      aria-label={says}
+      aria-label={`${text}. ${says}`}
       onClick={() => openSettings(id)}
     >
-      {children}
+      {children} {text}
     </button>
   );
 }

@@ -1,4 +1,4 @@
-import { type SyntheticEvent, useState } from "react";
+import { type SyntheticEvent, useEffect, useState } from "react";
 import { api, ApiError } from "../api/client";
 import { Button } from "../ui/Button";
 import styles from "./Login.module.css";
@@ -8,6 +8,11 @@ export function Login({ onDone }: { onDone: () => void }) {
   const [token, setToken] = useState("");
   const [problem, setProblem] = useState<string | null>(null);
   const [busy, setBusy] = useState(false);
+  // The gateway shows this page at the address of a link that it refused.
+  const [byLink] = useState(() => new URLSearchParams(location.search).has("code"));
+  useEffect(() => {
+    if (byLink) history.replaceState(null, "", "/login");
+  }, [byLink]);
 
   const submit = async (event: SyntheticEvent): Promise<void> => {
     event.preventDefault();
@@ -29,6 +34,11 @@ export function Login({ onDone }: { onDone: () => void }) {
       <form className={styles.card} onSubmit={(event) => void submit(event)}>
         <img src="/favicon.svg" alt="" width="40" height="40" />
         <h1>Sign in to Fairlead</h1>
+        {byLink && (
+          <p role="alert" className={styles.notice}>
+            This link was used already, or it is too old. <code>fairlead login</code> prints a new one.
+          </p>
+        )}
         <p>Paste the token that was printed when Fairlead started. The link it printed beside it signs you in, too.</p>
         <input type="text" autoComplete="username" value="fairlead" readOnly hidden />
         <label htmlFor="token" className="visually-hidden">

@@ -1,4 +1,4 @@
-/** `4 s`, `1 min 20 s`, `2 h 5 min`; below ten seconds with one decimal, below one in milliseconds. */
+/** `4 s`, `1 min 20 s`, `2 h 5 min`, `6 d 23 h`; below ten seconds with one decimal, below one in milliseconds. */
 export function duration(ms: number): string {
   if (ms < 1000) return `${Math.round(ms)} ms`;
   if (ms < 9950) return `${(ms / 1000).toFixed(1)} s`;
@@ -6,7 +6,8 @@ export function duration(ms: number): string {
   if (seconds < 60) return `${seconds} s`;
   const minutes = Math.floor(seconds / 60);
   if (minutes < 60) return `${minutes} min ${seconds % 60} s`;
-  return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+  const hours = Math.floor(minutes / 60);
+  return hours < 48 ? `${hours} h ${minutes % 60} min` : `${Math.floor(hours / 24)} d ${hours % 24} h`;
 }
 
 /** Whole seconds since `ms`, for clocks that tick. */
