@@ -97,6 +97,7 @@ def test_thoughts_are_kept_as_they_came_each_with_its_signature() -> None:
         ThinkingPiece("", redacted="R"),
         ThinkingPiece("two"),
         ThinkingPiece("", "S2"),
+        ThinkingPiece("three", "S3"),
         P(0, X, "a", "read"),
     )
     thoughts = [block for block in message.content if isinstance(block, ThinkingBlock)]
@@ -104,4 +105,5 @@ def test_thoughts_are_kept_as_they_came_each_with_its_signature() -> None:
         ("one more", "S1", None),
         ("", None, "R"),
         ("two", "S2", None),
+        ("three", "S3", None),
     ]
