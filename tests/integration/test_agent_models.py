@@ -106,6 +106,19 @@ async def test_quota_that_is_used_up_is_not_asked_again(
     assert not any(isinstance(each, AssistantMessage) for each in await w.messages("a"))
 
 
+async def test_worker_that_waits_for_a_provider_hands_the_run_over_at_once_when_it_is_stopped(
+    w: World, model: StrictModel, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model.answers = [refuse(429, "slow down", headers={"Retry-After": "100"}), text("now it works")]
+    async with asyncio.timeout(60):  # less than the provider asked for
+        async with agent_service(nats_server, monkeypatch):
+            await w.say("a", "hello")
+            while not model.requests:
+                await asyncio.sleep(0.02)
+        async with agent_service(nats_server, monkeypatch, "agent-2"):
+            assert (await w.run_end("a", 1, 30)).outcome == "completed"
+
+
 # -- replies that are no answers -----------------------------------------------------
 
 

@@ -78,7 +78,7 @@ class Turn:
                     self.cause = left_out.by_refusal(self._state, error.refused, too_long=is_long)
                     raise
                 await self._pause(error, attempt)
-                if self._interrupted or self._aborting:
+                if self._interrupted or self._aborting or self._owner.stopping.is_set():
                     return
                 continue
             if self._interrupted:
@@ -237,6 +237,10 @@ class Turn:
             )
         )
         deadline = asyncio.get_running_loop().time() + delay_s
-        while not self._interrupted and (left := deadline - asyncio.get_running_loop().time()) > 0:
+        stopping = self._owner.stopping  # another worker waits no longer than this one would have
+        while (
+            not (self._interrupted or stopping.is_set())
+            and (left := deadline - asyncio.get_running_loop().time()) > 0
+        ):
             self._owner.changed.clear()
             await self._owner.wait_for_change(left)
