@@ -38,7 +38,9 @@ class SmallDisk:
         ) or _run("mount", "-o", "loop", str(self._image), str(self.folder))
 
     def _mount_memory(self) -> str:
-        return _run("mount", "-t", "tmpfs", "-o", f"size={self._size_mib}m", "tmpfs", str(self.folder))
+        return _run(
+            "mount", "-t", "tmpfs", "-o", f"size={self._size_mib}m,nr_inodes=4096", "tmpfs", str(self.folder)
+        )
 
     def __exit__(self, *_: object) -> None:
         _run("umount", "-l", str(self.folder))
