@@ -226,11 +226,11 @@ async def test_lists_are_healed_of_sessions_and_approvals_that_are_not_there(
     bucket = Bucket(w.bus, s.BUCKET_SESSIONS)
     monkeypatch.setattr("fairlead_agent.list_check.AT_ONCE", 2)
     for n in range(5):
-        await bucket.put(session_key(f"z{n}"), msgspec.json.encode(SessionSummary(id=f"z{n}", last_seq=n)))
+        await bucket.put(session_key(f"z{n}"), msgspec.json.encode(SessionSummary(id=f"z{n}", last_seq=1)))
     await bucket.put("approval.a1", b'{"id":"a1","session":"z1","tool":"bash"}')
     await bucket.put("revoked.x", b"1")
+    await w.say("b", "op=P1")  # so that the log is past the sequences that are listed
     async with agent_service(nats_server, monkeypatch):
-        await w.say("b", "op=P1")
         await w.run_end("b")
         async with asyncio.timeout(30):
             while len(await _listed(bucket, w)) > 2:

@@ -70,7 +70,8 @@ class Owner:
         self._was_cached = self.state.last_seq > 0
         if not self._was_cached:
             await self.read()
-        start = min(self.state.last_seq, self.state.cursor) + 1 if self.state.cursor else 1
+        # The last entry that is known is read once more: it tells whether what is known is still stored.
+        start = min(self.state.last_seq, self.state.cursor + 1) if self.state.cursor else 1
         source = Source(subjects.SESSIONS, subjects.session_all(self.session), start)
         self._tail = Tail(self.bus, subjects.live(self.session), [source], _only_stored)
         await self._tail.__aenter__()
