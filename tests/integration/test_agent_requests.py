@@ -365,6 +365,20 @@ async def test_requests_of_a_session_that_is_deleted_are_answered(
     assert {answer["outcome"] for answer in found.values()} == {"dropped"}
 
 
+async def test_a_key_is_free_again_once_its_session_was_deleted(
+    w: World, asker: Asker, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with agent_service(nats_server, monkeypatch):
+        await asker.ask(f"{PROMPT}.k", "op=P1", "answers.1")
+        assert (await asker.answers(1))["answers.1"]["text"] == "done P1"
+        await asker.ask("fairlead.session.main.in.notice.delete", b"null")
+        await asker.ask(f"{PROMPT}.k", "op=P2", "answers.2")  # of the next session of this name
+        assert (await asker.answers(1))["answers.2"]["text"] == "done P2"
+        await asker.ask(f"{PROMPT}.k", "op=P2", "answers.3")
+        assert (await asker.answers(1))["answers.3"]["text"] == "done P2"
+    await asker.none_left()
+
+
 async def test_an_answer_without_words_is_told_as_a_failure(
     w: World, asker: Asker, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
