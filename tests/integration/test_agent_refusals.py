@@ -14,7 +14,7 @@ from fairlead_common.bus import Bus
 from fairlead_common.content import ImageBlock, TextBlock, ToolOutcome, UserMessage, text_outcome
 from fairlead_common.entries import RunEndEntry
 from fairlead_common.ids import new_id
-from fairlead_common.messages import Attachment, ToolCall, UpdateSession
+from fairlead_common.messages import Attachment, CreateSession, ToolCall, UpdateSession
 from fairlead_common.objects import Objects
 from tests.support.agent_world import World, agent_service, world
 from tests.support.nats_server import NatsServer
@@ -304,6 +304,11 @@ MODELS = {
 }
 
 
+async def create(w: World, session: str) -> None:
+    body = msgspec.json.encode(CreateSession(agent="main"))
+    await w.bus.create(s.SESSIONS, s.mail(session, "notice", "create"), body)
+
+
 async def use(w: World, session: str, name: str) -> None:
     body = msgspec.json.encode(UpdateSession(model=name))
     await w.bus.create(s.SESSIONS, s.mail(session, "notice", f"update-{new_id()}"), body)
@@ -316,6 +321,7 @@ async def test_a_session_goes_on_over_all_switches_between_strict_vendors(
     order = ["claude", "openai", "gemini", "claude", "gemini", "openai", "claude"]  # each pair, both ways
     settings: dict[str, object] = {"agents.main.thinking": "low"}
     async with agent_service(nats_server, monkeypatch, settings=settings):
+        await create(w, "a")
         for number, family in enumerate(order):
             turns(family, model)
             await use(w, "a", MODELS[family])
@@ -342,6 +348,7 @@ async def test_model_may_change_between_a_call_and_its_result(
     model.answers = [calls(call(X, "read", index=0, id=_LONG_ID[:40] + ".1", type="function"))]
     model.messages = [claude({"type": "text", "text": "I took over"})]
     async with agent_service(nats_server, monkeypatch, settings={"agents.main.thinking": "low"}):
+        await create(w, "a")
         await use(w, "a", MODELS["openai"])
         await w.say("a", "begin")
         await w.call_runs()
