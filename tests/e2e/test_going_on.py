@@ -199,6 +199,7 @@ def test_a_long_output_opens_at_its_end(up: FairleadUp, tab: Tab) -> None:
 
 
 def test_an_unknown_address_says_so_and_leads_on(tab: Tab) -> None:
+    tab.expect_trouble("404")
     tab.go("/no/such/page")
     expect(tab.page.get_by_role("heading", name="Page not found")).to_be_visible()
     tab.shoot("unknown")
