@@ -1,0 +1,90 @@
+"""Commands that are not plain, but for what changes nothing about the programs that they start."""
+
+import pytest
+
+from fairlead_common.messages import ToolSpec
+from fairlead_common.rules import allows, parse_rule, subject
+
+BASH = ToolSpec(name="bash", description="", parameters={}, group="runtime")
+_LOOKING = [
+    "ls *",
+    "cat *",
+    "wc *",
+    "grep *",
+    "echo *",
+    "git status *",
+    "git diff *",
+    "cd *",
+    "sort *",
+    "tar tf x",
+]
+
+
+@pytest.mark.parametrize(
+    ("command", "neighbour"),
+    [
+        ("ls *.py src/*", "ls *.py; $X"),
+        ("wc -l test_*.rs", "wc *"),
+        ("wc -l src/**/*.py", "xargs -a src/*.py"),
+        ("ls [a-c]?.txt", "ls [$(id)].txt"),
+        ("cat test_?.py", "cat .e*"),
+        ("cat src/test_[ab].py", "cat *"),
+        ("grep -n x src/test_?.c", "grep -n x .*"),
+        ("cat docs/chapter-[0-9].md", "cat */id_*"),
+        ("ls -d */", "*/ls"),
+        ("ls; echo $?", "echo $$"),
+        ('ls x || echo "failed: $?"', 'echo "$?$X"'),
+        ("git diff HEAD@{1}", "git diff {a,b}"),
+        ("echo {}", "echo {1..9}"),
+        ("ls ~ ~/src", "ls ~root"),
+        ("cat ~/notes.txt", "echo ~/x"),
+        ("cat <<'EOF'\n$(touch x) `y` *\nEOF", "cat <<EOF\n$(touch x)\nEOF"),
+        ("cat <<'EOF' | grep a\nEOF2\nEOF\nls", "cat <<'EOF' | sh\nls\nEOF"),
+        ('sort <<"END"\nb\na\nEND\n', "sort <<'END'\nb\n"),
+        ("cat <<'EOF' && ls\nx\nEOF\ncat a", "cat <<'EOF'\nx\nEOF\nrm a"),
+        ("cd /work && git status", "cd sub && git status"),
+        ("cd /work/ && git diff -- src", "cd /work/.. && git status"),
+        ("cd . && git status", "cd - && git status"),
+        ("cd /work && ls *.md && git status", "cd /work && cd vendor && git status"),
+    ],
+)
+def test_what_changes_nothing_about_the_programs_passes_under_their_rules(
+    command: str, neighbour: str
+) -> None:
+    rules = [parse_rule(f"bash({each})") for each in _LOOKING]
+    assert allows(rules, subject(BASH, {"command": command}, "/work"))
+    assert not allows(rules, subject(BASH, {"command": neighbour}, "/work"))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "find * -name x",
+        "tar tf *",
+        "git diff *",
+        "sort *",
+        "rm *",
+        "ls zq0e *",
+        "cat <<'EOF' <<'E2'\na\nEOF\nb\nE2",
+        "cat <<'EOF' > .bashrc\nx\nEOF",
+        "X=* ls",
+        "ls *$(id)",
+        "ls *`id`",
+        "ls * > x",
+        "ls *&",
+        "ls <(cat *)",
+        "cat <<-'EOF'\nx\n\tEOF\nrm x",
+        'ls "a*" $y *',
+        "ls '\n *",
+        'cat <<\'EOF\' "x\n"; id\nEOF\nz"',
+        "cat <<'EOF' 'x\n'; id\nEOF\nz'",
+        "cat <<'EOF' \\\n; id\nEOF\n",
+        "cat <<'EOF'2\nEOF\nid\nEOF2",
+        "$? *",
+        "{} x",
+        "~/bin/ls",
+    ],
+)
+def test_patterns_bring_nothing_else_along(command: str) -> None:
+    rules = [parse_rule(f"bash({each} *)") for each in ("ls", "cat", "sort", "find", "git diff")]
+    assert not allows(rules, subject(BASH, {"command": command}, "/work"))
