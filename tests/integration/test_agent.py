@@ -29,6 +29,7 @@ from fairlead_common.entries import (
     RunStartEntry,
 )
 from fairlead_common.generations import deletion_in, is_live
+from fairlead_common.ids import new_id
 from fairlead_common.messages import Decision, ToolCall
 from fairlead_common.objects import Objects
 from fairlead_common.projections import SessionSummary
@@ -513,7 +514,7 @@ async def test_run_that_began_without_words_says_what_waits_before_it_asks_the_m
         await w.abort("a")
         await w.run_end("a")
     async with Owner(w.bus, Objects(w.bus), SessionState("a")) as owner:
-        await owner.append(RunStartEntry, run_id="r2", agent="main", model="m", mode="ask")
+        await owner.append(RunStartEntry(id=new_id(), run_id="r2", agent="main", model="m", mode="ask"))
     await w.say("a", "op=P2")
     async with agent_service(nats_server, monkeypatch):
         assert (await w.run_end("a", 2)).outcome == "completed"

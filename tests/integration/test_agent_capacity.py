@@ -31,9 +31,9 @@ async def w(bus: Bus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncI
 async def leave_open(bus: Bus, session: str) -> None:
     """A run whose owner died before the first request to the model; no mail tells of it."""
     async with Owner(bus, Objects(bus), SessionState(session)) as owner:
-        await owner.append(RunStartEntry, run_id=new_id(), agent="main", model="", mode="")
+        await owner.append(RunStartEntry(id=new_id(), run_id=new_id(), agent="main", model="", mode=""))
         words = UserMessage(content=[TextBlock(text=f"op={session} steps=1")])
-        await owner.append(MessageEntry, message=words)
+        await owner.append(MessageEntry(id=new_id(), message=words))
 
 
 async def test_hints_take_no_more_than_their_places_and_mail_finds_one(

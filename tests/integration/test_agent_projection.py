@@ -14,7 +14,7 @@ from fairlead_common import subjects as s
 from fairlead_common.buckets import Bucket
 from fairlead_common.bus import Bus, BusSettings
 from fairlead_common.content import TextBlock, UserMessage
-from fairlead_common.entries import ApprovalRequestEntry, MessageEntry, RunStartEntry
+from fairlead_common.entries import ApprovalRequestEntry, MessageEntry, RunEndEntry, RunStartEntry
 from fairlead_common.ids import new_id
 from fairlead_common.live_config import LiveConfig
 from fairlead_common.objects import Objects
@@ -184,11 +184,11 @@ async def test_sessions_that_were_not_listed_when_everything_died_are_listed_fro
 
     async def have_run(name: str) -> None:
         async with gate, Owner(bus, Objects(bus), SessionState(name)) as owner:
-            await owner.append(RunStartEntry, run_id=new_id(), agent="main", model="m", mode="")
+            await owner.append(RunStartEntry(id=new_id(), run_id=new_id(), agent="main", model="m", mode=""))
             words = UserMessage(content=[TextBlock(text=f"hello {name}")], seqs=[])
-            await owner.append(MessageEntry, message=words)
+            await owner.append(MessageEntry(id=new_id(), message=words))
             assert await owner.close(
-                lambda: True, outcome="completed", error=None, turns=1, duration_ms=1, seqs=[], keys=[]
+                RunEndEntry(id=new_id(), outcome="completed", turns=1, duration_ms=1), lambda: True
             )
 
     await asyncio.gather(*map(have_run, names))

@@ -88,7 +88,9 @@ async def test_an_owner_that_was_stopped_before_its_first_append_writes_nothing_
             await _gone(w, "a")
         stopped._replaced_at = 0  # as one that has not read its tail since
         with pytest.raises(LostOwnershipError):
-            await stopped.append(RunStartEntry, run_id=new_id(), agent="main", model="m", mode="")
+            await stopped.append(
+                RunStartEntry(id=new_id(), run_id=new_id(), agent="main", model="m", mode="")
+            )
     assert not await is_live(w.bus, "a")
 
 
@@ -171,9 +173,9 @@ async def test_what_a_deletion_that_was_cut_off_left_behind_is_removed_by_the_ne
     w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with Owner(w.bus, Objects(w.bus), SessionState("a")) as owner:
-        await owner.append(RunStartEntry, run_id="r1", agent="main", model="m", mode="")
-        await owner.append(CustomEntry, name=DELETE)
-        await owner.append(DeletedEntry)
+        await owner.append(RunStartEntry(id=new_id(), run_id="r1", agent="main", model="m", mode=""))
+        await owner.append(CustomEntry(id=new_id(), name=DELETE))
+        await owner.append(DeletedEntry(id=new_id()))
         ended = owner.state.last_seq
     assert not await is_live(w.bus, "a")
     async with agent_service(nats_server, monkeypatch):
@@ -186,8 +188,8 @@ async def test_an_unfinished_deletion_is_finished_and_logged_once(
     w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with Owner(w.bus, Objects(w.bus), SessionState("a")) as owner:
-        await owner.append(CustomEntry, name="x")
-        await owner.append(CustomEntry, name=DELETE)
+        await owner.append(CustomEntry(id=new_id(), name="x"))
+        await owner.append(CustomEntry(id=new_id(), name=DELETE))
         await w.bus.purge(s.SESSIONS, s.session_log("a"), before=owner.state.delete_seq)
     async with (
         agent_service(nats_server, monkeypatch, "agent-1"),

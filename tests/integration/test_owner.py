@@ -29,9 +29,9 @@ async def replaced(bus: Bus) -> AsyncIterator[Owner]:
     """An owner with an open run, that another one has taken over, and that was told so once."""
     async with AsyncExitStack() as stack:
         first = await stack.enter_async_context(Owner(bus, Objects(bus), SessionState("s1")))
-        await first.append(RunStartEntry, run_id=new_id(), agent="main", model="m", mode="")
+        await first.append(RunStartEntry(id=new_id(), run_id=new_id(), agent="main", model="m", mode=""))
         second = await stack.enter_async_context(Owner(bus, Objects(bus), SessionState("s1")))
-        await second.append(EpochEntry, worker="second", attempt=1)
+        await second.append(EpochEntry(id=new_id(), worker="second", attempt=1))
         async with asyncio.timeout(10):
             while not await first.tail.wait(1.0):
                 pass
@@ -50,7 +50,7 @@ async def test_close_of_a_replaced_owner_is_refused_though_the_tail_has_shown_al
 ) -> None:
     with pytest.raises(LostOwnershipError):
         await replaced.close(
-            lambda: True, outcome="completed", error=None, turns=1, duration_ms=1, seqs=[], keys=[]
+            RunEndEntry(id=new_id(), outcome="completed", turns=1, duration_ms=1), lambda: True
         )
     assert RunEndEntry not in await _kinds(bus)
 
@@ -64,7 +64,7 @@ async def test_every_later_look_into_the_mailbox_says_again_that_another_owner_w
 
 async def test_append_of_a_replaced_owner_is_refused(bus: Bus, replaced: Owner) -> None:
     with pytest.raises(LostOwnershipError):
-        await replaced.append(EpochEntry, worker="first", attempt=2)
+        await replaced.append(EpochEntry(id=new_id(), worker="first", attempt=2))
     assert await _kinds(bus) == [RunStartEntry, EpochEntry]
 
 
@@ -75,16 +75,18 @@ async def test_what_is_no_entry_is_kept_as_a_dead_letter_and_the_session_goes_on
 ) -> None:
     said = UserMessage(content=[TextBlock(text="hello")])
     async with asyncio.timeout(30), Owner(bus, Objects(bus), SessionState("s1")) as first:
-        before = await first.append(RunStartEntry, run_id=new_id(), agent="main", model="m", mode="")
+        before = await first.append(
+            RunStartEntry(id=new_id(), run_id=new_id(), agent="main", model="m", mode="")
+        )
         cached = first.state
     await bus.publish(subjects.session_log("s1"), record)
     last = await bus.last_sequence(subjects.SESSIONS)
     async with asyncio.timeout(30), Owner(bus, Objects(bus), cached if warm else SessionState("s1")) as owner:
         assert owner.state.run is not None
-        entry = await owner.append(MessageEntry, message=said)
+        entry = await owner.append(MessageEntry(id=new_id(), message=said))
         assert entry.parent_id == before.id
         assert await owner.close(
-            lambda: True, outcome="completed", error=None, turns=1, duration_ms=1, seqs=[], keys=[]
+            RunEndEntry(id=new_id(), outcome="completed", turns=1, duration_ms=1), lambda: True
         )
     async with asyncio.timeout(30), Owner(bus, Objects(bus), SessionState("s1")) as owner:
         assert len(owner.state.items) == 1
@@ -100,14 +102,20 @@ async def test_an_entry_whose_object_is_lost_is_passed_over_and_its_words_may_be
     objects = Objects(bus)
     name = await objects.put(long)
     async with asyncio.timeout(30), Owner(bus, objects, SessionState("s1")) as first:
-        before = await first.append(RunStartEntry, run_id=new_id(), agent="main", model="m", mode="")
-        large = await first.append(MessageEntry, message=UserMessage(content=[TextBlock(text=long.decode())]))
+        before = await first.append(
+            RunStartEntry(id=new_id(), run_id=new_id(), agent="main", model="m", mode="")
+        )
+        large = await first.append(
+            MessageEntry(id=new_id(), message=UserMessage(content=[TextBlock(text=long.decode())]))
+        )
         packed = (await objects.pack(encode_entry(large)))[1][subjects.H_OBJECT]
     assert await objects.is_lost(name) is False
     await bus.api("STREAM.PURGE.OBJ_objects", {})
     async with asyncio.timeout(30), Owner(bus, objects, SessionState("s1")) as owner:
         assert not owner.state.items
-        entry = await owner.append(MessageEntry, message=UserMessage(content=[TextBlock(text="hello")]))
+        entry = await owner.append(
+            MessageEntry(id=new_id(), message=UserMessage(content=[TextBlock(text="hello")]))
+        )
         assert entry.parent_id == before.id
     async with asyncio.timeout(30), Owner(bus, objects, SessionState("s1")) as owner:
         assert len(owner.state.items) == 1

@@ -29,6 +29,9 @@ Outcome = Literal[
 ]
 
 
+ApprovalDecision = Literal["once", "session", "always", "deny", "expired"]
+
+
 class EntryBase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What all entries have. `ts` is milliseconds since 1970, UTC, for people only."""
 
@@ -160,7 +163,7 @@ class ApprovalEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, ta
 
     approval_id: str
     call_id: str
-    decision: Literal["once", "session", "always", "deny", "expired"]
+    decision: ApprovalDecision
     reason: str = ""
     sender: str | None = None
 

@@ -14,6 +14,7 @@ from fairlead_common.buckets import Bucket
 from fairlead_common.bus import Bus, Record
 from fairlead_common.entries import DeletedEntry
 from fairlead_common.failpoints import failpoint
+from fairlead_common.ids import new_id
 
 log = structlog.get_logger()
 
@@ -52,7 +53,7 @@ class Deletion:
         failpoint("agent.delete_log.before")
         await self._bus.purge(subjects.SESSIONS, subjects.session_log(session), before=state.delete_seq)
         failpoint("agent.delete_log.after")
-        await owner.append(DeletedEntry)
+        await owner.append(DeletedEntry(id=new_id()))
         log.info("session_deleted")
         failpoint("agent.delete_rest.before")
         await self._bus.purge(subjects.SESSIONS, subjects.session_log(session), before=state.born_seq)

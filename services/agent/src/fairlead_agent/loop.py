@@ -11,6 +11,7 @@ from typing import NamedTuple
 import structlog
 
 from fairlead_agent.catalog import Catalog, Tools
+from fairlead_agent.left_out import NOTHING, Cause
 from fairlead_agent.mailbox import Mailbox
 from fairlead_agent.models.interface import ModelError
 from fairlead_agent.owner import Owner
@@ -19,8 +20,17 @@ from fairlead_agent.turn import Turn
 from fairlead_common.config import AgentConfig
 from fairlead_common.content import AssistantMessage, UserMessage
 from fairlead_common.cron.acknowledgement import is_acknowledgement
-from fairlead_common.entries import CustomEntry, DroppedEntry, EpochEntry, MessageEntry, Outcome, QueuedEntry
+from fairlead_common.entries import (
+    CustomEntry,
+    DroppedEntry,
+    EpochEntry,
+    MessageEntry,
+    Outcome,
+    QueuedEntry,
+    RunEndEntry,
+)
 from fairlead_common.errors import InvalidInputError
+from fairlead_common.ids import new_id
 from fairlead_common.live_config import LiveConfig
 from fairlead_common.session_marks import HEARTBEAT_OK, HEARTBEAT_SKIPPED
 from fairlead_common.trace import trace_id
@@ -110,7 +120,7 @@ class AgentLoop:
 
     async def _take_over(self) -> None:
         attempt = self._state.attempts + 1
-        await self._owner.append(EpochEntry, worker=self._worker, attempt=attempt)
+        await self._owner.append(EpochEntry(id=new_id(), worker=self._worker, attempt=attempt))
         log.info("run_taken_over", session=self._owner.session, attempt=attempt)
         if attempt > MAX_ATTEMPTS:
             await self._calls.cancel_all()
@@ -138,7 +148,7 @@ class AgentLoop:
             if not (state.wakes.lines or file.strip() or any(beat.force for beat in beats.values())):
                 why = f"nothing to do: no system event, and {profile.heartbeat.file} is missing or empty"
                 data: dict[str, object] = {"keys": [beat.key for beat in beats.values()], "why": why}
-                await self._owner.append_locked(CustomEntry, name=HEARTBEAT_SKIPPED, data=data)
+                await self._owner.append_locked(CustomEntry(id=new_id(), name=HEARTBEAT_SKIPPED, data=data))
                 return
             await self._mailbox.begin_run()
             await self._say_heartbeat(profile, file)
@@ -155,7 +165,7 @@ class AgentLoop:
             return
         if is_acknowledgement(answer.text, max_rest_chars=profile.heartbeat.ack_max_chars):
             entries = [item.entry_id for item in state.items[state.run.first_item :]]
-            await self._owner.append(CustomEntry, name=HEARTBEAT_OK, data={"entries": entries})
+            await self._owner.append(CustomEntry(id=new_id(), name=HEARTBEAT_OK, data={"entries": entries}))
 
     # -- one run -----------------------------------------------------------
 
@@ -188,15 +198,13 @@ class AgentLoop:
 
     async def _fail(self, error: ModelError) -> None:
         cause = self._turn.cause
-        more: dict[str, object] = {}
-        if cause.whole or cause.images:
-            more = {"left_out": cause.whole, "left_out_images": cause.images}
+        if cause != NOTHING:
             log.info("input_left_out", code=error.code, messages=len(cause.whole), images=len(cause.images))
         text = str(error)
-        if more and error.refused and "left out" not in text:
+        if cause != NOTHING and error.refused and "left out" not in text:
             what = "The new input" if cause.whole else "The image"
             text = f"{text} ({what} is left out of later requests.)"
-        await self._end("failed", text, error.code, **more)
+        await self._end("failed", text, error.code, cause)
 
     async def _step(self, profile: AgentConfig) -> None:
         state = self._state
@@ -281,29 +289,35 @@ class AgentLoop:
                 await self._replies.send(ending.outcome, ending.error)
             lines = self._state.wakes.block()
             await self._owner.append_locked(
-                MessageEntry,
-                items=[*lines.items, *(item.id for item in queued)],
-                message=UserMessage(
-                    content=[*lines.content, *(block for item in queued for block in item.content)],
-                    source=queued[0].kind,
-                    seqs=[item.mail_seq for item in queued],
-                    keys=[item.key for item in queued if item.key],
-                    sender=queued[0].sender,
-                    reply_to=next((item.reply_to for item in queued if item.reply_to), None),
-                    untrusted=lines.untrusted or any(item.untrusted for item in queued),
-                ),
+                MessageEntry(
+                    id=new_id(),
+                    items=[*lines.items, *(item.id for item in queued)],
+                    message=UserMessage(
+                        content=[*lines.content, *(block for item in queued for block in item.content)],
+                        source=queued[0].kind,
+                        seqs=[item.mail_seq for item in queued],
+                        keys=[item.key for item in queued if item.key],
+                        sender=queued[0].sender,
+                        reply_to=next((item.reply_to for item in queued if item.reply_to), None),
+                        untrusted=lines.untrusted or any(item.untrusted for item in queued),
+                    ),
+                )
             )
 
     async def _drop_queue(self, reason: str) -> None:
         async with self._owner.lock:
             if self._state.queue:
-                await self._owner.append_locked(DroppedEntry, reason=reason, items=list(self._state.queue))
+                await self._owner.append_locked(
+                    DroppedEntry(id=new_id(), reason=reason, items=list(self._state.queue))
+                )
 
-    async def _end(self, outcome: Outcome, error: str | None = None, code: str = "", **more: object) -> None:
+    async def _end(
+        self, outcome: Outcome, error: str | None = None, code: str = "", cause: Cause = NOTHING
+    ) -> None:
         """Close the run, unless new mail makes it go on.
 
         Args:
-            more: further fields of the `RunEndEntry`.
+            cause: what later requests leave out.
         """
         state = self._state
         run = state.run
@@ -314,18 +328,20 @@ class AgentLoop:
         while not closed:
             if outcome != "waiting_approval":
                 await self._replies.send(outcome, error)
-            closed = await self._owner.close(
-                lambda: self._may_close(outcome),
+            end = RunEndEntry(
+                id=new_id(),
                 outcome=outcome,
                 error=error,
                 error_code=code,
-                **more,
+                left_out=cause.whole,
+                left_out_images=cause.images,
                 turns=run.turns,
                 usage=run.usage,
                 duration_ms=time.time_ns() // 1_000_000 - run.started_ms,
                 seqs=[seq for seq, _ in ended],
                 keys=[key for _, key in ended if key],
             )
+            closed = await self._owner.close(end, lambda: self._may_close(outcome))
             if not closed:
                 await self._mailbox.drain()
                 if state.run is None or outcome in ("completed", "waiting_approval"):

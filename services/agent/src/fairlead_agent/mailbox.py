@@ -15,9 +15,17 @@ from fairlead_agent.state import ABORT
 from fairlead_agent.tool_calls import ToolCalls
 from fairlead_common import mutants, subjects
 from fairlead_common.bus import Record
-from fairlead_common.content import ContentBlock, ImageBlock, TextBlock, ToolResultMessage, UserMessage
+from fairlead_common.content import (
+    ContentBlock,
+    ImageBlock,
+    Source,
+    TextBlock,
+    ToolResultMessage,
+    UserMessage,
+)
 from fairlead_common.dead import dead_letter
 from fairlead_common.entries import (
+    ApprovalDecision,
     ApprovalEntry,
     CustomEntry,
     DroppedEntry,
@@ -104,7 +112,7 @@ class Mailbox:
             return
         match mail:
             case UserInput():
-                await self._input(subject.kind, subject.key, mail, record)
+                await self._input(msgspec.convert(subject.kind, Source), subject.key, mail, record)
             case Abort():
                 await self._abort(mail, record.seq)
             case Decision():
@@ -138,51 +146,57 @@ class Mailbox:
             reply_to = None
         log.info("mail_repeated", seq=record.seq, first=first)
         await self._owner.append_locked(
-            DroppedEntry,
-            cursor=record.seq,
-            reason=f"the key {key} was used by mail {first}: this repeats it",
-            seqs=[record.seq],
-            repeats=first,
-            reply_to=reply_to,
+            DroppedEntry(
+                id=new_id(),
+                cursor=record.seq,
+                reason=f"the key {key} was used by mail {first}: this repeats it",
+                seqs=[record.seq],
+                repeats=first,
+                reply_to=reply_to,
+            )
         )
 
     # -- what people say ---------------------------------------------------
 
-    async def _input(self, kind: str, key: str, mail: UserInput, record: Record) -> None:
+    async def _input(self, kind: Source, key: str, mail: UserInput, record: Record) -> None:
         content = await self._content(mail)
         self._owner.trace = record.headers.get(subjects.H_TRACE) or self._owner.trace
         reply_to = reply_subject(mail.reply_to or record.headers.get(subjects.H_REPLY_TO))
         if self._state.run is not None or self._state.parked:
             await self._owner.append_locked(
-                QueuedEntry,
-                cursor=record.seq,
-                kind=self._queue_kind(kind),
-                content=content,
-                mail_seq=record.seq,
-                key=key or None,
-                sender=mail.sender,
-                reply_to=reply_to,
-                untrusted=mail.untrusted,
+                QueuedEntry(
+                    id=new_id(),
+                    cursor=record.seq,
+                    kind=self._queue_kind(kind),
+                    content=content,
+                    mail_seq=record.seq,
+                    key=key or None,
+                    sender=mail.sender,
+                    reply_to=reply_to,
+                    untrusted=mail.untrusted,
+                )
             )
             return
         await self.begin_run(agent=mail.agent)
         lines = self._state.wakes.block()
         await self._owner.append_locked(
-            MessageEntry,
-            cursor=record.seq,
-            items=lines.items,
-            message=UserMessage(
-                content=[*lines.content, *content],
-                source="prompt" if kind == "prompt" else kind,  # type: ignore[arg-type] # one of Source
-                seqs=[record.seq],
-                keys=[key] if key else [],
-                sender=mail.sender,
-                reply_to=reply_to,
-                untrusted=mail.untrusted or lines.untrusted,
-            ),
+            MessageEntry(
+                id=new_id(),
+                cursor=record.seq,
+                items=lines.items,
+                message=UserMessage(
+                    content=[*lines.content, *content],
+                    source=kind,
+                    seqs=[record.seq],
+                    keys=[key] if key else [],
+                    sender=mail.sender,
+                    reply_to=reply_to,
+                    untrusted=mail.untrusted or lines.untrusted,
+                ),
+            )
         )
 
-    def _queue_kind(self, kind: str) -> str:
+    def _queue_kind(self, kind: Source) -> Source:
         if kind == "prompt":
             profile = self._config.current.agent(self._state.agent)
             return "steer" if profile and profile.queue_mode == "steer" else "followup"
@@ -195,13 +209,15 @@ class Mailbox:
         name = self._state.agent or agent or "main"
         profile = self._config.current.agent(name)
         await self._owner.append_locked(
-            RunStartEntry,
-            cursor=cursor,
-            run_id=new_id(),
-            agent=name,
-            model=self._state.model or (profile.model if profile else ""),
-            mode=self._state.mode or (profile.mode if profile else ""),
-            resumes=resumes,
+            RunStartEntry(
+                id=new_id(),
+                cursor=cursor,
+                run_id=new_id(),
+                agent=name,
+                model=self._state.model or (profile.model if profile else ""),
+                mode=self._state.mode or (profile.mode if profile else ""),
+                resumes=resumes,
+            )
         )
 
     async def _content(self, mail: UserInput) -> list[ContentBlock]:
@@ -234,12 +250,14 @@ class Mailbox:
             if queued is not None:
                 await self.replies.drop(queued.mail_seq, "taken back")
             await self._owner.append_locked(
-                DroppedEntry,
-                cursor=seq,
-                reason="taken back" if queued else f"nothing is queued as {mail.item}",
-                items=[mail.item] if queued else [],
-                seqs=[queued.mail_seq] if queued else [],
-                keys=[queued.key] if queued and queued.key else [],
+                DroppedEntry(
+                    id=new_id(),
+                    cursor=seq,
+                    reason="taken back" if queued else f"nothing is queued as {mail.item}",
+                    items=[mail.item] if queued else [],
+                    seqs=[queued.mail_seq] if queued else [],
+                    keys=[queued.key] if queued and queued.key else [],
+                )
             )
             return
         if mail.run_id is not None and mail.run_id not in self._state.lineage:
@@ -250,7 +268,9 @@ class Mailbox:
         if self._state.run is None:
             await self._ignore("nothing runs that could be aborted", seq)
             return
-        await self._owner.append_locked(CustomEntry, cursor=seq, name=ABORT, data={"reason": mail.reason})
+        await self._owner.append_locked(
+            CustomEntry(id=new_id(), cursor=seq, name=ABORT, data={"reason": mail.reason})
+        )
 
     async def _decision(self, key: str, mail: Decision, seq: int) -> None:
         request = self._state.approvals.get(mail.approval_id)
@@ -281,18 +301,26 @@ class Mailbox:
             )
 
     async def _decide(
-        self, approval_id: str, call_id: str, decision: str, reason: str, sender: str | None, seq: int
+        self,
+        approval_id: str,
+        call_id: str,
+        decision: ApprovalDecision,
+        reason: str,
+        sender: str | None,
+        seq: int,
     ) -> None:
         if self._state.run is None:
             await self.begin_run(resumes=self._state.last_run_id)
         await self._owner.append_locked(
-            ApprovalEntry,
-            cursor=seq,
-            approval_id=approval_id,
-            call_id=call_id,
-            decision=decision,
-            reason=reason,
-            sender=sender,
+            ApprovalEntry(
+                id=new_id(),
+                cursor=seq,
+                approval_id=approval_id,
+                call_id=call_id,
+                decision=decision,
+                reason=reason,
+                sender=sender,
+            )
         )
 
     # -- what machines say -------------------------------------------------
@@ -301,7 +329,7 @@ class Mailbox:
         call = self._state.pending.get(mail.call_id)
         if call is None and mutants.active("result_again"):
             again = ToolResultMessage(call_id=mail.call_id, name="bash", outcome=mail.outcome)
-            await self._owner.append_locked(MessageEntry, cursor=seq, message=again)
+            await self._owner.append_locked(MessageEntry(id=new_id(), cursor=seq, message=again))
             return
         if call is None or key != mail.call_id:
             await self._ignore(f"late result of call {mail.call_id}", seq)
@@ -311,16 +339,18 @@ class Mailbox:
             await self._ignore(f"the result of call {mail.call_id} has the wrong token", seq)
             return
         await self._owner.append_locked(
-            MessageEntry,
-            cursor=seq,
-            message=ToolResultMessage(
-                call_id=call.call_id,
-                name=call.name,
-                outcome=without_keys(mail.outcome),
-                provider_id=call.provider_id,
-                flags=self._calls.flags(call.call_id, mail.outcome),
-                secret=self._calls.showed_secret(call.call_id, mail.outcome),
-            ),
+            MessageEntry(
+                id=new_id(),
+                cursor=seq,
+                message=ToolResultMessage(
+                    call_id=call.call_id,
+                    name=call.name,
+                    outcome=without_keys(mail.outcome),
+                    provider_id=call.provider_id,
+                    flags=self._calls.flags(call.call_id, mail.outcome),
+                    secret=self._calls.showed_secret(call.call_id, mail.outcome),
+                ),
+            )
         )
 
     async def _notice(self, mail: Notice, record: Record) -> None:
@@ -329,7 +359,7 @@ class Mailbox:
             if mail.name == "create":
                 await self._create(msgspec.json.decode(mail.body, type=CreateSession), seq)
             elif mail.name == "delete":
-                await self._owner.append_locked(CustomEntry, cursor=seq, name=DELETE)
+                await self._owner.append_locked(CustomEntry(id=new_id(), cursor=seq, name=DELETE))
             elif mail.name.startswith("update"):
                 await self._update(msgspec.json.decode(mail.body, type=UpdateSession), seq)
             elif mail.name.startswith("move-"):
@@ -351,33 +381,39 @@ class Mailbox:
 
     async def _create(self, body: CreateSession, seq: int) -> None:
         if body.mode:
-            await self._owner.append_locked(ModeChangeEntry, mode=body.mode)
+            await self._owner.append_locked(ModeChangeEntry(id=new_id(), mode=body.mode))
         await self._owner.append_locked(
-            SessionInfoEntry,
-            cursor=seq,
-            agent=body.agent or "main",
-            title=body.title,
-            sandbox=body.sandbox,
-            deny=body.deny,
-            work_mode=body.work_mode,
-            source=body.source or None,
+            SessionInfoEntry(
+                id=new_id(),
+                cursor=seq,
+                agent=body.agent or "main",
+                title=body.title,
+                sandbox=body.sandbox,
+                deny=body.deny,
+                work_mode=body.work_mode,
+                source=body.source or None,
+            )
         )
 
     async def _update(self, body: UpdateSession, seq: int) -> None:
         if body.mode is not None:
-            await self._owner.append_locked(ModeChangeEntry, mode=body.mode)
+            await self._owner.append_locked(ModeChangeEntry(id=new_id(), mode=body.mode))
         if body.model is not None:
-            await self._owner.append_locked(ModelChangeEntry, model=body.model)
+            await self._owner.append_locked(ModelChangeEntry(id=new_id(), model=body.model))
         if body.thinking is not None:
-            await self._owner.append_locked(CustomEntry, name=THINKING, data={"level": body.thinking})
+            await self._owner.append_locked(
+                CustomEntry(id=new_id(), name=THINKING, data={"level": body.thinking})
+            )
         await self._owner.append_locked(
-            SessionInfoEntry,
-            cursor=seq,
-            title=body.title,
-            sandbox=body.sandbox,
-            deny=body.deny,
-            work_mode=body.work_mode,
-            source=body.source,
+            SessionInfoEntry(
+                id=new_id(),
+                cursor=seq,
+                title=body.title,
+                sandbox=body.sandbox,
+                deny=body.deny,
+                work_mode=body.work_mode,
+                source=body.source,
+            )
         )
 
     async def _move(self, body: MoveSession, seq: int) -> None:
@@ -389,7 +425,7 @@ class Mailbox:
         if isinstance(place, str):
             await self._ignore(f"not moved to {body.host}: {place}", seq)
             return
-        await self._owner.append_locked(SessionInfoEntry, cursor=seq, placement=place)
+        await self._owner.append_locked(SessionInfoEntry(id=new_id(), cursor=seq, placement=place))
 
     async def _retry(self, seq: int) -> None:
         state = self._state
@@ -402,17 +438,19 @@ class Mailbox:
         data: dict[str, object] = {"text": body.text, "source": body.source}
         if body.untrusted:
             data["untrusted"] = True
-        await self._owner.append_locked(CustomEntry, cursor=seq, name=name, data=data)
+        await self._owner.append_locked(CustomEntry(id=new_id(), cursor=seq, name=name, data=data))
 
     async def _beat(self, key: str, body: HeartbeatNotice, seq: int) -> None:
         """A heartbeat waits for its moment; a regular one that finds the session busy does not happen."""
         state = self._state
         if body.reason == "interval" and (state.run is not None or state.parked or state.queue):
             data: dict[str, object] = {"keys": [key], "why": "the session is busy"}
-            await self._owner.append_locked(CustomEntry, cursor=seq, name=HEARTBEAT_SKIPPED, data=data)
+            await self._owner.append_locked(
+                CustomEntry(id=new_id(), cursor=seq, name=HEARTBEAT_SKIPPED, data=data)
+            )
             return
         data = {"key": key, "seq": seq, "reason": body.reason, "force": body.force}
-        await self._owner.append_locked(CustomEntry, cursor=seq, name=HEARTBEAT, data=data)
+        await self._owner.append_locked(CustomEntry(id=new_id(), cursor=seq, name=HEARTBEAT, data=data))
 
     async def say_heartbeat(self, prompt: str, file: str) -> None:
         """Begin the run of all heartbeats that wait with its words, with the lock held."""
@@ -420,16 +458,18 @@ class Mailbox:
         lines = wakes.block()
         text = f"{prompt}\n\n{file}" if file else prompt
         await self._owner.append_locked(
-            MessageEntry,
-            items=[*lines.items, *wakes.beats],
-            message=UserMessage(
-                content=[*lines.content, TextBlock(text=text)],
-                source="system",
-                seqs=[beat.seq for beat in wakes.beats.values()],
-                keys=[beat.key for beat in wakes.beats.values()],
-                sender="heartbeat",
-                untrusted=lines.untrusted,
-            ),
+            MessageEntry(
+                id=new_id(),
+                items=[*lines.items, *wakes.beats],
+                message=UserMessage(
+                    content=[*lines.content, TextBlock(text=text)],
+                    source="system",
+                    seqs=[beat.seq for beat in wakes.beats.values()],
+                    keys=[beat.key for beat in wakes.beats.values()],
+                    sender="heartbeat",
+                    untrusted=lines.untrusted,
+                ),
+            )
         )
 
     async def _expire(self, approval_id: str, seq: int) -> None:
@@ -442,11 +482,13 @@ class Mailbox:
     # -- what does not fit -------------------------------------------------
 
     async def _ignore(self, reason: str, seq: int) -> None:
-        await self._owner.append_locked(DroppedEntry, cursor=seq, reason=reason)
+        await self._owner.append_locked(DroppedEntry(id=new_id(), cursor=seq, reason=reason))
 
     async def _dead_letter(self, record: Record, reason: str) -> None:
         log.warning("mail_dead_lettered", seq=record.seq, reason=reason)
         await dead_letter(self._owner.bus, "sessions", record, reason)
         await self._owner.append_locked(
-            DroppedEntry, cursor=record.seq, reason=f"could not be read: {reason}"[:500], seqs=[record.seq]
+            DroppedEntry(
+                id=new_id(), cursor=record.seq, reason=f"could not be read: {reason}"[:500], seqs=[record.seq]
+            )
         )

@@ -7,7 +7,7 @@ is fenced: an owner that was replaced fails its next append with `LostOwnershipE
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 import structlog
@@ -20,7 +20,6 @@ from fairlead_common.entries import (
     CustomEntry,
     DeletedEntry,
     Entry,
-    EntryBase,
     LaterEntry,
     MessageEntry,
     RunEndEntry,
@@ -37,7 +36,7 @@ from fairlead_common.trace import trace_headers
 
 log = structlog.get_logger()
 
-E = TypeVar("E", bound=EntryBase)
+E = TypeVar("E", bound=Entry)
 _encode_event = msgspec.json.Encoder().encode
 
 
@@ -203,31 +202,30 @@ class Owner:
 
     # -- log ---------------------------------------------------------------
 
-    def make(self, kind: type[E], /, *, cursor: int = 0, **fields: Any) -> E:
-        """A new entry at the end of the log, not yet written."""
-        fields.setdefault("id", new_id())
-        fields.setdefault("run_id", self.state.run.run_id if self.state.run else None)
-        return kind(
+    def _placed(self, entry: E) -> E:
+        """The entry at the end of the log, in the open run unless it names another; not yet written."""
+        return msgspec.structs.replace(
+            entry,
             parent_id=self.state.leaf,
             ts=time.time_ns() // 1_000_000,
             epoch=self._epoch,
-            cursor=max(cursor, self.state.cursor),
-            **fields,
+            cursor=max(entry.cursor, self.state.cursor),
+            run_id=entry.run_id or (self.state.run.run_id if self.state.run else None),
         )
 
-    async def append(self, kind: type[E], /, *, cursor: int = 0, **fields: Any) -> E:
-        """Write an entry and take it into the state; the entry as it is stored.
+    async def append(self, entry: E) -> E:
+        """Write an entry and take it into the state; the entry as it is stored, in its place.
 
         Raises:
             LostOwnershipError: somebody else wrote to the log; nothing was stored.
         """
         async with self.lock:
-            return await self.append_locked(kind, cursor=cursor, **fields)
+            return await self.append_locked(entry)
 
-    async def append_locked(self, kind: type[E], /, *, cursor: int = 0, **fields: Any) -> E:
+    async def append_locked(self, entry: E) -> E:
         """As `append`, with the lock held."""
         self._check_place()
-        entry = self.make(kind, cursor=cursor, **fields)
+        entry = self._placed(entry)
         try:
             await self._store(entry, None)
         except WrongSequenceError as error:
@@ -237,12 +235,13 @@ class Owner:
             raise LostOwnershipError(f"{self.session}: another owner wrote") from error
         return entry
 
-    async def close(self, still: Callable[[], bool], **fields: Any) -> bool:
+    async def close(self, end: RunEndEntry, still: Callable[[], bool]) -> bool:
         """End the run, unless something arrived that is not consumed yet: then False, and nothing is stored.
 
         The condition is on everything stored of the session, mailbox and log, so no wake-up is lost.
 
         Args:
+            end: how it ends.
             still: whether the state, with the lock held, is one to close in.
         """
         async with self.lock:
@@ -252,7 +251,7 @@ class Owner:
             fence = (subjects.session_all(self.session), self.tail.seen[0])
             if mutants.active("close_without_fence"):
                 fence = None  # type: ignore[assignment]
-            entry = self.make(RunEndEntry, **fields)
+            entry = self._placed(end)
             try:
                 await self._store(entry, fence)
             except WrongSequenceError:
@@ -279,7 +278,7 @@ class Owner:
                 self.tail.catch_up_soon()
         return False
 
-    async def _store(self, entry: Any, fence: tuple[str, int] | None, *, blind: bool = False) -> None:
+    async def _store(self, entry: Entry, fence: tuple[str, int] | None, *, blind: bool = False) -> None:
         state = self.state
         data = encode_entry(entry)
         payload, headers = await self.objects.pack(data)
@@ -325,14 +324,14 @@ class Owner:
             return
 
 
-def _look_no_more(state: SessionState, entry: Any) -> None:
+def _look_no_more(state: SessionState, entry: Entry) -> None:
     if isinstance(entry, RunEndEntry) and mutants.active("no_second_look"):
         state.cursor = state.last_seq
 
 
-def _kind_of(entry: Any) -> str:
-    message = isinstance(entry, MessageEntry)
-    return str((entry.message if message else entry).__struct_config__.tag)
+def _kind_of(entry: Entry) -> str:
+    kind = entry.message if isinstance(entry, MessageEntry) else entry
+    return str(kind.__struct_config__.tag)
 
 
 def _is_delete(entry: Entry) -> bool:

@@ -15,6 +15,7 @@ from fairlead_common.bus import Bus
 from fairlead_common.config import AgentConfig
 from fairlead_common.entries import Placement, SessionInfoEntry
 from fairlead_common.errors import ConflictError, NotFoundError
+from fairlead_common.ids import new_id
 from fairlead_common.messages import ExecutorInfo, SandboxKind, WorkspaceAccess
 from fairlead_common.placement import choose_host, described_place, effective_sandbox, suits
 
@@ -87,7 +88,7 @@ class Places:
         async with owner.lock:
             if state.placement is None:  # a move may have come meanwhile
                 placement = own_place(host, profile, owner.session)
-                await owner.append_locked(SessionInfoEntry, placement=placement)
+                await owner.append_locked(SessionInfoEntry(id=new_id(), placement=placement))
             return state.placement or placement
 
     def known(self, state: SessionState, profile: AgentConfig, host: str) -> Placement:

@@ -191,23 +191,24 @@ class ToolCalls:
         # The timer first: without it the request could wait for ever if this process died in between.
         await set_timer(self._bus, self._owner.session, f"approval-{approval_id}", expires_at)
         await self._owner.append(
-            ApprovalRequestEntry,
-            id=approval_id,
-            call_id=request.call_id,
-            tool=request.name,
-            arguments=request.arguments,
-            workspace=request.workspace,
-            host=host,
-            shown_hash=shown_hash(request, host),
-            expires_at=expires_at,
-            why=verdict.why,
-            sandbox=request.sandbox,
-            scope=request.scope,
-            access=request.access,
-            remote=request.remote,
-            grants=offers(spec, request) if verdict.lasting else {},
-            tainted=request.tainted,
-            group=spec.group,
+            ApprovalRequestEntry(
+                id=approval_id,
+                call_id=request.call_id,
+                tool=request.name,
+                arguments=request.arguments,
+                workspace=request.workspace,
+                host=host,
+                shown_hash=shown_hash(request, host),
+                expires_at=expires_at,
+                why=verdict.why,
+                sandbox=request.sandbox,
+                scope=request.scope,
+                access=request.access,
+                remote=request.remote,
+                grants=offers(spec, request) if verdict.lasting else {},
+                tainted=request.tainted,
+                group=spec.group,
+            )
         )
 
     def _request(self, call: ToolCallBlock, spec: ToolSpec, profile: AgentConfig) -> ToolCall:
@@ -375,10 +376,12 @@ class ToolCalls:
             if call.call_id not in self._state.pending:
                 return
             await self._owner.append_locked(
-                MessageEntry,
-                message=ToolResultMessage(
-                    call_id=call.call_id, name=call.name, outcome=outcome, provider_id=call.provider_id
-                ),
+                MessageEntry(
+                    id=new_id(),
+                    message=ToolResultMessage(
+                        call_id=call.call_id, name=call.name, outcome=outcome, provider_id=call.provider_id
+                    ),
+                )
             )
 
 

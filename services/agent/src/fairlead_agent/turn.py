@@ -84,9 +84,9 @@ class Turn:
             if self._interrupted:
                 if reply.first_piece_ms is not None:
                     message = reply.message(model_name, cut="aborted")
-                    await self._owner.append(MessageEntry, id=reply.message_id, message=message)
+                    await self._owner.append(MessageEntry(id=reply.message_id, message=message))
                 return
-            await self._owner.append(MessageEntry, id=reply.message_id, message=reply.message(model_name))
+            await self._owner.append(MessageEntry(id=reply.message_id, message=reply.message(model_name)))
             return
 
     async def workspace_file(self, agent: str, profile: AgentConfig, name: str) -> str:

@@ -292,7 +292,7 @@ class Worker:
                 try:
                     await loop.run(project)
                 except HandOverError as error:
-                    await owner.append(CustomEntry, name=HANDED_OVER)
+                    await owner.append(CustomEntry(id=new_id(), name=HANDED_OVER))
                     failure = error
                 except LostOwnershipError as error:
                     failure = error
