@@ -10,13 +10,13 @@ import pytest
 
 from fairlead_common import subjects as s
 from fairlead_common.buckets import Bucket
-from fairlead_common.bus import Bus, Delivery
+from fairlead_common.bus import Bus
 from fairlead_common.content import AssistantMessage, ToolOutcome, UserMessage, text_outcome
 from fairlead_common.entries import CustomEntry, Entry, RunEndEntry, RunStartEntry
 from fairlead_common.messages import HeartbeatNotice, SystemNotice, ToolCall
 from fairlead_common.projections import SessionSummary
 from fairlead_common.session_marks import HEARTBEAT_OK, HEARTBEAT_SKIPPED
-from tests.support.agent_world import HOST, World, agent_service, world
+from tests.support.agent_world import World, agent_service, world
 from tests.support.nats_server import NatsServer
 from tests.support.scripted_model import read_log
 
@@ -115,19 +115,10 @@ async def test_a_heartbeat_with_nothing_to_do_asks_no_model(
 async def test_a_heartbeat_with_a_file_is_shown_the_file(
     w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[Any] = []
-
-    def answer(delivery: Delivery) -> None:
-        asked.append(delivery.data)
-        tasks.create_task(
-            w.bus.emit(delivery.reply, b"check the oven" if b"HEARTBEAT.md" in delivery.data else b"")
-        )
-
-    async with asyncio.TaskGroup() as tasks:
-        await w.bus.subscribe(s.workspace_instructions(HOST), answer)
-        async with agent_service(nats_server, monkeypatch, settings=LOUD):
-            await beat(w, "a", "1")
-            await w.run_end("a")
+    w.files["HEARTBEAT.md"] = b"check the oven"
+    async with agent_service(nats_server, monkeypatch, settings=LOUD):
+        await beat(w, "a", "1")
+        await w.run_end("a")
     assert "HEARTBEAT.md:\n\ncheck the oven" in texts((await w.messages("a"))[0])[0]
 
 

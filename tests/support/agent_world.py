@@ -66,6 +66,7 @@ class World:
         self.calls: list[ToolCall] = []
         self.tool: Tool = say_hi
         self.cancelled: list[str] = []
+        self.files: dict[str, bytes] = {}  # of the workspace, by name
 
     async def say(self, session: str, text: str, kind: str = "prompt", **fields: Any) -> str:
         key = new_id()
@@ -138,7 +139,9 @@ class World:
 
             async def instruct() -> None:
                 while True:
-                    await self.bus.emit((await asked.get()).reply, b"")
+                    query = await asked.get()
+                    text = next((t for name, t in self.files.items() if name.encode() in query.data), b"")
+                    await self.bus.emit(query.reply, text)
 
             working = [tasks.create_task(work()), tasks.create_task(instruct())]
             await pull.run(stop)

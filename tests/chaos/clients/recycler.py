@@ -42,7 +42,9 @@ class Recycler:
             last = time.monotonic() > deadline
             if last and session.endswith("-0"):
                 return
-            if rng.random() < 0.3:  # said while it is being deleted: it may end up on either side
+            if (
+                not last and rng.random() < 0.3
+            ):  # said while it is being deleted: it may end up on either side
                 await asyncio.gather(self._say(session, rng, racing=True), self._delete(session))
             else:
                 await self._delete(session)
