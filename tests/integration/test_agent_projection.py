@@ -7,9 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from fairlead_agent.conversation import Run
 from fairlead_agent.owner import Owner
 from fairlead_agent.projection import AT_ONCE, Projections
-from fairlead_agent.state import Run, SessionState
+from fairlead_agent.state import SessionState
 from fairlead_common import subjects as s
 from fairlead_common.buckets import Bucket
 from fairlead_common.bus import Bus, BusSettings

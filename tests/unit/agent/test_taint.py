@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from fairlead_agent.state import Item
+from fairlead_agent.conversation import Item
 from fairlead_agent.taint import brought, named_by
 from fairlead_common.content import (
     Message,

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from fairlead_agent.context import BYTES_PER_TOKEN, message_tokens
-from fairlead_agent.state import Item
+from fairlead_agent.conversation import Item
 from fairlead_common.content import AssistantMessage, UserMessage
 
 SENDER: Final = "cron"  # of the prompts of jobs

@@ -5,6 +5,8 @@ import time
 import msgspec
 import structlog
 
+from fairlead_agent import settings_mail
+from fairlead_agent.attachments import content_of
 from fairlead_agent.deletion import Deletion
 from fairlead_agent.grants import Grants
 from fairlead_agent.held_keys import without_keys
@@ -16,8 +18,6 @@ from fairlead_agent.tool_calls import ToolCalls
 from fairlead_common import mutants, subjects
 from fairlead_common.bus import Record
 from fairlead_common.content import (
-    ContentBlock,
-    ImageBlock,
     Source,
     TextBlock,
     ToolResultMessage,
@@ -30,8 +30,6 @@ from fairlead_common.entries import (
     CustomEntry,
     DroppedEntry,
     MessageEntry,
-    ModeChangeEntry,
-    ModelChangeEntry,
     QueuedEntry,
     RunStartEntry,
     SessionInfoEntry,
@@ -54,11 +52,9 @@ from fairlead_common.messages import (
     UserInput,
     decode_mail,
 )
-from fairlead_common.session_marks import DELIVERY, HEARTBEAT, HEARTBEAT_SKIPPED, SYSTEM_EVENT, THINKING
+from fairlead_common.session_marks import DELIVERY, HEARTBEAT, HEARTBEAT_SKIPPED, SYSTEM_EVENT
 
 log = structlog.get_logger()
-
-INLINE_TEXT_BYTES = 64 * 1024  # a text attachment up to this size is put into the message itself
 
 
 class Mailbox:
@@ -159,7 +155,7 @@ class Mailbox:
     # -- what people say ---------------------------------------------------
 
     async def _input(self, kind: Source, key: str, mail: UserInput, record: Record) -> None:
-        content = await self._content(mail)
+        content = await content_of(mail, self._owner.objects)
         self._owner.trace = record.headers.get(subjects.H_TRACE) or self._owner.trace
         reply_to = reply_subject(mail.reply_to or record.headers.get(subjects.H_REPLY_TO))
         if self._state.run is not None or self._state.parked:
@@ -219,30 +215,6 @@ class Mailbox:
                 resumes=resumes,
             )
         )
-
-    async def _content(self, mail: UserInput) -> list[ContentBlock]:
-        content: list[ContentBlock] = [TextBlock(text=mail.text)]
-        for attachment in mail.attachments:
-            if attachment.media_type.startswith("image/"):
-                content.append(
-                    ImageBlock(
-                        object=attachment.object, media_type=attachment.media_type, name=attachment.name
-                    )
-                )
-                continue
-            text = (
-                f"[attached file {attachment.name}, {attachment.media_type}, {attachment.size_bytes} bytes]"
-            )
-            if attachment.media_type.startswith("text/") and attachment.size_bytes <= INLINE_TEXT_BYTES:
-                text = f"{text}\n{await self._attached_text(attachment.object)}"
-            content.append(TextBlock(text=text))
-        return content
-
-    async def _attached_text(self, name: str) -> str:
-        try:
-            return (await self._owner.objects.get(name)).decode("utf-8", "replace")
-        except NotFoundError as error:
-            return f"[it is gone: {error}]"
 
     async def _abort(self, mail: Abort, seq: int) -> None:
         if mail.item is not None:
@@ -357,11 +329,15 @@ class Mailbox:
         seq = record.seq
         try:
             if mail.name == "create":
-                await self._create(msgspec.json.decode(mail.body, type=CreateSession), seq)
+                await settings_mail.create(
+                    self._owner, msgspec.json.decode(mail.body, type=CreateSession), seq
+                )
             elif mail.name == "delete":
                 await self._owner.append_locked(CustomEntry(id=new_id(), cursor=seq, name=DELETE))
             elif mail.name.startswith("update"):
-                await self._update(msgspec.json.decode(mail.body, type=UpdateSession), seq)
+                await settings_mail.update(
+                    self._owner, msgspec.json.decode(mail.body, type=UpdateSession), seq
+                )
             elif mail.name.startswith("move-"):
                 await self._move(msgspec.json.decode(mail.body, type=MoveSession), seq)
             elif mail.name.startswith("retry-"):
@@ -378,43 +354,6 @@ class Mailbox:
                 raise BadMessageError(f"unknown notice {mail.name!r}")
         except (msgspec.DecodeError, BadMessageError) as error:
             await self._dead_letter(record, f"notice {mail.name}: {error}")
-
-    async def _create(self, body: CreateSession, seq: int) -> None:
-        if body.mode:
-            await self._owner.append_locked(ModeChangeEntry(id=new_id(), mode=body.mode))
-        await self._owner.append_locked(
-            SessionInfoEntry(
-                id=new_id(),
-                cursor=seq,
-                agent=body.agent or "main",
-                title=body.title,
-                sandbox=body.sandbox,
-                deny=body.deny,
-                work_mode=body.work_mode,
-                source=body.source or None,
-            )
-        )
-
-    async def _update(self, body: UpdateSession, seq: int) -> None:
-        if body.mode is not None:
-            await self._owner.append_locked(ModeChangeEntry(id=new_id(), mode=body.mode))
-        if body.model is not None:
-            await self._owner.append_locked(ModelChangeEntry(id=new_id(), model=body.model))
-        if body.thinking is not None:
-            await self._owner.append_locked(
-                CustomEntry(id=new_id(), name=THINKING, data={"level": body.thinking})
-            )
-        await self._owner.append_locked(
-            SessionInfoEntry(
-                id=new_id(),
-                cursor=seq,
-                title=body.title,
-                sandbox=body.sandbox,
-                deny=body.deny,
-                work_mode=body.work_mode,
-                source=body.source,
-            )
-        )
 
     async def _move(self, body: MoveSession, seq: int) -> None:
         profile = self._config.current.agent(self._state.agent or "main")

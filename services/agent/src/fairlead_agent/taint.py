@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Final, Literal
 from urllib.parse import urlsplit
 
-from fairlead_agent.state import Item
+from fairlead_agent.conversation import Item
 from fairlead_common.content import FETCHED, TextBlock, ToolOutcome, ToolResultMessage, TrustFlag, UserMessage
 from fairlead_common.messages import ToolCall, ToolSpec
 from fairlead_common.programs import works_offline

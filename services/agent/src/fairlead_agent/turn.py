@@ -8,13 +8,13 @@ import structlog
 
 from fairlead_agent import context, left_out
 from fairlead_agent.catalog import Catalog, Tools
+from fairlead_agent.conversation import Form
 from fairlead_agent.deltas import Deltas
 from fairlead_agent.job_context import first_shown
 from fairlead_agent.models.interface import ModelError, ModelRequest
 from fairlead_agent.models.registry import Registry
 from fairlead_agent.owner import Owner
 from fairlead_agent.placement import Places, boundary, described, shown_name
-from fairlead_agent.state import Form
 from fairlead_agent.streamed_reply import Reply
 from fairlead_agent.tool_arguments import Json
 from fairlead_common.config import AgentConfig
