@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -11,15 +12,23 @@ from fairlead_agent.owner import Owner
 from fairlead_agent.state import SessionState
 from fairlead_common import subjects as s
 from fairlead_common.buckets import Bucket
-from fairlead_common.bus import Bus, Record
+from fairlead_common.bus import Bus, Record, WrongSequenceError
 from fairlead_common.content import AssistantMessage, ToolOutcome, text_outcome
-from fairlead_common.entries import CustomEntry, DeletedEntry, Entry, MessageEntry, RunStartEntry
+from fairlead_common.entries import (
+    CustomEntry,
+    DeletedEntry,
+    DroppedEntry,
+    Entry,
+    MessageEntry,
+    RunStartEntry,
+)
 from fairlead_common.errors import LostOwnershipError
 from fairlead_common.generations import DELETE, deletion_in, generation_start, is_live
 from fairlead_common.ids import new_id
 from fairlead_common.messages import ToolCall
 from fairlead_common.objects import Objects
 from fairlead_common.projections import SessionSummary, session_key
+from fairlead_gateway import sessions
 from tests.integration.gateway_fixture import RunningGateway, running_gateway
 from tests.support.agent_world import World, agent_service, world
 from tests.support.nats_server import NatsServer
@@ -288,3 +297,88 @@ async def _events(gateway: RunningGateway, session: str, after: int) -> str:
                 if "caught_up" in text or "session_deleted" in text:
                     return text
     return text
+
+
+async def _say_late(w: World, key: str, seen: int) -> int:
+    """A prompt whose sender knew the session as of `seen`, stored now."""
+    headers = {s.H_SEEN: str(seen)}
+    return await w.bus.create(s.SESSIONS, s.mail("a", "prompt", key), f"op={key}".encode(), headers)
+
+
+async def test_prompt_that_was_meant_for_a_deleted_session_is_not_said_in_the_next_one(
+    w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with agent_service(nats_server, monkeypatch):
+        await w.say("a", "op=P1")
+        await w.run_end("a")
+        known = (await w.bus.last_sequence(s.SESSIONS)) or 0
+        notice = await _ask_to_delete(w, "a")
+        await _gone(w, "a")
+        await _say_late(w, "P2", known)
+        await _gone(w, "a")  # it begins no session
+        await w.say("a", "op=P3")
+        await w.run_end("a")
+        late = await _say_late(w, "P4", known)
+        log = await w.wait_for("a", lambda log: any(isinstance(each, DroppedEntry) for each in log))
+        (dropped,) = [each for each in log if isinstance(each, DroppedEntry)]
+        assert (dropped.seqs, dropped.cursor) == ([late], late)
+        await _say_late(w, "P5", notice)  # its sender knew of the deletion
+        log = await w.wait_for("a", lambda log: "P5" in _ended(log))
+    assert _ended(log) & {"P1", "P2", "P3", "P4", "P5"} == {"P3", "P5"}
+
+
+async def test_gateway_sends_what_it_knew_of_the_session_with_its_mail(
+    w: World, nats_server: NatsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        agent_service(nats_server, monkeypatch),
+        running_gateway(nats_server.url, tmp_path) as gateway,
+    ):
+        await w.say("a", "op=P1")
+        await w.run_end("a")
+        known = await w.bus.last(s.SESSIONS, s.session_all("a"))
+        assert known is not None
+        bodies = {"prompt": {"text": "op=P2", "key": "k"}, "abort": {}, "retry": {"key": "r"}}
+        for path, body in bodies.items():
+            status, answer = await gateway.call("POST", f"/api/sessions/a/{path}", body)
+            assert status == 202
+            (record,) = [each for each in await _stored(w, "a") if each.seq == answer["seq"]]
+            assert int(record.headers[s.H_SEEN]) >= known.seq, path
+        answers = await asyncio.gather(*(gateway.call("DELETE", "/api/sessions/a") for _ in range(4)))
+        assert {status for status, _ in answers} <= {204, 404}
+
+
+async def test_creation_that_was_repeated_after_a_deletion_makes_no_second_session(
+    w: World, nats_server: NatsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its first attempt was stored and not answered; the session was used and deleted before the next one."""
+    append = Bus.append
+
+    async def unanswered(self: Bus, stream: str, subject: str, data: bytes, **more: Any) -> int:
+        if not subject.endswith("notice.create"):
+            return await append(self, stream, subject, data, **more)
+        monkeypatch.setattr(Bus, "append", append)
+        await append(self, stream, subject, data, **more)
+        await _ask_to_delete(w, "a")
+        await _gone(w, "a")
+        raise WrongSequenceError("wrong last sequence: 9")
+
+    async with (
+        agent_service(nats_server, monkeypatch),
+        running_gateway(nats_server.url, tmp_path) as gateway,
+    ):
+        monkeypatch.setattr(Bus, "append", unanswered)
+        status, answer = await gateway.call("POST", "/api/sessions", {"id": "a"})
+        assert (status, "deleted meanwhile" in str(answer)) == (409, True)
+        assert not await is_live(w.bus, "a")
+        assert (await gateway.call("POST", "/api/sessions", {"id": "a"}))[0] == 201
+
+
+async def test_second_deletion_by_somebody_else_waits_for_the_first(
+    w: World, nats_server: NatsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions, "DELETE_WAIT_S", 0.2)
+    async with running_gateway(nats_server.url, tmp_path) as gateway:
+        await w.say("a", "op=P1")
+        await _ask_to_delete(w, "a")  # nobody is there to carry it out
+        assert await gateway.call("DELETE", "/api/sessions/a") == (202, {"status": "deleting"})

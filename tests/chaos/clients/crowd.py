@@ -51,11 +51,6 @@ class Crowd:
         recycled = await self.recycler.world()
         others = {session: shown["entries"] for session, shown in recycled.items() if shown["alive"]}
         others[self.sdk_session] = await self.api.entries(self.sdk_session)
-        mine = {session: await self.api.entries(session) for session in driver.modes}
-        logs = {session: log[-1]["seq"] for session, log in (others | mine).items() if log}
         gone = {session for session, shown in recycled.items() if not shown["alive"]}
-        return {
-            "recycled": recycled,
-            "others": others,
-            "list_problems": await list_problems(self.api, logs, gone),
-        }
+        problems = await list_problems(self.api, {*others, *driver.modes}, gone)
+        return {"recycled": recycled, "others": others, "list_problems": problems}

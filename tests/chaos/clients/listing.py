@@ -8,18 +8,18 @@ from tests.chaos.api import Api, Json
 WITHIN_S = 15.0
 
 
-async def list_problems(
-    api: Api, logs: dict[str, int], gone: set[str], within_s: float = WITHIN_S
-) -> list[str]:
+async def list_problems(api: Api, alive: set[str], gone: set[str], within_s: float = WITHIN_S) -> list[str]:
     """What the list shows wrongly, as sentences; it has `within_s` seconds to become right.
 
     Args:
-        logs: by session that lives, the sequence of the last entry of its log.
+        alive: ids of sessions that were not deleted.
         gone: ids that were deleted.
     """
     deadline = time.monotonic() + within_s
     while True:
-        found = _compared(await _whole_list(api), logs, gone)
+        logs = {session: await api.entries(session) for session in alive}
+        ends = {session: log[-1]["seq"] for session, log in logs.items() if log}
+        found = _compared(await _whole_list(api), ends, gone)
         if not found or time.monotonic() > deadline:
             return found
         await asyncio.sleep(0.3)

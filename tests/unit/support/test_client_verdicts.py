@@ -141,12 +141,15 @@ class Listed:
     def __init__(self, *sessions: dict[str, Any]) -> None:
         self.sessions = list(sessions)
 
+    async def entries(self, _: str) -> list[dict[str, Any]]:
+        return [{"seq": 7}]
+
     async def request(self, *_: object) -> Answer:
         return Answer(200, {"sessions": self.sessions, "next": None})
 
 
 def problems(*sessions: dict[str, Any]) -> list[str]:
-    return asyncio.run(list_problems(Listed(*sessions), {"a": 7}, {"b"}, within_s=0))  # type: ignore[arg-type]
+    return asyncio.run(list_problems(Listed(*sessions), {"a"}, {"b"}, within_s=0))  # type: ignore[arg-type]
 
 
 def test_list_is_compared_with_the_logs() -> None:

@@ -39,18 +39,27 @@ def deletion_in(record: Record) -> DeletedEntry | None:
 
 async def is_live(bus: Reader, session: str) -> bool:
     """Whether there is such a session: it has a log, or mail waits that begins one."""
-    last = await bus.last(s.SESSIONS, s.session_log(session))
+    return await last_stored(bus, session) is not None
+
+
+async def last_stored(bus: Reader, session: str) -> int | None:
+    """Sequence of the last record of a session, its log or its mail; None if there is no such session."""
+    newest = await bus.last(s.SESSIONS, s.session_all(session))
+    if newest is None:
+        return None
+    is_entry = newest.subject == s.session_log(session)
+    last = newest if is_entry else await bus.last(s.SESSIONS, s.session_log(session))
     ended = None if last is None else deletion_in(last)
     if last is not None and ended is None:
-        return True
+        return newest.seq
     start = 1 if ended is None else ended.cursor + 1
     for limit in (1, _AT_ONCE):  # nearly always the first one tells
         mail = [r async for r in bus.read(s.SESSIONS, s.session_mail(session), start=start, limit=limit)]
         if any(_begins(record) for record in mail):
-            return True
+            return newest.seq
         if len(mail) < limit:
             break
-    return False
+    return None
 
 
 async def generation_start(bus: Reader, session: str) -> int:

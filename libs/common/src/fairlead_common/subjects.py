@@ -41,6 +41,9 @@ H_PARTS: Final = "Fairlead-Parts"  # of a tool request: `<tag>:<count>`, its pay
 H_CURSOR: Final = "Fairlead-Cursor"  # on log entries: last mailbox sequence consumed
 H_STATE: Final = "Fairlead-State"  # on log entries: open | parked | closed
 H_TRACE: Final = "traceparent"
+# Of mail: sequence of the last record of the session that its sender knew of. If the session was deleted by a
+# later record the mail was not meant for the one that has its id since, and is dropped.
+H_SEEN: Final = "Fairlead-Seen"
 
 # Headers of calls to tools that NATS micro services offer
 H_SESSION: Final = "Fairlead-Session"

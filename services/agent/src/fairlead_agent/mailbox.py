@@ -92,6 +92,9 @@ class Mailbox:
 
     async def _consume(self, record: Record) -> None:
         subject = subjects.parse_session(record.subject)
+        if self._is_stale(record):
+            await self._drop_stale(subject.kind, record)
+            return
         if not self._state.exists and not begins_session(subject.kind, subject.key):
             await self._deletion.forget(self._owner, record)
             return
@@ -117,6 +120,23 @@ class Mailbox:
                 await self._result(subject.key, mail, record.seq)
             case Notice():
                 await self._notice(mail, record)
+
+    def _is_stale(self, record: Record) -> bool:
+        """Whether it was meant for a session of this id that was deleted since: its sender knew that one."""
+        seen = record.headers.get(subjects.H_SEEN, "")
+        return seen.isascii() and seen.isdecimal() and int(seen) < self._state.born_cursor
+
+    async def _drop_stale(self, kind: str, record: Record) -> None:
+        reason = "it was sent to a session of this id that was deleted since"
+        log.info("stale_mail_dropped", session=self._owner.session, seq=record.seq)
+        if kind in INPUT_KINDS:
+            await self.replies.refuse(wanted_reply(record), reason)
+        if not self._state.exists:
+            await self._deletion.forget(self._owner, record)
+            return
+        await self._owner.append_locked(
+            DroppedEntry(id=new_id(), cursor=record.seq, reason=reason, seqs=[record.seq])
+        )
 
     # -- the same request again ---------------------------------------------
 

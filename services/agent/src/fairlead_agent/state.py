@@ -78,7 +78,8 @@ class SessionState:
         replies: by sequence of the mail that asks for one: the final answers that are not given yet.
         unended: (sequence, key) of all input that no run has ended yet.
         deleting: its deletion was accepted; whoever owns it next carries it out. delete_seq: by this entry.
-        born_seq: of the `deleted` entry that ended the session of this id before it; 0: there was none.
+        born_seq, born_cursor: of the `deleted` entry that ended the session of this id before it, and of the
+            notice that asked for that; 0: there was none.
         lineage: ids of the open or parked run, and of those before it that it is the rest of.
         attempts: owners in a row that took over the open run without getting any further.
     """
@@ -128,6 +129,7 @@ class SessionState:
     deleting: bool = False
     delete_seq: int = 0
     born_seq: int = 0
+    born_cursor: int = 0
     wakes: Wakes = field(default_factory=Wakes)
     thinking: str = ""
     attempts: int = 0
@@ -273,6 +275,7 @@ class SessionState:
     def _begin_anew(self, entry: DeletedEntry, seq: int) -> None:
         """Nothing is left of what was before."""
         fresh = SessionState(self.session, last_seq=seq, cursor=max(self.cursor, entry.cursor), born_seq=seq)
+        fresh.born_cursor = entry.cursor
         for each in fields(self):
             setattr(self, each.name, getattr(fresh, each.name))
 

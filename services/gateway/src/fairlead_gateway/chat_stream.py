@@ -213,7 +213,8 @@ class Completion:
                 return
             wish = Abort(reason="the client closed the connection", item=item, sender=call.sender)
             async with answering():
-                await send_abort(call.gateway, call.session, wish)
+                seen = await call.gateway.seen(call.session) or {}
+                await send_abort(call.gateway, call.session, wish, seen)
         except (FairleadError, TimeoutError) as error:
             log.warning("abort_failed", session=call.session, error=str(error))
             return

@@ -8,8 +8,9 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.types import Receive
 
-from fairlead_common.bus import Bus
-from fairlead_common.generations import is_live
+from fairlead_common import subjects
+from fairlead_common.bus import Bus, Headers
+from fairlead_common.generations import is_live, last_stored
 from fairlead_common.ids import check_id
 from fairlead_common.live_config import LiveConfig
 from fairlead_common.objects import Objects
@@ -89,15 +90,26 @@ class Gateway:
         """Whether there is such a session. One that was deleted is none, until mail begins another."""
         return await is_live(self.bus, session)
 
-    async def must_exist(self, session: str) -> None:
-        """Nothing.
+    async def seen(self, session: str) -> Headers | None:
+        """Headers for mail to the session that there is now; None if there is none.
+
+        A write that is repeated for want of an answer may be stored late: by then the session may be deleted,
+        and another have its id. Its owner tells by these headers that the mail was not meant for it.
+        """
+        seq = await last_stored(self.bus, session)
+        return None if seq is None else {subjects.H_SEEN: str(seq)}
+
+    async def must_exist(self, session: str) -> Headers:
+        """Headers for mail to the session, see `seen`.
 
         Raises:
             Problem: 404, there is no such session.
             InvalidInputError: it is no id.
         """
-        if not await self.exists(check_id(session, "session")):
+        headers = await self.seen(check_id(session, "session"))
+        if headers is None:
             raise Problem(404, f"session {session} does not exist")
+        return headers
 
 
 def gateway_of(request: Request) -> Gateway:

@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from fairlead_common import subjects
+from fairlead_common.bus import Headers
 from fairlead_common.errors import RetryableError
 from fairlead_common.ids import check_id, new_id
 from fairlead_common.messages import CreateSession, UserInput
@@ -89,20 +90,21 @@ async def completions(request: Request) -> Completion | SideTask:
     calls = AcceptedCalls(gateway.bus)
     async with _once(retry_is_safe=_is_repeatable(request)), answering():
         attempt = await _attempt(request, calls, raw, sender)
-        visit, known, event = await asyncio.gather(
+        visit, seen, event = await asyncio.gather(
             _recorded(calls, attempt),
-            gateway.exists(attempt.session),
+            gateway.seen(attempt.session),
             gateway.bus.last(subjects.EVENTS, subjects.event(attempt.session)),
         )
-        prompts = await _prompts(gateway, body.messages, sender, attempt, known=known)
+        prompts = await _prompts(gateway, body.messages, sender, attempt, known=seen is not None)
         if attempt.record and await request.is_disconnected():
             # Its next attempt may have looked for this one already, and found nothing.
             raise Problem(408, "the client closed the connection before its request was accepted")
-        if not known:
+        if seen is None:
             await _make(gateway, attempt, body, principal_of(request))
+            seen = {} if attempt.own else await gateway.must_exist(attempt.session)
         elif not attempt.own:
             await take_up(gateway, await find(gateway, attempt.session))
-        seq = await _store(gateway, attempt, prompts, request.headers.get(subjects.H_TRACE))
+        seq = await _store(gateway, attempt, prompts, request.headers.get(subjects.H_TRACE), seen)
     options = body.stream_options
     usage_wanted = options is not None and bool(options.include_usage)
     return Completion(
@@ -220,11 +222,13 @@ async def _make(gateway: Gateway, attempt: Attempt, body: ChatRequest, principal
             raise
 
 
-async def _store(gateway: Gateway, attempt: Attempt, prompts: list[UserInput], trace: str | None) -> int:
+async def _store(
+    gateway: Gateway, attempt: Attempt, prompts: list[UserInput], trace: str | None, seen: Headers
+) -> int:
     for prompt in prompts[:-1]:
         try:
-            return await store_words(gateway, attempt.session, "prompt", attempt.key, prompt, trace)
+            return await store_words(gateway, attempt.session, "prompt", attempt.key, prompt, trace, seen)
         except Problem as problem:
             if problem.status != 409:
                 raise
-    return await store_words(gateway, attempt.session, "prompt", attempt.key, prompts[-1], trace)
+    return await store_words(gateway, attempt.session, "prompt", attempt.key, prompts[-1], trace, seen)

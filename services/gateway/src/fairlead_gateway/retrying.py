@@ -28,10 +28,11 @@ async def retry(request: Request) -> Response:
     key = chosen_key(body.key, request.headers.getlist("idempotency-key"))
     wish = RetryRun(sender=principal_of(request).user)
     async with answering():
-        await gateway.must_exist(session)
+        seen = await gateway.must_exist(session)
         seq = await gateway.bus.create(
             subjects.SESSIONS,
             subjects.mail(session, "notice", f"retry-{key}"),
             msgspec.json.encode(wish),
+            seen,
         )
     return json_response({"seq": seq, "key": key}, 202)

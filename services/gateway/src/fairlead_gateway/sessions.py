@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from fairlead_common import mutants, subjects
-from fairlead_common.bus import WrongSequenceError
+from fairlead_common.bus import Headers, WrongSequenceError
 from fairlead_common.config import Mode
 from fairlead_common.errors import ConflictError, InvalidInputError
 from fairlead_common.generations import is_deleted
@@ -130,6 +130,8 @@ async def create_session(gateway: Gateway, session: str, notice: CreateSession) 
         raise InvalidInputError("agent", f"must be one of {', '.join(agents)}; got {notice.agent!r}")
     check_sandbox(gateway, session, notice.agent, notice.sandbox)
     stored, expected = subjects.session_all(session), 0
+    log = subjects.session_log(session)
+    before = await gateway.bus.last(subjects.SESSIONS, log)
     while True:
         try:
             return await gateway.bus.append(
@@ -146,6 +148,10 @@ async def create_session(gateway: Gateway, session: str, notice: CreateSession) 
             last = await gateway.bus.last(subjects.SESSIONS, stored, at_least=error.last)
             if last is not None and (last.seq == expected or await gateway.exists(session)):
                 raise Problem(409, f"session {session} exists already", field="id") from None
+            ended = await gateway.bus.last(subjects.SESSIONS, log)
+            if ended is not None and ended.seq > (before.seq if before else 0):
+                # This request may have made it, and heard nothing: it does not make it once more.
+                raise Problem(409, f"session {session} was deleted meanwhile", field="id") from None
             expected = last.seq if last else 0
 
 
@@ -274,11 +280,12 @@ async def change(request: Request) -> Response:
         if summary.source:
             update = msgspec.structs.replace(update, source=TAKEN_UP)
         check_change(principal_of(request), gateway.config.current, summary, update)
-        await gateway.must_exist(session)
+        seen = await gateway.must_exist(session)
         seq = await gateway.bus.create(
             subjects.SESSIONS,
             subjects.mail(session, "notice", f"update-{new_id()}"),
             msgspec.json.encode(update),
+            seen,
             point="gateway.update",
         )
     return json_response({"seq": seq}, 202)
@@ -291,8 +298,10 @@ async def delete(request: Request) -> Response:
     session = check_id(request.path_params["session"], "session")
     async with answering():
         if gateway.index.session(session) is None:
-            await gateway.must_exist(session)
-        notice = await ask_to_delete(gateway, session, principal_of(request).user)
+            seen = await gateway.must_exist(session)
+        else:  # perhaps it is only listed
+            seen = await gateway.seen(session) or {}
+        notice = await ask_to_delete(gateway, session, principal_of(request).user, seen)
     pause_s = 0.02
     try:
         async with asyncio.timeout(DELETE_WAIT_S):
@@ -305,14 +314,20 @@ async def delete(request: Request) -> Response:
     return Response(status_code=204)
 
 
-async def ask_to_delete(gateway: Gateway, session: str, sender: str) -> int:
-    """Ask the agent service to delete a session; the sequence of the notice. Asking again does no harm."""
+async def ask_to_delete(gateway: Gateway, session: str, sender: str, seen: Headers) -> int:
+    """Ask the agent service to delete a session; the sequence of the notice. Asking again does no harm.
+
+    Args:
+        seen: see `Gateway.seen`.
+    """
     notice = msgspec.json.encode({"sender": sender})
     try:
         subject = subjects.mail(session, "notice", "delete")
-        return await gateway.bus.create(subjects.SESSIONS, subject, notice, point="gateway.delete")
+        return await gateway.bus.create(subjects.SESSIONS, subject, notice, seen, point="gateway.delete")
     except ConflictError as error:  # somebody else asked
-        return int(error.args[1].seq)
+        if error.record is None:
+            raise
+        return error.record.seq
 
 
 async def say(request: Request, kind: str) -> Response:
@@ -323,12 +338,12 @@ async def say(request: Request, kind: str) -> Response:
     body = await decode(request, Words)
     key = chosen_key(body.key, request.headers.getlist("idempotency-key"))
     async with answering():
-        await gateway.must_exist(session)
+        seen = await gateway.must_exist(session)
         attachments = [await _store(gateway, upload) for upload in body.attachments]
         await take_up(gateway, await find(gateway, session))
         words = UserInput(text=body.text, attachments=attachments, sender=principal_of(request).user)
         trace = request.headers.get(subjects.H_TRACE)
-        seq = await store_words(gateway, session, kind, key, words, trace)
+        seq = await store_words(gateway, session, kind, key, words, trace, seen)
     return json_response({"seq": seq, "key": key}, 202)
 
 
@@ -354,12 +369,13 @@ async def _store(gateway: Gateway, upload: Upload) -> Attachment:
 
 
 async def store_words(
-    gateway: Gateway, session: str, kind: str, key: str, words: UserInput, trace: str | None
+    gateway: Gateway, session: str, kind: str, key: str, words: UserInput, trace: str | None, seen: Headers
 ) -> int:
     """The sequence under which the words are stored. Harmless to repeat.
 
     Args:
         trace: `traceparent` of the request; without one a new trace begins.
+        seen: see `Gateway.seen`.
 
     Raises:
         Problem: 409, the key was used for other words.
@@ -369,7 +385,7 @@ async def store_words(
     if headers:
         # Headers do not count when a repeat is told from something else; the payload does.
         packed = headers[subjects.H_OBJECT].encode()
-    headers = {**headers, subjects.H_TRACE: child(trace)}
+    headers = {**headers, **seen, subjects.H_TRACE: child(trace)}
     try:
         subject = subjects.mail(session, kind, key)
         if mutants.active("prompt_again"):
@@ -404,13 +420,13 @@ async def drop(request: Request) -> Response:
 
 async def _abort(gateway: Gateway, session: str, wish: Abort) -> Response:
     async with answering():
-        await gateway.must_exist(session)
-        seq = await send_abort(gateway, session, wish)
+        seen = await gateway.must_exist(session)
+        seq = await send_abort(gateway, session, wish, seen)
     return json_response({"seq": seq}, 202)
 
 
-async def send_abort(gateway: Gateway, session: str, wish: Abort) -> int:
-    """The sequence under which the wish is stored."""
+async def send_abort(gateway: Gateway, session: str, wish: Abort, seen: Headers) -> int:
+    """The sequence under which the wish is stored. `seen`: see `Gateway.seen`."""
     subject = subjects.mail(session, "abort", new_id())
     data = msgspec.json.encode(wish)
-    return await gateway.bus.create(subjects.SESSIONS, subject, data, point="gateway.abort")
+    return await gateway.bus.create(subjects.SESSIONS, subject, data, seen, point="gateway.abort")
