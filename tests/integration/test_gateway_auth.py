@@ -1,6 +1,8 @@
 """The front door: credentials, Host, Origin, limits, and headers on every answer."""
 
 import asyncio
+import base64
+import hmac
 import json
 import re
 import time
@@ -418,9 +420,44 @@ async def test_a_cookie_without_its_page_is_worth_nothing(
     assert await status({"Authorization": f"Bearer {value}"}) == 401  # nor is it a token
     assert (await stranger.post("/api/login", json={"token": value})).status_code == 401
     assert (await stranger.get("/login", params={"code": value})).status_code == 401
-    old = gateway.auth_file.mint(["admin"], 60)  # a cookie as earlier versions made them
-    assert await status({"Cookie": f"fairlead={old}", PAGE_HEADER: page}) == 401
+    bare = gateway.auth_file.mint(["admin"], 60)  # a token is no cookie either
+    assert await status({"Cookie": f"fairlead={bare}", PAGE_HEADER: page}) == 401
     assert await status({**stolen, PAGE_HEADER: page}) == 200
+
+
+async def test_a_cookie_of_an_earlier_version_opens_nothing_and_is_taken_away(
+    gateway: RunningGateway, stranger: httpx.AsyncClient
+) -> None:
+    """They were ordinary tokens, bound to no page, so whatever listened on another port could keep one."""
+    old = signed_by_an_earlier_version(gateway.auth_file.path)
+    as_token = await stranger.get("/api/me", headers={"Authorization": f"Bearer {old}"})
+    as_login = await stranger.post("/api/login", json={"token": old})
+    for answer in (as_token, as_login):
+        assert answer.status_code == 401
+        assert "earlier version" in answer.json()["error"]["message"]
+        assert "set-cookie" not in answer.headers
+    as_cookie = await stranger.get("/api/me", headers={"Cookie": f"fairlead={old}"})
+    assert as_cookie.status_code == 401
+    assert as_cookie.headers["set-cookie"].startswith("fairlead=; Path=/; Max-Age=0;")
+    over_tls = {"Cookie": f"__Host-fairlead={old}", "X-Forwarded-Proto": "https"}
+    as_secure = await stranger.get("/api/me", headers=over_tls)
+    assert as_secure.headers["set-cookie"].startswith("__Host-fairlead=; Path=/; Max-Age=0;")
+    mine = {"Cookie": cookie_of(await log_in(stranger))}
+    stranger.cookies.clear()
+    del stranger.headers[PAGE_HEADER]
+    without_page = await stranger.get("/api/me", headers=mine)  # of this version: a page of ours has its half
+    assert (without_page.status_code, "set-cookie" in without_page.headers) == (401, False)
+    fresh = {"Authorization": f"Bearer {gateway.auth_file.mint(['admin'], 60)}"}
+    assert (await stranger.get("/api/me", headers=fresh)).status_code == 200
+
+
+def signed_by_an_earlier_version(path: Path) -> str:
+    """A login cookie as it was made before cookies were bound to pages."""
+    key = base64.b64decode(json.loads(path.read_text())["signing_key"])
+    claims = {"id": "old", "user": "admin", "scopes": ["admin"], "expires_at": int(time.time()) + 604_800}
+    body = "fl1." + base64.urlsafe_b64encode(json.dumps(claims).encode()).rstrip(b"=").decode()
+    mac = hmac.digest(key, body.encode(), "sha256")
+    return f"{body}.{base64.urlsafe_b64encode(mac).rstrip(b'=').decode()}"
 
 
 async def test_the_page_value_is_never_one_that_a_client_chose(stranger: httpx.AsyncClient) -> None:

@@ -41,6 +41,8 @@ class Claims(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         use: what it is good for; a login code opens nothing but the login, a cookie counts only as one.
         page: of a cookie: SHA-256, in hexadecimal, of the value that its page sends with each request.
         made_from: of a cookie: id of the signed token it was made from; it is revoked with that token.
+        bearer: of an access token: that it was made to be one. Login cookies of earlier versions have the
+            same use and not this field, and are good for nothing.
     """
 
     id: str
@@ -50,6 +52,12 @@ class Claims(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     use: Use = "access"
     page: str = ""
     made_from: str = ""
+    bearer: bool = False
+
+    @property
+    def is_old_cookie(self) -> bool:
+        """Whether it may be a login cookie of an earlier version, which is bound to no page."""
+        return self.use == "access" and not self.bearer
 
 
 class _Stored(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -109,8 +117,9 @@ class AuthFile:
 
     def mint(self, scopes: list[Scope], ttl_s: float, *, user: str = "admin") -> str:
         """A signed token with these rights, good for `ttl_s`."""
+        expires_at = int(time.time() + ttl_s)
         return self._sign(
-            Claims(id=new_id(), user=user, scopes=scopes, expires_at=int(time.time() + ttl_s), use="access")
+            Claims(id=new_id(), user=user, scopes=scopes, expires_at=expires_at, use="access", bearer=True)
         )
 
     def mint_cookie(
@@ -141,7 +150,7 @@ class AuthFile:
         claims = self.read_signed(text)
         if claims is None or claims.use != use or claims.expires_at <= time.time():
             return None
-        return claims
+        return None if claims.is_old_cookie else claims
 
     def read_signed(self, text: str) -> Claims | None:
         """What a token with our signature says, expired or not; None without our signature."""

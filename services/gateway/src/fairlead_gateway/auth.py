@@ -142,11 +142,14 @@ class Auth:
         self._generation = 0
         self.throttle = Throttle()
 
-    def identify(self, authorization: str | None, cookies: list[str], page: str, address: str) -> Principal:
+    def identify(
+        self, authorization: str | None, cookies: list[str], page: str, address: str, *, secure: bool = False
+    ) -> Principal:
         """Who sends these credentials.
 
         Args:
             page: value of `X-Fairlead-Page`; without the right one a cookie is worth nothing.
+            secure: the request came over TLS; decides which cookie of an earlier version is taken away.
 
         Raises:
             Problem: 401 without good ones, 429 after too many bad ones.
@@ -163,6 +166,10 @@ class Auth:
             unbound = True
         if unbound:
             raise _unauthorized(f"the login cookie counts only with the header {PAGE_HEADER} of its login")
+        if any(claims.is_old_cookie for claims in map(self._file.read_signed, cookies) if claims):
+            problem = _unauthorized("the login cookie was made by an earlier version: log in again")
+            problem.headers["Set-Cookie"] = clear_cookie(secure=secure)
+            raise problem
         raise _unauthorized("log in, or send `Authorization: Bearer <token>`")
 
     def _bearer(self, authorization: str, address: str) -> Principal:
@@ -184,7 +191,12 @@ class Auth:
             claims = self._file.verify_signed(token)
             if claims is not None and not self._is_revoked(claims.id, claims.made_from):
                 return self._principal(claims, "signed")
-            if self._file.read_signed(token) is not None:  # once ours: no guess, only too late
+            known = self._file.read_signed(token)
+            if known is not None and known.is_old_cookie:
+                raise _unauthorized(
+                    "the token was made by an earlier version: log in again, or make a new one"
+                )
+            if known is not None:  # once ours: no guess, only too late
                 raise _unauthorized("the token has expired or was revoked")
         if self._file.guessable:
             self.throttle.check(address)

@@ -139,7 +139,11 @@ class FrontDoor:
         if not is_api(asked.path) or asked.path in PUBLIC_API:
             return None
         principal = self._auth.identify(
-            asked.get(b"authorization"), asked.cookies, asked.get(_PAGE) or "", asked.address
+            asked.get(b"authorization"),
+            asked.cookies,
+            asked.get(_PAGE) or "",
+            asked.address,
+            secure=asked.secure,
         )
         if principal.via == "cookie":
             _check_cookie_request(asked, origin)
