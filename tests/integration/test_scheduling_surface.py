@@ -5,10 +5,12 @@ import re
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fairlead_common.credentials import AuthFile
 from tests.support.fairlead_up import FairleadUp, HttpError
 from tests.support.scripted_model import ModelProcess
 
@@ -252,3 +254,57 @@ def test_ten_megabytes_are_refused_before_they_are_read(up: FairleadUp) -> None:
     with pytest.raises(HttpError) as refusal:
         up.api("POST", "/api/cron/jobs", {"job": job})
     assert refusal.value.status == 413
+
+
+def test_a_job_of_an_agent_that_may_do_more_needs_the_right_to_approve(tmp_path: Path) -> None:
+    sets = ["agents.main.mode=ask", "agents.daring.mode=allow-all", "agents.careful.mode=safe"]
+    timing = {"kind": "every", "every": "30d"}
+
+    def turn(agent: str | None) -> dict[str, Any]:
+        return {"kind": "agentTurn", "message": "hello", "agent": agent}
+
+    with FairleadUp(tmp_path / "home", sets=sets) as up:
+        wait_scheduler(up)
+        auth = AuthFile.read(up.home / "auth.json")
+        writer = {"Authorization": f"Bearer {auth.mint(['write'], 600)}"}
+        approver = {"Authorization": f"Bearer {auth.mint(['write', 'approve'], 600)}"}
+
+        def ask(who: dict[str, str], method: str, path: str, body: dict[str, Any]) -> tuple[int, Any]:
+            status, answer = up.call(method, f"/api/cron/jobs{path}", body, headers=who)
+            if status == 403:
+                assert answer["error"]["field"] == "payload.agent"
+                assert "needs the right `approve`" in answer["error"]["message"]
+            return status, answer
+
+        def add(who: dict[str, str], agent: str | None) -> tuple[int, Any]:
+            return ask(who, "POST", "", {"job": {"schedule": timing, "payload": turn(agent)}})
+
+        assert add(writer, "daring")[0] == 403
+        event = {
+            "kind": "systemEvent",
+            "text": "x",
+            "agent": "daring",
+        }  # a change of its kind would do the rest
+        assert ask(writer, "POST", "", {"job": {"schedule": timing, "payload": event}})[0] == 403
+        assert [add(writer, agent)[0] for agent in (None, "main", "careful")] == [201, 201, 201]
+        own = add(writer, "main")[1]["job"]
+        made, answer = add(approver, "daring")
+        assert made == 201
+        wide = answer["job"]
+
+        rename = {"patch": {"name": "renamed"}}
+        assert ask(writer, "PATCH", f"/{own['id']}", {"patch": {"payload": {"agent": "daring"}}})[0] == 403
+        assert ask(writer, "PATCH", f"/{own['id']}", rename)[0] == 200
+        stale = {**rename, "ifUpdatedAtMs": own["updatedAtMs"]}
+        assert ask(writer, "PATCH", f"/{own['id']}", stale)[0] == 409
+        for patch in ({"payload": {"message": "rm -rf"}}, {"payload": turn(None)}, {"schedule": timing}):
+            assert ask(writer, "PATCH", f"/{wide['id']}", {"patch": patch})[0] == 403, patch
+        assert ask(approver, "PATCH", f"/{wide['id']}", rename)[0] == 200
+        for mode in ("due", "force"):
+            assert ask(writer, "POST", f"/{wide['id']}/run", {"mode": mode})[0] == 403
+        assert ask(approver, "POST", f"/{wide['id']}/run", {"mode": "due"})[0] == 202
+        assert ask(writer, "POST", f"/{own['id']}/run", {"mode": "due"})[0] == 202
+        assert ask(writer, "PATCH", "/nosuch", rename)[0] == 404
+        stopped, answer = ask(writer, "PATCH", f"/{wide['id']}", {"patch": {"enabled": False}})
+        assert (stopped, answer["job"]["enabled"]) == (200, False)
+        assert ask(writer, "PATCH", f"/{wide['id']}", {"patch": {"enabled": True}})[0] == 403

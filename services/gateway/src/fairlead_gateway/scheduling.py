@@ -7,6 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from fairlead_common import subjects
+from fairlead_common.cron.jobs import Document
 from fairlead_common.cron.requests import (
     MAX_FIRINGS,
     MAX_PAGE,
@@ -17,6 +18,7 @@ from fairlead_common.cron.requests import (
     ListJobs,
     ListRuns,
     NameJob,
+    OneJob,
     Pause,
     Refusal,
     RunJob,
@@ -30,6 +32,7 @@ from fairlead_gateway.bodies import check_parameters, decode, one
 from fairlead_gateway.gateway import gateway_of, principal_of
 from fairlead_gateway.operation import ANYTHING, Operation, Parameter, Schema, list_of, object_of
 from fairlead_gateway.problems import Problem
+from fairlead_gateway.widening import check_agent
 
 TIMEOUT_S: Final = 8.0
 MAX_REQUEST_BYTES: Final = 512 * 1024  # one message of NATS is 1 MB, and its headers count
@@ -92,7 +95,12 @@ class _Answer(msgspec.Struct, frozen=True):
 
 
 async def _ask(request: Request, method: str, body: msgspec.Struct, status: int = 200) -> Response:
-    """The scheduler's answer to one request.
+    """The scheduler's answer to one request, as it is; raises as `_answer_to` does."""
+    return Response(await _answer_to(request, method, body), status, media_type="application/json")
+
+
+async def _answer_to(request: Request, method: str, body: msgspec.Struct) -> bytes:
+    """The JSON that the scheduler answers to one request.
 
     Raises:
         Problem: it refused, or none answers.
@@ -112,7 +120,25 @@ async def _ask(request: Request, method: str, body: msgspec.Struct, status: int 
     if refusal is not None:
         text = f"{refusal.field}: {refusal.message}" if refusal.field else refusal.message
         raise Problem(_STATUS.get(refusal.code, 503), text, field=refusal.field)
-    return Response(reply.data, status, media_type="application/json")
+    return reply.data
+
+
+async def _read_job(request: Request, job: str) -> Document:
+    """The stored job; 404 if there is none."""
+    data = await _answer_to(request, "cron.get", GetJob(id=job, count=1))
+    return msgspec.json.decode(data, type=OneJob).job
+
+
+def _check_agent(request: Request, payload: object) -> None:
+    """Refuse a payload whose agent may do more than `main` to those who may not approve.
+
+    Raises:
+        Problem: 403.
+    """
+    agent = payload.get("agent") if isinstance(payload, dict) else None
+    if isinstance(agent, str):
+        config = gateway_of(request).config.current
+        check_agent(principal_of(request), config, agent, "payload.agent")
 
 
 def _key(request: Request, key: str | None) -> str | None:
@@ -156,6 +182,7 @@ async def add(request: Request) -> Response:
     check_parameters(request)
     body = await decode(request, NewJob)
     key = _key(request, body.key) or new_id()
+    _check_agent(request, body.job.get("payload"))
     wanted = AddJob(job=body.job, key=key, sender=principal_of(request).user)
     return await _ask(request, "cron.add", wanted, 201)
 
@@ -183,7 +210,26 @@ async def change(request: Request) -> Response:
     check_parameters(request)
     body = await decode(request, JobChange)
     wanted = UpdateJob(id=_job(request), patch=body.patch, if_updated_at_ms=body.if_updated_at_ms)
+    if not principal_of(request).may("approve") and body.patch != {"enabled": False}:
+        wanted = await _checked(request, wanted)
     return await _ask(request, "cron.update", wanted)
+
+
+async def _checked(request: Request, wanted: UpdateJob) -> UpdateJob:
+    """The change, if neither the job nor what it becomes has an agent that may do more than `main`.
+
+    It applies only to the job as it was read here: another change may come in between.
+
+    Raises:
+        Problem: 403; 409 if the job is not the one that the client changes.
+    """
+    document = await _read_job(request, wanted.id)
+    for payload in (document.get("payload"), wanted.patch.get("payload")):
+        _check_agent(request, payload)
+    stamp = document.get("updatedAtMs")
+    if wanted.if_updated_at_ms not in (None, stamp):
+        raise Problem(409, f"job {wanted.id} was changed at {stamp}")
+    return msgspec.structs.replace(wanted, if_updated_at_ms=stamp if isinstance(stamp, int) else None)
 
 
 async def remove(request: Request) -> Response:
@@ -197,6 +243,8 @@ async def run(request: Request) -> Response:
     check_parameters(request)
     body = await decode(request, RunNow, default=RunNow())
     wanted = RunJob(id=_job(request), mode=body.mode, key=_key(request, body.key) or new_id())
+    if not principal_of(request).may("approve"):
+        _check_agent(request, (await _read_job(request, wanted.id)).get("payload"))
     return await _ask(request, "cron.run", wanted, 202)
 
 

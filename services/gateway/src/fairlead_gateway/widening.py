@@ -1,4 +1,4 @@
-"""What lets a session do more without a person, and so needs the right `approve` as an approval does."""
+"""What lets a session or a job do more without a person, and so needs the right `approve`."""
 
 from typing import Final
 
@@ -21,14 +21,29 @@ def check_new(principal: Principal, config: Config, session: str, notice: Create
     """
     if principal.may("approve"):
         return
-    profile, usual = config.agent(notice.agent or "main"), config.agent("main")
+    profile = config.agent(notice.agent or "main")
     if profile is None:
         return  # refused as unknown elsewhere
-    if usual is not None and _is_wider(profile.mode, usual.mode):
-        raise _refusal("agent", f"{notice.agent!r} with the mode {profile.mode!r}", usual.mode)
+    check_agent(principal, config, notice.agent or "main", "agent")
     _check_mode(notice.mode, profile.mode)
     _check_work_mode(notice.work_mode, profile.work_mode)
     _check_sandbox(notice.sandbox, effective_sandbox(profile.sandbox, session, ""))
+
+
+def check_agent(principal: Principal, config: Config, agent: str, field: str) -> None:
+    """Refuse work for an agent whose mode is wider than that of `main`.
+
+    Args:
+        field: the one that names the agent, for the answer.
+
+    Raises:
+        Problem: 403, naming the field.
+    """
+    if principal.may("approve"):
+        return
+    profile, usual = config.agent(agent), config.agent("main")
+    if profile is not None and usual is not None and _is_wider(profile.mode, usual.mode):
+        raise _refusal(field, f"{agent!r} with the mode {profile.mode!r}", usual.mode)
 
 
 def check_change(
