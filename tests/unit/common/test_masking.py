@@ -96,3 +96,43 @@ def test_secrets_are_told_by_the_names_of_variables() -> None:
     }
     assert secrets_of(environ) == [KEY, OTHER, "t"]
     assert secrets_of({"FAIRLEAD_SECRET_X": "1", "Y": "2"}, ("FAIRLEAD_SECRET_",)) == ["1"]
+
+
+def test_places_and_words_that_only_contain_one_are_no_secrets() -> None:
+    plain = {
+        "TIKTOKEN_CACHE_DIR": "/home/alice/.cache/tiktoken",
+        "CUSTOM_TIKTOKEN_CACHE": "/home/alice/.cache/tiktoken2",
+        "TOKENIZERS_PARALLELISM": "not-for-anybody-here",
+        "SECRETS_DIR": "/run/secrets/of-alice",
+        "GOOGLE_APPLICATION_CREDENTIALS": "/home/alice/google.json",
+        "KEYCLOAK_REALM": "the-realm-of-alice",
+    }
+    assert secrets_of(plain) == []
+    secret = {
+        "WATSONX_APIKEY": "a",
+        "PGPASSWORD": "b",
+        "AWS_ACCESS_KEY_ID": "c",
+        "API_KEY2": "d",
+        "VERTEXAI_CREDENTIALS": '{"private_key": "e"}',
+        "SERVICE_JWT": "f",
+    }
+    assert secrets_of(secret) == list(secret.values())
+
+
+def test_variables_that_somebody_named_are_secrets_unless_they_are_places() -> None:
+    environ = {
+        "DATABASE_URL": "postgres://me:hunter22@db/x",
+        "LICENSE": OTHER,
+        "SERVER_URL": "http://db.example.net",
+        "DATA_ROOT": "/srv/data-of-alice",
+        "OTHER": "x",
+    }
+    named = ("DATABASE_URL", "LICENSE", "SERVER_URL", "DATA_ROOT")
+    assert secrets_of(environ, named=named) == ["postgres://me:hunter22@db/x", OTHER]
+    assert secrets_of(environ) == []
+
+
+@pytest.mark.parametrize("text", ["see https://", "keys begin with sk-proj-", "4f81aA90 is a commit"])
+def test_the_end_of_a_text_is_not_taken_for_a_value_that_was_cut(text: str) -> None:
+    mask = Mask([KEY, "https://me:hunter22@example.net", "sk-proj-zz-4f81aA90"])
+    assert mask.text(text) == text

@@ -18,8 +18,10 @@ _OPEN_CHARS: Final = 4  # of the beginning of a value, at the end of a piece of 
 
 # Where texts are cut: a value may have been cut in two there.
 _CUTS: Final = re.compile(r"(\n?\[\.\.\. [^\n\]]{1,120} \.\.\.\]\n?)")
-_WORDS: Final = re.compile(r"KEY|TOKEN|SECRET|PASSWORD")
-_PLACES: Final = ("_FILE", "_PATH", "_URL", "_NKEY")  # they say where one is
+_END_CHARS: Final = 12  # of a half at an end of a text that was not cut there; half the value if that is less
+# At the end of a part of a name: APIKEY and PGPASSWORD count, TOKENIZERS does not.
+_WORDS: Final = re.compile(r"(?:KEY|(?<!TIK)TOKEN|SECRET|PASSWORD|CREDENTIAL|JWT)S?\d*(?=_|$)")
+_PLACES: Final = ("_FILE", "_PATH", "_DIR", "_URL", "_NKEY")  # they say where one is
 
 
 class Mask:
@@ -52,7 +54,11 @@ class Mask:
         if self._pattern is None:
             return text
         parts = _CUTS.split(self.whole(text))
-        return "".join(part if n % 2 else self._without_halves(part) for n, part in enumerate(parts))
+        last = len(parts) - 1
+        return "".join(
+            part if n % 2 else self._without_halves(part, own_begin=n == 0, own_end=n == last)
+            for n, part in enumerate(parts)
+        )
 
     def value(self, value: object) -> object:
         """Builtin types, masked all the way down."""
@@ -79,16 +85,19 @@ class Mask:
         """How many characters at the end are the beginning of a value, if there are so many."""
         return self._half(text, least, at_end=True)
 
-    def _without_halves(self, part: str) -> str:
-        begin, end = self._half(part, MIN_CHARS, at_end=False), self._half(part, MIN_CHARS, at_end=True)
+    def _without_halves(self, part: str, *, own_begin: bool, own_end: bool) -> str:
+        begin = self._half(part, MIN_CHARS, at_end=False, own=own_begin)
+        end = self._half(part, MIN_CHARS, at_end=True, own=own_end)
         if begin + end >= len(part):
             return "*" * len(part) if begin or end else part
         return "*" * begin + part[begin : len(part) - end] + "*" * end
 
-    def _half(self, text: str, least: int, *, at_end: bool) -> int:
+    def _half(self, text: str, least: int, *, at_end: bool, own: bool = False) -> int:
+        """Length of the longest half of a value there. `own`: the text may not have been cut there."""
         found = 0
         for value in self._values:
-            for size in range(min(len(value) - 1, len(text)), max(least, found + 1) - 1, -1):
+            wanted = max(least, min(_END_CHARS, (len(value) + 1) // 2)) if own else least
+            for size in range(min(len(value) - 1, len(text)), max(wanted, found + 1) - 1, -1):
                 if text.endswith(value[:size]) if at_end else text.startswith(value[-size:]):
                     found = size
                     break
@@ -128,21 +137,35 @@ class MaskedStream:
         return rest
 
 
-def secrets_of(environ: Mapping[str, str], prefixes: tuple[str, ...] = ()) -> list[str]:
+def secrets_of(
+    environ: Mapping[str, str], prefixes: tuple[str, ...] = (), named: Iterable[str] = ()
+) -> list[str]:
     """The values in an environment that are secret by their names.
 
     Args:
         prefixes: names that begin so count whatever else they say.
+        named: names that count unless their value is a path, or an address without a user.
     """
+    more = frozenset(named)
     return [
         value.strip()
         for name, value in environ.items()
-        if (prefixes and name.startswith(prefixes)) or _is_secret(name)
+        if (prefixes and name.startswith(prefixes))
+        or _is_secret(name, value.strip())
+        or (name in more and not _is_place(name, value.strip()))
     ]
 
 
-def _is_secret(name: str) -> bool:
-    return bool(_WORDS.search(name)) and not name.endswith(_PLACES)
+def _is_secret(name: str, value: str) -> bool:
+    if not _WORDS.search(name) or name.endswith(_PLACES):
+        return False
+    return "CREDENTIAL" not in name or not _is_place(name, value)  # often the path of a file
+
+
+def _is_place(name: str, value: str) -> bool:
+    if name.endswith("_URL"):
+        return "@" not in value
+    return name.endswith(_PLACES) or value.startswith(("/", "~/", "./"))
 
 
 def _stars(match: re.Match[str]) -> str:
