@@ -1,4 +1,4 @@
-"""Names of the custom entries by which a session's log tells of system events and heartbeats."""
+"""Names of the custom entries by which a log tells of system events and heartbeats; marks within prompts."""
 
 from typing import Final
 
@@ -17,3 +17,7 @@ DELIVERY: Final = "delivery"
 THINKING: Final = "thinking"
 
 SYSTEM_PREFIX: Final = "System: "
+# A chat whose client sends all of it becomes one prompt: the first of these lines, what was said before, the
+# second of these lines, and the message to answer, each behind an empty line.
+CHAT_EARLIER: Final = "The conversation so far:"
+CHAT_LAST: Final = "The message to answer now:"

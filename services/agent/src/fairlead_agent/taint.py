@@ -9,6 +9,7 @@ from fairlead_agent.conversation import Item
 from fairlead_common.content import FETCHED, TextBlock, ToolOutcome, ToolResultMessage, TrustFlag, UserMessage
 from fairlead_common.messages import ToolCall, ToolSpec
 from fairlead_common.programs import works_offline
+from fairlead_common.session_marks import CHAT_EARLIER, CHAT_LAST, SYSTEM_PREFIX
 from fairlead_common.shell_words import Shell
 
 FETCH: Final = "web_fetch"
@@ -16,6 +17,8 @@ SEARCH: Final = "web_search"
 _READERS: Final = frozenset(("read", "ls", "glob", "grep", "git_status", "git_diff", "git_log"))
 
 NamedBy = Literal["", "person", "search"]
+# Senders of prompts that models may have written: jobs, and files that heartbeats follow.
+_NO_PEOPLE: Final = frozenset(("cron", "heartbeat"))
 
 # An address in a text of people: with its scheme, or as they speak of it.
 _ADDRESS: Final = re.compile(
@@ -46,9 +49,8 @@ def named_by(items: Iterable[Item], arguments: dict[str, object]) -> NamedBy:
     found: NamedBy = ""
     for item in items if wanted else ():
         message = item.message
-        if isinstance(message, UserMessage) and not message.untrusted and message.source != "system":
-            texts = [block.text for block in message.content if isinstance(block, TextBlock)]
-            if any(wanted in _spoken(text) for text in texts):
+        if isinstance(message, UserMessage):
+            if any(wanted in _spoken(text) for text in _by_people(message)):
                 return "person"
         elif (
             isinstance(message, ToolResultMessage) and message.name == SEARCH and wanted in _results(message)
@@ -74,6 +76,27 @@ def carries(
         return False
     plain = shell is not None and not shell.problem
     return not (plain and shell is not None and all(works_offline(words) for words in shell.commands))
+
+
+def _by_people(message: UserMessage) -> list[str]:
+    """The texts of a message that a person wrote: neither system lines nor the earlier part of a chat.
+
+    Both may repeat what a model wrote, and stand in one message with the words of a person.
+    """
+    if message.untrusted or message.source == "system" or message.sender in _NO_PEOPLE:
+        return []
+    texts = [block.text for block in message.content if isinstance(block, TextBlock)]
+    return [_last_of_chat(text) for text in texts if not text.startswith(SYSTEM_PREFIX)]
+
+
+def _last_of_chat(text: str) -> str:
+    """The message to answer, of a prompt with an earlier part; any other text as it is.
+
+    What was said earlier may contain the line that separates them, so the last such line counts.
+    """
+    if not text.startswith(f"{CHAT_EARLIER}\n\n"):
+        return text
+    return text.rpartition(f"\n\n{CHAT_LAST}\n\n")[2]
 
 
 def _spoken(text: str) -> set[str]:

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.messages import MAX_TEXT_CHARS, Attachment, UserInput
 from fairlead_common.objects import Objects
+from fairlead_common.session_marks import CHAT_EARLIER, CHAT_LAST
 from fairlead_gateway.chat_request import ChatMessage, Part
 
 MAX_PICTURES: Final = 16  # of the messages before the last one; of more the latest are kept
@@ -53,7 +54,7 @@ def _with_context(context: list[tuple[str, str]], text: str) -> str:
     parts = [f"[{role}]\n{words}" for role, words in context if words.strip()]
     if not parts:
         return text
-    return "\n\n".join(["The conversation so far:", *parts, "The message to answer now:", text])
+    return "\n\n".join([CHAT_EARLIER, *parts, CHAT_LAST, text])
 
 
 def _last(message: ChatMessage) -> tuple[str, list[_Picture]]:
