@@ -73,6 +73,9 @@ _VERSION: Final = re.compile(r"[0-9.]+\Z")
 _PATTERNED: Final = harmless_arguments.KNOWN
 # What `python -m` may stand in front of: the same program by another name.
 _MODULES: Final = _names("pytest mypy ruff")
+# Programs of which an option, `--files0-from`, reads names out of a file; their errors show the names.
+FROM_FILES: Final = _names("wc du")
+_LETTERS: Final = re.compile(r"-[abchHklLmPsSwx0]+")
 # Programs that tell of files no more than that they are there, how large, or what sum they have.
 COUNTING: Final = _names("wc ls stat du basename dirname realpath md5sum sha1sum sha256sum cksum")
 
@@ -123,6 +126,8 @@ def argument_problem(words: Words, literal: int) -> str:
     """
     if problem := star_problem(words[:literal]):
         return problem
+    if program(words) == "xargs" and words[1] in FROM_FILES:
+        return _appended_problem(words)
     words, given = _module(words), len(words)
     literal -= given - len(words)
     name, rest = program(words), words[1:]
@@ -133,6 +138,12 @@ def argument_problem(words: Words, literal: int) -> str:
         return ""
     is_harmless = harmless_arguments.are_harmless(name, rest, literal)
     return "" if is_harmless else f"these arguments of {name} may run programs or write files"
+
+
+def _appended_problem(words: Words) -> str:
+    """`xargs wc`: what xargs reads must not become an option, so the command itself has to end in `--`."""
+    are_operands = words[-1] == "--" and all(_LETTERS.fullmatch(word) for word in words[2:-1])
+    return "" if are_operands else f"xargs may give {words[1]} an option: let the command end in ` --`"
 
 
 def _module(words: Words) -> Words:
