@@ -193,6 +193,45 @@ def test_diff_of_the_git_tools_leaves_secrets_out(work: Workspace) -> None:
     assert KEY in work.text("git_diff", files=["sub/.env"], secrets=True)
 
 
+def test_diff_of_the_git_tools_compares_commits_alone(work: Workspace) -> None:
+    git = ["git", "-c", "user.name=n", "-c", "user.email=e", "-C", str(work.path)]
+
+    def run(*arguments: str) -> str:
+        done = subprocess.run([*git, *arguments], check=True, timeout=30, capture_output=True, text=True)
+        return done.stdout.strip()
+
+    run("init", "-q", "-b", "main")
+    work.files("a/x", "README", content="old\n")
+    run("add", "-f", ".")
+    run("commit", "-qm", "c")
+    work.files(".env", ".kube/config", "main.py", content=KEY)
+    run("add", "-f", ".")
+    run("commit", "-qm", "d")
+    run("tag", "-m", "t", "signed")
+    run("tag", "of-a-tree", "HEAD:.kube")
+    blob, tree = run("rev-parse", "HEAD:.env"), run("rev-parse", "HEAD:.kube")
+    other = run("rev-parse", "HEAD:README")
+    for revision, files in (
+        ("HEAD:.kube..HEAD:a", []),
+        ("HEAD:README..HEAD:.env", []),
+        (blob, ["README"]),
+        (f"{other}..{blob}", []),
+        (f"{other}...{blob}", []),
+        (f"{tree}..HEAD", []),
+        (f"HEAD^{{tree}}..{tree}", []),
+        ("HEAD..of-a-tree", []),
+        ("HEAD..-p", []),
+    ):
+        outcome = work.outcome("git_diff", revision=revision, files=files)
+        assert outcome["is_error"], (revision, outcome)
+        assert KEY not in str(outcome)
+        assert "revision: must name commits" in str(outcome)
+    for revision in ("HEAD~1", "HEAD~1..HEAD", "HEAD~1...", "..HEAD~1", "HEAD^-", "signed~1..signed", "@^@"):
+        outcome = work.outcome("git_diff", revision=revision)
+        assert not outcome["is_error"], (revision, outcome)
+        assert outcome["details"]["diff"].count(KEY) == 1  # of main.py alone
+
+
 # -- ignored files -----------------------------------------------------------------
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from fairlead_common.sensitive_paths import plain, secret
 from fairlead_tools.runner.arguments import Arguments
-from fairlead_tools.runner.confine import Root
+from fairlead_tools.runner.confine import Root, ToolError
 from fairlead_tools.runner.files import printable
 from fairlead_tools.runner.outcome import Outcome, done
 from fairlead_tools.runner.output import MAX_TEXT_BYTES, MAX_TEXT_LINES
@@ -17,6 +18,7 @@ MAX_COMMITS = 200
 COMMITS = 20
 
 _DIFF = ("--no-ext-diff", "--no-textconv", "--no-color", "--submodule=short", "--ignore-submodules=dirty")
+_OF_PARENTS = re.compile(r"\^(?:@|-\d*)\Z")  # a commit and its parents: `HEAD^-`
 _WORDS = {"M": "modified", "A": "added", "D": "deleted", "R": "renamed", "C": "copied", "T": "type changed"}
 
 
@@ -90,6 +92,7 @@ def diff(root: Root, arguments: Arguments) -> Outcome:
     what = [f"-U{arguments.whole('context', 3, 0, 100)}"]
     what += ["--cached"] if arguments.flag("staged") else []
     which = revision(arguments, "revision")
+    _check_commits(repository, which)
     what += ["--end-of-options", which] if which else []
     named = arguments.texts("files", 100)
     counts = repository.run("diff", *_DIFF, "--numstat", "-z", *what[1:], "--", *named)
@@ -107,6 +110,25 @@ def diff(root: Root, arguments: Arguments) -> Outcome:
         rows = "\n".join(f"{each['added']}+ {each['deleted']}- {printable(each['path'])}" for each in files)
         text += f"\n[the diff is longer; all files:]\n{rows[:20_000]}"
     return done(text or "No differences.", files=files[:MAX_SHOWN_FILES], diff=text)
+
+
+def _check_commits(repository: Repository, which: str) -> None:
+    """See that a revision, or both ends of a range, are commits.
+
+    Files and folders of a commit (`HEAD:.kube`, or their ids) would be compared under names
+    by which no likely secret is told.
+
+    Raises:
+        ToolError: one is not.
+    """
+    for end in re.split(r"\.{2,3}", which) if which else []:
+        name = _OF_PARENTS.sub("", end) or "HEAD"
+        is_plain = ":" not in name and not name.startswith("-")
+        if (
+            not is_plain
+            or repository.run("rev-parse", "-q", "--verify", f"{name}^{{commit}}", may_fail=True).code
+        ):
+            raise ToolError(f"revision: must name commits, and {end[:100]!r} is none")
 
 
 def _secrets(repository: Repository, files: list[dict[str, Any]], allowed: list[str]) -> list[str]:
