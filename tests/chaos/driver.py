@@ -146,12 +146,20 @@ class Driver:
         self._silent = True
 
     async def quiesce(self, timeout_s: float = T_STUCK_S) -> None:
-        """Wait until every session is idle and all that was accepted has ended, or the time is over."""
-        deadline = time.monotonic() + timeout_s
-        while time.monotonic() < deadline:
+        """Wait until every session is idle and all that was accepted has ended.
+
+        A session that goes on is not stuck: the time is over when no log has grown for so long, and at last
+        after three times as long.
+        """
+        began = grown_at = time.monotonic()
+        grown = -1
+        while time.monotonic() < min(grown_at + timeout_s, began + 3 * timeout_s):
             self._check_background()
             if all([await self._is_done(session) for session in self.modes]):
                 return
+            logged = sum(seen.last_seq for seen in self._seen.values())
+            if logged > grown:
+                grown, grown_at = logged, time.monotonic()
             await asyncio.sleep(0.25)
 
     async def _is_done(self, session: str) -> bool:

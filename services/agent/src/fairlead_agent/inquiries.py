@@ -6,6 +6,7 @@ from collections import defaultdict
 from typing import Final
 
 import msgspec
+import structlog
 
 from fairlead_agent.models.interface import ModelError
 from fairlead_agent.models.registry import Registry
@@ -14,6 +15,8 @@ from fairlead_common.bus import Bus, Delivery
 from fairlead_common.errors import FairleadError, InvalidInputError
 from fairlead_common.live_config import DocumentInEffect, LiveConfig
 from fairlead_common.messages import ModelState, ModelStates
+
+log = structlog.get_logger()
 
 CHECK_WITHIN_S: Final = 2.0
 REMEMBERED_S: Final = 2.0  # however many ask, providers are asked as often
@@ -115,6 +118,10 @@ class Inquiries:
             state = "warning" if error.kind == "fatal" else "problem"
             advice = _ADVICE.get(error.kind, "is the name right?")
             return ModelState(model=model, agents=users, state=state, text=str(error), advice=advice)
+        except Exception as error:  # a back end's own: a check must not end the worker
+            log.exception("model_check_failed", model=model)
+            text = f"{type(error).__name__}: {error}"
+            return ModelState(model=model, agents=users, state="problem", text=text)
         if model.partition("/")[0] == "demo":
             advice = "set FAIRLEAD_MODEL, OPENAI_API_KEY or ANTHROPIC_API_KEY for the agent service"
             return ModelState(model=model, agents=users, state="warning", text=text, advice=advice)

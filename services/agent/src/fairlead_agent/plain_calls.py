@@ -76,7 +76,7 @@ class PlainCalls:
             return
         self._replies[call.id] = [delivery.reply]
         try:
-            answer = msgspec.json.encode(await self._within_limits(call))
+            answer = _encoded(await self._within_limits(call))
             for reply in self._replies[call.id]:
                 await self._bus.emit(reply, answer)
         finally:
@@ -128,3 +128,12 @@ class PlainCalls:
         return PlainAnswer(
             text="".join(words), model=name, stop_reason=finish.stop_reason, usage=finish.usage
         )
+
+
+def _encoded(answer: PlainAnswer) -> bytes:
+    """The answer on the wire; half a surrogate pair, which a model's JSON may hold, becomes a `?`."""
+    try:
+        return msgspec.json.encode(answer)
+    except UnicodeEncodeError:
+        text = answer.text.encode("utf-8", "replace").decode()
+        return msgspec.json.encode(msgspec.structs.replace(answer, text=text))

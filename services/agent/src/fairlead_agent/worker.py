@@ -235,9 +235,10 @@ class Worker:
     async def _waits(self, session: str, held: Held, cursor: int) -> bool:
         """Whether mail waits behind the cursor. Hints at mail that is not stored any more are settled."""
         mail = subjects.session_mail(session)
+        known = max(held.jobs, default=0)  # what comes while this is read may not be in it
         first = [r async for r in self._bus.read(subjects.SESSIONS, mail, start=cursor + 1, limit=1)]
-        await self._ack(held, first[0].seq - 1 if first else ALL)
-        return bool(first) and not self._stop.is_set()
+        await self._ack(held, min(known, first[0].seq - 1) if first else known)
+        return bool(first or held.jobs) and not self._stop.is_set()
 
     async def _work(self, session: str, held: Held) -> SessionState:
         state = self._cache.pop(session, None) or SessionState(session)

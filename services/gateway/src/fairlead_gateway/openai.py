@@ -24,7 +24,7 @@ from fairlead_gateway.chat_request import ChatMessage, ChatRequest, check_suppor
 from fairlead_gateway.chat_stream import Call, Completion
 from fairlead_gateway.gateway import Gateway, answering, gateway_of, principal_of
 from fairlead_gateway.problems import Problem, json_response, problem_of
-from fairlead_gateway.sessions import create_session, find, store_words
+from fairlead_gateway.sessions import create_session, store_words
 from fairlead_gateway.side_task import SideTask, is_side_task
 from fairlead_gateway.sources import API, take_up
 from fairlead_gateway.widening import check_new
@@ -103,7 +103,7 @@ async def completions(request: Request) -> Completion | SideTask:
             await _make(gateway, attempt, body, principal_of(request))
             seen = {} if attempt.own else await gateway.must_exist(attempt.session)
         elif not attempt.own:
-            await take_up(gateway, await find(gateway, attempt.session))
+            await take_up(gateway, gateway.index.session(attempt.session))
         seq = await _store(gateway, attempt, prompts, request.headers.get(subjects.H_TRACE), seen)
     options = body.stream_options
     usage_wanted = options is not None and bool(options.include_usage)

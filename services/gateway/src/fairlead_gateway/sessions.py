@@ -340,7 +340,7 @@ async def say(request: Request, kind: str) -> Response:
     async with answering():
         seen = await gateway.must_exist(session)
         attachments = [await _store(gateway, upload) for upload in body.attachments]
-        await take_up(gateway, await find(gateway, session))
+        await take_up(gateway, gateway.index.session(session))
         words = UserInput(text=body.text, attachments=attachments, sender=principal_of(request).user)
         trace = request.headers.get(subjects.H_TRACE)
         seq = await store_words(gateway, session, kind, key, words, trace, seen)

@@ -44,9 +44,13 @@ def wanted_source(request: Request) -> str | None:
     return None if text == EVERYTHING else text or ""
 
 
-async def take_up(gateway: Gateway, summary: SessionSummary) -> None:
-    """Make an ordinary session of one that was made for a call: somebody goes on in it by its name."""
-    if not summary.source:
+async def take_up(gateway: Gateway, summary: SessionSummary | None) -> None:
+    """Make an ordinary session of one that was made for a call: somebody goes on in it by its name.
+
+    Args:
+        summary: of the session, as the list shows it.
+    """
+    if summary is None or not summary.source:
         return
     await gateway.bus.create(
         subjects.SESSIONS,
