@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -34,6 +35,7 @@ from fairlead_tools.mcp_servers.catalogue import (
     updated,
 )
 from fairlead_tools.mcp_servers.environment import resolved
+from fairlead_tools.mcp_servers.server import Server
 from fairlead_tools.mcp_servers.source import McpTools
 from fairlead_tools.nats_tools import declared
 from fairlead_tools.nats_tools.declared import declarations
@@ -454,3 +456,29 @@ async def test_folder_of_the_catalogues_that_cannot_be_written_ends_nothing(
         while not lock.is_file():
             await asyncio.sleep(0.01)
         stop.set()
+
+
+async def test_last_words_of_a_server_do_not_repeat_its_keys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = "k3y-of-the-weather-service"
+    monkeypatch.setenv("FAIRLEAD_SECRET_WEATHER", key)
+    program = "import os, sys; sys.exit('refused: ' + os.environ['WEATHER'] + ' is no key')"
+    settings = McpServer(
+        command=sys.executable,
+        args=["-c", program],
+        env={"WEATHER": Secret(from_env="FAIRLEAD_SECRET_WEATHER")},
+        start_timeout_s=60,
+    )
+    server = Server("weather", settings, tmp_path)
+    running = asyncio.create_task(server.run())
+    server.lead()
+    try:
+        async with asyncio.timeout(60):
+            while not (warnings := server.warnings()) or "it wrote" not in warnings[0]:
+                await asyncio.sleep(0.05)
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    assert f"refused: {'*' * len(key)} is no key" in warnings[0]
+    assert key not in warnings[0]

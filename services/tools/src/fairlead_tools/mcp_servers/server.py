@@ -14,6 +14,7 @@ import structlog
 
 from fairlead_common.config import McpServer
 from fairlead_common.errors import InvalidInputError
+from fairlead_tools.host.secret import HELD
 from fairlead_tools.host.tools import Progress
 from fairlead_tools.mcp_servers.catalogue import CatalogueFile, Listed, identity_of, updated
 from fairlead_tools.mcp_servers.environment import inherited, resolved
@@ -214,7 +215,7 @@ class Server:
                 size = file.seek(0, os.SEEK_END)
                 begin = self._log_from if self._log_from <= size else 0  # the log may have begun anew
                 file.seek(max(begin, size - _LAST_BYTES))
-                text = file.read(_LAST_BYTES).decode("utf-8", "replace")
+                text = HELD.text(file.read(_LAST_BYTES).decode("utf-8", "replace"))
         except OSError:
             return ""
         lines = [line.strip() for line in text.splitlines() if line.strip()][-2:]
