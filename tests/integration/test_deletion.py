@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from fairlead_agent import deletion
 from fairlead_agent.owner import Owner
 from fairlead_agent.state import SessionState
 from fairlead_common import subjects as s
@@ -193,9 +194,22 @@ async def test_what_a_deletion_that_was_cut_off_left_behind_is_removed_by_the_ne
     assert (await _stored(w, "a"))[0].seq == ended
 
 
+class Told:
+    """A logger that keeps the names of events."""
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+
+    def info(self, event: str, **_: object) -> None:
+        if event == "session_deleted":
+            self.events.append(event)
+
+
 async def test_an_unfinished_deletion_is_finished_and_logged_once(
-    w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    told = Told()
+    monkeypatch.setattr(deletion, "log", told)
     async with Owner(w.bus, Objects(w.bus), SessionState("a")) as owner:
         await owner.append(CustomEntry(id=new_id(), name="x"))
         await owner.append(CustomEntry(id=new_id(), name=DELETE))
@@ -206,7 +220,7 @@ async def test_an_unfinished_deletion_is_finished_and_logged_once(
     ):
         await _gone(w, "a")
         await asyncio.sleep(1.5)
-    assert capsys.readouterr().out.count("session_deleted") == 1
+    assert told.events == ["session_deleted"]
 
 
 async def test_what_is_only_listed_is_404_and_can_be_deleted(

@@ -99,7 +99,7 @@ async def test_a_server_that_cannot_start_says_why_in_its_own_words(host: Host, 
 
 
 async def test_a_server_that_is_still_starting_is_told_of_and_left_alone(host: Host, odd: Program) -> None:
-    put(host, slow=stdio(odd, env=journal_of(odd, WAITS="1"), start_timeout_s=0.5))
+    put(host, slow=stdio(odd, env=journal_of(odd, WAITS="1"), start_timeout_s=3))
     await host.started()
     told = await warned(host, "MCP server slow cannot be reached: it is still starting")
     assert "downloading 40 of 400 packages" in told

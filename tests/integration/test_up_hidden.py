@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,9 @@ KEY = "sk-very-secret-key"
 def test_commands_of_the_same_user_cannot_read_the_keys_of_services(tmp_path: Path) -> None:
     twin = subprocess.Popen([*ORDINARY, "sleep", "60"], env={"OPENAI_API_KEY": KEY, "PATH": "/usr/bin:/bin"})
     try:
+        deadline = time.monotonic() + 20  # until it is the program, with an environment of its own
+        while not what_its_user_sees(twin.pid, "environ") and time.monotonic() < deadline:
+            time.sleep(0.05)
         assert KEY.encode() in what_its_user_sees(twin.pid, "environ")
     finally:
         twin.kill()
