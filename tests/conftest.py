@@ -4,10 +4,19 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 
 from fairlead_common.bus import Bus, BusSettings
 from fairlead_common.streams import provision
 from tests.support.nats_server import NatsServer
+
+
+@pytest.fixture(autouse=True)
+def logs_as_delivered() -> Iterator[None]:
+    """What a test configures for its logs ends with the test."""
+    yield
+    structlog.reset_defaults()
+    structlog.contextvars.clear_contextvars()
 
 
 @pytest.fixture

@@ -188,7 +188,9 @@ def test_the_fold_begins_anew_after_a_deletion_and_keeps_only_where_it_is() -> N
     assert (log.state.deleting, log.state.phase, log.state.exists) == (True, "open", True)
     assert log.state.phase_after(DeletedEntry(id="d")) == "closed"
     log.add(DeletedEntry, cursor=3)
-    assert log.state == SessionState("s", last_seq=log.state.last_seq, cursor=3, born_seq=log.state.last_seq)
+    assert log.state == SessionState(
+        "s", last_seq=log.state.last_seq, cursor=3, born_seq=log.state.last_seq, born_cursor=3
+    )
     assert (log.state.exists, log.state.phase) == (False, "closed")
     log.start()
     assert (log.state.exists, log.state.cursor, log.state.items) == (True, 3, [])

@@ -35,7 +35,6 @@ def configure_logs(service: str, *, json_lines: bool | None = None, level: str =
         processors=processors,
         wrapper_class=structlog.make_filtering_bound_logger(numeric),
         logger_factory=structlog.PrintLoggerFactory(cast(TextIO, _Lossy(sys.stderr))),
-        cache_logger_on_first_use=True,
     )
     structlog.contextvars.clear_contextvars()
     structlog.contextvars.bind_contextvars(service=service)

@@ -116,7 +116,7 @@ async def join(ticket: Ticket, addresses: tuple[str, ...], membership: Membershi
     begun = halfway is not None and halfway.ticket == ticket.id
     if not (begun and await _works(membership, access)):
         try:
-            access = await _ask(ticket, membership, access)
+            access = await _ask_again(ticket, membership, access)
         except _NoAnswerError as error:  # it may have been let in all the same
             if not await _works(membership, access):
                 raise CommandError(str(error), UNREACHABLE) from error
@@ -125,6 +125,16 @@ async def join(ticket: Ticket, addresses: tuple[str, ...], membership: Membershi
                 raise CommandError("the other side let this machine in, but its server refuses it", FAILED)
     await asyncio.to_thread(membership.complete, access)
     return access
+
+
+async def _ask_again(ticket: Ticket, membership: Membership, access: Access) -> Access:
+    """The answer; asked for twice, since the server cuts connections when the rights of others change."""
+    try:
+        return await _ask(ticket, membership, access)
+    except _NoAnswerError:
+        if await _works(membership, access):
+            raise
+    return await _ask(ticket, membership, access)
 
 
 async def _ask(ticket: Ticket, membership: Membership, access: Access) -> Access:
