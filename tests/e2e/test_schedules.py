@@ -3,7 +3,6 @@
 import re
 import time
 
-import pytest
 from playwright.sync_api import expect
 
 from tests.e2e import test_web
@@ -119,9 +118,48 @@ def test_a_job_that_fires_all_the_time_has_one_line_in_each_day(up: FairleadUp, 
     tab.shoot("dense")
 
 
-@pytest.mark.parametrize("options", [PHONE])
-def test_the_page_fits_a_phone(up: FairleadUp, new_tab: test_web.NewTab, options: dict[str, object]) -> None:
-    tab = new_tab(**options)
+def test_a_phone_shows_each_job_whole_and_can_do_all_that_a_desk_can(
+    up: FairleadUp, new_tab: test_web.NewTab
+) -> None:
+    name = "A report of everything that changed in all repositories overnight"
+    added = ("cron", "add", "--cron", "15 6 1 1 *", "--message", 'answer="all of it is told"', "--name", name)
+    assert up.cli(*added).returncode == 0
+    tab = new_tab(**PHONE)
+    page = tab.page
     tab.go("/schedules")
-    expect(tab.page.get_by_role("button", name="New job")).to_be_visible()
-    assert not test_web.has_sideways_scrolling(tab)
+    row = page.get_by_role("listitem").filter(has_text=name).first
+    parts = {
+        "new": page.get_by_role("button", name="New job"),
+        "name": row.get_by_text(name, exact=True),
+        "schedule": row.get_by_text("15 6 1 1 *"),
+        "next run": row.get_by_text(re.compile(r"^(Jan 1, |in \d)")),
+        "run now": row.get_by_role("button", name="Run now"),
+        "menu": row.get_by_role("button", name=f"Actions for {name}"),
+    }
+    for part, locator in parts.items():
+        locator.scroll_into_view_if_needed()
+        expect(locator, part).to_be_in_viewport(ratio=1)
+        cut = locator.evaluate("box => box.scrollWidth > Math.max(box.clientWidth, box.offsetWidth)")
+        assert not cut, part
+    tab.shoot("list")
+    parts["run now"].tap()
+    expect(row.get_by_role("table")).to_contain_text("all of it is told")
+    expect(row.get_by_role("link", name="open")).to_be_in_viewport(ratio=1)
+    tab.shoot("ran")
+    assert wider_than_the_screen(tab) == []
+    parts["menu"].tap()
+    page.get_by_role("menuitem", name="Disable").tap()
+    expect(row).to_contain_text("disabled")
+    page.get_by_role("button", name="Show the week").tap()
+    expect(page.get_by_role("heading", level=2)).to_have_count(7)
+    assert wider_than_the_screen(tab) == []
+
+
+def wider_than_the_screen(tab: Tab) -> list[str]:
+    """What of the page ends beyond the right edge, also where a box inside the page could be scrolled."""
+    found: list[str] = tab.page.evaluate(
+        """() => [...document.querySelectorAll('main *')]
+            .filter(one => one.checkVisibility() && one.getBoundingClientRect().right > innerWidth + 0.5)
+            .map(one => `${one.tagName} ${one.textContent.slice(0, 40)}`)"""
+    )
+    return found
