@@ -11,11 +11,19 @@ from fairlead_agent.conversation import Run
 from fairlead_agent.owner import Owner
 from fairlead_agent.projection import AT_ONCE, Projections
 from fairlead_agent.state import SessionState
+from fairlead_agent.sweeper import Sweeper
 from fairlead_common import subjects as s
-from fairlead_common.buckets import Bucket
+from fairlead_common.buckets import Bucket, LeaseHolder, Leases
 from fairlead_common.bus import Bus, BusSettings
 from fairlead_common.content import TextBlock, UserMessage
-from fairlead_common.entries import ApprovalRequestEntry, MessageEntry, RunEndEntry, RunStartEntry
+from fairlead_common.entries import (
+    ApprovalRequestEntry,
+    DeletedEntry,
+    MessageEntry,
+    RunEndEntry,
+    RunStartEntry,
+    encode_entry,
+)
 from fairlead_common.ids import new_id
 from fairlead_common.live_config import LiveConfig
 from fairlead_common.objects import Objects
@@ -206,6 +214,66 @@ async def test_sessions_that_were_not_listed_when_everything_died_are_listed_fro
     assert {summary.preview for summary in found.values()} == {f"hello {name}" for name in names}
     assert {summary.last_outcome for summary in found.values()} == {"completed"}
     assert not owned  # no session was opened for it
+
+
+async def test_a_deleted_session_is_not_remembered_as_one_to_be_listed_later(bus: Bus) -> None:
+    config = LiveConfig(bus, {})
+    await config.load()
+    leases = Leases(bus, LeaseHolder("w", "b"), ttl_s=60)
+    sweeper = Sweeper(bus, leases, Projections(bus, config))  # nobody writes its lists
+    assert await sweeper._leads()
+    async with Owner(bus, Objects(bus), SessionState("s1")) as owner:
+        await owner.append(RunStartEntry(id=new_id(), run_id=new_id(), agent="main", model="m", mode=""))
+        await owner.close(RunEndEntry(id=new_id(), outcome="completed", turns=1, duration_ms=1), lambda: True)
+    for _ in range(2):
+        await sweeper._sweep()
+    assert list(sweeper._pauses) == ["s1"]  # listed, as far as the sweeper knows, and not shown yet
+    deleted = encode_entry(DeletedEntry(id=new_id(), cursor=0))
+    await bus.publish(s.session_log("s1"), deleted, {s.H_STATE: "closed"})
+    await sweeper._sweep()
+    assert sweeper._pauses == {}
+
+
+@pytest.mark.parametrize("count", [3, 230, 700])
+async def test_how_far_the_list_has_got_is_read_for_the_sessions_that_are_asked_for_alone(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    config = LiveConfig(bus, {})
+    await config.load()
+    bucket = Bucket(bus, s.BUCKET_SESSIONS)
+    value = [msgspec.json.encode(SessionSummary(id="x", last_seq=seq)) for seq in range(3)]
+    others = [f"other{number}" for number in range(500)]
+    wanted = [f"wanted{number}" for number in range(count)]
+    gate = asyncio.Semaphore(64)
+
+    async def put(name: str) -> None:
+        async with gate:
+            await bucket.put(session_key(name), value[1])
+
+    await asyncio.gather(*map(put, [*others, *wanted]))
+    await bucket.put(session_key(wanted[0]), value[2])
+    await bucket.delete(session_key(wanted[1]), marker=b'{"deleted":true,"last_seq":9}')
+    asked: list[str] = []
+    answered = 0
+    send, batch = bus.send, bus._batch
+
+    async def counted_send(subject: str, *arguments: Any) -> None:
+        asked.append(subject)
+        await send(subject, *arguments)
+
+    monkeypatch.setattr(bus, "send", counted_send)
+
+    async def counted_batch(*arguments: Any) -> Any:
+        nonlocal answered
+        records, more = await batch(*arguments)
+        answered += len(records)
+        return records, more
+
+    monkeypatch.setattr(bus, "_batch", counted_batch)
+    found = await Projections(bus, config).shown([*wanted, "never-listed"])
+    assert found == {wanted[0]: 2} | dict.fromkeys(wanted[2:], 1)
+    assert answered <= count
+    assert len(asked) <= 1 + count // 500
 
 
 def a_request() -> ApprovalRequestEntry:

@@ -155,6 +155,28 @@ async def test_steer_followup_abort_drop_and_change_are_mail(gateway: RunningGat
     assert json.loads(last.data) == {"mode": "allow-all", "title": "New", "sender": "admin"}
 
 
+async def test_a_change_asks_once_whether_the_session_is_there(
+    gateway: RunningGateway, bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = await gateway.session()
+    known = await bus.last(subjects.SESSIONS, subjects.session_all(session))
+    asked: list[str] = []
+    last = gateway.bus.last
+
+    async def counted(stream: str, subject: str, **options: Any) -> Any:
+        asked.append(subject)
+        return await last(stream, subject, **options)
+
+    monkeypatch.setattr(gateway.bus, "last", counted)
+    status, answer = await gateway.call("PATCH", f"/api/sessions/{session}", {"title": "New"})
+    assert status == 202, answer
+    assert asked.count(subjects.session_all(session)) == 1
+    newest = await bus.last(subjects.SESSIONS, subjects.session_all(session))
+    assert newest is not None
+    assert known is not None
+    assert int(newest.headers[subjects.H_SEEN]) == known.seq
+
+
 async def test_a_retry_is_one_mail_however_often_it_is_sent(gateway: RunningGateway, bus: Bus) -> None:
     session = await gateway.session()
     first = await gateway.call("POST", f"/api/sessions/{session}/retry", {"key": "again"})

@@ -6,11 +6,13 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import openai
 import pytest
 
 from fairlead_common import subjects
-from fairlead_common.bus import Bus
+from fairlead_common.bus import Bus, Delivery
+from fairlead_common.plain_calls import PlainAnswer
 from tests.integration.gateway_fixture import TOKEN, RunningGateway, running_gateway
 from tests.support.agent_world import World, agent_service, world
 from tests.support.nats_server import NatsServer
@@ -239,6 +241,21 @@ async def test_task_whose_worker_died_is_answered_by_the_next_one(
     await deaf.unsubscribe()
     async with agent_service(nats_server, monkeypatch):
         assert (await asking)["choices"][0]["message"]["content"].split() == ["word"]
+
+
+async def test_task_that_takes_long_is_asked_for_at_most_twice(
+    gateway: RunningGateway, bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fairlead_gateway.side_task.SILENCE_S", 0.1)
+    asked: asyncio.Queue[Delivery] = asyncio.Queue()
+    await bus.subscribe(subjects.MODEL_ASK, asked.put_nowait, queue="agents")  # as several workers would
+    asking = asyncio.create_task(ask(gateway, "say 1 token", {"X-OpenWebUI-Task": "title"}))
+    async with asyncio.timeout(30):
+        first, _ = await asked.get(), await asked.get()
+    await asyncio.sleep(1)  # ten times as long as the first silence
+    assert asked.empty()
+    await bus.emit(first.reply, msgspec.json.encode(PlainAnswer(text="late", model="openai/scripted")))
+    assert (await asking)["choices"][0]["message"]["content"] == "late"
 
 
 async def test_slow_task_is_one_call_of_the_model(

@@ -11,11 +11,17 @@ import pytest
 from fairlead_common import subjects as s
 from fairlead_common.buckets import Bucket
 from fairlead_common.bus import Bus
-from fairlead_common.content import AssistantMessage, TextBlock, ToolCallBlock, ToolResultMessage
+from fairlead_common.content import (
+    AssistantMessage,
+    TextBlock,
+    ToolCallBlock,
+    ToolOutcome,
+    ToolResultMessage,
+)
 from fairlead_common.entries import DroppedEntry, Entry, MessageEntry, SessionInfoEntry
 from fairlead_common.generations import is_live
-from fairlead_common.messages import CreateSession, ExecutorInfo, MoveSession, UpdateSession
-from tests.support.agent_world import HOST, SPECS, World, agent_service, world
+from fairlead_common.messages import CreateSession, ExecutorInfo, MoveSession, ToolCall, UpdateSession
+from tests.support.agent_world import HOST, SPECS, World, agent_service, say_hi, world
 from tests.support.nats_server import NatsServer
 
 
@@ -108,6 +114,49 @@ async def test_agent_is_placed_on_the_least_loaded_host_that_offers_its_sandbox_
     stored = await Bucket(w.bus, s.BUCKET_WORKSPACES).get("agent.main")
     assert stored is not None
     assert stored.data == HOST.encode()
+
+
+async def test_the_place_of_an_agent_is_read_at_the_beginning_of_a_run_and_not_at_each_turn(
+    w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fairlead_agent.placement.REMEMBERED_S", 0.0)  # as if each turn took longer
+    reads = 0
+    last = Bucket.last
+
+    async def counted(bucket: Bucket, key: str) -> Any:
+        nonlocal reads
+        reads += key == "agent.main"
+        return await last(bucket, key)
+
+    monkeypatch.setattr(Bucket, "last", counted)
+    async with agent_service(nats_server, monkeypatch):
+        await w.say("a", "op=P1 steps=5")
+        assert (await w.run_end("a")).turns == 6
+        assert reads == 1
+        await announce(w.bus, "elsewhere")
+        await Bucket(w.bus, s.BUCKET_WORKSPACES).put("agent.main", b"elsewhere")
+        await w.say("b", "op=P2 steps=1")
+        assert await hosts_of_calls(w, "b") == ["elsewhere"]
+        assert reads == 2
+
+
+async def test_the_next_turn_goes_where_an_agent_was_placed_when_its_host_is_not_heard_any_more(
+    w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fairlead_agent.placement.REMEMBERED_S", 0.0)
+    monkeypatch.setattr("fairlead_agent.catalog.FRESH_S", -1.0)
+    await announce(w.bus, "elsewhere")
+
+    async def move(call: ToolCall) -> ToolOutcome:
+        await Bucket(w.bus, s.BUCKET_WORKSPACES).put("agent.main", b"elsewhere")
+        return await say_hi(call)
+
+    w.tool = move
+    await Bucket(w.bus, s.BUCKET_WORKSPACES).put("agent.main", HOST.encode())
+    async with agent_service(nats_server, monkeypatch):
+        await w.say("a", "op=P1 steps=2")
+        log = await w.wait_for("a", lambda log: sum(bool(_calls(entry)) for entry in log) == 2)
+        assert [call.host for entry in log for call in _calls(entry)] == [HOST, "elsewhere"]
 
 
 async def test_agent_goes_only_where_its_pool_and_labels_are(

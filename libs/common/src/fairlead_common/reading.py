@@ -249,6 +249,23 @@ class Reader(Connection):
         records, _ = await self._batch(stream, msgspec.json.encode(query))
         return records
 
+    async def last_of(self, stream: str, subjects: list[str]) -> list[Record]:
+        """The last record on each of these subjects that has one, at most 1,024 subjects.
+
+        In a cluster a replica may answer that is behind.
+
+        Raises:
+            JetStreamError: there are more (code 413).
+        """
+        found: list[Record] = []
+        more = bool(subjects)
+        while more:  # an answer may end early, at a limit of the server on its size
+            query = {"seq": found[-1].seq + 1 if found else 1, "multi_last": subjects}
+            some, more = await self._batch(stream, msgspec.json.encode(query))
+            found += some
+            more = more and bool(some)
+        return found
+
     # -- the leader ----------------------------------------------------------
 
     async def _from_leader(self, stream: str, query: dict[str, object], at_least: int = 0) -> Record | None:

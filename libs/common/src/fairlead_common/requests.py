@@ -130,11 +130,14 @@ async def call_service(
 
 
 async def ask_again(
-    bus: Bus, subject: str, data: bytes, *, every_s: float, timeout_s: float, absent_s: float = 8.0
+    bus: Bus, subject: str, data: bytes, *, after_s: float, timeout_s: float, absent_s: float = 8.0
 ) -> Delivery:
-    """The first reply to a request that is harmless to repeat: it is sent again after each silence.
+    """The first reply to a request that is harmless to repeat, and costs: it is sent at most twice.
 
     Whoever was asked first may have died; its reply still counts if it comes.
+
+    Args:
+        after_s: so long the first one may be silent before another is asked too.
 
     Raises:
         NotFoundError: nobody listens on `subject` for `absent_s`.
@@ -143,20 +146,29 @@ async def ask_again(
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout_s
     heard_of = loop.time()
+    asked = 0
+    waits = False  # for an answer: whoever was asked last may be at work
     with bus.answers.inbox() as (inbox, queue):
         while True:
-            await bus.send(subject, data, inbox, None)
+            if not waits:
+                await bus.send(subject, data, inbox, None)
+                asked += 1
+            left_s = max(0.01, deadline - loop.time())
             try:
-                left_s = max(0.01, deadline - loop.time())
-                return delivery_of(await next_reply(queue, min(every_s, left_s), subject), subject)
+                reply = await next_reply(queue, min(after_s, left_s) if asked < 2 else left_s, subject)
+                return delivery_of(reply, subject)
             except NotFoundError:
-                if loop.time() >= min(deadline, heard_of + absent_s):
-                    raise
-                await asyncio.sleep(min(0.2, every_s))
+                asked -= 1
+                waits = asked > 0  # the first one, at least
+                if not waits:
+                    if loop.time() >= min(deadline, heard_of + absent_s):
+                        raise
+                    await asyncio.sleep(min(0.2, after_s))
             except BusUnavailableError:
                 heard_of = loop.time()
                 if heard_of >= deadline:
                     raise
+                waits = asked >= 2
 
 
 async def _show(progress: Callable[[bytes], Awaitable[None]], data: bytes) -> None:

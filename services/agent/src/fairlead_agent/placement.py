@@ -20,6 +20,7 @@ from fairlead_common.messages import ExecutorInfo, SandboxKind, WorkspaceAccess
 from fairlead_common.placement import choose_host, described_place, effective_sandbox, suits
 
 REMEMBERED_S: Final = 2.0  # where an agent is placed; `fairlead agents place` takes as long to be noticed
+KEPT_S: Final = 30.0  # the same, by the later turns of a run, while the host is heard
 PATIENCE_S: Final = 5.0  # with executors that have just started
 SANDBOX_PATIENCE_S: Final = 2.0  # with hosts that are there, until one offers the sandbox
 
@@ -82,7 +83,8 @@ class Places:
             return self._filled(state.placement)
         sandbox = effective_sandbox(profile.sandbox, state.session, state.sandbox)
         if profile.workspace_kind == "folder":
-            host = profile.host or await self._host_of_agent(agent, profile, sandbox)
+            begins = state.run is None or not state.run.turns
+            host = profile.host or await self._host_of_agent(agent, profile, sandbox, begins=begins)
             return self._filled(Placement(host=host, workspace=profile.workspace))
         host = profile.host or (await self._choose(profile, sandbox)).host
         async with owner.lock:
@@ -102,11 +104,16 @@ class Places:
             return placement
         return Placement(host=placement.host, workspace=self._catalog.default_workspace(placement.host))
 
-    async def _host_of_agent(self, agent: str, profile: AgentConfig, sandbox: str) -> str:
-        """Kept for ever, unless no host offers the sandbox yet: the calls are told that where they go."""
+    async def _host_of_agent(self, agent: str, profile: AgentConfig, sandbox: str, *, begins: bool) -> str:
+        """Kept for ever, unless no host offers the sandbox yet: the calls are told that where they go.
+
+        Args:
+            begins: it is for the first turn of a run. Those that follow do not read it each time.
+        """
         now = asyncio.get_running_loop().time()
         looked, known = self._agents.get(agent, (0.0, ""))
-        if known and now < looked + REMEMBERED_S:
+        kept_s = KEPT_S if known and not begins and self._catalog.executors(known) else REMEMBERED_S
+        if known and now < looked + kept_s:
             return known
         key = f"agent.{agent}"
         stored = await self._bucket.get(key)

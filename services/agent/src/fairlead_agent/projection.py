@@ -31,7 +31,7 @@ log = structlog.get_logger()
 AT_ONCE: Final = 32  # writes under way
 FAILURE_PAUSE_S: Final = 0.5
 MAX_KNOWN: Final = 20_000
-READ_ALL_FROM: Final = 200  # sessions
+READ_AT_ONCE: Final = 500  # summaries; each is about 1 kB
 
 
 class Known(NamedTuple):
@@ -248,19 +248,20 @@ class Projections:
     async def shown(self, sessions: Collection[str]) -> dict[str, int]:
         """How far the list has got for those of these sessions that it shows."""
         found: dict[str, int] = {}
-        if len(sessions) > READ_ALL_FROM:  # one read of everything is cheaper than one for each
-            wanted = {f"$KV.{self._bucket.name}.{session_key(session)}": session for session in sessions}
-            pattern = f"$KV.{self._bucket.name}.{session_key('*')}"
-            async for record in self._bus.read(self._bucket.stream, pattern, batch=2000):
-                if (session := wanted.get(record.subject)) and not is_marker(record):
-                    found[session] = _last_seq(record.data)
-            return found
+        unknown: list[str] = []
         for session in sessions:
             known = self._known.get(session_key(session))
-            if known is not None:
+            if known is None:
+                unknown.append(session)
+            else:
                 found[session] = known.last_seq
-            elif (there := await self._bucket.get(session_key(session))) is not None:
-                found[session] = _last_seq(there.data)
+        while unknown:
+            some, unknown = unknown[:READ_AT_ONCE], unknown[READ_AT_ONCE:]
+            there = await self._bucket.last_of(map(session_key, some))
+            for session in some:
+                record = there.get(session_key(session))
+                if record is not None and not is_marker(record):
+                    found[session] = _last_seq(record.data)
         return found
 
 

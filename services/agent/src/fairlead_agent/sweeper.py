@@ -123,6 +123,7 @@ class Sweeper:
         self._position = msgspec.json.decode(stored.data, type=Position) if stored else Position()
         for state in self._position.unsettled.values():
             state.hinted_at = 0.0  # another process's clock
+        self._pauses.clear()  # of the sessions of an earlier position
         self._behind = True
         self._list_check.begin()
         return True
@@ -224,3 +225,4 @@ class Sweeper:
             self._position.unlisted[subject.session] = state.log
         if subject.part == "log" and deletion_in(record) is not None:
             self._position.unlisted.pop(subject.session, None)
+            self._pauses.pop(subject.session, None)

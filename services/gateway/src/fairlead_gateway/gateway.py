@@ -10,7 +10,7 @@ from starlette.types import Receive
 
 from fairlead_common import subjects
 from fairlead_common.bus import Bus, Headers
-from fairlead_common.generations import is_live, last_stored
+from fairlead_common.generations import last_stored
 from fairlead_common.ids import check_id
 from fairlead_common.live_config import LiveConfig
 from fairlead_common.objects import Objects
@@ -88,7 +88,7 @@ class Gateway:
 
     async def exists(self, session: str) -> bool:
         """Whether there is such a session. One that was deleted is none, until mail begins another."""
-        return await is_live(self.bus, session)
+        return await self.seen(session) is not None
 
     async def seen(self, session: str) -> Headers | None:
         """Headers for mail to the session that there is now; None if there is none.

@@ -204,6 +204,11 @@ async def find(gateway: Gateway, session: str) -> SessionSummary:
         Problem: 404, there is no such session, whatever the list still shows.
     """
     await gateway.must_exist(session)
+    return await _summary(gateway, session)
+
+
+async def _summary(gateway: Gateway, session: str) -> SessionSummary:
+    """The same for a session that is there."""
     summary = gateway.index.session(session)
     if summary is not None:
         return summary
@@ -274,13 +279,13 @@ async def change(request: Request) -> Response:
     )
     check_rules(body.deny or [], "deny", allowing=False)
     async with answering():
-        summary = await find(gateway, session)
+        seen = await gateway.must_exist(session)
+        summary = await _summary(gateway, session)
         if body.sandbox is not None:
             check_sandbox(gateway, session, summary.agent, body.sandbox)
         if summary.source:
             update = msgspec.structs.replace(update, source=TAKEN_UP)
         check_change(principal_of(request), gateway.config.current, summary, update)
-        seen = await gateway.must_exist(session)
         seq = await gateway.bus.create(
             subjects.SESSIONS,
             subjects.mail(session, "notice", f"update-{new_id()}"),

@@ -28,7 +28,7 @@ from fairlead_gateway.problems import Problem
 TASK_HEADER: Final = "x-openwebui-task"  # names the task; empty for what is none
 WITHIN_S: Final = 60.0
 MARGIN_S: Final = 2.0  # of the gateway, to hear that the model did not answer in time
-SILENCE_S: Final = 10.0  # the worker may have died: another one is asked too, and the first answer counts
+SILENCE_S: Final = 10.0  # the worker may have died: one more is asked, and the first answer counts
 MAX_BYTES: Final = 512 * 1024  # one message of NATS is 1 MB, and its headers count
 
 # The instructions of a task come before the conversation, or the documents, that it is about.
@@ -110,7 +110,7 @@ class SideTask:
             return
         try:
             reply = await ask_again(
-                self._gateway.bus, subjects.MODEL_ASK, self._data, every_s=SILENCE_S, timeout_s=WITHIN_S
+                self._gateway.bus, subjects.MODEL_ASK, self._data, after_s=SILENCE_S, timeout_s=WITHIN_S
             )
             answer = _answer.decode(reply.data)
         except NotFoundError:
