@@ -42,7 +42,7 @@ _STOPPING = Load(steer=0.0, abort=0.9, model_trouble=0.0, longest_s=1.5, asking_
 _SLOW_MODEL = Load(steer=0.2, abort=0.0, stall_s=0.7, model_trouble=0.0, asking_sessions=0)
 _SLOW_TOOLS = Load(steer=0.0, abort=0.0, model_trouble=0.0, longest_s=1.0, asking_sessions=0)
 
-# Each one breaks a guarantee on purpose (fairlead_common/mutants.py); a run by its plan must be BROKEN.
+# Each one breaks a guarantee on purpose (mutants/<name>.patch); a run by its plan must be BROKEN.
 MUTANTS: dict[str, Wish] = {
     # Nobody looks for the sessions of a worker that died.
     "ack_before_work": Wish(10, weights={"kill all agent": 1}, patience_s=20.0),

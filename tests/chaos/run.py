@@ -22,13 +22,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from fairlead_common.mutants import NAMES
 from tests.chaos.api import Api
 from tests.chaos.clients.crowd import Crowd
 from tests.chaos.containers import sandboxes_here
 from tests.chaos.driver import Driver
 from tests.chaos.evidence import load
 from tests.chaos.measure import Numbers, measure, percentile, upper_bound
+from tests.chaos.mutants import NAMES
 from tests.chaos.nemesis import PROXY_WEIGHTS, RUNNER_WEIGHT, WEIGHTS, Nemesis
 from tests.chaos.oracle import Violation, judge
 from tests.chaos.plans import MUTANTS, Wish

@@ -22,6 +22,7 @@ from fairlead_common import subjects as s
 from fairlead_common.bus import Bus, BusSettings
 from fairlead_common.errors import FairleadError
 from fairlead_common.streams import ensure_consumer, provision
+from tests.chaos import mutants
 from tests.chaos.fake_agent import answer_prompts
 from tests.support.nats_server import NatsServer
 from tests.support.scheduler_process import SchedulerProcess
@@ -57,8 +58,9 @@ class Arena:
     def __init__(self, folder: Path, rng: random.Random, mutant: str) -> None:
         self.rng = rng
         self.nats = NatsServer(folder / "nats").start()
+        environ = mutants.environment(mutant, folder)
         self.schedulers = [
-            SchedulerProcess(self.nats.url, folder, f"scheduler-{n}", SETTINGS, mutant=mutant)
+            SchedulerProcess(self.nats.url, folder, f"scheduler-{n}", SETTINGS, environ=environ)
             for n in range(SCHEDULERS)
         ]
 

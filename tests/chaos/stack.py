@@ -13,6 +13,7 @@ from types import TracebackType
 import psutil
 
 from tests.chaos.containers import Containers
+from tests.chaos.mutants import environment
 from tests.chaos.proxy import ProxyProcess
 from tests.support.fairlead_up import FairleadUp
 from tests.support.nats_server import NatsServer
@@ -30,7 +31,7 @@ class Shape:
     Fields:
         behind_proxy: the services reach a NATS server of the test through the proxy; else `up` starts one.
         workers: of `--workers`.
-        mutant: a deliberate fault in all services.
+        mutant: deliberate faults in all services (`mutants/<name>.patch`), with commas between them.
         sandbox: that the commands run in.
         environ: more of it, for `fairlead up`.
         nats: addresses of servers that somebody else runs; empty: `up` starts one.
@@ -79,7 +80,7 @@ class Stack:
             "OPENAI_BASE_URL": self.model.url,
             "OPENAI_API_KEY": "scripted",
             "FAIRLEAD_TEST": "1",
-            "FAIRLEAD_MUTANT": self.shape.mutant,
+            **environment(self.shape.mutant, self.folder),
             **dict(self.shape.environ),
         }
         # Commands that reach a network are asked about in mode `ask`, also in a sandbox.

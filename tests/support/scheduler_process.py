@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -17,6 +18,7 @@ class SchedulerProcess:
 
     Args:
         clock: as libfaketime takes it (`+3600s`): the wall clock of this process alone.
+        environ: more of it.
     """
 
     def __init__(
@@ -27,7 +29,7 @@ class SchedulerProcess:
         settings: dict[str, object],
         *,
         clock: str = "",
-        mutant: str = "",
+        environ: Mapping[str, str] | None = None,
     ) -> None:
         self.name = name
         self._log = folder / f"{name}.log"
@@ -44,8 +46,7 @@ class SchedulerProcess:
                 "FAKETIME": clock,
                 "FAKETIME_DONT_FAKE_MONOTONIC": "1",
             }
-        if mutant:
-            self._environment |= {"FAIRLEAD_TEST": "1", "FAIRLEAD_MUTANT": mutant}
+        self._environment |= environ or {}
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> "SchedulerProcess":

@@ -1,6 +1,6 @@
 """The plans of the mutants."""
 
-from fairlead_common.mutants import NAMES
+from tests.chaos.mutants import NAMES
 from tests.chaos.plans import MUTANTS
 from tests.chaos.run import shape_of
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from fairlead_common import mutants, subjects
+from fairlead_common import subjects
 from fairlead_common.bus import Bus, Headers, Record, WrongSequenceError
 from fairlead_common.errors import BusUnavailableError, ConflictError
 from fairlead_common.failpoints import failpoint
@@ -319,8 +319,6 @@ class Leases:
         return None if record is None else _holder.decode(record.data).worker
 
     async def _write(self, key: str, expected: int, point: str) -> int:
-        if mutants.active("no_lease"):
-            return 0
         headers = {**_ttl(self.ttl_s), "Nats-Expected-Last-Subject-Sequence": str(expected)}
         subject = subjects.kv(subjects.BUCKET_LEASES, key)
         return await self._bus.publish(subject, self._value, headers, timeout_s=WRITE_TIMEOUT_S, point=point)

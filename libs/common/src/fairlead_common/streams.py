@@ -4,7 +4,6 @@ from typing import Final
 
 import structlog
 
-from fairlead_common import mutants
 from fairlead_common import subjects as s
 from fairlead_common.bus import Bus, JetStreamError
 from fairlead_common.errors import BusUnavailableError, WeakConfigurationError
@@ -210,8 +209,6 @@ async def consumer_names(bus: Bus, stream: str, *, timeout_s: float | None = Non
 
 def _replicated(wanted: Config, replicas: int) -> Config:
     config = {**wanted, "num_replicas": replicas}
-    if wanted["name"] == s.SESSIONS and mutants.active("discard_old"):
-        config |= {"discard": "old", "max_msgs": 120}
     if replicas > 1:  # the lazy mode exists for one replica only
         config["persist_mode"] = "default"
     return config

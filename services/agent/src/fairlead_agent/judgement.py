@@ -8,7 +8,6 @@ from fairlead_agent.offers import keys_of
 from fairlead_agent.policy import Circumstances, Verdict, effects, judge, outside_hint
 from fairlead_agent.state import GRANTING, SessionState
 from fairlead_agent.taint import named_by
-from fairlead_common import mutants
 from fairlead_common.config import AgentConfig, SandboxesConfig
 from fairlead_common.live_config import LiveConfig
 from fairlead_common.messages import SandboxKind, ToolCall, ToolSpec
@@ -47,8 +46,6 @@ class Judgement:
         self, request: ToolCall, spec: ToolSpec, profile: AgentConfig, host: str, root: str = ""
     ) -> Verdict:
         """What to do with the call. `root`: absolute path of its workspace, where that is known."""
-        if mutants.active("no_approval"):
-            return Verdict("allow", "nobody is asked")
         state, config = self._state, self._config.current
         layers = self._layers(profile)
         if request.call_id in state.decisions:

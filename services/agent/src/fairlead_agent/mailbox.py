@@ -15,7 +15,7 @@ from fairlead_agent.placement import moved
 from fairlead_agent.replies import Replies, reply_subject, wanted_reply
 from fairlead_agent.state import ABORT
 from fairlead_agent.tool_calls import ToolCalls
-from fairlead_common import mutants, subjects
+from fairlead_common import subjects
 from fairlead_common.bus import Record
 from fairlead_common.content import (
     Source,
@@ -266,12 +266,6 @@ class Mailbox:
 
     async def _decision(self, key: str, mail: Decision, seq: int) -> None:
         request = self._state.approvals.get(mail.approval_id)
-        if mutants.active("approval_by_order") and (others := list(self._state.approvals.values())):
-            request = others[0]
-            key, mail = (
-                request.id,
-                msgspec.structs.replace(mail, approval_id=request.id, shown_hash=request.shown_hash),
-            )
         if request is None or key != mail.approval_id:
             await self._ignore(f"approval {mail.approval_id} is not open", seq)
         elif mail.shown_hash != request.shown_hash:
@@ -319,10 +313,6 @@ class Mailbox:
 
     async def _result(self, key: str, mail: ToolResult, seq: int) -> None:
         call = self._state.pending.get(mail.call_id)
-        if call is None and mutants.active("result_again"):
-            again = ToolResultMessage(call_id=mail.call_id, name="bash", outcome=mail.outcome)
-            await self._owner.append_locked(MessageEntry(id=new_id(), cursor=seq, message=again))
-            return
         if call is None or key != mail.call_id:
             await self._ignore(f"late result of call {mail.call_id}", seq)
             return

@@ -13,7 +13,7 @@ import msgspec
 import structlog
 
 from fairlead_agent.state import SessionState
-from fairlead_common import mutants, subjects
+from fairlead_common import subjects
 from fairlead_common.bus import Bus, Record, WrongSequenceError
 from fairlead_common.dead import dead_letter
 from fairlead_common.entries import (
@@ -29,7 +29,6 @@ from fairlead_common.entries import (
 from fairlead_common.errors import BadMessageError, LaterVersionError, LostOwnershipError, NotFoundError
 from fairlead_common.events import EventBase
 from fairlead_common.generations import DELETE
-from fairlead_common.ids import new_id
 from fairlead_common.objects import Objects
 from fairlead_common.tail import Source, Tail
 from fairlead_common.trace import trace_headers
@@ -130,7 +129,6 @@ class Owner:
                 raise LostOwnershipError(f"{self.session}: entry {record.seq} does not follow what is known")
             log.warning("log_does_not_chain", session=self.session, seq=record.seq)
         self.state.apply(entry, record.seq, len(data))
-        _look_no_more(self.state, entry)
 
     async def _payload(self, record: Record) -> bytes:
         try:
@@ -229,9 +227,6 @@ class Owner:
         try:
             await self._store(entry, None)
         except WrongSequenceError as error:
-            if mutants.active("wrong_sequence_is_loss"):
-                await self._store(msgspec.structs.replace(entry, id=new_id()), None, blind=True)
-                return entry
             raise LostOwnershipError(f"{self.session}: another owner wrote") from error
         return entry
 
@@ -249,8 +244,6 @@ class Owner:
             if not await self._has_seen_itself() or not still():
                 return False
             fence = (subjects.session_all(self.session), self.tail.seen[0])
-            if mutants.active("close_without_fence"):
-                fence = None  # type: ignore[assignment]
             entry = self._placed(end)
             try:
                 await self._store(entry, fence)
@@ -278,7 +271,7 @@ class Owner:
                 self.tail.catch_up_soon()
         return False
 
-    async def _store(self, entry: Entry, fence: tuple[str, int] | None, *, blind: bool = False) -> None:
+    async def _store(self, entry: Entry, fence: tuple[str, int] | None) -> None:
         state = self.state
         data = encode_entry(entry)
         payload, headers = await self.objects.pack(data)
@@ -288,21 +281,17 @@ class Owner:
             subjects.H_CURSOR: str(entry.cursor),
             subjects.H_STATE: state.phase_after(entry),
         }
-        if blind or mutants.active("no_fence"):
-            seq = await self.bus.publish(self._log_subject, payload, headers)
-        else:
-            seq = await self.bus.append(
-                subjects.SESSIONS,
-                self._log_subject,
-                payload,
-                record_id=entry.id,
-                expected=state.last_seq,
-                fence=fence,
-                headers=headers,
-                point=f"agent.log.{_kind_of(entry)}",
-            )
+        seq = await self.bus.append(
+            subjects.SESSIONS,
+            self._log_subject,
+            payload,
+            record_id=entry.id,
+            expected=state.last_seq,
+            fence=fence,
+            headers=headers,
+            point=f"agent.log.{_kind_of(entry)}",
+        )
         state.apply(entry, seq, len(data))
-        _look_no_more(state, entry)
         self.changed.set()
 
     # -- live --------------------------------------------------------------
@@ -322,11 +311,6 @@ class Owner:
                 await self.changed.wait()
         except TimeoutError:
             return
-
-
-def _look_no_more(state: SessionState, entry: Entry) -> None:
-    if isinstance(entry, RunEndEntry) and mutants.active("no_second_look"):
-        state.cursor = state.last_seq
 
 
 def _kind_of(entry: Entry) -> str:

@@ -15,7 +15,7 @@ from fairlead_agent.list_check import ListCheck
 from fairlead_agent.owner import Owner
 from fairlead_agent.projection import Projections
 from fairlead_agent.state import SessionState
-from fairlead_common import mutants, subjects
+from fairlead_common import subjects
 from fairlead_common.buckets import Bucket, Lease, Leases, session_lease
 from fairlead_common.bus import Bus, Record
 from fairlead_common.entries import consumed
@@ -92,9 +92,6 @@ class Sweeper:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Sweep until `stop`, whenever this worker holds the lease."""
-        if mutants.active("ack_before_work"):
-            await stop.wait()
-            return
         forget = self._bus.on_reconnect(self._list_check.begin)
         while not stop.is_set():
             try:
@@ -216,8 +213,6 @@ class Sweeper:
             state.cursor = max(state.cursor, consumed(record.headers))
             state.phase = record.headers.get(subjects.H_STATE, "open")
             state.log = record.seq
-            if state.phase != "open" and mutants.active("no_second_look"):
-                state.cursor = record.seq
         else:
             state.mail = record.seq
         if state.settled:

@@ -22,7 +22,7 @@ from fairlead_agent.policy import Verdict, names_secret
 from fairlead_agent.taint import brought
 from fairlead_agent.timers import set_timer
 from fairlead_agent.tool_arguments import expected
-from fairlead_common import mutants, subjects
+from fairlead_common import subjects
 from fairlead_common.bus import Bus
 from fairlead_common.config import AgentConfig
 from fairlead_common.content import (
@@ -353,8 +353,6 @@ class ToolCalls:
 
     async def _win_claim(self, call: ToolCallBlock) -> bool:
         """Whether the call can never start any more, now."""
-        if mutants.active("cancel_without_claim"):
-            return True
         claim = msgspec.json.encode(ToolClaim(by="agent", holder=self._worker))
         subject = subjects.tool_claim(call.host or "", call.call_id)
         try:

@@ -25,7 +25,7 @@ from fairlead_agent.state import HANDED_OVER, SessionState
 from fairlead_agent.timers import drop_timers
 from fairlead_agent.tool_calls import HandOverError, ToolCalls
 from fairlead_agent.turn import Turn
-from fairlead_common import mutants, subjects
+from fairlead_common import subjects
 from fairlead_common.buckets import Lease, LeaseHolder, Leases, session_lease
 from fairlead_common.bus import Bus, Delivery
 from fairlead_common.dead import dead_letter
@@ -242,8 +242,6 @@ class Worker:
 
     async def _work(self, session: str, held: Held) -> SessionState:
         state = self._cache.pop(session, None) or SessionState(session)
-        if mutants.active("ack_before_work"):
-            await self._ack(held, ALL)
         try:
             async with Owner(self._bus, self._objects, state) as owner:
                 held.owner = owner

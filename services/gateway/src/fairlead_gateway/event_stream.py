@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from fairlead_common import mutants, subjects
+from fairlead_common import subjects
 from fairlead_common.bus import Record
 from fairlead_common.entries import read_entry
 from fairlead_common.errors import (
@@ -92,8 +92,6 @@ async def events(request: Request) -> "Response | EventStream":
     resume = request.headers.get("last-event-id") or one(request, "last_event_id")
     after = whole_number(request, "after", 0, least=-1, most=MAX_SEQ)
     position = parse_position(resume) if resume else None
-    if resume and mutants.active("events_from_now"):
-        position, after = None, -1
     async with answering():
         await gateway.must_exist(session)
         if position is None:

@@ -9,7 +9,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from fairlead_common import mutants, subjects
+from fairlead_common import subjects
 from fairlead_common.bus import Headers, WrongSequenceError
 from fairlead_common.config import Mode
 from fairlead_common.errors import ConflictError, InvalidInputError
@@ -393,12 +393,6 @@ async def store_words(
     headers = {**headers, **seen, subjects.H_TRACE: child(trace)}
     try:
         subject = subjects.mail(session, kind, key)
-        if mutants.active("prompt_again"):
-            return await gateway.bus.publish(subject, packed, headers)
-        if mutants.active("accept_before_stored"):
-            store = gateway.bus.create(subjects.SESSIONS, subject, packed, headers, point=f"gateway.{kind}")
-            asyncio.get_running_loop().call_later(0.1, asyncio.ensure_future, store)
-            return 0
         return await gateway.bus.create(subjects.SESSIONS, subject, packed, headers, point=f"gateway.{kind}")
     except ConflictError:
         raise Problem(409, f"the key {key} was used for something else", field="key") from None

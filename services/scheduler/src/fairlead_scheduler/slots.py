@@ -2,7 +2,7 @@
 
 import msgspec
 
-from fairlead_common import mutants, subjects
+from fairlead_common import subjects
 from fairlead_common.bus import Bus
 from fairlead_common.cron.runs import Cause
 from fairlead_common.errors import BadMessageError, ConflictError
@@ -55,9 +55,6 @@ async def write_slot(bus: Bus, slot: Slot) -> bool:
     """
     subject = subjects.slot(slot.job, slot.slot)
     data = msgspec.json.encode(slot)
-    if mutants.active("slot_overwrite"):
-        await bus.publish(subject, data)
-        return True
     try:
         await bus.create(subjects.SLOTS, subject, data, point="scheduler.slot")
     except ConflictError:

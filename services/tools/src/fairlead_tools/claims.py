@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 import msgspec
 import structlog
 
-from fairlead_common import mutants, subjects
+from fairlead_common import subjects
 from fairlead_common.buckets import Bucket
 from fairlead_common.bus import Bus
 from fairlead_common.content import ToolOutcome, text_outcome
@@ -88,7 +88,7 @@ class Claims:
                 settled = self._unnoted[attempt] = text_outcome("error", text, is_error=True)
                 while len(self._unnoted) > MAX_UNNOTED:
                     self._unnoted.pop(next(iter(self._unnoted)))
-        there = claim if mutants.active("claim_with_ttl") else await self._write(call, claim)
+        there = await self._write(call, claim)
         if there.attempt == attempt:
             return Verdict("run", place, attempt, fresh=True, settled=settled)
         self._records.drop(call.call_id, attempt)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 import structlog
 
-from fairlead_common import mutants, subjects
+from fairlead_common import subjects
 from fairlead_common.bus import Bus, Delivery
 from fairlead_common.content import ToolOutcome, text_outcome
 from fairlead_common.dead import dead_letter
@@ -369,9 +369,7 @@ class Executor:
         payload, headers = await self._objects.pack(_encode(result))
         headers |= trace_headers(trace)
         subject = subjects.mail(call.session, "result", call.call_id)
-        if mutants.active("result_overwrite"):
-            await self._bus.publish(subject, payload, headers, point="tools.result")
-        elif not await self._bus.offer(subject, payload, headers, point="tools.result"):
+        if not await self._bus.offer(subject, payload, headers, point="tools.result"):
             log.info("result_was_there", call=call.call_id)
         log.info(
             "tool_finished",

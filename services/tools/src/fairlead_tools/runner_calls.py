@@ -4,10 +4,8 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 
-import msgspec
 import structlog
 
-from fairlead_common import mutants
 from fairlead_common.content import ToolOutcome, text_outcome
 from fairlead_common.failpoints import failpoint
 from fairlead_common.messages import ToolCall
@@ -132,10 +130,6 @@ class RunnerCalls:
             channel.close()
             text = f"The runner did not tell within {patience_s:g} s what became of the call. {_LOOK}"
             return text_outcome("unknown", text, is_error=True)
-        if outcome is not None and outcome.status == "unknown" and mutants.active("retry_unknown"):
-            again = msgspec.structs.replace(call, call_id=f"{call.call_id}r")
-            with channel.follow(again.call_id) as repeated:
-                return await self._follow(again, channel, repeated)
         return outcome
 
     async def _met(

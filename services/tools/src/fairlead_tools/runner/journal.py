@@ -30,10 +30,6 @@ Record = dict[str, Any]
 KEEP_S = 90 * 86_400.0  # of tombstones; no stream keeps a request for so long
 
 NEW, STARTED, FINISHED, FORGOTTEN = "new", "started", "finished", "forgotten"
-# Deliberate faults for the chaos tests (fairlead_common/mutants.py, which is out of reach here).
-_MUTANTS = os.environ.get("FAIRLEAD_MUTANT", "") if os.environ.get("FAIRLEAD_TEST") == "1" else ""
-_NO_GATE = "no_journal_gate" in _MUTANTS
-_NO_TOMBSTONE = "no_tombstone" in _MUTANTS
 
 
 class AlreadyStartedError(Exception):
@@ -127,7 +123,7 @@ class Journal:
     def _remember(self) -> None:
         """Calls whose files a power cut took away were started nevertheless."""
         for call_id in self._starts.known:
-            if self.state(call_id) == NEW and not _NO_GATE:
+            if self.state(call_id) == NEW:
                 call = self.reserve(call_id)
                 fd = os.open(os.path.join(call.path, "started"), _NEW_FILE, 0o600)
                 os.close(fd)
@@ -140,8 +136,6 @@ class Journal:
 
     def state(self, call_id: str) -> str:
         """How far this call came, as the disk tells it."""
-        if _NO_GATE:
-            return NEW
         if os.path.exists(os.path.join(self._gone, call_id)):
             return FORGOTTEN
         try:
@@ -166,8 +160,6 @@ class Journal:
             AlreadyStartedError: another process holds it.
         """
         path = self.path(call_id)
-        if _NO_GATE:
-            self.remove(call_id)
         failpoint("runner.lock.before")
         fd = self._take_next(path)
         if fd < 0:
@@ -225,8 +217,7 @@ class Journal:
         Nobody waits for the disk: a call whose tombstone a power cut takes away is among the starts.
         """
         failpoint("runner.tombstone.before")
-        if not _NO_TOMBSTONE:
-            self._mark_gone(call_id)
+        self._mark_gone(call_id)
         failpoint("runner.tombstone.after")
         self.remove(call_id)
 

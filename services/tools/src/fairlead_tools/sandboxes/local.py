@@ -167,9 +167,9 @@ def _prepare(folder: Path, workspace: Path) -> None:
 
 
 # What the runner itself may know; what commands see is narrower still (runner/environment.py). The
-# switches for tests are read by mutants and fail-points of the runner and mean nothing without FAIRLEAD_TEST.
+# switches for tests are read by its fail-points, and mean nothing without FAIRLEAD_TEST.
 _PLAIN = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR")
-_TESTS = ("FAIRLEAD_TEST", "FAIRLEAD_MUTANT", "FAIRLEAD_FAILPOINTS")
+_TESTS = ("FAIRLEAD_TEST", "FAIRLEAD_FAILPOINTS")
 # Of the git tools, of background processes, and where programs lie that are not on the PATH.
 _SET = ("GIT_TOKEN", "GIT_HOST", "GIT_API", "PROCESSES", "PROCESS_LIFE_S", "RG", "GIT", "GH")
 _KEPT = (*_PLAIN, *_TESTS, *(f"FAIRLEAD_{name}" for name in _SET))
