@@ -7,8 +7,9 @@ import pytest
 
 from fairlead_agent import context
 from fairlead_agent.catalog import Tools
-from fairlead_agent.conversation import Form, Item, LeftOut, Wire
+from fairlead_agent.conversation import Item, LeftOut
 from fairlead_agent.models.interface import RESULT_IMAGES
+from fairlead_agent.wire import Form, Wire
 from fairlead_common.config import AgentConfig
 from fairlead_common.content import (
     AssistantMessage,
@@ -253,3 +254,14 @@ def test_what_rules_read_of_a_tool_is_not_shown_to_models() -> None:
     tools = Tools([ToolSpec(name="api__pets__list", description="", parameters=parameters)], [])
     assert json.loads(tools.wire)[0]["function"]["parameters"] == {"type": "object"}
     assert tools.specs["api__pets__list"].parameters == parameters
+
+
+async def test_what_was_encoded_before_a_rewrite_of_the_conversation_is_encoded_anew() -> None:
+    wire = Wire()
+    said = [
+        Item(str(n), UserMessage(content=[TextBlock(text=text)]))
+        for n, text in enumerate(("one", "beat", "two"))
+    ]
+    await context.encode_new(said[:2], wire, fetch, Form(rewrites=0))
+    await context.encode_new([said[0], said[2]], wire, fetch, Form(rewrites=1))
+    assert [each["content"] for each in json.loads(b"[" + wire.joined + b"]")] == ["one", "two"]

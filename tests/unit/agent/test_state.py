@@ -27,6 +27,7 @@ from fairlead_common.entries import (
     RunStartEntry,
 )
 from fairlead_common.generations import DELETE
+from fairlead_common.session_marks import HEARTBEAT_OK
 
 
 class Log:
@@ -189,8 +190,35 @@ def test_the_fold_begins_anew_after_a_deletion_and_keeps_only_where_it_is() -> N
     assert log.state.phase_after(DeletedEntry(id="d")) == "closed"
     log.add(DeletedEntry, cursor=3)
     assert log.state == SessionState(
-        "s", last_seq=log.state.last_seq, cursor=3, born_seq=log.state.last_seq, born_cursor=3
+        "s", last_seq=log.state.last_seq, cursor=3, born_seq=log.state.last_seq, born_cursor=3, rewrites=1
     )
     assert (log.state.exists, log.state.phase) == (False, "closed")
     log.start()
     assert (log.state.exists, log.state.cursor, log.state.items) == (True, 3, [])
+
+
+def test_whatever_changes_before_the_end_of_the_conversation_is_counted() -> None:
+    log = Log()
+    log.start()
+    log.user("one", 1)
+    log.assistant("c1")
+    log.result("c1")
+    log.assistant(text="done")
+    assert log.state.rewrites == 0  # only more was said
+    log.add(RunEndEntry, outcome="failed", left_out=["e2"])
+    assert log.state.rewrites == 1
+    log.add(RunStartEntry, agent="main", model="demo", mode="ask", resumes="r1")
+    assert (log.state.rewrites, log.state.left_out) == (2, {})
+    log.add(DeletedEntry)
+    assert log.state.rewrites == 3
+
+
+def test_a_heartbeat_that_found_nothing_is_taken_out_of_the_conversation_and_counted() -> None:
+    log = Log()
+    log.start()
+    words = UserMessage(content=[TextBlock(text="anything?")], source="system")
+    log.add(MessageEntry, message=words)
+    log.assistant(text="HEARTBEAT_OK")
+    log.add(CustomEntry, name=HEARTBEAT_OK, data={"entries": []})
+    log.add(RunEndEntry, outcome="completed")
+    assert (log.state.items, log.state.rewrites) == ([], 1)

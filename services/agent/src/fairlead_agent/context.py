@@ -13,8 +13,9 @@ from types import MappingProxyType
 import msgspec
 
 from fairlead_agent.catalog import Tools
-from fairlead_agent.conversation import Form, Item, LeftOut, Wire
+from fairlead_agent.conversation import Item, LeftOut
 from fairlead_agent.models.interface import RESULT_IMAGES
+from fairlead_agent.wire import Form, Wire
 from fairlead_common.config import AgentConfig
 from fairlead_common.content import (
     AssistantMessage,

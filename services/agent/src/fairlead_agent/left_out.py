@@ -44,8 +44,8 @@ def by_estimate(state: SessionState, needed: int, limit: int) -> Cause:
     return Cause(chosen, []) if needed <= limit else NOTHING
 
 
-def by_refusal(state: SessionState, refused: Refused, *, too_long: bool) -> Cause:
-    """What the provider meant when it refused the last request."""
+def by_refusal(state: SessionState, request_tokens: int, refused: Refused, *, too_long: bool) -> Cause:
+    """What the provider meant when it refused the last request, of about that many tokens."""
     new = _new(state)
     if refused == "images":
         images = [item.entry_id for item in state.items if _has_image(blocks_of(item.message))]
@@ -55,7 +55,7 @@ def by_refusal(state: SessionState, refused: Refused, *, too_long: bool) -> Caus
         return NOTHING
     if too_long:
         total, largest = sum(size for size, _, _ in new), max(size for size, _, _ in new)
-        if total < LARGE_TOKENS and total < LARGE_SHARE * state.wire.tokens:
+        if total < LARGE_TOKENS and total < LARGE_SHARE * request_tokens:
             return NOTHING
         return Cause([entry_id for size, entry_id, _ in new if 2 * size >= largest], [])
     said = [entry_id for _, entry_id, is_said in new if is_said]

@@ -13,6 +13,7 @@ import msgspec
 import structlog
 
 from fairlead_agent.state import SessionState
+from fairlead_agent.wire import Wire
 from fairlead_common import subjects
 from fairlead_common.bus import Bus, Record, WrongSequenceError
 from fairlead_common.dead import dead_letter
@@ -42,10 +43,11 @@ _encode_event = msgspec.json.Encoder().encode
 class Owner:
     """Use as an async context manager around everything that is done for the session."""
 
-    def __init__(self, bus: Bus, objects: Objects, state: SessionState) -> None:
+    def __init__(self, bus: Bus, objects: Objects, state: SessionState, wire: Wire | None = None) -> None:
         self.bus = bus
         self.objects = objects
         self.state = state
+        self.wire = wire or Wire()  # of the same conversation
         self.session = state.session
         self.lock = asyncio.Lock()
         self.changed = asyncio.Event()

@@ -1,9 +1,9 @@
 """What a session is: a fold over its log. No I/O, no clock."""
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import NamedTuple
 
-from fairlead_agent.conversation import Item, LeftOut, Run, Wire
+from fairlead_agent.conversation import Item, LeftOut, Run
 from fairlead_agent.wakes import SILENT, Wakes
 from fairlead_common.content import (
     AssistantMessage,
@@ -72,6 +72,8 @@ class SessionState:
             secret. Nothing takes that back.
         asked: what was shown of the calls that are decided.
         placement: of its workspace; None: where the agent's is. placements: all that it ever had.
+        rewrites: how often something before the end of the conversation changed; never less than before, so
+            that encodings made earlier are known to be void.
         left_out: by entry, what later requests leave out of it, since the model could not take it.
         queue: steers and follow-ups that wait, in order.
         settled_approvals: decided or void, and perhaps still shown in lists.
@@ -107,7 +109,7 @@ class SessionState:
     news_seq: int = 0
     preview: str = ""
     items: list[Item] = field(default_factory=list)
-    wire: Wire = field(default_factory=Wire)
+    rewrites: int = 0
     left_out: dict[str, LeftOut] = field(default_factory=dict)
     refused: list[str] = field(default_factory=list)  # entries of which the last run left something out
     run: Run | None = None
@@ -264,10 +266,10 @@ class SessionState:
         if spoken and not self.parked and self.refused:  # tried again: perhaps with a model that takes it
             for entry_id in self.refused:
                 self.left_out.pop(entry_id, None)
-            self.wire = Wire()
+            self.rewrites += 1
         while spoken and not self.parked and self._is_answer_empty:  # tried again: it is asked anew
             del self.items[-1]
-            self.wire = Wire()
+            self.rewrites += 1
         self.lineage = [*self.lineage, self.run.run_id] if spoken else [self.run.run_id]
         self.parked = False
         self.agent, self.attempts = entry.agent, 0
@@ -275,7 +277,7 @@ class SessionState:
     def _begin_anew(self, entry: DeletedEntry, seq: int) -> None:
         """Nothing is left of what was before."""
         fresh = SessionState(self.session, last_seq=seq, cursor=max(self.cursor, entry.cursor), born_seq=seq)
-        fresh.born_cursor = entry.cursor
+        fresh.born_cursor, fresh.rewrites = entry.cursor, self.rewrites + 1
         for each in fields(self):
             setattr(self, each.name, getattr(fresh, each.name))
 
@@ -352,15 +354,14 @@ class SessionState:
         run.heartbeat, run.quiet = message.source == "system", False
         run.lines += lines
         run.first_item = len(self.items) - 1
-        run.wire = replace(self.wire) if self.wire.count <= run.first_item else None
 
     def _heartbeat_ends(self, run: Run) -> None:
         """Nothing happened: people see nothing new, and the conversation goes on as if nobody had asked."""
         self.updated_ms, self.preview, self.news_seq = run.before
-        if run.lines or run.wire is None or len(self.items) - run.first_item != 2:
+        if run.lines or len(self.items) - run.first_item != 2:
             return
         del self.items[run.first_item :]
-        self.wire = run.wire
+        self.rewrites += 1
 
     def _void_approvals(self, call_id: str) -> None:
         """A call that has its result needs no decision any more."""
@@ -393,7 +394,7 @@ class SessionState:
         if self.refused:
             self.left_out |= dict.fromkeys(entry.left_out_images, "images")
             self.left_out |= dict.fromkeys(entry.left_out, "all")
-            self.wire = Wire()
+            self.rewrites += 1
         if self.run is not None and self.run.quiet:
             self._heartbeat_ends(self.run)
         self.run = None

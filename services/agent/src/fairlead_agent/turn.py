@@ -8,7 +8,6 @@ import structlog
 
 from fairlead_agent import context, left_out
 from fairlead_agent.catalog import Catalog, Tools
-from fairlead_agent.conversation import Form
 from fairlead_agent.deltas import Deltas
 from fairlead_agent.job_context import first_shown
 from fairlead_agent.models.interface import ModelError, ModelRequest
@@ -17,6 +16,7 @@ from fairlead_agent.owner import Owner
 from fairlead_agent.placement import Places, boundary, described, shown_name
 from fairlead_agent.streamed_reply import Reply
 from fairlead_agent.tool_arguments import Json
+from fairlead_agent.wire import Form
 from fairlead_common.config import AgentConfig
 from fairlead_common.entries import MessageEntry
 from fairlead_common.errors import FairleadError, NotFoundError
@@ -75,7 +75,8 @@ class Turn:
             except ModelError as error:
                 if error.kind != "retryable" or attempt >= self._config.current.models.retries:
                     is_long = error.kind == "overflow"
-                    self.cause = left_out.by_refusal(self._state, error.refused, too_long=is_long)
+                    tokens = self._owner.wire.tokens
+                    self.cause = left_out.by_refusal(self._state, tokens, error.refused, too_long=is_long)
                     raise
                 await self._pause(error, attempt)
                 if self._interrupted or self._aborting or self._owner.stopping.is_set():
@@ -128,11 +129,12 @@ class Turn:
         _, _, name = model_name.partition("/")
         within = boundary(self._owner.session, agent, profile, self._state.sandbox)
         system = context.system_prompt(agent, profile, workspace, tools, instructions, described(within))
-        wire = self._state.wire
+        wire = self._owner.wire
         form = Form(
             context.family(model_name),
             self._takes_images(model_name),
             first_shown(self._state.items, profile.context_window - RESERVE_TOKENS, self._state.left_out),
+            self._state.rewrites,
         )
         await context.encode_new(self._state.items, wire, self._owner.objects.get, form, self._state.left_out)
         self._check_size(context.estimate_tokens(wire, system, tools.wire), profile)

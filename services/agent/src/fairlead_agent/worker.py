@@ -25,6 +25,7 @@ from fairlead_agent.state import HANDED_OVER, SessionState
 from fairlead_agent.timers import drop_timers
 from fairlead_agent.tool_calls import HandOverError, ToolCalls
 from fairlead_agent.turn import Turn
+from fairlead_agent.wire import Wire
 from fairlead_common import subjects
 from fairlead_common.buckets import Lease, LeaseHolder, Leases, session_lease
 from fairlead_common.bus import Bus, Delivery
@@ -94,7 +95,7 @@ class Worker:
         self.leases = Leases(bus, LeaseHolder(name, new_id()), ttl_s=LEASE_TTL_S)
         self._held: dict[str, Held] = {}
         self._released: OrderedDict[str, float] = OrderedDict()  # session: when it may be tried again
-        self._cache: OrderedDict[str, SessionState] = OrderedDict()
+        self._cache: OrderedDict[str, tuple[SessionState, Wire]] = OrderedDict()
         self._tasks: asyncio.TaskGroup | None = None
         self._stop = asyncio.Event()
 
@@ -241,9 +242,10 @@ class Worker:
         return bool(first or held.jobs) and not self._stop.is_set()
 
     async def _work(self, session: str, held: Held) -> SessionState:
-        state = self._cache.pop(session, None) or SessionState(session)
+        cached = self._cache.pop(session, None)
+        state, wire = cached or (SessionState(session), Wire())
         try:
-            async with Owner(self._bus, self._objects, state) as owner:
+            async with Owner(self._bus, self._objects, state, wire) as owner:
                 held.owner = owner
                 if self._stop.is_set():
                     owner.stopping.set()
@@ -258,7 +260,7 @@ class Worker:
             await self._bus.emit(subjects.WAKE, session.encode())
             raise
         if state.last_seq:
-            self._remember(state)
+            self._remember(state, wire)
         return state
 
     async def _drive(self, owner: Owner, held: Held) -> None:
@@ -312,11 +314,11 @@ class Worker:
             owner.changed.set()
             turn.interrupt()
 
-    def _remember(self, state: SessionState) -> None:
-        self._cache[state.session] = state
-        total = sum(cached.weight for cached in self._cache.values())
+    def _remember(self, state: SessionState, wire: Wire) -> None:
+        self._cache[state.session] = state, wire
+        total = sum(cached.weight for cached, _ in self._cache.values())
         while self._cache and (total > CACHE_BYTES or len(self._cache) > CACHE_SESSIONS):
-            _, dropped = self._cache.popitem(last=False)
+            _, (dropped, _) = self._cache.popitem(last=False)
             total -= dropped.weight
 
     # -- acknowledgements and leases -----------------------------------------
