@@ -8,7 +8,6 @@ import msgspec
 import pytest
 
 from fairlead_agent.owner import Owner
-from fairlead_agent.state import SessionState
 from fairlead_common import subjects as s
 from fairlead_common.buckets import Bucket, LeaseHolder, Leases, session_lease
 from fairlead_common.bus import Bus
@@ -33,6 +32,7 @@ from fairlead_common.ids import new_id
 from fairlead_common.messages import Decision, ToolCall
 from fairlead_common.objects import Objects
 from fairlead_common.projections import SessionSummary
+from fairlead_common.session_log.state import SessionState
 from tests.support.agent_world import World, agent_service, world
 from tests.support.nats_server import NatsServer
 from tests.support.scripted_model import read_log

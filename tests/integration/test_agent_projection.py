@@ -7,10 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from fairlead_agent.conversation import Run
 from fairlead_agent.owner import Owner
 from fairlead_agent.projection import AT_ONCE, Projections
-from fairlead_agent.state import SessionState
 from fairlead_agent.sweeper import Sweeper
 from fairlead_common import subjects as s
 from fairlead_common.buckets import Bucket, LeaseHolder, Leases
@@ -28,6 +26,8 @@ from fairlead_common.ids import new_id
 from fairlead_common.live_config import LiveConfig
 from fairlead_common.objects import Objects
 from fairlead_common.projections import SessionSummary, approval_key, session_key
+from fairlead_common.session_log.conversation import Run
+from fairlead_common.session_log.state import SessionState
 from fairlead_common.streams import provision
 from tests.support.agent_world import agent_service
 from tests.support.nats_server import NatsServer

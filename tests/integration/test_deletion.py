@@ -10,7 +10,6 @@ import pytest
 
 from fairlead_agent import deletion
 from fairlead_agent.owner import Owner
-from fairlead_agent.state import SessionState
 from fairlead_common import subjects as s
 from fairlead_common.buckets import Bucket
 from fairlead_common.bus import Bus, Record, WrongSequenceError
@@ -29,6 +28,7 @@ from fairlead_common.ids import new_id
 from fairlead_common.messages import ToolCall
 from fairlead_common.objects import Objects
 from fairlead_common.projections import SessionSummary, session_key
+from fairlead_common.session_log.state import SessionState
 from fairlead_gateway import sessions
 from tests.integration.gateway_fixture import RunningGateway, running_gateway
 from tests.support.agent_world import World, agent_service, world

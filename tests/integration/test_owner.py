@@ -7,7 +7,6 @@ from contextlib import AsyncExitStack
 import pytest
 
 from fairlead_agent.owner import Owner
-from fairlead_agent.state import SessionState
 from fairlead_common import subjects
 from fairlead_common.bus import INLINE_LIMIT_BYTES, Bus
 from fairlead_common.content import TextBlock, UserMessage
@@ -22,6 +21,7 @@ from fairlead_common.entries import (
 from fairlead_common.errors import LostOwnershipError
 from fairlead_common.ids import new_id
 from fairlead_common.objects import Objects
+from fairlead_common.session_log.state import SessionState
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import pytest
 
 from fairlead_agent import context
 from fairlead_agent.catalog import Tools
-from fairlead_agent.conversation import Item, LeftOut
 from fairlead_agent.models.interface import RESULT_IMAGES
 from fairlead_agent.wire import Form, Wire
 from fairlead_common.config import AgentConfig
@@ -25,6 +24,7 @@ from fairlead_common.content import (
 )
 from fairlead_common.errors import NotFoundError
 from fairlead_common.messages import ToolSpec
+from fairlead_common.session_log.conversation import Item, LeftOut
 
 
 async def fetch(name: str) -> bytes:

@@ -1,6 +1,5 @@
 """How much of a job's session its model is shown."""
 
-from fairlead_agent.conversation import Item
 from fairlead_agent.job_context import EARLIER_SHARE, first_shown
 from fairlead_common.content import (
     AssistantMessage,
@@ -11,6 +10,7 @@ from fairlead_common.content import (
     ToolResultMessage,
     UserMessage,
 )
+from fairlead_common.session_log.conversation import Item
 
 WINDOW = 10_000
 RUN_BYTES = 4_000  # about 1,000 tokens

@@ -8,10 +8,10 @@ import pytest
 
 from fairlead_agent.judgement import Judgement
 from fairlead_agent.policy import Verdict
-from fairlead_agent.state import SessionState
 from fairlead_common.config import AgentConfig, parse_config
 from fairlead_common.entries import ApprovalEntry, ApprovalRequestEntry
 from fairlead_common.messages import ToolCall, ToolSpec
+from fairlead_common.session_log.state import SessionState
 from fairlead_common.shown import shown_hash
 
 BASH = ToolSpec(name="bash", description="", parameters={}, group="runtime")

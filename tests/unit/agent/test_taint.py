@@ -5,7 +5,6 @@ from typing import cast
 
 import pytest
 
-from fairlead_agent.conversation import Item
 from fairlead_agent.taint import brought, named_by
 from fairlead_common.content import (
     Message,
@@ -19,6 +18,7 @@ from fairlead_common.content import (
 )
 from fairlead_common.messages import ToolCall
 from fairlead_common.objects import Objects
+from fairlead_common.session_log.conversation import Item
 from fairlead_common.session_marks import CHAT_LAST, SYSTEM_PREFIX
 from fairlead_gateway.chat_prompt import prompt_of
 from fairlead_gateway.chat_request import ChatMessage

@@ -7,7 +7,6 @@ import msgspec
 import pytest
 import structlog
 
-from fairlead_agent.state import SessionState
 from fairlead_common.config import Config, parse_config
 from fairlead_common.config.later_keys import without_later_keys
 from fairlead_common.cron.jobs import job_of
@@ -23,6 +22,7 @@ from fairlead_common.entries import (
 from fairlead_common.errors import BadMessageError, InvalidInputError
 from fairlead_common.events import derived
 from fairlead_common.projections import SessionSummary, decode_projection
+from fairlead_common.session_log.state import SessionState
 from tests.support.wire_types import example, later, wire_types
 
 GOLDEN = Path(__file__).parent / "golden" / "v2"

@@ -13,7 +13,6 @@ from types import MappingProxyType
 import msgspec
 
 from fairlead_agent.catalog import Tools
-from fairlead_agent.conversation import Item, LeftOut
 from fairlead_agent.models.interface import RESULT_IMAGES
 from fairlead_agent.wire import Form, Wire
 from fairlead_common.config import AgentConfig
@@ -29,6 +28,7 @@ from fairlead_common.content import (
     UserMessage,
 )
 from fairlead_common.errors import FairleadError
+from fairlead_common.session_log.conversation import Item, LeftOut
 
 FetchObject = Callable[[str], Coroutine[object, object, bytes]]
 

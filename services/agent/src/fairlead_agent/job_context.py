@@ -10,8 +10,8 @@ from typing import Final
 import msgspec
 
 from fairlead_agent.context import BYTES_PER_TOKEN, message_tokens
-from fairlead_agent.conversation import Item
 from fairlead_common.content import AssistantMessage, UserMessage
+from fairlead_common.session_log.conversation import Item
 
 SENDER: Final = "cron"  # of the prompts of jobs
 EARLIER_SHARE: Final = 0.4  # of the window, for earlier runs

@@ -6,13 +6,13 @@ from fairlead_agent.grants import Grants
 from fairlead_agent.layers import Layers, layers_of
 from fairlead_agent.offers import keys_of
 from fairlead_agent.policy import Circumstances, Verdict, effects, judge, outside_hint
-from fairlead_agent.state import GRANTING, SessionState
 from fairlead_agent.taint import named_by
 from fairlead_common.config import AgentConfig, SandboxesConfig
 from fairlead_common.live_config import LiveConfig
 from fairlead_common.messages import SandboxKind, ToolCall, ToolSpec
 from fairlead_common.placement import demanded_sandbox
 from fairlead_common.rules import subject
+from fairlead_common.session_log.state import GRANTING, SessionState
 from fairlead_common.shown import shown_hash
 
 EXPIRED = "nobody answered the request for approval in time, so it expired (no person refused it)"

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from fairlead_agent.context import blocks_of, message_tokens
 from fairlead_agent.models.interface import Refused
-from fairlead_agent.state import SessionState
 from fairlead_common.content import AssistantMessage, ImageBlock, UserMessage
+from fairlead_common.session_log.state import SessionState
 
 LARGE_TOKENS = 1000  # less than that is hardly the cause where a provider finds a request too long
 LARGE_SHARE = 0.2  # of the whole conversation

@@ -13,7 +13,6 @@ from fairlead_agent.held_keys import without_keys
 from fairlead_agent.owner import Owner
 from fairlead_agent.placement import moved
 from fairlead_agent.replies import Replies, reply_subject, wanted_reply
-from fairlead_agent.state import ABORT
 from fairlead_agent.tool_calls import ToolCalls
 from fairlead_common import subjects
 from fairlead_common.bus import Record
@@ -52,6 +51,7 @@ from fairlead_common.messages import (
     UserInput,
     decode_mail,
 )
+from fairlead_common.session_log.state import ABORT
 from fairlead_common.session_marks import DELIVERY, HEARTBEAT, HEARTBEAT_SKIPPED, SYSTEM_EVENT
 
 log = structlog.get_logger()

@@ -12,7 +12,6 @@ from typing import TypeVar
 import msgspec
 import structlog
 
-from fairlead_agent.state import SessionState
 from fairlead_agent.wire import Wire
 from fairlead_common import subjects
 from fairlead_common.bus import Bus, Record, WrongSequenceError
@@ -31,6 +30,7 @@ from fairlead_common.errors import BadMessageError, LaterVersionError, LostOwner
 from fairlead_common.events import EventBase
 from fairlead_common.generations import DELETE
 from fairlead_common.objects import Objects
+from fairlead_common.session_log.state import SessionState
 from fairlead_common.tail import Source, Tail
 from fairlead_common.trace import trace_headers
 

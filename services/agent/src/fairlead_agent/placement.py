@@ -8,7 +8,6 @@ import msgspec
 
 from fairlead_agent.catalog import Catalog
 from fairlead_agent.owner import Owner
-from fairlead_agent.state import SessionState
 from fairlead_common import subjects
 from fairlead_common.buckets import Bucket
 from fairlead_common.bus import Bus
@@ -18,6 +17,7 @@ from fairlead_common.errors import ConflictError, NotFoundError
 from fairlead_common.ids import new_id
 from fairlead_common.messages import ExecutorInfo, SandboxKind, WorkspaceAccess
 from fairlead_common.placement import choose_host, described_place, effective_sandbox, suits
+from fairlead_common.session_log.state import SessionState
 
 REMEMBERED_S: Final = 2.0  # where an agent is placed; `fairlead agents place` takes as long to be noticed
 KEPT_S: Final = 30.0  # the same, by the later turns of a run, while the host is heard

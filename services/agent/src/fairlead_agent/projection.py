@@ -9,7 +9,6 @@ import msgspec
 import structlog
 
 from fairlead_agent.recent import Recent
-from fairlead_agent.state import SessionState
 from fairlead_common import subjects
 from fairlead_common.buckets import Bucket, is_marker
 from fairlead_common.bus import Bus
@@ -25,6 +24,7 @@ from fairlead_common.projections import (
     session_key,
     session_marker,
 )
+from fairlead_common.session_log.state import SessionState
 
 log = structlog.get_logger()
 

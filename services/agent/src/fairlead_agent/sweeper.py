@@ -14,7 +14,6 @@ import structlog
 from fairlead_agent.list_check import ListCheck
 from fairlead_agent.owner import Owner
 from fairlead_agent.projection import Projections
-from fairlead_agent.state import SessionState
 from fairlead_common import subjects
 from fairlead_common.buckets import Bucket, Lease, Leases, session_lease
 from fairlead_common.bus import Bus, Record
@@ -24,6 +23,7 @@ from fairlead_common.failpoints import failpoint
 from fairlead_common.generations import deletion_in, is_live
 from fairlead_common.ids import is_id
 from fairlead_common.objects import Objects
+from fairlead_common.session_log.state import SessionState
 
 log = structlog.get_logger()
 

@@ -5,10 +5,10 @@ from collections.abc import Iterable
 from typing import Final, Literal
 from urllib.parse import urlsplit
 
-from fairlead_agent.conversation import Item
 from fairlead_common.content import FETCHED, TextBlock, ToolOutcome, ToolResultMessage, TrustFlag, UserMessage
 from fairlead_common.messages import ToolCall, ToolSpec
 from fairlead_common.programs import works_offline
+from fairlead_common.session_log.conversation import Item
 from fairlead_common.session_marks import CHAT_EARLIER, CHAT_LAST, SYSTEM_PREFIX
 from fairlead_common.shell_words import Shell
 

@@ -21,7 +21,6 @@ from fairlead_agent.models.registry import Registry
 from fairlead_agent.owner import Owner
 from fairlead_agent.placement import Places
 from fairlead_agent.projection import Projections
-from fairlead_agent.state import HANDED_OVER, SessionState
 from fairlead_agent.timers import drop_timers
 from fairlead_agent.tool_calls import HandOverError, ToolCalls
 from fairlead_agent.turn import Turn
@@ -43,6 +42,7 @@ from fairlead_common.ids import check_id, is_id, new_id
 from fairlead_common.live_config import LiveConfig
 from fairlead_common.objects import Objects
 from fairlead_common.pull import Job, PullConsumer
+from fairlead_common.session_log.state import HANDED_OVER, SessionState
 
 log = structlog.get_logger()
 

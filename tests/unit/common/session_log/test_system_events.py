@@ -1,7 +1,7 @@
 """System events that wait: bounded, and marked by who wrote them."""
 
-from fairlead_agent.wakes import MAX_LINES, MAX_LINES_BYTES, Wakes
 from fairlead_common.entries import CustomEntry
+from fairlead_common.session_log.system_events import MAX_LINES, MAX_LINES_BYTES, Wakes
 from fairlead_common.session_marks import SYSTEM_EVENT
 
 

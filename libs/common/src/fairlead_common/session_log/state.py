@@ -3,8 +3,6 @@
 from dataclasses import dataclass, field, fields
 from typing import NamedTuple
 
-from fairlead_agent.conversation import Item, LeftOut, Run
-from fairlead_agent.wakes import SILENT, Wakes
 from fairlead_common.content import (
     AssistantMessage,
     Message,
@@ -33,6 +31,8 @@ from fairlead_common.entries import (
     SessionInfoEntry,
 )
 from fairlead_common.generations import DELETE
+from fairlead_common.session_log.conversation import Item, LeftOut, Run
+from fairlead_common.session_log.system_events import SILENT, Wakes
 from fairlead_common.session_marks import (
     DELIVERY,
     HEARTBEAT,

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from fairlead_agent.state import ABORT, SessionState
 from fairlead_common.content import (
     AssistantMessage,
     ContentBlock,
@@ -27,6 +26,7 @@ from fairlead_common.entries import (
     RunStartEntry,
 )
 from fairlead_common.generations import DELETE
+from fairlead_common.session_log.state import ABORT, SessionState
 from fairlead_common.session_marks import HEARTBEAT_OK
 
 
