@@ -602,3 +602,26 @@ def test_a_narrowed_session_asks_before_it_leaves_work_behind() -> None:
     listing = msgspec.structs.replace(LATER, name="schedule_list", read_only=True)
     assert action(listing, narrowed) == "allow"
     assert action(WRITE, narrowed, path="a") == "allow"
+
+
+@pytest.mark.parametrize(
+    ("command", "twin"),
+    [
+        ("cd /home/u/.config && cat gh/hosts.yml", "cd /home/u/.config && cat htop/htoprc"),
+        ("cd ../../.aws; head credentials2", "cd ../../aws; head credentials2"),
+        ("cd sub && cd .ssh && cat x", "cd sub && cd ssh && cat x"),
+        ("cd .github && cp x workflows/ci.yml", "cd .github && cp x other/ci.yml"),
+        ("cd .github && echo x > workflows/ci.yml", "cd .github && echo x > other/ci.yml"),
+    ],
+)
+def test_a_cd_does_not_hide_what_a_command_names(command: str, twin: str) -> None:
+    at = Circumstances(mode="allow-all")
+    assert action(BASH, at, command=command) == "ask"
+    assert action(BASH, at, command=twin) == "allow"
+
+
+def test_a_grant_of_a_cd_takes_no_rule_to_another_folder() -> None:
+    granted = keys("bash", "runtime", {"command": "cd /tmp/evil"}, "", "local")
+    at = Circumstances(layers=layers(PolicyConfig(allow=["bash(pytest *)"])), granted=granted, root="/work")
+    assert action(BASH, at, command="cd /tmp/evil && pytest -q") == "ask"
+    assert action(BASH, at, command="pytest -q && cd /tmp/evil") == "allow"

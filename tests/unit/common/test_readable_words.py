@@ -1,5 +1,7 @@
 """Commands that are not plain, but for what changes nothing about the programs that they start."""
 
+import time
+
 import pytest
 
 from fairlead_common.messages import ToolSpec
@@ -16,6 +18,10 @@ _LOOKING = [
     "git diff *",
     "cd *",
     "sort *",
+    "head *",
+    "tail *",
+    "du *",
+    "stat *",
     "tar tf x",
 ]
 
@@ -46,6 +52,25 @@ _LOOKING = [
         ("cd /work/ && git diff -- src", "cd /work/.. && git status"),
         ("cd . && git status", "cd - && git status"),
         ("cd /work && ls *.md && git status", "cd /work && cd vendor && git status"),
+        ("cat src/test_?.c", "cat ../../../ru?/secrets/db"),
+        ("cat */*.py */s*.c", "cat ru?/secrets/db"),
+        ("head src/ma?n.py", "head src/../../../pro?/self/fd/3"),
+        ("ls ../../../ru?/secrets", "cat .config/g?/hosts.yml"),
+        ("cd sub && cat x?.c", "cd /home/u/.config && cat gh/hosts.ym?"),
+        ("cd /work/sub && cat x?.c", "cd .config; cd nowhere; cat gh/hosts.ym?"),
+        ("cd sub/.. && cat x?.c", "cd sub && cd ../.. && cat x?.c"),
+        ("cd sub && ls ?", "cd -P sub && cat x?.c"),
+        ("cat x?.c && cd /tmp", "cd /tmp && cd /work && cat x?.c"),
+        ("ls ~ ~/", "grep -rh PRIVATE ~/"),
+        ("grep -rh PRIVATE ~/src", "grep -rh PRIVATE ~"),
+        ("du -sh ~/..", "grep -rh PRIVATE ~/src/../.."),
+        ("stat ~/.", "sort ~/."),
+        # hidden files are matched by patterns that begin with the dot alone
+        ("cat *.py src/*.md", "cat .*.py"),
+        ("head -n 3 src/*/*.rs", "head *.env"),
+        ("grep -n x src/*.ts web/*.css", "grep -n x *.y*ml"),
+        ("tail docs/*.md", "tail secret?.py"),
+        ("cat *.html", "cat *.json"),
     ],
 )
 def test_what_changes_nothing_about_the_programs_passes_under_their_rules(
@@ -88,3 +113,16 @@ def test_what_changes_nothing_about_the_programs_passes_under_their_rules(
 def test_patterns_bring_nothing_else_along(command: str) -> None:
     rules = [parse_rule(f"bash({each} *)") for each in ("ls", "cat", "sort", "find", "git diff")]
     assert not allows(rules, subject(BASH, {"command": command}, "/work"))
+
+
+def test_many_or_long_patterns_take_no_time_and_are_asked_about() -> None:
+    rules = [parse_rule("bash(cat *)"), parse_rule("bash(cd *)")]
+    began = time.process_time()
+    for command in (
+        "cat " + "x?" * 2000,
+        "cat " + " ".join(f"x{number}?" for number in range(1000)),
+        "cat " + "a/" * 3000 + "?",
+        "; ".join(f"cd f{number}" for number in range(40)) + "; cat " + "a*" * 100,
+    ):
+        assert not allows(rules, subject(BASH, {"command": command}, "/work")), command[:40]
+    assert time.process_time() - began < 2

@@ -145,6 +145,18 @@ def test_rules_by_command_fit_word_by_word(pattern: str, command: str, expected:
         ("pytest *", "pytest tests/test_a.py::test_b", "pytest --rootdir=/tmp/x"),
         ("pytest *", "pytest --maxfail=1", "pytest -o addopts=x"),
         ("pytest *", "pytest tests/../tests", "pytest tests/../../other"),
+        ("npm run *", "npm run test -- a.test.js", "npm run test -- ../evil"),
+        ("npm test *", "npm test unit/../unit", "npm test ../evil"),
+        ("npm test *", "npm test -- unit", "npm test -- @/tmp/arguments"),
+        ("go test *", "go test ./...", "go test ../evil/..."),
+        ("mypy *", "mypy --strict src", "mypy --python-executable ./evil.sh src"),
+        ("mypy *", "mypy -p a --python-version 3.11", "mypy --python-e=./evil.sh src"),
+        ("mypy *", "mypy --no-incremental --warn-unused-ignores a.py", "mypy --install-types src"),
+        ("mypy *", "mypy --show-error-codes src", "mypy --config-file evil.ini src"),
+        ("mypy *", "mypy --ignore-missing-imports src", "mypy --cache-dir=/home/u/.ssh src"),
+        ("mypy *", "mypy src tests", "mypy @arguments"),
+        ("python -m mypy *", "python -m mypy --strict src", "python -m mypy --python-executable ./evil.sh a"),
+        ("python -m mypy *", "python -m mypy", "python -m mypy --install-types --non-interactive"),
         ("xargs ls *", "ls | xargs ls -l", "ls | xargs sh"),
         ("xargs wc *", "ls | xargs wc -l --", "ls | xargs wc"),
         ("xargs wc *", "ls | xargs wc --", "ls | xargs wc -l"),
@@ -174,6 +186,30 @@ def test_star_trusts_a_program_with_harmless_arguments_only(pattern: str, allowe
     check_rules([f"bash({pattern})"], "policy.allow", allowing=True)
     assert allows(rules, subject(BASH, {"command": allowed}))
     assert not allows(rules, subject(BASH, {"command": refused}))
+
+
+@pytest.mark.parametrize(
+    ("allowed", "refused"),
+    [
+        ("cd web && npm test", "cd /tmp/evil && npm test"),
+        ("cd /work/web && pytest -q", "cd /tmp/evil && pytest -q"),
+        ("cd web && python -m pytest -q", "cd ../evil && python -m pytest -q"),
+        ("cd web/../api && mypy src", "cd web && cd ../../evil && mypy src"),
+        ("cd . && make test", "pushd /tmp/evil && make test"),
+        ("make test && cd /tmp/evil", "cd /tmp/evil; make test"),
+        ("cd /tmp/evil && ls", "cd - && make test"),
+        ("cd /tmp/evil && find . -name x", "cd && make test"),
+        ("cd /work && ./check.sh", "cd vendor && ./check.sh"),
+        ("cd /work && python check.py", "cd vendor && python check.py"),
+        ("git status && cd vendor", "cd vendor && git status"),
+    ],
+)
+def test_after_a_cd_that_leaves_nothing_runs_what_its_folder_says(allowed: str, refused: str) -> None:
+    words = ["cd *", "pushd *", "cd", "npm test *", "pytest *", "python -m pytest *", "mypy *", "make test"]
+    words += ["ls *", "find *", "./check.sh", "python check.py", "git status *"]
+    rules = [parse_rule(f"bash({each})") for each in words]
+    assert allows(rules, subject(BASH, {"command": allowed}, "/work"))
+    assert not allows(rules, subject(BASH, {"command": refused}, "/work"))
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,8 @@ from fairlead_common.sensitive_paths import persistence, secret
         ".vscode/tasks.json",
         "web/package.json",
         "pyproject.toml",
+        "mypy.ini",
+        "sub/.mypy.ini",
         ".github/workflows/ci.yml",
         "AGENTS.md",
         "docs/CLAUDE.md",

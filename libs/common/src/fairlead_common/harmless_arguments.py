@@ -3,12 +3,12 @@
 A rule with a `*` trusts a program with such arguments only.
 """
 
-import posixpath
 import re
 from collections.abc import Callable
 from typing import Final
 
 from fairlead_common.shell_words import Words
+from fairlead_common.workspace_paths import leads_out
 
 
 def _names(text: str) -> frozenset[str]:
@@ -21,6 +21,12 @@ _PYTEST: Final = re.compile(
     r"|sw|stepwise|maxfail=\d+|tb=\w+|durations=\d+|co|collect-only|no-header|no-summary|color=\w+|strict-markers"
     r"|strict-config|runxfail|disable-warnings|cov(=[\w/.-]+)?|cov-report=term(-missing)?|no-cov|timeout=\d+"
     r"|setup-show|fixtures|markers|version|help)"
+)
+# Options of mypy that neither start programs, load settings nor write anything.
+_MYPY: Final = re.compile(
+    r"-[vpmc]|-i|--(verbose|strict(-[a-z-]+)?|pretty|(no|warn|disallow|allow|show|hide|check|enable|disable)-[a-z-]+(=[\w-]+)?"
+    r"|ignore-missing-imports|follow-imports(=\w+)?|python-version(=[\d.]+)?|platform(=\w+)?|explicit-package-bases"
+    r"|namespace-packages|local-partial-types|implicit-optional|incremental|exclude(=.*)?|module|package|help|version)"
 )
 _SCRIPT_WORD: Final = re.compile(
     r"--(watch(All)?=false|no-watch|run|ci|coverage|silent|verbose|bail|no-color|passWithNoTests|runInBand|quiet)"
@@ -92,6 +98,7 @@ _ALLOWED: Final = {
     ),
     "file": re.compile(r"-[bikLhNprs0]+|--brief|--mime(-type|-encoding)?"),
     "pytest": _PYTEST,
+    "mypy": _MYPY,
     "uniq": re.compile(r"(?!-r\Z).*", re.DOTALL),
     "xxd": re.compile(r"(?!-r\Z).*", re.DOTALL),
 }
@@ -104,13 +111,16 @@ def odd_word(name: str, words: Words, literal: int) -> str:
     for at, word in enumerate(rest):
         if word == "--" and is_script:
             return next((each for each in rest[at + 1 :] if not _for_script(each)), "")
-        if word.startswith("-") or "=" in word:
+        if word.startswith("-") or "=" in word or leads_out(word) or (is_script and not _for_script(word)):
             return word
     return ""
 
 
 def _for_script(word: str) -> bool:
-    return not (word.startswith("-") or "=" in word) or _SCRIPT_WORD.fullmatch(word) is not None
+    """Whether a script may be given this word: it names neither settings nor what lies elsewhere."""
+    if word.startswith("-") or "=" in word:
+        return _SCRIPT_WORD.fullmatch(word) is not None
+    return not (leads_out(word) or word.startswith("@"))
 
 
 def are_harmless(name: str, rest: Words, literal: int) -> bool:
@@ -135,7 +145,9 @@ def _plain_fits(name: str, plain: list[str]) -> bool:
     if name == "sed":
         return _SED_SCRIPT.fullmatch((plain or [""])[0]) is not None
     if name == "pytest":  # tests of elsewhere
-        return not any(posixpath.normpath(word).startswith(("/", "..", "~", "@")) for word in plain)
+        return not any(leads_out(word) or word.startswith("@") for word in plain)
+    if name == "mypy":  # arguments out of a file
+        return not any(word.startswith("@") for word in plain)
     return name not in ("uniq", "xxd") or len(plain) <= 1  # the second one is written
 
 

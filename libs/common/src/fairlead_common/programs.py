@@ -173,6 +173,23 @@ def grant_problem(words: Words) -> str:
     return ""
 
 
+def is_bound_to_folder(words: Words, *, left: bool) -> bool:
+    """Whether the folder that it runs in decides what it runs.
+
+    Args:
+        left: the folder is outside of the workspace; inside, builders and checkers are trusted everywhere.
+    """
+    name = program(words)
+    if name == "git" or ("/" in words[0] and not words[0].startswith("/")):
+        return True
+    words = _module(words)
+    name = program(words)
+    if name in _BUILDERS or name in _CHECKERS:
+        return left
+    runs_files = name in SHELLS or name in _INTERPRETERS or name in _LAUNCHERS
+    return runs_files and not (name == "xargs" and words[1:2] and words[1] in COUNTING)
+
+
 def fetches(words: Words) -> bool:
     """Whether its output is likely to be what strangers wrote."""
     name = program(words)

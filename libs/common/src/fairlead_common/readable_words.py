@@ -6,12 +6,14 @@ both readers.
 """
 
 import functools
+import posixpath
 import re
 from typing import Final
 
-from fairlead_common.programs import COUNTING
+from fairlead_common.programs import COUNTING, FROM_FILES
 from fairlead_common.sensitive_paths import may_be_secret
 from fairlead_common.shell_words import Words, read
+from fairlead_common.workspace_paths import folders, normal
 
 _MARK: Final = "zq"
 _MARKED: Final = re.compile(rf"{_MARK}(\d+)e")
@@ -22,6 +24,8 @@ _BRACES: Final = re.compile(r"\{\w*\}", re.ASCII)
 _HOME: Final = re.compile(rf"~(?=/)|~{_END}")
 _DOCUMENT: Final = re.compile(r"<<[ \t]*(?:'(\w+)'|\"(\w+)\")", re.ASCII)
 
+_MAX_FOUND: Final = 200  # more patterns than any command of a person has; each is held against the table
+
 # Programs that show what is in files, and do nothing else, whatever their arguments.
 _SHOWING: Final = frozenset(("cat", "head", "tail", "nl", "tac", "grep", "egrep", "fgrep", "diff", "cmp"))
 # Programs that may be given a text to read.
@@ -29,37 +33,51 @@ _READING: Final = _SHOWING | COUNTING | {"sort", "tr", "cut", "rev"}
 
 
 @functools.lru_cache(maxsize=256)
-def readable(command: str) -> tuple[Words, ...]:
-    """The words of each program that it starts, with patterns as they stand; empty if that cannot be told."""
+def readable(command: str, root: str = "") -> tuple[Words, ...]:
+    """The words of each program that it starts, with patterns as they stand; empty if that cannot be told.
+
+    Args:
+        root: absolute path of the workspace. What a pattern stands for outside of it cannot be told.
+    """
     if _MARK in command:
         return ()
     found: list[str] = []
     masked = _masked(command, found)
-    if not found or read(masked).problem:
+    if not 0 < len(found) <= _MAX_FOUND or read(masked).problem:
         return ()
     has_document = any(each.startswith("<<") for each in found)
     made = []
-    for words in read(masked).commands:
+    commands = read(masked).commands
+    for words, places in zip(commands, folders(commands), strict=True):
         if _MARKED.search(words[0]) or (has_document and words[0] not in _READING):
             return ()
-        if not all(_is_harmless(words[0], word, found) for word in words[1:]):
+        inside = [normal(place, root) for place in places]
+        if not all(_is_harmless(words[0], word, found, inside) for word in words[1:]):
             return ()
         made.append(tuple(_MARKED.sub(lambda each: found[int(each[1])], word) for word in words))
     return tuple(made)
 
 
-def _is_harmless(program: str, word: str, found: list[str]) -> bool:
-    """Whether what bash makes of a word does no harm as an argument of this program."""
+def _is_harmless(program: str, word: str, found: list[str], inside: list[str]) -> bool:
+    """Whether what bash makes of a word does no harm as an argument of this program.
+
+    Args:
+        inside: the folders that it may run in, relative to the workspace; "" for one elsewhere.
+    """
     things = [found[int(number)] for number in _MARKED.findall(word)]
     whole = _MARKED.sub(lambda each: found[int(each[1])], word)
-    if any(thing == "~" for thing in things) and program not in _READING:
-        return False
+    if any(thing == "~" for thing in things):
+        # All of the home folder, or what lies above it.
+        is_wide = posixpath.normpath(whole) == "~" or ".." in whole.split("/")
+        if program not in (COUNTING if is_wide else _READING):
+            return False
     if not any(_PATTERN.fullmatch(thing) for thing in things):
         return True
+    may_tell = "" in inside or may_be_secret(whole, inside)
     # What it expands to may look like an option: that of these reads names out of a file, and tells them.
-    if program in ("wc", "du") and _MARKED.match(word):
-        return not may_be_secret(whole)
-    return program in COUNTING or (program in _SHOWING and not may_be_secret(whole))
+    if program in FROM_FILES and _MARKED.match(word):
+        return not may_tell
+    return program in COUNTING or (program in _SHOWING and not may_tell)
 
 
 def _masked(command: str, found: list[str]) -> str:

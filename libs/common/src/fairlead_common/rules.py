@@ -5,7 +5,6 @@ takes time in proportion to pattern times text at most, so no rule can stall a w
 """
 
 import functools
-import posixpath
 import re
 import shlex
 from collections.abc import Iterable, Mapping
@@ -13,9 +12,10 @@ from typing import Final, Literal, NamedTuple
 
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.messages import ToolSpec
-from fairlead_common.programs import argument_problem, program, star_problem, unwrapped
+from fairlead_common.programs import argument_problem, is_bound_to_folder, star_problem, unwrapped
 from fairlead_common.readable_words import readable
 from fairlead_common.shell_words import Shell, Words, read
+from fairlead_common.workspace_paths import folders, normal
 
 API_KEY: Final = "x-fairlead-api"  # in a tool's parameters: {"method": "GET", "path": "/pets/{id}"}
 MAX_RULE_CHARS: Final = 1000
@@ -97,7 +97,7 @@ def subject(spec: ToolSpec, arguments: Mapping[str, object], root: str = "") -> 
         name=spec.name,
         group=spec.group,
         shell=shell,
-        readable=readable(str(command)) if shell is not None and shell.problem else (),
+        readable=readable(str(command), root) if shell is not None and shell.problem else (),
         root=root,
         paths=paths or None,
         outside=any(given and not path for given, path in zip(raw, paths, strict=True)),
@@ -126,22 +126,6 @@ def _patched(head: str, text: str) -> str:
     if not head:
         return path
     return "" if path == "/dev/null" else path.removeprefix("b/" if head == "+++ " else "a/")
-
-
-def normal(path: str, root: str = "") -> str:
-    """The path relative to the workspace, without `.` and `..`; "" when it leads elsewhere.
-
-    Args:
-        root: absolute path of the workspace; a path may begin with it.
-    """
-    if root and path.startswith("/"):
-        top = posixpath.normpath(root).rstrip("/")
-        if path == top or path.startswith(f"{top}/"):
-            path = path[len(top) :].lstrip("/") or "."
-    if not path or path.startswith(("/", "~", "\\")) or "\0" in path or path.lower().startswith("file:"):
-        return ""
-    plain = posixpath.normpath(path)
-    return "" if plain == ".." or plain.startswith("../") else plain
 
 
 # -- reading rules -------------------------------------------------------------
@@ -254,7 +238,7 @@ def _all_commands(rules: list[Rule], subject: Subject) -> str:
     commands = subject.readable if shell.problem else shell.commands
     # It starts in the workspace: to go there is no step.
     commands = tuple(words for words in commands if not _stays(words, subject.root)) or commands
-    if moves_and_runs_git(Shell(commands)):
+    if runs_elsewhere(commands, subject.root):
         return ""
     return _every([command_allowed(rules, words) for words in commands])
 
@@ -268,10 +252,17 @@ def _stays(words: Words, root: str) -> bool:
     )
 
 
-def moves_and_runs_git(shell: Shell) -> bool:
-    """Whether git would run in another folder: a clone can bring one whose settings name programs."""
-    used = {program(words) for words in shell.commands}
-    return "git" in used and bool(used & {"cd", "pushd", "popd"})
+def runs_elsewhere(commands: tuple[Words, ...], root: str = "") -> bool:
+    """Whether a `cd` decides what a command runs: git settings, files and tests that no rule was about.
+
+    Args:
+        root: absolute path of the workspace; without it every absolute path is outside.
+    """
+    for words, places in zip(commands, folders(commands), strict=True):
+        inside = [normal(place, root) for place in places]
+        if set(inside) != {"."} and is_bound_to_folder(words, left="" in inside):
+            return True
+    return False
 
 
 def command_allowed(rules: Iterable[Rule], words: Words) -> str:

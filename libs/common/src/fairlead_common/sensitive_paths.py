@@ -9,6 +9,7 @@ of its sandbox.
 import posixpath
 import re
 import unicodedata
+from collections.abc import Iterable
 
 _GIT = "git runs commands that it names"
 _SHELL = "a shell runs it when it starts"
@@ -40,14 +41,14 @@ class _Table:
 
     def __init__(self, *lines: tuple[str, str], with_folders: bool = False) -> None:
         self._reasons: list[str] = []
-        self.names: list[str] = []  # the last parts of the patterns
+        self.parts: list[tuple[str, ...]] = []  # of the patterns, one by one
         ends: list[str] = []
         wholes: list[str] = []
         for reason, patterns in lines:
             words = patterns.split()
             if with_folders:
                 words += [word[: -len("/**")] for word in words if word.endswith("/**")]
-            self.names += [word.rpartition("/")[2] for word in words if not word.endswith("**")]
+            self.parts += [tuple(word.split("/")) for word in words]
             for is_whole, found in ((False, ends), (True, wholes)):
                 some = [_expression(word) for word in words if word.startswith("/") == is_whole]
                 if some:
@@ -88,6 +89,7 @@ _PERSISTENCE = _Table(
     (_EDITOR, ".gdbinit .lldbinit .rprofile .irbrc .pryrc .psqlrc .pythonrc.py .ipython/** .jupyter/**"),
     (_BUILD, "package.json .npmrc .yarnrc .yarnrc.yml .yarn/** .pnpmfile.cjs bunfig.toml deno.json"),
     (_BUILD, "pyproject.toml setup.py setup.cfg conftest.py tox.ini noxfile.py pip.conf .pip/**"),
+    (_BUILD, "mypy.ini .mypy.ini .config/mypy/**"),
     (_BUILD, "sitecustomize.py usercustomize.py *.pth .cargo/config .cargo/config.toml build.rs"),
     (_BUILD, ".mvn/** .gradle/** gradle-wrapper.properties gradlew mvnw .bazelrc .bundle/config"),
     (_BUILD, "makefile gnumakefile justfile .justfile rakefile gemfile *.gemspec cmakelists.txt *.cmake"),
@@ -233,6 +235,11 @@ _HARMLESS = _Table(
     ("a template", "secrets.py.example secrets.example.* .aws/config.example"),
 )
 
+# `*.py` and its like: all files of one kind. What is called `secrets` in code and texts rarely holds one.
+_ONE_KIND = re.compile(r"\*+\.(?:pyi?|[cm]?[jt]sx?|rs|go|[ch]|cc|[ch]pp|cs|java|kt|swift|rb|css|html|md|rst)")
+# Longer patterns are taken to name anything: the comparison takes time.
+_MAX_PATTERN_CHARS = 300
+
 
 def persistence(path: str) -> str:
     """Why a file of this path may act later, beyond the call that writes it; empty when it is plain.
@@ -249,19 +256,50 @@ def secret(path: str) -> str:
     return "" if reason and _HARMLESS.reason(spelled) else reason
 
 
-def may_be_secret(pattern: str) -> bool:
-    """Whether a file pattern of a shell (`*`, `?`, `[a-z]`) may stand for a likely secret."""
+def may_be_secret(pattern: str, folders: Iterable[str] = ()) -> bool:
+    """Whether a file pattern of a shell (`*`, `?`, `[a-z]`) may stand for a likely secret.
+
+    It may where its spelling does not keep it in the folder that it is used in.
+
+    Args:
+        folders: the folders that it may be used in, beside the workspace itself, as they are spelled.
+    """
+    is_long = len(pattern) > _MAX_PATTERN_CHARS
+    if is_long or pattern.startswith(("/", "~")) or ".." in re.split(r"[/\\]", pattern):
+        return True
+    return any(_names_secret(posixpath.join(folder, pattern)) for folder in ("", *folders))
+
+
+def _names_secret(pattern: str) -> bool:
     spelled = re.sub(r"\[[^]]*\]", "?", plain(pattern))
-    *folders, name = spelled.split("/")
-    if pattern.startswith(("/", "~")) or secret(spelled):
+    parts = spelled.strip("/").split("/")
+    if secret(spelled) or any(part.startswith(".") and set(part) & set("*?") for part in parts[:-1]):
         return True
-    if any(part.startswith(".") and set(part) & set("*?") for part in folders):
-        return True
-    return any(_overlap(name, other) for other in _SECRET.names)
+    is_code = _ONE_KIND.fullmatch(parts[-1]) is not None
+    return any(
+        _fit(parts[start:], other[not other[0] :])
+        for other in _SECRET.parts
+        if not (is_code and other[-1].endswith(".*"))
+        for start in range(len(parts))
+        if other[0] or (start == 0 and set(parts[0]) - {"*", "?"})  # whole paths, of a workspace at the root
+    )
+
+
+def _fit(parts: list[str], other: tuple[str, ...]) -> bool:
+    """Whether some path fits both: the parts of a shell's pattern, and those of one of the table."""
+    if not parts or not other:
+        return not parts and not other
+    if other[0] == "**":
+        return len(other) == 1 or any(_fit(parts[at:], other[1:]) for at in range(len(parts)))
+    # A shell's pattern stands for hidden files only where it begins with the dot itself.
+    is_hidden = other[0].startswith(".") and not parts[0].startswith(".")
+    return not is_hidden and _overlap(parts[0], other[0]) and _fit(parts[1:], other[1:])
 
 
 def _overlap(one: str, other: str) -> bool:
     """Whether some name fits both patterns, of `*` and `?`."""
+    if {one[:1], other[:1]}.isdisjoint("*?") and one[:1] != other[:1]:
+        return False
     reached = {(0, 0)}
     waiting = [(0, 0)]
     while waiting:

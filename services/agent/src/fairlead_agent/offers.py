@@ -13,8 +13,9 @@ import msgspec
 from fairlead_common.entries import ApprovalRequestEntry
 from fairlead_common.messages import ToolCall, ToolSpec
 from fairlead_common.programs import grant_problem
-from fairlead_common.rules import moves_and_runs_git, normal, raw_paths
+from fairlead_common.rules import raw_paths, runs_elsewhere
 from fairlead_common.shell_words import Words, read
+from fairlead_common.workspace_paths import normal
 
 MAX_SHOWN_CHARS = 400
 SHELL = "bash"
@@ -27,7 +28,7 @@ def keys(tool: str, group: str, arguments: dict[str, object], workspace: str, sa
         shell = read(command)
         if (
             shell.problem
-            or moves_and_runs_git(shell)
+            or runs_elsewhere(shell.commands)
             or any(grant_problem(words) for words in shell.commands)
         ):
             return []

@@ -18,14 +18,14 @@ from fairlead_common.programs import fetches
 from fairlead_common.rules import (
     Subject,
     command_allowed,
-    moves_and_runs_git,
     names,
-    normal,
     raw_paths,
+    runs_elsewhere,
     subject,
 )
 from fairlead_common.sensitive_paths import secret
 from fairlead_common.shell_words import read
+from fairlead_common.workspace_paths import normal
 
 _CONFINED = ("docker", "bubblewrap")
 
@@ -121,9 +121,7 @@ def names_secret(spec: ToolSpec, arguments: dict[str, object], root: str = "") -
     """Whether it names what is likely a secret: who allows the call allows it to show that."""
     about = subject(spec, arguments, root)
     if about.shell is not None:
-        return any(secret(word) for words in about.shell.commands for word in files(words)) or any(
-            map(secret, about.shell.writes)
-        )
+        return any(secret(file) for file in files(about.shell)) or any(map(secret, about.shell.writes))
     return any(secret(normal(path, root) or path) for path in _paths(arguments))
 
 
@@ -224,7 +222,7 @@ def _allowed(spec: ToolSpec, arguments: dict[str, object], about: Subject, at: C
 def _commands_allowed(spec: ToolSpec, about: Subject, at: Circumstances) -> str:
     """Whether of every command either a rule or a grant says yes."""
     shell = about.shell
-    if shell is None or shell.problem or moves_and_runs_git(shell):
+    if shell is None or shell.problem or runs_elsewhere(shell.commands, at.root):
         return ""
     rules = [rule for rule in at.layers.allowing if names(rule, about)]
     for words in shell.commands:

@@ -1,12 +1,14 @@
 """Words of commands that name files which a person has to see: likely secrets, and what acts later."""
 
+import posixpath
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from fairlead_common.programs import program
 from fairlead_common.sensitive_paths import persistence, plain, secret
 from fairlead_common.shell_words import Shell, Words
+from fairlead_common.workspace_paths import folders
 
 
 def _names(text: str) -> frozenset[str]:
@@ -47,23 +49,36 @@ def acts_later(path: str, followed: Collection[str] = ()) -> str:
 
 def sensitive_command(shell: Shell, followed: Collection[str] = ()) -> str:
     """Why a person has to see a command for the files that it names; empty when nothing speaks for that."""
-    for target in shell.writes:
+    everywhere = folders(shell.commands)
+    for target in _placed(shell.writes, {place for places in everywhere for place in places}):
         if reason := acts_later(target, followed) or secret(target):
             return f"{target!r} is not read or written without a person: {reason}"
-    for words in shell.commands:
+    for words, places in zip(shell.commands, everywhere, strict=True):
         name = program(words)
         changes = name in _CHANGING or (
             name in _IN_PLACE and any(_IN_PLACE_WORD.fullmatch(word) for word in words[1:])
         )
-        for word in files(words):
-            if changes and (reason := acts_later(word, followed)):
-                return f"{word!r} is not changed without a person: {reason}"
-            if reason := secret(word):
-                return f"{word!r} is likely a secret: {reason}"
+        for file in _placed(_files(words), places):
+            if changes and (reason := acts_later(file, followed)):
+                return f"{file!r} is not changed without a person: {reason}"
+            if reason := secret(file):
+                return f"{file!r} is likely a secret: {reason}"
     return ""
 
 
-def files(words: Words) -> Iterator[str]:
+def files(shell: Shell) -> Iterator[str]:
+    """What the commands may name as files, with the folders that a `cd` before them leads to."""
+    for words, places in zip(shell.commands, folders(shell.commands), strict=True):
+        yield from _placed(_files(words), places)
+
+
+def _placed(words: Iterable[str], places: Collection[str]) -> Iterator[str]:
+    for word in words:
+        yield word
+        yield from (posixpath.join(place, word) for place in places if place != ".")
+
+
+def _files(words: Words) -> Iterator[str]:
     """The words of a command that may be files; a flag may carry one behind it or after `=`."""
     name = program(words)
     if name in _HARMLESS or (name == "find" and not any(word.startswith(("-exec", "-ok")) for word in words)):
