@@ -4,11 +4,12 @@ from fairlead_common.bus import Bus
 from fairlead_common.service import Part, run_service
 from fairlead_webui.files import load
 from fairlead_webui.server import FileServer
+from fairlead_webui.sources import SourcesWatch
 
 
 async def setup(bus: Bus) -> list[Part]:
     """The parts of this service."""
-    return [FileServer(bus, load()).run]
+    return [FileServer(bus, load()).run, SourcesWatch().run]
 
 
 def main() -> None:
