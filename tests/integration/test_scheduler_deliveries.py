@@ -12,9 +12,9 @@ from fairlead_common import subjects as s
 from fairlead_common.buckets import Bucket, is_marker
 from fairlead_common.bus import Bus
 from fairlead_common.errors import BusUnavailableError
-from fairlead_scheduler.letters import Letter
-from fairlead_scheduler.outbox import POLL_S
-from fairlead_scheduler.post import Post
+from fairlead_scheduler.delivery.message import DeliveryMessage
+from fairlead_scheduler.delivery.outbox import POLL_S
+from fairlead_scheduler.session_mail import SessionMail
 from tests.support.agent_world import World, agent_service, world
 from tests.support.nats_server import NatsServer
 from tests.support.scheduler_world import ask, at, mail, runs, scheduler, turn_job, until
@@ -67,9 +67,9 @@ async def test_run_that_has_nothing_to_report_is_delivered_to_nobody(
 async def test_a_delivery_that_is_tried_again_goes_where_it_went_before(
     w: World, nats_server: NatsServer, bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    message, tried = Post.message, list[str]()
+    message, tried = SessionMail.message, list[str]()
 
-    async def lost_at_first(self: Post, session: str, *given: Any, **more: Any) -> int:
+    async def lost_at_first(self: SessionMail, session: str, *given: Any, **more: Any) -> int:
         tried.append(session)
         seq = await message(self, session, *given, **more)
         if len(tried) == 1:
@@ -77,7 +77,7 @@ async def test_a_delivery_that_is_tried_again_goes_where_it_went_before(
             raise BusUnavailableError("it was stored, and nobody heard of it")
         return seq
 
-    monkeypatch.setattr(Post, "message", lost_at_first)
+    monkeypatch.setattr(SessionMail, "message", lost_at_first)
     async with agent_service(nats_server, monkeypatch), scheduler(nats_server, monkeypatch):
         await _used(w, bus, "chat")
         payload = {"deliver": True, "channel": "last"}
@@ -135,7 +135,7 @@ async def test_a_letter_of_an_earlier_version_that_came_back_is_settled_and_not_
         job = (await ask(bus, "cron.add", job=turn_job("op=P1", schedule=at(0.1), payload=payload)))["job"]
         run = (await runs(bus, job["id"]))[0]
         await until(lambda: _told(heard))
-        letter = Letter(
+        letter = DeliveryMessage(
             job_id=job["id"],
             slot=run["slot"],
             name="n",

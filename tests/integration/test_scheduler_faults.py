@@ -14,9 +14,9 @@ from fairlead_common.cron.runs import RunEntry
 from fairlead_common.entries import MessageEntry
 from fairlead_common.errors import ConflictError
 from fairlead_common.ids import new_id
-from fairlead_scheduler import attending
-from fairlead_scheduler.driving import Driving
-from fairlead_scheduler.ledger import Ledger
+from fairlead_scheduler.runs import run_watcher
+from fairlead_scheduler.runs.run_executor import RunExecutor
+from fairlead_scheduler.runs.run_store import RunStore
 from tests.support.nats_server import NatsServer
 from tests.support.scheduler_world import ask, at, event_job, mail, runs, scheduler, turn_job, until
 
@@ -66,29 +66,29 @@ async def test_an_open_run_that_was_left_while_open_runs_were_read_is_taken_up_a
     nats_server: NatsServer, bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driven, let_go, left = asyncio.Event(), asyncio.Event(), asyncio.Event()
-    change, open_since, guard = Ledger.change, Ledger.open_since, Driving._guard
+    change, open_since, guard = RunStore.change, RunStore.open_since, RunExecutor._guard
 
-    async def changed_elsewhere_once(self: Ledger, run: RunEntry, revision: int) -> int:
+    async def changed_elsewhere_once(self: RunStore, run: RunEntry, revision: int) -> int:
         if driven.is_set():
             return await change(self, run, revision)
         driven.set()
         await let_go.wait()
         raise ConflictError("another scheduler")
 
-    async def read_while_it_is_left(self: Ledger, seq: int) -> tuple[list[tuple[str, str]], int]:
+    async def read_while_it_is_left(self: RunStore, seq: int) -> tuple[list[tuple[str, str]], int]:
         found = await open_since(self, seq)
         if driven.is_set() and not left.is_set():
             let_go.set()
             await asyncio.wait_for(left.wait(), 10)
         return found
 
-    async def told_of(self: Driving, each: Any, work: Any) -> None:
+    async def told_of(self: RunExecutor, each: Any, work: Any) -> None:
         await guard(self, each, work)
         left.set()
 
-    monkeypatch.setattr(Ledger, "change", changed_elsewhere_once)
-    monkeypatch.setattr(Ledger, "open_since", read_while_it_is_left)
-    monkeypatch.setattr(Driving, "_guard", told_of)
+    monkeypatch.setattr(RunStore, "change", changed_elsewhere_once)
+    monkeypatch.setattr(RunStore, "open_since", read_while_it_is_left)
+    monkeypatch.setattr(RunExecutor, "_guard", told_of)
     async with scheduler(nats_server, monkeypatch):
         job = (await ask(bus, "cron.add", job=turn_job(schedule=at(0.1))))["job"]
         await asyncio.wait_for(driven.wait(), 10)
@@ -137,7 +137,7 @@ async def _freed(bus: Bus) -> bool:
 async def test_a_run_whose_session_was_deleted_ends_though_there_is_new_mail_for_it(
     nats_server: NatsServer, bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attending, "WAIT_S", 0.2)
+    monkeypatch.setattr(run_watcher, "WAIT_S", 0.2)
     async with scheduler(nats_server, monkeypatch):
         session = await _prompted(bus)
         await bus.purge(s.SESSIONS, s.session_all(session))
@@ -169,8 +169,8 @@ async def test_a_run_whose_session_was_deleted_while_no_scheduler_was_there_is_n
 async def test_a_run_that_does_not_stop_when_told_gives_its_place_back_and_is_not_repeated(
     nats_server: NatsServer, bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attending, "WAIT_S", 0.2)
-    monkeypatch.setattr(attending, "ABORT_PATIENCE_S", 0.5)
+    monkeypatch.setattr(run_watcher, "WAIT_S", 0.2)
+    monkeypatch.setattr(run_watcher, "ABORT_PATIENCE_S", 0.5)
     async with scheduler(nats_server, monkeypatch):
         session = await _prompted(bus)
         ((key, _),) = await mail(bus, session, "prompt")

@@ -11,7 +11,7 @@ import pytest
 
 from fairlead_common.bus import Bus
 from fairlead_common.errors import InvalidInputError
-from fairlead_scheduler.post import Post
+from fairlead_scheduler.session_mail import SessionMail
 from fairlead_scheduler.sources import event_files
 from tests.support.nats_server import NatsServer
 from tests.support.scheduler_world import ask, mail, scheduler, until
@@ -121,14 +121,14 @@ async def test_a_one_shot_file_that_could_not_be_removed_happens_once_though_the
 async def test_an_event_that_takes_the_name_of_one_that_is_being_sent_happens_too(
     nats_server: NatsServer, bus: Bus, monkeypatch: pytest.MonkeyPatch, folder: Path
 ) -> None:
-    system = Post.system
+    system = SessionMail.system
 
-    async def slow(self: Post, *given: Any, **more: Any) -> int:
+    async def slow(self: SessionMail, *given: Any, **more: Any) -> int:
         if "first" in given:
             drop(folder, "now.json", type="immediate", text="second")
         return await system(self, *given, **more)
 
-    monkeypatch.setattr(Post, "system", slow)
+    monkeypatch.setattr(SessionMail, "system", slow)
     async with scheduler(nats_server, monkeypatch, settings={"cron.folder": str(folder)}):
         drop(folder, "now.json", type="immediate", text="first")
         await said(bus, "second")

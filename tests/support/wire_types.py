@@ -19,10 +19,10 @@ LEFT_OUT = {
 }
 STORED = {
     "fairlead_agent.sweeper": ("Unsettled", "Position"),
-    "fairlead_scheduler.slots": ("Slot",),
-    "fairlead_scheduler.ledger": ("StoredState", "Lane", "OpenRun"),
-    "fairlead_scheduler.letters": ("Letter",),
-    "fairlead_scheduler.table": ("Position",),
+    "fairlead_scheduler.firing.slots": ("Slot",),
+    "fairlead_scheduler.runs.run_store": ("StoredState", "ConcurrencyState", "OpenRun"),
+    "fairlead_scheduler.delivery.message": ("DeliveryMessage",),
+    "fairlead_scheduler.jobs.job_table": ("Position",),
     "fairlead_tools.records": ("Note",),
     "fairlead.backup.manifest": ("Head", "Manifest"),
 }
@@ -31,7 +31,7 @@ Json = Any
 
 
 def wire_types() -> dict[str, type[msgspec.Struct]]:
-    """By name: `messages.ToolCall`, `fairlead_scheduler.slots.Slot`."""
+    """By name: `messages.ToolCall`, `fairlead_scheduler.firing.slots.Slot`."""
     found: dict[str, type[msgspec.Struct]] = {}
     package = importlib.import_module(CONTRACT)
     for info in pkgutil.walk_packages(package.__path__, f"{CONTRACT}."):

@@ -4,7 +4,7 @@ import pytest
 
 from fairlead_common import subjects
 from fairlead_common.ids import is_id
-from fairlead_scheduler.store import token
+from fairlead_scheduler.jobs.job_store import token
 
 
 @pytest.mark.parametrize("job", ["j", "x" * 26, "x" * 36, "x" * 40, "heartbeat-" + "a" * 64])

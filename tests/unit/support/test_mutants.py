@@ -38,7 +38,8 @@ def test_the_products_own_source_has_no_switch_for_faults() -> None:
 
 def test_process_with_the_environment_runs_the_mutant_and_others_do_not(tmp_path: Path) -> None:
     def loaded(environ: dict[str, str]) -> bool:
-        code = "import inspect, fairlead_scheduler.slots as m; print('bus.create(' in inspect.getsource(m))"
+        code = "import inspect, fairlead_scheduler.firing.slots as slots\n"
+        code += "print('bus.create(' in inspect.getsource(slots))"
         out = subprocess.run(
             [sys.executable, "-P", "-c", code],
             env={"PATH": os.environ["PATH"], **environ},

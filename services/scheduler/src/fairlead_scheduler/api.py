@@ -29,18 +29,18 @@ from fairlead_common.errors import NotFoundError
 from fairlead_common.ids import check_id, new_id
 from fairlead_common.messages import HeartbeatNotice
 from fairlead_scheduler.clock import Clock
-from fairlead_scheduler.definitions import Definitions
-from fairlead_scheduler.firing import Firing
-from fairlead_scheduler.heartbeats import agent_of, job_id, missing_warning
-from fairlead_scheduler.lead import Lead
-from fairlead_scheduler.ledger import Ledger
-from fairlead_scheduler.outbox import Outbox
-from fairlead_scheduler.post import Post
+from fairlead_scheduler.delivery.outbox import Outbox
+from fairlead_scheduler.firing.slots import Slot, write_slot
+from fairlead_scheduler.firing.trigger_loop import TriggerLoop
+from fairlead_scheduler.jobs.heartbeats import agent_of, job_id, missing_warning
+from fairlead_scheduler.jobs.job_service import JobService
+from fairlead_scheduler.jobs.job_store import JobStore, token
+from fairlead_scheduler.jobs.job_table import JobTable
+from fairlead_scheduler.leader import Leader
+from fairlead_scheduler.runs.run_store import RunStore
+from fairlead_scheduler.session_mail import SessionMail
 from fairlead_scheduler.settings import Settings
-from fairlead_scheduler.slots import Slot, write_slot
-from fairlead_scheduler.sources.triggers import Triggers
-from fairlead_scheduler.store import Store, token
-from fairlead_scheduler.table import Table
+from fairlead_scheduler.sources.event_triggers import EventTriggers
 
 
 class Empty(msgspec.Struct, forbid_unknown_fields=True):
@@ -52,16 +52,16 @@ class Api:
 
     def __init__(
         self,
-        definitions: Definitions,
-        store: Store,
-        ledger: Ledger,
-        post: Post,
-        table: Table,
-        lead: Lead,
-        firing: Firing,
+        definitions: JobService,
+        store: JobStore,
+        ledger: RunStore,
+        post: SessionMail,
+        table: JobTable,
+        lead: Leader,
+        firing: TriggerLoop,
         outbox: Outbox,
         settings: Settings,
-        triggers: Triggers,
+        triggers: EventTriggers,
         clock: Clock,
     ) -> None:
         self._definitions = definitions

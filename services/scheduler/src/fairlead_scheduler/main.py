@@ -12,23 +12,23 @@ from fairlead_common.service import Part, run_service
 from fairlead_common.tool_service import ToolService
 from fairlead_scheduler.agent_tools import AgentTools
 from fairlead_scheduler.api import Api
-from fairlead_scheduler.channels import Channels
 from fairlead_scheduler.clock import Clock
-from fairlead_scheduler.concluding import Concluding
-from fairlead_scheduler.definitions import Definitions
-from fairlead_scheduler.driving import Driving
-from fairlead_scheduler.firing import Firing
-from fairlead_scheduler.lead import TTL_S, Lead
-from fairlead_scheduler.ledger import Ledger
-from fairlead_scheduler.outbox import Outbox
-from fairlead_scheduler.performing import Performing
-from fairlead_scheduler.post import Post
+from fairlead_scheduler.delivery.channels import Channels
+from fairlead_scheduler.delivery.outbox import Outbox
+from fairlead_scheduler.firing.slot_consumer import SlotConsumer
+from fairlead_scheduler.firing.trigger_loop import TriggerLoop
+from fairlead_scheduler.jobs.job_service import JobService
+from fairlead_scheduler.jobs.job_store import JobStore
+from fairlead_scheduler.jobs.job_sync import JobSync
+from fairlead_scheduler.jobs.job_table import JobTable
+from fairlead_scheduler.leader import TTL_S, Leader
+from fairlead_scheduler.runs.run_executor import RunExecutor
+from fairlead_scheduler.runs.run_finalizer import RunFinalizer
+from fairlead_scheduler.runs.run_store import RunStore
+from fairlead_scheduler.session_mail import SessionMail
 from fairlead_scheduler.settings import Settings
+from fairlead_scheduler.sources.event_triggers import EventTriggers
 from fairlead_scheduler.sources.folder import Folder
-from fairlead_scheduler.sources.triggers import Triggers
-from fairlead_scheduler.store import Store
-from fairlead_scheduler.table import Table
-from fairlead_scheduler.watching import Watching
 
 
 async def setup(bus: Bus) -> list[Part]:
@@ -39,18 +39,18 @@ async def setup(bus: Bus) -> list[Part]:
     changed = asyncio.Event()
     name = os.environ.get("FAIRLEAD_WORKER") or f"scheduler-{socket.gethostname()}-{os.getpid()}"
     settings = Settings(bus, config, changed.set)
-    table, store, ledger, post = Table(), Store(bus), Ledger(bus, settings), Post(bus)
+    table, store, ledger, post = JobTable(), JobStore(bus), RunStore(bus, settings), SessionMail(bus)
     ttl_s = float(os.environ.get("FAIRLEAD_SCHEDULER_LEASE_S", TTL_S))
-    lead = Lead(bus, name, changed.set, ttl_s=ttl_s)
-    concluding = Concluding(store, ledger, post, settings, clock)
+    lead = Leader(bus, name, changed.set, ttl_s=ttl_s)
+    concluding = RunFinalizer(store, ledger, post, settings, clock)
     outbox = Outbox(bus, ledger, post, Channels(bus, post, settings), lead, clock)
-    driving = Driving(bus, store, ledger, post, concluding, outbox, lead, settings, clock)
-    watching = Watching(bus, table, lead, clock, changed.set)
-    firing = Firing(bus, table, lead, settings, clock, changed)
+    driving = RunExecutor(bus, store, ledger, post, concluding, outbox, lead, settings, clock)
+    watching = JobSync(bus, table, lead, clock, changed.set)
+    firing = TriggerLoop(bus, table, lead, settings, clock, changed)
     firing.seen_revision = lambda: watching.revision
-    performing = Performing(bus, store, ledger, post, concluding, config, clock)
-    triggers = Triggers(bus, store, post, settings, clock)
-    definitions = Definitions(store, table, settings, clock)
+    performing = SlotConsumer(bus, store, ledger, post, concluding, config, clock)
+    triggers = EventTriggers(bus, store, post, settings, clock)
+    definitions = JobService(store, table, settings, clock)
     folder = Folder(definitions, store, post, settings, table)
     api = Api(definitions, store, ledger, post, table, lead, firing, outbox, settings, triggers, clock)
 

@@ -23,13 +23,13 @@ from fairlead_common.cron.jobs import Document, Source
 from fairlead_common.cron.requests import AddJob, UpdateJob
 from fairlead_common.errors import ConflictError, FairleadError, InvalidInputError
 from fairlead_common.messages import HeartbeatNotice
-from fairlead_scheduler.definitions import Definitions
-from fairlead_scheduler.post import Post
+from fairlead_scheduler.jobs.job_service import JobService
+from fairlead_scheduler.jobs.job_store import JobStore
+from fairlead_scheduler.jobs.job_table import JobTable
+from fairlead_scheduler.session_mail import SessionMail
 from fairlead_scheduler.settings import Settings
 from fairlead_scheduler.sources import event_files
 from fairlead_scheduler.sources.event_files import Found
-from fairlead_scheduler.store import Store
-from fairlead_scheduler.table import Table
 
 log = structlog.get_logger()
 
@@ -40,7 +40,7 @@ class Folder:
     """A part of every scheduler that reaches the folder; each file has its effect once all the same."""
 
     def __init__(
-        self, definitions: Definitions, store: Store, post: Post, settings: Settings, table: Table
+        self, definitions: JobService, store: JobStore, post: SessionMail, settings: Settings, table: JobTable
     ) -> None:
         self._definitions = definitions
         self._store = store

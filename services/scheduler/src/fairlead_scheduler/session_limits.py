@@ -16,7 +16,7 @@ _NARROW: Final = ("plan", "review")
 _SETTINGS: Final = (b'"session_info"', b'"mode_change"')
 
 
-class Standing(NamedTuple):
+class SessionLimits(NamedTuple):
     """Of one session, as its log says.
 
     Fields:
@@ -27,7 +27,7 @@ class Standing(NamedTuple):
     untrusted: bool = False
 
 
-async def standing_of(bus: Bus, session: str, config: Config) -> Standing:
+async def session_limits_of(bus: Bus, session: str, config: Config) -> SessionLimits:
     """The standing of a session.
 
     What cannot be read changes nothing, as for the agents that pass over it. Who wrote it nobody can know.
@@ -57,7 +57,7 @@ async def standing_of(bus: Bus, session: str, config: Config) -> Standing:
             case _:
                 continue
     limits = Limits(mode=mode, sandbox=sandbox, work_mode=work_mode, deny=deny)
-    return Standing(narrowed(limits, config.agent(agent), session), untrusted)
+    return SessionLimits(narrowed(limits, config.agent(agent), session), untrusted)
 
 
 def says_untrusted(data: bytes) -> bool:

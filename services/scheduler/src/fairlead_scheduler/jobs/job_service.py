@@ -27,15 +27,15 @@ from fairlead_common.cron.schedules import check_interval, check_window, schedul
 from fairlead_common.cron.times import moment_of, zone
 from fairlead_common.errors import ConflictError, InvalidInputError
 from fairlead_common.ids import check_id, new_id
-from fairlead_scheduler.channels import RefusedError, check_subject
 from fairlead_scheduler.clock import Clock
-from fairlead_scheduler.heartbeats import missing_warning
-from fairlead_scheduler.post import depth_of
+from fairlead_scheduler.delivery.channels import RefusedError, check_subject
+from fairlead_scheduler.jobs.heartbeats import missing_warning
+from fairlead_scheduler.jobs.job_store import JobStore
+from fairlead_scheduler.jobs.job_table import JobTable
+from fairlead_scheduler.jobs.schedule_times import times_of
+from fairlead_scheduler.session_limits import SessionLimits, as_narrow, session_limits_of
+from fairlead_scheduler.session_mail import depth_of
 from fairlead_scheduler.settings import Settings
-from fairlead_scheduler.standing import Standing, as_narrow, standing_of
-from fairlead_scheduler.store import Store
-from fairlead_scheduler.table import Table
-from fairlead_scheduler.triggers import times_of
 
 PREVIEWED = 5
 PAST_MS = 60_000
@@ -43,10 +43,10 @@ _TIMING_KEYS = ("schedule", "enabled", "activeWindow")
 _RESERVED = "heartbeat-"
 
 
-class Definitions:
+class JobService:
     """Makes and changes jobs."""
 
-    def __init__(self, store: Store, table: Table, settings: Settings, clock: Clock) -> None:
+    def __init__(self, store: JobStore, table: JobTable, settings: Settings, clock: Clock) -> None:
         self._store = store
         self._table = table
         self._settings = settings
@@ -134,7 +134,7 @@ class Definitions:
                 )
         if not asked.session:
             return Creator(sender=asked.sender, depth=depth)
-        limits, untrusted = await standing_of(self._store.bus, asked.session, self._settings.all)
+        limits, untrusted = await session_limits_of(self._store.bus, asked.session, self._settings.all)
         return Creator(
             sender=asked.sender, session=asked.session, depth=depth, limits=limits, untrusted=untrusted
         )
@@ -155,7 +155,7 @@ class Definitions:
         """
         if wrong := sorted(SERVER_KEYS & asked.patch.keys()):
             raise InvalidInputError(f"patch.{wrong[0]}", "is set by the server alone")
-        asker = await standing_of(self._store.bus, session, self._settings.all) if session else None
+        asker = await session_limits_of(self._store.bus, session, self._settings.all) if session else None
         while True:
             document, revision = await self._store.need(check_id(asked.id, "id"))
             if asked.if_updated_at_ms not in (None, document.get("updatedAtMs")):
@@ -189,7 +189,7 @@ class Definitions:
             fresh["sinceRevision"] = document.get("sinceRevision") or revision
         return fresh
 
-    def _check_asker(self, asker: Standing, fresh: Document, patch: Document) -> None:
+    def _check_asker(self, asker: SessionLimits, fresh: Document, patch: Document) -> None:
         """Refuse a change by a session that may do less than the runs of the job; mark strangers' words."""
         creator = job_of(fresh).created_by or Creator()
         if not as_narrow(creator.limits, asker.limits):

@@ -12,8 +12,8 @@ import msgspec
 
 from fairlead_common.cron.jobs import ActiveWindow, At, Cron, Misfire, Schedule
 from fairlead_common.cron.runs import Cause
-from fairlead_scheduler.planning import offset_ms
-from fairlead_scheduler.triggers import Times, times_of
+from fairlead_scheduler.firing.misfires import offset_ms
+from fairlead_scheduler.jobs.schedule_times import Times, times_of
 
 _DEFAULT_MISFIRE = Misfire()
 GIVEN_OUT = -1  # instead of a due time: it is being fired
@@ -83,7 +83,7 @@ class Entry:
         return offset_ms(self.id, slot, timing.stagger_ms, timing.jitter_ms)
 
 
-class Table:
+class JobTable:
     """Jobs by id, and the order in which they are due."""
 
     def __init__(self, default_tz: str = "UTC", default_stagger_ms: int = 0) -> None:

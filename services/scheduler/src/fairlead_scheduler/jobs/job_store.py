@@ -26,7 +26,7 @@ def token(*parts: str) -> str:
     return f"{parts[0][:10]}-{hashlib.sha256(joined.encode()).hexdigest()[:40]}"
 
 
-class Store:
+class JobStore:
     """Reads and writes jobs. Every scheduler may."""
 
     def __init__(self, bus: Bus) -> None:

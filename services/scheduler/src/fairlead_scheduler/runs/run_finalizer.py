@@ -12,18 +12,20 @@ from fairlead_common.cron.jobs import At, Document, Job, JobState
 from fairlead_common.cron.runs import CronEvent, RunEntry
 from fairlead_common.errors import ConflictError
 from fairlead_scheduler.clock import Clock
-from fairlead_scheduler.ledger import Ledger
-from fairlead_scheduler.post import Post
+from fairlead_scheduler.jobs.job_store import JobStore, token
+from fairlead_scheduler.runs.run_store import RunStore
+from fairlead_scheduler.session_mail import SessionMail
 from fairlead_scheduler.settings import Settings
-from fairlead_scheduler.store import Store, token
 
 log = structlog.get_logger()
 
 
-class Concluding:
+class RunFinalizer:
     """Ends runs."""
 
-    def __init__(self, store: Store, ledger: Ledger, post: Post, settings: Settings, clock: Clock) -> None:
+    def __init__(
+        self, store: JobStore, ledger: RunStore, post: SessionMail, settings: Settings, clock: Clock
+    ) -> None:
         self._store = store
         self._ledger = ledger
         self._post = post

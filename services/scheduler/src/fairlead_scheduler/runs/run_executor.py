@@ -19,18 +19,18 @@ from fairlead_common.cron.jobs import AgentTurn, Creator, Job, job_of
 from fairlead_common.cron.runs import RunEntry
 from fairlead_common.errors import ConflictError, FairleadError, InvalidInputError, RetryableError
 from fairlead_common.messages import HeartbeatNotice
-from fairlead_scheduler.attending import Attempt, Attending, Ending, deleted
 from fairlead_scheduler.clock import Clock
-from fairlead_scheduler.concluding import Concluding
-from fairlead_scheduler.lead import Lead
-from fairlead_scheduler.ledger import FINAL, Ledger
-from fairlead_scheduler.outbox import Outbox
-from fairlead_scheduler.performing import HINT, event_of
-from fairlead_scheduler.places import Places
-from fairlead_scheduler.post import Post
+from fairlead_scheduler.delivery.outbox import Outbox
+from fairlead_scheduler.firing.slot_consumer import HINT, event_of
+from fairlead_scheduler.jobs.job_store import JobStore, token
+from fairlead_scheduler.leader import Leader
+from fairlead_scheduler.runs.concurrency_slots import ConcurrencySlots
+from fairlead_scheduler.runs.run_finalizer import RunFinalizer
+from fairlead_scheduler.runs.run_store import FINAL, RunStore
+from fairlead_scheduler.runs.run_watcher import Attempt, Ending, RunWatcher, deleted
+from fairlead_scheduler.session_limits import narrowed
+from fairlead_scheduler.session_mail import SessionMail
 from fairlead_scheduler.settings import Settings
-from fairlead_scheduler.standing import narrowed
-from fairlead_scheduler.store import Store, token
 
 log = structlog.get_logger()
 
@@ -57,32 +57,32 @@ class Open:
         return f"{self.run.job_id}.{self.run.slot}"
 
 
-class Driving:
+class RunExecutor:
     """A part of every scheduler; it does nothing while it does not lead."""
 
     def __init__(
         self,
         bus: Bus,
-        store: Store,
-        ledger: Ledger,
-        post: Post,
-        concluding: Concluding,
+        store: JobStore,
+        ledger: RunStore,
+        post: SessionMail,
+        concluding: RunFinalizer,
         outbox: Outbox,
-        lead: Lead,
+        lead: Leader,
         settings: Settings,
         clock: Clock,
     ) -> None:
         self._bus = bus
         self._store = store
         self._ledger = ledger
-        self._places = Places(ledger)
+        self._places = ConcurrencySlots(ledger)
         self._post = post
         self._concluding = concluding
         self._outbox = outbox
         self._lead = lead
         self._settings = settings
         self._clock = clock
-        self._attending = Attending(bus, post)
+        self._attending = RunWatcher(bus, post)
         self._open: dict[str, Open] = {}
         self._seen = 0
         self._ends = 0  # of attended runs that left their run open

@@ -2,8 +2,8 @@
 
 from fairlead_common.config import Config, HeartbeatConfig
 from fairlead_common.cron.jobs import ActiveWindow, Every, Misfire
-from fairlead_scheduler.store import token
-from fairlead_scheduler.table import Table, Timing
+from fairlead_scheduler.jobs.job_store import token
+from fairlead_scheduler.jobs.job_table import JobTable, Timing
 
 PREFIX = "heartbeat"
 _EPOCH_MS = 0  # of their slots: the same for every scheduler, and for ever
@@ -47,7 +47,7 @@ def timing_of(heartbeat: HeartbeatConfig) -> Timing:
     )
 
 
-def plant(table: Table, config: Config, now_ms: int) -> None:
+def plant(table: JobTable, config: Config, now_ms: int) -> None:
     """Bring the heartbeats in the table up to the configuration."""
     wanted = {
         job_id(name): agent.heartbeat for name, agent in config.agents.items() if agent.heartbeat.every_s

@@ -18,10 +18,10 @@ from fairlead_common.errors import FairleadError, InvalidInputError, NotFoundErr
 from fairlead_common.ids import check_id, is_id, new_id
 from fairlead_common.messages import HeartbeatNotice
 from fairlead_scheduler.clock import Clock
-from fairlead_scheduler.post import Post
+from fairlead_scheduler.firing.slots import Slot, write_slot
+from fairlead_scheduler.jobs.job_store import JobStore, token
+from fairlead_scheduler.session_mail import SessionMail
 from fairlead_scheduler.settings import Settings
-from fairlead_scheduler.slots import Slot, write_slot
-from fairlead_scheduler.store import Store, token
 
 log = structlog.get_logger()
 
@@ -29,10 +29,12 @@ MAX_BODY_CHARS = 65_536
 _PLACE = re.compile(r"\{(body|subject|json\.[A-Za-z0-9_.-]{1,100}|header\.[A-Za-z0-9_-]{1,100})\}")
 
 
-class Triggers:
+class EventTriggers:
     """A part of every scheduler; each message reaches one of them."""
 
-    def __init__(self, bus: Bus, store: Store, post: Post, settings: Settings, clock: Clock) -> None:
+    def __init__(
+        self, bus: Bus, store: JobStore, post: SessionMail, settings: Settings, clock: Clock
+    ) -> None:
         self._bus = bus
         self._store = store
         self._post = post

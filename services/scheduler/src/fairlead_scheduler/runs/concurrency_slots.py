@@ -3,21 +3,21 @@
 import msgspec
 
 from fairlead_common.cron.jobs import Overlap
-from fairlead_scheduler.lane import Verdict, admit
-from fairlead_scheduler.ledger import FINAL, Lane, Ledger
+from fairlead_scheduler.runs.concurrency import Verdict, admit
+from fairlead_scheduler.runs.run_store import FINAL, ConcurrencyState, RunStore
 
 
-class Places:
+class ConcurrencySlots:
     """Of isolated runs, by the names `<job>.<slot>`."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: RunStore) -> None:
         self._ledger = ledger
 
     async def take(self, key: str, overlap: Overlap, ahead: int, limit: int) -> Verdict:
         """What becomes of the run `key`; it has its place if that is to run. See `lane.admit`."""
         verdict = Verdict("wait")
 
-        def change(lane: Lane) -> Lane | None:
+        def change(lane: ConcurrencyState) -> ConcurrencyState | None:
             nonlocal verdict
             verdict = admit(lane.running, key, overlap, ahead, limit)
             if verdict.kind != "run":

@@ -16,14 +16,14 @@ from fairlead_common.cron.jobs import AgentTurn, Job
 from fairlead_common.cron.runs import DeliveryState, RunEntry
 from fairlead_common.errors import ConflictError, FairleadError, NotFoundError
 from fairlead_common.objects import Objects
-from fairlead_scheduler.attending import Ending
-from fairlead_scheduler.channels import Channels, RefusedError
 from fairlead_scheduler.clock import Clock
-from fairlead_scheduler.lead import Lead
-from fairlead_scheduler.ledger import Ledger
-from fairlead_scheduler.letters import Letter
-from fairlead_scheduler.post import Post
-from fairlead_scheduler.store import token
+from fairlead_scheduler.delivery.channels import Channels, RefusedError
+from fairlead_scheduler.delivery.message import DeliveryMessage
+from fairlead_scheduler.jobs.job_store import token
+from fairlead_scheduler.leader import Leader
+from fairlead_scheduler.runs.run_store import RunStore
+from fairlead_scheduler.runs.run_watcher import Ending
+from fairlead_scheduler.session_mail import SessionMail
 
 log = structlog.get_logger()
 
@@ -33,14 +33,14 @@ AT_ONCE = 8
 POLL_S = 2.0
 MAX_TEXT_CHARS = 200_000
 
-_letter = msgspec.json.Decoder(Letter)
+_letter = msgspec.json.Decoder(DeliveryMessage)
 
 
 class Outbox:
     """A part of every scheduler; the one that leads sends."""
 
     def __init__(
-        self, bus: Bus, ledger: Ledger, post: Post, channels: Channels, lead: Lead, clock: Clock
+        self, bus: Bus, ledger: RunStore, post: SessionMail, channels: Channels, lead: Leader, clock: Clock
     ) -> None:
         self._bus = bus
         self._bucket = Bucket(bus, subjects.BUCKET_RUNS)
@@ -55,7 +55,7 @@ class Outbox:
 
     async def accept(self, run: RunEntry, job: Job, payload: AgentTurn, ending: Ending) -> DeliveryState:
         """Keep what is to be delivered, before the run is ended; `send_soon` then lets it go."""
-        letter = Letter(
+        letter = DeliveryMessage(
             job_id=run.job_id,
             slot=run.slot,
             name=job.name,
@@ -108,7 +108,7 @@ class Outbox:
 
     async def _send_due(self) -> float:
         """Seconds until there may be more to send."""
-        waiting: list[tuple[Letter, int]] = []
+        waiting: list[tuple[DeliveryMessage, int]] = []
         async for record in self._bus.read(self._bucket.stream, f"$KV.{self._bucket.name}.out.>"):
             if is_marker(record):
                 continue
@@ -124,7 +124,7 @@ class Outbox:
             return 0.0
         return max(0.05, min([POLL_S, *(span / 1000 for span in later)]))
 
-    async def _send(self, letter: Letter, revision: int) -> None:
+    async def _send(self, letter: DeliveryMessage, revision: int) -> None:
         """One attempt. It is counted before it is made, so that the number on it is never too low.
 
         Where it goes is written with the count: the session used last may be another one the next time.
@@ -158,11 +158,11 @@ class Outbox:
             await self._note(letter, DeliveryState(channel=letter.channel, status="sent", attempts=attempt))
             await self._drop(letter)
 
-    async def _drop(self, letter: Letter) -> None:
+    async def _drop(self, letter: DeliveryMessage) -> None:
         """The letter is settled. Its marker stays as long as the history, which says that it was sent."""
         await self._bucket.delete(letter.key, ttl_s=self._ledger.history_s)
 
-    async def _is_settled(self, letter: Letter) -> bool:
+    async def _is_settled(self, letter: DeliveryMessage) -> bool:
         """Whether it was delivered or given up before: a letter may come back in a crash of nats-server."""
         known = await self._ledger.run(letter.job_id, letter.slot)
         if (
@@ -172,7 +172,7 @@ class Outbox:
         delivery = known[0].delivery
         return delivery is not None and delivery.status != "pending"
 
-    async def _failed(self, letter: Letter, error: str, *, final: bool) -> None:
+    async def _failed(self, letter: DeliveryMessage, error: str, *, final: bool) -> None:
         log.warning(
             "delivery_failed", job=letter.job_id, slot=letter.slot, attempt=letter.attempts, final=final
         )
@@ -192,7 +192,7 @@ class Outbox:
         if final:
             await self._drop(letter)
 
-    async def _note(self, letter: Letter, state: DeliveryState) -> None:
+    async def _note(self, letter: DeliveryMessage, state: DeliveryState) -> None:
         """Say in the history how far it got."""
         for _ in range(10):
             known = await self._ledger.run(letter.job_id, letter.slot)

@@ -29,8 +29,8 @@ from fairlead_common.errors import BadMessageError, FairleadError, NotFoundError
 from fairlead_common.objects import Objects
 from fairlead_common.session_marks import HEARTBEAT_OK, HEARTBEAT_SKIPPED
 from fairlead_common.tail import Source, Tail
-from fairlead_scheduler.post import Post
-from fairlead_scheduler.standing import says_untrusted
+from fairlead_scheduler.session_limits import says_untrusted
+from fairlead_scheduler.session_mail import SessionMail
 
 log = structlog.get_logger()
 
@@ -93,10 +93,10 @@ class _Seen:
         return self.aborted_at_s is not None
 
 
-class Attending:
+class RunWatcher:
     """Follows attempts to their ends."""
 
-    def __init__(self, bus: Bus, post: Post) -> None:
+    def __init__(self, bus: Bus, post: SessionMail) -> None:
         self._bus = bus
         self._objects = Objects(bus)
         self._post = post

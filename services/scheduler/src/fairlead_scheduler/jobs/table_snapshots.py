@@ -12,7 +12,7 @@ from fairlead_common import subjects
 from fairlead_common.buckets import Bucket
 from fairlead_common.bus import Bus
 from fairlead_common.ids import new_id
-from fairlead_scheduler.table import Entry, Table, Timing
+from fairlead_scheduler.jobs.job_table import Entry, JobTable, Timing
 
 log = structlog.get_logger()
 
@@ -61,7 +61,7 @@ _head = msgspec.json.Decoder(Head)
 _chunk = msgspec.json.Decoder(Chunk)
 
 
-class Snapshots:
+class TableSnapshots:
     """Writes and reads snapshots."""
 
     def __init__(self, bus: Bus) -> None:
@@ -70,7 +70,7 @@ class Snapshots:
         self._revision = 0
         self._at = -PAUSE_S
 
-    async def load(self, table: Table) -> int:
+    async def load(self, table: JobTable) -> int:
         """Fill the table; the revision of the bucket `jobs` that it is of, 0 without a snapshot."""
         record = await self._bucket.get(_HEAD)
         if record is None:
@@ -99,7 +99,7 @@ class Snapshots:
         self._revision = head.revision
         return head.revision
 
-    async def save_if_worth(self, table: Table, revision: int) -> None:
+    async def save_if_worth(self, table: JobTable, revision: int) -> None:
         """Write the table as it is at `revision`, when enough has changed and some time has passed."""
         now = asyncio.get_running_loop().time()
         worth = len(table) >= WORTH_JOBS and revision - self._revision >= max(

@@ -32,7 +32,7 @@ class StoredState(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     applied: list[str] = []
 
 
-class Lane(msgspec.Struct, frozen=True, kw_only=True):
+class ConcurrencyState(msgspec.Struct, frozen=True, kw_only=True):
     """Isolated runs under way, `<job>.<slot>` each."""
 
     running: list[str] = []
@@ -48,12 +48,12 @@ class OpenRun(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 _run = msgspec.json.Decoder(RunEntry)
 _state = msgspec.json.Decoder(StoredState)
-_lane = msgspec.json.Decoder(Lane)
+_lane = msgspec.json.Decoder(ConcurrencyState)
 _open = msgspec.json.Decoder(OpenRun)
 _encode = msgspec.json.encode
 
 
-class Ledger:
+class RunStore:
     """Reads and writes runs and states. Every scheduler may; each write is a compare-and-set."""
 
     def __init__(self, bus: Bus, settings: Settings) -> None:
@@ -146,12 +146,12 @@ class Ledger:
             seq = record.seq
         return found, seq
 
-    async def lane(self) -> tuple[Lane, int]:
+    async def lane(self) -> tuple[ConcurrencyState, int]:
         """The isolated runs under way, and the revision."""
         record = await self._bucket.get("lane")
-        return (Lane(), 0) if record is None else (_lane.decode(record.data), record.seq)
+        return (ConcurrencyState(), 0) if record is None else (_lane.decode(record.data), record.seq)
 
-    async def change_lane(self, change: Callable[[Lane], Lane | None]) -> bool:
+    async def change_lane(self, change: Callable[[ConcurrencyState], ConcurrencyState | None]) -> bool:
         """Write the lane anew, as `change` says of what is there; False if it says nothing."""
         while True:
             lane, revision = await self.lane()

@@ -18,7 +18,7 @@ from fairlead_common.messages import (
 SENDER = "cron"
 
 
-class Post:
+class SessionMail:
     """Writes mail; each answer is its sequence, also if it was there before."""
 
     def __init__(self, bus: Bus) -> None:

@@ -14,10 +14,10 @@ from fairlead_common.cron.runs import CronEvent
 from fairlead_common.errors import FairleadError, RetryableError
 from fairlead_common.tail import Source, Tail
 from fairlead_scheduler.clock import Clock
-from fairlead_scheduler.heartbeats import plant
-from fairlead_scheduler.lead import Lead
-from fairlead_scheduler.snapshots import Snapshots
-from fairlead_scheduler.table import Table, Timing
+from fairlead_scheduler.jobs.heartbeats import plant
+from fairlead_scheduler.jobs.job_table import JobTable, Timing
+from fairlead_scheduler.jobs.table_snapshots import TableSnapshots
+from fairlead_scheduler.leader import Leader
 
 log = structlog.get_logger()
 
@@ -25,13 +25,15 @@ _PREFIX = f"$KV.{subjects.BUCKET_JOBS}."
 _decoder = msgspec.json.Decoder(Timing)
 
 
-class Watching:
+class JobSync:
     """A part of every scheduler."""
 
-    def __init__(self, bus: Bus, table: Table, lead: Lead, clock: Clock, changed: Callable[[], None]) -> None:
+    def __init__(
+        self, bus: Bus, table: JobTable, lead: Leader, clock: Clock, changed: Callable[[], None]
+    ) -> None:
         self._bus = bus
         self._lead = lead
-        self._snapshots = Snapshots(bus)
+        self._snapshots = TableSnapshots(bus)
         self._table = table
         self._clock = clock
         self._changed = changed

@@ -4,7 +4,7 @@ import zlib
 from typing import NamedTuple
 
 from fairlead_common.cron.jobs import At, Misfire, Schedule
-from fairlead_scheduler.triggers import Times
+from fairlead_scheduler.jobs.schedule_times import Times
 
 ON_TIME_MS = 5_000  # a slot that is no later than this was not missed
 MAX_AT_ONCE = 1000  # slots of one job that one look decides; the next look goes on

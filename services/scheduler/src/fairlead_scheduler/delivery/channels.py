@@ -16,10 +16,10 @@ from fairlead_common.config import Secret, WebhookConfig
 from fairlead_common.errors import BadMessageError, FairleadError, RetryableError
 from fairlead_common.ids import is_id
 from fairlead_common.projections import SessionSummary, decode_projection
-from fairlead_scheduler.letters import Letter
-from fairlead_scheduler.post import Post
+from fairlead_scheduler.delivery.message import DeliveryMessage
+from fairlead_scheduler.jobs.job_store import token
+from fairlead_scheduler.session_mail import SessionMail
 from fairlead_scheduler.settings import Settings
-from fairlead_scheduler.store import token
 
 if TYPE_CHECKING:
     import aiohttp
@@ -35,24 +35,24 @@ class RefusedError(FairleadError):
 class Channels:
     """Delivers letters."""
 
-    def __init__(self, bus: Bus, post: Post, settings: Settings) -> None:
+    def __init__(self, bus: Bus, post: SessionMail, settings: Settings) -> None:
         self._bus = bus
         self._post = post
         self._settings = settings
         self._http: aiohttp.ClientSession | None = None
 
-    def max_attempts(self, letter: Letter) -> int:
+    def max_attempts(self, letter: DeliveryMessage) -> int:
         """So often a letter is tried."""
         hook = self._settings.cron.webhooks.get(letter.to or "") if letter.channel == "webhook" else None
         return hook.max_attempts if hook else MAX_ATTEMPTS
 
-    async def addressed(self, letter: Letter) -> Letter:
+    async def addressed(self, letter: DeliveryMessage) -> DeliveryMessage:
         """The letter with the session that it goes to, at whatever attempt."""
         if letter.channel != "last" or letter.to:
             return letter
         return msgspec.structs.replace(letter, to=await self._last_session() or letter.session)
 
-    async def send(self, letter: Letter) -> None:
+    async def send(self, letter: DeliveryMessage) -> None:
         """Deliver; returns once the other side has it.
 
         Raises:
@@ -76,7 +76,7 @@ class Channels:
         if self._http is not None:
             await self._http.close()
 
-    async def _to_session(self, letter: Letter, session: str) -> None:
+    async def _to_session(self, letter: DeliveryMessage, session: str) -> None:
         if not is_id(session):
             raise RefusedError(f"to: {session[:64]!r} cannot be a session")
         key = token(letter.job_id, letter.slot)
@@ -101,7 +101,7 @@ class Channels:
                 best = known[1]
         return best.id if best is not None else None
 
-    async def _to_subject(self, letter: Letter) -> None:
+    async def _to_subject(self, letter: DeliveryMessage) -> None:
         subject = letter.to or ""
         check_subject(subject)
         headers = {
@@ -114,7 +114,7 @@ class Channels:
         await self._bus.emit(subject, _body(letter), headers)
         await self._bus.round_trip()
 
-    async def _to_webhook(self, letter: Letter) -> None:
+    async def _to_webhook(self, letter: DeliveryMessage) -> None:
         hook = self._settings.cron.webhooks.get(letter.to or "")
         if hook is None:
             raise RefusedError(f"cron.webhooks has no {letter.to!r}")
@@ -192,7 +192,7 @@ def _read(secret: Secret) -> bytes:
     return value
 
 
-def _body(letter: Letter) -> bytes:
+def _body(letter: DeliveryMessage) -> bytes:
     return msgspec.json.encode(
         {
             "delivery": letter.delivery_id,

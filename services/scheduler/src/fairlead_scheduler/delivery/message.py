@@ -3,7 +3,7 @@
 import msgspec
 
 
-class Letter(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class DeliveryMessage(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """One answer on its way: key `out.<job>.<slot>` of the bucket `runs`.
 
     Fields:

@@ -16,7 +16,7 @@ TTL_S = 4.0
 _KEY = "scheduler"
 
 
-class Lead:
+class Leader:
     """A part of every scheduler.
 
     Fields:

@@ -8,10 +8,10 @@ import pytest
 
 from fairlead_common.cron.jobs import ActiveWindow, At, Cron, Every, Misfire, Overlap, Schedule
 from fairlead_common.cron.times import milliseconds
-from fairlead_scheduler.lane import admit
-from fairlead_scheduler.planning import offset_ms, plan
-from fairlead_scheduler.table import Position, Table, Timing
-from fairlead_scheduler.triggers import Times, times_of
+from fairlead_scheduler.firing.misfires import offset_ms, plan
+from fairlead_scheduler.jobs.job_table import JobTable, Position, Timing
+from fairlead_scheduler.jobs.schedule_times import Times, times_of
+from fairlead_scheduler.runs.concurrency import admit
 
 START = milliseconds(datetime(2027, 1, 1, tzinfo=UTC))
 MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
@@ -139,7 +139,7 @@ def every(ms: int = MINUTE, **fields: object) -> Timing:
 
 
 def test_jobs_are_due_in_order_and_again_once_they_are_settled() -> None:
-    table = Table()
+    table = JobTable()
     table.put("b", every(2 * MINUTE), 1)
     table.put("a", every(MINUTE), 2)
     first = table.next_due()
@@ -154,7 +154,7 @@ def test_jobs_are_due_in_order_and_again_once_they_are_settled() -> None:
 
 
 def test_a_changed_or_removed_job_is_not_due_as_it_was() -> None:
-    table = Table()
+    table = JobTable()
     table.put("a", every(MINUTE), 1)
     (old,) = table.take_due(START + MINUTE, 1)
     table.put("a", every(HOUR), 2)
@@ -166,7 +166,7 @@ def test_a_changed_or_removed_job_is_not_due_as_it_was() -> None:
 
 
 def test_an_edit_that_leaves_the_schedule_alone_keeps_the_place() -> None:
-    table = Table()
+    table = JobTable()
     entry = table.put("a", every(MINUTE), 5)
     table.take_due(START + 10 * MINUTE, 1)
     table.settle(entry, START + 10 * MINUTE)
@@ -175,7 +175,7 @@ def test_an_edit_that_leaves_the_schedule_alone_keeps_the_place() -> None:
 
 
 def test_another_scheduler_goes_on_where_the_last_one_was_but_not_for_jobs_it_did_not_know() -> None:
-    table = Table()
+    table = JobTable()
     table.put("known", every(MINUTE), 3)
     table.put("new", every(MINUTE), 8)
     table.put("once", Timing(schedule=At(at_ms=START + MINUTE)), 3)
@@ -187,17 +187,17 @@ def test_another_scheduler_goes_on_where_the_last_one_was_but_not_for_jobs_it_di
 
 def test_a_slot_that_is_put_off_is_not_lost_with_the_scheduler() -> None:
     jittered = every(HOUR, jitter_ms=30 * MINUTE)
-    before = Table()
+    before = JobTable()
     entry = before.put("a", jittered, 1)
     assert entry.due_ms is not None
     put_off_ms = entry.due_ms - (START + HOUR)
-    after = Table()
+    after = JobTable()
     after.go_on_from(Position(t_ms=START + HOUR + put_off_ms - 1, revision=1))
     assert after.put("a", jittered, 1).due_ms == entry.due_ms
 
 
 def test_a_clock_that_went_back_looks_again() -> None:
-    table = Table()
+    table = JobTable()
     entry = table.put("a", every(MINUTE), 1)
     table.take_due(START + HOUR, 1)
     table.settle(entry, START + HOUR)
@@ -208,21 +208,21 @@ def test_a_clock_that_went_back_looks_again() -> None:
 
 
 def test_a_disabled_job_is_never_due() -> None:
-    table = Table()
+    table = JobTable()
     table.put("a", every(MINUTE, enabled=False), 1)
     assert table.next_due() is None
     assert (len(table), table.enabled) == (1, 0)
 
 
 def test_a_window_leaves_out_what_lies_outside() -> None:
-    table = Table()
+    table = JobTable()
     window = ActiveWindow(start="08:00", end="09:00")
     entry = table.put("a", every(30 * MINUTE, active_window=window), 1)
     assert entry.due_ms == START + 8 * HOUR
 
 
 def test_a_job_that_is_due_is_given_out_once() -> None:
-    table = Table()
+    table = JobTable()
     entry = table.put("a", every(MINUTE), 1)
     table.settle(entry, START)  # the heap has it twice
     assert [each.id for each in table.take_due(START + MINUTE, 10)] == ["a"]

@@ -1,7 +1,7 @@
 """Carries out what was fired: each slot once, whoever is handed it and however often.
 
 The schedulers share one durable consumer over the slots. A slot is acknowledged when its effect is stored:
-mail in the main session, or an open run, which `driving.py` sees to its end.
+mail in the main session, or an open run, which `runs/run_executor.py` sees to its end.
 """
 
 import asyncio
@@ -21,12 +21,12 @@ from fairlead_common.messages import HeartbeatNotice
 from fairlead_common.pull import Job as Delivered
 from fairlead_common.pull import PullConsumer
 from fairlead_scheduler.clock import Clock
-from fairlead_scheduler.concluding import Concluding
-from fairlead_scheduler.heartbeats import agent_of
-from fairlead_scheduler.ledger import FINAL, Ledger, OpenRun
-from fairlead_scheduler.post import Post
-from fairlead_scheduler.slots import Slot, decode_slot
-from fairlead_scheduler.store import Store, token
+from fairlead_scheduler.firing.slots import Slot, decode_slot
+from fairlead_scheduler.jobs.heartbeats import agent_of
+from fairlead_scheduler.jobs.job_store import JobStore, token
+from fairlead_scheduler.runs.run_finalizer import RunFinalizer
+from fairlead_scheduler.runs.run_store import FINAL, OpenRun, RunStore
+from fairlead_scheduler.session_mail import SessionMail
 
 log = structlog.get_logger()
 
@@ -36,16 +36,16 @@ MAX_DELIVERIES = 5  # of a slot that ends in an error of ours
 HINT = "fairlead.hint.cron"  # core: something was opened
 
 
-class Performing:
+class SlotConsumer:
     """A part of every scheduler."""
 
     def __init__(
         self,
         bus: Bus,
-        store: Store,
-        ledger: Ledger,
-        post: Post,
-        concluding: Concluding,
+        store: JobStore,
+        ledger: RunStore,
+        post: SessionMail,
+        concluding: RunFinalizer,
         config: LiveConfig,
         clock: Clock,
     ) -> None:

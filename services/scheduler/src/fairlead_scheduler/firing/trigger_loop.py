@@ -1,7 +1,7 @@
 """Fires what is due: writes the slots of jobs, create-only, at their times.
 
 One scheduler does it at a time (a lease); two would only try twice. What a slot means is carried out by
-whoever is handed it (`performing.py`).
+whoever is handed it (`slot_consumer.py`).
 """
 
 import asyncio
@@ -15,11 +15,11 @@ from fairlead_common.buckets import Bucket
 from fairlead_common.bus import Bus
 from fairlead_common.errors import FairleadError, RetryableError
 from fairlead_scheduler.clock import Clock
-from fairlead_scheduler.lead import Lead
-from fairlead_scheduler.planning import plan
+from fairlead_scheduler.firing.misfires import plan
+from fairlead_scheduler.firing.slots import Slot, write_slot
+from fairlead_scheduler.jobs.job_table import Entry, JobTable, Position
+from fairlead_scheduler.leader import Leader
 from fairlead_scheduler.settings import Settings
-from fairlead_scheduler.slots import Slot, write_slot
-from fairlead_scheduler.table import Entry, Position, Table
 
 log = structlog.get_logger()
 
@@ -29,11 +29,17 @@ UNSURE_MS = 200  # until the lease is looked at again
 POSITION = "position"  # key in the bucket `runs`
 
 
-class Firing:
+class TriggerLoop:
     """A part of every scheduler."""
 
     def __init__(
-        self, bus: Bus, table: Table, lead: Lead, settings: Settings, clock: Clock, changed: asyncio.Event
+        self,
+        bus: Bus,
+        table: JobTable,
+        lead: Leader,
+        settings: Settings,
+        clock: Clock,
+        changed: asyncio.Event,
     ) -> None:
         self._bus = bus
         self._bucket = Bucket(bus, subjects.BUCKET_RUNS)

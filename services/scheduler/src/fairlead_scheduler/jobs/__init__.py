@@ -1,0 +1,1 @@
+"""Jobs: defined, stored, and kept in a table of what is due when."""

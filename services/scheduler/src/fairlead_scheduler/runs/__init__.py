@@ -1,0 +1,1 @@
+"""Runs: admitted, watched, finished, and kept."""
