@@ -53,7 +53,7 @@ _LOOKING = [
         ("cd . && git status", "cd - && git status"),
         ("cd /work && ls *.md && git status", "cd /work && cd vendor && git status"),
         ("cat src/test_?.c", "cat ../../../ru?/secrets/db"),
-        ("cat */*.py */s*.c", "cat ru?/secrets/db"),
+        ("cat */*.py */gs*.c test_*.py", "cat ru?/secrets/db"),
         ("head src/ma?n.py", "head src/../../../pro?/self/fd/3"),
         ("ls ../../../ru?/secrets", "cat .config/g?/hosts.yml"),
         ("cd sub && cat x?.c", "cd /home/u/.config && cat gh/hosts.ym?"),

@@ -235,8 +235,9 @@ _HARMLESS = _Table(
     ("a template", "secrets.py.example secrets.example.* .aws/config.example"),
 )
 
-# `*.py` and its like: all files of one kind. What is called `secrets` in code and texts rarely holds one.
-_ONE_KIND = re.compile(r"\*+\.(?:pyi?|[cm]?[jt]sx?|rs|go|[ch]|cc|[ch]pp|cs|java|kt|swift|rb|css|html|md|rst)")
+# Names of code and texts: `secrets.*` and `*.tfstate.*` are about data. A pattern for all files of one such
+# kind (`*.py`) is not about secrets; one that begins like their name (`secret?.py`) may be.
+_CODE = re.compile(r"(.*)\.(?:pyi?|[cm]?[jt]sx?|rs|go|[ch]|cc|[ch]pp|cs|java|kt|swift|rb|css|html|md|rst)")
 # Longer patterns are taken to name anything: the comparison takes time.
 _MAX_PATTERN_CHARS = 300
 
@@ -275,11 +276,11 @@ def _names_secret(pattern: str) -> bool:
     parts = spelled.strip("/").split("/")
     if secret(spelled) or any(part.startswith(".") and set(part) & set("*?") for part in parts[:-1]):
         return True
-    is_code = _ONE_KIND.fullmatch(parts[-1]) is not None
+    code = _CODE.fullmatch(parts[-1])
     return any(
         _fit(parts[start:], other[not other[0] :])
         for other in _SECRET.parts
-        if not (is_code and other[-1].endswith(".*"))
+        if not (code and other[-1].endswith(".*") and (other[-1].startswith("*") or not code[1].strip("*")))
         for start in range(len(parts))
         if other[0] or (start == 0 and set(parts[0]) - {"*", "?"})  # whole paths, of a workspace at the root
     )
