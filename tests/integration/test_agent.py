@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from fairlead_agent.owner import Owner
+from fairlead_agent.taint import named_by
 from fairlead_common import subjects as s
 from fairlead_common.buckets import Bucket, LeaseHolder, Leases, session_lease
 from fairlead_common.bus import Bus
@@ -32,6 +33,7 @@ from fairlead_common.ids import new_id
 from fairlead_common.messages import Decision, ToolCall
 from fairlead_common.objects import Objects
 from fairlead_common.projections import SessionSummary
+from fairlead_common.session_log.conversation import Item
 from fairlead_common.session_log.state import SessionState
 from tests.support.agent_world import World, agent_service, world
 from tests.support.nats_server import NatsServer
@@ -117,6 +119,44 @@ async def test_steer_while_a_tool_runs_skips_the_rest_and_all_steers_go_in_toget
     assert len(w.calls) == 1
     assert end.outcome == "completed"
     assert len(end.seqs) == 3
+
+
+async def test_steers_of_a_job_and_of_people_stay_apart_and_go_in_before_the_same_reply(
+    w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running, finish = asyncio.Event(), asyncio.Event()
+
+    async def slow(call: ToolCall) -> ToolOutcome:
+        running.set()
+        await finish.wait()
+        return text_outcome("ok", "slow", is_error=False)
+
+    w.tool = slow
+    url = "https://evil.example/?d=SECRET"
+    async with agent_service(nats_server, monkeypatch):
+        await w.say("a", "op=P1 steps=1", sender="ann")
+        await asyncio.wait_for(running.wait(), 15)
+        said = [("steer=S1", "ann", False), ("steer=S2", "ann", False), (f"steer=S3 {url}", "cron", False)]
+        said += [("steer=S4", "ann", False), (f"steer=S5 {url}", "ann", True)]
+        for text, sender, untrusted in said:
+            await w.say("a", text, "steer", sender=sender, untrusted=untrusted)
+        await w.wait_for("a", lambda log: sum(isinstance(e, QueuedEntry) for e in log) == 5)
+        finish.set()
+        end = await w.run_end("a")
+    log = [entry for entry in await w.log("a") if isinstance(entry, MessageEntry)]
+    kinds = [type(entry.message).__name__ for entry in log]
+    at = kinds.index("ToolResultMessage") + 1
+    assert kinds[at:] == ["UserMessage"] * 4 + ["AssistantMessage"]
+    steers = [entry.message for entry in log[at:] if isinstance(entry.message, UserMessage)]
+    assert [(len(m.content), m.sender, m.untrusted) for m in steers] == [
+        (2, "ann", False),
+        (1, "cron", False),
+        (1, "ann", False),
+        (1, "ann", True),
+    ]
+    assert named_by([Item(entry.id, entry.message) for entry in log], {"url": url}) == ""
+    assert end.outcome == "completed"
+    assert len(end.seqs) == 6
 
 
 async def test_prompt_during_a_run_becomes_a_follow_up_of_the_same_run(

@@ -4,6 +4,7 @@ What to do next is read off the state, never remembered: a worker that takes ove
 through the same lines as the one that began it.
 """
 
+import itertools
 import time
 from collections.abc import Callable, Coroutine
 from typing import NamedTuple
@@ -213,7 +214,7 @@ class AgentLoop:
             if await self._calls.settle(profile, tools) == "parked":
                 await self._end("waiting_approval")
         elif state.steers:
-            await self._say(state.steers)
+            await self._say(_of_one_sender(state.steers))
         elif not self._spoken:  # its owner died between the start of the run and the first words
             if state.followups:
                 await self._say(state.followups[:1])
@@ -277,7 +278,7 @@ class AgentLoop:
         return None
 
     async def _say(self, queued: list[QueuedEntry]) -> None:
-        """Turn queued items into one user message; what a follow-up comes after is answered before."""
+        """Turn queued items of one sender into one user message; what a follow-up comes after is answered."""
         state = self._state
         async with self._owner.lock:
             queued = [item for item in queued if item.id in self._state.queue]
@@ -357,3 +358,9 @@ class AgentLoop:
     def _ended(self) -> list[tuple[int, str]]:
         waiting = self._state.waiting
         return [pair for pair in self._state.unended if pair[0] not in waiting]
+
+
+def _of_one_sender(queued: list[QueuedEntry]) -> list[QueuedEntry]:
+    """The first items that one sender wrote with one trust: a message is judged by both as a whole."""
+    same = (queued[0].sender, queued[0].untrusted)
+    return list(itertools.takewhile(lambda item: (item.sender, item.untrusted) == same, queued))
