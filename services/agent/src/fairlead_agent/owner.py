@@ -6,6 +6,7 @@ is fenced: an owner that was replaced fails its next append with `LostOwnershipE
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -19,6 +20,7 @@ from fairlead_common.dead import dead_letter
 from fairlead_common.entries import (
     CustomEntry,
     DeletedEntry,
+    DroppedEntry,
     Entry,
     LaterEntry,
     MessageEntry,
@@ -29,6 +31,7 @@ from fairlead_common.entries import (
 from fairlead_common.errors import BadMessageError, LaterVersionError, LostOwnershipError, NotFoundError
 from fairlead_common.events import EventBase
 from fairlead_common.generations import DELETE
+from fairlead_common.ids import new_id
 from fairlead_common.objects import Objects
 from fairlead_common.session_log.state import SessionState
 from fairlead_common.tail import Source, Tail
@@ -52,9 +55,8 @@ class Owner:
         self.lock = asyncio.Lock()
         self.changed = asyncio.Event()
         self.stopping = asyncio.Event()
-        self.out_of_time = False
         self.trace: str | None = None  # of the prompt that is being worked on
-        self._mail: list[Record] = []
+        self._mail: deque[Record] = deque()
         self._skipped: list[tuple[Record, str]] = []  # what is no entry, since the last that is one
         self._replaced_at = 0  # sequence of an entry that another owner wrote
         self._epoch = 0
@@ -160,8 +162,8 @@ class Owner:
 
     # -- mailbox -----------------------------------------------------------
 
-    async def receive(self) -> list[Record]:
-        """Unconsumed mail in order. Call it with the lock held.
+    async def receive(self) -> None:
+        """Take in what the tail has; see `first_mail`. Call it with the lock held.
 
         Raises:
             LostOwnershipError: somebody else wrote to the log.
@@ -172,9 +174,17 @@ class Owner:
             elif record.seq > self.state.last_seq:
                 self._replaced_at = record.seq
         self._check_place()
-        mail = [record for record in self._mail if record.seq > self.state.cursor]
-        self._mail = []
-        return mail
+
+    def first_mail(self) -> Record | None:
+        """The first message in the mailbox that is not consumed."""
+        while self._mail and self._mail[0].seq <= self.state.cursor:
+            self._mail.popleft()
+        return self._mail[0] if self._mail else None
+
+    def drop_mail(self, record: Record) -> None:
+        """Go on to what comes after `record`, which is done with but need not be consumed by an entry."""
+        if self._mail and self._mail[0] is record:
+            self._mail.popleft()
 
     def _check_place(self) -> None:
         """Once another owner was seen, nothing is written any more.
@@ -232,6 +242,10 @@ class Owner:
             raise LostOwnershipError(f"{self.session}: another owner wrote") from error
         return entry
 
+    async def pass_over(self, reason: str, seq: int) -> None:
+        """Consume the mail with the sequence `seq` without acting on it, with the lock held."""
+        await self.append_locked(DroppedEntry(id=new_id(), cursor=seq, reason=reason))
+
     async def close(self, end: RunEndEntry, still: Callable[[], bool]) -> bool:
         """End the run, unless something arrived that is not consumed yet: then False, and nothing is stored.
 
@@ -264,8 +278,8 @@ class Owner:
         A fence at our own entry, seen only by its acknowledgement, would pass over mail just before it.
         """
         for _ in range(20):
-            self._mail = await self.receive()
-            if self._mail:
+            await self.receive()
+            if self.first_mail() is not None:
                 return False
             if self.tail.seen[0] >= self.state.last_seq:
                 return True
@@ -301,10 +315,6 @@ class Owner:
     async def show(self, event: EventBase) -> None:
         """Tell viewers what is under way. May be lost; the log is the truth."""
         await self.bus.emit(self._event_subject, _encode_event(event))
-
-    def age_s(self, since_ms: int) -> float:
-        """Seconds of wall-clock time since `since_ms`."""
-        return time.time() - since_ms / 1000
 
     async def wait_for_change(self, timeout_s: float) -> None:
         """Until the state changed, a drain began, or `timeout_s` passed."""

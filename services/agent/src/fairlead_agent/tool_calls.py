@@ -15,6 +15,7 @@ import structlog
 from fairlead_agent.catalog import Catalog, Tools
 from fairlead_agent.grants import Grants
 from fairlead_agent.judgement import Judgement
+from fairlead_agent.next_step import Limits
 from fairlead_agent.offers import offers
 from fairlead_agent.owner import Owner
 from fairlead_agent.placement import Places, boundary
@@ -84,7 +85,7 @@ class ToolCalls:
         self._sent: dict[str, tuple[ToolCall, float]] = {}  # by call: the request, and when it was seen
         self._recalled = False
 
-    async def settle(self, profile: AgentConfig, tools: Tools) -> Literal["done", "parked"]:
+    async def run_pending(self, profile: AgentConfig, tools: Tools) -> Literal["done", "parked"]:
         """Bring all pending calls to their results, in order; or park because a person must decide.
 
         Returns when nothing is pending, when the run is being aborted, or when it is parked.
@@ -110,7 +111,10 @@ class ToolCalls:
     @property
     def _aborting(self) -> bool:
         state = self._state
-        return state.run is None or state.run.aborting or state.deleting or self._owner.out_of_time
+        if state.run is None or state.run.aborting or state.deleting:
+            return True
+        profile = self._config.current.agent(state.agent)
+        return profile is None or Limits.of(profile).is_out_of_time(state.run, time.time_ns() // 1_000_000)
 
     async def _recall(self) -> None:
         """Find out which pending calls were requested already, by this owner or one before it."""

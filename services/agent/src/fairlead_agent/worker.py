@@ -18,6 +18,7 @@ from fairlead_agent.grants import Grants
 from fairlead_agent.loop import AgentLoop
 from fairlead_agent.mailbox import Mailbox
 from fairlead_agent.models.registry import Registry
+from fairlead_agent.next_step import Limits
 from fairlead_agent.owner import Owner
 from fairlead_agent.placement import Places
 from fairlead_agent.projection import Projections
@@ -276,7 +277,7 @@ class Worker:
                 if await owner.tail.wait(1.0):
                     await mailbox.drain()
                     await self._ack(held, owner.state.cursor)
-                self._watch_limits(owner, turn)
+                self._interrupt_what_must_end(owner, turn)
 
         known = frozenset(owner.state.settled_approvals)  # by an earlier owner
 
@@ -305,12 +306,14 @@ class Worker:
                 log.info("ownership_lost", why=str(failure))
             raise failure
 
-    def _watch_limits(self, owner: Owner, turn: Turn) -> None:
-        run = owner.state.run
-        profile = self._config.current.agent(owner.state.agent)
-        limit_s = profile.max_run_s if profile else float("inf")
-        owner.out_of_time = run is not None and owner.age_s(run.started_ms) > limit_s
-        if run is not None and (run.aborting or owner.out_of_time or owner.state.deleting):
+    def _interrupt_what_must_end(self, owner: Owner, turn: Turn) -> None:
+        """Stop the reply and the tool calls of a run that is aborted or over its time."""
+        state, profile = owner.state, self._config.current.agent(owner.state.agent)
+        run = state.run
+        if run is None:
+            return
+        late = profile is not None and Limits.of(profile).is_out_of_time(run, time.time_ns() // 1_000_000)
+        if late or run.aborting or state.deleting:
             owner.changed.set()
             turn.interrupt()
 

@@ -1,0 +1,211 @@
+"""What a session's owner does next, decided from the session's state alone.
+
+No I/O and no memory: a worker that takes over an open run decides exactly what the one before would have.
+`loop.py` performs the steps.
+"""
+
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import NamedTuple
+
+from fairlead_common.config import AgentConfig
+from fairlead_common.content import AssistantMessage
+from fairlead_common.entries import Outcome, QueuedEntry
+from fairlead_common.session_log.conversation import Run
+from fairlead_common.session_log.state import SessionState
+
+MAX_ATTEMPTS = 5  # owners in a row that took over a run and got no further
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """Nothing to do until mail arrives."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """The session's deletion was accepted: stop what runs and carry it out."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartRun:
+    """Open a run.
+
+    Fields:
+        said: the user input that begins it; None: it goes on where the run before stopped (`resumes`).
+        agent: profile for a session that has none yet.
+        cursor: the mail that the start itself consumes; 0: what begins the run, or comes after, consumes it.
+    """
+
+    said: QueuedEntry | None = None
+    resumes: bool = False
+    agent: str | None = None
+    cursor: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StartHeartbeat:
+    """Open a run for the heartbeats that are due, or record that there is nothing to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class AddUserMessage:
+    """Append queued input of one sender as one user message."""
+
+    said: tuple[QueuedEntry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AddHeartbeatMessage:
+    """Append the heartbeat's message to a run whose owner died right after opening it."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallModel:
+    """Ask the model for the next assistant message."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunTools:
+    """Bring the pending tool calls to their results, or park the run for an approval."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndRun:
+    """Close the run, its unfinished tool calls cancelled first. See `RunEndEntry` for the fields."""
+
+    outcome: Outcome
+    error: str | None = None
+    error_code: str = ""
+
+
+Step = (
+    Idle
+    | Delete
+    | StartRun
+    | StartHeartbeat
+    | AddUserMessage
+    | AddHeartbeatMessage
+    | CallModel
+    | RunTools
+    | EndRun
+)
+
+
+class Limits(NamedTuple):
+    """Limits of one run, from the agent's profile. Tokens: 0 is no limit."""
+
+    max_run_s: float
+    max_turns: int
+    max_run_tokens: int
+
+    @classmethod
+    def of(cls, profile: AgentConfig) -> "Limits":
+        """The limits that `profile` sets."""
+        return cls(profile.max_run_s, profile.max_turns, profile.max_run_tokens)
+
+    def is_out_of_time(self, run: Run, now_ms: int) -> bool:
+        """Whether the run has taken longer than it may."""
+        return (now_ms - run.started_ms) / 1000 > self.max_run_s
+
+    def exceeded(self, state: SessionState, run: Run, now_ms: int) -> EndRun | None:
+        """How the run ends for a limit that it has reached, if any."""
+        if self.is_out_of_time(run, now_ms):
+            took_s = (now_ms - run.started_ms) / 1000
+            text = f"max_run_s: at most {self.max_run_s:g} s, this run took {took_s:.1f} s"
+            return EndRun("timed_out", text)
+        if not state.needs_reply:
+            return None
+        if run.turns >= self.max_turns:
+            text = f"max_turns: at most {self.max_turns} turns in a run, this one had {run.turns}"
+            return EndRun("turn_limit", text)
+        used = run.usage.input_tokens + run.usage.output_tokens
+        if self.max_run_tokens and used > self.max_run_tokens:
+            text = f"max_run_tokens: at most {self.max_run_tokens} tokens, this run used {used}"
+            return EndRun("budget", text)
+        return None
+
+
+def next_step(state: SessionState, start: StartRun | None, limits: Limits | None, now_ms: int) -> Step:
+    """The next step of a session.
+
+    Args:
+        state: the fold of its log.
+        start: the run that the next unconsumed mail asks for, if it does.
+        limits: of the session's agent; None: that agent is not configured.
+        now_ms: wall-clock time, as in entries.
+    """
+    if state.deleting:
+        return Delete()
+    run = state.run
+    if run is None:
+        return _between_runs(state, start)
+    if limits is None:
+        return EndRun("failed", f"agent: {state.agent!r} is not configured")
+    if state.attempts > MAX_ATTEMPTS:
+        text = f"{MAX_ATTEMPTS} workers in a row took up this run and got no further; given up"
+        return EndRun("failed", text)
+    if run.aborting:
+        return EndRun("aborted", run.abort_reason or None)
+    if ending := limits.exceeded(state, run, now_ms):
+        return ending
+    return _in_run(state, run)
+
+
+def _between_runs(state: SessionState, start: StartRun | None) -> Step:
+    if state.parked:
+        return start or Idle()
+    if state.queue:
+        return StartRun(next(iter(state.queue.values())))
+    if start is not None:
+        return start
+    return StartHeartbeat() if state.wakes.beats else Idle()
+
+
+def _in_run(state: SessionState, run: Run) -> Step:
+    if state.pending:
+        return RunTools()
+    if state.steers:
+        return AddUserMessage(_of_one_sender(state.steers))
+    if not run.spoken:  # its owner died between the start of the run and its first message
+        if state.followups:
+            return AddUserMessage((state.followups[0],))
+        if state.wakes.beats:
+            return AddHeartbeatMessage()
+        return EndRun("failed", "nothing was said in this run")
+    if state.needs_reply:
+        return CallModel()
+    if state.followups:
+        return AddUserMessage((state.followups[0],))
+    return ending_after(state.last_answer)
+
+
+def _of_one_sender(steers: list[QueuedEntry]) -> tuple[QueuedEntry, ...]:
+    """The first of them, and those in a row that come from the same sender: a message has one."""
+    return tuple(takewhile(lambda item: item.sender == steers[0].sender, steers))
+
+
+def ending_after(answer: AssistantMessage | None) -> EndRun:
+    """How a run ends whose last reply is `answer`."""
+    if answer is not None and answer.stop_reason == "length":
+        limit = f" of {answer.usage.output_tokens} tokens" if answer.usage.output_tokens else ""
+        return EndRun("truncated", f"The reply was cut off at the output limit{limit}.", "output_limit")
+    if answer is not None and answer.error:
+        return EndRun("failed", answer.error, answer.error_code)
+    if answer is None or not answer.text.strip():
+        text = "The model returned an empty reply, also after it was asked to continue."
+        return EndRun("failed", text, "empty_reply")
+    return EndRun("completed")
+
+
+def may_end(state: SessionState, outcome: Outcome) -> bool:
+    """Whether the run may still end so, after the mail that was consumed since that was decided."""
+    if state.run is None:
+        return False
+    if outcome not in ("completed", "waiting_approval"):
+        return True
+    if state.run.aborting or state.deleting:
+        return False
+    if outcome == "completed":
+        return not (state.queue or state.pending or state.needs_reply)
+    return any(request.call_id in state.pending for request in state.approvals.values())

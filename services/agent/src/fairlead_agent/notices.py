@@ -1,0 +1,139 @@
+"""Notices, the mail that services send to a session: settings, moves, deletion, system events, heartbeats.
+
+Each becomes entries, the last of which consumes it.
+"""
+
+import msgspec
+
+from fairlead_agent.approval_mail import ApprovalMail
+from fairlead_agent.next_step import StartRun
+from fairlead_agent.owner import Owner
+from fairlead_agent.placement import moved
+from fairlead_common.entries import CustomEntry, ModeChangeEntry, ModelChangeEntry, SessionInfoEntry
+from fairlead_common.errors import BadMessageError
+from fairlead_common.generations import DELETE
+from fairlead_common.ids import new_id
+from fairlead_common.live_config import LiveConfig
+from fairlead_common.messages import (
+    CreateSession,
+    HeartbeatNotice,
+    MoveSession,
+    Notice,
+    SystemNotice,
+    UpdateSession,
+)
+from fairlead_common.session_marks import DELIVERY, HEARTBEAT, HEARTBEAT_SKIPPED, SYSTEM_EVENT, THINKING
+
+_decode = msgspec.json.decode
+
+
+class Notices:
+    """Consumes notices for the owner of a session. Call it with the owner's lock held."""
+
+    def __init__(self, owner: Owner, config: LiveConfig, approvals: ApprovalMail) -> None:
+        self._owner = owner
+        self._state = owner.state
+        self._config = config
+        self._approvals = approvals
+
+    async def consume(self, mail: Notice, seq: int) -> StartRun | None:
+        """Consume one notice, the mail with the sequence `seq`; or return the run that it needs first.
+
+        Raises:
+            BadMessageError: there is no such notice.
+            msgspec.DecodeError: its body is not of its shape.
+        """
+        kind, dash, rest = mail.name.partition("-")
+        match kind:
+            case "create" if not dash:
+                await self._create(_decode(mail.body, type=CreateSession), seq)
+            case "delete" if not dash:
+                await self._owner.append_locked(CustomEntry(id=new_id(), cursor=seq, name=DELETE))
+            case _ if kind.startswith("update"):
+                await self._update(_decode(mail.body, type=UpdateSession), seq)
+            case "move" if dash:
+                await self._move(_decode(mail.body, type=MoveSession), seq)
+            case "retry" if dash:
+                return await self._retry(seq)
+            case "system" if dash:
+                await self._event(SYSTEM_EVENT, _decode(mail.body, type=SystemNotice), seq)
+            case "delivery" if dash:
+                await self._event(DELIVERY, _decode(mail.body, type=SystemNotice), seq)
+            case "heartbeat" if dash:
+                await self._heartbeat(mail.name, _decode(mail.body, type=HeartbeatNotice), seq)
+            case "approval" if dash:
+                return await self._approvals.expired(rest, seq)
+            case _:
+                raise BadMessageError(f"unknown notice {mail.name!r}")
+        return None
+
+    async def _create(self, body: CreateSession, seq: int) -> None:
+        """Settings of a session that is new, or that is there and gets them once more."""
+        if body.mode:
+            await self._owner.append_locked(ModeChangeEntry(id=new_id(), mode=body.mode))
+        await self._owner.append_locked(
+            SessionInfoEntry(
+                id=new_id(),
+                cursor=seq,
+                agent=body.agent or "main",
+                title=body.title,
+                sandbox=body.sandbox,
+                deny=body.deny,
+                work_mode=body.work_mode,
+                source=body.source or None,
+            )
+        )
+
+    async def _update(self, body: UpdateSession, seq: int) -> None:
+        if body.mode is not None:
+            await self._owner.append_locked(ModeChangeEntry(id=new_id(), mode=body.mode))
+        if body.model is not None:
+            await self._owner.append_locked(ModelChangeEntry(id=new_id(), model=body.model))
+        if body.thinking is not None:
+            level: dict[str, object] = {"level": body.thinking}
+            await self._owner.append_locked(CustomEntry(id=new_id(), name=THINKING, data=level))
+        await self._owner.append_locked(
+            SessionInfoEntry(
+                id=new_id(),
+                cursor=seq,
+                title=body.title,
+                sandbox=body.sandbox,
+                deny=body.deny,
+                work_mode=body.work_mode,
+                source=body.source,
+            )
+        )
+
+    async def _move(self, body: MoveSession, seq: int) -> None:
+        profile = self._config.current.agent(self._state.agent or "main")
+        if profile is None:
+            await self._owner.pass_over(f"agent {self._state.agent!r} is not configured", seq)
+            return
+        place = moved(self._state, profile, body.host, force_empty=body.force_empty)
+        if isinstance(place, str):
+            await self._owner.pass_over(f"not moved to {body.host}: {place}", seq)
+            return
+        await self._owner.append_locked(SessionInfoEntry(id=new_id(), cursor=seq, placement=place))
+
+    async def _retry(self, seq: int) -> StartRun | None:
+        if self._state.can_retry:
+            return StartRun(resumes=True, cursor=seq)
+        await self._owner.pass_over("there is no run to try again", seq)
+        return None
+
+    async def _event(self, name: str, body: SystemNotice, seq: int) -> None:
+        data: dict[str, object] = {"text": body.text, "source": body.source}
+        if body.untrusted:
+            data["untrusted"] = True
+        await self._owner.append_locked(CustomEntry(id=new_id(), cursor=seq, name=name, data=data))
+
+    async def _heartbeat(self, key: str, body: HeartbeatNotice, seq: int) -> None:
+        """It waits until the session is idle; a regular one that finds the session busy is skipped."""
+        state = self._state
+        if body.reason == "interval" and (state.run is not None or state.parked or state.queue):
+            data: dict[str, object] = {"keys": [key], "why": "the session is busy"}
+            name = HEARTBEAT_SKIPPED
+        else:
+            data = {"key": key, "seq": seq, "reason": body.reason, "force": body.force}
+            name = HEARTBEAT
+        await self._owner.append_locked(CustomEntry(id=new_id(), cursor=seq, name=name, data=data))

@@ -1,0 +1,368 @@
+"""What an owner does next, decided from the state alone: every case, and random logs."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairlead_agent.next_step import (
+    MAX_ATTEMPTS,
+    AddHeartbeatMessage,
+    AddUserMessage,
+    CallModel,
+    Delete,
+    EndRun,
+    Idle,
+    Limits,
+    RunTools,
+    StartHeartbeat,
+    StartRun,
+    Step,
+    ending_after,
+    may_end,
+    next_step,
+)
+from fairlead_common.content import AssistantMessage, TextBlock, Usage
+from fairlead_common.entries import (
+    ApprovalEntry,
+    ApprovalRequestEntry,
+    CustomEntry,
+    EpochEntry,
+    QueuedEntry,
+    RunEndEntry,
+    RunStartEntry,
+)
+from fairlead_common.generations import DELETE
+from fairlead_common.session_log.state import ABORT
+from fairlead_common.session_marks import HEARTBEAT
+from tests.unit.common.session_log.test_state import Log
+
+LIMITS = Limits(max_run_s=60.0, max_turns=3, max_run_tokens=0)
+NOW_MS = 1_000
+
+
+class World(Log):
+    """A log with the entries that the cases need."""
+
+    def queued(self, item: str, seq: int, kind: str = "followup", sender: str | None = None) -> QueuedEntry:
+        text = [TextBlock(text=item)]
+        entry = self.add(
+            QueuedEntry, id=item, kind=kind, content=text, mail_seq=seq, cursor=seq, sender=sender
+        )
+        assert isinstance(entry, QueuedEntry)
+        return entry
+
+    def ask(self, call: str) -> None:
+        self.add(
+            ApprovalRequestEntry,
+            id=f"a-{call}",
+            call_id=call,
+            tool="bash",
+            arguments={},
+            workspace="w",
+            host="h",
+            shown_hash="x",
+            expires_at=1,
+            why="asks",
+        )
+
+    def end(self, outcome: str) -> None:
+        self.add(RunEndEntry, outcome=outcome)
+
+    def beat(self) -> None:
+        self.add(CustomEntry, name=HEARTBEAT, data={"key": "heartbeat-1", "seq": 9})
+
+    def step(
+        self, start: StartRun | None = None, limits: Limits | None = LIMITS, now_ms: int = NOW_MS
+    ) -> Step:
+        return next_step(self.state, start, limits, now_ms)
+
+
+@pytest.fixture
+def log() -> World:
+    return World()
+
+
+def prompt(seq: int = 7) -> StartRun:
+    content: list[Any] = [TextBlock(text="hi")]
+    return StartRun(QueuedEntry(id="new", cursor=seq, kind="prompt", content=content, mail_seq=seq))
+
+
+def test_a_session_without_mail_is_idle(log: World) -> None:
+    assert log.step() == Idle()
+
+
+def test_input_begins_a_run(log: World) -> None:
+    assert log.step(prompt()) == prompt()
+
+
+def test_what_was_queued_before_comes_before_new_input(log: World) -> None:
+    log.start()
+    log.user("one", 1)
+    first = log.queued("q1", 2)
+    log.queued("q2", 3)
+    log.end("failed")
+    assert log.step(prompt()) == StartRun(first)
+
+
+def test_a_heartbeat_waits_for_everything_else(log: World) -> None:
+    log.beat()
+    assert log.step() == StartHeartbeat()
+    assert log.step(prompt()) == prompt()
+    waits = log.queued("q1", 2)
+    assert log.step() == StartRun(waits)
+
+
+def test_a_run_without_its_first_message_gets_it_from_the_queue_or_the_heartbeat(log: World) -> None:
+    log.beat()
+    log.start()
+    assert log.step() == AddHeartbeatMessage()
+    waits = log.queued("q1", 2)
+    log.queued("q2", 3)
+    assert log.step() == AddUserMessage((waits,))
+
+
+def test_a_run_in_which_nothing_was_said_ends(log: World) -> None:
+    log.start()
+    assert log.step() == EndRun("failed", "nothing was said in this run")
+
+
+def test_the_model_answers_then_tools_run_then_the_model_answers_again(log: World) -> None:
+    log.start()
+    log.user("one", 1)
+    assert log.step() == CallModel()
+    log.assistant("c1", "c2")
+    assert log.step() == RunTools()
+    log.result("c1")
+    assert log.step() == RunTools()
+    log.result("c2")
+    assert log.step() == CallModel()
+    log.assistant(text="done")
+    assert log.step() == EndRun("completed")
+
+
+def test_steers_come_together_and_before_the_next_answer_but_after_pending_calls(log: World) -> None:
+    log.start()
+    log.user("one", 1)
+    log.assistant("c1")
+    steers = (log.queued("s1", 2, "steer"), log.queued("s2", 3, "steer"))
+    assert log.step() == RunTools()
+    log.result("c1")
+    assert log.step() == AddUserMessage(steers)
+
+
+def test_steers_of_different_senders_are_messages_of_their_own(log: World) -> None:
+    log.start()
+    log.user("one", 1)
+    steers = [
+        log.queued(f"s{seq}", seq, "steer", sender) for seq, sender in ((2, "ann"), (3, "ann"), (4, "cron"))
+    ]
+    assert log.step() == AddUserMessage(tuple(steers[:2]))
+    log.user("said", 2, items=["s2", "s3"])
+    assert log.step() == AddUserMessage((steers[2],))
+
+
+def test_followups_come_one_by_one_after_the_answer(log: World) -> None:
+    log.start()
+    log.user("one", 1)
+    first = log.queued("q1", 2)
+    log.queued("q2", 3)
+    assert log.step() == CallModel()
+    log.assistant(text="done")
+    assert log.step() == AddUserMessage((first,))
+
+
+def test_a_parked_session_goes_on_by_a_decision_alone(log: World) -> None:
+    log.start()
+    log.user("one", 1)
+    log.assistant("c1")
+    log.ask("c1")
+    log.end("waiting_approval")
+    log.queued("q1", 5)
+    log.beat()
+    assert log.step() == Idle()
+    resume = StartRun(resumes=True)
+    assert log.step(resume) == resume
+    log.add(RunStartEntry, agent="main", model="demo", mode="ask", resumes="r1")
+    log.add(ApprovalEntry, approval_id="a-c1", call_id="c1", decision="once", reason="")
+    assert log.step() == RunTools()
+
+
+def test_a_deletion_comes_before_everything(log: World) -> None:
+    log.start()
+    log.user("one", 1)
+    log.assistant("c1")
+    log.add(CustomEntry, name=DELETE, cursor=2)
+    assert log.step(prompt()) == Delete()
+
+
+def test_an_abort_ends_the_run_whatever_it_is_at(log: World) -> None:
+    log.start()
+    log.user("one", 1)
+    log.assistant("c1")
+    log.queued("s1", 2, "steer")
+    log.add(CustomEntry, name=ABORT, data={"reason": "enough"})
+    assert log.step() == EndRun("aborted", "enough")
+
+
+def test_a_run_of_an_agent_that_is_not_configured_ends(log: World) -> None:
+    log.start()
+    log.user("one", 1)
+    assert log.step(limits=None) == EndRun("failed", "agent: 'main' is not configured")
+
+
+def test_a_session_of_no_configured_agent_still_begins_runs_and_is_deleted(log: World) -> None:
+    assert log.step(prompt(), limits=None) == prompt()
+    log.add(CustomEntry, name=DELETE)
+    assert log.step(limits=None) == Delete()
+
+
+def test_a_run_that_no_worker_gets_any_further_is_given_up(log: World) -> None:
+    log.start()
+    log.user("one", 1)
+    log.add(EpochEntry, worker="w", attempt=MAX_ATTEMPTS)
+    assert log.step() == CallModel()
+    log.add(EpochEntry, worker="w", attempt=MAX_ATTEMPTS + 1)
+    given_up = log.step()
+    assert isinstance(given_up, EndRun)
+    assert (given_up.outcome, given_up.error) == (
+        "failed",
+        "5 workers in a row took up this run and got no further; given up",
+    )
+
+
+@pytest.mark.parametrize(
+    ("limits", "now_ms", "expected"),
+    [
+        (LIMITS, 60_000, None),
+        (LIMITS, 60_001, ("timed_out", "max_run_s: at most 60 s, this run took 60.0 s")),
+        (
+            LIMITS._replace(max_turns=1),
+            NOW_MS,
+            ("turn_limit", "max_turns: at most 1 turns in a run, this one had 1"),
+        ),
+        (
+            LIMITS._replace(max_run_tokens=14),
+            NOW_MS,
+            ("budget", "max_run_tokens: at most 14 tokens, this run used 15"),
+        ),
+        (LIMITS._replace(max_run_tokens=15), NOW_MS, None),
+    ],
+)
+def test_limits(log: World, limits: Limits, now_ms: int, expected: tuple[str, str] | None) -> None:
+    log.start()
+    log.user("one", 1)
+    log.assistant("c1")
+    log.result("c1")
+    step = log.step(limits=limits, now_ms=now_ms)
+    assert ((step.outcome, step.error) if isinstance(step, EndRun) else None) == expected
+
+
+def test_only_time_ends_a_run_while_its_tools_are_at_work(log: World) -> None:
+    log.start()
+    log.user("one", 1)
+    log.assistant("c1")
+    assert log.step(limits=LIMITS._replace(max_turns=1, max_run_tokens=1)) == RunTools()
+    late = log.step(now_ms=60_001)
+    assert isinstance(late, EndRun)
+    assert late.outcome == "timed_out"
+
+
+def test_endings_follow_from_the_last_reply() -> None:
+    def reply(**fields: Any) -> AssistantMessage:
+        return msgspec.structs.replace(AssistantMessage(content=[TextBlock(text="so")], model="m"), **fields)
+
+    assert ending_after(reply()) == EndRun("completed")
+    cut = ending_after(reply(stop_reason="length", usage=Usage(output_tokens=9)))
+    assert cut == EndRun(
+        "truncated", "The reply was cut off at the output limit of 9 tokens.", "output_limit"
+    )
+    assert ending_after(reply(error="boom", error_code="x")) == EndRun("failed", "boom", "x")
+    assert ending_after(reply(content=[])).error_code == "empty_reply"
+    assert ending_after(None).error_code == "empty_reply"
+
+
+def test_a_run_ends_completed_only_while_nothing_new_waits(log: World) -> None:
+    assert not may_end(log.state, "completed")
+    log.start()
+    log.user("one", 1)
+    assert not may_end(log.state, "completed")
+    log.assistant(text="done")
+    assert may_end(log.state, "completed")
+    log.queued("q1", 2)
+    assert not may_end(log.state, "completed")
+    assert may_end(log.state, "failed")
+
+
+def test_a_run_parks_only_while_a_pending_call_waits_for_a_decision(log: World) -> None:
+    log.start()
+    log.user("one", 1)
+    log.assistant("c1")
+    assert not may_end(log.state, "waiting_approval")
+    log.ask("c1")
+    assert may_end(log.state, "waiting_approval")
+    log.add(ApprovalEntry, approval_id="a-c1", call_id="c1", decision="once", reason="")
+    assert not may_end(log.state, "waiting_approval")
+
+
+MOVES = st.sampled_from(["prompt", "followup", "steer", "beat", "abort", "work", "work", "work", "park"])
+
+
+@given(st.lists(MOVES, max_size=40))
+def test_every_session_comes_to_rest_whatever_was_sent(moves: list[str]) -> None:
+    """Performing what is decided leads to an idle session, and ends all input."""
+    log = World()
+    for seq, move in enumerate(moves, 1):
+        running = log.state.run is not None
+        if move in ("followup", "steer") or (move == "prompt" and (running or log.state.parked)):
+            if running or log.state.parked:
+                log.queued(f"q{seq}", seq, "steer" if move == "steer" else "followup")
+        elif move == "prompt":
+            perform(log, prompt(seq))
+        elif move == "beat":
+            log.beat()
+        elif move == "abort" and running:
+            log.add(CustomEntry, name=ABORT, data={})
+        elif move == "park" and log.state.pending and running:
+            log.ask(next(iter(log.state.pending)))
+            log.end("waiting_approval")
+        else:
+            perform(log, log.step())
+    for _ in range(500):
+        step = log.step(StartRun(resumes=True) if log.state.parked else None)
+        if step == Idle():
+            break
+        perform(log, step)
+    assert (log.state.run, log.state.queue, log.state.pending, log.state.unended) == (None, {}, {}, [])
+
+
+def perform(log: World, step: Step) -> None:
+    """What the agent loop appends for a step."""
+    match step:
+        case StartRun(said=said, resumes=resumes):
+            log.add(RunStartEntry, agent="main", model="demo", mode="ask", resumes="r1" if resumes else None)
+            if said is not None:
+                items = [said.id] if said.id in log.state.queue else []
+                log.user("said", said.mail_seq, items=items)
+        case StartHeartbeat():
+            log.start()
+        case AddHeartbeatMessage():
+            log.user("beat", 0, items=list(log.state.wakes.beats))
+        case AddUserMessage(said=said):
+            for item in said:
+                log.user("said", item.mail_seq, items=[item.id])
+        case CallModel():
+            turns = log.state.run.turns if log.state.run else 0
+            log.assistant(*([f"c{log.state.last_seq}"] if turns == 0 else []), text="done")
+        case RunTools():
+            log.result(next(iter(log.state.pending)))
+        case EndRun(outcome=outcome):
+            waiting = log.state.waiting
+            for call in list(log.state.pending):
+                log.result(call)
+            ended = [each for each, _ in log.state.unended if each not in waiting]
+            log.add(RunEndEntry, outcome=outcome, seqs=ended)
+        case Idle() | Delete():
+            pass
