@@ -77,6 +77,17 @@ async def test_system_events_start_no_run_and_are_said_in_order_with_the_next_pr
     assert shown.title == "op=P1 how are you"
 
 
+async def test_a_session_that_only_got_a_system_line_is_listed_with_what_its_first_run_will_have(
+    w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with agent_service(nats_server, monkeypatch), asyncio.timeout(30):
+        await tell(w, "a", "1", "the battery is low")
+        while (shown := await summary(w, "a")) is None:
+            await asyncio.sleep(0.02)
+    assert (shown.agent, shown.mode, shown.model) == ("main", "allow-all", "openai/scripted")
+    assert (shown.sandbox, shown.context_window > 0) == ("local", True)
+
+
 async def test_a_wake_begins_a_run_with_the_lines_that_wait(
     w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

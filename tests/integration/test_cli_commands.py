@@ -1,8 +1,10 @@
 """The commands against a running Fairlead with the demo model."""
 
+import contextlib
 import json
 import os
 import select
+import signal
 import subprocess
 import threading
 import time
@@ -64,15 +66,40 @@ def test_a_gateway_that_is_killed_meanwhile_does_no_harm(up: FairleadUp) -> None
         stdout=subprocess.PIPE,
         text=True,
     )
-    time.sleep(0.4)
+    deadline = time.monotonic() + 40
+    while up.call("GET", "/api/sessions/killed-gateway")[0] != 200:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
     up.kill("gateway")
-    out, _ = process.communicate(timeout=50)
+    out, _ = process.communicate(timeout=100)
     assert process.returncode == 0
     assert result(out)["outcome"] == "completed"
     prompts = [
         entry for entry in up.entries("killed-gateway") if entry.get("message", {}).get("role") == "user"
     ]
     assert len(prompts) == 1
+
+
+def test_a_gateway_that_is_being_started_again_is_waited_for_at_the_first_contact(up: FairleadUp) -> None:
+    assert up.process
+    os.kill(up.process.pid, signal.SIGSTOP)  # it takes longer than a server that was never there is given
+    try:
+        up.kill("gateway")
+        process = subprocess.Popen(
+            [*FAIRLEAD, "run", "--session", "late", "hello"],
+            env=up.environ,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=8)
+    finally:
+        os.kill(up.process.pid, signal.SIGCONT)
+    out, told = process.communicate(timeout=100)
+    assert process.returncode == 0, told
+    assert out.strip()
 
 
 def test_sessions_are_listed_and_deleted(up: FairleadUp) -> None:

@@ -299,6 +299,23 @@ async def test_line_that_waits_for_a_heartbeat_that_never_comes_is_warned_about(
         assert (await ask(bus, "wake", text="look", mode="now"))["warnings"] == []
 
 
+async def test_a_wake_that_makes_a_session_says_so_and_only_that_one(
+    nats_server: NatsServer, bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings: dict[str, object] = {"agents.main.heartbeat.session": "home"}
+    async with scheduler(nats_server, monkeypatch, settings=settings):
+        for _ in range(2):  # the answer to the first may have been lost
+            (warning,) = (await ask(bus, "wake", text="look", mode="now", session="mian", key="k"))[
+                "warnings"
+            ]
+            assert "there was no session mian: it was made, with the agent main" in warning
+            assert "fairlead sessions rm mian" in warning
+        for session in ("mian", "main", "home"):
+            assert (await ask(bus, "wake", text="look", mode="now", session=session))["warnings"] == []
+        later = await ask(bus, "wake", text="look", mode="next-heartbeat", session="other")
+        assert len(later["warnings"]) == 2
+
+
 async def test_line_that_waits_for_a_configured_heartbeat_is_not_warned_about(
     nats_server: NatsServer, bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:

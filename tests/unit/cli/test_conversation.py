@@ -226,6 +226,33 @@ def test_an_existing_session_is_joined_from_its_end(gateway: FakeGateway) -> Non
     assert gateway.bodies("PATCH", "/api/sessions/s1") == [{"mode": "safe"}]
 
 
+def test_a_setting_of_an_existing_session_that_is_changed_for_good_is_told_with_the_way_back(
+    gateway: FakeGateway,
+) -> None:
+    gateway.answers["POST /api/sessions"] = [(409, {"error": {"code": "conflict", "message": "exists"}})]
+    before = {"id": "s1", "agent": "main", "mode": "ask", "model": "demo", "last_seq": 5}
+    gateway.answers["GET /api/sessions/s1"] = [(200, before)]
+    gateway.answers["PATCH /api/sessions/s1"] = [(202, {"seq": 6})]
+    cases: list[tuple[Json, list[str]]] = [
+        ({"mode": "allow-all"}, ["mode allow-all from now on", "`fairlead sessions set s1 --mode ask`"]),
+        ({"model": "openai/x"}, ["model openai/x from now on", "`fairlead sessions set s1 --model demo`"]),
+        ({"mode": "ask", "model": "demo"}, []),
+    ]
+    gateway.streams = [[user(), said("hi"), end()]] * 6
+    for wishes, told in cases:
+        for output in ("text", "json"):
+            ended = run(gateway, format=output, **wishes)
+            assert "from now on" not in ended.out
+            assert all(text in ended.err for text in told)
+            assert bool(told) == ("from now on" in ended.err)
+
+
+def test_the_pause_before_the_model_is_asked_again_is_told_with_one_digit(gateway: FakeGateway) -> None:
+    retry = {"type": "retry", "attempt": 1, "delay_s": 0.5431098217640281, "error": "busy"}
+    gateway.streams = [[user(), retry, said("hi"), end()]]
+    assert "the model is asked again in 0.5 s: busy" in run(gateway).err
+
+
 def test_no_server_is_said_within_seconds() -> None:
     with fake_gateway() as gone:
         pass

@@ -56,6 +56,20 @@ def test_bad_setting_is_refused_by_name(key: str, value: str, problem: str | Non
         parse_config({"agents": {"main": {"mode": "ask"}}}, {key: value})
 
 
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        ({"agents": {"main": {"mode": "allow-al"}}}, "mode`: must be one of allow-all, ask, safe"),
+        ({"agents": {"b": {"sandbox": {"kind": "dokcer"}}}}, "must be one of bubblewrap, docker, local, ssh"),
+        ({"agents": {"b": {"sandbox": []}}}, "Expected `object`"),
+    ],
+)
+def test_a_value_that_is_none_of_a_few_is_refused_with_those(document: dict[str, object], said: str) -> None:
+    with pytest.raises(InvalidInputError) as refused:
+        parse_config(document, {})
+    assert said in str(refused.value)
+
+
 def test_overrides_in_the_environment_must_be_a_json_object() -> None:
     assert overrides_from_environment({}) == {}
     assert overrides_from_environment({"FAIRLEAD_OVERRIDES": '{"models.default": "demo"}'}) == {

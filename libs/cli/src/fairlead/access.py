@@ -60,7 +60,18 @@ def server_url(url: str | None = None) -> str:
 
 def open_client(url: str | None = None) -> Client:
     """A client of the chosen server."""
-    return Client(server_url(url), bearer)
+    here = not url and not os.environ.get("FAIRLEAD_URL")
+    return Client(server_url(url), bearer, _is_up if here else lambda: False)
+
+
+def _is_up() -> bool:
+    """Whether a `fairlead up` of this home runs: it starts its gateway again."""
+    from fairlead.processes import holder_of
+
+    try:
+        return holder_of(home_from_environment()) is not None
+    except OSError:  # the home of another user
+        return False
 
 
 def bearer(environ: Mapping[str, str] | None = None, home: Home | None = None) -> str:

@@ -14,6 +14,7 @@ from fairlead.errors import FAILED, CommandError, UnreachableError
 REQUEST_TIMEOUT_S: Final = 20.0
 SILENCE_S: Final = 30.0  # the server sends a comment every 10 s; without any the connection is dead
 PATIENCE_S: Final = 60.0  # how long a server that went away is waited for
+RESTART_S: Final = 30.0  # the same at the first contact, where its supervisor runs and starts it again
 _AWAY: Final = frozenset({502, 503, 504})
 
 
@@ -40,18 +41,22 @@ class Client:
 
     Args:
         token: gives the bearer token; asked again for each request, for short-lived ones.
+        is_kept: whether the server is started again by somebody when it does not answer; not, by default.
 
     Raises:
         CommandError: `url` is no http or https address.
     """
 
-    def __init__(self, url: str, token: Callable[[], str]) -> None:
+    def __init__(
+        self, url: str, token: Callable[[], str], is_kept: Callable[[], bool] = lambda: False
+    ) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise CommandError(f"the server's address must be http://... or https://..., got {url!r}")
         self.url = url.rstrip("/")
         self._parts = parts
         self._token = token
+        self._is_kept = is_kept
 
     # -- requests ----------------------------------------------------------
 
@@ -98,17 +103,20 @@ class Client:
     ) -> Any:
         """As `request`, repeated while the server is away. Only for what may be done twice.
 
+        One that is kept is waited for at least for `RESTART_S`.
+
         Raises:
             UnreachableError: it was away for `patience_s`, or does not exist at the first try.
             ApiError: the server refused.
         """
-        deadline = time.monotonic() + patience_s
+        began = time.monotonic()
         pause = 0.1
         while True:
             try:
                 return self.request(method, path, body, key=key)
             except UnreachableError:
-                if time.monotonic() > deadline:
+                waited_s = time.monotonic() - began
+                if waited_s > patience_s and not (waited_s < RESTART_S and self._is_kept()):
                     raise
             time.sleep(pause)
             pause = min(pause * 1.5, 2.0)

@@ -49,6 +49,7 @@ class Conversation:
         self._out = out
         self._err = err
         self._session = ""
+        self._joined: dict[str, Any] = {}  # the session as it was before this prompt
         self._events: queue.Queue[Event | CommandError] = queue.Queue()
         self._done = threading.Event()
         self._stopped_for: int | None = None
@@ -91,22 +92,34 @@ class Conversation:
             if error.status != 409:  # it exists: named by --session, or made by an attempt that seemed lost
                 raise
             last_seq = self._join()
+            if wishes.model and wishes.model != self._joined.get("model"):
+                self._tell_change("model", wishes.model)
         if wishes.model:
             self._client.patiently("PATCH", f"/api/sessions/{self._session}", {"model": wishes.model})
         return last_seq
 
     def _join(self) -> int:
         wishes = self._wishes
-        session = self._client.patiently("GET", f"/api/sessions/{self._session}")
+        session = self._joined = self._client.patiently("GET", f"/api/sessions/{self._session}")
         if wishes.agent and session.get("agent") and wishes.agent != session["agent"]:
             raise CommandError(
                 f"session {self._session} belongs to agent {session['agent']!r}, not {wishes.agent!r}"
             )
         change = {"mode": wishes.mode, "sandbox": wishes.sandbox}
-        change = {name: value for name, value in change.items() if value and value != session.get(name)}
-        if change:
-            self._client.patiently("PATCH", f"/api/sessions/{self._session}", change)
+        changed = {name: value for name, value in change.items() if value and value != session.get(name)}
+        if changed:
+            self._client.patiently("PATCH", f"/api/sessions/{self._session}", changed)
+        for name, value in changed.items():
+            self._tell_change(name, value)
         return int(session.get("last_seq", 0))
+
+    def _tell_change(self, name: str, value: str) -> None:
+        """Say that a setting of a session that was there stays changed, and how to change it back."""
+        text = f"note: session {self._session} has the {name} {value} from now on"
+        if before := self._joined.get(name):
+            back = f"fairlead sessions set {self._session} --{name} {before}"
+            text = f"{text}; before it was {before}, and `{back}` changes it back"
+        self._say(text)
 
     def _listen(self, after: int) -> None:
         try:
@@ -145,7 +158,8 @@ class Conversation:
         entry = event.data.get("entry", {})
         message = entry.get("message", {})
         if event.type == "retry":
-            self._say(f"the model is asked again in {event.data.get('delay_s')} s: {event.data.get('error')}")
+            delay_s = float(event.data.get("delay_s") or 0)
+            self._say(f"the model is asked again in {delay_s:.1f} s: {event.data.get('error')}")
         for block in message.get("content", []) if message.get("role") == "assistant" else []:
             if block["type"] == "tool_call":
                 self._say(f"-> {block['name']} {_brief(block.get('arguments'))}")

@@ -79,6 +79,13 @@ async def generation_start(bus: Reader, session: str) -> int:
     return 0
 
 
+async def first_mail(bus: Reader, session: str) -> int:
+    """Sequence of the first mail of the session that has this id now; 0 if there is none."""
+    start = await generation_start(bus, session) + 1
+    mail = bus.read(s.SESSIONS, s.session_mail(session), start=start, limit=1)
+    return max([record.seq async for record in mail], default=0)
+
+
 async def is_deleted(bus: Reader, session: str, notice: int) -> bool:
     """Whether the generation is gone that the notice of this sequence asked to delete."""
     asked = await bus.last(s.SESSIONS, s.mail(session, "notice", "delete"))

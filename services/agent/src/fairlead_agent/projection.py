@@ -116,11 +116,12 @@ class Projections:
         await self._settle(approval_key(approval))
 
     def _summary(self, state: SessionState) -> SessionSummary:
-        profile = self._config.current.agent(state.agent)
+        agent = state.agent or "main"  # of the first run, where nothing but system lines came so far
+        profile = self._config.current.agent(agent)
         status = "running" if state.run else "waiting_approval" if state.parked else "idle"
         return SessionSummary(
             id=state.session,
-            agent=state.agent,
+            agent=agent,
             title=state.title,
             mode=state.mode or (profile.mode if profile else ""),
             model=state.model or (profile.model if profile else ""),

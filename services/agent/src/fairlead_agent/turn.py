@@ -228,7 +228,8 @@ class Turn:
     async def _pause(self, error: ModelError, attempt: int) -> None:
         delay_s = min(0.5 * 2**attempt, MAX_RETRY_DELAY_S) * random.uniform(0.8, 1.2)  # noqa: S311
         delay_s = max(delay_s, min(error.retry_after_s or 0, MAX_ASKED_DELAY_S))
-        log.warning("model_retry", attempt=attempt + 1, delay_s=round(delay_s, 2), error=str(error)[:300])
+        delay_s = round(delay_s, 2)
+        log.warning("model_retry", attempt=attempt + 1, delay_s=delay_s, error=str(error)[:300])
         await self._owner.show(
             Retry(
                 run_id=self._run_id,

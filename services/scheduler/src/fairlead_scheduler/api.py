@@ -207,12 +207,24 @@ class Api:
         session = check_id(asked.session, "session")
         key = check_id(asked.key, "key") if asked.key else new_id()
         key = token("wake", key)
-        await self._post.system(session, key, asked.text, "wake", untrusted=untrusted)
+        seq = await self._post.system(session, key, asked.text, "wake", untrusted=untrusted)
+        warnings = [await self._new_warning(session, seq)]
         if asked.mode == "now":
             await self._post.heartbeat(session, key, HeartbeatNotice(reason="wake"))
-            return Fired(fired=True, id=key)
-        warning = missing_warning(session, self._settings.all)
-        return Fired(fired=True, id=key, warnings=[warning] if warning else [])
+        else:
+            warnings.append(missing_warning(session, self._settings.all))
+        return Fired(fired=True, id=key, warnings=list(filter(None, warnings)))
+
+    async def _new_warning(self, session: str, seq: int) -> str:
+        """That the mail of this sequence made the session, unless the configuration names it; else empty."""
+        if session in ("main", *(agent.heartbeat.session for agent in self._settings.all.agents.values())):
+            return ""
+        if not await self._post.began(session, seq):
+            return ""
+        return (
+            f"there was no session {session}: it was made, with the agent main; if that was a typing "
+            f"mistake, remove it: fairlead sessions rm {session}"
+        )
 
     async def heartbeat(self, asked: Heartbeat) -> Fired:
         """A heartbeat of an agent, now."""

@@ -6,6 +6,7 @@ from fairlead_common import subjects
 from fairlead_common.bus import Bus
 from fairlead_common.cron.jobs import Limits
 from fairlead_common.errors import ConflictError
+from fairlead_common.generations import first_mail
 from fairlead_common.messages import (
     Abort,
     CreateSession,
@@ -83,6 +84,10 @@ class SessionMail:
     async def abort(self, session: str, key: str, reason: str, run_id: str | None) -> None:
         """Stop a run, if it is still the open one."""
         await self._send(session, "abort", key, Abort(reason=reason, run_id=run_id, sender=SENDER))
+
+    async def began(self, session: str, seq: int) -> bool:
+        """Whether the mail of this sequence made the session, and not mail before it."""
+        return await first_mail(self._bus, session) == seq
 
     async def _send(self, session: str, kind: str, key: str, body: object) -> int:
         subject = subjects.mail(session, kind, key)

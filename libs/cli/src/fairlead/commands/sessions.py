@@ -164,7 +164,8 @@ def _told(entry: dict[str, Any]) -> list[str]:
 
 
 def _text(content: list[dict[str, Any]]) -> str:
-    return "".join(block.get("text", "") for block in content if block["type"] == "text")
+    parts = [block.get("text", "") for block in content if block["type"] == "text"]
+    return "\n".join(part for part in parts if part)
 
 
 def _line(text: str, width: int) -> str:

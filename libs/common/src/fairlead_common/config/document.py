@@ -14,6 +14,7 @@ from typing import Annotated
 import msgspec
 
 from fairlead_common.config.agents import AgentConfig
+from fairlead_common.config.choices import explained
 from fairlead_common.config.cron import CronConfig
 from fairlead_common.config.mcp import McpServer, ServerName
 from fairlead_common.config.models import ModelsConfig, parse_model
@@ -105,7 +106,7 @@ def parse_config(
     try:
         config = msgspec.convert(merged, Config, strict=False)
     except msgspec.ValidationError as error:
-        raise InvalidInputError("config", str(error)) from error
+        raise InvalidInputError("config", explained(error, Config)) from error
     try:
         check_policy(config.policy)
         for name, profile in config.agents.items():
