@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from fairlead_common.config import BubblewrapConfig
-from fairlead_tools.runner import seccomp
+from fairlead_tools.runner.confinement import seccomp
 from fairlead_tools.sandboxes import cgroups
 from tests.attacks.sandboxed import SECRET, Sandboxed
 from tests.support import boxes

@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from fairlead_common.messages import ToolCall
-from fairlead_tools.runner import seccomp
+from fairlead_tools.runner.confinement import seccomp
 from fairlead_tools.sandboxes.docker import recipe
 from fairlead_tools.sandboxes.sandbox import SandboxRefusedError
 from tests.attacks.docker_box import SECRET, USER, DockerBox

@@ -88,7 +88,7 @@ def test_en_02_environment_is_built_from_a_list(box: Sandboxed) -> None:
     ],
 )
 def test_en_03_variables_that_make_programs_run_something_are_refused(name: str) -> None:
-    from fairlead_tools.runner import environment
+    from fairlead_tools.runner.process import environment
 
     with pytest.raises(ValueError, match="may not be set"):
         environment.build({"PATH": "/bin"}, {name: "x"}, "call")
@@ -97,7 +97,7 @@ def test_en_03_variables_that_make_programs_run_something_are_refused(name: str)
 
 
 def test_en_03_twin_language_and_time_zone_can_be_set() -> None:
-    from fairlead_tools.runner import environment
+    from fairlead_tools.runner.process import environment
 
     made = environment.build({}, {"LANG": "de_DE.UTF-8", "TZ": "UTC", "LC_TIME": "C"}, "call")
     assert (made["LANG"], made["TZ"], made["LC_TIME"]) == ("de_DE.UTF-8", "UTC", "C")

@@ -5,8 +5,8 @@ import hypothesis.strategies as st
 import pytest
 
 from fairlead_common.rules import raw_paths
-from fairlead_tools.runner.confine import ToolError
-from fairlead_tools.runner.patch import parse
+from fairlead_tools.runner.confinement.workspace_root import ToolError
+from fairlead_tools.runner.tools.patch import parse
 
 _NAMES = ["src/a", ".git/hooks/pre-commit", "b/x", "a/x", " x", "x ", "x\ty", "/dev/null", '"q"', "é", "x y"]
 _HEADS = [

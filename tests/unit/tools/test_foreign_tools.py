@@ -21,10 +21,10 @@ from fairlead_common.messages import ToolCall, ToolSpec
 from fairlead_common.objects import Objects
 from fairlead_common.requests import Endpoint, MicroInfo
 from fairlead_tools.config import config_from_environment
-from fairlead_tools.floor import Floor
-from fairlead_tools.host.names import joined
-from fairlead_tools.host.results import MAX_TEXT_BYTES, MAX_TEXT_LINES, cut_text
-from fairlead_tools.host.schemas import BrokenSchemaError, checked_schema, described
+from fairlead_tools.executor_tools.names import joined
+from fairlead_tools.executor_tools.results import MAX_TEXT_BYTES, MAX_TEXT_LINES, cut_text
+from fairlead_tools.executor_tools.schemas import BrokenSchemaError, checked_schema, described
+from fairlead_tools.host_policy import HostPolicy
 from fairlead_tools.mcp_servers import source as mcp_source
 from fairlead_tools.mcp_servers.catalogue import (
     Catalogue,
@@ -305,7 +305,7 @@ def test_a_schema_that_goes_in_circles_refuses_arguments_and_ends_nothing(tmp_pa
     for schema in (circle, nowhere):
         spec = ToolSpec(name="mcp__x__y", description="x", parameters=schema, group="mcp")
         call = ToolCall(call_id="c", session="s", name=spec.name, arguments={"a": 1}, workspace="", token="t")
-        assert "cannot be checked" in Floor(config).problem(call, spec)
+        assert "cannot be checked" in HostPolicy(config).problem(call, spec)
         assert "cannot be checked" in str(Tools([spec], []).problem(spec.name, {"a": 1}))
         assert Tools([spec], []).problem(spec.name, {}) is None
 

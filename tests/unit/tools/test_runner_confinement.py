@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from fairlead_tools.runner import linux
-from fairlead_tools.runner.confine import Root, ToolError
+from fairlead_tools.runner.confinement.workspace_root import Root, ToolError
 from fairlead_tools.runner.plan import FILE_TOOLS, run_tool
 
 SECRET = "the secret"
@@ -399,7 +399,7 @@ def test_write_takes_set_uid_away(box: Box) -> None:
 def test_fs_24_killed_writer_leaves_the_old_or_the_new(box: Box) -> None:
     program = (
         "import sys\n"
-        "from fairlead_tools.runner.confine import Root\n"
+        "from fairlead_tools.runner.confinement.workspace_root import Root\n"
         "root = Root(sys.argv[1])\n"
         "n = 0\n"
         "print('up', flush=True)\n"

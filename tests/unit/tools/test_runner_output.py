@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_tools.runner.output import MAX_TEXT_BYTES, Output
+from fairlead_tools.runner.process.output import MAX_TEXT_BYTES, Output
 
 
 def output(limit: int = 1 << 40) -> Output:

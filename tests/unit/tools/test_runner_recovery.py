@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fairlead_tools.runner import linux
-from fairlead_tools.runner.journal import AlreadyStartedError, Journal
+from fairlead_tools.runner.journal.journal import AlreadyStartedError, Journal
 from tests.unit.tools.conftest import LONG, Client, Runner, eventually, is_alive
 from tests.unit.tools.test_runner_calls import pids_of, text_of
 

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_tools.runner import landlock, linux, restrict, seccomp
+from fairlead_tools.runner import linux
+from fairlead_tools.runner.confinement import landlock, restrict, seccomp
 
 pytestmark = pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="needs Linux")
 needs_landlock = pytest.mark.skipif(landlock.abi() == 0, reason="this kernel has no Landlock")

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from fairlead_tools.runner import search
-from fairlead_tools.runner.confine import Root
-from fairlead_tools.runner.environment import find_program
-from fairlead_tools.runner.fair import shares, spread
-from fairlead_tools.runner.ignored import Ignored
+from fairlead_tools.runner.confinement.workspace_root import Root
 from fairlead_tools.runner.plan import run_tool
+from fairlead_tools.runner.process.environment import find_program
+from fairlead_tools.runner.tools import search
+from fairlead_tools.runner.tools.fair import shares, spread
+from fairlead_tools.runner.tools.ignored import Ignored
 from fairlead_tools.sandboxes.local import runner_environment
 
 KEY = "SECRETKEY=abcd"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_tools.runner import journal
+from fairlead_tools.runner.journal import journal
 from fairlead_tools.sandboxes import bubblewrap, runner_socket
 from fairlead_tools.sandboxes.channel import ChannelLostError
 from fairlead_tools.sandboxes.local import LocalSandbox

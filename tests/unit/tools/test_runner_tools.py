@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from fairlead_tools.runner import search
-from fairlead_tools.runner.confine import Root
-from fairlead_tools.runner.edit import unified_diff
-from fairlead_tools.runner.environment import find_program
-from fairlead_tools.runner.globs import matcher
+from fairlead_tools.runner.confinement.workspace_root import Root
 from fairlead_tools.runner.plan import run_tool
+from fairlead_tools.runner.process.environment import find_program
+from fairlead_tools.runner.tools import search
+from fairlead_tools.runner.tools.edit import unified_diff
+from fairlead_tools.runner.tools.globs import matcher
 from fairlead_tools.sandboxes.local import runner_environment
 
 

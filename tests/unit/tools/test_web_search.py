@@ -14,7 +14,7 @@ import pytest
 
 from fairlead_common.config import SearchConfig, Secret
 from fairlead_common.content import ToolOutcome
-from fairlead_tools.host.secret import SecretError, read_secret
+from fairlead_tools.executor_tools.secret import SecretError, read_secret
 from fairlead_tools.web.providers import Ddgs, provider
 from fairlead_tools.web.search import WebSearch
 from tests.attacks.web_tools import call, show_nothing, words

@@ -26,13 +26,13 @@ from fairlead_common.pull import Job, PullConsumer
 from fairlead_common.tool_parts import read_parts
 from fairlead_common.trace import trace_headers, trace_id
 from fairlead_tools.claims import Claims, Verdict
+from fairlead_tools.colocated_commands import running_here
 from fairlead_tools.config import ExecutorConfig
-from fairlead_tools.floor import Floor
-from fairlead_tools.host.calls import HostCalls
-from fairlead_tools.host.secret import HELD
-from fairlead_tools.host.tools import HostTool, HostTools
+from fairlead_tools.executor_tools.calls import ExecutorCalls
+from fairlead_tools.executor_tools.secret import HELD
+from fairlead_tools.executor_tools.tools import ExecutorTool, ExecutorTools
+from fairlead_tools.host_policy import HostPolicy
 from fairlead_tools.liveness import Liveness
-from fairlead_tools.own_commands import running_here
 from fairlead_tools.records import Records
 from fairlead_tools.runner_calls import RunnerCalls
 from fairlead_tools.sandboxes.sandbox import Place, Sandboxes, SandboxRefusedError
@@ -70,7 +70,7 @@ class Target(NamedTuple):
     problem: str
     repeatable: bool
     place: Place | None = None
-    tool: HostTool | None = None
+    tool: ExecutorTool | None = None
 
 
 class Executor:
@@ -81,7 +81,7 @@ class Executor:
         bus: Bus,
         config: ExecutorConfig,
         sandboxes: Sandboxes,
-        host_tools: HostTools,
+        host_tools: ExecutorTools,
         workspaces: Workspaces,
         records: Records,
         liveness: Liveness,
@@ -97,9 +97,9 @@ class Executor:
         self._records = records
         self._liveness = liveness
         self._claims = Claims(bus, config, records, liveness)
-        self._floor = Floor(config)
+        self._floor = HostPolicy(config)
         self._runner_calls = RunnerCalls(sandboxes, self._objects, self._show)
-        self._host_calls = HostCalls(config.state, self._show)
+        self._host_calls = ExecutorCalls(config.state, self._show)
         self._tasks = tasks
         self._serving: dict[str, Serving] = {}
         self._hosted: set[str] = set()  # those that run here
@@ -303,7 +303,7 @@ class Executor:
         elif await self._runner_calls.forget(call.call_id, place):
             self._records.finish(call.call_id)  # what is not forgotten stays open, and is adopted again
 
-    async def _run_here(self, call: ToolCall, tool: HostTool | None, trace: str | None) -> None:
+    async def _run_here(self, call: ToolCall, tool: ExecutorTool | None, trace: str | None) -> None:
         if tool is None:  # it was offered when the call was claimed, and is gone now
             outcome = text_outcome("unknown", f"{_LOST} The tool {call.name} is gone.", is_error=True)
         else:

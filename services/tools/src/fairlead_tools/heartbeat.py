@@ -13,8 +13,8 @@ from fairlead_common.errors import FairleadError
 from fairlead_common.messages import ExecutorInfo, ToolSpec, WorkspaceQuery
 from fairlead_common.service import VERSION
 from fairlead_tools.config import ExecutorConfig
-from fairlead_tools.floor import read_floor
-from fairlead_tools.host.tools import HostTools
+from fairlead_tools.executor_tools.tools import ExecutorTools
+from fairlead_tools.host_policy import read_host_policy
 from fairlead_tools.sandboxes.sandbox import Sandboxes
 from fairlead_tools.specs import BUILT_IN
 from fairlead_tools.workspaces.workspaces import Workspaces
@@ -38,7 +38,7 @@ class Heartbeat:
         config: ExecutorConfig,
         workspaces: Workspaces,
         sandboxes: Sandboxes,
-        host_tools: HostTools,
+        host_tools: ExecutorTools,
         running: Callable[[], int],
         drained: asyncio.Event,
     ) -> None:
@@ -47,7 +47,7 @@ class Heartbeat:
         self._workspaces = workspaces
         self._sandboxes = sandboxes
         self._host_tools = host_tools
-        self._allowed = read_floor(config.floor).sandboxes  # None: all
+        self._allowed = read_host_policy(config.floor).sandboxes  # None: all
         self._running = running
         self._drained = drained
         self._draining = False

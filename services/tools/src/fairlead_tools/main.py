@@ -11,9 +11,9 @@ from fairlead_common.provisioned import wait_until_provisioned
 from fairlead_common.service import Part, run_service
 from fairlead_tools.config import ExecutorConfig, config_from_environment
 from fairlead_tools.executor import Executor
+from fairlead_tools.executor_tools.secret import hold_environment
+from fairlead_tools.executor_tools.tools import ExecutorTools, ToolSource
 from fairlead_tools.heartbeat import Heartbeat
-from fairlead_tools.host.secret import hold_environment
-from fairlead_tools.host.tools import HostTools, ToolSource
 from fairlead_tools.liveness import Liveness
 from fairlead_tools.mcp_servers.source import McpTools
 from fairlead_tools.nats_tools.source import NatsTools
@@ -26,8 +26,8 @@ from fairlead_tools.sandboxes.sandbox import Sandboxes
 from fairlead_tools.sandboxes.ssh import SshSandbox
 from fairlead_tools.specs import BY_NAME
 from fairlead_tools.web.source import WebTools
-from fairlead_tools.workspaces.removals import Removals
 from fairlead_tools.workspaces.session_workspaces import SessionWorkspaces
+from fairlead_tools.workspaces.workspace_gc import WorkspaceGc
 from fairlead_tools.workspaces.workspaces import Workspaces
 
 
@@ -59,10 +59,10 @@ async def setup(bus: Bus) -> list[Part]:
         NatsTools(bus, outputs, settings, config.tool_services),
         ApiTools(settings, outputs, config.host),
     ]
-    host_tools = HostTools(sources, frozenset(BY_NAME))
+    host_tools = ExecutorTools(sources, frozenset(BY_NAME))
     executor = Executor(bus, config, sandboxes, host_tools, workspaces, records, liveness, tasks)
     heartbeat = Heartbeat(bus, config, workspaces, sandboxes, host_tools, lambda: executor.running, drained)
-    removals = Removals(bus, config.host, sessions)
+    removals = WorkspaceGc(bus, config.host, sessions)
 
     async def execute(stop: asyncio.Event) -> None:
         async with tasks:

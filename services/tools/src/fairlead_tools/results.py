@@ -13,7 +13,7 @@ import structlog
 from fairlead_common.content import ContentBlock, TextBlock, ToolOutcome, text_outcome
 from fairlead_common.masking import MaskedStream
 from fairlead_common.objects import Objects
-from fairlead_tools.host.secret import HELD
+from fairlead_tools.executor_tools.secret import HELD
 from fairlead_tools.sandboxes.channel import Followed, Frame
 
 log = structlog.get_logger()

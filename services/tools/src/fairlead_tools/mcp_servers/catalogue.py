@@ -19,8 +19,8 @@ import structlog
 from fairlead_common.config import McpServer
 from fairlead_common.content import TrustFlag
 from fairlead_common.messages import ToolSpec
-from fairlead_tools.host.names import joined
-from fairlead_tools.host.schemas import BrokenSchemaError, checked_schema, described
+from fairlead_tools.executor_tools.names import joined
+from fairlead_tools.executor_tools.schemas import BrokenSchemaError, checked_schema, described
 
 log = structlog.get_logger()
 

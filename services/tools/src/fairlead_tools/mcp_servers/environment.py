@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from fairlead_common.config import Secret
 from fairlead_common.errors import InvalidInputError
-from fairlead_tools.host.secret import SecretError, read_secret
+from fairlead_tools.executor_tools.secret import SecretError, read_secret
 
 INHERITED = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER")
 

@@ -8,7 +8,7 @@ import msgspec
 
 from fairlead_common.content import ContentBlock, ImageBlock, ToolOutcome
 from fairlead_common.objects import Objects
-from fairlead_tools.host.results import text_result
+from fairlead_tools.executor_tools.results import text_result
 
 PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 MAX_BLOB_BYTES = 16 << 20

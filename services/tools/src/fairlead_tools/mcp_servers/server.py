@@ -14,8 +14,8 @@ import structlog
 
 from fairlead_common.config import McpServer
 from fairlead_common.errors import InvalidInputError
-from fairlead_tools.host.secret import HELD
-from fairlead_tools.host.tools import Progress
+from fairlead_tools.executor_tools.secret import HELD
+from fairlead_tools.executor_tools.tools import Progress
 from fairlead_tools.mcp_servers.catalogue import CatalogueFile, Listed, identity_of, updated
 from fairlead_tools.mcp_servers.environment import inherited, resolved
 

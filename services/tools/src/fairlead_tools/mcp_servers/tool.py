@@ -6,8 +6,8 @@ from typing import Final
 from fairlead_common.content import ToolOutcome, text_outcome
 from fairlead_common.messages import ToolCall, ToolSpec
 from fairlead_common.objects import Objects
-from fairlead_tools.host.results import text_result
-from fairlead_tools.host.tools import Progress
+from fairlead_tools.executor_tools.results import text_result
+from fairlead_tools.executor_tools.tools import Progress
 from fairlead_tools.mcp_servers.results import outcome_of
 from fairlead_tools.mcp_servers.server import Server, UnreachableError
 

@@ -13,8 +13,8 @@ from fairlead_common.errors import InvalidInputError
 from fairlead_common.ids import check_id
 from fairlead_common.messages import ToolSpec
 from fairlead_common.requests import Endpoint, MicroInfo
-from fairlead_tools.host.names import joined
-from fairlead_tools.host.schemas import BrokenSchemaError, checked_schema, described
+from fairlead_tools.executor_tools.names import joined
+from fairlead_tools.executor_tools.schemas import BrokenSchemaError, checked_schema, described
 
 MAX_TIMEOUT_S = 86_400.0
 OWN_SERVICES = "fairlead-"  # names of the platform's own services begin so

@@ -13,7 +13,7 @@ from fairlead_common.ids import is_id
 from fairlead_common.live_config import LiveConfig
 from fairlead_common.objects import Objects
 from fairlead_common.requests import MicroInfo, discover
-from fairlead_tools.host.tools import PATIENCE_S
+from fairlead_tools.executor_tools.tools import PATIENCE_S
 from fairlead_tools.nats_tools.declared import OWN_SERVICES, declarations
 from fairlead_tools.nats_tools.tool import NatsTool
 

@@ -12,8 +12,8 @@ from fairlead_common.ids import is_id
 from fairlead_common.messages import ToolCall, ToolSpec
 from fairlead_common.objects import Objects
 from fairlead_common.requests import Reply, call_service
-from fairlead_tools.host.results import text_result
-from fairlead_tools.host.tools import Progress
+from fairlead_tools.executor_tools.results import text_result
+from fairlead_tools.executor_tools.tools import Progress
 from fairlead_tools.nats_tools.declared import Declared
 
 RETRY_S: Final = 1.0  # between two attempts of a call that may be repeated

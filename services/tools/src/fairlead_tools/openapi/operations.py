@@ -8,8 +8,8 @@ from fairlead_common.config import OpenApi
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.messages import ToolSpec
 from fairlead_common.rules import API_KEY, Subject, parse_rule, touches
-from fairlead_tools.host.names import joined
-from fairlead_tools.host.schemas import BrokenSchemaError, checked_schema, described
+from fairlead_tools.executor_tools.names import joined
+from fairlead_tools.executor_tools.schemas import BrokenSchemaError, checked_schema, described
 from fairlead_tools.openapi.schemas import DocumentError, Resolver
 
 _METHODS = ("get", "head", "post", "put", "patch", "delete")

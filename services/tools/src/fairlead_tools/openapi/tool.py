@@ -7,9 +7,9 @@ from fairlead_common.config import ApiAuth, OpenApi
 from fairlead_common.content import ContentBlock, ImageBlock, ToolOutcome, text_outcome
 from fairlead_common.messages import ToolCall, ToolSpec
 from fairlead_common.objects import Objects
-from fairlead_tools.host.results import text_result
-from fairlead_tools.host.secret import SecretError, read_secret
-from fairlead_tools.host.tools import Progress
+from fairlead_tools.executor_tools.results import text_result
+from fairlead_tools.executor_tools.secret import SecretError, read_secret
+from fairlead_tools.executor_tools.tools import Progress
 from fairlead_tools.openapi.operations import Operation
 from fairlead_tools.openapi.request import ArgumentError, request
 

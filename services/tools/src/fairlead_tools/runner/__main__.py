@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import sys
 
-from fairlead_tools.runner import daemon, forward, user
+from fairlead_tools.runner import daemon, forward
+from fairlead_tools.runner.confinement import user
 
 MODES = ("serve", "run", "stdio", "attach")
 IDLE_S = 900.0

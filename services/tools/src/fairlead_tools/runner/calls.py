@@ -7,24 +7,26 @@ import contextlib
 import os
 import time
 
-from fairlead_tools.runner import journal, linux, process_calls, protocol
-from fairlead_tools.runner.arguments import Arguments
-from fairlead_tools.runner.children import Child
-from fairlead_tools.runner.confine import Root, ToolError
+from fairlead_tools.runner import linux, protocol
+from fairlead_tools.runner.confinement.restrict import OPEN, Restriction
+from fairlead_tools.runner.confinement.user import User
+from fairlead_tools.runner.confinement.workspace_root import Root, ToolError
 from fairlead_tools.runner.connection import Connection
 from fairlead_tools.runner.failpoints import failpoint
-from fairlead_tools.runner.jobs import Job
-from fairlead_tools.runner.journal import AlreadyStartedError, Journal
+from fairlead_tools.runner.journal import journal
+from fairlead_tools.runner.journal.journal import AlreadyStartedError, Journal
 from fairlead_tools.runner.outcome import Outcome, failed, unknown
-from fairlead_tools.runner.output import MAX_FILE_BYTES, Output, summary
 from fairlead_tools.runner.plan import PROCESS_TOOLS, Plan, make_plan
-from fairlead_tools.runner.process_calls import Wait
-from fairlead_tools.runner.processes import LIFE_S, Processes
+from fairlead_tools.runner.process.background_processes import LIFE_S, BackgroundProcesses
+from fairlead_tools.runner.process.children import Child
+from fairlead_tools.runner.process.output import MAX_FILE_BYTES, Output, summary
+from fairlead_tools.runner.process.prefork import Prefork
+from fairlead_tools.runner.process.recovery import kill_leftovers
+from fairlead_tools.runner.process.running_call import RunningCall
 from fairlead_tools.runner.protocol import Frame, FrameError
-from fairlead_tools.runner.recovery import kill_leftovers
-from fairlead_tools.runner.restrict import OPEN, Restriction
-from fairlead_tools.runner.spares import Spares
-from fairlead_tools.runner.user import User
+from fairlead_tools.runner.tools import process_tools
+from fairlead_tools.runner.tools.arguments import Arguments
+from fairlead_tools.runner.tools.process_tools import Wait
 
 MAX_JOBS = 64
 MAX_FETCH_BYTES = 1024 * 1024
@@ -50,17 +52,17 @@ class Calls:
         self._user = user
         self.restriction = restriction
         self._journal = calls_journal
-        self._jobs: dict[str, Job] = {}
+        self._jobs: dict[str, RunningCall] = {}
         self._unsaved: dict[str, Outcome] = {}
         self._unsynced: dict[str, tuple[journal.Call, float]] = {}  # finished calls, and when to sync them
         self._boot = linux.boot_id()
         self._waits: dict[str, Wait] = {}
-        self._processes = Processes(".", self._boot)
-        self.spares = Spares(root, user, restriction)
+        self._processes = BackgroundProcesses(".", self._boot)
+        self.spares = Prefork(root, user, restriction)
         self._forget_at = time.monotonic() + FORGET_S
         self.is_closing = False
 
-    def running(self) -> list[Job]:
+    def running(self) -> list[RunningCall]:
         """What runs now, in the background too."""
         return [*self._jobs.values(), *self._processes.live]
 
@@ -87,7 +89,7 @@ class Calls:
         self._processes.recover()
         return found
 
-    def call(self, connection: Connection, frame: Frame) -> Job | None:
+    def call(self, connection: Connection, frame: Frame) -> RunningCall | None:
         """The job that was started for this frame; None when there was none to start."""
         call_id = protocol.call_id_of(frame)
         if self._tell_known(connection, call_id):
@@ -169,7 +171,7 @@ class Calls:
         }
         connection.send(answer)
 
-    def finish(self, job: Job, orphans_killed: int) -> None:
+    def finish(self, job: RunningCall, orphans_killed: int) -> None:
         """Write down what came of a job, then tell its followers."""
         job.tell()
         result = job.conclude(orphans_killed)
@@ -238,7 +240,7 @@ class Calls:
         due = [each.until for each in self._waits.values()] + [due for _, due in self._unsynced.values()]
         return min([*due, self.spares.next_tick])
 
-    def _send_to_background(self, job: Job) -> None:
+    def _send_to_background(self, job: RunningCall) -> None:
         """Return the call with what it said so far; the command runs on as a process of this workspace."""
         job.tell()
         call, followers = job.call, job.followers
@@ -248,7 +250,7 @@ class Calls:
             job.stay()  # without room for its record the call waits as if it had not asked to return
             return
         total_bytes = job.output.total_bytes if job.output is not None else 0
-        result = process_calls.yielded(process, job.so_far(), total_bytes)
+        result = process_tools.yielded(process, job.so_far(), total_bytes)
         result["duration_ms"] = job.duration_ms
         process.saw(total_bytes)
         job.run_on(process.scroll, LIFE_S)
@@ -263,9 +265,9 @@ class Calls:
             AlreadyStartedError: another process does it.
         """
         arguments = Arguments(plan.order["arguments"])
-        process_calls.check(self._processes, plan.tool, arguments)
+        process_tools.check(self._processes, plan.tool, arguments)
         if not plan.once:
-            result, process, wait_s = process_calls.look(self._processes, plan.call_id, arguments)
+            result, process, wait_s = process_tools.look(self._processes, plan.call_id, arguments)
             if process is None or result is not None:
                 _send_result(connection, plan.call_id, result or failed("Nothing was found."))
             else:
@@ -278,17 +280,17 @@ class Calls:
             call.close()
             raise
         try:
-            result, process = process_calls.act(self._processes, arguments)
+            result, process = process_tools.act(self._processes, arguments)
         except ToolError as error:
             result, process = failed(str(error)), None
         if result is None and process is not None:
-            self._waits[plan.call_id] = Wait(plan, process, call, connection, process_calls.KILL_WAIT_S)
+            self._waits[plan.call_id] = Wait(plan, process, call, connection, process_tools.KILL_WAIT_S)
         else:
             self._conclude(plan.call_id, call, [connection], result or failed("Nothing was done."))
 
     def _tell_known(self, connection: Connection, call_id: str) -> bool:
         """Answer from what runs or is written down; False for a call that nobody ever started."""
-        job: Job | Wait | None = self._jobs.get(call_id) or self._waits.get(call_id)
+        job: RunningCall | Wait | None = self._jobs.get(call_id) or self._waits.get(call_id)
         if job is not None:
             if connection not in job.followers:
                 job.followers.append(connection)
@@ -302,7 +304,7 @@ class Calls:
             _send_result(connection, call_id, known or unknown(_DIED))
         return state != journal.NEW
 
-    def _start(self, plan: Plan) -> Job:
+    def _start(self, plan: Plan) -> RunningCall:
         """Pass the gate of the journal, and only then give a child its order.
 
         Raises:
@@ -331,7 +333,7 @@ class Calls:
             if call is not None:
                 call.close()
             raise
-        job = Job(
+        job = RunningCall(
             plan.call_id,
             child,
             plan.timeout_s,

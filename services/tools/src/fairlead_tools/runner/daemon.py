@@ -15,13 +15,14 @@ import stat
 import sys
 import time
 
-from fairlead_tools.runner import boundary, linux
+from fairlead_tools.runner import linux
 from fairlead_tools.runner.calls import Calls
-from fairlead_tools.runner.confine import Root
-from fairlead_tools.runner.journal import Journal
-from fairlead_tools.runner.restrict import RestrictionError, prepare
+from fairlead_tools.runner.confinement import sandbox_check
+from fairlead_tools.runner.confinement.restrict import RestrictionError, prepare
+from fairlead_tools.runner.confinement.user import User
+from fairlead_tools.runner.confinement.workspace_root import Root
+from fairlead_tools.runner.journal.journal import Journal
 from fairlead_tools.runner.server import Server, log
-from fairlead_tools.runner.user import User
 
 SOCKET = "sock"
 LOCK = "lock"
@@ -54,7 +55,7 @@ def serve(
         StartError: the state directory is not private, the workspace is missing, a restriction that was
             asked for does not hold, or nothing listens.
     """
-    wrong = boundary.problem(os.environ.get(boundary.EXPECTED, ""), user)
+    wrong = sandbox_check.problem(os.environ.get(sandbox_check.EXPECTED, ""), user)
     if wrong:
         raise StartError(f"the sandbox is not what it should be: {wrong}")
     _enter(state)

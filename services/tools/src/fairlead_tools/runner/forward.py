@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 
-from fairlead_tools.runner.user import User
+from fairlead_tools.runner.confinement.user import User
 
 VARIABLE = "FAIRLEAD_FORWARD"  # `<port>=<path of the socket>`
 

@@ -8,12 +8,14 @@ import sys
 from collections.abc import Callable
 from typing import NamedTuple
 
-from fairlead_tools.runner import edit, environment, files, protocol, search
-from fairlead_tools.runner.arguments import Arguments
-from fairlead_tools.runner.confine import Root, ToolError
+from fairlead_tools.runner import protocol
+from fairlead_tools.runner.confinement.workspace_root import Root, ToolError
 from fairlead_tools.runner.outcome import Outcome, failed
+from fairlead_tools.runner.process import environment
+from fairlead_tools.runner.process.command_launch import Order
 from fairlead_tools.runner.protocol import Frame, FrameError
-from fairlead_tools.runner.seats import Order
+from fairlead_tools.runner.tools import edit, files, search
+from fairlead_tools.runner.tools.arguments import Arguments
 
 DEFAULT_TIMEOUT_S = 120.0
 SEARCH_TIMEOUT_S = 30.0
@@ -29,7 +31,7 @@ class Tool(NamedTuple):
     """A tool that is a function, loaded by the child that runs it, so that the runner stays small.
 
     Fields:
-        function: `module:name` in this package; takes the workspace and the arguments.
+        function: `module:name` in the package `tools`; takes the workspace and the arguments.
         once: it is journaled and never starts twice.
         is_guarded: it starts programs: it runs in a command's place, and what it prints is shown live.
     """
@@ -42,7 +44,7 @@ class Tool(NamedTuple):
     def load(self) -> Callable[[Root, Arguments], Outcome]:
         """The function."""
         module, _, name = self.function.partition(":")
-        path = f"fairlead_tools.runner.{module}"
+        path = f"fairlead_tools.runner.tools.{module}"
         # The machinery of imports is slow in a child that was just forked.
         found: Callable[[Root, Arguments], Outcome] = getattr(
             sys.modules.get(path) or importlib.import_module(path), name

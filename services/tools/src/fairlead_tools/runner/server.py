@@ -14,9 +14,9 @@ from typing import Callable
 from fairlead_tools.runner import protocol
 from fairlead_tools.runner.calls import Calls
 from fairlead_tools.runner.connection import Connection
-from fairlead_tools.runner.jobs import Job
+from fairlead_tools.runner.process.recovery import kill_orphans
+from fairlead_tools.runner.process.running_call import RunningCall
 from fairlead_tools.runner.protocol import Frame, FrameError
-from fairlead_tools.runner.recovery import kill_orphans
 
 MAX_CONNECTIONS = 64
 DEAF_S = 0.5  # without a file for one more connection
@@ -113,7 +113,7 @@ class Server:
                 return dead
             dead.add(pid)
 
-    def _finish(self, job: Job) -> None:
+    def _finish(self, job: RunningCall) -> None:
         """The child is gone: read what is left, write the outcome down, then tell who follows."""
         job.drain(job.child.report)
         orphans = 0
@@ -230,7 +230,7 @@ class Server:
                 os.set_blocking(fd, False)
                 self._selector.register(fd, selectors.EVENT_READ, self._reader_of(job, fd))
 
-    def _reader_of(self, job: Job, fd: int) -> Callable[[], None]:
+    def _reader_of(self, job: RunningCall, fd: int) -> Callable[[], None]:
         def read() -> None:
             if not job.read(fd) and job.ended(fd):
                 self._forget_fd(fd)

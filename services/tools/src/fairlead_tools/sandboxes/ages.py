@@ -4,7 +4,7 @@ import contextlib
 import time
 from pathlib import Path
 
-# What changes when a call begins, ends or is forgotten (see `runner/journal.py`), and when a runner begins.
+# What changes when a call begins, ends or is forgotten (`runner/journal/`), and when a runner begins.
 _MARKS = ("starts", "calls", "gone", "lock")
 
 

@@ -133,7 +133,7 @@ class Box(NamedTuple):
         return made
 
     def restriction(self) -> dict[str, object]:
-        """What the runner binds its commands to (see `runner/restrict.py`)."""
+        """What the runner binds its commands to (see `runner/confinement/restrict.py`)."""
         writable = [path for path in WRITABLE if path != WORKSPACE or self.place.access != "ro"]
         return {
             "seccomp": True,

@@ -27,7 +27,9 @@ import structlog
 
 from fairlead_common.config import BubblewrapConfig
 from fairlead_common.messages import SandboxKind
-from fairlead_tools.runner import journal, landlock, linux
+from fairlead_tools.runner import linux
+from fairlead_tools.runner.confinement import landlock
+from fairlead_tools.runner.journal import journal
 from fairlead_tools.sandboxes import cgroups
 from fairlead_tools.sandboxes.ages import journal_age_s
 from fairlead_tools.sandboxes.box import Box, write_scenery

@@ -27,7 +27,7 @@ class ChannelLostError(RetryableError):
 class Channel:
     """Frames over one pair of streams. Open it with `Channel.open`; one task reads for all calls.
 
-    `features` tells what the runner says of its restrictions (see `runner/restrict.py`), `pid` which
+    `features` tells what the runner says of its restrictions (`runner/confinement/restrict.py`), `pid` which
     process it is where it runs; 0 when it does not say.
     """
 

@@ -16,7 +16,7 @@ import structlog
 
 from fairlead_common.failpoints import failpoint
 from fairlead_common.messages import SandboxKind
-from fairlead_tools.runner import journal
+from fairlead_tools.runner.journal import journal
 from fairlead_tools.sandboxes.ages import journal_age_s
 from fairlead_tools.sandboxes.channel import Channel, ChannelLostError
 from fairlead_tools.sandboxes.pack import pack_runner
@@ -166,7 +166,7 @@ def _prepare(folder: Path, workspace: Path) -> None:
         workspace.mkdir(exist_ok=True)
 
 
-# What the runner itself may know; what commands see is narrower still (runner/environment.py). The
+# What the runner itself may know; what commands see is narrower still (runner/process/environment.py). The
 # switches for tests are read by its fail-points, and mean nothing without FAIRLEAD_TEST.
 _PLAIN = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR")
 _TESTS = ("FAIRLEAD_TEST", "FAIRLEAD_FAILPOINTS")

@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import fairlead_common.sensitive_paths
-from fairlead_tools.runner.documents import LIBRARY
+from fairlead_tools.runner.tools.documents import LIBRARY
 
 Library = dict[str, tuple[Path, bytes]]
 
@@ -43,8 +43,8 @@ def pack_runner(directory: Path) -> Path:
 
 def _fingerprint(library: Library) -> str:
     digest = hashlib.sha256(str(sys.implementation.cache_tag).encode())
-    for source in _sources():
-        digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
+    for name, source in _sources():
+        digest.update(name.encode() + b"\0" + source.read_bytes() + b"\0")
     for name, (_, content) in library.items():
         digest.update(name.encode() + b"\0" + content + b"\0")
     return digest.hexdigest()[:16]
@@ -57,9 +57,7 @@ def _archive(library: Library) -> bytes:
         archive.writestr("__main__.py", _MAIN)
         archive.writestr("fairlead_tools/__init__.py", b"")
         archive.writestr("fairlead_common/__init__.py", b"")
-        for source in _sources():
-            folder = "fairlead_common" if source == _SHARED else "fairlead_tools/runner"
-            name = f"{folder}/{source.name}"
+        for name, source in _sources():
             compiled = Path(scratch) / "compiled"
             py_compile.compile(
                 str(source), str(compiled), name, doraise=True, invalidation_mode=_UNCHECKED, optimize=0
@@ -73,8 +71,13 @@ def _archive(library: Library) -> bytes:
     return out.getvalue()
 
 
-def _sources() -> list[Path]:
-    return [*sorted(_SOURCES.glob("*.py")), _SHARED]
+def _sources() -> list[tuple[str, Path]]:
+    """Name in the archive and file of each source."""
+    runner = [
+        (f"fairlead_tools/runner/{path.relative_to(_SOURCES).as_posix()}", path)
+        for path in sorted(_SOURCES.rglob("*.py"))
+    ]
+    return [*runner, (f"fairlead_common/{_SHARED.name}", _SHARED)]
 
 
 def _library() -> Iterator[tuple[str, Path]]:

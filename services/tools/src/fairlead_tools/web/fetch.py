@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from fairlead_common.content import ImageBlock, TextBlock, ToolOutcome, text_outcome
 from fairlead_common.messages import ToolCall
-from fairlead_tools.host.tools import Progress
+from fairlead_tools.executor_tools.tools import Progress
 from fairlead_tools.web.cache import Cache
 from fairlead_tools.web.marking import marked, nothing_fetched, visible
 from fairlead_tools.web.page import Mode, Page, Pages

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from fairlead_common.config import SearchConfig
-from fairlead_tools.host.secret import SecretError, read_secret
+from fairlead_tools.executor_tools.secret import SecretError, read_secret
 from fairlead_tools.web.target import BadUrlError, Target, parse
 from fairlead_tools.web.transport import FetchError, Limits, Response, Transport
 from fairlead_tools.web.worker import Worker, WorkerError

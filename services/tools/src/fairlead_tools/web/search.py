@@ -3,7 +3,7 @@
 from fairlead_common.config import SearchConfig
 from fairlead_common.content import TextBlock, ToolOutcome
 from fairlead_common.messages import ToolCall
-from fairlead_tools.host.tools import Progress
+from fairlead_tools.executor_tools.tools import Progress
 from fairlead_tools.web.marking import marked, nothing_fetched, visible
 from fairlead_tools.web.providers import Found, Provider, Query
 from fairlead_tools.web.transport import FetchError

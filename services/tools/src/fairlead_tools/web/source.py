@@ -9,8 +9,8 @@ from fairlead_common.content import ToolOutcome
 from fairlead_common.live_config import LiveConfig
 from fairlead_common.messages import ToolCall, ToolSpec
 from fairlead_common.service import VERSION
-from fairlead_tools.host.secret import SecretError, read_secret
-from fairlead_tools.host.tools import HostTool, Progress
+from fairlead_tools.executor_tools.secret import SecretError, read_secret
+from fairlead_tools.executor_tools.tools import ExecutorTool, Progress
 from fairlead_tools.web.specs import FETCH, SEARCH
 from fairlead_tools.web.store import Store
 
@@ -44,7 +44,7 @@ class WebTools:
         settings.on_change(self._changed)
 
     @property
-    def tools(self) -> Mapping[str, HostTool]:
+    def tools(self) -> Mapping[str, ExecutorTool]:
         """By name."""
         return self._tools
 
@@ -72,8 +72,8 @@ class WebTools:
             self._config = config.tools.web
             self._tools = self._build(self._config)
 
-    def _build(self, config: WebConfig) -> dict[str, HostTool]:
-        made: list[HostTool] = []
+    def _build(self, config: WebConfig) -> dict[str, ExecutorTool]:
+        made: list[ExecutorTool] = []
         if config.enabled:
             made.append(_Late(FETCH, lambda: _fetch(config, self._objects)))
         if config.search.provider != "none":

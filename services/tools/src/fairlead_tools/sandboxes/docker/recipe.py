@@ -10,9 +10,9 @@ from docker.types import LogConfig, Mount, Ulimit
 
 from fairlead_common.config import DockerConfig
 from fairlead_common.messages import WorkspaceAccess
-from fairlead_tools.runner.boundary import EXPECTED
-from fairlead_tools.runner.environment import GIVEN_PREFIX
+from fairlead_tools.runner.confinement.sandbox_check import EXPECTED
 from fairlead_tools.runner.forward import VARIABLE
+from fairlead_tools.runner.process.environment import GIVEN_PREFIX
 from fairlead_tools.sandboxes.docker.egress import SOCKET
 from fairlead_tools.sandboxes.docker.engine import Inspected
 from fairlead_tools.sandboxes.docker.owner import Owner

@@ -1,0 +1,120 @@
+"""Calls that the executor itself runs. A mark on disk before each keeps it from starting twice.
+
+    host/<call_id>      it was started; a call with this mark and without a result is `unknown`
+
+Unlike a command, such a call ends with its executor: nothing outlives it that could report.
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable
+from pathlib import Path
+
+import msgspec
+import structlog
+
+from fairlead_common.content import ToolOutcome, text_outcome
+from fairlead_common.messages import ToolCall
+from fairlead_tools.executor_tools.tools import ExecutorTool, NotStartedError
+from fairlead_tools.runner_calls import Show
+
+log = structlog.get_logger()
+
+_LOST = (
+    "The executor that ran this call is gone. It may have taken effect, wholly, in part or not at all: look "
+    "before you repeat it."
+)
+_UNKNOWN = "{why}. The call may have taken effect, wholly, in part or not at all: look before you repeat it."
+
+
+class ExecutorCalls:
+    """The calls of one executor; all executors of the host share the folder."""
+
+    def __init__(self, state: Path, show: Show) -> None:
+        self._folder = state / "host"
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._show = show
+        self._running: dict[str, asyncio.Task[ToolOutcome]] = {}
+        self._cancelled: set[str] = set()
+
+    @property
+    def running(self) -> set[str]:
+        """Ids of the calls that would be cut off if this process ended now."""
+        return set(self._running)
+
+    async def outcome(self, call: ToolCall, tool: ExecutorTool) -> ToolOutcome:
+        """What came of it. Safe to ask again: it is started once, unless the tool may be repeated."""
+        if not tool.spec.idempotent and not self._mark(call.call_id):
+            return text_outcome("unknown", _LOST, is_error=True)
+        offset = 0
+
+        async def progress(text: str) -> None:
+            nonlocal offset
+            await self._show(call, text, offset)
+            offset += len(text)
+
+        began = time.monotonic()
+        work = self._bounded(call, tool.run(call, progress), repeatable=tool.spec.idempotent)
+        task = asyncio.create_task(work, name=f"host-{call.call_id}")
+        self._running[call.call_id] = task
+        try:
+            outcome = await asyncio.shield(task)
+        except asyncio.CancelledError:
+            task.cancel()
+            if call.call_id not in self._cancelled:
+                raise
+            text = "Cancelled while it ran; what it did by then stays done."
+            outcome = text_outcome("cancelled", text, is_error=True)
+        finally:
+            self._running.pop(call.call_id, None)
+            self._cancelled.discard(call.call_id)
+        duration_ms = int((time.monotonic() - began) * 1000)
+        return outcome if outcome.duration_ms else msgspec.structs.replace(outcome, duration_ms=duration_ms)
+
+    async def _bounded(
+        self, call: ToolCall, work: Awaitable[ToolOutcome], *, repeatable: bool
+    ) -> ToolOutcome:
+        limit = asyncio.timeout(call.timeout_s)
+        try:
+            async with limit:
+                return await work
+        except NotStartedError as error:
+            return text_outcome("error", f"Not started: {error}.", is_error=True)
+        except Exception as error:
+            if limit.expired():
+                why = f"Stopped after {call.timeout_s:g} s"
+                outcome = text_outcome("timed_out", f"{why}.", is_error=True)
+            else:
+                log.exception("host_tool_failed", tool=call.name, error=repr(error))
+                why = f"The tool failed: {error}"
+                outcome = text_outcome("error", why, is_error=True)
+        return outcome if repeatable else text_outcome("unknown", _UNKNOWN.format(why=why), is_error=True)
+
+    def was_started(self, call_id: str) -> bool:
+        """Whether a call that must not be repeated was begun, by this executor or one before it."""
+        return (self._folder / call_id).exists()
+
+    def cancel(self, call_id: str) -> None:
+        """Stop it; what it did by then stays done."""
+        task = self._running.get(call_id)
+        if task is not None:
+            self._cancelled.add(call_id)
+            task.cancel()
+
+    def _mark(self, call_id: str) -> bool:
+        """Whether this is the first start. Synced: a power cut must not allow a second one."""
+        try:
+            fd = os.open(self._folder / call_id, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        except FileExistsError:
+            return False
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        directory = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+        return True

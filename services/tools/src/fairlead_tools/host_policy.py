@@ -1,0 +1,177 @@
+"""What this executor refuses whatever the agent says: its own settings, checked again before the claim.
+
+The settings are a file of this host (`floor.toml`), out of reach of the bus: who rules the agents or the
+configuration of all cannot change it.
+"""
+
+import os
+import stat
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import jsonschema
+import msgspec
+import referencing.exceptions
+from jsonschema.protocols import Validator
+
+from fairlead_common.errors import InvalidInputError, WeakConfigurationError
+from fairlead_common.messages import SandboxKind, ToolCall, ToolSpec
+from fairlead_common.never import never_automatic, typed
+from fairlead_common.never_git import FORCED, is_forced_push
+from fairlead_common.placement import workspace_root
+from fairlead_common.rules import Rule, check_rules, parse_rule, subject, touches, unreadable
+from fairlead_common.shell_words import read
+from fairlead_common.shown import shown_hash
+from fairlead_tools.config import ExecutorConfig
+from fairlead_tools.specs import BY_NAME
+
+_BOUNDARIES = ("docker", "bubblewrap")
+
+
+class HostPolicySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The file `floor.toml`.
+
+    Fields:
+        deny: rules, as in the configuration of the policy.
+        sandboxes: kinds that calls may run in; None: all that work here.
+        max_timeout_s: of one call; None: no limit of this host's own.
+        workspaces: folders below which an absolute workspace has to lie; empty: anywhere.
+        require_sandbox_for: rules; what they name runs in a container or in namespaces only.
+    """
+
+    deny: list[str] = []
+    sandboxes: list[SandboxKind] | None = None
+    max_timeout_s: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    workspaces: list[str] = []
+    require_sandbox_for: list[str] = []
+
+
+def read_host_policy(path: Path | None) -> HostPolicySettings:
+    """The settings in a file; none without a file.
+
+    Raises:
+        WeakConfigurationError: it cannot be read, says what is not known, or others may write to it.
+    """
+    if path is None:
+        return HostPolicySettings()
+    try:
+        mode = path.stat().st_mode
+        settings = msgspec.toml.decode(path.read_bytes(), type=HostPolicySettings)
+        check_rules(settings.deny, "deny", allowing=False)
+        check_rules(settings.require_sandbox_for, "require_sandbox_for", allowing=False)
+    except (OSError, msgspec.DecodeError, InvalidInputError) as error:
+        raise WeakConfigurationError(f"{path}: {error}") from error
+    if mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise WeakConfigurationError(f"{path}: others than its owner may write to it ({stat.filemode(mode)})")
+    if relative := [each for each in settings.workspaces if not each.startswith("/")]:
+        raise WeakConfigurationError(f"{path}: workspaces: must be absolute, got {relative}")
+    return settings
+
+
+class HostPolicy:
+    """The last word about a call."""
+
+    def __init__(self, config: ExecutorConfig) -> None:
+        """Read the settings.
+
+        Raises:
+            WeakConfigurationError: see `read_floor`.
+        """
+        self._config = config
+        self._settings = read_host_policy(config.floor)
+        self._deny = _rules(self._settings.deny)
+        self._confined = _rules(self._settings.require_sandbox_for)
+        self._roots = [Path(os.path.realpath(each)) for each in self._settings.workspaces]
+        self._validators: dict[str, tuple[dict[str, object], Validator]] = {}
+
+    def problem(self, call: ToolCall, spec: ToolSpec) -> str:
+        """Why the call is refused, in words for the model; empty when it may run."""
+        return (
+            _impossible(call)
+            or self._malformed(call, spec)
+            or self._denied(call, spec)
+            or self._misplaced(call, spec)
+            or self._unapproved(call)
+        )
+
+    def _malformed(self, call: ToolCall, spec: ToolSpec) -> str:
+        try:
+            errors = self._validator(spec).iter_errors(cast(Any, call.arguments))
+            error = jsonschema.exceptions.best_match(errors)
+        except (RecursionError, referencing.exceptions.Unresolvable) as problem:  # a schema of others
+            return f"The arguments of {call.name} cannot be checked: {type(problem).__name__} in its schema."
+        if error is None:
+            return ""
+        where = ".".join(str(part) for part in error.absolute_path) or "arguments"
+        return f"Invalid arguments for {call.name}: {where}: {error.message[:500]}"
+
+    def _denied(self, call: ToolCall, spec: ToolSpec) -> str:
+        if not self._deny:  # as on most hosts: nothing has to be taken apart
+            return ""
+        about = subject(spec, call.arguments, self._root(call))
+        if rule := touches(self._deny, about):
+            return f"Host {self._config.host} refuses this call: its own rule {rule} denies it."
+        if (rule := unreadable(self._deny, about)) and not call.approved:
+            problem = about.shell.problem if about.shell else ""
+            return (
+                f"Host {self._config.host} refuses this call: its own rule {rule} cannot be held against the "
+                f"command, for {problem}. Use plain words, or have a person allow it."
+            )
+        return ""
+
+    def _misplaced(self, call: ToolCall, spec: ToolSpec) -> str:
+        settings, host = self._settings, self._config.host
+        if settings.max_timeout_s is not None and call.timeout_s > settings.max_timeout_s:
+            return f"timeout_s: at most {settings.max_timeout_s:g} s on host {host}, got {call.timeout_s:g}."
+        if spec.name not in BY_NAME:
+            return ""
+        if settings.sandboxes is not None and call.sandbox not in settings.sandboxes:
+            allowed = ", ".join(settings.sandboxes) or "none"
+            return f"Host {host} does not run calls in sandbox {call.sandbox!r}; it allows {allowed}."
+        if (
+            self._confined
+            and call.sandbox not in _BOUNDARIES
+            and touches(self._confined, subject(spec, call.arguments, self._root(call)))
+        ):
+            return f"Host {host} runs {call.name} in a sandbox only, and this session has {call.sandbox!r}."
+        if self._roots and call.workspace.startswith("/"):
+            folder = Path(os.path.realpath(call.workspace))
+            if not any(folder.is_relative_to(root) for root in self._roots):
+                return f"Host {host} does not allow the workspace {call.workspace}."
+        return ""
+
+    def _unapproved(self, call: ToolCall) -> str:
+        """What a person allowed is what runs; and without a person some commands do not."""
+        if call.approved:
+            if call.approved == shown_hash(call, self._config.host):
+                return ""
+            return "Refused: a person allowed something else than what would run here."
+        if is_forced_push(call.name, call.arguments):
+            return f"Refused: {FORCED}, and no person has allowed this call."
+        if call.name not in BY_NAME or BY_NAME[call.name].group != "runtime":
+            return ""
+        command = call.arguments.get("command")
+        for text in ([command] if isinstance(command, str) else []) + typed(call.arguments):
+            if reason := never_automatic(text, read(text)):
+                return f"Refused: {reason}, and no person has allowed this command."
+        return ""
+
+    def _root(self, call: ToolCall) -> str:
+        config = self._config
+        root = workspace_root(call, config.host, named=str(config.workspaces), default=str(config.workspace))
+        return os.path.realpath(root) if call.sandbox == "local" else root
+
+    def _validator(self, spec: ToolSpec) -> Validator:
+        schema, validator = self._validators.get(spec.name, (None, None))
+        if validator is None or schema != spec.parameters:
+            validator = jsonschema.validators.validator_for(spec.parameters)(spec.parameters)
+            self._validators[spec.name] = (spec.parameters, validator)
+        return validator
+
+
+def _rules(texts: list[str]) -> list[Rule]:
+    return [parse_rule(text) for text in texts]
+
+
+def _impossible(call: ToolCall) -> str:
+    return "The workspace cannot be used: its name holds a NUL character." if "\0" in call.workspace else ""

@@ -1,0 +1,1 @@
+"""What file tools and commands can reach, and what they may do."""

@@ -1,0 +1,1 @@
+"""What was started, so that nothing is started twice."""

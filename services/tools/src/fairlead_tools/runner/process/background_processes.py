@@ -1,0 +1,206 @@
+"""Background processes: commands that run on after the call that started them has returned.
+
+processes/<id>/record     what it is, and which guard watches over it
+processes/<id>/output.*   what it printed (see `scroll`)
+processes/<id>/exit       how it ended, by rename
+
+They live as long as their runner. The next one kills what is left of them and says that they are gone.
+"""
+
+from __future__ import annotations
+
+import binascii
+import contextlib
+import json
+import os
+import time
+from typing import Any
+
+from fairlead_tools.runner.confinement.workspace_root import ToolError
+from fairlead_tools.runner.failpoints import failpoint
+from fairlead_tools.runner.journal.journal import read_record
+from fairlead_tools.runner.outcome import Outcome
+from fairlead_tools.runner.process.output_ring import OutputRing, first_segment
+from fairlead_tools.runner.process.recovery import kill_leftovers
+from fairlead_tools.runner.process.running_call import RunningCall
+
+MAX_LIVE = int(os.environ.get("FAIRLEAD_PROCESSES") or 16)
+MAX_KEPT = 32  # that have ended
+LIFE_S = float(os.environ.get("FAIRLEAD_PROCESS_LIFE_S") or 12 * 3600)
+
+RUNNING, GONE = "running", "gone: its runner died, and it was killed with it"
+
+Record = dict[str, Any]
+
+
+class Process:
+    """One of them. `job` is None once it has ended."""
+
+    def __init__(self, name: str, directory: str, record: Record, job: RunningCall | None) -> None:
+        self.name = name
+        self.directory = directory
+        self.record = record
+        self.job = job
+        self.scroll = OutputRing(directory)
+        self.exit: Record = read_record(os.path.join(directory, "exit")) or {}
+        self._seen = 0
+        self._polled = ("", 0)
+
+    @property
+    def state(self) -> str:
+        """In a few words."""
+        return RUNNING if self.job else str(self.exit.get("state") or GONE)
+
+    def unseen(self, call_id: str) -> int:
+        """From which byte on a poll shows the output: a poll that is repeated shows the same again."""
+        if self._polled[0] != call_id:
+            self._polled = (call_id, self._seen)
+        return self._polled[1]
+
+    def saw(self, offset: int) -> None:
+        """Everything before this byte was shown."""
+        self._seen = max(self._seen, offset)
+
+    def facts(self) -> Record:
+        """For programs."""
+        ended = float(self.exit.get("at") or time.time())
+        made = {
+            "process": self.name,
+            "command": self.record.get("command", ""),
+            "state": "running" if self.job else "gone" if self.state == GONE else "ended",
+            "seconds": round(max(0.0, ended - float(self.record.get("at", ended))), 1),
+            "output_bytes": self.scroll.total_bytes,
+            "pty": bool(self.record.get("pty")),
+        }
+        if "exit_code" in self.exit:
+            made["exit_code"] = self.exit["exit_code"]
+        return made
+
+
+class BackgroundProcesses:
+    """All of one workspace. Only the runner's loop uses them."""
+
+    def __init__(self, directory: str, boot: str) -> None:
+        self._directory = os.path.join(directory, "processes")
+        self._boot = boot
+        os.makedirs(self._directory, mode=0o700, exist_ok=True)
+        self._all: dict[str, Process] = {}
+
+    def recover(self) -> None:
+        """Take over what an earlier runner left: records and output are kept, what still runs is killed."""
+        for name in os.listdir(self._directory):
+            path = os.path.join(self._directory, name)
+            record = read_record(os.path.join(path, "record"))
+            if record is None:
+                _remove(path)
+                continue
+            process = Process(name, path, record, None)
+            if not process.exit:
+                kill_leftovers(str(record.get("call_id")), record, self._boot)
+                self._end(process, {"state": GONE, "at": time.time()})
+            self._all[name] = process
+
+    @property
+    def live(self) -> list[RunningCall]:
+        """The jobs of those that run."""
+        return [each.job for each in self._all.values() if each.job]
+
+    def all(self) -> list[Process]:
+        """Oldest first."""
+        return sorted(self._all.values(), key=lambda each: float(each.record.get("at", 0)))
+
+    def find(self, name: str) -> Process:
+        """The process of this name.
+
+        Raises:
+            ToolError: there is none.
+        """
+        found = self._all.get(name)
+        if found is None:
+            names = ", ".join(each.name for each in self.all()) or "none"
+            raise ToolError(f"process: there is no {name!r} here; known: {names}")
+        return found
+
+    def check_room(self, starting: int) -> None:
+        """Refuse one more beside those that run and those that may yet go to the background.
+
+        Raises:
+            ToolError: there are too many.
+        """
+        if len(self.live) + starting >= MAX_LIVE:
+            raise ToolError(f"At most {MAX_LIVE} background processes may run at once; kill one first.")
+
+    def adopt(self, job: RunningCall, output_path: str) -> Process:
+        """The process that this job is from now on. Its output so far is taken over."""
+        name = f"p{binascii.crc32(job.call_id.encode()):08x}"
+        while name in self._all:
+            name += "x"
+        path = os.path.join(self._directory, name)
+        _remove(path)
+        os.mkdir(path, 0o700)
+        if os.path.exists(output_path):
+            os.link(output_path, first_segment(path))
+        record = {
+            "call_id": job.call_id,
+            "pid": job.child.pid,
+            "start": job.child.start,
+            "boot": self._boot,
+            "command": job.command[:2_000],
+            "at": job.began_at,
+            "pty": job.life.terminal is not None,
+        }
+        failpoint("runner.background.before")
+        _write(os.path.join(path, "record"), record)
+        failpoint("runner.background.after")
+        process = Process(name, path, record, job)
+        self._all[name] = process
+        return process
+
+    def of(self, job: RunningCall) -> Process | None:
+        """The process that this job is, if it was sent to the background."""
+        return next((each for each in self._all.values() if each.job is job), None)
+
+    def ended(self, process: Process, result: Outcome) -> None:
+        """Note how it ended."""
+        process.scroll.close()
+        process.job = None
+        state, code = result["status"], result.get("exit_code")
+        if state == "unknown":
+            state = "ended: the process that watched over it was killed"
+        elif state == "timed_out":
+            state = "stopped: it had run for as long as it may"
+        elif state == "cancelled":
+            state = "killed"
+        else:
+            state = f"ended with exit code {code}"
+        self._end(process, {"state": state, "exit_code": code, "at": time.time()})
+        over = [each for each in self.all() if each.job is None]
+        for each in over[: max(0, len(over) - MAX_KEPT)]:
+            self.remove(each)
+
+    def _end(self, process: Process, how: Record) -> None:
+        process.exit = {name: value for name, value in how.items() if value is not None}
+        with contextlib.suppress(OSError):  # a full disk: it is known as long as we live
+            _write(os.path.join(process.directory, "exit"), process.exit)
+
+    def remove(self, process: Process) -> None:
+        """Forget one that has ended, with its output."""
+        self._all.pop(process.name, None)
+        _remove(process.directory)
+
+
+def _remove(directory: str) -> None:
+    with contextlib.suppress(OSError):
+        for name in os.listdir(directory):
+            os.unlink(os.path.join(directory, name))
+        os.rmdir(directory)
+
+
+def _write(path: str, record: Record) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+    fd = os.open(f"{path}.new", flags, 0o600)
+    try:
+        os.write(fd, json.dumps(record).encode("ascii"))
+    finally:
+        os.close(fd)
+    os.rename(f"{path}.new", path)

@@ -1,0 +1,178 @@
+"""A guard: the child of the runner that has a command below it, or one after the other.
+
+    runner ── guard ── command ── whatever it starts
+
+The guard is a child subreaper: whatever the command starts, also what leaves its process group or
+daemonises, stays below the guard and dies with the call. When the runner dies the guard kills
+everything; when the guard dies its orphans come to the runner, which kills them.
+
+A guard with a desk serves one command after another, never two at once. It says in its report whether it may
+take another: no process of the last one is left, and no signal is pending. At its desk it says that it will:
+its own limits, priority and processors are what they were. Without a desk it ends with its command: in
+namespaces of its own, where nothing else is in reach of a command, or with a terminal or an input.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import resource
+import signal
+import time
+from typing import NamedTuple, NoReturn
+
+from fairlead_tools.runner import linux
+from fairlead_tools.runner.failpoints import failpoint
+from fairlead_tools.runner.process import command_launch, fd_handoff
+from fairlead_tools.runner.process.command_launch import Seat
+
+GRACE_S = 2.0
+STUCK_S = 10.0
+
+_STOPS = frozenset({signal.SIGTERM, signal.SIGHUP})
+SIGNALS = _STOPS | {signal.SIGCHLD}
+_LIMITS = tuple({getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")})
+
+
+class Report(NamedTuple):
+    """What a guard says at the end.
+
+    Fields:
+        status: of the command, as waitpid gives it; None when it could not be killed.
+        stopped: it ended after it was told to stop.
+        killed: processes that the command had left behind.
+        again: it may take another command, for nothing is left of this one.
+    """
+
+    status: int | None
+    stopped: bool
+    killed: int
+    again: bool = False
+
+
+def run(parent: int, seat: Seat, own_desk: int) -> NoReturn:
+    """Be a guard: of the command on this seat, and of those that come to the desk (-1: there is none)."""
+    os.setsid()
+    linux.prctl(linux.PR_SET_CHILD_SUBREAPER, 1)
+    linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGHUP)
+    linux.close_all_but((seat.fds | {own_desk}) - {-1})
+    if os.getppid() not in (parent, 0):  # 0: it is outside of our own process namespace
+        os._exit(0)
+    seat.restriction.enter_guard(seat.cwd)
+    # As its commands are to find it: what is ignored stays so through exec. What it waits for is blocked.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGPIPE})
+    for number in changed_signals():
+        signal.signal(number, signal.SIG_DFL)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    if seat.is_plain:  # as its commands are to be
+        os.fchdir(seat.cwd)
+        seat.restriction.narrow()
+    standing = _standing()
+    while True:
+        report = _serve(seat, own_desk)
+        report = report._replace(again=report.again and own_desk >= 0)
+        failpoint("runner.guard.before")
+        with contextlib.suppress(BrokenPipeError):  # the runner died: what it started is gone, nobody asks
+            os.write(seat.report, b"\0" + json.dumps(report._asdict()).encode("ascii") + b"\n")
+        failpoint("runner.guard.after")
+        if not report.again or _standing() != standing:  # not before the report: the call waits for that
+            os._exit(0)
+        os.close(seat.report)
+        gate, output, its_report = fd_handoff.take(own_desk, 3)
+        seat = seat._replace(gate=gate, output=output, report=its_report)
+
+
+def _serve(seat: Seat, own_desk: int) -> Report:
+    """From a command that waits for its order to where nothing of it is left."""
+    pid, seat = command_launch.start(seat, own_desk)
+    kept = {seat.report, *((seat.cwd, seat.restriction.rules) if own_desk >= 0 else ())}
+    for fd in seat.fds - kept:
+        os.close(fd)
+    return _watch(pid) if pid > 0 else Report(command_launch.NOT_STARTED, stopped=False, killed=0, again=True)
+
+
+def _standing() -> tuple[object, ...]:
+    """What commands inherit from this process, and a command of its user could have changed in it."""
+    limits = [resource.getrlimit(kind) for kind in _LIMITS]
+    return limits, os.getpriority(os.PRIO_PROCESS, 0), os.sched_getaffinity(0), os.sched_getscheduler(0)
+
+
+@functools.cache
+def changed_signals() -> tuple[int, ...]:
+    """The signals that this process does not treat as usual.
+
+    Looked up once, before the first fork: to look costs a child a fifth of its time.
+    """
+    every = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
+    return tuple(number for number in every if signal.getsignal(number) not in (signal.SIG_DFL, None))
+
+
+def _watch(pid: int) -> Report:
+    """Waits for the command, stops it when told to, and leaves nothing of it running."""
+    status: int | None = None
+    stopped = False
+    kill_at: float | None = None
+    while True:
+        status = _reap(pid)
+        if status is not None:
+            break
+        now = time.monotonic()
+        if kill_at is not None and now >= kill_at:
+            break
+        got = signal.sigtimedwait(SIGNALS, 3600.0 if kill_at is None else kill_at - now)
+        if got is None or got.si_signo == signal.SIGCHLD:
+            continue
+        stopped = True
+        if got.si_signo == signal.SIGTERM:
+            _signal_group(pid, signal.SIGTERM)
+            kill_at = kill_at or now + GRACE_S
+        else:
+            kill_at = now  # the runner died: nobody reads what the command would still say
+    return _kill_rest(pid, status, stopped)
+
+
+def _kill_rest(pid: int, status: int | None, stopped: bool) -> Report:
+    killed: set[int] = set()
+    is_clean = False
+    end = time.monotonic() + STUCK_S
+    while time.monotonic() < end:
+        try:
+            reaped, its_status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            is_clean = True  # no child means no descendant: as subreaper, all of them end up here
+            break
+        if reaped == pid:
+            status = its_status
+        if reaped:
+            continue
+        for each in linux.descendants({os.getpid()}, list(linux.processes())):
+            linux.kill(each)
+            killed.add(each.pid)
+        signal.sigtimedwait({signal.SIGCHLD}, 0.02)
+    # What the command sent us in its last moment must not stop the next one.
+    again = is_clean and status is not None and not stopped and not signal.sigpending() & _STOPS
+    return Report(status, stopped, len(killed - {pid}), again)
+
+
+def _reap(pid: int) -> int | None:
+    """The command's status once it ended; orphans that ended are reaped on the way."""
+    while True:
+        try:
+            reaped, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return None
+        if reaped == pid:
+            return status
+        if reaped == 0:
+            return None
+
+
+def _signal_group(pid: int, number: int) -> None:
+    try:
+        os.killpg(pid, number)
+    except ProcessLookupError:
+        return

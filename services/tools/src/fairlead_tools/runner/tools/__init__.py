@@ -1,0 +1,1 @@
+"""The tools that the runner has: functions of the workspace and the arguments."""

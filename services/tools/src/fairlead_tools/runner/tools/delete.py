@@ -1,0 +1,67 @@
+"""The tool `delete`."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+from fairlead_tools.runner.confinement.workspace_root import Place, Root, ToolError, refusal
+from fairlead_tools.runner.outcome import Outcome, done
+from fairlead_tools.runner.tools.arguments import Arguments
+
+MAX_DEPTH = 200
+
+
+def delete(root: Root, arguments: Arguments) -> Outcome:
+    """A file, a link (not what it leads to) or a folder is gone."""
+    path = arguments.text("path")
+    recursive = arguments.flag("recursive")
+    relative = root.relative(path)
+    parts = [part for part in relative.split("/") if part not in ("", ".")]
+    if not parts:
+        raise ToolError("path: the workspace itself cannot be deleted")
+    if parts[-1] == "..":
+        raise ToolError(f"path: must end in a name, got {path!r}")
+    dir_fd = root.open("/".join(parts[:-1]) or ".", os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        root.check_changed(path, Place(dir_fd, parts[-1]))
+        found = os.stat(parts[-1], dir_fd=dir_fd, follow_symlinks=False)
+        if not stat.S_ISDIR(found.st_mode):
+            os.unlink(parts[-1], dir_fd=dir_fd)
+            return done(f"Deleted {path}.", files=1, folders=0)
+        if os.path.samestat(found, os.fstat(root.fd)):
+            raise ToolError("path: the workspace itself cannot be deleted")
+        if recursive:
+            files, folders = _tree(dir_fd, parts[-1], 0)
+            return done(f"Deleted {path}: {files} files and {folders} folders.", files=files, folders=folders)
+        os.rmdir(parts[-1], dir_fd=dir_fd)
+    except OSError as error:
+        if error.errno == errno.ENOTEMPTY and not recursive:
+            raise ToolError(f"{path}: the folder is not empty; set recursive to delete all in it") from None
+        raise refusal(path, error) from None
+    finally:
+        os.close(dir_fd)
+    return done(f"Deleted {path}.", files=0, folders=1)
+
+
+def _tree(above: int, name: str, depth: int) -> tuple[int, int]:
+    """How many files and folders went. Each step is taken from an open folder, so no link leads elsewhere."""
+    if depth > MAX_DEPTH:
+        raise OSError(errno.ELOOP, "too deep")
+    fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
+    files, folders = 0, 1
+    try:
+        with os.scandir(fd) as entries:
+            listed = [(each.name, each.is_dir(follow_symlinks=False)) for each in entries]
+        for entry, is_folder in listed:
+            if is_folder:
+                more_files, more_folders = _tree(fd, entry, depth + 1)
+                files, folders = files + more_files, folders + more_folders
+            else:
+                os.unlink(entry, dir_fd=fd)
+                files += 1
+    finally:
+        os.close(fd)
+    os.rmdir(name, dir_fd=above)
+    return files, folders

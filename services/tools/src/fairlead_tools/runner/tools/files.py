@@ -1,0 +1,192 @@
+"""The tools `read`, `write` and `ls`."""
+
+from __future__ import annotations
+
+import base64
+import io
+import os
+import stat
+from typing import BinaryIO
+
+from fairlead_tools.runner.confinement.workspace_root import Root, ToolError
+from fairlead_tools.runner.outcome import Outcome, done, image
+from fairlead_tools.runner.tools.arguments import Arguments
+
+MAX_LINES = 2_000
+MAX_BYTES = 50_000
+MAX_IMAGE_BYTES = 5 * 1024 * 1024
+MAX_ENTRIES = 1_000
+
+_SNIFF_BYTES = 8_192
+_CHUNK = 65_536
+
+
+def read(root: Root, arguments: Arguments) -> Outcome:
+    """Lines of a text file, a picture, or the text of a document."""
+    path = arguments.text("path")
+    offset = arguments.whole("offset", 1, 1, 1 << 40)
+    limit = arguments.whole("limit", MAX_LINES, 1, MAX_LINES)
+    numbers = arguments.flag("line_numbers", default=True)
+    with os.fdopen(root.open_file(path), "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        start = file.read(_SNIFF_BYTES)
+        media_type = _picture(start)
+        if media_type:
+            return _read_picture(path, file, start, media_type, size)
+        kind = documents_kind(path, start, extract=arguments.flag("extract"))
+        if kind:
+            return _read_document(kind, path, file, size, arguments)
+        if b"\0" in start:
+            raise ToolError(f"{path}: is a binary file of {size} bytes")
+        file.seek(0)
+        return _read_lines(path, file, offset, limit, numbers, size)
+
+
+def _read_lines(path: str, file: BinaryIO, offset: int, limit: int, numbers: bool, size: int) -> Outcome:
+    shown: list[str] = []
+    used = 0
+    number = 0
+    more = False
+    while True:
+        line = file.readline(_CHUNK)
+        if not line:
+            break
+        number += 1
+        whole = line
+        while whole and not whole.endswith(b"\n"):  # the rest of an endless line is passed over
+            whole = file.readline(_CHUNK)
+        if number < offset:
+            continue
+        text = line.decode("utf-8", "replace").rstrip("\r\n")
+        if len(shown) >= limit or (used + len(line) > MAX_BYTES and shown):
+            more = True
+            break
+        if len(line) > MAX_BYTES or (not line.endswith(b"\n") and len(line) == _CHUNK):
+            text = line[:MAX_BYTES].decode("utf-8", "ignore") + f" [line cut at {MAX_BYTES} bytes]"
+        used += min(len(line), MAX_BYTES)
+        shown.append(f"{number:6d}\t{text}" if numbers else text)
+    if not shown:
+        if number and offset > 1:
+            raise ToolError(f"offset: {path} has {number} lines, got {offset}")
+        return done(f"{path} is empty.", lines=0, bytes=size)
+    last = offset + len(shown) - 1
+    if more:
+        shown.append(f"[There is more: lines {offset} to {last} are shown. Go on with offset={last + 1}.]")
+    return done("\n".join(shown), lines=last - offset + 1, bytes=size)
+
+
+def _read_document(kind: str, path: str, file: BinaryIO, size: int, arguments: Arguments) -> Outcome:
+    from fairlead_tools.runner.tools import documents  # rare, and large
+
+    file.seek(0)
+    found = documents.extract(kind, path, file, size, arguments.text("pages", ""))
+    if kind == documents.PDF:
+        return done(found.text, bytes=size, **found.details)
+    offset = arguments.whole("offset", 1, 1, 1 << 40)
+    limit = arguments.whole("limit", MAX_LINES, 1, MAX_LINES)
+    text = io.BytesIO(found.text.encode("utf-8", "replace"))
+    numbers = arguments.flag("line_numbers")
+    shown = _read_lines(path, text, offset, limit, numbers, size)
+    shown["details"].update(found.details)
+    return shown
+
+
+def _read_picture(path: str, file: BinaryIO, start: bytes, media_type: str, size: int) -> Outcome:
+    if size > MAX_IMAGE_BYTES:
+        raise ToolError(f"{path}: pictures may have at most {MAX_IMAGE_BYTES} bytes, this one has {size}")
+    data = start + file.read(MAX_IMAGE_BYTES - len(start))
+    return image(f"{path} ({media_type}, {len(data)} bytes)", media_type, base64.b64encode(data).decode())
+
+
+def documents_kind(path: str, start: bytes, *, extract: bool) -> str:
+    """`documents.kind_of`, without loading it for plain text."""
+    if not extract and not start.startswith((b"%PDF-", b"PK\x03\x04")):
+        return ""
+    from fairlead_tools.runner.tools import documents
+
+    return documents.kind_of(path, start, extract=extract)
+
+
+def _picture(start: bytes) -> str | None:
+    """The media type, told by the first bytes; names prove nothing."""
+    if start.startswith(b"\x89PNG\r\n\x1a\n"):
+        return "image/png"
+    if start.startswith(b"\xff\xd8\xff"):
+        return "image/jpeg"
+    if start.startswith((b"GIF87a", b"GIF89a")):
+        return "image/gif"
+    if start[:4] == b"RIFF" and start[8:12] == b"WEBP":
+        return "image/webp"
+    return None
+
+
+def write(root: Root, arguments: Arguments) -> Outcome:
+    """A file with this content, whether it was there before or not."""
+    path = arguments.text("path")
+    content = encode(arguments.text("content"), "content")
+    is_new = root.replace_file(path, content)
+    lines = content.count(b"\n") + (not content.endswith(b"\n") and bool(content))
+    verb = "Created" if is_new else "Replaced"
+    return done(
+        f"{verb} {path}: {lines} line{'' if lines == 1 else 's'}, {len(content)} bytes.",
+        created=is_new,
+        bytes=len(content),
+    )
+
+
+def encode(text: str, field: str) -> bytes:
+    """UTF-8; bytes that were no UTF-8 when they were read come out as they were.
+
+    Raises:
+        ToolError: the text holds half a surrogate pair.
+    """
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError as error:
+        raise ToolError(f"{field}: no valid text at character {error.start}") from None
+
+
+def ls(root: Root, arguments: Arguments) -> Outcome:
+    """Names in a directory: `/` after directories, `@` after links, sizes of files."""
+    path = arguments.text("path", ".")
+    fd = root.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    rows: list[str] = []
+    total = 0
+    try:
+        root.check_shown(path, fd)
+        with os.scandir(fd) as entries:
+            for entry in entries:
+                total += 1
+                if total <= 50 * MAX_ENTRIES:
+                    rows.append(_row(entry))
+    finally:
+        os.close(fd)
+    if not rows:
+        return done(f"{path} is empty.", entries=0)
+    shown = sorted(rows)[:MAX_ENTRIES]
+    if total > len(shown):
+        shown.append(f"[{total - len(shown)} of {total} entries left out. Use glob to find some.]")
+    return done("\n".join(shown), entries=total)
+
+
+def _row(entry: os.DirEntry[str]) -> str:
+    name = printable(entry.name)
+    try:
+        found = entry.stat(follow_symlinks=False)
+    except OSError:
+        return name
+    if stat.S_ISLNK(found.st_mode):
+        return f"{name}@"
+    if stat.S_ISDIR(found.st_mode):
+        return f"{name}/"
+    return f"{name}  {found.st_size}"
+
+
+def printable(name: str) -> str:
+    """A file name on one line; odd bytes and control characters are shown escaped."""
+    if name.isprintable():
+        return name
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape", "surrogatepass").decode("ascii")
+        for each in name
+    )

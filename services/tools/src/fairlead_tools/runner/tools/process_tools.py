@@ -1,0 +1,223 @@
+"""The tools `process` and `process_control`: the runner itself answers them."""
+
+from __future__ import annotations
+
+import time
+
+from fairlead_tools.runner.confinement.workspace_root import ToolError
+from fairlead_tools.runner.connection import Connection
+from fairlead_tools.runner.journal.journal import Call
+from fairlead_tools.runner.outcome import Outcome, done, outcome
+from fairlead_tools.runner.plan import Plan
+from fairlead_tools.runner.process import terminals
+from fairlead_tools.runner.process.background_processes import BackgroundProcesses, Process
+from fairlead_tools.runner.process.output import MAX_TEXT_BYTES
+from fairlead_tools.runner.tools.arguments import Arguments
+from fairlead_tools.runner.tools.files import encode, printable
+
+MAX_WAIT_S = 120
+MAX_INPUT_BYTES = 60_000
+MAX_LOG_LINES = 2_000
+LOG_LINES = 200
+KILL_WAIT_S = 20.0  # longer than a guard needs to kill what does not end by itself
+
+
+class Wait:
+    """A call that is answered when its process says something or ends, or when its time is over."""
+
+    def __init__(
+        self, plan: Plan, process: Process, call: Call | None, connection: Connection, wait_s: float
+    ):
+        self.call_id = plan.call_id
+        self.process = process
+        self.call = call
+        self.followers = [connection]
+        self.began = time.monotonic()
+        self.until = self.began + wait_s
+        self.cancelled = False
+
+    @property
+    def is_kill(self) -> bool:
+        """Whether it waits for the end, not for output."""
+        return self.call is not None
+
+    def is_over(self, now: float) -> bool:
+        """Whether it can be answered."""
+        if self.process.job is None or self.cancelled or now >= self.until:
+            return True
+        return not self.is_kill and self.process.scroll.total_bytes > self.process.unseen(self.call_id)
+
+    def answer(self) -> Outcome:
+        """What came of it."""
+        if self.is_kill:
+            return _killed(self.process)
+        if self.cancelled:
+            return outcome("cancelled", "Cancelled; the process runs on.", is_error=True)
+        return poll(self.process, self.call_id)
+
+
+def look(
+    processes: BackgroundProcesses, call_id: str, arguments: Arguments
+) -> tuple[Outcome | None, Process | None, float]:
+    """The outcome of `process`; or, for a poll that has to wait, the process and for how long.
+
+    Raises:
+        ToolError: there is no such process, or the arguments do not fit.
+    """
+    action = arguments.text("action")
+    if action == "list":
+        return _list(processes), None, 0.0
+    process = processes.find(arguments.text("process"))
+    if action == "log":
+        return _log(process, arguments), None, 0.0
+    if action != "poll":
+        raise ToolError(f"action: must be list, poll or log, got {action!r}")
+    wait_s = arguments.whole("wait_s", 0, 0, MAX_WAIT_S)
+    is_news = process.scroll.total_bytes > process.unseen(call_id)
+    if wait_s and process.job is not None and not is_news:
+        return None, process, float(wait_s)
+    return poll(process, call_id), None, 0.0
+
+
+def act(processes: BackgroundProcesses, arguments: Arguments) -> tuple[Outcome | None, Process]:
+    """The outcome of `process_control`; None: the process was told to end, and that takes a moment.
+
+    Raises:
+        ToolError: nothing was done.
+    """
+    action = arguments.text("action")
+    process = processes.find(arguments.text("process"))
+    if action == "remove":
+        if process.job is not None:
+            raise ToolError(f"{process.name} still runs; kill it first.")
+        processes.remove(process)
+        return done(f"Removed {process.name} and its output.", process=process.name), process
+    if action not in ("write", "send_keys", "kill"):
+        raise ToolError(f"action: must be write, send_keys, kill or remove, got {action!r}")
+    if process.job is None:
+        raise ToolError(f"{process.name} does not run any more; it {process.state}.")
+    if action == "kill":
+        process.job.stop("cancelled")
+        return None, process
+    return (_write if action == "write" else _send_keys)(process, arguments), process
+
+
+def yielded(process: Process, so_far: tuple[str, bool], output_bytes: int) -> Outcome:
+    """The outcome of a call that returns while its command runs on."""
+    text, cut = so_far
+    end = "" if not text or text.endswith("\n") else "\n"
+    note = f"[runs on in the background as {process.name}; see it with process]"
+    result = done(f"{text}{end}{note}", **process.facts())
+    return {**result, "output_bytes": output_bytes, "output_cut": cut}
+
+
+def check(processes: BackgroundProcesses, tool: str, arguments: Arguments) -> None:
+    """Refuse what cannot be, before anything is journaled.
+
+    Raises:
+        ToolError: the action is not one of this tool's, or there is no such process.
+    """
+    known = ("list", "poll", "log") if tool == "process" else ("write", "send_keys", "kill", "remove")
+    if arguments.text("action") not in known:
+        raise ToolError(f"action: must be one of {', '.join(known)}, got {arguments.text('action')!r}")
+    if arguments.text("action") != "list":
+        processes.find(arguments.text("process"))
+
+
+def _list(processes: BackgroundProcesses) -> Outcome:
+    facts = [each.facts() for each in processes.all()]
+    rows = [
+        f"{each.name}  {each.state}  {fact['seconds']:.0f} s  {fact['output_bytes']} bytes  "
+        f"{printable(str(fact['command'])[:120])}"
+        for each, fact in zip(processes.all(), facts)
+    ]
+    return done("\n".join(rows) or "No background processes.", processes=facts)
+
+
+def poll(process: Process, call_id: str) -> Outcome:
+    """State and output that no poll has shown yet."""
+    offset = process.unseen(call_id)
+    end = process.scroll.total_bytes
+    _, data = process.scroll.since(offset, MAX_TEXT_BYTES)
+    process.saw(end)
+    text = data.decode("utf-8", "replace")
+    if end - offset > len(data):
+        text = f"[{end - offset - len(data)} bytes left out here; see log]\n" + text
+    return _with_state(process, text or "(no new output)", new_bytes=end - offset)
+
+
+def _with_state(process: Process, text: str, **more: object) -> Outcome:
+    facts = {**process.facts(), **more}
+    end = "" if text.endswith("\n") else "\n"
+    return done(f"{text}{end}[{process.name} {_is(process)} after {facts['seconds']:.0f} s]", **facts)
+
+
+def _is(process: Process) -> str:
+    return "still runs" if process.job else process.state
+
+
+def _log(process: Process, arguments: Arguments) -> Outcome:
+    limit = arguments.whole("limit", LOG_LINES, 1, MAX_LOG_LINES)
+    lines = process.scroll.lines
+    first = arguments.whole("offset", max(1, lines - limit + 1), 1, 1 << 40)
+    number, rows = process.scroll.rows(first, limit, MAX_TEXT_BYTES)
+    text = b"".join(rows)[: 2 * MAX_TEXT_BYTES].decode("utf-8", "replace")
+    if not rows:
+        text = "(no output)" if lines == 0 else f"(no output from line {first} on; there are {lines} lines)"
+    elif number > first:
+        text = f"[lines before {number} are not kept any more]\n{text}"
+    elif number + len(rows) - 1 < lines:
+        end = "" if text.endswith("\n") else "\n"
+        text = f"{text}{end}[lines {number} to {number + len(rows) - 1} of {lines}]"
+    return _with_state(process, text, first_line=number, lines=lines)
+
+
+def _write(process: Process, arguments: Arguments) -> Outcome:
+    data = encode(arguments.text("text", ""), "text")
+    eof = arguments.flag("eof")
+    if not data and not eof:
+        raise ToolError("text: must not be empty unless eof is set")
+    if len(data) > MAX_INPUT_BYTES:
+        raise ToolError(f"text: at most {MAX_INPUT_BYTES} bytes at a time, got {len(data)}")
+    taken = _put(process, data)
+    if eof and taken == len(data) and process.job is not None:
+        if process.record.get("pty"):
+            _put(process, b"\x04")
+        else:
+            process.job.close_input()
+    return _taken(process, taken, len(data), "bytes")
+
+
+def _send_keys(process: Process, arguments: Arguments) -> Outcome:
+    if not process.record.get("pty"):
+        raise ToolError(f"{process.name} has no terminal; start it with pty, or use write.")
+    data = terminals.keys_bytes(arguments.texts("keys", 50))
+    if len(data) > terminals.MAX_KEYS_BYTES:
+        raise ToolError(f"keys: at most {terminals.MAX_KEYS_BYTES} bytes at a time, got {len(data)}")
+    return _taken(process, _put(process, data), len(data), "bytes of keys")
+
+
+def _put(process: Process, data: bytes) -> int:
+    job = process.job
+    if job is None or job.child.input < 0:
+        raise ToolError(f"{process.name} has no input any more.")
+    if not data:
+        return 0
+    try:
+        return job.write(data)
+    except OSError as error:
+        raise ToolError(f"{process.name} does not read its input any more ({error.strerror}).") from None
+
+
+def _taken(process: Process, taken: int, size: int, what: str) -> Outcome:
+    if taken < size:
+        text = f"{process.name} took only the first {taken} of {size} {what}: it does not read its input."
+        return outcome("ok", text, is_error=True, details={**process.facts(), "taken_bytes": taken})
+    return done(f"Sent {size} {what} to {process.name}.", **process.facts(), taken_bytes=taken)
+
+
+def _killed(process: Process) -> Outcome:
+    if process.job is not None:
+        text = f"{process.name} was told to end and still runs."
+        return outcome("ok", text, is_error=True, details=process.facts())
+    return done(f"{process.name} {process.state}.", **process.facts())

@@ -1,0 +1,274 @@
+"""The tools `glob` and `grep`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+from collections.abc import Iterator
+from typing import IO, Callable, NamedTuple
+
+from fairlead_common.sensitive_paths import secret
+from fairlead_tools.runner.confinement.workspace_root import TEMPORARY_PREFIX, Root, ToolError
+from fairlead_tools.runner.outcome import Outcome, done
+from fairlead_tools.runner.process.environment import find_program
+from fairlead_tools.runner.tools.arguments import Arguments
+from fairlead_tools.runner.tools.fair import shares, spread
+from fairlead_tools.runner.tools.files import printable
+from fairlead_tools.runner.tools.globs import MAX_PATTERN_CHARS, matcher
+from fairlead_tools.runner.tools.ignored import FILES, Ignored
+from fairlead_tools.runner.tools.ripgrep import NoHintsError, Ripgrep
+from fairlead_tools.runner.tools.walk import walk
+
+MAX_FOUND = 500
+MAX_MATCHES = 100
+MAX_LINE_CHARS = 500
+
+_SNIFF_BYTES = 8_192
+_MAX_LINE_BYTES = 1 << 20
+# What is looked through before matches are chosen: so many lines in all, of one file few once there are many.
+_MANY, _MOST, _FEW = 1_000, 5_000, 5
+_MAX_NAMED = 5  # files that were shown in part, by name
+
+Hit = tuple[int, str]
+
+
+class Place(NamedTuple):
+    """Where a search begins.
+
+    Fields:
+        prefix: what stands before a path below it, as the call spells it: empty, or with "/" at its end.
+        real: the same without any links, as secrets and ignored files are told by.
+        only: tells which paths below it are wanted.
+        ignored: None: ignored files are searched too.
+        may_show: tells a path below it that is likely a secret, but was allowed.
+    """
+
+    prefix: str
+    real: str
+    only: Callable[[str], bool]
+    ignored: Ignored | None
+    may_show: Callable[[str], bool]
+
+    def is_secret(self, path: str) -> bool:
+        """Whether a path below it is not shown, for it is likely a secret."""
+        return bool(secret(self.real + path)) and not self.may_show(path)
+
+    def is_ignored(self, path: str, *, is_folder: bool = False) -> bool:
+        """Whether it, or a folder that it lies in, is ignored."""
+        return self.ignored is not None and self.ignored.is_within(self.real + path, is_folder=is_folder)
+
+
+def _place(root: Root, arguments: Arguments, start: str, fd: int, only: str) -> Place:
+    real = root.real(fd)
+    relative = root.relative(start)
+    allowed = root.secrets_allowed
+    named_folder = allowed and bool(secret(real))
+    fits = matcher(only) if only else _all
+    named_glob = allowed and bool(only) and bool(secret(only))
+    return Place(
+        "" if relative == "." else relative.rstrip("/") + "/",
+        "" if real == "." else real + "/",
+        fits,
+        None if arguments.flag("include_ignored") else Ignored(root, real),
+        lambda path: named_folder or (named_glob and fits(path)),
+    )
+
+
+def _all(_: str) -> bool:
+    return True
+
+
+def glob(root: Root, arguments: Arguments) -> Outcome:
+    """Files whose path fits a pattern such as `src/**/*.py`, newest first. Names only, secrets too."""
+    pattern = arguments.text("pattern")
+    start = arguments.text("path", ".")
+    fd = root.open(start, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        root.check_shown(start, fd)
+        place = _place(root, arguments, start, fd, pattern)
+    finally:
+        os.close(fd)
+    found: list[tuple[float, str]] = []
+    left_out = set()
+
+    def enters(path: str) -> bool:
+        below = path[len(place.prefix) :]
+        if place.is_ignored(below, is_folder=True):
+            return False
+        if place.is_secret(below):
+            left_out.add(path)
+            return False
+        return True
+
+    for each in walk(root, start, enters=enters):
+        below = each.path[len(place.prefix) :]
+        if each.entry.is_dir(follow_symlinks=False) or not place.only(below) or place.is_ignored(below):
+            continue
+        try:
+            changed = os.stat(each.name, dir_fd=each.dir_fd, follow_symlinks=False).st_mtime
+        except OSError:
+            continue
+        found.append((changed, each.path))
+    found.sort(key=lambda pair: (-pair[0], pair[1]))
+    shown = [printable(path) for _, path in found[:MAX_FOUND]] or [_nothing("files", root, place)]
+    if len(found) > MAX_FOUND:
+        shown.append(f"[{len(found) - MAX_FOUND} of {len(found)} files left out. Use a narrower pattern.]")
+    if left_out:
+        names = ", ".join(printable(path) for path in sorted(left_out)[:_MAX_NAMED])
+        shown.append(
+            f"[Not looked into: {names}. Such folders hold secrets; with one as `path` a person is asked.]"
+        )
+    return done("\n".join(shown), matches=len(found))
+
+
+def _nothing(what: str, root: Root, place: Place) -> str:
+    """That nothing was found, and whether ignored files may be why."""
+    text = f"No {what} found."
+    folder = place.real.rstrip("/")
+    while place.ignored is not None:
+        names = (f"{folder}/{name}" if folder else name for name in FILES)
+        if any(_is_there(root, name) for name in names):
+            return (
+                f"{text} Ignored files (.gitignore) were not searched; set `include_ignored` to search them."
+            )
+        if not folder:
+            break
+        folder = folder.rpartition("/")[0]
+    return text
+
+
+def _is_there(root: Root, path: str) -> bool:
+    with contextlib.suppress(ToolError):
+        os.close(root.open_file(path))
+        return True
+    return False
+
+
+def grep(root: Root, arguments: Arguments) -> Outcome:
+    """Lines that match a regular expression, as `path:line: text`."""
+    pattern = arguments.text("pattern")
+    if len(pattern) > MAX_PATTERN_CHARS:
+        raise ToolError(f"pattern: at most {MAX_PATTERN_CHARS} characters, got {len(pattern)}")
+    start = arguments.text("path", ".")
+    only = arguments.text("glob", "")
+    ignore_case = arguments.flag("ignore_case")
+    literal = arguments.flag("literal")
+    limit = arguments.whole("limit", MAX_MATCHES, 1, MAX_MATCHES)
+    regex = _compile(pattern, ignore_case, literal)
+    program = find_program("rg")
+    fd = root.open(start, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+    try:
+        root.check_shown(start, fd)
+        place = _place(root, arguments, start, fd, only)
+        if not stat.S_ISDIR(os.fstat(fd).st_mode):
+            hits, left_out = {root.relative(start): list(_in_file(root, start, regex, limit))}, 0
+        else:
+            engine = Ripgrep(program, fd, only=only, no_ignore=place.ignored is None) if program else None
+            try:
+                files, left_out = _wanted(place, engine.files() if engine else _walked(root, start, place))
+                if engine:
+                    hints = engine.hints(pattern, ignore_case=ignore_case, literal=literal)
+                    files, _ = _wanted(place, hints)
+            except NoHintsError:
+                files, left_out = _wanted(place, _walked(root, start, place))
+            hits = _in_files(root, place, files, regex, limit)
+    finally:
+        os.close(fd)
+    return _outcome(root, place, hits, limit, left_out)
+
+
+def _compile(pattern: str, ignore_case: bool, literal: bool) -> re.Pattern[str]:
+    try:
+        return re.compile(re.escape(pattern) if literal else pattern, re.IGNORECASE if ignore_case else 0)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise ToolError(f"pattern: is no regular expression: {error}") from None
+
+
+def _outcome(root: Root, place: Place, hits: dict[str, list[Hit]], limit: int, left_out: int) -> Outcome:
+    chosen = shares({path: len(found) for path, found in hits.items()}, limit)
+    lines = [
+        f"{printable(path)}:{number}: {_cut(line)}"
+        for path in sorted(hits)
+        for number, line in hits[path][: chosen[path]]
+    ]
+    count = len(lines)
+    if cut := sorted(path for path in hits if len(hits[path]) > chosen[path]):
+        names = ", ".join(f"{printable(path)} (first {chosen[path]})" for path in cut[:_MAX_NAMED])
+        more = f" and {len(cut) - _MAX_NAMED} more files" if len(cut) > _MAX_NAMED else ""
+        lines.append(
+            f"[There are more than {limit} matches. Shown in part: {names}{more}. Use a narrower pattern, "
+            "path or glob.]"
+        )
+    lines = lines or [_nothing("matches", root, place)]
+    if left_out:
+        files = "file that is likely a secret was" if left_out == 1 else "files that are likely secrets were"
+        lines.append(f"[{left_out} {files} not searched. `read` with its exact path asks a person.]")
+    return done("\n".join(lines), matches=count, files=sum(1 for each in chosen.values() if each))
+
+
+def _cut(line: str) -> str:
+    if len(line) <= MAX_LINE_CHARS:
+        return line
+    return f"{line[:MAX_LINE_CHARS]} [{len(line) - MAX_LINE_CHARS} more characters]"
+
+
+def _wanted(place: Place, paths: Iterator[str]) -> tuple[list[str], int]:
+    """The paths below the start that may be searched, and how many were left out because they are secret.
+
+    How many must not depend on what is in them: else a search could guess at them letter by letter.
+    """
+    wanted, left_out = [], 0
+    for path in paths:
+        name = path.rpartition("/")[2]
+        if name.startswith(TEMPORARY_PREFIX) or not place.only(path) or place.is_ignored(path):
+            continue
+        if place.is_secret(path):
+            left_out += 1
+        else:
+            wanted.append(path)
+    return wanted, left_out
+
+
+def _walked(root: Root, start: str, place: Place) -> Iterator[str]:
+    skip = len(place.prefix)
+    for each in walk(root, start, enters=lambda path: not place.is_ignored(path[skip:], is_folder=True)):
+        if each.entry.is_file(follow_symlinks=False):
+            yield each.path[skip:]
+
+
+def _in_files(
+    root: Root, place: Place, paths: list[str], regex: re.Pattern[str], limit: int
+) -> dict[str, list[Hit]]:
+    """By path the first matches; together more than `limit` when there are too many."""
+    found: dict[str, list[Hit]] = {}
+    count = 0
+    for path in spread(sorted(paths)):
+        with contextlib.suppress(ToolError):  # it went, or led out of the workspace
+            most = limit if count < _MANY else _FEW
+            if hits := list(_in_file(root, place.prefix + path, regex, most)):
+                found[root.relative(place.prefix + path)] = hits
+                count += len(hits)
+        if count >= _MOST:
+            break
+    return found
+
+
+def _in_file(root: Root, path: str, regex: re.Pattern[str], most: int) -> Iterator[Hit]:
+    """Up to `most` matches of a file, and one more when there are more."""
+    with os.fdopen(root.open_file(path), "rb") as file:
+        yield from _in_open_file(file, regex, most)
+
+
+def _in_open_file(file: IO[bytes], regex: re.Pattern[str], most: int) -> Iterator[Hit]:
+    if b"\0" in file.read(_SNIFF_BYTES):
+        return
+    file.seek(0)
+    for number, line in enumerate(iter(lambda: file.readline(_MAX_LINE_BYTES), b""), 1):
+        text = line.decode("utf-8", "replace").rstrip("\r\n")
+        if regex.search(text):
+            yield number, text
+            most -= 1
+            if most < 0:
+                return
