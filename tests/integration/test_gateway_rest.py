@@ -266,7 +266,7 @@ def launch(environ: dict[str, str]) -> "subprocess.Popen[bytes]":
 
 
 async def healthy(port: int) -> None:
-    async with asyncio.timeout(20), httpx.AsyncClient() as client:
+    async with asyncio.timeout(60), httpx.AsyncClient() as client:
         while True:
             try:
                 if (await client.get(f"http://127.0.0.1:{port}/healthz")).status_code == 200:
@@ -284,7 +284,7 @@ async def test_two_processes_share_a_port_and_one_drains_before_anything_is_cut_
     processes = [launch(environ) for _ in range(2)]
     try:
         await healthy(port)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while b"LISTENING 2" not in await asyncio.to_thread(listeners, port):
                 await asyncio.sleep(0.1)
         headers = {"Authorization": f"Bearer {TOKEN}"}
@@ -351,20 +351,20 @@ async def test_unsafe_auth_file_stops_the_start_with_78(
     home = tmp_path / "home"
     environ = environment(nats_server, home, free_port())
     process = launch({**environ, "FAIRLEAD_TOKEN": "with space"})
-    _, printed = await asyncio.to_thread(process.communicate, timeout=20)
+    _, printed = await asyncio.to_thread(process.communicate, timeout=60)
     assert process.returncode == 78
     assert b"printable ASCII without spaces" in printed
     del environ["FAIRLEAD_TOKEN"]
     process = launch(environ)
     await healthy(int(environ["FAIRLEAD_PORT"]))
     process.send_signal(signal.SIGTERM)
-    shown, _ = await asyncio.to_thread(process.communicate, timeout=20)
+    shown, _ = await asyncio.to_thread(process.communicate, timeout=60)
     token = shown.decode().split()[-1]
     path = home / "auth.json"
     assert AuthFile.read(path).verify_token(token)
     break_it(path)
     process = launch(environ)
-    shown, printed = await asyncio.to_thread(process.communicate, timeout=20)
+    shown, printed = await asyncio.to_thread(process.communicate, timeout=60)
     assert process.returncode == 78, printed
     assert says in printed.decode()
     assert shown == b""

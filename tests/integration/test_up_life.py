@@ -201,7 +201,7 @@ def test_a_process_that_would_not_die_with_its_supervisor_is_ended_by_the_next_s
 )
 def test_a_typo_is_refused_at_once(tmp_path: Path, words: list[str], text: str) -> None:
     up = FairleadUp(tmp_path / "home")
-    done = up.cli("up", *words, timeout_s=15)
+    done = up.cli("up", *words, timeout_s=60)
     assert done.returncode == 2
     assert text in done.stderr
     assert not up.home.exists()

@@ -12,7 +12,17 @@ import { Runs } from "./Runs";
 import styles from "./Schedules.module.css";
 
 /** One job: what, when next, how it went last; opened: its runs. */
-export function JobRow({ job, onEdit, onChanged }: { job: Job; onEdit: () => void; onChanged: () => void }) {
+export function JobRow({
+  job,
+  label,
+  onEdit,
+  onChanged,
+}: {
+  job: Job;
+  label: string;
+  onEdit: () => void;
+  onChanged: () => void;
+}) {
   const [open, setOpen] = useState(false);
   const [removing, setRemoving] = useState(false);
   const now = useNow(true, 30_000);
@@ -29,13 +39,13 @@ export function JobRow({ job, onEdit, onChanged }: { job: Job; onEdit: () => voi
       <div className={styles.line}>
         <button type="button" className={styles.open} aria-expanded={open} onClick={() => setOpen(!open)}>
           <Icon name={open ? "down" : "chevron"} size={14} />
-          <span className={styles.name}>{job.name}</span>
+          <span className={styles.name}>{label}</span>
           <span className={styles.when}>{scheduleText(job.schedule)}</span>
         </button>
         <span className={styles.next}>{nextText(job, now)}</span>
         <Button onClick={() => act("Could not run it", runNow())}>Run now</Button>
         <Menu
-          label={`Actions for ${job.name}`}
+          label={`Actions for ${label}`}
           className={styles.dots}
           items={[
             { label: "Edit", onPick: onEdit },
@@ -65,7 +75,7 @@ export function JobRow({ job, onEdit, onChanged }: { job: Job; onEdit: () => voi
       )}
       {removing && (
         <Confirm
-          title={`Remove “${job.name}”?`}
+          title={`Remove “${label}”?`}
           text="It will not fire again. Its past runs stay listed until they are too old."
           action="Remove it"
           onYes={() => act("Could not remove it", cron.remove(job.id))}

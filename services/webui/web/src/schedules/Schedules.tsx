@@ -4,7 +4,7 @@ import { PageHead } from "../chat/PageHead";
 import { Button } from "../ui/Button";
 import { plural } from "../ui/format";
 import { complain } from "../ui/toast";
-import { cron, type Job, type Status } from "./jobs";
+import { cron, type Job, labels, type Status } from "./jobs";
 import { JobEditor } from "./JobEditor";
 import { JobRow } from "./JobRow";
 import styles from "./Schedules.module.css";
@@ -45,6 +45,7 @@ export function Schedules({ onMenu }: { onMenu: () => void }) {
   const pause = (): void => {
     if (status) cron.pause(!status.paused).then(load, (error: unknown) => complain("Could not change that", error));
   };
+  const names = labels(jobs ?? []);
   return (
     <>
       <PageHead title="Schedules" onMenu={onMenu}>
@@ -71,7 +72,13 @@ export function Schedules({ onMenu }: { onMenu: () => void }) {
           {view === "list" ? (
             <ul className={styles.jobs}>
               {jobs?.map((job) => (
-                <JobRow key={job.id} job={job} onEdit={() => setEditing(job)} onChanged={load} />
+                <JobRow
+                  key={job.id}
+                  job={job}
+                  label={names.get(job.id) ?? job.name}
+                  onEdit={() => setEditing(job)}
+                  onChanged={load}
+                />
               ))}
             </ul>
           ) : (

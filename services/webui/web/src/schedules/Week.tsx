@@ -1,6 +1,6 @@
 import { useEffect, useState } from "react";
 import { complain } from "../ui/toast";
-import { cron, type Job } from "./jobs";
+import { cron, type Job, labels } from "./jobs";
 import styles from "./Schedules.module.css";
 import { daysFrom, type Line, lookAhead } from "./week";
 
@@ -23,6 +23,7 @@ export function Week({ jobs }: { jobs: readonly Job[] }) {
     };
   }, [jobs, days]);
 
+  const names = labels(jobs);
   return (
     <div className={styles.week}>
       {days.map(({ start }, index) => (
@@ -41,7 +42,7 @@ export function Week({ jobs }: { jobs: readonly Job[] }) {
                     </time>
                     {often && `, ${often}`}
                   </span>
-                  <span>{job.name}</span>
+                  <span>{names.get(job.id)}</span>
                 </li>
               ))}
           </ul>

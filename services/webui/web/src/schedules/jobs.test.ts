@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { draftOf, emptyDraft, type Job, jobOf, moment, span } from "./jobs";
+import { draftOf, emptyDraft, type Job, jobOf, labels, moment, span } from "./jobs";
 
 const job: Job = {
   id: "j1",
@@ -20,6 +20,15 @@ test("a draft of a job makes the same job again", () => {
     wakeMode: "now",
     payload: { kind: "systemEvent", text: "tea" },
   });
+});
+
+test("jobs of the same name carry the end of their id, others their name alone", () => {
+  const jobs = [
+    { ...job, id: "01hzzzzzzzzzzzzzzzzzaaaaaa" },
+    { ...job, id: "01hzzzzzzzzzzzzzzzzzbbbbbb" },
+    { ...job, id: "01hzzzzzzzzzzzzzzzzzcccccc", name: "Coffee" },
+  ];
+  expect([...labels(jobs).values()]).toEqual(["Tea (…aaaaaa)", "Tea (…bbbbbb)", "Coffee"]);
 });
 
 test("a task runs isolated, as its agent", () => {

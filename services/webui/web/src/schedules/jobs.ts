@@ -29,6 +29,15 @@ export interface Job {
   };
 }
 
+const SHORT_ID = 6; // the end of an id is what differs
+
+/** By id: what each job is called in lists; those of one name carry the end of their id. */
+export function labels(jobs: readonly Job[]): ReadonlyMap<string, string> {
+  const count = new Map<string, number>();
+  for (const { name } of jobs) count.set(name, (count.get(name) ?? 0) + 1);
+  return new Map(jobs.map(({ id, name }) => [id, count.get(name) === 1 ? name : `${name} (…${id.slice(-SHORT_ID)})`]));
+}
+
 export interface Preview {
   words: string;
   nextRunAtMs: number[];
