@@ -6,6 +6,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
+from fairlead_agent import judgement
 from fairlead_agent.judgement import Judgement
 from fairlead_agent.policy import Verdict
 from fairlead_common.config import AgentConfig, parse_config
@@ -40,9 +41,9 @@ def judged(
     answer = ApprovalEntry(id="b", approval_id="a", call_id="c", decision=cast(Any, decision))
     state.apply(answer, 2)
     config = SimpleNamespace(current=parse_config({}, settings or {}))
-    judgement = Judgement(state, cast(Any, config), cast(Any, SimpleNamespace(of=lambda _: set())))
-    marked = judgement.marked(now, BASH, "h")
-    return marked, judgement.verdict(marked, BASH, AgentConfig(), "h")
+    about = Judgement(state, cast(Any, config), cast(Any, SimpleNamespace(of=lambda _: set())))
+    marked = about.marked(now, BASH, "h")
+    return marked, about.verdict(marked, BASH, AgentConfig(), "h")
 
 
 def test_what_was_shown_is_allowed_and_carries_its_hash() -> None:
@@ -104,7 +105,7 @@ def test_a_session_that_is_narrower_than_its_profile_asks_before_it_makes_a_job(
 ) -> None:
     state = SessionState("s", agent="main", **session)
     config = SimpleNamespace(current=parse_config({}, {}))
-    judgement = Judgement(state, cast(Any, config), cast(Any, SimpleNamespace(of=lambda _: set())))
+    about = Judgement(state, cast(Any, config), cast(Any, SimpleNamespace(of=lambda _: set())))
     agent = msgspec.convert({"mode": "allow-all", **profile}, AgentConfig)
     call = ToolCall(
         call_id="c",
@@ -115,4 +116,26 @@ def test_a_session_that_is_narrower_than_its_profile_asks_before_it_makes_a_job(
         token="t",
         sandbox=session.get("sandbox", "local"),
     )
-    assert judgement.verdict(call, LATER, agent, "h").action == expected
+    assert about.verdict(call, LATER, agent, "h").action == expected
+
+
+def test_what_was_said_is_looked_through_only_where_an_address_counts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked: list[object] = []
+
+    def look(items: object, arguments: dict[str, object]) -> str:
+        looked.append(arguments["url"])
+        return ""
+
+    monkeypatch.setattr(judgement, "named_by", look)
+    fetch = ToolSpec(name="web_fetch", description="", parameters={}, group="web", flags=["external"])
+    read = ToolSpec(name="mcp__x__read", description="", parameters={}, group="mcp", flags=["external"])
+    config = SimpleNamespace(current=parse_config({}, {}))
+    for spec, private in ((fetch, False), (read, True), (fetch, True)):
+        state = SessionState("s", agent="main", private=private)
+        about = Judgement(state, cast(Any, config), cast(Any, SimpleNamespace(of=lambda _: set())))
+        url = f"https://example.com/{spec.name}/{private}"
+        call = msgspec.structs.replace(REQUEST, name=spec.name, arguments={"url": url})
+        about.verdict(call, spec, AgentConfig(), "h")
+    assert looked == ["https://example.com/web_fetch/True"]

@@ -6,7 +6,7 @@ from fairlead_agent.grants import Grants
 from fairlead_agent.layers import Layers, layers_of
 from fairlead_agent.offers import keys_of
 from fairlead_agent.policy import Circumstances, Verdict, effects, judge, outside_hint
-from fairlead_agent.taint import named_by
+from fairlead_agent.taint import FETCH, NamedBy, named_by
 from fairlead_common.config import AgentConfig, SandboxesConfig
 from fairlead_common.live_config import LiveConfig
 from fairlead_common.messages import SandboxKind, ToolCall, ToolSpec
@@ -63,13 +63,19 @@ class Judgement:
                 private=state.private,
                 secret=state.secret,
                 taint=config.policy.taint,
-                named_by=named_by(state.items, request.arguments) if config.policy.taint else "",
+                named_by=self._named_by(request),
                 granted=self._granted(),
                 root=root,
                 narrowed=self._narrowed(request, profile),
                 followed=[profile.heartbeat.file],
             ),
         )
+
+    def _named_by(self, request: ToolCall) -> NamedBy:
+        """Who named the address of a call, where that counts: it takes a look through all that was said."""
+        state = self._state
+        counts = self._config.current.policy.taint and (state.private or state.secret)
+        return named_by(state.items, request.arguments) if counts and request.name == FETCH else ""
 
     def _decided(self, request: ToolCall, spec: ToolSpec, layers: Layers, host: str, root: str) -> Verdict:
         decision = self._state.decisions[request.call_id]

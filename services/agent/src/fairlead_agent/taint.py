@@ -1,8 +1,8 @@
 """What a session has read, and which calls could carry it out of the house."""
 
 import re
-from collections.abc import Iterable
-from typing import Final, Literal
+from collections.abc import Iterable, Iterator
+from typing import Final, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from fairlead_common.content import FETCHED, TextBlock, ToolOutcome, ToolResultMessage, TrustFlag, UserMessage
@@ -28,6 +28,24 @@ _ADDRESS: Final = re.compile(
 # What may stand behind an address in a sentence, and how much of it.
 _AFTER: Final = tuple(".,;:!?)]}*_")
 _MAX_AFTER: Final = 8
+# What no address has in it. Longer texts without any are not looked through: an address has fewer characters.
+_BREAKS: Final = tuple(bytes([each]) for each in b" \t\r\n\f\v<>\"'`|")
+_BREAK: Final = re.compile(rb"[\s<>\"'`|]")
+_MAX_RUN_BYTES: Final = 16_384
+_ERRORS: Final = "surrogatepass"
+
+
+class _Sought(NamedTuple):
+    """An address to look for.
+
+    Fields:
+        host: as it stands in texts, in small letters.
+        pattern: what to look closer at, in texts in small letters.
+    """
+
+    address: str
+    host: str
+    pattern: re.Pattern[bytes]
 
 
 def brought(call: ToolCall, outcome: ToolOutcome) -> list[TrustFlag]:
@@ -45,17 +63,16 @@ def named_by(items: Iterable[Item], arguments: dict[str, object]) -> NamedBy:
 
     The whole address has to be the same: the model cannot have put anything into it.
     """
-    wanted = _plain(str(arguments["url"])) if isinstance(arguments.get("url"), str) else ""
+    given = arguments.get("url")
+    sought = _sought(given) if isinstance(given, str) else None
     found: NamedBy = ""
-    for item in items if wanted else ():
+    for item in items if sought else ():
         message = item.message
         if isinstance(message, UserMessage):
-            if any(wanted in _spoken(text) for text in _by_people(message)):
+            if sought and any(_holds(text, sought) for text in _by_people(message)):
                 return "person"
-        elif (
-            isinstance(message, ToolResultMessage) and message.name == SEARCH and wanted in _results(message)
-        ):
-            found = "search"
+        elif isinstance(message, ToolResultMessage) and message.name == SEARCH and not found:
+            found = "search" if sought and _lists(message, sought) else ""
     return found
 
 
@@ -78,15 +95,16 @@ def carries(
     return not (plain and shell is not None and all(works_offline(words) for words in shell.commands))
 
 
-def _by_people(message: UserMessage) -> list[str]:
+def _by_people(message: UserMessage) -> Iterator[str]:
     """The texts of a message that a person wrote: neither system lines nor the earlier part of a chat.
 
     Both may repeat what a model wrote, and stand in one message with the words of a person.
     """
     if message.untrusted or message.source == "system" or message.sender in _NO_PEOPLE:
-        return []
-    texts = [block.text for block in message.content if isinstance(block, TextBlock)]
-    return [_last_of_chat(text) for text in texts if not text.startswith(SYSTEM_PREFIX)]
+        return
+    for block in message.content:
+        if isinstance(block, TextBlock) and not block.text.startswith(SYSTEM_PREFIX):
+            yield _last_of_chat(block.text)
 
 
 def _last_of_chat(text: str) -> str:
@@ -97,6 +115,39 @@ def _last_of_chat(text: str) -> str:
     if not text.startswith(f"{CHAT_EARLIER}\n\n"):
         return text
     return text.rpartition(f"\n\n{CHAT_LAST}\n\n")[2]
+
+
+def _sought(url: str) -> _Sought | None:
+    wanted = _plain(url)
+    if not wanted:
+        return None
+    parts = urlsplit(url.strip())
+    host = str(parts.hostname)
+    path = re.escape(parts.path) if parts.path.strip("/") else "/*"
+    query = re.escape(f"?{parts.query}") if parts.query else r"\??"
+    pattern = rf"{re.escape(host)}\]?(?::\d*)?{path}{query}(?![a-z0-9/%&=+~$@-])"
+    return _Sought(wanted, host, re.compile(pattern.encode("utf-8", _ERRORS).lower()))
+
+
+def _holds(text: str, sought: _Sought) -> bool:
+    """Whether the text has the address in it. Only what is around its host is looked at closely."""
+    raw = text.encode("utf-8", _ERRORS)
+    small = raw.lower()
+    end = 0
+    while found := sought.pattern.search(small, end):
+        begin, end = _run_around(raw, found.start())
+        run = raw[begin:end] if end - begin <= _MAX_RUN_BYTES else b""
+        if sought.address in _spoken(run.decode("utf-8", _ERRORS)):
+            return True
+    return False
+
+
+def _run_around(raw: bytes, at: int) -> tuple[int, int]:
+    """Where the text without a break that `at` lies in begins and ends; no further back than is looked at."""
+    start = max(0, at - _MAX_RUN_BYTES)
+    begin = max(raw.rfind(each, start, at) for each in _BREAKS) + 1
+    found = _BREAK.search(raw, at)
+    return begin or max(0, start - 1), found.start() if found else len(raw)
 
 
 def _spoken(text: str) -> set[str]:
@@ -111,10 +162,13 @@ def _spoken(text: str) -> set[str]:
     return found
 
 
-def _results(message: ToolResultMessage) -> set[str]:
+def _lists(message: ToolResultMessage, sought: _Sought) -> bool:
+    """Whether the results of a search have the address among them."""
     rows = message.outcome.details.get("results")
-    rows = rows if isinstance(rows, list) else []
-    return {_plain(row["url"]) for row in rows if isinstance(row, dict) and isinstance(row.get("url"), str)}
+    urls = [row.get("url") for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+    return any(
+        isinstance(url, str) and sought.host in url.lower() and _plain(url) == sought.address for url in urls
+    )
 
 
 def _plain(url: str) -> str:
