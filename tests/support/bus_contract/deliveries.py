@@ -1,0 +1,382 @@
+"""The contract of deliveries: live tails, durable consumers, timers, requests and plain messages."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from datetime import datetime
+
+import pytest
+
+from fairlead_agent.timers import drop_timers, set_timer
+from fairlead_common import subjects as s
+from fairlead_common.bus import Bus, Delivery, Record
+from fairlead_common.errors import BusUnavailableError, NotFoundError
+from fairlead_common.pull import Job, PullConsumer
+from fairlead_common.streams import consumer_names, ensure_consumer, has_consumer
+from fairlead_common.tail import Source, Tail
+from tests.support.bus_contract.server import Server, append, until
+
+
+async def test_live_tail_has_no_gap_and_no_repeat_while_the_server_is_killed(
+    bus: Bus, server: Server
+) -> None:
+    writer = await server.connect("writer")
+    seen: list[int] = []
+    written: list[int] = []
+
+    async def follow() -> None:
+        source = Source(s.SESSIONS, s.session_log("a"), 1, chained=True)
+        async with Tail(bus, s.live("a"), [source], lambda _: 0) as tail:
+            while True:
+                await tail.wait(1.0)
+                seen.extend(record.seq for _, record in await tail.take())
+
+    following = asyncio.create_task(follow())
+    for number in range(300):
+        if number in (100, 200):
+            server.kill()
+            server.start()
+        written.append(await append(writer, "a", written[-1] if written else 0))
+    await until(lambda: len(seen) >= len(written))
+    following.cancel()
+    await writer.close()
+    assert seen == written
+
+
+async def test_pull_loop_goes_on_after_the_server_was_killed(bus: Bus, server: Server) -> None:
+    jobs: list[Job] = []
+    stop = asyncio.Event()
+    pull = PullConsumer(bus, s.SESSIONS, s.AGENTS_CONSUMER, jobs.append, lambda: 10)
+    pulling = asyncio.create_task(pull.run(stop))
+    await bus.create(s.SESSIONS, s.mail("a", "prompt", "one"), b"1")
+    await until(lambda: len(jobs) == 1)
+    server.kill()
+    server.start()
+    await bus.create(s.SESSIONS, s.mail("a", "prompt", "two"), b"2")
+    await until(lambda: any(job.data == b"2" for job in jobs), timeout_s=5)
+    stop.set()
+    await pulling
+
+
+async def test_what_is_heard_during_a_catch_up_waits_behind_what_was_stored_before(bus: Bus) -> None:
+    """A record that arrives live in the middle of the read must not make the rest of the read look old."""
+    for number in range(20):
+        await bus.create(s.SESSIONS, s.mail("a", "prompt", f"k{number}"), b"x")
+    source = Source(s.SESSIONS, s.session_all("a"), 1)
+    async with Tail(bus, s.live("a"), [source], lambda _: 0) as tail:
+        read = bus.read
+
+        async def read_slowly(*arguments: object, **options: object) -> AsyncIterator[Record]:
+            async for record in read(*arguments, **options):  # type: ignore[arg-type]
+                yield record
+                if record.seq == 5:
+                    await bus.create(s.SESSIONS, s.mail("a", "steer", "live"), b"y")
+                    await asyncio.sleep(0.1)
+
+        bus.read = read_slowly  # type: ignore[method-assign]
+        news = await tail.take()
+        bus.read = read  # type: ignore[method-assign]
+    assert [record.seq for _, record in news] == list(range(1, 22))
+
+
+async def test_tail_over_two_streams_loses_nothing_of_the_first_while_it_reads_the_second(bus: Bus) -> None:
+    last = await append(bus, "a", 0)
+    for _ in range(10):
+        await bus.publish(s.event("a"), b"{}")
+    sources = [
+        Source(s.SESSIONS, s.session_log("a"), 1, chained=True),
+        Source(s.EVENTS, s.event("a"), 1, chained=True, lossy=True),
+    ]
+    async with Tail(bus, s.live("a"), sources, lambda live: 1 if live.endswith(".event") else 0) as tail:
+        read = bus.read
+
+        async def read_slowly(stream: str, *arguments: object, **options: object) -> AsyncIterator[Record]:
+            async for record in read(stream, *arguments, **options):  # type: ignore[arg-type]
+                yield record
+                if stream == s.EVENTS and record.seq == 3:
+                    await append(bus, "a", last)
+                    await asyncio.sleep(0.1)
+
+        bus.read = read_slowly  # type: ignore[method-assign]
+        news = await tail.take()
+        bus.read = read  # type: ignore[method-assign]
+    assert [record.seq for index, record in news if index == 0] == [1, 2]
+    assert [record.seq for index, record in news if index == 1] == list(range(1, 11))
+
+
+class Puller:
+    """A pull loop that keeps what it is given."""
+
+    def __init__(self, bus: Bus, stream: str, consumer: str, capacity: int = 10) -> None:
+        self.jobs: list[Job] = []
+        self.stop = asyncio.Event()
+        pull = PullConsumer(bus, stream, consumer, self.jobs.append, lambda: capacity)
+        self._task = asyncio.create_task(pull.run(self.stop))
+
+    async def next(self, count: int) -> Job:
+        """The `count`-th delivery."""
+        await until(lambda: len(self.jobs) >= count)
+        return self.jobs[count - 1]
+
+    async def end(self) -> None:
+        self.stop.set()
+        await self._task
+
+
+async def test_a_delivery_names_its_record_and_comes_once_when_it_is_acknowledged(bus: Bus) -> None:
+    puller = Puller(bus, s.SESSIONS, s.AGENTS_CONSUMER)
+    await append(bus, "a", 0)  # no mail: not for this consumer
+    seq = await bus.create(s.SESSIONS, s.mail("a", "prompt", "k"), b"hello", {"Fairlead-Seen": "1"})
+    job = await puller.next(1)
+    assert (job.subject, job.seq, job.delivered, job.data) == (s.mail("a", "prompt", "k"), seq, 1, b"hello")
+    assert job.headers["Fairlead-Seen"] == "1"
+    await job.ack()
+    await bus.create(s.SESSIONS, s.mail("a", "prompt", "k2"), b"more")
+    await puller.next(2)
+    await puller.end()
+    assert [job.data for job in puller.jobs] == [b"hello", b"more"]
+
+
+async def test_what_was_not_acknowledged_comes_again_and_what_was_is_not(bus: Bus) -> None:
+    await ensure_consumer(bus, s.TOOLS, s.tools_consumer("h"), s.tool_requests("h"), ack_wait_s=1.0)
+    for call in ("one", "two", "three"):
+        await bus.create(s.TOOLS, s.tool_request("h", call), call.encode())
+    puller = Puller(bus, s.TOOLS, s.tools_consumer("h"))
+    await (await puller.next(2)).ack()
+    await (await puller.next(3)).term("makes no sense")
+    again = await puller.next(4)
+    assert (again.data, again.delivered) == (b"one", 2)
+    await again.ack()
+    await puller.end()
+    assert len(puller.jobs) == 4
+
+
+async def test_a_refused_delivery_comes_again_after_its_delay_and_not_before(bus: Bus) -> None:
+    puller = Puller(bus, s.SESSIONS, s.AGENTS_CONSUMER)
+    await bus.create(s.SESSIONS, s.mail("a", "prompt", "k"), b"later")
+    loop = asyncio.get_running_loop()
+    job = await puller.next(1)
+    refused_at = loop.time()
+    await job.nak(0.5)
+    await bus.create(s.SESSIONS, s.mail("b", "prompt", "k"), b"meanwhile")
+    assert (await puller.next(2)).data == b"meanwhile"
+    again = await puller.next(3)
+    assert loop.time() - refused_at >= 0.45
+    assert (again.data, again.delivered) == (b"later", 2)
+    await puller.end()
+
+
+async def test_who_says_that_it_is_still_at_it_keeps_the_delivery(bus: Bus) -> None:
+    await ensure_consumer(bus, s.TOOLS, s.tools_consumer("h"), s.tool_requests("h"), ack_wait_s=2.0)
+    await bus.create(s.TOOLS, s.tool_request("h", "c"), b"x")
+    puller = Puller(bus, s.TOOLS, s.tools_consumer("h"))
+    job = await puller.next(1)
+    for _ in range(8):
+        await asyncio.sleep(0.5)
+        await job.in_progress()
+    assert len(puller.jobs) == 1
+    assert (await puller.next(2)).delivered == 2
+    await puller.end()
+
+
+async def test_two_pull_loops_share_what_there_is(bus: Bus, server: Server) -> None:
+    other = await server.connect("other")
+    pullers = [Puller(bus, s.SESSIONS, s.AGENTS_CONSUMER), Puller(other, s.SESSIONS, s.AGENTS_CONSUMER)]
+    for number in range(30):
+        await bus.create(s.SESSIONS, s.mail("a", "prompt", f"k{number}"), b"%d" % number)
+    await until(lambda: sum(len(puller.jobs) for puller in pullers) >= 30)
+    for puller in pullers:
+        await puller.end()
+    await other.close()
+    assert sorted(int(job.data) for puller in pullers for job in puller.jobs) == list(range(30))
+
+
+async def test_what_was_removed_is_not_delivered_again(bus: Bus) -> None:
+    await ensure_consumer(bus, s.TOOLS, s.tools_consumer("h"), s.tool_requests("h"), ack_wait_s=1.0)
+    for call in ("one", "two"):
+        await bus.create(s.TOOLS, s.tool_request("h", call), call.encode())
+    puller = Puller(bus, s.TOOLS, s.tools_consumer("h"))
+    await puller.next(2)
+    await bus.purge(s.TOOLS, s.tool_request("h", "one"))
+    assert (await puller.next(3)).data == b"two"
+    await puller.end()
+
+
+async def test_deliveries_that_a_killed_server_had_made_are_made_again(bus: Bus, server: Server) -> None:
+    await ensure_consumer(bus, s.TOOLS, s.tools_consumer("h"), s.tool_requests("h"), ack_wait_s=1.0)
+    await bus.create(s.TOOLS, s.tool_request("h", "one"), b"one")
+    puller = Puller(bus, s.TOOLS, s.tools_consumer("h"))
+    await puller.next(1)
+    server.kill()
+    server.start()
+    await until(lambda: len(puller.jobs) >= 2)
+    await puller.end()
+    assert {job.data for job in puller.jobs} == {b"one"}
+
+
+async def test_consumers_are_there_once_and_by_name(bus: Bus) -> None:
+    await ensure_consumer(bus, s.TOOLS, s.tools_consumer("h"), s.tool_requests("h"))
+    await ensure_consumer(bus, s.TOOLS, s.tools_consumer("h"), s.tool_requests("h"))
+    assert await consumer_names(bus, s.TOOLS) == [s.tools_consumer("h")]
+    assert await has_consumer(bus, s.TOOLS, s.tools_consumer("h"))
+    assert not await has_consumer(bus, s.TOOLS, s.tools_consumer("other"))
+    assert not await has_consumer(bus, "NONE", "any")
+
+
+async def test_a_tail_hears_what_another_connection_writes_and_how_it_is_chained(
+    bus: Bus, server: Server
+) -> None:
+    writer = await server.connect("writer")
+    first = await append(writer, "a", 0)
+    source = Source(s.SESSIONS, s.session_log("a"), 1, chained=True)
+    async with Tail(bus, s.live("a"), [source], lambda _: 0, poll_s=60.0) as tail:
+        assert [record.seq for _, record in await tail.take()] == [first]
+        second = await append(writer, "a", first)
+        await until(lambda: tail.has_news)
+        heard = await tail.take()
+    await writer.close()
+    assert [(record.seq, record.previous) for _, record in heard] == [(second, first)]
+
+
+async def test_a_timer_fires_once_at_its_time(bus: Bus) -> None:
+    now_ms = await server_time_ms(bus)
+    puller = Puller(bus, s.TIMERS, s.TIMERS_CONSUMER)
+    await set_timer(bus, "a", "approval-1", now_ms + 1_500)
+    await set_timer(bus, "a", "approval-2", now_ms + 600_000)
+    assert await bus.last(s.TIMERS, "fairlead.timer.a.approval-1.due") is None
+    job = await puller.next(1)
+    assert s.parse_due_timer(job.subject) == ("a", "approval-1")
+    assert await server_time_ms(bus) >= now_ms + 1_400
+    assert await bus.last(s.TIMERS, s.timer("a", "approval-1")) is None
+    assert await bus.last(s.TIMERS, s.timer("a", "approval-2")) is not None
+    await puller.end()
+    assert len(puller.jobs) == 1
+
+
+async def test_a_timer_that_is_set_again_or_taken_back_does_not_fire_as_before(bus: Bus) -> None:
+    now_ms = await server_time_ms(bus)
+    puller = Puller(bus, s.TIMERS, s.TIMERS_CONSUMER)
+    await set_timer(bus, "a", "moved", now_ms + 1_000)
+    await set_timer(bus, "a", "dropped", now_ms + 1_000)
+    await set_timer(bus, "a", "moved", now_ms + 600_000)
+    await drop_timers(bus, "a", ["dropped"])
+    await set_timer(bus, "a", "mark", now_ms + 2_500)
+    job = await puller.next(1)
+    await puller.end()
+    assert s.parse_due_timer(job.subject) == ("a", "mark")
+    assert len(puller.jobs) == 1
+
+
+async def server_time_ms(bus: Bus) -> int:
+    """What the server takes for the time."""
+    seq = await bus.publish(s.event("clock"), b"{}")
+    record = await bus.last(s.EVENTS, s.event("clock"))
+    assert record is not None
+    assert record.seq == seq
+    stamp = record.headers["Nats-Time-Stamp"]
+    whole, _, rest = stamp.rstrip("Z").partition(".")
+    parsed = datetime.fromisoformat(f"{whole}.{rest[:6]:0<6}+00:00")
+    return int(parsed.timestamp() * 1000)
+
+
+async def test_a_request_is_answered_by_one_of_a_queue_group(bus: Bus, server: Server) -> None:
+    services = [await server.connect("service-1"), await server.connect("service-2")]
+    asked: list[str] = []
+    tasks: set[asyncio.Task[None]] = set()
+
+    def answer(service: Bus, delivery: Delivery) -> None:
+        asked.append(service.new_inbox().split(".")[0])
+        tasks.add(asyncio.create_task(service.emit(delivery.reply, b"answer to " + delivery.data)))
+
+    for service in services:
+        await service.subscribe("fairlead.test", lambda d, b=service: answer(b, d), queue="q")  # type: ignore[misc]
+        await service.round_trip()
+    for number in range(20):
+        reply = await bus.request("fairlead.test", b"%d" % number)
+        assert reply.data == b"answer to %d" % number
+    assert len(asked) == 20
+    for service in services:
+        await service.close()
+
+
+async def test_all_who_hear_a_request_may_answer_it(bus: Bus, server: Server) -> None:
+    services = [await server.connect("service-1"), await server.connect("service-2")]
+    tasks: set[asyncio.Task[None]] = set()
+    for service in services:
+
+        def answer(delivery: Delivery, service: Bus = service) -> None:
+            tasks.add(asyncio.create_task(service.emit(delivery.reply, b"here", {"Name": "x"})))
+
+        await service.subscribe("fairlead.test", answer)
+        await service.round_trip()
+    async with aclosing(bus.request_many("fairlead.test", b"", timeout_s=1.0)) as replies:
+        found = [(reply.data, reply.headers["Name"]) async for reply in replies]
+    assert found == [(b"here", "x")] * 2
+    for service in services:
+        await service.close()
+
+
+async def test_a_request_that_nobody_hears_is_known_at_once(bus: Bus) -> None:
+    with pytest.raises(NotFoundError):
+        await bus.request("fairlead.test", b"", timeout_s=30.0)
+
+
+async def test_a_request_that_is_heard_and_not_answered_ends_at_its_time(bus: Bus) -> None:
+    await bus.subscribe("fairlead.test", lambda _: None)
+    with pytest.raises(BusUnavailableError, match=r"no answer to fairlead.test within 0.3 s"):
+        await bus.request("fairlead.test", b"", timeout_s=0.3)
+
+
+async def test_a_request_ends_when_the_connection_goes(bus: Bus, server: Server) -> None:
+    await bus.subscribe("fairlead.test", lambda _: None)
+    asking = asyncio.create_task(bus.request("fairlead.test", b"", timeout_s=60.0))
+    await bus.round_trip()
+    server.kill()
+    with pytest.raises(BusUnavailableError, match="the connection was lost"):
+        async with asyncio.timeout(20):
+            await asking
+    server.start()
+
+
+async def test_subscriptions_survive_a_server_that_comes_back_and_listeners_hear_of_it(
+    bus: Bus, server: Server
+) -> None:
+    heard: list[bytes] = []
+    changes: list[bool] = []
+    subscription = await bus.subscribe("fairlead.test.*", lambda delivery: heard.append(delivery.data))
+    forget = bus.on_reconnect(lambda: changes.append(bus.connected))
+    await bus.round_trip()
+    server.kill()
+    await until(lambda: not bus.connected)
+    server.start()
+    await until(lambda: bus.connected)
+    await until(lambda: True in changes)
+    forget()
+    await bus.emit("fairlead.test.a", b"one")
+    await until(lambda: heard == [b"one"])
+    await subscription.unsubscribe()
+    await bus.emit("fairlead.test.a", b"two")
+    await bus.round_trip()
+    assert heard == [b"one"]
+    assert changes[0] is False
+
+
+async def test_what_is_emitted_while_the_server_is_away_is_sent_when_it_is_back(
+    bus: Bus, server: Server
+) -> None:
+    heard: list[bytes] = []
+    await bus.subscribe("fairlead.test", lambda delivery: heard.append(delivery.data))
+    await bus.round_trip()
+    server.kill()
+    await until(lambda: not bus.connected)
+    await bus.emit("fairlead.test", b"late")
+    server.start()
+    await until(lambda: heard == [b"late"])
+
+
+async def test_a_closed_bus_takes_no_more_requests(server: Server) -> None:
+    other = await server.connect("other")
+    await other.close()
+    assert other.closed.is_set()
+    with pytest.raises(BusUnavailableError):
+        await other.publish(s.mail("a", "steer"), b"x")

@@ -1,0 +1,34 @@
+"""The server that a test of the contract runs against."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+from fairlead_common import subjects as s
+from fairlead_common.bus import Bus
+from fairlead_common.ids import new_id
+
+
+class Server(Protocol):
+    """nats-server, or the one in memory."""
+
+    def kill(self) -> None:
+        """As by kill -9."""
+
+    def start(self) -> object:
+        """Again, with what it had stored."""
+
+    async def connect(self, name: str) -> Bus:
+        """Another connection; the test closes it."""
+
+
+async def append(bus: Bus, session: str, expected: int, record_id: str | None = None) -> int:
+    return await bus.append(
+        s.SESSIONS, s.session_log(session), b"{}", record_id=record_id or new_id(), expected=expected
+    )
+
+
+async def until(condition: Callable[[], object], timeout_s: float = 20.0) -> None:
+    async with asyncio.timeout(timeout_s):
+        while not condition():
+            await asyncio.sleep(0.01)

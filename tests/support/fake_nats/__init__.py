@@ -1,0 +1,1 @@
+"""An in-memory nats-server with JetStream, for one event loop."""
