@@ -221,7 +221,7 @@ async def judge(bus: Bus, jobs: list[Wanted], once: dict[str, int], end_ms: int)
     times: Counter[tuple[str, str]] = Counter()
     missed: set[tuple[str, str]] = set()
     for subject, data in await _records(bus, s.SLOTS, s.ALL_SLOTS):
-        job, slot = s.parse_slot(subject)
+        job, slot = _slot(subject)
         times[job, slot] += 1
         if msgspec.json.decode(data).get("missed"):
             missed.add((job, slot))
@@ -246,6 +246,12 @@ async def judge(bus: Bus, jobs: list[Wanted], once: dict[str, int], end_ms: int)
     return found + await _effects(bus, relevant - missed)
 
 
+def _slot(subject: str) -> tuple[str, str]:
+    """Job and slot of `fairlead.cron.<job>.<slot>`."""
+    _, _, job, slot = subject.split(".")
+    return job, slot
+
+
 async def _effects(bus: Bus, done: set[tuple[str, str]]) -> list[str]:
     found: list[str] = []
     mails: Counter[tuple[str, str]] = Counter()
@@ -253,7 +259,7 @@ async def _effects(bus: Bus, done: set[tuple[str, str]]) -> list[str]:
         kind, job, slot = s.parse_session(subject).key.split("-")
         if kind == "system":
             mails[job, slot] += 1
-    known = {s.parse_slot(subject) for subject, _ in await _records(bus, s.SLOTS, s.ALL_SLOTS)}
+    known = {_slot(subject) for subject, _ in await _records(bus, s.SLOTS, s.ALL_SLOTS)}
     found += [f"{job}.{slot} has no effect" for job, slot in done - mails.keys()]
     found += [f"{job}.{slot} has {n} effects" for (job, slot), n in mails.items() if n > 1]
     found += [f"{job}.{slot} has an effect and was never fired" for job, slot in mails.keys() - known]

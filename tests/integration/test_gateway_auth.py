@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from fairlead_common.bus import Bus
-from fairlead_common.credentials import AuthFile, ensure_auth_file, rotate_auth_file
+from fairlead_common.credentials import AuthFile, ensure_auth_file
 from fairlead_gateway import auth as auth_module
 from fairlead_gateway.auth import PAGE_HEADER
 from fairlead_gateway.routes import OPERATIONS
@@ -505,7 +505,8 @@ async def test_new_auth_file_ends_all_logins(
     async with asyncio.timeout(20):
         while not len(gateway.gateway.streams):
             await asyncio.sleep(0.01)
-    _, token = rotate_auth_file(gateway.auth_file.path)
+    token = "another-token-of-the-administrator"
+    ensure_auth_file(gateway.auth_file.path, token)
     async with asyncio.timeout(10):
         while (await stranger.get("/api/me")).status_code == 200:
             await asyncio.sleep(0.05)
@@ -529,7 +530,8 @@ async def test_new_auth_file_counts_though_no_descriptor_was_free_when_it_came(
 
     monkeypatch.setattr(AuthFile, "read", counted)
     assert (await gateway.http.get("/api/me")).status_code == 200  # its connection is open from here on
-    _, token = rotate_auth_file(gateway.auth_file.path)
+    token = "another-token-of-the-administrator"
+    ensure_auth_file(gateway.auth_file.path, token)
     with no_descriptors():
         async with asyncio.timeout(10):
             while tries < 2:

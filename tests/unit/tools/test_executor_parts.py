@@ -15,7 +15,7 @@ from fairlead_common.messages import SandboxKind, ToolCall
 from fairlead_tools.config import config_from_environment
 from fairlead_tools.liveness import Liveness
 from fairlead_tools.records import KEEP_S, Note, Records
-from fairlead_tools.runner.plan import COMMAND_TOOL, PROCESS_TOOLS, TOOLS, is_once
+from fairlead_tools.runner.plan import COMMAND_TOOL, PROCESS_TOOLS, TOOLS
 from fairlead_tools.sandboxes import sandbox
 from fairlead_tools.sandboxes.sandbox import Place, Sandbox, Sandboxes, SandboxRefusedError, check_shareable
 from fairlead_tools.specs import BUILT_IN, BY_NAME
@@ -220,10 +220,11 @@ async def test_upkeep_of_a_sandbox_that_fails_for_want_of_descriptors_is_taken_u
 
 
 def test_tools_are_those_of_the_runner() -> None:
-    assert set(BY_NAME) == {*TOOLS, *PROCESS_TOOLS, COMMAND_TOOL}
+    once = {name: tool.once for name, tool in TOOLS.items()} | PROCESS_TOOLS | {COMMAND_TOOL: True}
+    assert set(BY_NAME) == once.keys()
     for spec in BUILT_IN:
         jsonschema.Draft202012Validator.check_schema(spec.parameters)
-        assert spec.idempotent is not is_once(spec.name)
+        assert spec.idempotent is not once[spec.name]
         assert spec.group in ("fs", "runtime", "git")
         assert not spec.read_only or "private" in spec.flags
         assert spec.read_only is spec.idempotent

@@ -213,18 +213,6 @@ def ensure_auth_file(path: Path, token: str | None = None) -> tuple[AuthFile, st
     return AuthFile.read(path), fresh if made and token is None else None
 
 
-def rotate_auth_file(path: Path, token: str | None = None) -> tuple[AuthFile, str]:
-    """A new auth file in place of the old one, and its token. All logins and signed tokens end.
-
-    Raises:
-        InvalidInputError: `token` is too short, or looks like a signed one.
-    """
-    fresh = token or f"fl_{secrets.token_urlsafe(32)}"
-    _check_token(fresh)
-    _write(path, fresh, replace=True)
-    return AuthFile.read(path), fresh
-
-
 def _is_guessable(token: str) -> bool:
     return len(token) < GOOD_TOKEN_CHARS
 

@@ -219,18 +219,6 @@ def slot(job: str, slot: str) -> str:
     return f"fairlead.cron.{check_id(job, 'job')}.{check_id(slot, 'slot')}"
 
 
-def parse_slot(subject: str) -> tuple[str, str]:
-    """Job and slot of `fairlead.cron.<job>.<slot>`.
-
-    Raises:
-        BadMessageError: it is not such a subject.
-    """
-    tokens = subject.split(".")
-    if len(tokens) != 4 or tokens[:2] != ["fairlead", "cron"]:
-        raise BadMessageError(f"not a subject of a slot: {subject!r}")
-    return tokens[2], tokens[3]
-
-
 class SessionSubject(NamedTuple):
     """What a subject of the SESSIONS stream, or of its live tail, says."""
 

@@ -6,7 +6,7 @@ import msgspec
 
 from fairlead_common import subjects
 from fairlead_common.buckets import Bucket
-from fairlead_common.bus import Bus, Record
+from fairlead_common.bus import Bus
 from fairlead_common.cron.jobs import Document
 from fairlead_common.cron.runs import CronEvent
 from fairlead_common.errors import ConflictError, NotFoundError
@@ -84,8 +84,3 @@ class JobStore:
     async def tell(self, event: CronEvent) -> None:
         """Tell whoever looks."""
         await self.bus.emit(subjects.CRON_CHANGED, msgspec.json.encode(event))
-
-
-def document_in(record: Record) -> Document:
-    """The document that a record of the bucket holds."""
-    return _document.decode(record.data)

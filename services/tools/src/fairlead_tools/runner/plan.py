@@ -80,13 +80,6 @@ LOADED = (edit, files, search)  # what is used all the time is there before the 
 TOOLS = {**FILE_TOOLS, **GIT_TOOLS, **PROJECT_TOOLS}
 
 
-def is_once(tool: str) -> bool:
-    """Whether a call of this tool may only ever start once."""
-    if tool in PROCESS_TOOLS:
-        return PROCESS_TOOLS[tool]
-    return tool == COMMAND_TOOL or TOOLS[tool].once
-
-
 class Life(NamedTuple):
     """How a command lives beside the call that started it.
 
