@@ -27,6 +27,8 @@ def approve(approval: str | None, decision: str, reason: str, as_json: bool, url
 
     Without ID it lists. An id may be shortened as long as it stays unique.
     """
+    if approval is not None and not approval.strip():
+        raise CommandError("ID: must not be empty; without ID the command lists what waits", USAGE)
     from fairlead.access import open_client
 
     client = open_client(url)
