@@ -39,6 +39,10 @@ lint:  ## Check style and format
 types:  ## Check types
 	@$(RUN) mypy libs services tests
 
+.PHONY: contracts
+contracts:  ## Generate OpenAPI, AsyncAPI and the types of the web application from the structs on the wire
+	@$(RUN) python -m scripts.contracts
+
 .PHONY: unit integration chaos e2e bench
 unit:  ## Tests without other processes
 	@$(RUN) pytest -q tests/unit

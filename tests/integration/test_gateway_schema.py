@@ -9,9 +9,11 @@ from typing import Any
 
 import msgspec
 import pytest
+from jsonschema import Draft202012Validator
 
 from fairlead_common import subjects
 from fairlead_common.bus import Bus
+from fairlead_common.entries import DeletedEntry, Entry, LaterEntry, decode_entry, encode_entry
 from fairlead_common.messages import ExecutorInfo
 from fairlead_common.projections import ApprovalSummary, approval_key
 from fairlead_common.service import register
@@ -50,7 +52,7 @@ async def test_document_needs_credentials_and_covers_every_route(gateway: Runnin
 def undocumented(
     schema: dict[str, Any], value: object, document: dict[str, Any], path: str = ""
 ) -> list[str]:
-    """The fields of an answer that its schema does not have, and those that it promises and are not there."""
+    """The fields of an answer that its schema does not have."""
     if reference := schema.get("$ref"):
         schema = document["components"]["schemas"][reference.rpartition("/")[2]]
     if isinstance(value, list) and "items" in schema:
@@ -59,49 +61,129 @@ def undocumented(
         return []
     properties = schema["properties"]
     found = [f"{path}.{name}" for name in value.keys() - properties.keys()]
-    found += [f"{path}.{name} is missing" for name in set(schema.get("required", [])) - value.keys()]
     for name in value.keys() & properties.keys():
         found += undocumented(properties[name], value[name], document, f"{path}.{name}")
     return found
 
 
-async def test_live_answers_have_the_fields_of_the_document_and_no_others(
-    gateway: RunningGateway, bus: Bus
+def problems(
+    document: dict[str, Any],
+    method: str,
+    path: str,
+    status: int,
+    body: object,
+    kind: str = "application/json",
+) -> list[str]:
+    """In what an answer is not as the document promises."""
+    answer = document["paths"][path][method.lower()]["responses"].get(str(status))
+    where = f"{method} {path} {status}"
+    if answer is None:
+        return [f"{where} is not documented"]
+    content = answer["content"][kind]
+    schema = content["x-event-data"] if kind == "text/event-stream" else content["schema"]
+    checker = Draft202012Validator({**schema, "components": document["components"]})
+    found = [f"{where}: {error.json_path}: {error.message}" for error in checker.iter_errors(body)]
+    return found + undocumented(schema, body, document, where)
+
+
+async def test_live_answers_are_as_documented(
+    gateway: RunningGateway, bus: Bus, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     micro = await register(bus, "agent", {})
     await bus.publish(
         subjects.kv("executors", "h.e"), msgspec.json.encode(ExecutorInfo(executor="e", host="h"))
     )
     session = await gateway.session(deny=["bash(rm *)"], work_mode="plan")
+    for entry in entries_of_all_types():
+        await bus.publish(subjects.session_log(session), encode_entry(entry))
     approval = ApprovalSummary(id="a1", session=session, shown_hash="h")
     await bus.publish(subjects.kv("sessions", approval_key("a1")), msgspec.json.encode(approval))
     async with asyncio.timeout(20):
         while not (await gateway.call("GET", "/api/approvals"))[1]["approvals"]:
             await asyncio.sleep(0.02)
     _, document = await gateway.call("GET", "/openapi.json")
-    looked_at = set()
-    for path, operations in document["paths"].items():
-        operation = operations.get("get")
-        answer = ((operation or {}).get("responses", {}).get("200") or {}).get("content", {})
-        if "application/json" not in answer or "cron" in path or path.endswith(("{object}", "{model}")):
-            continue
-        status, body = await gateway.call("GET", path.replace("{session}", session))
-        assert status in (200, 503), (path, body)
-        schema = answer["application/json"]["schema"]
-        assert undocumented(schema, body, document, path) == []
-        looked_at.add(path)
-    assert {
-        "/api/sessions",
-        "/api/sessions/{session}",
-        "/api/approvals",
-        "/api/me",
-        "/api/status",
-    } <= looked_at
-    created = document["paths"]["/api/sessions"]["post"]["responses"]["201"]["content"]["application/json"]
-    _, body = await gateway.call("POST", "/api/sessions", {})
-    assert undocumented(created["schema"], body, document) == []
-    assert {"deny", "work_mode"} <= body.keys()
+    job = {
+        "name": "daily",
+        "schedule": {"kind": "cron", "expr": "0 7 * * *"},
+        "payload": {"kind": "agentTurn", "message": "report", "deliver": True},
+        "sessionTarget": "isolated",
+    }
+    requests: list[tuple[str, str, Any]] = [
+        ("POST", "/api/sessions", {}),
+        ("PATCH", "/api/sessions/{session}", {"title": "t"}),
+        ("POST", "/api/sessions/{session}/prompt", {"text": "hello"}),
+        ("POST", "/api/sessions/{session}/prompt", {"text": ""}),
+        ("POST", "/api/sessions/{session}/prompt", {"text": "hello", "key": "k"}),
+        ("POST", "/api/sessions/{session}/prompt", {"text": "other words", "key": "k"}),
+        ("POST", "/api/sessions/{session}/abort", {}),
+        ("POST", "/api/sessions/{session}/retry", {}),
+        ("POST", "/api/sessions/{session}/move", {}),
+        ("POST", "/api/approvals/{approval}", {"decision": "once"}),
+        ("POST", "/api/cron/jobs", {"job": job, "key": "j1"}),
+        ("POST", "/api/cron/preview", {"job": job}),
+        ("PATCH", "/api/cron/jobs/{job}", {"patch": {"enabled": False}}),
+        ("POST", "/api/cron/jobs/{job}/run", {"mode": "force"}),
+        ("POST", "/api/cron/pause", {"paused": False}),
+        ("POST", "/api/wake", {"text": "look"}),
+        ("POST", "/api/heartbeat", {}),
+        *(
+            ("GET", path, None)
+            for path, operations in document["paths"].items()
+            if "application/json"
+            in operations.get("get", {}).get("responses", {}).get("200", {}).get("content", {})
+        ),
+        ("DELETE", "/api/cron/jobs/{job}", None),
+    ]
+    wrong = []
+    async with scheduler(nats_server, monkeypatch):
+        for method, path, body in requests:
+            address = path.replace("{session}", session).replace("{approval}", "a1").replace("{job}", "j1")
+            status, answer = await gateway.call(method, address.replace("{model}", "main"), body)
+            wrong += problems(document, method, path, status, answer)
+            if method != "GET" and path.startswith("/api/cron"):
+                assert status < 300, (path, answer)
+    assert wrong == []
     await micro.stop()
+
+
+def entries_of_all_types() -> list[Entry]:
+    """One entry of each type, without those that begin another session."""
+    folder = Path(__file__).parents[1] / "unit/common/golden/v1"
+    found = [decode_entry(file.read_bytes()) for file in sorted(folder.glob("entry-*.json"))]
+    return [entry for entry in found if not isinstance(entry, DeletedEntry | LaterEntry)]
+
+
+async def test_events_of_a_session_are_as_documented(gateway: RunningGateway, bus: Bus) -> None:
+    session = await gateway.session()
+    for entry in entries_of_all_types():
+        await bus.publish(subjects.session_log(session), encode_entry(entry))
+    _, document = await gateway.call("GET", "/openapi.json")
+    kinds, wrong = set(), []
+    path = "/api/sessions/{session}/events"
+    async with asyncio.timeout(30), gateway.http.stream("GET", f"/api/sessions/{session}/events") as answer:
+        async for line in answer.aiter_lines():
+            if line.startswith("data: "):
+                event = msgspec.json.decode(line.removeprefix("data: "))
+                kinds.add(event["type"])
+                wrong += problems(document, "GET", path, 200, event, "text/event-stream")
+                if event["type"] == "caught_up":
+                    break
+    assert wrong == []
+    assert {"entry", "agent_start", "message_end", "tool_execution_end", "queue_update"} <= kinds
+    assert {"approval_request", "approval_decision", "agent_end", "turn_end"} <= kinds
+
+
+async def test_refusals_name_field_limit_and_value(gateway: RunningGateway) -> None:
+    status, body = await gateway.call("POST", "/api/sessions", {"title": "x" * 501})
+    assert status == 400
+    assert body["error"]["field"] == "title"
+    assert body["error"]["limit"] == 500
+    assert body["error"]["value"] == "501 characters"
+    status, body = await gateway.call("GET", "/api/sessions?limit=0")
+    assert (status, body["error"]["field"], body["error"]["limit"]) == (400, "limit", "1 to 1000")
+    status, body = await gateway.call("GET", "/v1/models/nonesuch")
+    assert status == 404
+    assert body["error"].keys() == {"message", "type", "param", "code"}
 
 
 async def generated(url: str, folder: Path, part: str, *more: str) -> None:

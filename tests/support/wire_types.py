@@ -67,6 +67,8 @@ def _filled(kind: look.Type, name: str, depth: int) -> Json:  # noqa: C901, PLR0
             made = {kind.tag_field: kind.tag} if kind.tag_field else {}
             fields = kind.fields if depth < 6 else [field for field in kind.fields if field.required]
             return made | {f.encode_name: _field(f, depth) for f in fields}
+        case look.Metadata():
+            return _filled(kind.type, name, depth)
         case look.UnionType():
             return _filled(_preferred(kind), name, depth)
         case look.LiteralType():
@@ -112,6 +114,8 @@ def _preferred(kind: look.UnionType) -> look.Type:
 
 def _with_later(value: Json, kind: look.Type) -> Json:
     match kind:
+        case look.Metadata():
+            return _with_later(value, kind.type)
         case look.StructType() if isinstance(value, dict):
             fields = {field.encode_name: field.type for field in kind.fields}
             known = {

@@ -38,6 +38,7 @@ from fairlead_common.entries import (
 )
 from fairlead_common.errors import BadMessageError
 from fairlead_common.events import (
+    AgentEnd,
     Delta,
     LiveEvent,
     MessageStart,
@@ -294,8 +295,9 @@ def test_plain_text_and_json_are_both_prompts() -> None:
 
 def test_the_end_of_a_run_is_the_last_event_that_stands_for_it() -> None:
     events = list(derived(ENTRIES["run_end"]))
-    assert [event["type"] for event in events] == ["agent_end"]
-    assert events[0]["outcome"] == "completed"
+    assert [event.__struct_config__.tag for event in events] == ["agent_end"]
+    assert isinstance(events[0], AgentEnd)
+    assert events[0].outcome == "completed"
 
 
 def test_what_a_header_says_of_consumed_mail_is_a_number_or_nothing() -> None:

@@ -139,7 +139,7 @@ def test_readers_see_a_run_end_in_a_way_of_a_later_version() -> None:
     entry = read_entry(LATER_END)
     assert isinstance(entry, RunEndEntry)
     assert (entry.outcome, entry.error, entry.seqs, entry.run_id) == ("asleep", "z", [3], "r1")
-    assert [event["outcome"] for event in derived(entry)] == ["asleep"]
+    assert [getattr(event, "outcome", None) for event in derived(entry)] == ["asleep"]
     assert isinstance(read_entry(LATER_BLOCK), LaterEntry)
     summary = decode_projection("session.a", b'{"id":"a","last_outcome":"asleep"}')
     assert summary is not None

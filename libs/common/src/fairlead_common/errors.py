@@ -40,12 +40,25 @@ class BadMessageError(FairleadError):
 
 
 class InvalidInputError(FairleadError):
-    """A client sent something that does not fit. The text names field, limit and actual value."""
+    """A client sent something that does not fit. The text names field, limit and actual value.
 
-    def __init__(self, field: str, problem: str) -> None:
+    Fields:
+        limit, value: for programs, where a limit was crossed.
+    """
+
+    def __init__(
+        self,
+        field: str,
+        problem: str,
+        *,
+        limit: float | str | None = None,
+        value: float | str | None = None,
+    ) -> None:
         super().__init__(f"{field}: {problem}")
         self.field = field
         self.problem = problem
+        self.limit = limit
+        self.value = value
 
 
 class NotFoundError(FairleadError):

@@ -11,18 +11,27 @@ from typing import Final, Literal
 
 import msgspec
 
-from fairlead_common.content import AssistantMessage, ToolResultMessage
+from fairlead_common.content import (
+    AssistantMessage,
+    StopReason,
+    ToolResultMessage,
+    ToolStatus,
+    Usage,
+)
 from fairlead_common.entries import (
+    ApprovalDecision,
     ApprovalEntry,
     ApprovalRequestEntry,
     DroppedEntry,
     Entry,
     MessageEntry,
+    Outcome,
     QueuedEntry,
     RunEndEntry,
     RunStartEntry,
 )
 from fairlead_common.errors import BadMessageError
+from fairlead_common.messages import SandboxKind
 
 
 class EventBase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -121,61 +130,153 @@ def decode_event(payload: bytes) -> LiveEvent:
         raise BadMessageError(f"event: {error}") from error
 
 
-# In this order: what a person who decides is shown.
+class AgentStart(msgspec.Struct, frozen=True, kw_only=True, tag="agent_start"):
+    """A run began."""
+
+    run_id: str
+    agent: str
+    model: str
+
+
+class MessageEnd(msgspec.Struct, frozen=True, kw_only=True, tag="message_end"):
+    """An assistant message is complete; the entry `message_id` holds it."""
+
+    run_id: str
+    message_id: str
+    stop_reason: StopReason
+
+
+class TurnEnd(msgspec.Struct, frozen=True, kw_only=True, tag="turn_end"):
+    """The model asked for no tool: its turn is over."""
+
+    run_id: str
+
+
+class ToolExecutionEnd(msgspec.Struct, frozen=True, kw_only=True, tag="tool_execution_end"):
+    """A tool call has its result."""
+
+    run_id: str
+    call_id: str
+    name: str
+    status: ToolStatus
+    is_error: bool
+
+
+class QueueUpdate(msgspec.Struct, frozen=True, kw_only=True, tag="queue_update"):
+    """Queued items: `item` was accepted, or `items` were dropped."""
+
+    run_id: str
+    state: Literal["queued", "dropped"]
+    item: str | msgspec.UnsetType = msgspec.UNSET
+    items: list[str] | msgspec.UnsetType = msgspec.UNSET
+
+
+class ApprovalAsked(msgspec.Struct, frozen=True, kw_only=True, tag="approval_request"):
+    """A tool call waits for a person, who is shown these fields of `ApprovalRequestEntry`."""
+
+    run_id: str
+    approval_id: str
+    call_id: str
+    tool: str
+    arguments: dict[str, object]
+    workspace: str
+    host: str
+    sandbox: SandboxKind
+    why: str
+    grants: dict[str, str]
+    tainted: bool
+    shown_hash: str
+    expires_at: int
+
+
+class ApprovalDecided(msgspec.Struct, frozen=True, kw_only=True, tag="approval_decision"):
+    """An approval was decided or has expired."""
+
+    run_id: str
+    approval_id: str
+    call_id: str
+    decision: ApprovalDecision
+
+
+class AgentEnd(msgspec.Struct, frozen=True, kw_only=True, tag="agent_end"):
+    """The last event of a run; the fields are those of `RunEndEntry`."""
+
+    run_id: str
+    outcome: Outcome
+    error: str | None
+    error_code: str
+    usage: Usage
+    turns: int
+
+
+DerivedEvent = (
+    AgentStart
+    | MessageEnd
+    | TurnEnd
+    | ToolExecutionEnd
+    | QueueUpdate
+    | ApprovalAsked
+    | ApprovalDecided
+    | AgentEnd
+)
+
+
+class CaughtUp(msgspec.Struct, frozen=True, kw_only=True, tag="caught_up"):
+    """The stored log up to `seq` was sent; what follows is live."""
+
+    seq: int
+
+
+class SessionDeleted(msgspec.Struct, frozen=True, kw_only=True, tag="session_deleted"):
+    """The last event of a session."""
+
+
 _SHOWN_OF_A_REQUEST: Final = (
     "call_id", "tool", "arguments", "workspace", "host", "sandbox", "why", "grants", "tainted", "shown_hash",
     "expires_at",
 )  # fmt: skip
 
 
-def derived(entry: Entry) -> Iterator[dict[str, object]]:
+def derived(entry: Entry) -> Iterator[DerivedEvent]:
     """The events that a log entry stands for, beside the event `entry` that carries it whole."""
     run_id = entry.run_id or ""
     match entry:
         case RunStartEntry():
-            yield {"type": "agent_start", "run_id": run_id, "agent": entry.agent, "model": entry.model}
+            yield AgentStart(run_id=run_id, agent=entry.agent, model=entry.model)
         case MessageEntry(message=AssistantMessage() as message):
-            yield {
-                "type": "message_end",
-                "run_id": run_id,
-                "message_id": entry.id,
-                "stop_reason": message.stop_reason,
-            }
+            yield MessageEnd(run_id=run_id, message_id=entry.id, stop_reason=message.stop_reason)
             if not message.tool_calls:
-                yield {"type": "turn_end", "run_id": run_id}
+                yield TurnEnd(run_id=run_id)
         case MessageEntry(message=ToolResultMessage() as message):
-            yield {
-                "type": "tool_execution_end",
-                "run_id": run_id,
-                "call_id": message.call_id,
-                "name": message.name,
-                "status": message.outcome.status,
-                "is_error": message.outcome.is_error,
-            }
+            yield ToolExecutionEnd(
+                run_id=run_id,
+                call_id=message.call_id,
+                name=message.name,
+                status=message.outcome.status,
+                is_error=message.outcome.is_error,
+            )
         case QueuedEntry():
-            yield {"type": "queue_update", "run_id": run_id, "item": entry.id, "state": "queued"}
+            yield QueueUpdate(run_id=run_id, item=entry.id, state="queued")
         case DroppedEntry():
-            yield {"type": "queue_update", "run_id": run_id, "items": entry.items, "state": "dropped"}
+            yield QueueUpdate(run_id=run_id, items=entry.items, state="dropped")
         case ApprovalRequestEntry():
             shown = {name: getattr(entry, name) for name in _SHOWN_OF_A_REQUEST}
-            yield {"type": "approval_request", "run_id": run_id, "approval_id": entry.id, **shown}
+            yield ApprovalAsked(run_id=run_id, approval_id=entry.id, **shown)
         case ApprovalEntry():
-            yield {
-                "type": "approval_decision",
-                "run_id": run_id,
-                "approval_id": entry.approval_id,
-                "call_id": entry.call_id,
-                "decision": entry.decision,
-            }
+            yield ApprovalDecided(
+                run_id=run_id,
+                approval_id=entry.approval_id,
+                call_id=entry.call_id,
+                decision=entry.decision,
+            )
         case RunEndEntry():
-            yield {
-                "type": "agent_end",
-                "run_id": run_id,
-                "outcome": entry.outcome,
-                "error": entry.error,
-                "error_code": entry.error_code,
-                "usage": entry.usage,
-                "turns": entry.turns,
-            }
+            yield AgentEnd(
+                run_id=run_id,
+                outcome=entry.outcome,
+                error=entry.error,
+                error_code=entry.error_code,
+                usage=entry.usage,
+                turns=entry.turns,
+            )
         case _:
             return

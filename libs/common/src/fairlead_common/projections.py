@@ -38,8 +38,8 @@ class SessionUsage(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class SessionSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """One session in a list: key `session.<id>`.
+class Session(msgspec.Struct, frozen=True, kw_only=True):
+    """One session, as lists and the HTTP API show it.
 
     Fields:
         created_at, updated_at: milliseconds since 1970, UTC.
@@ -54,7 +54,6 @@ class SessionSummary(msgspec.Struct, frozen=True, kw_only=True):
             was deleted.
         news_seq: sequence of the last of those entries that shows people something new; 0: not known.
         source: where it comes from, as in `CreateSession`; empty: an ordinary session.
-        deleted: the session is gone; nothing else in this value counts.
     """
 
     id: str = ""
@@ -80,11 +79,20 @@ class SessionSummary(msgspec.Struct, frozen=True, kw_only=True):
     approvals: int = 0
     last_seq: int = 0
     news_seq: int = 0
+
+
+class SessionSummary(Session, frozen=True, kw_only=True):
+    """What is stored of a session: key `session.<id>`.
+
+    Fields:
+        deleted: the session is gone; nothing else in this value counts.
+    """
+
     deleted: bool = False
 
 
-class ApprovalSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """One pending approval: key `approval.<id>`.
+class Approval(msgspec.Struct, frozen=True, kw_only=True):
+    """One tool call that waits for a person, as lists and the HTTP API show it.
 
     Fields:
         id: of the log entry that asked; the decision goes to the session's mail `approval.<id>`.
@@ -92,7 +100,6 @@ class ApprovalSummary(msgspec.Struct, frozen=True, kw_only=True):
         requested_at, expires_at: milliseconds since 1970, UTC.
         grants: what `session` and `always` would allow, in words; one that is missing is not on offer.
         tainted: the model had read what strangers wrote when it asked for this.
-        deleted: it is decided or expired; nothing else in this value counts.
     """
 
     id: str = ""
@@ -112,6 +119,15 @@ class ApprovalSummary(msgspec.Struct, frozen=True, kw_only=True):
     remote: str = ""
     grants: dict[str, str] = {}
     tainted: bool = False
+
+
+class ApprovalSummary(Approval, frozen=True, kw_only=True):
+    """What is stored of a pending approval: key `approval.<id>`.
+
+    Fields:
+        deleted: it is decided or expired; nothing else in this value counts.
+    """
+
     deleted: bool = False
 
 

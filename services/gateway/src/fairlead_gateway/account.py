@@ -7,6 +7,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from fairlead_gateway import pages
+from fairlead_gateway.answers import Me
 from fairlead_gateway.auth import PAGE_HEADER, Login, Principal, clear_cookie
 from fairlead_gateway.bodies import check_parameters, decode, one
 from fairlead_gateway.gateway import answering, gateway_of, principal_of
@@ -74,7 +75,7 @@ async def me(request: Request) -> Response:
     """Who asks."""
     check_parameters(request)
     principal = principal_of(request)
-    return json_response({"user": principal.user, "scopes": sorted(principal.scopes)})
+    return json_response(Me(user=principal.user, scopes=sorted(principal.scopes)))
 
 
 def _login(request: Request, principal: Principal) -> Login:

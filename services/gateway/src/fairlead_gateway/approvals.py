@@ -12,7 +12,8 @@ from fairlead_common import subjects
 from fairlead_common.errors import ConflictError
 from fairlead_common.ids import check_id
 from fairlead_common.messages import Decision, DecisionKind
-from fairlead_common.projections import ApprovalSummary
+from fairlead_common.projections import Approval, ApprovalSummary
+from fairlead_gateway.answers import ApprovalList, Stored
 from fairlead_gateway.bodies import check_parameters, decode, one
 from fairlead_gateway.gateway import Gateway, answering, gateway_of, principal_of
 from fairlead_gateway.problems import Problem, json_response
@@ -39,7 +40,7 @@ async def listing(request: Request) -> Response:
     if session is not None:
         check_id(session, "session")
     found = gateway_of(request).index.approvals(session)
-    return json_response({"approvals": [_shown(approval) for approval in found]})
+    return json_response(ApprovalList(approvals=[_shown(approval) for approval in found]))
 
 
 async def decide(request: Request) -> Response:
@@ -77,7 +78,7 @@ async def decide(request: Request) -> Response:
             )
         except ConflictError:
             raise Problem(409, f"approval {name} is decided already") from None
-    return json_response({"seq": seq}, 202)
+    return json_response(Stored(seq=seq), 202)
 
 
 async def _listed(gateway: Gateway, name: str) -> ApprovalSummary | None:
@@ -90,7 +91,5 @@ async def _listed(gateway: Gateway, name: str) -> ApprovalSummary | None:
     return approval
 
 
-def _shown(approval: ApprovalSummary) -> dict[str, object]:
-    fields = msgspec.structs.asdict(approval)
-    del fields["deleted"]
-    return fields
+def _shown(approval: ApprovalSummary) -> Approval:
+    return Approval(**{name: getattr(approval, name) for name in Approval.__struct_fields__})

@@ -15,6 +15,7 @@ MAX_SEQ: Final = (1 << 63) - 1
 _AT: Final = re.compile(r" - at `\$(?P<path>.*?)`$", re.DOTALL)
 _STEP: Final = re.compile(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]")
 _FIELD: Final = re.compile(r"field `(?P<name>.*?)`", re.DOTALL)
+_LIMIT: Final = re.compile(r"[<>]=? (-?[0-9.]+)")
 _SHOWN_CHARS: Final = 80
 
 
@@ -62,8 +63,14 @@ def _explain(error: msgspec.ValidationError, body: bytes, model: type) -> Invali
     if "enum value" in problem and (allowed := _allowed(model, path)):
         problem = f"must be one of {', '.join(allowed)}"
     actual = _actual(body, path)
+    limit = _LIMIT.search(problem)
     problem = _cut(problem, 200) + (f"; got {actual}" if actual else "")
-    return InvalidInputError(_cut(path.lstrip(".")) or "body", problem)
+    return InvalidInputError(
+        _cut(path.lstrip(".")) or "body",
+        problem,
+        limit=None if limit is None else float(limit[1]),
+        value=actual or None,
+    )
 
 
 def _names(model: type) -> tuple[str, ...]:
@@ -113,7 +120,12 @@ def whole_number(request: Request, name: str, default: int, *, least: int, most:
     if text is None:
         return default
     if not re.fullmatch(r"-?[0-9]{1,20}", text) or not least <= int(text) <= most:
-        raise InvalidInputError(name, f"must be a whole number from {least} to {most}, got {_cut(text)!r}")
+        raise InvalidInputError(
+            name,
+            f"must be a whole number from {least} to {most}, got {_cut(text)!r}",
+            limit=f"{least} to {most}",
+            value=_cut(text),
+        )
     return int(text)
 
 

@@ -7,6 +7,13 @@ import msgspec
 from starlette.responses import Response
 
 from fairlead_common.content import Usage
+from fairlead_gateway.answers import (
+    ChatCompletion,
+    Choice,
+    CompletionMessage,
+    CompletionUsage,
+    PromptTokens,
+)
 from fairlead_gateway.chat_answer import Piece
 from fairlead_gateway.problems import Problem, json_response
 
@@ -43,18 +50,18 @@ class ChatFormat:
         self, pieces: list[Piece], finish: str | None, usage: Usage, headers: dict[str, str] | None = None
     ) -> Response:
         """The answer in one piece."""
-        message: dict[str, object] = {"role": "assistant", "content": _joined(pieces, "content")}
-        if thoughts := _joined(pieces, "reasoning_content"):
-            message["reasoning_content"] = thoughts
-        choice = {"index": 0, "message": message, "finish_reason": finish, "logprobs": None}
-        body = {
-            "id": self._id,
-            "object": "chat.completion",
-            "created": self._created,
-            "model": self._wanted.model,
-            "choices": [choice],
-            "usage": _usage(usage),
-        }
+        message = CompletionMessage(
+            role="assistant",
+            content=_joined(pieces, "content"),
+            reasoning_content=_joined(pieces, "reasoning_content"),
+        )
+        body = ChatCompletion(
+            id=self._id,
+            created=self._created,
+            model=self._wanted.model,
+            choices=[Choice(message=message, finish_reason=finish)],
+            usage=_usage(usage),
+        )
         return json_response(body, headers=headers)
 
     def first_chunk(self) -> bytes:
@@ -89,10 +96,10 @@ def _joined(pieces: list[Piece], kind: str) -> str:
     return "".join(piece.text for piece in pieces if piece.kind == kind)
 
 
-def _usage(usage: Usage) -> dict[str, object]:
-    return {
-        "prompt_tokens": usage.input_tokens,
-        "completion_tokens": usage.output_tokens,
-        "total_tokens": usage.input_tokens + usage.output_tokens,
-        "prompt_tokens_details": {"cached_tokens": usage.cache_read_tokens},
-    }
+def _usage(usage: Usage) -> CompletionUsage:
+    return CompletionUsage(
+        prompt_tokens=usage.input_tokens,
+        completion_tokens=usage.output_tokens,
+        total_tokens=usage.input_tokens + usage.output_tokens,
+        prompt_tokens_details=PromptTokens(cached_tokens=usage.cache_read_tokens),
+    )

@@ -26,7 +26,7 @@ from fairlead_common.errors import (
     NotFoundError,
     RetryableError,
 )
-from fairlead_common.events import derived
+from fairlead_common.events import DerivedEvent, derived
 from fairlead_common.generations import deletion_in, generation_start
 from fairlead_common.ids import check_id
 from fairlead_common.tail import Source, Tail
@@ -129,7 +129,7 @@ class Frames:
                 return []
         else:
             self.settled.fold(seq, entry)
-            parts += [(str(event["type"]).encode(), msgspec.json.encode(event)) for event in derived(entry)]
+            parts += [(_type_of(event), msgspec.json.encode(event)) for event in derived(entry)]
         if b"\n" in data or b"\r" in data:
             parts[0] = (b"entry", msgspec.json.format(parts[0][1], indent=-1))
         last = len(parts) - 1
@@ -160,6 +160,10 @@ class Frames:
         if parts:
             return b"%d-%d-%d" % (self.log, self.event, parts)
         return b"%d-%d" % (self.log, self.event)
+
+
+def _type_of(event: DerivedEvent) -> bytes:
+    return str(event.__struct_config__.tag).encode()
 
 
 def _is_json(data: bytes) -> bool:

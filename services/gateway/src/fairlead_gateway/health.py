@@ -13,6 +13,7 @@ from starlette.responses import Response
 from fairlead_common import subjects
 from fairlead_common.bus import Bus, JetStreamError
 from fairlead_common.errors import FairleadError, NotFoundError
+from fairlead_gateway import answers
 from fairlead_gateway.bodies import check_parameters
 from fairlead_gateway.gateway import Gateway, gateway_of
 from fairlead_gateway.problems import json_response
@@ -29,7 +30,7 @@ _EXECUTORS: Final = subjects.kv_stream(subjects.BUCKET_EXECUTORS)
 
 async def alive(request: Request) -> Response:  # noqa: ARG001
     """200 while the process lives."""
-    return json_response({"status": "ok"}, headers={"Cache-Control": "no-store"})
+    return json_response(answers.Alive(), headers={"Cache-Control": "no-store"})
 
 
 class Readiness:
@@ -139,13 +140,13 @@ async def ready(request: Request) -> Response:
     missing = await readiness.missing()
     if gateway.streams.draining:
         missing = {"gateway": "is shutting down", **missing}
-    body: dict[str, object] = {"status": "unready" if missing else "ready", "missing": missing}
-    if gateway.config.problem:  # prompts are served all the same
-        body["configuration"] = gateway.config.problem
-    if readiness.replicas:
-        body["replicas"] = readiness.replicas
-    if paused := gateway.auth.throttle.paused():
-        body["login_paused"] = len(paused)  # how many addresses: which ones is for those who may ask
+    body = answers.Readiness(
+        status="unready" if missing else "ready",
+        missing=missing,
+        configuration=gateway.config.problem,  # prompts are served all the same
+        replicas=readiness.replicas,
+        login_paused=len(gateway.auth.throttle.paused()),  # which addresses is for those who may ask
+    )
     return json_response(body, 503 if missing else 200, {"Cache-Control": "no-store"})
 
 
@@ -161,18 +162,19 @@ async def status(request: Request) -> Response:
     metadata = {service.get("id"): service.get("metadata") for service in info.result()}
     services = [{**service, "metadata": metadata.get(service.get("id")) or {}} for service in stats.result()]
     services.sort(key=lambda service: (str(service.get("name")), str(service.get("id"))))
+    problem = heard.result()
     return json_response(
-        {
-            "services": services,
-            "executors": found.result(),
-            **({"store": msgspec.to_builtins(disk)} if (disk := store_state()) else {}),
-            **({"problems": [problem]} if (problem := heard.result()) else {}),
-            "gateway": {
-                "streams": len(gateway.streams),
-                "sessions": len(gateway.index),
-                **({"login_paused": paused} if (paused := gateway.auth.throttle.paused()) else {}),
-            },
-        }
+        answers.Status(
+            services=services,
+            executors=found.result(),
+            store=store_state(),
+            problems=[problem] if problem else [],
+            gateway=answers.GatewayState(
+                streams=len(gateway.streams),
+                sessions=len(gateway.index),
+                login_paused=gateway.auth.throttle.paused(),
+            ),
+        )
     )
 
 
@@ -218,14 +220,14 @@ async def agents(request: Request) -> Response:
         profile = config.agent(name)
         if profile is not None:
             found.append(
-                {
-                    "name": name,
-                    "description": profile.description,
-                    "model": profile.model,
-                    "mode": profile.mode,
-                    "tools": profile.tools,
-                    "work_mode": profile.work_mode,
-                    "sandbox": {"kind": profile.sandbox.kind, "when": profile.sandbox.when},
-                }
+                answers.Agent(
+                    name=name,
+                    description=profile.description,
+                    model=profile.model,
+                    mode=profile.mode,
+                    tools=profile.tools,
+                    work_mode=profile.work_mode,
+                    sandbox=answers.AgentSandbox(kind=profile.sandbox.kind, when=profile.sandbox.when),
+                )
             )
-    return json_response({"agents": found})
+    return json_response(answers.AgentList(agents=found))

@@ -248,6 +248,8 @@ def _too_large(limit: int, actual: int) -> Problem:
         413,
         f"body: at most {limit} bytes (setting gateway.max_body_bytes), got {actual}",
         field="body",
+        limit=limit,
+        value=actual,
         headers={"Connection": "close"},
     )
 

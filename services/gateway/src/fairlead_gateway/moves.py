@@ -13,6 +13,7 @@ from fairlead_common.ids import check_id, new_id
 from fairlead_common.messages import ExecutorInfo, MoveSession
 from fairlead_common.placement import choose_host, described_place, suits
 from fairlead_common.projections import SessionSummary
+from fairlead_gateway.answers import MoveStored
 from fairlead_gateway.bodies import check_parameters, decode
 from fairlead_gateway.gateway import Gateway, answering, gateway_of, principal_of
 from fairlead_gateway.health import executors
@@ -44,7 +45,7 @@ async def move(request: Request) -> Response:
             subjects.mail(session, "notice", f"move-{new_id()}"),
             msgspec.json.encode(wish),
         )
-    return json_response({"seq": seq, "host": host}, 202)
+    return json_response(MoveStored(seq=seq, host=host), 202)
 
 
 async def _destination(gateway: Gateway, session: SessionSummary, body: Move) -> str:

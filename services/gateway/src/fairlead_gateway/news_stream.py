@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from fairlead_gateway.answers import Changed
 from fairlead_gateway.auth import Principal
 from fairlead_gateway.bodies import check_parameters
 from fairlead_gateway.event_stream import HEADERS, KEEP_ALIVE_S, LOGIN_CHECK_S, SEND_WITHIN_S
@@ -81,7 +82,6 @@ class NewsStream:
 
 
 def _frame(hint: Hint) -> bytes:
-    about = {"action": hint.action, "status": hint.status}
-    told = {name: value for name, value in about.items() if value}
-    body = msgspec.json.encode({"type": "changed", "kind": hint.kind, "id": hint.id, **told})
+    change = Changed(kind=hint.kind, id=hint.id, action=hint.action, status=hint.status)
+    body = msgspec.json.encode(change)
     return b"event: changed\ndata: %s\n\n" % body

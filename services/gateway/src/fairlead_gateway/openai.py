@@ -16,6 +16,7 @@ from fairlead_common.errors import RetryableError
 from fairlead_common.ids import check_id, new_id
 from fairlead_common.messages import CreateSession, UserInput
 from fairlead_gateway.accepted import AcceptedCall, AcceptedCalls, Visit, request_hash
+from fairlead_gateway.answers import Model, ModelList
 from fairlead_gateway.auth import Principal
 from fairlead_gateway.bodies import parse
 from fairlead_gateway.chat_format import Wanted
@@ -58,18 +59,14 @@ class Attempt(NamedTuple):
 async def models(request: Request) -> Response:
     """The agents."""
     agents = gateway_of(request).config.current.agents
-    return json_response({"object": "list", "data": [_model(name) for name in agents]})
+    return json_response(ModelList(data=[Model(id=name) for name in agents]))
 
 
 async def model(request: Request) -> Response:
     """One agent."""
     name = request.path_params["model"]
     _check_model(gateway_of(request), name)
-    return json_response(_model(name))
-
-
-def _model(name: str) -> dict[str, object]:
-    return {"id": name, "object": "model", "created": 0, "owned_by": "fairlead"}
+    return json_response(Model(id=name))
 
 
 def _check_model(gateway: Gateway, name: str) -> None:

@@ -1,14 +1,16 @@
 """The OpenAPI document, made from the table of routes and the Structs that bodies are decoded as."""
 
 import re
+from collections.abc import Sequence
 from typing import Any, Final
 
-import msgspec
-
+from fairlead_common.schemas import Schema, reference, schemas_of
 from fairlead_common.service import VERSION
+from fairlead_gateway.answers import PASSED_ON, Error, OpenAIError
 from fairlead_gateway.auth import PAGE_HEADER
+from fairlead_gateway.event_types import KNOWN_ENTRY, SESSION_EVENT
 from fairlead_gateway.operation import ID_PATTERN, Operation
-from fairlead_gateway.routes import OPERATIONS, Approval, Session
+from fairlead_gateway.routes import OPERATIONS
 
 _PROBLEM_TEXTS: Final = {
     400: "something does not fit; the message names the field, the limit and the actual value",
@@ -31,42 +33,26 @@ _PROBLEM_TEXTS: Final = {
 _BASE64: Final = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
 _ALWAYS: Final = (400, 403, 408, 413, 415, 421, 503)
 
-_ERROR: Final = {
-    "type": "object",
-    "properties": {
-        "error": {
-            "type": "object",
-            "properties": {
-                "code": {"type": ["string", "null"]},
-                "message": {"type": "string"},
-                "field": {"type": "string"},
-            },
-            "required": ["message"],
-        }
-    },
-    "required": ["error"],
-}
 
+def openapi_document(agents: Sequence[str] = ()) -> dict[str, Any]:
+    """The whole document.
 
-def openapi_document(agents: list[str]) -> dict[str, Any]:
-    """The whole document, where there are these agents."""
+    Args:
+        agents: the agents that there are; empty: any name.
+    """
+    shapes, schemas = _schemas()
     paths: dict[str, Any] = {}
     for operation in OPERATIONS:
-        paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation)
-    bodies = [operation.body for operation in OPERATIONS if operation.body is not None]
-    _, schemas = msgspec.json.schema_components(
-        [*dict.fromkeys(bodies), Session, Approval],
-        ref_template="#/components/schemas/{name}",
-        schema_hook=_schema_of,
-    )
-    schemas["NewSession"]["properties"]["agent"]["anyOf"] = [{"enum": agents}, {"type": "null"}]
+        paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation, shapes)
+    if agents:
+        schemas["NewSession"]["properties"]["agent"]["anyOf"] = [{"enum": agents}, {"type": "null"}]
     schemas["Upload"]["properties"]["data"]["pattern"] = _BASE64
     return {
         "openapi": "3.1.0",
         "info": {"title": "Fairlead", "version": VERSION},
         "paths": paths,
         "components": {
-            "schemas": {**schemas, "Error": _ERROR},
+            "schemas": schemas,
             "securitySchemes": {
                 "token": {"type": "http", "scheme": "bearer"},
                 "cookie": {"type": "apiKey", "in": "cookie", "name": "fairlead"},
@@ -82,13 +68,35 @@ def openapi_document(agents: list[str]) -> dict[str, Any]:
     }
 
 
-def _schema_of(kind: type) -> dict[str, Any]:
-    if kind is object:
-        return {"description": "any JSON"}
-    raise NotImplementedError
+def _schemas() -> tuple[dict[Any, Schema], dict[str, Schema]]:
+    """The schema of each type that routes take or answer, and the components of the document."""
+    taken = [operation.body for operation in OPERATIONS if operation.body is not None]
+    answered = [
+        answer
+        for operation in OPERATIONS
+        for answer in operation.answers.values()
+        if answer is not None and not isinstance(answer, dict)
+    ]
+    # What is passed on as another service wrote it may lack what has a default.
+    shapes, schemas = schemas_of([*taken, *PASSED_ON, KNOWN_ENTRY], [*answered, Error, OpenAIError])
+    schemas["Entry"] = {
+        "description": "An entry of a session's log. Fields with their default value are left out. Later "
+        "versions may add types: take one that you do not know for one that changes nothing.",
+        **shapes[KNOWN_ENTRY],
+    }
+    schemas["StoredEntry"] = {
+        "description": "An entry and its sequence in the stream SESSIONS.",
+        "allOf": [
+            reference("Entry"),
+            {"type": "object", "properties": {"seq": {"type": "integer"}}, "required": ["seq"]},
+        ],
+    }
+    schemas["SessionEvent"] = {"description": "The data of one event.", **shapes[SESSION_EVENT]}
+    shapes[SESSION_EVENT] = reference("SessionEvent")
+    return shapes, schemas
 
 
-def _operation(operation: Operation) -> dict[str, Any]:
+def _operation(operation: Operation, shapes: dict[Any, Schema]) -> dict[str, Any]:
     found: dict[str, Any] = {
         "summary": operation.text,
         "operationId": _name(operation),
@@ -107,7 +115,7 @@ def _operation(operation: Operation) -> dict[str, Any]:
                 for p in operation.parameters
             ),
         ],
-        "responses": _responses(operation),
+        "responses": _responses(operation, shapes),
     }
     if operation.body is not None:
         found["requestBody"] = {
@@ -123,17 +131,23 @@ def _operation(operation: Operation) -> dict[str, Any]:
     return found
 
 
-def _responses(operation: Operation) -> dict[str, Any]:
+def _responses(operation: Operation, shapes: dict[Any, Schema]) -> dict[str, Any]:
     found: dict[str, Any] = {}
+    error = OpenAIError if operation.path.startswith("/v1/") else Error
     statuses = {*_ALWAYS, *operation.problems, *(() if operation.public else (401, 429))}
     for status in sorted(statuses):
         found[str(status)] = {
             "description": _PROBLEM_TEXTS[status],
-            "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
+            "content": {"application/json": {"schema": reference(error.__name__)}},
         }
-    for status, schema in operation.answers.items():
+    for status, kind in operation.answers.items():
         answer: dict[str, Any] = {"description": operation.text}
-        if schema is not None:
+        if operation.kind == "text/event-stream":
+            # OpenAPI 3.1 has no word for the items of a stream.
+            content = {"schema": {"type": "string"}, "x-event-data": shapes[kind]}
+            answer["content"] = {operation.kind: content}
+        elif kind is not None:
+            schema = kind if isinstance(kind, dict) else shapes[kind]
             answer["content"] = {operation.kind: {"schema": schema}}
         found[str(status)] = answer
     return found

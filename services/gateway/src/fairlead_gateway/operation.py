@@ -9,17 +9,6 @@ Endpoint = Callable[[Request], Awaitable[Any]]
 Schema = dict[str, Any]
 
 ID_PATTERN: Final = "^[A-Za-z0-9_-]{1,64}$"
-ANYTHING: Final[Schema] = {"type": "object", "additionalProperties": True}
-
-
-def object_of(**properties: Schema) -> Schema:
-    """The schema of an object that has all of these."""
-    return {"type": "object", "properties": properties, "required": list(properties)}
-
-
-def list_of(items: Schema) -> Schema:
-    """The schema of a list."""
-    return {"type": "array", "items": items}
 
 
 class Parameter(NamedTuple):
@@ -35,7 +24,8 @@ class Operation(NamedTuple):
     """One method of one address.
 
     Fields:
-        answers: status to schema of the JSON body; None for no body.
+        answers: status to the type of the JSON body, or of the data of each server-sent event; a schema for
+            what is not JSON; None for no body.
         body: Struct that the request body is decoded as.
         problems: statuses beside those that every address may answer with.
         kind: media type of the successful answer.
@@ -45,7 +35,7 @@ class Operation(NamedTuple):
     path: str
     endpoint: Endpoint
     text: str
-    answers: dict[int, Schema | None]
+    answers: dict[int, Any]
     body: type | None = None
     body_required: bool = True
     parameters: tuple[Parameter, ...] = ()

@@ -1,6 +1,6 @@
 """Problems: what an HTTP client is told when something does not work, in one shape.
 
-`{"error": {"code", "message", "field"?}}`, and OpenAI's shape under `/v1`.
+`{"error": {"code", "message", "field"?, "limit"?, "value"?}}`, and OpenAI's shape under `/v1`.
 """
 
 from collections.abc import Mapping
@@ -19,6 +19,7 @@ from fairlead_common.errors import (
     NotFoundError,
     StreamFullError,
 )
+from fairlead_gateway.answers import Error, ErrorDetail, OpenAIError, OpenAIErrorDetail
 
 JSON: Final = "application/json"
 
@@ -54,6 +55,8 @@ class Problem(Exception):  # noqa: N818 - the word of RFC 9457
         *,
         code: str = "",
         field: str | None = None,
+        limit: float | str | None = None,
+        value: float | str | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(message)
@@ -61,19 +64,23 @@ class Problem(Exception):  # noqa: N818 - the word of RFC 9457
         self.message = message
         self.code = code or _CODES.get(status, "error")
         self.field = field
+        self.limit = limit
+        self.value = value
         self.headers = dict(headers or {})
 
-    def envelope(self, path: str) -> dict[str, object]:
+    def envelope(self, path: str) -> Error | OpenAIError:
         """The body of the answer."""
         if path.startswith("/v1/"):
             kind = _OPENAI_TYPES.get(
                 self.status, "server_error" if self.status >= 500 else "invalid_request_error"
             )
-            return {"error": {"message": self.message, "type": kind, "param": self.field, "code": self.code}}
-        error: dict[str, object] = {"code": self.code, "message": self.message}
-        if self.field is not None:
-            error["field"] = self.field
-        return {"error": error}
+            detail = OpenAIErrorDetail(message=self.message, type=kind, param=self.field, code=self.code)
+            return OpenAIError(error=detail)
+        return Error(
+            error=ErrorDetail(
+                code=self.code, message=self.message, field=self.field, limit=self.limit, value=self.value
+            )
+        )
 
     def response(self, path: str) -> Response:
         """The answer."""
@@ -86,7 +93,7 @@ def problem_of(error: FairleadError | TimeoutError) -> Problem:
     """What a failure of the bus, or an input that does not fit, is to a client."""
     match error:
         case InvalidInputError():
-            return Problem(400, str(error), field=error.field)
+            return Problem(400, str(error), field=error.field, limit=error.limit, value=error.value)
         case ConflictError() | WrongSequenceError():
             return Problem(409, "something else is stored under this name already")
         case StreamFullError():

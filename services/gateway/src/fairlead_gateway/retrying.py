@@ -7,6 +7,7 @@ from starlette.responses import Response
 from fairlead_common import subjects
 from fairlead_common.ids import check_id
 from fairlead_common.messages import RetryRun
+from fairlead_gateway.answers import PromptStored
 from fairlead_gateway.bodies import check_parameters, decode
 from fairlead_gateway.gateway import answering, gateway_of, principal_of
 from fairlead_gateway.problems import json_response
@@ -35,4 +36,4 @@ async def retry(request: Request) -> Response:
             msgspec.json.encode(wish),
             seen,
         )
-    return json_response({"seq": seq, "key": key}, 202)
+    return json_response(PromptStored(seq=seq, key=key), 202)

@@ -2,12 +2,12 @@
 
 from typing import Final
 
-import msgspec
 from starlette.requests import Request
 
-from fairlead_common.projections import ApprovalSummary, SessionSummary
+from fairlead_common.projections import Session
 from fairlead_gateway import (
     account,
+    answers,
     approvals,
     event_stream,
     health,
@@ -22,31 +22,9 @@ from fairlead_gateway import (
 )
 from fairlead_gateway.bodies import MAX_SEQ
 from fairlead_gateway.chat_request import ChatRequest
-from fairlead_gateway.operation import ANYTHING, ID_PATTERN, Operation, Parameter, Schema, list_of, object_of
+from fairlead_gateway.event_types import SESSION_EVENT
+from fairlead_gateway.operation import ID_PATTERN, Operation, Parameter, Schema
 
-_SEQ: Final[Schema] = {"type": "integer", "minimum": 0}
-_STORED: Final = object_of(seq=_SEQ)
-_SESSION: Final[Schema] = {"$ref": "#/components/schemas/Session"}
-_APPROVAL: Final[Schema] = {"$ref": "#/components/schemas/Approval"}
-
-
-def _as_shown(name: str, summary: type[msgspec.Struct], text: str) -> type[msgspec.Struct]:
-    """The Struct of what answers show of a summary: all its fields but the mark of deletion."""
-    fields = [(each.name, each.type) for each in msgspec.structs.fields(summary) if each.name != "deleted"]
-    return msgspec.defstruct(name, fields, namespace={"__doc__": text}, module=__name__)
-
-
-Session = _as_shown(
-    "Session", SessionSummary, "One session, as lists show it. Times are milliseconds since 1970."
-)
-Approval = _as_shown("Approval", ApprovalSummary, "One tool call that waits for a person.")
-
-
-_STATUS_ANSWER: Final[Schema] = {
-    **object_of(services=list_of(ANYTHING), executors=list_of(ANYTHING), gateway=ANYTHING),
-    "description": "`store`: how full it is, where that is watched; `problems`: why the lists are incomplete",
-}
-_STATUS_ANSWER["properties"] |= {"store": ANYTHING, "problems": list_of({"type": "string"})}
 _KEY_TEXT: Final = (
     "The same key and words again are the same prompt, however often they are sent. The key may also come as "
     "the header Idempotency-Key; if it comes twice, both must be the same."
@@ -70,7 +48,7 @@ def _say(kind: str, text: str) -> Operation:
         f"/api/sessions/{{session}}/{kind}",
         endpoint,
         text,
-        {202: object_of(seq=_SEQ, key={"type": "string"})},
+        {202: answers.PromptStored},
         body=sessions.Words,
         problems=(404, 409, 507),
         details=_KEY_TEXT,
@@ -78,13 +56,15 @@ def _say(kind: str, text: str) -> Operation:
 
 
 OPERATIONS: Final[tuple[Operation, ...]] = (
-    Operation("GET", "/healthz", health.alive, "200 while the process lives", {200: ANYTHING}, public=True),
+    Operation(
+        "GET", "/healthz", health.alive, "200 while the process lives", {200: answers.Alive}, public=True
+    ),
     Operation(
         "GET",
         "/readyz",
         health.ready,
         "200 when a prompt can be served, else 503 with what is missing",
-        {200: ANYTHING, 503: ANYTHING},
+        {200: answers.Readiness, 503: answers.Readiness},
         public=True,
     ),
     Operation(
@@ -104,14 +84,14 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "/api/me",
         account.me,
         "who asks, and what they may",
-        {200: object_of(user={"type": "string"}, scopes=list_of({"type": "string"}))},
+        {200: answers.Me},
     ),
     Operation(
         "POST",
         "/api/sessions",
         sessions.create,
         "a new session",
-        {201: _SESSION},
+        {201: Session},
         body=sessions.NewSession,
         body_required=False,
         problems=(409, 507),
@@ -121,7 +101,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "/api/sessions",
         sessions.listing,
         "sessions, newest first",
-        {200: object_of(sessions=list_of(_SESSION), next={"type": ["string", "null"]})},
+        {200: answers.SessionPage},
         parameters=(
             _number("limit", "how many at most", 1, 1000),
             Parameter(
@@ -137,15 +117,13 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
             ),
         ),
     ),
-    Operation(
-        "GET", "/api/sessions/{session}", sessions.get, "one session", {200: _SESSION}, problems=(404,)
-    ),
+    Operation("GET", "/api/sessions/{session}", sessions.get, "one session", {200: Session}, problems=(404,)),
     Operation(
         "PATCH",
         "/api/sessions/{session}",
         sessions.change,
         "another title, mode, model or sandbox",
-        {202: _STORED},
+        {202: answers.Stored},
         body=sessions.SessionChange,
         problems=(404, 507),
     ),
@@ -154,7 +132,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "/api/sessions/{session}",
         sessions.delete,
         "204 when nothing is stored of it any more, 202 while that is still going on",
-        {204: None, 202: ANYTHING},
+        {204: None, 202: answers.Deleting},
         problems=(404, 507),
     ),
     _say("prompt", "start a run, or continue the session"),
@@ -165,7 +143,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "/api/sessions/{session}/abort",
         sessions.abort,
         "stop the open run",
-        {202: _STORED},
+        {202: answers.Stored},
         body=sessions.AbortBody,
         body_required=False,
         problems=(404, 507),
@@ -175,7 +153,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "/api/sessions/{session}/retry",
         retrying.retry,
         "try again what the last run left without an answer; nothing is said a second time",
-        {202: object_of(seq=_SEQ, key={"type": "string"})},
+        {202: answers.PromptStored},
         body=retrying.RetryBody,
         body_required=False,
         problems=(404, 507),
@@ -186,7 +164,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "/api/sessions/{session}/move",
         moves.move,
         "a workspace on another host; what is in it stays where it is",
-        {202: {**_STORED, "properties": {"seq": _SEQ, "host": {"type": "string"}}}},
+        {202: answers.MoveStored},
         body=moves.Move,
         body_required=False,
         problems=(404, 409, 507),
@@ -196,7 +174,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "/api/sessions/{session}/queue/{item}",
         sessions.drop,
         "drop one queued item",
-        {202: _STORED},
+        {202: answers.Stored},
         problems=(404, 507),
     ),
     Operation(
@@ -204,7 +182,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "/api/sessions/{session}/entries",
         transcript.entries,
         "entries of the log, oldest first",
-        {200: object_of(entries=list_of(ANYTHING), next={"type": ["integer", "null"]})},
+        {200: answers.EntryPage},
         parameters=(
             _number("after", "sequence after which to begin", 0),
             _number("before", "sequence before which to end: the last entries before it", 0),
@@ -217,7 +195,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "/api/sessions/{session}/events",
         event_stream.events,
         "server-sent events: the log, then what happens",
-        {200: {"type": "string"}},
+        {200: SESSION_EVENT},
         parameters=(
             _number("after", "sequence after which to begin; -1: only what comes", -1),
             Parameter("last_event_id", _LAST_EVENT, "as the header Last-Event-ID"),
@@ -231,7 +209,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "/api/approvals",
         approvals.listing,
         "approvals that wait for a person",
-        {200: object_of(approvals=list_of(_APPROVAL))},
+        {200: answers.ApprovalList},
         parameters=(Parameter("session", {"type": "string", "pattern": ID_PATTERN}, "only of this session"),),
     ),
     Operation(
@@ -239,7 +217,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "/api/approvals/{approval}",
         approvals.decide,
         "allow or deny; the first decision counts, and a lasting one only where `grants` has it",
-        {202: _STORED},
+        {202: answers.Stored},
         body=approvals.DecisionBody,
         problems=(404, 409, 507),
     ),
@@ -258,32 +236,30 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "/api/news",
         news_stream.news,
         "server-sent hints that a list has changed: sessions, approvals, jobs, executors",
-        {200: {"type": "string"}},
+        {200: answers.Welcome | answers.Changed},
         kind="text/event-stream",
     ),
-    Operation(
-        "GET", "/api/agents", health.agents, "the profiles", {200: object_of(agents=list_of(ANYTHING))}
-    ),
+    Operation("GET", "/api/agents", health.agents, "the profiles", {200: answers.AgentList}),
     Operation(
         "GET",
         "/api/status",
         health.status,
         "services and executors as NATS reports them",
-        {200: _STATUS_ANSWER},
+        {200: answers.Status},
     ),
     Operation(
         "GET",
         "/v1/models",
         openai.models,
         "the agents, as OpenAI lists models",
-        {200: object_of(object={"const": "list"}, data=list_of(ANYTHING))},
+        {200: answers.ModelList},
     ),
     Operation(
         "GET",
         "/v1/models/{model}",
         openai.model,
         "one agent, as OpenAI describes a model",
-        {200: ANYTHING},
+        {200: answers.Model},
         problems=(404,),
     ),
     Operation(
@@ -291,7 +267,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "/v1/chat/completions",
         openai.completions,
         "a prompt to an agent and its answer; with `stream` as server-sent events",
-        {200: ANYTHING},
+        {200: answers.ChatCompletion},
         body=ChatRequest,
         parameters=(
             Parameter(

@@ -12,16 +12,22 @@ from fairlead_common.cron.requests import (
     MAX_FIRINGS,
     MAX_PAGE,
     AddJob,
+    CronStatus,
+    Fired,
     GetJob,
     Heartbeat,
     Hook,
+    Jobs,
     ListJobs,
     ListRuns,
     NameJob,
     OneJob,
     Pause,
+    Preview,
     Refusal,
+    Removed,
     RunJob,
+    Runs,
     UpdateJob,
     Wake,
 )
@@ -30,7 +36,7 @@ from fairlead_common.errors import BusUnavailableError, InvalidInputError, NotFo
 from fairlead_common.ids import check_id, new_id
 from fairlead_gateway.bodies import check_parameters, decode, one
 from fairlead_gateway.gateway import gateway_of, principal_of
-from fairlead_gateway.operation import ANYTHING, Operation, Parameter, Schema, list_of, object_of
+from fairlead_gateway.operation import Operation, Parameter
 from fairlead_gateway.problems import Problem
 from fairlead_gateway.widening import check_agent
 
@@ -301,8 +307,6 @@ async def hook(request: Request) -> Response:
     return await _ask(request, "hook", wanted, 202)
 
 
-_JOB: Final = object_of(job=ANYTHING)
-_FIRED: Final = object_of(fired={"type": "boolean"})
 _LIMIT: Final = Parameter("limit", {"type": "integer", "minimum": 1, "maximum": MAX_PAGE}, "how many at most")
 
 
@@ -311,7 +315,7 @@ def _operation(
     path: str,
     endpoint: Any,
     text: str,
-    answer: Schema,
+    answer: type,
     *,
     status: int = 200,
     problems: tuple[int, ...] = (409,),
@@ -326,7 +330,7 @@ OPERATIONS: Final = (
         "cron/jobs",
         jobs,
         "scheduled jobs, by id",
-        object_of(jobs=list_of(ANYTHING)),
+        Jobs,
         parameters=(
             Parameter("all", {"type": "boolean"}, "also those that are disabled"),
             _LIMIT,
@@ -335,18 +339,20 @@ OPERATIONS: Final = (
             ),
         ),
     ),
-    _operation("POST", "cron/jobs", add, "a new job, and when it fires next", _JOB, status=201, body=NewJob),
     _operation(
-        "POST", "cron/preview", preview, "what a job would be; nothing is stored", ANYTHING, body=NewJob
+        "POST", "cron/jobs", add, "a new job, and when it fires next", OneJob, status=201, body=NewJob
     ),
-    _operation("GET", "cron/status", status, "whether jobs fire, and what comes next", ANYTHING),
-    _operation("POST", "cron/pause", pause, "stop firing, or go on", ANYTHING, body=PauseBody),
+    _operation(
+        "POST", "cron/preview", preview, "what a job would be; nothing is stored", Preview, body=NewJob
+    ),
+    _operation("GET", "cron/status", status, "whether jobs fire, and what comes next", CronStatus),
+    _operation("POST", "cron/pause", pause, "stop firing, or go on", CronStatus, body=PauseBody),
     _operation(
         "GET",
         "cron/jobs/{job}",
         get,
         "one job, and when it fires next",
-        _JOB,
+        OneJob,
         problems=(404, 409),
         parameters=(
             Parameter("count", {"type": "integer", "minimum": 1, "maximum": MAX_FIRINGS}, "how many firings"),
@@ -362,7 +368,7 @@ OPERATIONS: Final = (
         "cron/jobs/{job}",
         change,
         "change some fields of a job; null removes",
-        _JOB,
+        OneJob,
         problems=(404, 409),
         body=JobChange,
     ),
@@ -371,7 +377,7 @@ OPERATIONS: Final = (
         "cron/jobs/{job}",
         remove,
         "remove a job",
-        object_of(removed={"type": "boolean"}),
+        Removed,
         problems=(404, 409),
     ),
     _operation(
@@ -379,7 +385,7 @@ OPERATIONS: Final = (
         "cron/jobs/{job}/run",
         run,
         "run a job now",
-        _FIRED,
+        Fired,
         status=202,
         problems=(404, 409),
         body=RunNow,
@@ -390,19 +396,19 @@ OPERATIONS: Final = (
         "cron/jobs/{job}/runs",
         runs,
         "runs of a job, newest first",
-        object_of(entries=list_of(ANYTHING)),
+        Runs,
         problems=(404, 409),
         parameters=(_LIMIT,),
     ),
     _operation(
-        "POST", "wake", wake, "a line for a session, and its heartbeat", _FIRED, status=202, body=WakeBody
+        "POST", "wake", wake, "a line for a session, and its heartbeat", Fired, status=202, body=WakeBody
     ),
     _operation(
         "POST",
         "heartbeat",
         heartbeat,
         "a heartbeat of an agent now",
-        _FIRED,
+        Fired,
         status=202,
         problems=(404, 409),
         body=HeartbeatBody,
@@ -413,7 +419,7 @@ OPERATIONS: Final = (
         "hooks/{hook}",
         hook,
         "what another system says; the trigger of this name decides what it sets going",
-        _FIRED,
+        Fired,
         status=202,
         problems=(404, 409),
     ),

@@ -26,9 +26,10 @@ from fairlead_common.messages import (
     WorkMode,
 )
 from fairlead_common.placement import effective_sandbox, sandbox_problem
-from fairlead_common.projections import SessionSummary
+from fairlead_common.projections import Session, SessionSummary
 from fairlead_common.rules import MAX_RULE_CHARS, MAX_RULES, check_rules
 from fairlead_common.trace import child
+from fairlead_gateway.answers import Deleting, PromptStored, SessionPage, Stored
 from fairlead_gateway.bodies import check_parameters, decode, one, whole_number
 from fairlead_gateway.gateway import Gateway, answering, gateway_of, principal_of
 from fairlead_gateway.problems import Problem, json_response
@@ -178,7 +179,7 @@ async def listing(request: Request) -> Response:
     if len(query) > 200:
         raise InvalidInputError("q", f"at most 200 characters, got {len(query)}")
     page = gateway_of(request).index.page(limit, before, query, wanted_source(request))
-    return json_response({"sessions": [shown(s) for s in page.sessions], "next": page.cursor})
+    return json_response(SessionPage(sessions=[shown(s) for s in page.sessions], next=page.cursor))
 
 
 def _cursor(text: str) -> tuple[int, str]:
@@ -247,11 +248,9 @@ def fresh_summary(
     )
 
 
-def shown(summary: SessionSummary) -> dict[str, object]:
+def shown(summary: SessionSummary) -> Session:
     """A session as the API shows it."""
-    fields = msgspec.structs.asdict(summary)
-    del fields["deleted"]
-    return fields
+    return Session(**{name: getattr(summary, name) for name in Session.__struct_fields__})
 
 
 def _milliseconds(stamp: str) -> int:
@@ -293,7 +292,7 @@ async def change(request: Request) -> Response:
             seen,
             point="gateway.update",
         )
-    return json_response({"seq": seq}, 202)
+    return json_response(Stored(seq=seq), 202)
 
 
 async def delete(request: Request) -> Response:
@@ -314,7 +313,7 @@ async def delete(request: Request) -> Response:
                 await asyncio.sleep(pause_s)
                 pause_s = min(0.25, pause_s * 1.5)
     except TimeoutError:
-        return json_response({"status": "deleting"}, 202)
+        return json_response(Deleting(), 202)
     gateway.index.forget_until(session, notice)
     return Response(status_code=204)
 
@@ -349,7 +348,7 @@ async def say(request: Request, kind: str) -> Response:
         words = UserInput(text=body.text, attachments=attachments, sender=principal_of(request).user)
         trace = request.headers.get(subjects.H_TRACE)
         seq = await store_words(gateway, session, kind, key, words, trace, seen)
-    return json_response({"seq": seq, "key": key}, 202)
+    return json_response(PromptStored(seq=seq, key=key), 202)
 
 
 def chosen_key(in_body: str | None, headers: list[str]) -> str:
@@ -421,7 +420,7 @@ async def _abort(gateway: Gateway, session: str, wish: Abort) -> Response:
     async with answering():
         seen = await gateway.must_exist(session)
         seq = await send_abort(gateway, session, wish, seen)
-    return json_response({"seq": seq}, 202)
+    return json_response(Stored(seq=seq), 202)
 
 
 async def send_abort(gateway: Gateway, session: str, wish: Abort, seen: Headers) -> int:

@@ -9,12 +9,15 @@ from typing import Annotated, Literal
 import msgspec
 
 from fairlead_common.errors import InvalidInputError
+from fairlead_common.schemas import reference
 
 MAX_PAYLOAD_BYTES = 256 * 1024
 MAX_JOBS = 100_000
 MAX_ID_CHARS = 40  # `cron-<id>-<slot>-<attempt>` has to be the id of a session
 
 Document = dict[str, object]
+# A stored job: the fields of `Job` without those that are not set, and those that this release does not know.
+JobDocument = Annotated[Document, msgspec.Meta(extra_json_schema=reference("Job"))]
 Milliseconds = Annotated[int, msgspec.Meta(ge=0, le=7_258_118_400_000)]  # to the year 2200
 Span = Annotated[int, msgspec.Meta(ge=0, le=316_224_000_000)]  # ten years
 

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from fairlead_common.cron.jobs import Document
+from fairlead_common.cron.jobs import Document, JobDocument
 from fairlead_common.cron.runs import RunEntry
 from fairlead_common.cron.times import LAST_MS
 
@@ -126,7 +126,7 @@ class Hook(_Body, frozen=True, kw_only=True, rename="camel", forbid_unknown_fiel
 class Jobs(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Answer of `cron.list`. `next`: give it as `after` for the next page."""
 
-    jobs: list[Document]
+    jobs: list[JobDocument]
     total: int = 0
     next: str | None = None
 
@@ -149,7 +149,7 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class OneJob(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Answer of `cron.add`, `cron.update` and `cron.get`."""
 
-    job: Document
+    job: JobDocument
     preview: Preview | None = None
 
 

@@ -40,7 +40,7 @@ export function Header({ session, onMenu }: { session: LiveSession; onMenu: () =
   const [renaming, setRenaming] = useState(false);
   const shown = listed ?? meta;
   const window = meta?.context_window ?? 0;
-  const usage = meta?.usage ?? {};
+  const usage: Usage = meta?.usage ?? {};
   const cost = usage.cost_usd ?? 0;
 
   return (

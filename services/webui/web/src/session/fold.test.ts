@@ -238,6 +238,7 @@ describe("the queue", () => {
     type: "queued",
     id: `q${seq}`,
     seq,
+    mail_seq: seq,
     kind: "steer",
     key: `k${seq}`,
     content: [{ type: "text", text }],

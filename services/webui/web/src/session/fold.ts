@@ -14,7 +14,7 @@ const TAKEN_BACK = "taken back"; // by the person, who knows
 export function fold(view: View, event: StreamEvent, now: number = Date.now()): View {
   switch (event.type) {
     case "entry":
-      return foldEntry(view, { ...event.entry, seq: event.seq } as Entry);
+      return foldEntry(view, { ...event.entry, seq: event.seq });
     case "turn_start":
       return { ...view, retry: null, run: view.run && { ...view.run, turn: event.turn } };
     case "message_start":

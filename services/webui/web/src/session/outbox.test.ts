@@ -18,7 +18,7 @@ it("lets go of what the log shows, in whichever way it came to be there", () => 
   const outbox = [out("a"), out("b")];
   const shown: Entry[] = [
     { type: "message", id: "m", seq: 1, message: { role: "user", content: [], keys: ["a"] } },
-    { type: "queued", id: "q", seq: 1, kind: "steer", content: [], key: "a" },
+    { type: "queued", id: "q", seq: 1, mail_seq: 1, kind: "steer", content: [], key: "a" },
     { type: "run_end", id: "e", seq: 1, outcome: "aborted", keys: ["a"] },
   ];
   for (const entry of shown) expect(settle(outbox, entry).map((one) => one.key)).toEqual(["b"]);

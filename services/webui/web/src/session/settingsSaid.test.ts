@@ -20,7 +20,7 @@ test("every setting that changes is said, in one line", () => {
 });
 
 test("a move is said, the first place of a workspace of its own is not", () => {
-  const scratch = { host: "a", workspace: "s-1", kind: "scratch" };
+  const scratch = { host: "a", workspace: "s-1", kind: "scratch" } as const;
   expect(settingsSaid(info({ placement: scratch }), null)).toBeNull();
   expect(settingsSaid(info({ placement: { ...scratch, host: "b" } }), "a")).toBe("The workspace is now on b");
   expect(settingsSaid(info({ placement: scratch }), "a")).toBeNull();

@@ -1,7 +1,7 @@
 import type { Session } from "../api/types";
 import { clock } from "../ui/format";
 
-type Named = Pick<Session, "title" | "preview"> & Partial<Pick<Session, "id" | "created_at">>;
+type Named = { title?: string | null; preview?: string | null } & Partial<Pick<Session, "id" | "created_at">>;
 
 /** What a session is called: its title, else how it begins, else what tells it from others. */
 export function nameOf({ title, preview, id, created_at }: Named): string {

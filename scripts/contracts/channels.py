@@ -1,0 +1,306 @@
+"""The table of channels: each subject as the code builds it, and the struct of its payload."""
+
+import re
+from typing import Any, Final, Literal, NamedTuple
+
+from fairlead_agent.replies import Answer
+from fairlead_common import subjects as s
+from fairlead_common.cron import requests as cron
+from fairlead_common.cron import runs as cron_runs
+from fairlead_common.cron.jobs import Job
+from fairlead_common.events import LiveEvent
+from fairlead_common.live_config import DocumentInEffect
+from fairlead_common.messages import (
+    Abort,
+    CreateSession,
+    Decision,
+    ExecutorInfo,
+    HeartbeatNotice,
+    ModelStates,
+    MoveSession,
+    RetryRun,
+    SystemNotice,
+    ToolCall,
+    ToolClaim,
+    ToolResult,
+    UpdateSession,
+    UserInput,
+    WorkspaceQuery,
+)
+from fairlead_common.plain_calls import PlainAnswer, PlainCall
+from fairlead_common.projections import ApprovalSummary, SessionSummary
+from fairlead_gateway.event_types import KNOWN_ENTRY
+from scripts.contracts.headers import CALL, LOG, MAIL, REQUEST
+
+TEXT: Final = "text"
+BINARY: Final = "binary"
+
+_PARAMETERS: Final = {
+    "session": "id of a session",
+    "key": "idempotency key: with the same key it is the same request",
+    "approval": "id of the log entry that asked",
+    "call": "id of a tool call",
+    "host": "label of a host",
+    "name": "name of the timer; when it is due it becomes the notice of this name",
+    "tag": "hash of the payload that the parts make up",
+    "number": "number of the part, from 0",
+    "object": "SHA-256 of the whole",
+    "service": "name of a service",
+    "tool": "name of a tool",
+    "origin": "where it could not be read: `sessions`, `tools`, ...",
+    "executor": "name of an executor",
+    "subject": "the subject that the prompt named",
+    "job": "id of a job",
+    "slot": "due time in milliseconds since 1970, or `r-...`, `t-...`",
+}
+
+
+class Channel(NamedTuple):
+    """One subject.
+
+    Fields:
+        subject: as built by `fairlead_common.subjects` with words in capitals for its parameters.
+        payload: type of the message; None: empty.
+        action: `receive`: Fairlead takes it. `send`: Fairlead publishes it.
+        answer: type of the reply to a request, or several. plain: plain text is taken as well.
+        stream: that stores it; empty: core NATS.
+    """
+
+    name: str
+    subject: str
+    text: str
+    payload: Any
+    action: Literal["receive", "send"] = "receive"
+    answer: Any = None
+    headers: tuple[str, ...] = ()
+    stream: str = ""
+    plain: bool = False
+
+    @property
+    def address(self) -> str:
+        """The subject with its parameters in braces."""
+        return re.sub(r"(?<![$A-Za-z])[A-Z]+\b", lambda found: "{" + found[0].lower() + "}", self.subject)
+
+    @property
+    def parameters(self) -> dict[str, str]:
+        """Parameters of the address, and what they are."""
+        return {name: _PARAMETERS[name] for name in re.findall(r"{(\w+)}", self.address)}
+
+
+def _mail(name: str, subject: str, text: str, payload: Any, *, plain: bool = False) -> Channel:
+    return Channel(name, subject, text, payload, headers=MAIL, stream=s.SESSIONS, plain=plain)
+
+
+def _notice(name: str, key: str, text: str, payload: Any) -> Channel:
+    return _mail(f"notice{name}", s.mail("SESSION", "notice", key), text, payload)
+
+
+def _request(name: str, subject: str, text: str, payload: Any, answer: Any) -> Channel:
+    return Channel(name, subject, text, payload, answer=answer)
+
+
+def _method(name: str, method: str, payload: Any, answer: Any) -> Channel:
+    return _request(
+        name, s.api(method), f"request to the scheduler: `{method}`", payload, (answer, cron.Refused)
+    )
+
+
+def _value(name: str, bucket: str, key: str, text: str, payload: Any) -> Channel:
+    return Channel(name, s.kv(bucket, key), text, payload, "send", stream=s.kv_stream(bucket))
+
+
+_MAIL: Final = (
+    _mail(
+        "publicPrompt",
+        s.PROMPT_PUBLIC.replace("*", "SESSION"),
+        "a prompt of another system; becomes mail of the session",
+        UserInput,
+        plain=True,
+    ),
+    *(
+        _mail(
+            name if key is None else f"{name}WithKey",
+            s.mail("SESSION", name, key),
+            text + ("" if key is None else ", once however often it is sent"),
+            UserInput,
+            plain=True,
+        )
+        for name, text in (
+            ("prompt", "start a run, or continue the session"),
+            ("steer", "say something to the open run"),
+            ("followup", "say something after the run"),
+        )
+        for key in (None, "KEY")
+    ),
+    _mail("abort", s.mail("SESSION", "abort"), "stop the open run, or drop a queued item", Abort),
+    _mail("abortWithKey", s.mail("SESSION", "abort", "KEY"), "the same under a key", Abort),
+    _mail(
+        "approval",
+        s.mail("SESSION", "approval", "APPROVAL"),
+        "a decision, create-only: the first one counts",
+        Decision,
+    ),
+    _mail(
+        "result",
+        s.mail("SESSION", "result", "CALL"),
+        "the one result of a tool call, create-only",
+        ToolResult,
+    ),
+    _notice("Create", "create", "create the session with these settings", CreateSession),
+    _notice("Delete", "delete", "delete the session", None),
+    _notice("Update", "update-KEY", "change settings of the session", UpdateSession),
+    _notice("Move", "move-KEY", "move the workspace to another host", MoveSession),
+    _notice("Retry", "retry-KEY", "ask the model again where a run ended without an answer", RetryRun),
+    _notice("System", "system-KEY", "a line for the next turn", SystemNotice),
+    _notice("Delivery", "delivery-KEY", "a line for people only", SystemNotice),
+    _notice(
+        "Heartbeat", "heartbeat-KEY", "a turn without a prompt once the session is idle", HeartbeatNotice
+    ),
+    _notice("Expired", "approval-APPROVAL", "an approval request has expired", None),
+)
+
+_SESSION: Final = (
+    Channel(
+        "log", s.session_log("SESSION"), "the append-only log", KNOWN_ENTRY, "send", None, LOG, s.SESSIONS
+    ),
+    Channel(
+        "event", s.event("SESSION"), "what is under way; may be lost", LiveEvent, "send", stream=s.EVENTS
+    ),
+    Channel(
+        "finalAnswer",
+        "SUBJECT",
+        "the answer of a prompt whose header `Fairlead-Reply-To` names this subject; at least once",
+        Answer,
+        "send",
+    ),
+    Channel("timer", s.timer("SESSION", "NAME"), "a durable timer of a session", None, stream=s.TIMERS),
+)
+
+_TOOLS: Final = (
+    Channel(
+        "toolRequest",
+        s.tool_request("HOST", "CALL"),
+        "a tool call for the executors of one host, create-only",
+        ToolCall,
+        "send",
+        None,
+        REQUEST,
+        s.TOOLS,
+    ),
+    Channel(
+        "toolClaim",
+        s.tool_claim("HOST", "CALL"),
+        "the right to start that call, create-only and for ever",
+        ToolClaim,
+        stream=s.TOOLS,
+    ),
+    Channel(
+        "toolPart",
+        s.tool_part("HOST", "CALL", "TAG", 0).removesuffix("0") + "NUMBER",
+        "a part of a request that is too large for one message",
+        BINARY,
+        "send",
+        stream=s.TOOLS,
+    ),
+    Channel(
+        "output",
+        s.output_part("HOST", "OBJECT", 0).removesuffix("0") + "NUMBER",
+        "a part of what an executor stores; part 0 names size and parts",
+        BINARY,
+        stream=s.OUTPUTS,
+    ),
+    Channel("cancel", s.cancel("CALL"), "stop a running call", None, "send"),
+    Channel(
+        "serviceTool",
+        s.service_tool("SERVICE", "TOOL"),
+        "one call of a tool that a service offers: the arguments, as its schema has them",
+        dict[str, object],
+        "send",
+        TEXT,
+        CALL,
+    ),
+    _request(
+        "workspaceInstructions",
+        s.workspace_instructions("HOST"),
+        "the AGENTS.md, or a small file, of a workspace",
+        WorkspaceQuery,
+        TEXT,
+    ),
+    _request(
+        "workspacesToRemove",
+        s.workspaces_to_remove("HOST"),
+        "names of workspaces that the host is to remove",
+        None,
+        list[str],
+    ),
+    _request(
+        "workspaceRemoved", s.workspace_removed("HOST"), "the host has removed this workspace", TEXT, TEXT
+    ),
+)
+
+_SERVICES: Final = (
+    Channel("wake", s.WAKE, "hint: this session needs an owner", TEXT),
+    _request("agentConfiguration", s.AGENT_CONFIGURATION, "the revision in effect", None, DocumentInEffect),
+    _request(
+        "agentOverrides",
+        s.AGENT_OVERRIDES,
+        "what this start was given, by dotted key",
+        None,
+        dict[str, object],
+    ),
+    _request("agentModels", s.AGENT_MODELS, "whether the models of agents answer", None, ModelStates),
+    _request("modelAsk", s.MODEL_ASK, "one plain call of a model", PlainCall, PlainAnswer),
+    Channel("modelCancel", s.MODEL_CANCEL, "stop the plain call whose id is the payload", TEXT),
+    _request("webuiFile", s.WEBUI_FILE, "one file of the web application", dict[str, object], BINARY),
+    Channel(
+        "dead",
+        s.dead("ORIGIN"),
+        "what could not be read, with the reason",
+        dict[str, object],
+        "send",
+        stream=s.DEAD,
+    ),
+)
+
+_CRON: Final = (
+    Channel(
+        "slot",
+        s.slot("JOB", "SLOT"),
+        "one firing of a job, create-only",
+        dict[str, object],
+        "send",
+        stream=s.SLOTS,
+    ),
+    Channel(
+        "cronChanged",
+        s.CRON_CHANGED,
+        "what happens to jobs and runs; may be lost",
+        cron_runs.CronEvent,
+        "send",
+    ),
+    _method("cronList", "cron.list", cron.ListJobs, cron.Jobs),
+    _method("cronGet", "cron.get", cron.GetJob, cron.OneJob),
+    _method("cronAdd", "cron.add", cron.AddJob, cron.OneJob),
+    _method("cronPreview", "cron.preview", cron.AddJob, cron.Preview),
+    _method("cronUpdate", "cron.update", cron.UpdateJob, cron.OneJob),
+    _method("cronRemove", "cron.remove", cron.NameJob, cron.Removed),
+    _method("cronRun", "cron.run", cron.RunJob, cron.Fired),
+    _method("cronRuns", "cron.runs", cron.ListRuns, cron.Runs),
+    _method("cronStatus", "cron.status", None, cron.CronStatus),
+    _method("cronPause", "cron.pause", cron.Pause, cron.CronStatus),
+    _method("wakeSession", "wake", cron.Wake, cron.Fired),
+    _method("heartbeat", "heartbeat", cron.Heartbeat, cron.Fired),
+    _method("hook", "hook", cron.Hook, cron.Fired),
+)
+
+_BUCKETS: Final = (
+    _value(
+        "sessionSummary", s.BUCKET_SESSIONS, "session.SESSION", "a session, as lists show it", SessionSummary
+    ),
+    _value("approvalSummary", s.BUCKET_SESSIONS, "approval.APPROVAL", "a pending approval", ApprovalSummary),
+    _value("executor", s.BUCKET_EXECUTORS, "HOST.EXECUTOR", "heartbeat of an executor", ExecutorInfo),
+    _value("job", s.BUCKET_JOBS, "JOB", "a job's document", Job),
+    _value("run", s.BUCKET_RUNS, "run.JOB.SLOT", "one run of a job", cron_runs.RunEntry),
+)
+
+CHANNELS: Final = (*_MAIL, *_SESSION, *_TOOLS, *_SERVICES, *_CRON, *_BUCKETS)

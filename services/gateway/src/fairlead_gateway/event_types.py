@@ -1,0 +1,26 @@
+"""The events of a session's stream, as a type: what clients decode is generated from it."""
+
+from typing import Annotated, Any, Final, Union
+
+import msgspec
+
+from fairlead_common.entries import Entry, LaterEntry
+from fairlead_common.events import CaughtUp, DerivedEvent, LiveEvent, SessionDeleted
+from fairlead_common.schemas import reference
+
+# Every entry that this version writes. `LaterEntry` stands for those of later versions and has no schema.
+KNOWN_ENTRY: Final[Any] = Union[tuple(kind for kind in Entry.__args__ if kind is not LaterEntry)]  # noqa: UP007
+
+
+class EntryEvent(msgspec.Struct, frozen=True, kw_only=True, tag="entry"):
+    """An entry of the log: the truth. It replaces the partial message with its id.
+
+    Fields:
+        seq: sequence in the stream SESSIONS.
+    """
+
+    seq: int
+    entry: Annotated[dict[str, object], msgspec.Meta(extra_json_schema=reference("Entry"))]
+
+
+SESSION_EVENT: Final[Any] = EntryEvent | DerivedEvent | LiveEvent | CaughtUp | SessionDeleted
