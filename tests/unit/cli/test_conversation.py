@@ -143,13 +143,21 @@ def test_every_outcome_has_its_exit_status(gateway: FakeGateway, outcome: str, s
 
 def test_json_is_one_object_with_everything(gateway: FakeGateway) -> None:
     waiting = entry(type="run_end", id="e0", outcome="waiting_approval", usage={"input_tokens": 10}, turns=1)
-    gateway.streams = [[user(), waiting, said("done"), end()]]
+    gateway.streams = [[user(), said("I ask first"), waiting, said("done", "a2"), end()]]
     found = run(gateway, format="json")
     [result] = found.lines
     assert result == {
         "type": "result", "outcome": "completed", "text": "done", "session": "s1", "model": "demo",
         "usage": {"input_tokens": 13, "output_tokens": 2}, "turns": 2, "duration_ms": 0,
     }  # fmt: skip
+
+
+def test_what_is_said_after_the_next_prompt_answers_that_one(gateway: FakeGateway) -> None:
+    other = [user(SEQ + 2), said("about something else", "a2"), end("failed", error="late")]
+    gateway.streams = [[user(), said("done"), *other]]
+    found = run(gateway, format="json")
+    [result] = found.lines
+    assert (result["outcome"], result["text"], found.status) == ("completed", "done", 0)
 
 
 def test_stream_json_ends_with_the_result(gateway: FakeGateway) -> None:

@@ -5,10 +5,17 @@ log is the truth: deltas only say earlier what an entry will say, and what they 
 from the entry.
 """
 
+import json
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from fairlead.client import Event
+from fairlead_common.content import AssistantMessage
+from fairlead_common.entries import MessageEntry, read_entry
+from fairlead_common.errors import BadMessageError
+from fairlead_common.session_log.input_view import InputView
 
 Json = dict[str, Any]
 
@@ -22,26 +29,44 @@ class Transcript:
     """
 
     seq: int
-    mine: bool = False
-    outcome: str | None = None
-    error: str | None = None
-    error_code: str = ""
-    text: str = ""
-    model: str = ""
-    turns: int = 0
-    duration_ms: int = 0
-    usage: dict[str, float] = field(default_factory=dict)
     pending: dict[str, Json] = field(default_factory=dict)
     refused: list[Json] = field(default_factory=list)
+    _view: InputView = field(init=False)
+    _is_deleted: bool = False
     _said: dict[str, str] = field(default_factory=dict)
     _next: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._view = InputView(self.seq)
+
+    @property
+    def mine(self) -> bool:
+        """Whether the prompt is part of the conversation, so that what happens is about it."""
+        return self._view.begun
+
+    @property
+    def outcome(self) -> str | None:
+        """How the prompt ended, in the words of `--output-format json`; None while it has not."""
+        if self._is_deleted:
+            return "failed"
+        if self._view.end is None:
+            return None
+        known = self._view.end.outcome
+        return {"dropped": "aborted", "deleted": "failed"}.get(known, known)
+
+    @property
+    def error(self) -> str | None:
+        """Why it did not complete."""
+        if self._is_deleted:
+            return "the session was deleted"
+        return self._view.end.error if self._view.end else None
 
     def take(self, event: Event) -> str:
         """Fold one event in; the words that are new."""
         data = event.data
         match event.type:
             case "entry":
-                return self._entry(data.get("entry", {}))
+                return self._entry(int(data.get("seq", 0)), data.get("entry", {}))
             case "message_update" if self.mine:
                 return self._delta(data)
             case "approval_request" if self.mine:
@@ -51,7 +76,7 @@ class Transcript:
                 if request is not None and data.get("decision") in ("deny", "expired"):
                     self.refused.append({**request, "decision": data["decision"]})
             case "session_deleted":
-                self.outcome, self.error = "failed", "the session was deleted"
+                self._is_deleted = True
             case _:
                 pass
         return ""
@@ -73,61 +98,40 @@ class Transcript:
         self._said[message] = self._said.get(message, "") + words
         return words
 
-    def _entry(self, entry: Json) -> str:
-        match entry.get("type"):
-            case "message":
-                return self._message(str(entry.get("id")), entry.get("message", {}))
-            case "run_start" if self.mine:
-                self.model = str(entry.get("model", ""))
-            case "run_end":
-                self._run_end(entry)
-            case "dropped" if self.seq in entry.get("seqs", []):
-                self.outcome, self.error = "aborted", str(entry.get("reason", "dropped"))
-        return ""
-
-    def _message(self, entry_id: str, message: Json) -> str:
-        if message.get("role") == "user" and self.seq in message.get("seqs", []):
-            self.mine = True
-        if message.get("role") != "assistant" or not self.mine:
+    def _entry(self, seq: int, document: Json) -> str:
+        try:
+            entry = read_entry(json.dumps(document).encode())
+        except BadMessageError:
+            return ""  # of a later version, perhaps; it says nothing that is known here
+        was_over = self.ended
+        self._view.apply(entry, seq)
+        if was_over or not self.mine or not isinstance(entry, MessageEntry):
             return ""
-        self.model = str(message.get("model") or self.model)
-        full = "".join(
-            block.get("text", "") for block in message.get("content", []) if block["type"] == "text"
-        )
-        if full:
-            self.text = full
+        return self._reply(entry.id, entry.message) if isinstance(entry.message, AssistantMessage) else ""
+
+    def _reply(self, entry_id: str, message: AssistantMessage) -> str:
+        full = message.text
         said = self._said.pop(entry_id, "")
         rest = full[len(said) :] if full.startswith(said) else f"\n{full}"
         return rest if not full or full.endswith("\n") else f"{rest}\n"
 
-    def _run_end(self, entry: Json) -> None:
-        if not self.mine and self.seq not in entry.get("seqs", []):
-            return
-        for key, value in entry.get("usage", {}).items():
-            self.usage[key] = self.usage.get(key, 0) + value
-        self.turns += int(entry.get("turns", 0))
-        self.duration_ms += int(entry.get("duration_ms", 0))
-        if self.seq in entry.get("seqs", []):
-            self.outcome = str(entry["outcome"])
-            self.error = entry.get("error")
-            self.error_code = str(entry.get("error_code", ""))
-
     def result(self, session: str) -> Json:
         """The last line of `--output-format json` and `stream-json`."""
+        view = self._view
         found: Json = {
             "type": "result",
             "outcome": self.outcome or "unknown",
-            "text": self.text,
+            "text": view.last_words,
             "session": session,
-            "usage": self.usage,
-            "model": self.model,
-            "turns": self.turns,
-            "duration_ms": self.duration_ms,
+            "usage": {name: n for name, n in msgspec.structs.asdict(view.usage).items() if n},
+            "model": view.model,
+            "turns": view.turns,
+            "duration_ms": view.duration_ms,
         }
         if self.error:
             found["error"] = self.error
-        if self.error_code:
-            found["error_code"] = self.error_code
+        if view.end and view.end.error_code:
+            found["error_code"] = view.end.error_code
         if self.refused or self.pending:
             found["approvals"] = [
                 {key: request.get(key) for key in ("approval_id", "tool", "arguments", "why", "decision")}

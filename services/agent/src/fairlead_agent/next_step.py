@@ -12,6 +12,7 @@ from fairlead_common.config import AgentConfig
 from fairlead_common.content import AssistantMessage
 from fairlead_common.entries import Outcome, QueuedEntry
 from fairlead_common.session_log.conversation import Run
+from fairlead_common.session_log.rules import reply_outcome
 from fairlead_common.session_log.state import SessionState
 
 MAX_ATTEMPTS = 5  # owners in a row that took over a run and got no further
@@ -187,15 +188,7 @@ def _of_one_sender(steers: list[QueuedEntry]) -> tuple[QueuedEntry, ...]:
 
 def ending_after(answer: AssistantMessage | None) -> EndRun:
     """How a run ends whose last reply is `answer`."""
-    if answer is not None and answer.stop_reason == "length":
-        limit = f" of {answer.usage.output_tokens} tokens" if answer.usage.output_tokens else ""
-        return EndRun("truncated", f"The reply was cut off at the output limit{limit}.", "output_limit")
-    if answer is not None and answer.error:
-        return EndRun("failed", answer.error, answer.error_code)
-    if answer is None or not answer.text.strip():
-        text = "The model returned an empty reply, also after it was asked to continue."
-        return EndRun("failed", text, "empty_reply")
-    return EndRun("completed")
+    return EndRun(*reply_outcome(answer))
 
 
 def may_end(state: SessionState, outcome: Outcome) -> bool:

@@ -295,7 +295,7 @@ class Owner:
             **headers,
             **trace_headers(self.trace),
             subjects.H_CURSOR: str(entry.cursor),
-            subjects.H_STATE: state.phase_after(entry),
+            subjects.H_STATE: state.after(entry).phase,
         }
         seq = await self.bus.append(
             subjects.SESSIONS,

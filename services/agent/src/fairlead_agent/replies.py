@@ -11,9 +11,9 @@ import msgspec
 from fairlead_agent.owner import Owner
 from fairlead_common import subjects
 from fairlead_common.bus import Record
-from fairlead_common.content import AssistantMessage, ToolResultMessage, UserMessage
-from fairlead_common.entries import DroppedEntry, MessageEntry, RunEndEntry, decode_entry
+from fairlead_common.entries import decode_entry
 from fairlead_common.errors import BadMessageError, NotFoundError
+from fairlead_common.session_log.input_view import InputView
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,32 +91,21 @@ class Replies:
 
     async def answer_of(self, seq: int) -> Answer | None:
         """The final answer to the input with this sequence, read from the log; None if there is none yet."""
-        found = Answer(session=self._owner.session, outcome="unknown")
-        said = False
+        view = InputView(seq)
         log_subject = subjects.session_log(self._owner.session)
         async for record in self._owner.bus.read(subjects.SESSIONS, log_subject, start=seq + 1):
             try:
                 entry = decode_entry(await self._owner.objects.unpack(record.data, record.headers))
             except (BadMessageError, NotFoundError):  # what the owner passes over, too
                 continue
-            match entry:
-                case MessageEntry(message=UserMessage() as message):
-                    if said and message.source != "steer":
-                        return msgspec.structs.replace(
-                            found, outcome="completed" if found.text.strip() else "failed"
-                        )
-                    said = said or seq in message.seqs
-                case MessageEntry(message=AssistantMessage() as message) if said:
-                    found = msgspec.structs.replace(found, run_id=entry.run_id or "", text=message.text)
-                case MessageEntry(message=ToolResultMessage()):
-                    found = msgspec.structs.replace(found, text="")
-                case DroppedEntry() if seq in entry.seqs:
-                    return msgspec.structs.replace(found, outcome="dropped", error=entry.reason)
-                case RunEndEntry() if seq in entry.seqs:
-                    run = entry.run_id or ""
-                    return msgspec.structs.replace(
-                        found, run_id=run, outcome=entry.outcome, error=entry.error
-                    )
+            view.apply(entry, record.seq)
+            if view.end is not None:
+                break
+        found = Answer(
+            session=self._owner.session, run_id=view.run_id or "", outcome="unknown", text=view.answer
+        )
+        if view.end is not None:
+            return msgspec.structs.replace(found, outcome=view.end.outcome, error=view.end.error)
         unended = {known for known, _ in self._owner.state.unended}
         return None if seq in unended else msgspec.structs.replace(found, error="its outcome is not known")
 

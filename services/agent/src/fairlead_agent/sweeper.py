@@ -17,12 +17,12 @@ from fairlead_agent.projection import Projections
 from fairlead_common import subjects
 from fairlead_common.buckets import Bucket, Lease, Leases, session_lease
 from fairlead_common.bus import Bus, Record
-from fairlead_common.entries import consumed
 from fairlead_common.errors import FairleadError
 from fairlead_common.failpoints import failpoint
-from fairlead_common.generations import deletion_in, is_live
+from fairlead_common.generations import is_live
 from fairlead_common.ids import is_id
 from fairlead_common.objects import Objects
+from fairlead_common.session_log.outline import Outline
 from fairlead_common.session_log.state import SessionState
 
 log = structlog.get_logger()
@@ -47,19 +47,10 @@ class Pause(NamedTuple):
 _NO_PAUSE = Pause(0.0, PERIOD_S / 2)
 
 
-class Unsettled(msgspec.Struct):
-    """What the stream says of a session so far: last mail, how far the log consumed it, and its phase."""
+class Unsettled(Outline):
+    """A session that is not settled. `hinted_at`: time of the loop."""
 
-    mail: int = 0
-    cursor: int = 0
-    phase: str = "closed"
-    log: int = 0
     hinted_at: float = 0.0
-
-    @property
-    def settled(self) -> bool:
-        """Whether nobody has to do anything."""
-        return self.phase != "open" and self.cursor >= self.mail
 
 
 class Position(msgspec.Struct):
@@ -209,15 +200,10 @@ class Sweeper:
         if not is_id(subject.session):
             return  # whoever is handed it makes a dead letter of it
         state = self._position.unsettled.setdefault(subject.session, Unsettled())
-        if subject.part == "log":
-            state.cursor = max(state.cursor, consumed(record.headers))
-            state.phase = record.headers.get(subjects.H_STATE, "open")
-            state.log = record.seq
-        else:
-            state.mail = record.seq
-        if state.settled:
+        state.note(record)
+        if not state.needs_owner:
             del self._position.unsettled[subject.session]
             self._position.unlisted[subject.session] = state.log
-        if subject.part == "log" and deletion_in(record) is not None:
+        if state.deleted:
             self._position.unlisted.pop(subject.session, None)
             self._pauses.pop(subject.session, None)

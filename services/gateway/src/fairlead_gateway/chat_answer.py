@@ -5,19 +5,10 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from fairlead_common.content import AssistantMessage, ThinkingBlock, Usage, UserMessage
-from fairlead_common.entries import (
-    ApprovalEntry,
-    ApprovalRequestEntry,
-    DeletedEntry,
-    DroppedEntry,
-    Entry,
-    MessageEntry,
-    QueuedEntry,
-    RunEndEntry,
-    RunStartEntry,
-)
+from fairlead_common.content import AssistantMessage, ThinkingBlock, Usage
+from fairlead_common.entries import Entry, MessageEntry
 from fairlead_common.events import LiveEvent, MessageUpdate
+from fairlead_common.session_log.input_view import InputEnd, InputView
 from fairlead_gateway.chat_sent import SEPARATOR, Sent
 from fairlead_gateway.problems import Problem
 
@@ -48,19 +39,14 @@ class Answer:
     Fields:
         finish: OpenAI's finish_reason, once the answer is complete.
         problem: why there is no answer, once that is known.
-        item: the queued item that the prompt waits as; None before and after.
         begun: the prompt is part of the conversation, so the open run is about it.
     """
 
     def __init__(self, seq: int) -> None:
-        self._seq = seq
-        self._begun_at = 0
+        self._view = InputView(seq)
         self._log_seq = 0
         self._early: list[MessageUpdate] = []  # heard before the log entries that they came after
-        self._run_id: str | None = None
-        self._usage = Usage()
         self._said = False
-        self._approvals: dict[str, ApprovalRequestEntry] = {}
         self._message = ""  # the one that is being written
         self._whole: set[str] = set()  # those that the log has: what is heard of them comes late
         self._pieces_seen = 0
@@ -69,12 +55,16 @@ class Answer:
         self._thoughts = Sent()
         self.finish: Literal["stop", "length"] | None = None
         self.problem: Problem | None = None
-        self.item: str | None = None
+
+    @property
+    def item(self) -> str | None:
+        """The queued item that the prompt waits as."""
+        return self._view.item
 
     @property
     def begun(self) -> bool:
         """Whether the prompt is part of the conversation."""
-        return self._begun_at > 0
+        return self._view.begun
 
     @property
     def done(self) -> bool:
@@ -84,13 +74,13 @@ class Answer:
     @property
     def usage(self) -> Usage:
         """Of all turns that belong to the answer."""
-        return self._usage
+        return self._view.usage
 
     def live(self, event: LiveEvent) -> Iterator[Piece]:
         """What a live event adds."""
         if self.done or not self.begun or not isinstance(event, MessageUpdate):
             return
-        if event.log_seq and event.log_seq < self._begun_at:
+        if event.log_seq and event.log_seq < self._view.begun_seq:
             return  # of an answer to something else
         if event.log_seq > self._log_seq:
             self._early.append(event)
@@ -125,36 +115,16 @@ class Answer:
             yield from self.live(event)
 
     def _entry(self, seq: int, entry: Entry) -> Iterator[Piece]:
-        match entry:
-            case QueuedEntry() if entry.mail_seq == self._seq:
-                self.item = entry.id
-            case DroppedEntry() if self._seq in entry.seqs or self.item in entry.items:
-                self.problem = Problem(
-                    409, f"the prompt was dropped: {entry.reason}", code="dropped", headers=_DO_NOT_RETRY
-                )
-            case DeletedEntry() if self._seq <= entry.cursor:
-                self.problem = Problem(404, "the session was deleted", headers=_DO_NOT_RETRY)
-            case MessageEntry(message=UserMessage() as message) if self._seq in message.seqs:
-                self._begun_at, self._run_id, self.item = seq, entry.run_id, None
-            case RunEndEntry() if self.begun or self._seq in entry.seqs:
-                yield from self._end(entry)
-            case _ if self.begun:
-                yield from self._ours(entry)
-            case _:
-                return
-
-    def _ours(self, entry: Entry) -> Iterator[Piece]:
-        match entry:
-            case MessageEntry(message=AssistantMessage() as message):
-                yield from self._reply(entry.id, message)
-            case RunStartEntry():
-                self._run_id = entry.run_id
-            case ApprovalRequestEntry():
-                self._approvals[entry.id] = entry
-            case ApprovalEntry():
-                self._approvals.pop(entry.approval_id, None)
-            case _:
-                return
+        view = self._view
+        was_parked = view.parked
+        view.apply(entry, seq)
+        if isinstance(entry, MessageEntry) and isinstance(entry.message, AssistantMessage) and view.begun:
+            yield from self._reply(entry.id, entry.message)
+        elif view.end is not None:
+            self._end(view.end)
+        elif view.parked and not was_parked:
+            yield from self._say(self._waiting_text(), first=True)
+            self.finish = "stop"
 
     def _reply(self, message_id: str, message: AssistantMessage) -> Iterator[Piece]:
         self._whole.add(message_id)
@@ -163,34 +133,33 @@ class Answer:
             yield from self._think(self._thoughts.rest(thoughts))
         first = not self._text
         yield from self._say(self._text.rest(message.text), first=first)
-        self._usage = self._usage.plus(message.usage)
         self._next()
         # An empty reply is no answer yet: the model is asked to continue.
         if not message.tool_calls and message.text.strip() and message.stop_reason in ("stop", "length"):
             self.finish = "length" if message.stop_reason == "length" else "stop"
 
-    def _end(self, entry: RunEndEntry) -> Iterator[Piece]:
-        if self._usage == Usage():
-            self._usage = entry.usage
-        if entry.outcome == "completed":
+    def _end(self, end: InputEnd) -> None:
+        if end.outcome == "completed":
             self.finish = "stop"
-        elif entry.outcome == "truncated":
+        elif end.outcome == "truncated":
             self.finish = "length"
-        elif entry.outcome == "waiting_approval":
-            yield from self._say(self._waiting_text(), first=True)
-            self.finish = "stop"
+        elif end.outcome == "dropped":
+            text = f"the prompt was dropped: {end.error}"
+            self.problem = Problem(409, text, code="dropped", headers=_DO_NOT_RETRY)
+        elif end.outcome == "deleted":
+            self.problem = Problem(404, "the session was deleted", headers=_DO_NOT_RETRY)
         else:
-            failure = _FAILURES.get(entry.outcome, _FAILURES["failed"])  # one of a later version
-            status, code = _REASONS.get(entry.error_code, failure)
-            what = entry.outcome.replace("_", " ")
-            text = f"the run ended: {what}" + (f": {entry.error}" if entry.error else "")
+            failure = _FAILURES.get(end.outcome, _FAILURES["failed"])  # one of a later version
+            status, code = _REASONS.get(end.error_code, failure)
+            what = end.outcome.replace("_", " ")
+            text = f"the run ended: {what}" + (f": {end.error}" if end.error else "")
             self.problem = Problem(status, text, code=code, headers=_DO_NOT_RETRY)
 
     def _waiting_text(self) -> str:
         lines = [
             "This waits for your approval. Answer in the web application, or with `fairlead approve <id>`:"
         ]
-        for request in self._approvals.values():
+        for request in self._view.approvals.values():
             arguments = msgspec.json.encode(request.arguments).decode()
             shown = arguments if len(arguments) <= 500 else f"{arguments[:500]}..."
             lines.append(

@@ -6,14 +6,14 @@ from fairlead_common import subjects
 from fairlead_common.bus import Bus
 from fairlead_common.config import AgentConfig, Config
 from fairlead_common.cron.jobs import Limits
-from fairlead_common.entries import LaterEntry, ModeChangeEntry, SessionInfoEntry, decode_entry
+from fairlead_common.entries import LaterEntry, decode_entry
 from fairlead_common.errors import BadMessageError, NotFoundError
 from fairlead_common.objects import Objects
 from fairlead_common.placement import sandbox_problem
+from fairlead_common.session_log.settings import SettingsView
 
 _MODES: Final = ("safe", "ask", "allow-all")  # each allows what those before it do
 _NARROW: Final = ("plan", "review")
-_SETTINGS: Final = (b'"session_info"', b'"mode_change"')
 
 
 class SessionLimits(NamedTuple):
@@ -33,36 +33,19 @@ async def session_limits_of(bus: Bus, session: str, config: Config) -> SessionLi
     What cannot be read changes nothing, as for the agents that pass over it. Who wrote it nobody can know.
     """
     objects = Objects(bus)
-    agent, mode, sandbox, work_mode, deny = "main", "", "", "", list[str]()
-    untrusted = False
+    view, unreadable = SettingsView(), False
     async for record in bus.read(subjects.SESSIONS, subjects.session_log(session)):
         try:
-            data = await objects.unpack(record.data, record.headers)
-            untrusted = untrusted or says_untrusted(data)
-            if not any(word in data for word in _SETTINGS):
-                continue
-            entry = decode_entry(data)
+            entry = decode_entry(await objects.unpack(record.data, record.headers))
         except (BadMessageError, NotFoundError):
-            untrusted = True
+            unreadable = True
             continue
-        match entry:
-            case ModeChangeEntry():
-                mode = entry.mode
-            case SessionInfoEntry():
-                agent, sandbox = entry.agent or agent, entry.sandbox or sandbox
-                deny = deny if entry.deny is None else entry.deny
-                work_mode = work_mode if entry.work_mode is None else entry.work_mode
-            case LaterEntry(problem=problem) if problem:
-                untrusted = True
-            case _:
-                continue
-    limits = Limits(mode=mode, sandbox=sandbox, work_mode=work_mode, deny=deny)
-    return SessionLimits(narrowed(limits, config.agent(agent), session), untrusted)
-
-
-def says_untrusted(data: bytes) -> bool:
-    """Whether an entry says so, as a name or a flag: in a text the quotes are escaped."""
-    return b'"untrusted"' in data
+        unreadable = unreadable or (isinstance(entry, LaterEntry) and bool(entry.problem))
+        view.apply(entry)
+    known = view.settings
+    limits = Limits(mode=known.mode, sandbox=known.sandbox, work_mode=known.work_mode or "", deny=known.deny)
+    profile = config.agent(known.agent or "main")
+    return SessionLimits(narrowed(limits, profile, session), view.untrusted or unreadable)
 
 
 def narrowed(limits: Limits, profile: AgentConfig | None, session: str) -> Limits:

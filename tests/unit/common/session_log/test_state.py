@@ -187,7 +187,7 @@ def test_the_fold_begins_anew_after_a_deletion_and_keeps_only_where_it_is() -> N
     log.add(QueuedEntry, id="q1", kind="followup", content=[TextBlock(text="two")], mail_seq=2, cursor=2)
     log.add(CustomEntry, name=DELETE, cursor=3)
     assert (log.state.deleting, log.state.phase, log.state.exists) == (True, "open", True)
-    assert log.state.phase_after(DeletedEntry(id="d")) == "closed"
+    assert log.state.after(DeletedEntry(id="d")).phase == "closed"
     log.add(DeletedEntry, cursor=3)
     assert log.state == SessionState(
         "s", last_seq=log.state.last_seq, cursor=3, born_seq=log.state.last_seq, born_cursor=3, rewrites=1

@@ -1,20 +1,12 @@
 """What a session waits for, by its log and mailbox: calls without result, approvals without decision."""
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 
-from fairlead_common import subjects as s
 from fairlead_common.bus import Record
-from fairlead_common.content import AssistantMessage, ToolCallBlock, ToolResultMessage
-from fairlead_common.entries import (
-    ApprovalEntry,
-    ApprovalRequestEntry,
-    DeletedEntry,
-    Entry,
-    EntryBase,
-    MessageEntry,
-    RunEndEntry,
-    RunStartEntry,
-)
+from fairlead_common.content import ToolCallBlock
+from fairlead_common.entries import ApprovalRequestEntry, Entry
+from fairlead_common.session_log.rules import phase_of
+from fairlead_common.session_log.state import SessionState
 
 
 @dataclass(slots=True)
@@ -22,65 +14,35 @@ class Waiting:
     """A session as far as its calls go, after everything that is stored of it.
 
     Fields:
-        phase: as the last entry says for the sweeper: `open`, `parked` or `closed`.
-        calls: of the last reply of the model that have no result, neither in the log nor in the mailbox.
-        undecided: approval requests that nobody has answered, by the id of their call.
+        state: of its log, without what cannot be read.
+        phase: as the last record has it: `open`, `parked` or `closed`.
+        answered: calls whose result, and approvals whose decision, lies in the mailbox.
     """
 
-    leaf: EntryBase | None = None
-    last_seq: int = 0
+    state: SessionState
     phase: str = "closed"
-    cursor: int = 0
-    epoch: int = 0
-    run_id: str | None = None
-    calls: dict[str, ToolCallBlock] = field(default_factory=dict)
-    undecided: dict[str, ApprovalRequestEntry] = field(default_factory=dict)
+    answered: set[str] = field(default_factory=set)
 
     def note_entry(self, entry: Entry, record: Record) -> None:
         """One record of its log."""
-        if isinstance(entry, DeletedEntry):  # what was before it waits for nothing
-            self._begin_anew(entry, record)
-            return
-        self.leaf, self.last_seq = entry, record.seq
-        self.phase = record.headers.get(s.H_STATE, self.phase)
-        self.cursor = max(self.cursor, entry.cursor)
-        self.epoch = max(self.epoch, entry.epoch)
-        match entry:
-            case MessageEntry(message=AssistantMessage() as message):
-                self.calls = {call.call_id: call for call in message.tool_calls}
-            case MessageEntry(message=ToolResultMessage() as message):
-                self._ended(message.call_id)
-            case ApprovalRequestEntry():
-                self.undecided[entry.call_id] = entry
-            case ApprovalEntry():
-                self.undecided.pop(entry.call_id, None)
-            case RunStartEntry():
-                self.run_id = entry.run_id or entry.id
-            case RunEndEntry():
-                self.run_id = None
-                if entry.outcome != "waiting_approval":
-                    self.calls, self.undecided = {}, {}
-            case _:
-                pass
-
-    def _begin_anew(self, entry: DeletedEntry, record: Record) -> None:
-        fresh = Waiting(last_seq=record.seq, cursor=max(self.cursor, entry.cursor))
-        for each in fields(self):
-            setattr(self, each.name, getattr(fresh, each.name))
+        self.state.apply(entry, record.seq)
+        self.phase = phase_of(record.headers)
 
     def note_mail(self, kind: str, key: str, seq: int) -> None:
         """One message of its mailbox; to be told after the log."""
-        if seq <= self.cursor:
-            return
-        if kind == "result":
-            self._ended(key)
-        elif kind == "approval":
-            for call_id in [call for call, each in self.undecided.items() if each.id == key]:
-                del self.undecided[call_id]
+        if seq > self.state.cursor and kind in ("result", "approval"):
+            self.answered.add(key)
 
-    def _ended(self, call_id: str) -> None:
-        self.calls.pop(call_id, None)
-        self.undecided.pop(call_id, None)
+    @property
+    def calls(self) -> dict[str, ToolCallBlock]:
+        """Calls of the last reply of the model without a result."""
+        return {each: call for each, call in self.state.pending.items() if each not in self.answered}
+
+    @property
+    def undecided(self) -> list[ApprovalRequestEntry]:
+        """Approval requests that wait for a person."""
+        asked = self.state.approvals.values()
+        return [each for each in asked if not {each.id, each.call_id} & self.answered]
 
     def doubtful(self, idempotent: frozenset[str]) -> list[ToolCallBlock]:
         """Calls that would start by themselves, and may have been started before.
@@ -88,10 +50,11 @@ class Waiting:
         A call that waits for a person starts when that person says so; one without a host or without
         arguments never does.
         """
+        asked = {request.call_id for request in self.undecided}
         return [
             call
             for call in self.calls.values()
-            if call.call_id not in self.undecided
+            if call.call_id not in asked
             and call.host
             and call.arguments is not None
             and call.name not in idempotent

@@ -22,35 +22,20 @@ from fairlead_common.entries import (
     ApprovalRequestEntry,
     LaterEntry,
     MessageEntry,
-    consumed,
     encode_entry,
     read_entry,
 )
 from fairlead_common.errors import BadMessageError, ConflictError, NotFoundError
-from fairlead_common.generations import deletion_in, is_live
+from fairlead_common.generations import is_live
 from fairlead_common.ids import is_id, new_id
 from fairlead_common.messages import SystemNotice, ToolClaim
 from fairlead_common.objects import Objects
 from fairlead_common.projections import SessionSummary
+from fairlead_common.session_log.outline import Outline
+from fairlead_common.session_log.state import SessionState
 
 HOLDER = "restore"
 _BATCH = 2000
-
-
-@dataclass(slots=True)
-class Seen:
-    """What the stream says of a session: last mail and entry, how far mail is consumed, and its phase."""
-
-    mail: int = 0
-    log: int = 0
-    cursor: int = 0
-    phase: str = "closed"
-    deleted: bool = False  # and no other of its id was begun since
-
-    @property
-    def settled(self) -> bool:
-        """Whether nobody has to do anything, now or when a person answers."""
-        return self.phase == "closed" and self.cursor >= self.mail
 
 
 class Settled(NamedTuple):
@@ -103,7 +88,7 @@ class Settling:
         sessions = await self._sessions()
         requests = await self._calls()
         for session, seen in sessions.items():
-            if not seen.settled and await is_live(self._bus, session):
+            if not seen.is_closed and await is_live(self._bus, session):
                 await self._session(session)
         withdrawn = 0
         for host, call_id in requests:
@@ -122,20 +107,13 @@ class Settling:
             tally.unreadable,
         )
 
-    async def _sessions(self) -> dict[str, Seen]:
-        found: dict[str, Seen] = {}
+    async def _sessions(self) -> dict[str, Outline]:
+        found: dict[str, Outline] = {}
         async for record in self._bus.read(s.SESSIONS, s.ALL_SESSIONS, batch=_BATCH):
             subject = s.parse_session(record.subject)
             if not is_id(subject.session):
                 continue
-            seen = found.setdefault(subject.session, Seen())
-            if subject.part == "log":
-                seen.log = record.seq
-                seen.deleted = deletion_in(record) is not None
-                seen.cursor = max(seen.cursor, consumed(record.headers))
-                seen.phase = record.headers.get(s.H_STATE, "open")
-            else:
-                seen.mail = record.seq
+            found.setdefault(subject.session, Outline()).note(record)
         return found
 
     async def _calls(self) -> list[tuple[str, str]]:
@@ -162,8 +140,8 @@ class Settling:
             self._claimed.add(call.call_id)
             await self._append_unknown(session, waiting, call)
             self._tally.unknown.append((session, call.call_id, call.name))
-        self._undecided |= {request.id for request in waiting.undecided.values()}
-        for request in waiting.undecided.values():
+        self._undecided |= {request.id for request in waiting.undecided}
+        for request in waiting.undecided:
             await self._keep_expiry(session, request)
         self._tally.waiting += len(waiting.undecided)
         if waiting.phase != "parked":
@@ -171,7 +149,7 @@ class Settling:
         await self._tell(session)
 
     async def _waiting(self, session: str) -> Waiting:
-        waiting = Waiting()
+        waiting = Waiting(SessionState(session))
         async for record in self._bus.read(s.SESSIONS, s.session_log(session)):
             try:
                 entry = read_entry(await self._objects.unpack(record.data, record.headers))
@@ -180,10 +158,12 @@ class Settling:
             except (BadMessageError, NotFoundError):  # what it asked for has no result: `settle` withdraws it
                 if session not in self._tally.unreadable:
                     self._tally.unreadable.append(session)
-                waiting.last_seq = record.seq
+                waiting.state.last_seq = record.seq
                 continue
             waiting.note_entry(entry, record)
-        async for record in self._bus.read(s.SESSIONS, s.session_mail(session), start=waiting.cursor + 1):
+        async for record in self._bus.read(
+            s.SESSIONS, s.session_mail(session), start=waiting.state.cursor + 1
+        ):
             subject = s.parse_session(record.subject)
             waiting.note_mail(subject.kind, subject.key, record.seq)
         return waiting
@@ -205,13 +185,14 @@ class Settling:
             "started after that cannot be known: it may have run, wholly, in part or not at all. Look before "
             "you repeat it."
         )
+        state = waiting.state
         entry = MessageEntry(
             id=new_id(),
-            parent_id=waiting.leaf.id if waiting.leaf else None,
+            parent_id=state.leaf,
             ts=time.time_ns() // 1_000_000,
-            epoch=waiting.epoch + 1,
-            cursor=waiting.cursor,
-            run_id=waiting.run_id,
+            epoch=state.epoch + 1,
+            cursor=state.cursor,
+            run_id=state.run.run_id if state.run else None,
             message=ToolResultMessage(
                 call_id=call.call_id,
                 name=call.name,
@@ -224,10 +205,10 @@ class Settling:
             s.session_log(session),
             encode_entry(entry),
             record_id=entry.id,
-            expected=waiting.last_seq,
-            headers={s.H_CURSOR: str(waiting.cursor), s.H_STATE: waiting.phase},
+            expected=state.last_seq,
+            headers={s.H_CURSOR: str(state.cursor), s.H_STATE: waiting.phase},
         )
-        waiting.last_seq, waiting.epoch, waiting.leaf = seq, entry.epoch, entry
+        state.apply(entry, seq)
 
     async def _keep_expiry(self, session: str, request: ApprovalRequestEntry) -> None:
         """An approval that waits needs its timer: it may have fired between two snapshots."""
@@ -253,7 +234,7 @@ class Settling:
 
     # -- lists ---------------------------------------------------------------
 
-    async def _lists(self, sessions: dict[str, Seen]) -> None:
+    async def _lists(self, sessions: dict[str, Outline]) -> None:
         """Take out of the lists what no log says; agents put back what is missing, from the logs.
 
         A marker that is newer than the log would keep out what the log says: an empty one takes its place.
@@ -267,7 +248,7 @@ class Settling:
         for key, revision in wrong:
             await bucket.mark(key, b"", revision)
 
-    def _hides(self, key: str, record: Record, sessions: dict[str, Seen]) -> bool:
+    def _hides(self, key: str, record: Record, sessions: dict[str, Outline]) -> bool:
         kind, _, name = key.partition(".")
         if not record.data:
             return False
@@ -282,14 +263,14 @@ async def _keys(bus: Bus) -> AsyncIterator[tuple[str, Record]]:
         yield record.subject.removeprefix(prefix), record
 
 
-def _is_wrong(key: str, record: Record, sessions: dict[str, Seen]) -> bool:
+def _is_wrong(key: str, record: Record, sessions: dict[str, Outline]) -> bool:
     kind, _, session = key.partition(".")
     if kind == "approval":  # shown again by who takes up the session that waits for it
         return True
     if kind != "session":
         return False
     seen = sessions.get(session)
-    if seen is None or seen.deleted or not seen.settled:
+    if seen is None or seen.deleted or not seen.is_closed:
         return True
     try:
         return msgspec.json.decode(record.data, type=SessionSummary).last_seq > seen.log

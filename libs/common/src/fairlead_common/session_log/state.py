@@ -1,6 +1,6 @@
 """What a session is: a fold over its log. No I/O, no clock."""
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import NamedTuple
 
 from fairlead_common.content import (
@@ -24,7 +24,6 @@ from fairlead_common.entries import (
     MessageEntry,
     ModeChangeEntry,
     ModelChangeEntry,
-    Placement,
     QueuedEntry,
     RunEndEntry,
     RunStartEntry,
@@ -32,14 +31,19 @@ from fairlead_common.entries import (
 )
 from fairlead_common.generations import DELETE
 from fairlead_common.session_log.conversation import Item, LeftOut, Run
+from fairlead_common.session_log.rules import (
+    PARKED_OUTCOME,
+    answers_before,
+    approvals_closed_by,
+    inputs_ended_by,
+    reads_untrusted,
+)
+from fairlead_common.session_log.settings import Settings
 from fairlead_common.session_log.system_events import SILENT, Wakes
 from fairlead_common.session_marks import (
     DELIVERY,
-    HEARTBEAT,
     HEARTBEAT_OK,
-    HEARTBEAT_SKIPPED,
     SYSTEM_PREFIX,
-    THINKING,
 )
 
 ABORT = "abort"  # name of the custom entry that asks the open run to end
@@ -60,18 +64,16 @@ class Reply(NamedTuple):
 
 
 @dataclass(slots=True)
-class SessionState:
+class SessionState(Settings):
     """The state of one session after the entry at stream sequence `last_seq`.
 
     Fields:
         cursor: last mail that is consumed.
         updated_ms, news_seq: time and sequence of the last entry that shows people something new.
         pending: calls of the last assistant message that have no result yet, in order.
-        deny: rules of this session alone. work_mode: instead of the profile's.
         untrusted, private, secret: it has read what strangers wrote, what is private, what is likely a
             secret. Nothing takes that back.
         asked: what was shown of the calls that are decided.
-        placement: of its workspace; None: where the agent's is. placements: all that it ever had.
         rewrites: how often something before the end of the conversation changed; never less than before, so
             that encodings made earlier are known to be void.
         left_out: by entry, what later requests leave out of it, since the model could not take it.
@@ -91,19 +93,9 @@ class SessionState:
     cursor: int = 0
     epoch: int = 0
     leaf: str | None = None
-    agent: str = ""
-    mode: str = ""
-    model: str = ""
-    sandbox: str = ""
-    placement: Placement | None = None
-    placements: list[Placement] = field(default_factory=list)
-    deny: list[str] = field(default_factory=list)
-    work_mode: str | None = None
-    source: str = ""
     untrusted: bool = False
     private: bool = False
     secret: bool = False
-    title: str = ""
     created_ms: int = 0
     updated_ms: int = 0
     news_seq: int = 0
@@ -133,7 +125,6 @@ class SessionState:
     born_seq: int = 0
     born_cursor: int = 0
     wakes: Wakes = field(default_factory=Wakes)
-    thinking: str = ""
     attempts: int = 0
     weight: int = 0  # bytes of log folded, for the cache
 
@@ -188,25 +179,18 @@ class SessionState:
             return "open"
         return "parked" if self.parked else "open" if self.wakes.beats else "closed"
 
-    def phase_after(self, entry: Entry) -> str:
-        """What `phase` will be once `entry` is stored."""
-        match entry:
-            case CustomEntry(name=name) if name == DELETE:
-                return "open"
-            case DeletedEntry():
-                return "closed"
-            case CustomEntry(name=name) if name == HEARTBEAT and not self.parked:
-                return "open"
-            case CustomEntry(name=name) if name == HEARTBEAT_SKIPPED and self.run is None and not self.parked:
-                return "open" if self.wakes.left_after(entry) or self.deleting else "closed"
-            case RunStartEntry():
-                return "open"
-            case RunEndEntry(outcome=outcome) if not self.deleting:
-                if outcome == "waiting_approval":
-                    return "parked"
-                return "open" if self.wakes.beats else "closed"
-            case _:
-                return self.phase
+    def after(self, *entries: Entry) -> "SessionState":
+        """A sketch of the state once these entries are stored: phase, run, leaf and cursor alone.
+
+        What is written beside a record is known before the record is stored.
+        """
+        sketch = SessionState(self.session, last_seq=self.last_seq, cursor=self.cursor, leaf=self.leaf)
+        sketch.run = None if self.run is None else replace(self.run)
+        sketch.parked, sketch.deleting = self.parked, self.deleting
+        sketch.wakes.beats = dict(self.wakes.beats)
+        for entry in entries:
+            sketch.apply(entry, sketch.last_seq + 1)
+        return sketch
 
     @property
     def last_answer(self) -> AssistantMessage | None:
@@ -228,6 +212,9 @@ class SessionState:
         if _is_shown(entry):
             self.updated_ms, self.news_seq = entry.ts, seq
         self.weight += size
+        self.set_by(entry)
+        self.untrusted = self.untrusted or reads_untrusted(entry)
+        self._close_approvals(entry)
         match entry:
             case MessageEntry():
                 self._message(entry)
@@ -245,15 +232,12 @@ class SessionState:
             case ApprovalRequestEntry():
                 self.approvals[entry.id] = entry
             case ApprovalEntry():
-                self._decide(entry)
+                self.settled_approvals.add(entry.approval_id)
+                self.decisions[entry.call_id] = entry
             case EpochEntry():
                 self.attempts = entry.attempt
-            case SessionInfoEntry():
-                self._settings(entry)
-            case ModeChangeEntry():
-                self.mode = entry.mode
-            case ModelChangeEntry():
-                self.model = entry.model
+            case SessionInfoEntry() | ModeChangeEntry() | ModelChangeEntry():
+                pass  # settings alone, see above
             case CustomEntry():
                 self._custom(entry)
             case LaterEntry():  # what all entries have was taken over above
@@ -272,7 +256,7 @@ class SessionState:
             self.rewrites += 1
         self.lineage = [*self.lineage, self.run.run_id] if spoken else [self.run.run_id]
         self.parked = False
-        self.agent, self.attempts = entry.agent, 0
+        self.attempts = 0
 
     def _begin_anew(self, entry: DeletedEntry, seq: int) -> None:
         """Nothing is left of what was before."""
@@ -280,17 +264,6 @@ class SessionState:
         fresh.born_cursor, fresh.rewrites = entry.cursor, self.rewrites + 1
         for each in fields(self):
             setattr(self, each.name, getattr(fresh, each.name))
-
-    def _settings(self, entry: SessionInfoEntry) -> None:
-        self.agent = entry.agent or self.agent
-        self.title = self.title if entry.title is None else entry.title
-        self.sandbox = entry.sandbox or self.sandbox
-        if entry.placement is not None:
-            self.placement = entry.placement
-            self.placements.append(entry.placement)
-        self.deny = self.deny if entry.deny is None else entry.deny
-        self.work_mode = self.work_mode if entry.work_mode is None else entry.work_mode
-        self.source = self.source if entry.source is None else entry.source
 
     def _custom(self, entry: CustomEntry) -> None:
         if entry.name == ABORT and self.run is not None:
@@ -306,8 +279,6 @@ class SessionState:
             self.run.quiet = True
         elif entry.name == DELIVERY:
             self.preview = str(entry.data.get("text", ""))[:120] or self.preview
-        elif entry.name == THINKING:
-            self.thinking = str(entry.data.get("level", ""))
 
     def _message(self, entry: MessageEntry) -> None:
         message = entry.message
@@ -315,12 +286,11 @@ class SessionState:
         self.attempts = 0
         match message:
             case UserMessage():
-                self.untrusted = self.untrusted or message.untrusted
                 lines = self.wakes.say(entry.items)
                 if self.run is not None:
                     self.run.spoken = True
                     self._heartbeat_begins(message, lines)
-                if message.source != "steer":  # what was said before it has its answer
+                if answers_before(message):
                     self._keep_replies_of_queue()
                 from_queue = [self.queue.pop(item) for item in entry.items if item in self.queue]
                 if not from_queue:
@@ -343,10 +313,8 @@ class SessionState:
                 self.preview = message.text[:120] or self.preview
             case ToolResultMessage():
                 self.pending.pop(message.call_id, None)
-                self.untrusted = self.untrusted or "untrusted" in message.flags
                 self.private = self.private or "private" in message.flags
                 self.secret = self.secret or message.secret
-                self._void_approvals(message.call_id)
 
     def _heartbeat_begins(self, message: UserMessage, lines: int) -> None:
         run = self.run
@@ -363,20 +331,30 @@ class SessionState:
         del self.items[run.first_item :]
         self.rewrites += 1
 
-    def _void_approvals(self, call_id: str) -> None:
-        """A call that has its result needs no decision any more."""
-        for approval_id in [each.id for each in self.approvals.values() if each.call_id == call_id]:
-            del self.approvals[approval_id]
+    def _close_approvals(self, entry: Entry) -> None:
+        if not self.approvals:
+            return
+        closed = approvals_closed_by(entry, {each.id: each.call_id for each in self.approvals.values()})
+        for approval_id in closed:
+            request = self.approvals.pop(approval_id)
             self.settled_approvals.add(approval_id)
+            if isinstance(entry, ApprovalEntry):
+                self.asked[entry.call_id] = request
+                if entry.decision in ("session", "always"):
+                    self.granted.append(request)
 
     def _drop(self, entry: DroppedEntry) -> None:
         for item in entry.items:
             self.queue.pop(item, None)
-        ended = set(entry.seqs)  # the others are ended by the run that drops them
-        self.unended = [pair for pair in self.unended if pair[0] not in ended]
+        ended = self._end_inputs(entry)
         self.replies = {seq: reply for seq, reply in self.replies.items() if reply.about not in ended}
         if entry.reply_to and entry.repeats:
             self.replies[entry.seqs[0]] = Reply(entry.reply_to, entry.repeats)
+
+    def _end_inputs(self, entry: Entry) -> frozenset[int]:
+        ended = inputs_ended_by(entry)
+        self.unended = [pair for pair in self.unended if pair[0] not in ended]
+        return ended
 
     @property
     def waiting(self) -> set[int]:
@@ -398,25 +376,13 @@ class SessionState:
         if self.run is not None and self.run.quiet:
             self._heartbeat_ends(self.run)
         self.run = None
-        self.parked = entry.outcome == "waiting_approval"
-        ended = set(entry.seqs)
-        self.unended = [pair for pair in self.unended if pair[0] not in ended]
+        self.parked = entry.outcome == PARKED_OUTCOME
+        self._end_inputs(entry)
         if not self.parked:
             self._keep_replies_of_queue()
             self.pending = {}
-            self.settled_approvals.update(self.approvals)
-            self.approvals = {}
             self.decisions = {}
             self.asked = {}
-
-    def _decide(self, entry: ApprovalEntry) -> None:
-        request = self.approvals.pop(entry.approval_id, None)
-        self.settled_approvals.add(entry.approval_id)
-        self.decisions[entry.call_id] = entry
-        if request is not None:
-            self.asked[entry.call_id] = request
-        if request is not None and entry.decision in ("session", "always"):
-            self.granted.append(request)
 
 
 def _is_shown(entry: Entry) -> bool:

@@ -6,30 +6,20 @@ lines, and what was sent is not sent again.
 
 import asyncio
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import structlog
 
 from fairlead_common import subjects
 from fairlead_common.bus import Bus, Record
-from fairlead_common.content import AssistantMessage, Usage, UserMessage
-from fairlead_common.entries import (
-    CustomEntry,
-    DeletedEntry,
-    DroppedEntry,
-    Entry,
-    MessageEntry,
-    QueuedEntry,
-    RunEndEntry,
-    RunStartEntry,
-    read_entry,
-)
+from fairlead_common.content import Usage
+from fairlead_common.entries import Entry, LaterEntry, decode_entry, read_entry
 from fairlead_common.errors import BadMessageError, FairleadError, NotFoundError, RetryableError
 from fairlead_common.objects import Objects
-from fairlead_common.session_marks import HEARTBEAT_OK, HEARTBEAT_SKIPPED
+from fairlead_common.session_log.input_view import InputView
+from fairlead_common.session_log.rules import reads_untrusted
 from fairlead_common.tail import Source, Tail
-from fairlead_scheduler.session_limits import says_untrusted
 from fairlead_scheduler.session_mail import SessionMail
 
 log = structlog.get_logger()
@@ -75,16 +65,11 @@ class Ending(NamedTuple):
 
 @dataclass
 class _Seen:
-    """What the log has said so far. `parked`: what it used before it waited for a person."""
+    """What the log has shown so far, and what was done about it. Times in seconds of the loop's clock."""
 
-    began_ms: int = 0
-    run_id: str | None = None
-    item: str | None = None
-    text: str = ""
-    parked: Usage = field(default_factory=Usage)
-    quiet: bool = False
+    view: InputView
     ending: Ending | None = None
-    aborted_at_s: float | None = None  # by the loop's clock
+    aborted_at_s: float | None = None
     checked_at_s: float = 0.0
 
     @property
@@ -104,7 +89,7 @@ class RunWatcher:
 
     async def attend(self, attempt: Attempt) -> Ending:
         """How the attempt ends, whenever that is."""
-        seen = _Seen(checked_at_s=_loop_s())
+        seen = _Seen(InputView(attempt.mail_seq, attempt.key), checked_at_s=_loop_s())
         source = Source(
             subjects.SESSIONS, subjects.session_log(attempt.session), attempt.mail_seq + 1, chained=False
         )
@@ -112,7 +97,7 @@ class RunWatcher:
             while seen.ending is None:
                 try:
                     for _, record in await tail.take():
-                        self._look(attempt, seen, await self._entry(record))
+                        self._look(attempt, seen, await self._entry(record), record.seq)
                         if seen.ending is not None:
                             break
                     if seen.ending is not None:
@@ -134,10 +119,7 @@ class RunWatcher:
                 async for record in self._bus.read(
                     subjects.SESSIONS, subjects.session_log(session), start=start
                 ):
-                    data = record.data
-                    if subjects.H_OBJECT in record.headers:
-                        data = await self._objects.unpack(record.data, record.headers)
-                    if says_untrusted(data):
+                    if await self._reads_untrusted(record):
                         self._clean.pop(session, None)
                         return True
                     self._clean[session] = record.seq
@@ -150,6 +132,17 @@ class RunWatcher:
             else:
                 return False
 
+    async def _reads_untrusted(self, record: Record) -> bool:
+        """Whether words of strangers are in this record, or nobody can know."""
+        data = await self._objects.unpack(record.data, record.headers)
+        if b"untrusted" not in data:  # nearly all: no need to decode them
+            return False
+        try:
+            entry = decode_entry(data)
+        except BadMessageError:
+            return True
+        return isinstance(entry, LaterEntry) or reads_untrusted(entry)
+
     async def _entry(self, record: Record) -> Entry | None:
         try:
             return read_entry(await self._objects.unpack(record.data, record.headers))
@@ -157,55 +150,39 @@ class RunWatcher:
             log.warning("entry_unreadable", seq=record.seq, error=str(error))
             return None
 
-    def _look(self, attempt: Attempt, seen: _Seen, entry: Entry | None) -> None:
-        match entry:
-            case QueuedEntry(key=key) if key == attempt.key:
-                seen.item = entry.id
-            case MessageEntry(message=UserMessage() as message) if attempt.key in message.keys:
-                seen.began_ms, seen.run_id, seen.item, seen.text = entry.ts, entry.run_id, None, ""
-            case MessageEntry(message=AssistantMessage() as message) if (
-                seen.run_id == entry.run_id and seen.run_id
-            ):
-                seen.text = message.text or seen.text
-            case RunStartEntry(resumes=resumed) if resumed and resumed == seen.run_id:
-                seen.run_id = entry.run_id
-            case RunEndEntry(outcome="waiting_approval") if entry.run_id == seen.run_id:
-                seen.parked = seen.parked.plus(entry.usage)
-            case CustomEntry(name=name) if name == HEARTBEAT_OK and entry.run_id == seen.run_id:
-                seen.quiet = True
-            case CustomEntry(name=name, data=data) if name == HEARTBEAT_SKIPPED:
-                keys = data.get("keys")
-                if isinstance(keys, list) and attempt.key in keys:
-                    seen.ending = Ending("skipped", str(data.get("why", "")))
-            case DroppedEntry() if attempt.key in entry.keys or attempt.mail_seq in entry.seqs:
-                seen.ending = Ending("dropped", entry.reason)
-            case DeletedEntry() if attempt.mail_seq <= entry.cursor:
-                seen.ending = deleted(attempt.session)
-            case RunEndEntry() if attempt.key in entry.keys or attempt.mail_seq in entry.seqs:
-                outcome = "timed_out" if seen.sent_abort and entry.outcome == "aborted" else entry.outcome
-                error = (
-                    self._timeout_text(attempt) if outcome == "timed_out" and seen.sent_abort else entry.error
-                )
-                usage = seen.parked.plus(entry.usage)
-                seen.ending = Ending(outcome, error, seen.text, usage, seen.quiet)
+    def _look(self, attempt: Attempt, seen: _Seen, entry: Entry | None, seq: int) -> None:
+        view = seen.view
+        if entry is not None:
+            view.apply(entry, seq)
+        if view.end is None:
+            return
+        if view.end.outcome == "deleted":
+            seen.ending = deleted(attempt.session)
+        elif view.end.outcome == "aborted" and seen.sent_abort:
+            text = self._timeout_text(attempt)
+            seen.ending = Ending("timed_out", text, view.last_words, view.usage, view.quiet)
+        else:
+            outcome, error, _ = view.end
+            seen.ending = Ending(outcome, error, view.last_words, view.usage, view.quiet)
 
     @staticmethod
     def _timeout_text(attempt: Attempt) -> str:
         return f"timeoutSeconds: at most {attempt.timeout_s:g} s"
 
     def _pause_s(self, attempt: Attempt, seen: _Seen) -> float:
-        if not attempt.timeout_s or not seen.began_ms or seen.sent_abort:
+        if not attempt.timeout_s or not seen.view.begun_ms or seen.sent_abort:
             return WAIT_S
-        return max(0.05, min(WAIT_S, seen.began_ms / 1000 + attempt.timeout_s - time.time()))
+        return max(0.05, min(WAIT_S, seen.view.begun_ms / 1000 + attempt.timeout_s - time.time()))
 
     async def _watch_time(self, attempt: Attempt, seen: _Seen) -> None:
+        view = seen.view
         if seen.aborted_at_s is not None:
             if _loop_s() - seen.aborted_at_s >= ABORT_PATIENCE_S:
                 why = f"{self._timeout_text(attempt)}; told to stop, it had not {ABORT_PATIENCE_S:g} s later"
-                seen.ending = Ending("unknown", why, seen.text)
+                seen.ending = Ending("unknown", why, view.last_words)
             return
-        if attempt.timeout_s and seen.began_ms and time.time() >= seen.began_ms / 1000 + attempt.timeout_s:
-            await self._post.abort(attempt.session, attempt.key, self._timeout_text(attempt), seen.run_id)
+        if attempt.timeout_s and view.begun_ms and time.time() >= view.begun_ms / 1000 + attempt.timeout_s:
+            await self._post.abort(attempt.session, attempt.key, self._timeout_text(attempt), view.run_id)
             seen.aborted_at_s = _loop_s()
 
     async def _watch_session(self, attempt: Attempt, seen: _Seen) -> None:

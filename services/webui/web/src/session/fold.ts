@@ -63,7 +63,8 @@ export function foldEntry(view: View, entry: Entry): View {
     case "run_end": {
       const parked = entry.outcome === "waiting_approval";
       if (parked) return { ...next, run: null, partial: null, retry: null };
-      const closed: View = { ...next, run: null, partial: null, retry: null, expired: 0 };
+      // Nothing is asked any more once the run is over.
+      const closed: View = { ...next, run: null, partial: null, retry: null, approvals: [], expired: 0 };
       const quiet = entry.run_id !== undefined && entry.run_id === view.quietRun;
       return quiet
         ? closed
@@ -151,7 +152,7 @@ function foldCustom(view: View, entry: Entry & { type: "custom" }): View {
 }
 
 function foldInfo(view: View, entry: SessionInfoEntry): View {
-  const next = { ...view, title: entry.title || view.title, host: entry.placement?.host ?? view.host };
+  const next = { ...view, title: entry.title ?? view.title, host: entry.placement?.host ?? view.host };
   const said = settingsSaid(entry, view.host);
   return said ? withNote(next, entry, said) : next;
 }

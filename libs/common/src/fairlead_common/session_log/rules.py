@@ -1,0 +1,109 @@
+"""What single entries mean: the rules that the fold and all views of a log share."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from fairlead_common.content import AssistantMessage, ToolResultMessage, UserMessage
+from fairlead_common.entries import (
+    ApprovalEntry,
+    DeletedEntry,
+    DroppedEntry,
+    Entry,
+    MessageEntry,
+    Outcome,
+    RunEndEntry,
+)
+from fairlead_common.subjects import H_STATE
+
+PARKED_OUTCOME: Final = "waiting_approval"
+PHASES: Final = frozenset({"open", "parked", "closed"})
+
+
+def phase_of(headers: Mapping[str, str]) -> str:
+    """The phase that a record of a log leaves its session in: `open`, `parked` or `closed`.
+
+    `open` where the header is missing or of a later version: an owner has to look.
+    """
+    phase = headers.get(H_STATE, "open")
+    return phase if phase in PHASES else "open"
+
+
+def ends_run(entry: Entry) -> bool:
+    """Whether the run that was open is over: closed, or deleted with its session. A parked run is not."""
+    return isinstance(entry, DeletedEntry) or (
+        isinstance(entry, RunEndEntry) and entry.outcome != PARKED_OUTCOME
+    )
+
+
+def approvals_closed_by(entry: Entry, asked: Mapping[str, str]) -> list[str]:
+    """Which of the open approval requests need no decision any more.
+
+    A decision closes its request, the result of a call closes what was asked about that call, and the end of
+    a run closes all.
+
+    Args:
+        asked: by the id of an open request, the id of its call.
+    """
+    match entry:
+        case ApprovalEntry():
+            return [entry.approval_id] if entry.approval_id in asked else []
+        case MessageEntry(message=ToolResultMessage() as message):
+            return [each for each, call_id in asked.items() if call_id == message.call_id]
+        case _ if ends_run(entry):
+            return list(asked)
+        case _:
+            return []
+
+
+def inputs_ended_by(entry: Entry) -> frozenset[int]:
+    """Sequences of the mail that an entry ends: a run's end, or a `dropped` that names it.
+
+    Items that an abort drops without naming their mail are ended by the run that dropped them.
+    """
+    return frozenset(entry.seqs) if isinstance(entry, RunEndEntry | DroppedEntry) else frozenset()
+
+
+def answers_before(message: UserMessage) -> bool:
+    """Whether everything said before this message has its answer: a steer is part of what it steers."""
+    return message.source != "steer"
+
+
+def reads_untrusted(entry: Entry) -> bool:
+    """Whether the model reads what strangers wrote when it is shown this entry.
+
+    What waits for its moment (a queued item, a system line) was not read yet; the message that it becomes a
+    part of is marked.
+    """
+    match entry:
+        case MessageEntry(message=UserMessage() as message):
+            return message.untrusted
+        case MessageEntry(message=ToolResultMessage() as message):
+            return "untrusted" in message.flags
+        case _:
+            return False
+
+
+class ReplyOutcome(NamedTuple):
+    """What a reply makes of the run, or of the input, that it is the last word on."""
+
+    outcome: Outcome
+    error: str | None = None
+    code: str = ""
+
+
+def reply_outcome(answer: AssistantMessage | None) -> ReplyOutcome:
+    """How a run ends whose last word is this reply; None: there is none."""
+    if answer is not None and answer.stop_reason == "length":
+        limit = f" of {answer.usage.output_tokens} tokens" if answer.usage.output_tokens else ""
+        return ReplyOutcome("truncated", f"The reply was cut off at the output limit{limit}.", "output_limit")
+    if answer is not None and answer.error:
+        return ReplyOutcome("failed", answer.error, answer.error_code)
+    if answer is None or not answer.text.strip():
+        text = "The model returned an empty reply, also after it was asked to continue."
+        return ReplyOutcome("failed", text, "empty_reply")
+    return ReplyOutcome("completed")
+
+
+def named(seq: int, key: str, seqs: Iterable[int], keys: Iterable[str]) -> bool:
+    """Whether the mail with this sequence, or this key if it has one, is among those."""
+    return seq in seqs or (bool(key) and key in keys)

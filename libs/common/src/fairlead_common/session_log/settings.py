@@ -1,0 +1,85 @@
+"""What a session is set to: the entries that change it, and what each of them changes."""
+
+from dataclasses import dataclass, field
+
+from fairlead_common.entries import (
+    CustomEntry,
+    DeletedEntry,
+    Entry,
+    ModeChangeEntry,
+    ModelChangeEntry,
+    Placement,
+    RunStartEntry,
+    SessionInfoEntry,
+)
+from fairlead_common.session_log.rules import reads_untrusted
+from fairlead_common.session_marks import THINKING
+
+
+@dataclass(slots=True, kw_only=True)
+class Settings:
+    """The settings after all entries that were taken; empty where the profile's counts.
+
+    Fields:
+        placement: of its workspace; None: where the agent's is. placements: all that it ever had.
+        deny: rules of this session alone. work_mode: instead of the profile's.
+    """
+
+    agent: str = ""
+    mode: str = ""
+    model: str = ""
+    sandbox: str = ""
+    placement: Placement | None = None
+    placements: list[Placement] = field(default_factory=list)
+    deny: list[str] = field(default_factory=list)
+    work_mode: str | None = None
+    source: str = ""
+    title: str = ""
+    thinking: str = ""
+
+    def set_by(self, entry: Entry) -> None:
+        """Take what an entry sets; most set nothing."""
+        match entry:
+            case SessionInfoEntry():
+                self._info(entry)
+            case ModeChangeEntry():
+                self.mode = entry.mode
+            case ModelChangeEntry():
+                self.model = entry.model
+            case RunStartEntry():
+                self.agent = entry.agent
+            case CustomEntry(name=name) if name == THINKING:
+                self.thinking = str(entry.data.get("level", ""))
+            case _:
+                return
+
+    def _info(self, entry: SessionInfoEntry) -> None:
+        self.agent = entry.agent or self.agent
+        self.title = self.title if entry.title is None else entry.title
+        self.sandbox = entry.sandbox or self.sandbox
+        if entry.placement is not None:
+            self.placement = entry.placement
+            self.placements.append(entry.placement)
+        self.deny = self.deny if entry.deny is None else entry.deny
+        self.work_mode = self.work_mode if entry.work_mode is None else entry.work_mode
+        self.source = self.source if entry.source is None else entry.source
+
+
+@dataclass(slots=True)
+class SettingsView:
+    """Settings and taint of one session, for readers that need nothing else of its log.
+
+    Fields:
+        untrusted: as in `SessionState`: it has read what strangers wrote.
+    """
+
+    settings: Settings = field(default_factory=Settings)
+    untrusted: bool = False
+
+    def apply(self, entry: Entry) -> None:
+        """Take over the next entry."""
+        if isinstance(entry, DeletedEntry):
+            self.settings, self.untrusted = Settings(), False
+            return
+        self.settings.set_by(entry)
+        self.untrusted = self.untrusted or reads_untrusted(entry)
