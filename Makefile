@@ -24,10 +24,11 @@ run:  ## Start Fairlead on this machine (settings come from the environment)
 up: run  ## The same as `make run`
 
 .PHONY: test check
-test: setup  ## Run style checks, types and tests; `make test T=tests/unit` runs only those
+test: setup  ## Style, types, all pure tests and a smoke of the rest; `make test T=tests/unit` runs only those
 	@uv=$$(tools/find-uv) && if [ -n "$(T)" ]; then "$$uv" run --no-sync pytest $(T); else tools/test "$$uv"; fi
 
-check: test  ## What CI runs
+check: setup  ## The whole proof: `make test`, then every test that it left out; what CI runs
+	@uv=$$(tools/find-uv) && tools/test "$$uv" whole
 
 .PHONY: fmt lint types
 fmt:  ## Format the sources and mend what can be mended
@@ -44,7 +45,7 @@ contracts:  ## Generate OpenAPI, AsyncAPI and the types of the web application f
 	@$(RUN) python -m scripts.contracts
 
 .PHONY: unit integration chaos e2e bench
-unit:  ## Tests without other processes
+unit:  ## All of tests/unit, of all tiers
 	@$(RUN) pytest -q tests/unit
 
 integration:  ## Tests against a real nats-server and real services

@@ -3,12 +3,19 @@
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 import structlog
 
 from fairlead_common.bus import Bus, BusSettings
 from fairlead_common.streams import provision
 from tests.support.nats_server import NatsServer
+
+pytest_plugins = ["tests.support.tiers"]
+
+# A busy machine makes a single example slow; `timeout` bounds the whole test.
+hypothesis.settings.register_profile("fairlead", deadline=None)
+hypothesis.settings.load_profile("fairlead")
 
 
 @pytest.fixture(autouse=True)

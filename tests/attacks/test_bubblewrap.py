@@ -23,7 +23,7 @@ from fairlead_tools.sandboxes import cgroups
 from tests.attacks.sandboxed import SECRET, Sandboxed
 from tests.support import boxes
 
-pytestmark = pytest.mark.skipif(bool(boxes.MISSING), reason=boxes.MISSING)
+pytestmark = [pytest.mark.process, pytest.mark.skipif(bool(boxes.MISSING), reason=boxes.MISSING)]
 
 ESCAPE = Path(__file__).with_name("escape.py")
 USER = 54_321

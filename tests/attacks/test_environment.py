@@ -10,6 +10,8 @@ import pytest
 from tests.attacks.sandboxed import Sandboxed
 from tests.support import boxes
 
+pytestmark = pytest.mark.process
+
 CANARY = "canary-4f1c0e"
 ALLOWED = {"PATH", "HOME", "LANG", "LANGUAGE", "TERM", "TZ", "FAIRLEAD_CALL_ID", "FAIRLEAD_RUNNER"}
 OF_THE_SHELL = {"PWD", "SHLVL", "_", "OLDPWD"}

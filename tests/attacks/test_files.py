@@ -31,6 +31,8 @@ from tests.integration.gateway_fixture import running_gateway
 from tests.support import boxes
 from tests.support.nats_server import NatsServer
 
+pytestmark = pytest.mark.process
+
 KINDS = [
     "local",
     pytest.param("bubblewrap", marks=pytest.mark.skipif(bool(boxes.MISSING), reason=boxes.MISSING)),

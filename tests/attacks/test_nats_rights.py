@@ -670,6 +670,7 @@ def lint(text: str) -> list[str]:
     return [name for name, has in FORBIDDEN_SETTINGS.items() if has(code)]
 
 
+@pytest.mark.process
 def test_the_configuration_opens_nothing_that_is_not_needed(tmp_path: Path) -> None:
     from fairlead.home import Home
     from fairlead.server.server import prepare

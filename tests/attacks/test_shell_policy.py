@@ -331,6 +331,7 @@ _LOOSE = [
 ]
 
 
+@pytest.mark.process
 @hypothesis.given(st.lists(st.sampled_from(_LOOSE), min_size=1, max_size=9).map("".join))
 @hypothesis.settings(max_examples=600, deadline=None, derandomize=True, database=None)
 def test_what_is_called_readable_starts_no_other_program_in_bash(tail: str) -> None:
@@ -357,6 +358,7 @@ def test_what_is_called_readable_starts_no_other_program_in_bash(tail: str) -> N
     assert len(started) <= len(named), (command, started, named)
 
 
+@pytest.mark.process
 @hypothesis.given(st.lists(st.sampled_from(_PIECES), min_size=1, max_size=9).map("".join))
 @hypothesis.settings(max_examples=600, deadline=None, derandomize=True, database=None)
 def test_what_is_called_plain_is_what_bash_runs(tail: str) -> None:

@@ -137,6 +137,7 @@ async def test_ss_22_an_address_of_this_machine_is_refused_though_it_is_not_in_a
         await Fetcher(allow=[(own, server.port)]).text(f"http://{own}:{server.port}/")
 
 
+@pytest.mark.process
 def test_ss_22_own_addresses_are_told_by_the_kernel() -> None:
     assert is_own(ipaddress.ip_address("127.8.8.8"))
     assert not is_own(ipaddress.ip_address("8.8.8.8"))

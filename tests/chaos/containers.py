@@ -12,6 +12,8 @@ COMMAND = "ledger.py"
 class Containers:
     """Those of the executors below one home."""
 
+    starts = "docker"
+
     def __init__(self, home: Path) -> None:
         self._home = home
 

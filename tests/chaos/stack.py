@@ -49,6 +49,8 @@ class Shape:
 class Stack:
     """Everything of one run, in one folder; use as a context manager."""
 
+    starts = "stack"
+
     def __init__(self, folder: Path, shape: Shape, *, fsync_model: bool = True) -> None:
         self.folder = folder
         self.shape = shape

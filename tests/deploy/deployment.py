@@ -61,6 +61,8 @@ class Deployment:
         version: tag of the images.
     """
 
+    starts = "stack"
+
     def __init__(
         self,
         folder: Path,

@@ -28,6 +28,8 @@ class Machines:
         secrets: with the users of the servers.
     """
 
+    starts = "docker"
+
     def __init__(self, folder: Path, secrets: Path) -> None:
         self.folder = folder / "cluster"
         self._homes = folder / "homes"

@@ -145,6 +145,7 @@ def test_a_wrong_token_is_refused_and_the_right_one_opens_the_page_that_was_aske
 # -- prompts, tools and streams --------------------------------------------------
 
 
+@pytest.mark.smoke
 def test_a_prompt_runs_bash_in_the_workspace_and_shows_its_result(up: FairleadUp, tab: Tab) -> None:
     (up.workspace / "hello.txt").write_text("words of a file\n")
     session = tab.begin('op=P1 steps=1 run="pwd; cat hello.txt; exit 3"')
@@ -198,6 +199,7 @@ def test_the_demo_model_thinks_and_writes_a_file(up: FairleadUp, tab: Tab) -> No
 # -- approvals -------------------------------------------------------------------
 
 
+@pytest.mark.smoke
 def test_an_approved_command_runs(up: FairleadUp, tab: Tab) -> None:
     made = up.workspace / "approved.txt"
     tab.go("/")
@@ -383,6 +385,7 @@ def test_a_killed_gateway_costs_no_word_and_no_reload(up: FairleadUp, tab: Tab, 
     expect(tab.said).to_have_count(2)
 
 
+@pytest.mark.smoke
 def test_a_killed_agent_leaves_one_answer_on_the_page(up: FairleadUp, tab: Tab) -> None:
     session = tab.begin("say 100 tokens rate=25 id=KA")
     tab.wait_words(5, below=100)

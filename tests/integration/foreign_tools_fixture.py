@@ -34,6 +34,8 @@ def block(first_line: str) -> str:
 class Program:
     """A Python program of a stranger, as a process. It may write lines into `journal`."""
 
+    starts = "process"
+
     def __init__(self, folder: Path, name: str, source: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / f"{name}.py"

@@ -49,6 +49,8 @@ Json = dict[str, Any]
 class RunningGateway:
     """One gateway that answers on `url`."""
 
+    starts = "nats"
+
     def __init__(
         self, gateway: Gateway, server: HttpServer, auth_file: AuthFile, stop: asyncio.Event
     ) -> None:

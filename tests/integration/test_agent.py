@@ -46,6 +46,7 @@ async def w(bus: Bus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncI
         yield made
 
 
+@pytest.mark.smoke
 async def test_prompt_is_answered_through_a_tool(
     w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -92,6 +93,7 @@ async def test_reply_into_fairleads_own_subjects_is_not_sent(
     assert await w.bus.last(s.SESSIONS, target) is None
 
 
+@pytest.mark.smoke
 async def test_steer_while_a_tool_runs_skips_the_rest_and_all_steers_go_in_together(
     w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -221,6 +223,7 @@ async def decide(w: World, session: str, request: ApprovalRequestEntry, decision
     msgspec.json.decode(msgspec.json.encode(body), type=Decision)
 
 
+@pytest.mark.smoke
 async def test_approval_parks_the_session_and_outlives_the_worker(
     w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -433,6 +436,7 @@ async def test_drain_hands_an_open_run_over_to_another_worker(
     assert len(w.calls) == 1
 
 
+@pytest.mark.smoke
 async def test_two_workers_answer_many_sessions_once_each(
     w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -23,7 +23,7 @@ from tests.support import boxes
 
 __all__ = ["host"]
 
-pytestmark = pytest.mark.skipif(bool(boxes.MISSING), reason=boxes.MISSING)
+pytestmark = [pytest.mark.process, pytest.mark.skipif(bool(boxes.MISSING), reason=boxes.MISSING)]
 
 WAITING = "echo x >> ran; until [ -e go ]; do sleep 0.02; done; echo end"
 

@@ -28,6 +28,7 @@ def result(text: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.smoke
 def test_a_prompt_is_answered_on_standard_output(up: FairleadUp) -> None:
     done = up.cli("-p", "hello there")
     assert done.returncode == 0, done.stderr
@@ -172,6 +173,7 @@ def test_the_link_that_login_prints_opens_the_page_once(up: FairleadUp) -> None:
     assert "auth.json is missing" in nowhere.stderr
 
 
+@pytest.mark.smoke
 def test_status_names_the_services(up: FairleadUp) -> None:
     done = up.cli("status", "--json")
     assert done.returncode == 0, done.stderr

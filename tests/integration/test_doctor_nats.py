@@ -278,6 +278,7 @@ async def test_a_wrong_password_is_no_silence(monkeypatch: pytest.MonkeyPatch, t
     assert "wrong" not in finding.text
 
 
+@pytest.mark.process
 async def test_a_server_that_is_too_old_is_a_problem(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     class Old(socketserver.BaseRequestHandler):
         def handle(self) -> None:
@@ -294,6 +295,7 @@ async def test_a_server_that_is_too_old_is_a_problem(monkeypatch: pytest.MonkeyP
     assert "2.10.29, too old: 2.15" in finding.text
 
 
+@pytest.mark.process
 async def test_a_server_that_is_away_is_a_problem_where_it_was_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -29,6 +29,7 @@ async def stored(bus: Bus, session: str) -> list[str]:
     return [record.subject async for record in bus.read(subjects.SESSIONS, subjects.session_all(session))]
 
 
+@pytest.mark.smoke
 async def test_session_exists_once(gateway: RunningGateway, bus: Bus) -> None:
     status, made = await gateway.call(
         "POST", "/api/sessions", {"id": "one", "title": "First", "mode": "safe", "agent": "main"}
@@ -63,6 +64,7 @@ async def test_id_of_a_session_that_only_got_a_prompt_is_taken(gateway: RunningG
     assert (await gateway.call("GET", "/api/sessions/taken"))[0] == 200
 
 
+@pytest.mark.smoke
 async def test_of_many_that_make_the_same_session_one_succeeds(gateway: RunningGateway) -> None:
     answers = await asyncio.gather(
         *(gateway.call("POST", "/api/sessions", {"id": "race"}) for _ in range(20))
@@ -70,6 +72,7 @@ async def test_of_many_that_make_the_same_session_one_succeeds(gateway: RunningG
     assert sorted(status for status, _ in answers) == [201] + [409] * 19
 
 
+@pytest.mark.smoke
 async def test_same_key_and_words_are_one_prompt(gateway: RunningGateway, bus: Bus) -> None:
     session = await gateway.session()
     path = f"/api/sessions/{session}/prompt"

@@ -59,6 +59,7 @@ def test_a_chosen_port_is_kept_and_a_start_without_it_is_refused(tmp_path: Path)
             assert f"alerts.json names {context['url']}" in row["text"]
 
 
+@pytest.mark.process
 def test_without_users_of_other_systems_a_taken_port_is_replaced(tmp_path: Path) -> None:
     home = Home(tmp_path / "home")
     home.prepare()
@@ -73,6 +74,7 @@ def test_without_users_of_other_systems_a_taken_port_is_replaced(tmp_path: Path)
     assert (found.state, second.url in found.text) == ("ok", True)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("port", ["x", "0", "70000", "-1"])
 def test_what_is_no_port_is_refused_by_name(tmp_path: Path, port: str) -> None:
     done = run_here(

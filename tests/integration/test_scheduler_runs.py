@@ -33,6 +33,7 @@ async def add(bus: Bus, job: dict[str, Any], **fields: Any) -> dict[str, Any]:
     return added
 
 
+@pytest.mark.smoke
 async def test_an_isolated_run_happens_in_its_own_session_and_tells_the_main_one(
     w: World, nats_server: NatsServer, bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:

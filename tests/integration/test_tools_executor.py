@@ -17,6 +17,7 @@ from tests.integration.tools_fixture import HOST, Host, host, is_alive, text_of,
 __all__ = ["host"]
 
 
+@pytest.mark.smoke
 async def test_call_is_claimed_run_answered_and_forgotten(host: Host) -> None:
     await host.started()
     call = await host.ask("bash", command="echo hello; exit 3")
@@ -33,6 +34,7 @@ async def test_call_is_claimed_run_answered_and_forgotten(host: Host) -> None:
     assert len(list(host.state.glob("runners/*/gone/*"))) == 1
 
 
+@pytest.mark.smoke
 async def test_all_tools_work_in_the_workspace(host: Host) -> None:
     await host.started()
     assert (await host.run("write", path="src/a.py", content="one\ntwo\n")).status == "ok"

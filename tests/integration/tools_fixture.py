@@ -63,6 +63,8 @@ def text_of(outcome: ToolOutcome) -> str:
 class Host:
     """One machine: a home folder, its executors, and the bus as the agent sees it."""
 
+    starts = "process"
+
     def __init__(self, folder: Path, bus: Bus, server: NatsServer) -> None:
         self.bus = bus
         self.server = server

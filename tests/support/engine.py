@@ -36,6 +36,8 @@ class Engine:
         options: further words for dockerd.
     """
 
+    starts = "docker"
+
     def __init__(self, folder: Path, *options: str) -> None:
         self.folder = folder
         self.options = options

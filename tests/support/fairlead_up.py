@@ -54,6 +54,8 @@ class FairleadUp:
         under: a program and its arguments that start it, such as `setpriv`.
     """
 
+    starts = "stack"
+
     def __init__(
         self,
         home: Path,

@@ -25,6 +25,8 @@ _FOREIGN = ("FAIRLEAD_", "OPENAI_", "ANTHROPIC_", "NATS_")
 class JoinedHost:
     """One machine. `prefix` starts its processes, as `nsenter` does in another network."""
 
+    starts = "stack"
+
     def __init__(self, home: Path, *, prefix: Sequence[str] = ()) -> None:
         self.home = home
         self.workspace = home / "workspace"

@@ -44,6 +44,8 @@ def on_loopback() -> list[Place]:
 class Node:
     """One server of the cluster; `kill` and `start` again keep its store."""
 
+    starts = "nats"
+
     def __init__(
         self, folder: Path, name: str, place: Place, everyone: Sequence[Place], extra: str = ""
     ) -> None:
@@ -118,6 +120,8 @@ class NatsCluster:
     Args:
         extra: more of the configuration of each server.
     """
+
+    starts = "nats"
 
     def __init__(self, folder: Path, places: Sequence[Place] | None = None, extra: str = "") -> None:
         places = places or on_loopback()

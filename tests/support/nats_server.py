@@ -27,6 +27,8 @@ def binary() -> str:
 class NatsServer:
     """One server; `kill` and `start` again keep its store."""
 
+    starts = "nats"
+
     def __init__(self, folder: Path, *, extra: str = "") -> None:
         self.port = free_port()
         self.folder = folder

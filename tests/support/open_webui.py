@@ -53,6 +53,8 @@ class OpenWebUI:
         environ: more settings.
     """
 
+    starts = "process"
+
     def __init__(
         self, venv: Path, folder: Path, url: str, key: str, environ: dict[str, str] | None = None
     ) -> None:

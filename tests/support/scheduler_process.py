@@ -21,6 +21,8 @@ class SchedulerProcess:
         environ: more of it.
     """
 
+    starts = "process"
+
     def __init__(
         self,
         url: str,

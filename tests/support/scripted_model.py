@@ -86,6 +86,8 @@ def _usage(size: int, pieces: int) -> dict[str, int]:
 class ScriptedModel:
     """The server. `start` and `stop` it inside a running loop, or run the module as a process."""
 
+    starts = "process"
+
     def __init__(
         self, log: Path | None = None, *, fsync: bool = False, command: str = DEFAULT_COMMAND
     ) -> None:
@@ -285,6 +287,8 @@ def _refusal(trouble: str) -> web.Response:
 
 class ModelProcess:
     """The server as a process of its own; use as a context manager."""
+
+    starts = "process"
 
     def __init__(self, log: Path, *, fsync: bool = True, command: str = DEFAULT_COMMAND) -> None:
         self.port = free_port()

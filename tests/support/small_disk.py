@@ -14,6 +14,8 @@ MIB = 1 << 20
 class SmallDisk:
     """A mounted disk of `size_mib`; `folder` is its root."""
 
+    starts = "process"
+
     def __init__(self, folder: Path, *, size_mib: int = 96) -> None:
         self.folder = folder
         self._image = folder.with_suffix(".img")

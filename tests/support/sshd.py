@@ -17,6 +17,8 @@ _WAIT_S = 15.0
 class Sshd:
     """Keys, configuration and process in one folder. `known_hosts` holds its key."""
 
+    starts = "process"
+
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         folder.mkdir(mode=0o700)

@@ -142,6 +142,8 @@ class StrictModel:
         refused: why requests were answered with 400.
     """
 
+    starts = "process"
+
     def __init__(self) -> None:
         self.answers: list[Answer] = []
         self.messages: list[list[Json]] = []

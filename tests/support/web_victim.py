@@ -36,6 +36,8 @@ def redirect(location: str, status: int = 302) -> Say:
 class Victim:
     """The server. `hits`: heads of the requests that came, whole."""
 
+    starts = "process"
+
     def __init__(self, say: Say) -> None:
         self.say = say
         self.hits: list[str] = []

@@ -26,6 +26,8 @@ def docker(*words: str, timeout_s: float = 60.0) -> "subprocess.CompletedProcess
 class SystemdMachine:
     """One machine; `boots` says whether systemd could be started at all."""
 
+    starts = "docker"
+
     def __init__(self) -> None:
         self.name = f"fairlead-systemd-{os.getpid()}"
 

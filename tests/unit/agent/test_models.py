@@ -30,6 +30,8 @@ from fairlead_agent.streamed_reply import Reply
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.messages import ToolSpec
 
+pytestmark = pytest.mark.process
+
 TOOLS = [ToolSpec(name=name, description="", parameters={}) for name in ("bash", "read", "write", "glob")]
 
 

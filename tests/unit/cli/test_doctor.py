@@ -41,6 +41,8 @@ from fairlead_common.streams import STREAMS
 from tests.support.nats_server import free_port
 from tests.support.small_disk import SmallDisk
 
+pytestmark = pytest.mark.process
+
 FAIRLEAD = [sys.executable, "-m", "fairlead.main"]
 
 

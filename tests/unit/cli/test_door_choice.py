@@ -23,6 +23,7 @@ def taken() -> Iterator[str]:
         yield f"127.0.0.1:{other.getsockname()[1]}"
 
 
+@pytest.mark.process
 def test_a_port_that_is_taken_is_refused_when_it_is_asked_for(tmp_path: Path, taken: str) -> None:
     home = Home(tmp_path / "home")
     home.prepare()
@@ -30,6 +31,7 @@ def test_a_port_that_is_taken_is_refused_when_it_is_asked_for(tmp_path: Path, ta
         _choose_door(home, taken, False, Console(io.StringIO(), colour=False))
 
 
+@pytest.mark.process
 def test_an_earlier_choice_whose_port_is_taken_is_said_and_keeps_nothing_from_starting(
     tmp_path: Path, taken: str
 ) -> None:

@@ -160,6 +160,7 @@ def test_what_is_no_address_is_refused(text: str) -> None:
         parse_listen(text)
 
 
+@pytest.mark.process
 def test_the_choice_is_kept_and_taken_back(tmp_path: Path) -> None:
     home = Home(tmp_path / "home")
     home.prepare()

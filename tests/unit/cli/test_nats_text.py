@@ -28,6 +28,7 @@ def test_a_server_takes_the_configuration_of_a_home_whose_path_has_letters_of_al
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.process
 def test_a_server_of_a_backup_stores_where_it_was_told(tmp_path: Path) -> None:
     with server_over(tmp_path / NAME / "store"):
         pass

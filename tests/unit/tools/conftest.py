@@ -86,6 +86,8 @@ class Runner:
     With a `restriction` its guards fork their commands, which bind themselves; without, they spawn them.
     """
 
+    starts = "process"
+
     def __init__(self, directory: Path, archive: Path, restriction: str = "") -> None:
         self.archive = archive
         self.restriction = restriction

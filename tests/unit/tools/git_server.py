@@ -17,6 +17,8 @@ TOKEN = "a-token-that-no-model-saw"
 class GitServer(ThreadingHTTPServer):
     """Serves repositories below `root` to who has the token. `mood`: what goes wrong next."""
 
+    starts = "process"
+
     def __init__(self, root: Path) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.root = root

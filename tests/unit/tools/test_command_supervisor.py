@@ -25,6 +25,8 @@ from tests.unit.tools.conftest import WAIT_S, Client, Runner, eventually, is_ali
 from tests.unit.tools.test_runner_calls import pids_of, text_of
 from tests.unit.tools.test_runner_recovery import children_of
 
+pytestmark = pytest.mark.process
+
 BOUND = '{"limits": {"nofile": 512}}'
 
 

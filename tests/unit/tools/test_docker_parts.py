@@ -220,6 +220,7 @@ async def test_engine_that_refuses_is_told_with_its_words() -> None:
         await frames.upgraded
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("address", "reason"),
     [
@@ -232,6 +233,7 @@ def test_engine_that_cannot_be_had_is_a_reason_and_no_exception(address: str, re
     assert reason in Engine(address).problem("image", "")
 
 
+@pytest.mark.process
 async def test_engine_that_takes_connections_and_says_nothing_holds_nobody_up(tmp_path: Path) -> None:
     """Who is asked for each call gives the last answer; the engine is waited for elsewhere."""
     address = f"unix://{tmp_path}/sock"
@@ -255,6 +257,7 @@ async def test_engine_that_takes_connections_and_says_nothing_holds_nobody_up(tm
     assert slowest_s < PROBE_TIMEOUT_S / 2
 
 
+@pytest.mark.process
 async def test_engine_is_asked_before_the_first_call_but_not_waited_for_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -458,6 +458,7 @@ async def test_folder_of_the_catalogues_that_cannot_be_written_ends_nothing(
         stop.set()
 
 
+@pytest.mark.process
 async def test_last_words_of_a_server_do_not_repeat_its_keys(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

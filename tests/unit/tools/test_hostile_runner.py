@@ -236,6 +236,7 @@ async def test_runner_that_refuses_says_why_in_words_that_can_be_written(calls: 
     assert len(block.text) < 600
 
 
+@pytest.mark.process
 async def test_call_whose_sandbox_has_other_settings_by_now_is_answered_for_and_never_started(
     tmp_path: Path,
 ) -> None:

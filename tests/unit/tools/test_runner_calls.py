@@ -16,6 +16,7 @@ def text_of(outcome: dict[str, Any]) -> str:
     return "".join(block.get("text", "") for block in outcome["content"])
 
 
+@pytest.mark.smoke
 def test_command_gives_output_and_exit_code(client: Client) -> None:
     outcome = client.call("a", "bash", command="echo out; echo err >&2; exit 3")
     assert outcome["status"] == "ok"
@@ -126,6 +127,7 @@ def test_command_may_clean_up_when_it_is_stopped(client: Client, runner: Runner)
     assert "cleaned" in text_of(outcome)
 
 
+@pytest.mark.smoke
 def test_cancelled_means_nothing_of_it_runs_any_more(client: Client, runner: Runner) -> None:
     client.begin("a", "bash", command="sleep LONG & echo $! > pid; wait")
     pid = int(runner.wait_for("pid"))
@@ -275,6 +277,7 @@ def test_two_clients_follow_one_call(client: Client, runner: Runner) -> None:
     assert text_of(client.outcome()) == text_of(other.outcome()) == "end\n"
 
 
+@pytest.mark.smoke
 def test_call_that_comes_again_is_answered_not_started(client: Client, runner: Runner) -> None:
     first = client.call("a", "bash", command="echo x >> ran; echo $RANDOM$RANDOM")
     assert runner.connect().call("a", "bash", command="echo x >> ran; echo again") == first

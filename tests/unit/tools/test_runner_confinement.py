@@ -195,6 +195,7 @@ def swapping(box: Box) -> Iterator[None]:
         thread.join()
 
 
+@pytest.mark.process
 def test_fs_07_08_parent_swapped_for_a_link_while_tools_run(box: Box) -> None:
     """No write, and no read, ever goes through the link, however the swap falls."""
     with swapping(box):
@@ -234,6 +235,7 @@ def test_absolute_link_is_refused_also_where_its_path_exists_within(box: Box) ->
     box.refused("write", path="link", content="x")
 
 
+@pytest.mark.process
 def test_fs_08_walks_do_not_follow_links(box: Box) -> None:
     (box.inside / "link").symlink_to(box.outside)
     (box.inside / "dir" / "link").symlink_to(box.outside / "secret")
@@ -270,6 +272,7 @@ def test_fs_10_proc_mounted_as_workspace_gives_no_way_out() -> None:
         each.close()
 
 
+@pytest.mark.process
 def test_fs_11_pipes_sockets_and_devices_are_refused_without_waiting(box: Box) -> None:
     os.mkfifo(box.inside / "fifo")
     with socket.socket(socket.AF_UNIX) as sock:

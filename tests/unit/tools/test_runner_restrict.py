@@ -15,7 +15,10 @@ import pytest
 from fairlead_tools.runner import linux
 from fairlead_tools.runner.confinement import landlock, restrict, seccomp
 
-pytestmark = pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="needs Linux")
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="needs Linux"),
+]
 needs_landlock = pytest.mark.skipif(landlock.abi() == 0, reason="this kernel has no Landlock")
 
 COLUMN = {"x86_64": 0, "aarch64": 1}.get(platform.machine(), 0)

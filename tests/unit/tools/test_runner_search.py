@@ -16,6 +16,8 @@ from fairlead_tools.runner.tools.fair import shares, spread
 from fairlead_tools.runner.tools.ignored import Ignored
 from fairlead_tools.sandboxes.local import runner_environment
 
+pytestmark = pytest.mark.process
+
 KEY = "SECRETKEY=abcd"
 
 

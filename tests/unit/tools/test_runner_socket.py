@@ -19,6 +19,8 @@ from fairlead_tools.sandboxes.runner_socket import listens
 from fairlead_tools.sandboxes.sandbox import Place
 from tests.support.usage import no_descriptors
 
+pytestmark = pytest.mark.process
+
 
 async def test_channel_is_kept_while_its_runner_lives_and_forgotten_afterwards(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

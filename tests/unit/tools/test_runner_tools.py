@@ -224,6 +224,7 @@ def program(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     return name
 
 
+@pytest.mark.process
 def test_grep_finds_lines(work: Workspace, program: str) -> None:
     work.file("a.py", "import os\nimport sys\n")
     work.file("src/b.py", "x = 1\nIMPORT\n")
@@ -239,6 +240,7 @@ def test_grep_finds_lines(work: Workspace, program: str) -> None:
     assert work.says("grep", pattern="(os").startswith("pattern: ")
 
 
+@pytest.mark.process
 def test_grep_is_bounded(work: Workspace, program: str) -> None:
     work.file("many", "needle\n" * 500)
     assert "[There are more than 100 matches." in work.says("grep", pattern="needle")
@@ -246,6 +248,7 @@ def test_grep_is_bounded(work: Workspace, program: str) -> None:
     assert work.says("grep", pattern="needle") == f"many:1: needle{'x' * 494} [1506 more characters]"
 
 
+@pytest.mark.process
 def test_grep_stays_within_the_workspace(work: Workspace, program: str) -> None:
     work.file("in/f", "needle\n")
     (work.path / "in" / "link").symlink_to("/etc")
@@ -253,6 +256,7 @@ def test_grep_stays_within_the_workspace(work: Workspace, program: str) -> None:
     assert work.says("grep", pattern="root|needle") == "in/f:1: needle"
 
 
+@pytest.mark.process
 def test_names_that_would_break_lines_are_shown_escaped(work: Workspace) -> None:
     work.file("a\nb", "needle\n")
     work.file("c\x1b[31m", "needle\n")

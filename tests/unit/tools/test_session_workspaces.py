@@ -197,6 +197,7 @@ async def test_maker_that_is_killed_leaves_its_git_to_end_and_the_next_one_begin
     assert run_git(folder, "status", "--porcelain") == ""
 
 
+@pytest.mark.process
 def test_git_that_hangs_is_stopped(tmp_path: Path) -> None:
     stop = threading.Event()
     with (tmp_path / "lock").open("w") as lock:

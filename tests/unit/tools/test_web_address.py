@@ -139,6 +139,7 @@ def test_what_python_calls_not_global_is_refused(address: object) -> None:
         assert refusal(six), six
 
 
+@pytest.mark.process
 def test_addresses_of_this_machine_are_known_without_a_list() -> None:
     assert is_own(ip_address("127.0.0.1"))
     assert is_own(ip_address("127.1.2.3"))

@@ -230,6 +230,7 @@ async def test_hostile_page_costs_a_bounded_time_and_is_still_read() -> None:
     assert "Words, many words." in text.replace("*", "")
 
 
+@pytest.mark.process
 async def test_worker_that_takes_too_long_dies_and_is_reaped(tmp_path: Path) -> None:
     program = tmp_path / "endless.py"
     program.write_text("import time\nwhile True: time.sleep(1)\n")
@@ -240,6 +241,7 @@ async def test_worker_that_takes_too_long_dies_and_is_reaped(tmp_path: Path) -> 
     assert not [command for command in commands if b"endless.py" in command]
 
 
+@pytest.mark.process
 async def test_worker_ends_when_the_call_is_cancelled(tmp_path: Path) -> None:
     program = tmp_path / "endless.py"
     mark = tmp_path / "pid"
