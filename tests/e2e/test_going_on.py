@@ -99,6 +99,80 @@ def test_the_words_of_a_stopped_run_can_be_copied(up: FairleadUp, tab: Tab) -> N
     expect(tab.log.get_by_role("button", name="Copied")).to_be_visible()
 
 
+def pick(tab: Tab, name: str, text: bytes) -> None:
+    """Attach a file to the message that is being written."""
+    with tab.page.expect_file_chooser() as chooser:
+        tab.page.get_by_role("button", name="Attach files").click()
+    chooser.value.set_files({"name": name, "mimeType": "text/plain", "buffer": text})
+    expect(tab.page.get_by_role("button", name=f"Leave out {name}")).to_be_visible()
+
+
+def test_a_stop_loses_neither_queued_files_nor_those_that_wait_in_the_box(
+    up: FairleadUp, tab: Tab, model: ModelProcess
+) -> None:
+    command, _ = gate(up, "files-kept")
+    session = tab.begin(f'op=R20 steps=1 run="{command}"')
+    tab.wait_state("Running")
+    pick(tab, "queued.txt", b"say 2 tokens id=R21")
+    tab.say("op=R22 queued with a file", "Alt+Enter")
+    tab.say("op=R23 queued alone", "Alt+Enter")
+    expect(tab.chips.get_by_role("button", name="Drop")).to_have_count(2)
+    pick(tab, "waiting.txt", b"say 2 tokens id=R24")
+    tab.composer.fill("half a sentence")
+    tab.page.keyboard.press("Escape")
+    expect(tab.page.get_by_text("Press Esc again to stop the run")).to_be_visible()
+    tab.page.keyboard.press("Escape")
+    tab.wait_ends()
+    expect(tab.composer).to_have_value("op=R22 queued with a file\n\nop=R23 queued alone\n\nhalf a sentence")
+    leave_out = tab.page.get_by_role("button", name="Leave out")
+    expect(leave_out).to_have_count(2)
+    tab.shoot("stopped")
+    assert not {"R21", "R22", "R23", "R24"} & seen_by(model)
+    tab.composer.press("Enter")
+    tab.wait_ends(2)
+    expect(leave_out).to_have_count(0)
+    assert {"R21", "R22", "R23", "R24"} <= seen_by(model)
+    assert len(prompts(up, session)) == 2
+
+
+def test_a_queued_message_is_edited_with_its_file(up: FairleadUp, tab: Tab) -> None:
+    command, file = gate(up, "edited")
+    tab.begin(f'op=R25 steps=1 run="{command}"')
+    tab.wait_state("Running")
+    pick(tab, "edited.txt", b"something")
+    tab.say("op=R26 queued", "Alt+Enter")
+    tab.chips.get_by_role("button", name="Edit: take it back into the box").click()
+    expect(tab.composer).to_have_value("op=R26 queued")
+    expect(tab.page.get_by_role("button", name="Leave out edited.txt")).to_be_visible()
+    expect(tab.chips).to_have_count(0)
+    file.touch()
+    tab.wait_ends()
+
+
+# -- what the head of a session shows -----------------------------------------------
+
+
+def test_a_session_that_a_wake_made_shows_no_empty_mode(up: FairleadUp, tab: Tab) -> None:
+    made = up.cli("wake", "--session", "woken", "--text", "The build is red.")
+    assert made.returncode == 0, made.stderr
+    deadline = time.monotonic() + 30
+    while up.call("GET", "/api/sessions/woken")[0] != 200 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    tab.go("/s/woken")
+    expect(tab.log.get_by_text("The build is red.")).to_be_visible()
+    mode = tab.page.get_by_role("button", name=re.compile("^Mode:"))
+    expect(mode).to_have_text(re.compile("^ *(default|safe|ask|allow-all) *$"))
+    expect(mode).to_have_accessible_name(re.compile("^Mode: [a-z]"))
+    tab.shoot("woken")
+
+
+def test_a_model_without_a_price_has_no_cost(tab: Tab) -> None:
+    tab.begin("say 20 tokens id=R27")
+    tab.wait_ends()
+    expect(tab.page.get_by_role("meter")).to_be_visible()  # the numbers of the session are there
+    expect(tab.page.locator("main")).not_to_contain_text("$")
+
+
 # -- approvals ------------------------------------------------------------------
 
 

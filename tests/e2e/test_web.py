@@ -404,6 +404,14 @@ def test_without_a_network_a_banner_says_so_until_it_is_back(tab: Tab) -> None:
     tab.say("op=N2 said without a network")
     banner = tab.page.get_by_text("Fairlead cannot be reached. Nothing is lost")
     expect(banner).to_be_visible()
+    box, head, page = (
+        one.bounding_box() for one in (banner, tab.page.locator("main > header"), tab.page.locator("main"))
+    )
+    assert box
+    assert head
+    assert page
+    assert box["y"] + box["height"] <= head["y"] + 0.5, "the banner lies over the head of the page"
+    expect(tab.composer).to_be_in_viewport(ratio=1)
     tab.shoot("offline")
     tab.context.set_offline(False)
     expect(tab.replies.last).to_contain_text("done N2")

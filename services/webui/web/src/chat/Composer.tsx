@@ -18,6 +18,7 @@ interface Props {
   note?: string;
   onSend: (kind: SendKind, text: string, attachments: Attachment[]) => void;
   onStop?: () => void;
+  /** The text to edit again; null where there is none, or it has been put into the box. */
   recall?: () => string | null;
   /** Whether one may write at once; not while keys are to answer an approval. */
   focus?: boolean;
@@ -40,6 +41,7 @@ export const Composer = memo(function Composer({
   const [text, setText] = useState(() => draftOf(place));
   const box = useRef<HTMLTextAreaElement>(null);
   const files = useAttachments();
+  const { putBack } = files;
 
   const empty = text.trim() === "" && files.attachments.length === 0;
 
@@ -54,10 +56,11 @@ export const Composer = memo(function Composer({
       restored.subscribe(() => {
         const back = restored.get();
         if (back?.name !== place) return;
-        setText((now) => (now.trim() ? `${back.text}\n\n${now}` : back.text));
+        setText((now) => [back.text, now].filter((part) => part.trim()).join("\n\n"));
+        putBack(back.attachments);
         box.current?.focus();
       }),
-    [place],
+    [place, putBack],
   );
 
   const send = (kind: SendKind): void => {

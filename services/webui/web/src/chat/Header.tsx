@@ -25,7 +25,8 @@ import { Title } from "./Title";
 export function Header({ session, onMenu }: { session: LiveSession; onMenu: () => void }) {
   const meta = useStore(session.store, (state) => state.meta);
   const status = useStore(session.store, statusOf);
-  const mode = useStore(session.store, (state) => state.view.mode) ?? meta?.mode ?? "ask";
+  // Empty until it is known, and in a session that was made by mail and never told one: then the agent's holds.
+  const mode = useStore(session.store, (state) => state.view.mode) || meta?.mode || "";
   const model = useStore(session.store, (state) => state.view.model) ?? meta?.model ?? "";
   const context = useStore(session.store, (state) => state.view.contextTokens) ?? meta?.context_tokens ?? 0;
   const listed = useStore(sessionList, (list) => list.sessions.find((other) => other.id === session.id));
@@ -59,18 +60,20 @@ export function Header({ session, onMenu }: { session: LiveSession; onMenu: () =
     >
       <State status={status} />
       {shown && <SettingChips session={shown} />}
-      <Menu
-        label={`Mode: ${mode}`}
-        className={styles.choice}
-        items={modesIn(meta?.sandbox).map((choice) => ({
-          label: choice.name,
-          hint: choice.means,
-          checked: choice.name === mode,
-          onPick: () => changeMode(session.id, choice.name),
-        }))}
-      >
-        <Icon name="shield" size={14} /> {mode} <Icon name="down" size={12} />
-      </Menu>
+      {(mode || meta) && (
+        <Menu
+          label={`Mode: ${mode || "default"}`}
+          className={styles.choice}
+          items={modesIn(meta?.sandbox).map((choice) => ({
+            label: choice.name,
+            hint: choice.means,
+            checked: choice.name === mode,
+            onPick: () => changeMode(session.id, choice.name),
+          }))}
+        >
+          <Icon name="shield" size={14} /> {mode || "default"} <Icon name="down" size={12} />
+        </Menu>
+      )}
       {model && <ModelMenu id={session.id} model={model} />}
       {window > 0 && context > 0 && (
         <Meter

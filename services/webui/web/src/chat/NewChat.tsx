@@ -2,7 +2,7 @@ import { useCallback, useEffect, useState } from "react";
 import { api, ApiError, type Attachment } from "../api/client";
 import type { Agent, SendKind } from "../api/types";
 import { navigate, sessionPath } from "../routes";
-import { restoreText } from "../session/drafts";
+import { restoreDraft } from "../session/drafts";
 import { liveSession } from "../session/open";
 import { newKey, persistently } from "../session/outbox";
 import { demandedBy } from "../sessions/settings";
@@ -75,7 +75,7 @@ export function NewChat({ onMenu }: { onMenu: () => void }) {
         navigate(sessionPath(id));
       } catch (error) {
         setStarting(false);
-        restoreText("new", text);
+        restoreDraft("new", text, attachments);
         complain("Could not start a session", error);
       }
     },

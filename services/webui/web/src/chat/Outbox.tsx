@@ -1,7 +1,7 @@
 import type { LiveSession } from "../session/liveSession";
 import type { Outgoing } from "../session/outbox";
 import { namesFor } from "../session/content";
-import { restoreText } from "../session/drafts";
+import { restoreDraft } from "../session/drafts";
 import { useStore } from "../session/store";
 import { Button } from "../ui/Button";
 import { AttachmentChips } from "./attachments";
@@ -40,7 +40,7 @@ function Said({ out, session }: { out: Outgoing; session: LiveSession }) {
           <Button
             onClick={() => {
               session.discard(out.key);
-              restoreText(session.id, words);
+              restoreDraft(session.id, words, out.attachments);
             }}
           >
             Edit

@@ -12,14 +12,14 @@ interface Chip {
   id: string;
   when: string;
   text: string;
-  /** What goes back into the box. */
-  words: string;
   stored: boolean;
   onDrop: (() => void) | null;
+  /** Back into the box. */
+  onEdit: () => void;
 }
 
 /** What was said and waits for its moment; pale until the gateway has stored it. */
-export function QueueChips({ session, onEdit }: { session: LiveSession; onEdit: (text: string) => void }) {
+export function QueueChips({ session }: { session: LiveSession }) {
   const queue = useStore(session.store, (state) => state.view.queue);
   const outbox = useStore(session.store, (state) => state.outbox);
 
@@ -27,8 +27,8 @@ export function QueueChips({ session, onEdit }: { session: LiveSession; onEdit: 
     id: item.id,
     when: WHEN[item.kind] ?? item.kind,
     text: [item.text, ...item.files].filter(Boolean).join(" · "),
-    words: item.text,
     stored: true,
+    onEdit: () => session.giveBack([item]),
     onDrop: () =>
       void api
         .drop(session.id, item.id)
@@ -40,9 +40,9 @@ export function QueueChips({ session, onEdit }: { session: LiveSession; onEdit: 
       id: out.key,
       when: WHEN[out.kind] ?? out.kind,
       text: out.text,
-      words: out.text,
       stored: out.state === "stored",
       onDrop: null,
+      onEdit: () => undefined,
     });
   }
   if (chips.length === 0) return null;
@@ -62,7 +62,7 @@ export function QueueChips({ session, onEdit }: { session: LiveSession; onEdit: 
                 small
                 onClick={() => {
                   chip.onDrop?.();
-                  onEdit(chip.words);
+                  chip.onEdit();
                 }}
               >
                 <Icon name="pencil" size={14} />

@@ -1,8 +1,9 @@
 import { useCallback, useEffect, useMemo, useState } from "react";
 import { liveSession } from "../session/open";
-import { restoreText } from "../session/drafts";
+import { restoreDraft } from "../session/drafts";
 import type { SendKind } from "../api/types";
 import type { Attachment } from "../api/client";
+import { namesFor } from "../session/content";
 import { useStore } from "../session/store";
 import { statusOf } from "../session/status";
 import { api } from "../api/client";
@@ -46,12 +47,15 @@ export function SessionPage({ id, onMenu }: { id: string; onMenu: () => void }) 
     const refused = outbox.findLast((out) => out.state === "refused");
     if (refused) {
       session.discard(refused.key);
-      return refused.text;
+      const names = namesFor(refused.attachments.map((file) => file.name));
+      restoreDraft(id, refused.text === names ? "" : refused.text, refused.attachments);
+      return null;
     }
     const queued = view.queue.at(-1);
     if (queued) {
       api.drop(id, queued.id).catch((error: unknown) => complain("Could not take it out of the queue", error));
-      return queued.text;
+      session.giveBack([queued]);
+      return null;
     }
     const said = view.items.findLast((item) => item.kind === "user");
     return said?.kind === "user" && said.text ? said.text : null;
@@ -75,7 +79,7 @@ export function SessionPage({ id, onMenu }: { id: string; onMenu: () => void }) 
       <Header session={session} onMenu={onMenu} />
       <Conversation session={session} />
       <div className={styles.dock}>
-        <QueueChips session={session} onEdit={(text) => restoreText(id, text)} />
+        <QueueChips session={session} />
         <Composer
           key={id}
           place={id}

@@ -1,4 +1,4 @@
-import { type ClipboardEvent, type DragEvent, useState } from "react";
+import { type ClipboardEvent, type DragEvent, useCallback, useState } from "react";
 import type { Attachment } from "../api/client";
 import type { AttachedFile } from "../session/view";
 import { IconButton } from "../ui/Button";
@@ -31,9 +31,16 @@ export function useAttachments() {
     add([...files]).catch((error: unknown) => complain("Could not read the file", error));
   };
 
+  /** What went with a message that comes back, before what was chosen since. */
+  const putBack = useCallback(
+    (files: readonly Attachment[]): void => setAttachments((before) => (files.length ? [...files, ...before] : before)),
+    [],
+  );
+
   return {
     attachments,
     over,
+    putBack,
     clear: () => setAttachments([]),
     remove: (index: number) => setAttachments((before) => before.filter((_, other) => other !== index)),
     choose: () => {

@@ -1,3 +1,4 @@
+import type { Attachment } from "../api/client";
 import { createStore } from "./store";
 
 const place = (name: string): string => `fairlead.draft.${name}`;
@@ -16,9 +17,15 @@ export function keepDraft(name: string, text: string): void {
   }
 }
 
-/** A text that goes back into the composer of a session, to be edited. */
-export const restored = createStore<{ name: string; text: string } | null>(null);
+/** What goes back into the composer of a session, to be edited: words, and the files that came with them. */
+interface Restored {
+  name: string;
+  text: string;
+  attachments: readonly Attachment[];
+}
 
-export function restoreText(name: string, text: string): void {
-  restored.set(() => ({ name, text }));
+export const restored = createStore<Restored | null>(null);
+
+export function restoreDraft(name: string, text: string, attachments: readonly Attachment[] = []): void {
+  restored.set(() => ({ name, text, attachments }));
 }

@@ -2,7 +2,7 @@ import { api, ApiError, type Attachment } from "../api/client";
 import { follow } from "../api/events";
 import { type Entry, readEvent, type SendKind, type Session, type StreamEvent } from "../api/types";
 import { complain } from "../ui/toast";
-import { restoreText } from "./drafts";
+import { restoreDraft } from "./drafts";
 import { fold, prepend } from "./fold";
 import { keepOutbox, newKey, type Outgoing, persistently, restoreOutbox, settle } from "./outbox";
 import { createStore, nextFrame, type Store } from "./store";
@@ -28,6 +28,8 @@ export class LiveSession {
   private refreshing: ReturnType<typeof setTimeout> | null = null;
   /** The run is being stopped from here: what was queued goes back to who wrote it. */
   private stopping = false;
+  /** Files by the key of the message that they were sent with from here; the log names those that wait, no more. */
+  private readonly sentFiles = new Map<string, readonly Attachment[]>();
 
   constructor(
     readonly id: string,
@@ -88,6 +90,7 @@ export class LiveSession {
       seq: null,
       at: Date.now(),
     };
+    if (attachments.length > 0 && kind !== "prompt") this.sentFiles.set(out.key, attachments);
     this.store.set((state) => ({ ...state, outbox: [...state.outbox, out] }));
     void this.deliver(out);
   }
@@ -107,6 +110,20 @@ export class LiveSession {
       this.stopping = false;
       throw error;
     }
+  }
+
+  /** Puts what was queued back into the box: its words, and its files if they were sent from this page. */
+  giveBack(items: readonly Queued[]): void {
+    if (items.length === 0) return;
+    const text = items.map((item) => item.text).filter(Boolean);
+    const found = items.flatMap((item) => this.filesOf(item) ?? []);
+    restoreDraft(this.id, text.join("\n\n"), found);
+    const absent = items.flatMap((item) => (this.filesOf(item) ? [] : item.files));
+    if (absent.length > 0) complain("Attach again what was queued", absent.join(", "));
+  }
+
+  private filesOf(item: Queued): readonly Attachment[] | undefined {
+    return item.key === null ? undefined : this.sentFiles.get(item.key);
   }
 
   /** Lets a run that ended without an answer go on; nothing is said a second time. */
@@ -201,6 +218,7 @@ export class LiveSession {
         view = fold(view, event);
         if (event.type !== "entry") continue;
         entries.push(event.entry as Entry);
+        for (const key of keysSaid(event.entry as Entry)) this.sentFiles.delete(key);
         outbox = settle(outbox, event.entry as Entry);
       }
       return view === state.view && outbox === state.outbox ? state : { ...state, view, outbox };
@@ -218,18 +236,13 @@ export class LiveSession {
     return view.queue.filter((item) => entry.items?.includes(item.id));
   }
 
-  private giveBack(items: readonly Queued[]): void {
-    const texts = items.map((item) => item.text).filter(Boolean);
-    if (texts.length > 0) restoreText(this.id, texts.join("\n\n"));
-    const files = items.flatMap((item) => item.files);
-    if (files.length > 0) complain("Attach again what was queued", files.join(", "));
-  }
-
   private patch(part: Partial<SessionState>): void {
     this.store.set((state) => ({ ...state, ...part }));
   }
 }
 
+const keysSaid = (entry: Entry): readonly string[] =>
+  entry.type === "message" && entry.message.role === "user" ? (entry.message.keys ?? []) : [];
 const changesList = (entry: Entry): boolean =>
   entry.type !== "message" && entry.type !== "custom" && entry.type !== "queued";
 const changesNumbers = (entry: Entry): boolean =>
