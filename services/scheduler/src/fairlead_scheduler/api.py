@@ -52,25 +52,25 @@ class Api:
 
     def __init__(
         self,
-        definitions: JobService,
+        job_service: JobService,
         store: JobStore,
-        ledger: RunStore,
-        post: SessionMail,
+        run_store: RunStore,
+        mail: SessionMail,
         table: JobTable,
-        lead: Leader,
-        firing: TriggerLoop,
+        leader: Leader,
+        trigger_loop: TriggerLoop,
         outbox: Outbox,
         settings: Settings,
         triggers: EventTriggers,
         clock: Clock,
     ) -> None:
-        self._definitions = definitions
+        self._job_service = job_service
         self._store = store
-        self._ledger = ledger
-        self._post = post
+        self._run_store = run_store
+        self._mail = mail
         self._table = table
-        self._lead = lead
-        self._firing = firing
+        self._leader = leader
+        self._trigger_loop = trigger_loop
         self._outbox = outbox
         self._settings = settings
         self._triggers = triggers
@@ -120,21 +120,21 @@ class Api:
     async def get(self, asked: GetJob) -> OneJob:
         """One job, and when it fires next."""
         document, _ = await self._store.need(check_id(asked.id, "id"))
-        preview = self._definitions.preview(document, asked.count, asked.after_ms)
+        preview = self._job_service.preview(document, asked.count, asked.after_ms)
         return OneJob(job=await self._shown(document), preview=preview)
 
     async def add(self, asked: AddJob) -> OneJob:
         """A new job."""
-        document, preview = await self._definitions.add(asked)
+        document, preview = await self._job_service.add(asked)
         return OneJob(job=await self._shown(document), preview=preview)
 
     async def preview(self, asked: AddJob) -> Preview:
         """What would be understood; nothing is stored."""
-        return self._definitions.preview(self._definitions.complete(asked))
+        return self._job_service.preview(self._job_service.complete(asked))
 
     async def update(self, asked: UpdateJob, session: str = "") -> OneJob:
         """A changed job. `session`: that asks for it through its agent."""
-        document, preview = await self._definitions.update(asked, session=session)
+        document, preview = await self._job_service.update(asked, session=session)
         return OneJob(job=await self._shown(document), preview=preview)
 
     async def remove(self, asked: NameJob) -> Removed:
@@ -142,7 +142,7 @@ class Api:
         removed = await self._store.remove(check_id(asked.id, "id"))
         if removed:
             self._table.remove(asked.id)
-            await self._ledger.forget(asked.id)
+            await self._run_store.forget(asked.id)
             await self._store.tell(CronEvent(job_id=asked.id, action="removed"))
         return Removed(removed=removed)
 
@@ -166,20 +166,20 @@ class Api:
             fired_ms=now_ms,
             cause="manual",
             revision=revision,
-            by=self._lead.name,
+            by=self._leader.name,
         )
         fired = await write_slot(self._store.bus, record)
         return Fired(fired=fired, id=record.slot, reason=None if fired else "that key was used before")
 
     async def runs(self, asked: ListRuns) -> Runs:
         """History, newest first."""
-        return Runs(entries=await self._ledger.history(check_id(asked.id, "id"), asked.limit))
+        return Runs(entries=await self._run_store.history(check_id(asked.id, "id"), asked.limit))
 
     async def status(self, _: Empty) -> CronStatus:
         """How the scheduler is."""
-        following = self._table.next_due() if self._settings.firing else None
-        lane, _revision = await self._ledger.lane()
-        opened, _seq = await self._ledger.open_since(0)
+        following = self._table.next_due() if self._settings.may_fire else None
+        concurrency, _revision = await self._run_store.concurrency()
+        opened, _seq = await self._run_store.open_since(0)
         return CronStatus(
             enabled=self._settings.enabled,
             paused=self._settings.paused,
@@ -187,12 +187,12 @@ class Api:
             enabled_jobs=self._table.enabled,
             next_run_at_ms=following.due_ms if following else None,
             next_job_id=following.id if following else None,
-            running=len(lane.running),
-            queued=max(0, len(opened) - len(lane.running)),
-            leader=await self._lead.holder(),
-            answered_by=self._lead.name,
+            running=len(concurrency.running),
+            queued=max(0, len(opened) - len(concurrency.running)),
+            leader=await self._leader.holder(),
+            answered_by=self._leader.name,
             max_concurrent_runs=self._settings.cron.max_concurrent_runs,
-            lag_ms=self._firing.lag_ms,
+            lag_ms=self._trigger_loop.lag_ms,
             pending_deliveries=self._outbox.pending,
         )
 
@@ -207,10 +207,10 @@ class Api:
         session = check_id(asked.session, "session")
         key = check_id(asked.key, "key") if asked.key else new_id()
         key = token("wake", key)
-        seq = await self._post.system(session, key, asked.text, "wake", untrusted=untrusted)
+        seq = await self._mail.system(session, key, asked.text, "wake", untrusted=untrusted)
         warnings = [await self._new_warning(session, seq)]
         if asked.mode == "now":
-            await self._post.heartbeat(session, key, HeartbeatNotice(reason="wake"))
+            await self._mail.heartbeat(session, key, HeartbeatNotice(reason="wake"))
         else:
             warnings.append(missing_warning(session, self._settings.all))
         return Fired(fired=True, id=key, warnings=list(filter(None, warnings)))
@@ -219,7 +219,7 @@ class Api:
         """That the mail of this sequence made the session, unless the configuration names it; else empty."""
         if session in ("main", *(agent.heartbeat.session for agent in self._settings.all.agents.values())):
             return ""
-        if not await self._post.began(session, seq):
+        if not await self._mail.began(session, seq):
             return ""
         return (
             f"there was no session {session}: it was made, with the agent main; if that was a typing "
@@ -234,7 +234,7 @@ class Api:
         if agent_of(job_id(asked.agent), self._settings.all) is None:
             key = token("asked", check_id(asked.key, "key") if asked.key else new_id())
             notice = HeartbeatNotice(reason="wake", force=asked.force)
-            await self._post.heartbeat(config.heartbeat.session, key, notice)
+            await self._mail.heartbeat(config.heartbeat.session, key, notice)
             return Fired(fired=True, id=key)
         now_ms = self._clock.now_ms()
         slot = Slot(
@@ -243,7 +243,7 @@ class Api:
             due_ms=now_ms,
             fired_ms=now_ms,
             cause="heartbeat",
-            by=self._lead.name,
+            by=self._leader.name,
             text="force" if asked.force else "",
         )
         fired = await write_slot(self._store.bus, slot)
@@ -256,7 +256,7 @@ class Api:
     async def _shown(self, document: Document) -> Document:
         """A job with its state, as it is returned."""
         job = str(document["id"])
-        state = document_of(await self._ledger.state(job))
+        state = document_of(await self._run_store.state(job))
         entry = self._table.get(job)
         if entry is not None and entry.due_ms is not None and entry.due_ms > 0:
             state["nextRunAtMs"] = entry.due_ms

@@ -39,46 +39,48 @@ async def setup(bus: Bus) -> list[Part]:
     changed = asyncio.Event()
     name = os.environ.get("FAIRLEAD_WORKER") or f"scheduler-{socket.gethostname()}-{os.getpid()}"
     settings = Settings(bus, config, changed.set)
-    table, store, ledger, post = JobTable(), JobStore(bus), RunStore(bus, settings), SessionMail(bus)
+    table, store, run_store, mail = JobTable(), JobStore(bus), RunStore(bus, settings), SessionMail(bus)
     ttl_s = float(os.environ.get("FAIRLEAD_SCHEDULER_LEASE_S", TTL_S))
-    lead = Leader(bus, name, changed.set, ttl_s=ttl_s)
-    concluding = RunFinalizer(store, ledger, post, settings, clock)
-    outbox = Outbox(bus, ledger, post, Channels(bus, post, settings), lead, clock)
-    driving = RunExecutor(bus, store, ledger, post, concluding, outbox, lead, settings, clock)
-    watching = JobSync(bus, table, lead, clock, changed.set)
-    firing = TriggerLoop(bus, table, lead, settings, clock, changed)
-    firing.seen_revision = lambda: watching.revision
-    performing = SlotConsumer(bus, store, ledger, post, concluding, config, clock)
-    triggers = EventTriggers(bus, store, post, settings, clock)
-    definitions = JobService(store, table, settings, clock)
-    folder = Folder(definitions, store, post, settings, table)
-    api = Api(definitions, store, ledger, post, table, lead, firing, outbox, settings, triggers, clock)
+    leader = Leader(bus, name, changed.set, ttl_s=ttl_s)
+    finalizer = RunFinalizer(store, run_store, mail, settings, clock)
+    outbox = Outbox(bus, run_store, mail, Channels(bus, mail, settings), leader, clock)
+    run_executor = RunExecutor(bus, store, run_store, mail, finalizer, outbox, leader, settings, clock)
+    job_sync = JobSync(bus, table, leader, clock, changed.set)
+    trigger_loop = TriggerLoop(bus, table, leader, settings, clock, changed)
+    trigger_loop.seen_revision = lambda: job_sync.revision
+    slot_consumer = SlotConsumer(bus, store, run_store, mail, finalizer, config, clock)
+    triggers = EventTriggers(bus, store, mail, settings, clock)
+    job_service = JobService(store, table, settings, clock)
+    folder = Folder(job_service, store, mail, settings, table)
+    api = Api(
+        job_service, store, run_store, mail, table, leader, trigger_loop, outbox, settings, triggers, clock
+    )
 
-    await firing.load()
+    await trigger_loop.load()
     await settings.load()
-    watching.configured(config.current)
-    config.on_change(watching.configured)
+    job_sync.configured(config.current)
+    config.on_change(job_sync.configured)
     config.on_change(lambda _: triggers.look())
     config.on_change(lambda _: folder.look())
 
     async def wake_at_stop(stop: asyncio.Event) -> None:
         await stop.wait()
         changed.set()
-        for part in (settings, outbox, driving, watching, triggers, folder):
+        for part in (settings, outbox, run_executor, job_sync, triggers, folder):
             part.look()
 
     return [
         wake_at_stop,
         config.follow,
         settings.run,
-        watching.run,
-        lead.run,
-        _after(watching.ready, firing.run),
-        performing.run,
-        driving.run,
+        job_sync.run,
+        leader.run,
+        _after(job_sync.ready, trigger_loop.run),
+        slot_consumer.run,
+        run_executor.run,
         outbox.run,
         triggers.run,
-        _after(watching.ready, folder.run),
+        _after(job_sync.ready, folder.run),
         ApiService(bus, "scheduler", api.methods()).run,
         ToolService(bus, "scheduler", AgentTools(api).tools()).run,
     ]

@@ -49,7 +49,7 @@ class Settings:
         return self.cron.enabled and not self._skip
 
     @property
-    def firing(self) -> bool:
+    def may_fire(self) -> bool:
         """Whether slots may be fired now."""
         return self.enabled and not self.paused
 

@@ -35,39 +35,39 @@ class RefusedError(FairleadError):
 class Channels:
     """Delivers letters."""
 
-    def __init__(self, bus: Bus, post: SessionMail, settings: Settings) -> None:
+    def __init__(self, bus: Bus, mail: SessionMail, settings: Settings) -> None:
         self._bus = bus
-        self._post = post
+        self._mail = mail
         self._settings = settings
         self._http: aiohttp.ClientSession | None = None
 
-    def max_attempts(self, letter: DeliveryMessage) -> int:
+    def max_attempts(self, message: DeliveryMessage) -> int:
         """So often a letter is tried."""
-        hook = self._settings.cron.webhooks.get(letter.to or "") if letter.channel == "webhook" else None
+        hook = self._settings.cron.webhooks.get(message.to or "") if message.channel == "webhook" else None
         return hook.max_attempts if hook else MAX_ATTEMPTS
 
-    async def addressed(self, letter: DeliveryMessage) -> DeliveryMessage:
+    async def addressed(self, message: DeliveryMessage) -> DeliveryMessage:
         """The letter with the session that it goes to, at whatever attempt."""
-        if letter.channel != "last" or letter.to:
-            return letter
-        return msgspec.structs.replace(letter, to=await self._last_session() or letter.session)
+        if message.channel != "last" or message.to:
+            return message
+        return msgspec.structs.replace(message, to=await self._last_session() or message.session)
 
-    async def send(self, letter: DeliveryMessage) -> None:
+    async def send(self, message: DeliveryMessage) -> None:
         """Deliver; returns once the other side has it.
 
         Raises:
             RefusedError: it cannot be delivered.
             FairleadError, OSError, TimeoutError: not now.
         """
-        match letter.channel:
+        match message.channel:
             case "web":
-                await self._to_session(letter, letter.to or letter.session)
+                await self._to_session(message, message.to or message.session)
             case "last":
-                await self._to_session(letter, letter.to or letter.session)
+                await self._to_session(message, message.to or message.session)
             case "nats":
-                await self._to_subject(letter)
+                await self._to_subject(message)
             case "webhook":
-                await self._to_webhook(letter)
+                await self._to_webhook(message)
             case other:
                 raise RefusedError(f"there is no channel {other!r}")
 
@@ -76,12 +76,12 @@ class Channels:
         if self._http is not None:
             await self._http.close()
 
-    async def _to_session(self, letter: DeliveryMessage, session: str) -> None:
+    async def _to_session(self, message: DeliveryMessage, session: str) -> None:
         if not is_id(session):
             raise RefusedError(f"to: {session[:64]!r} cannot be a session")
-        key = token(letter.job_id, letter.slot)
-        source = f"cron:{letter.job_id}"
-        await self._post.message(session, key, letter.text, source, untrusted=letter.untrusted)
+        key = token(message.job_id, message.slot)
+        source = f"cron:{message.job_id}"
+        await self._mail.message(session, key, message.text, source, untrusted=message.untrusted)
 
     async def _last_session(self) -> str | None:
         """The session that somebody used last, other than those of jobs."""
@@ -101,30 +101,30 @@ class Channels:
                 best = known[1]
         return best.id if best is not None else None
 
-    async def _to_subject(self, letter: DeliveryMessage) -> None:
-        subject = letter.to or ""
+    async def _to_subject(self, message: DeliveryMessage) -> None:
+        subject = message.to or ""
         check_subject(subject)
         headers = {
-            "Fairlead-Delivery": letter.delivery_id,
-            "Fairlead-Attempt": str(letter.attempts),
-            "Nats-Msg-Id": letter.delivery_id,
+            "Fairlead-Delivery": message.delivery_id,
+            "Fairlead-Attempt": str(message.attempts),
+            "Nats-Msg-Id": message.delivery_id,
         }
         if not self._bus.connected:
             raise RetryableError("not connected to NATS")
-        await self._bus.emit(subject, _body(letter), headers)
+        await self._bus.emit(subject, _body(message), headers)
         await self._bus.round_trip()
 
-    async def _to_webhook(self, letter: DeliveryMessage) -> None:
-        hook = self._settings.cron.webhooks.get(letter.to or "")
+    async def _to_webhook(self, message: DeliveryMessage) -> None:
+        hook = self._settings.cron.webhooks.get(message.to or "")
         if hook is None:
-            raise RefusedError(f"cron.webhooks has no {letter.to!r}")
-        body = _body(letter)
+            raise RefusedError(f"cron.webhooks has no {message.to!r}")
+        body = _body(message)
         headers = {
             "Content-Type": "application/json",
             "User-Agent": "Fairlead",
-            "Idempotency-Key": letter.delivery_id,
-            "Fairlead-Delivery": letter.delivery_id,
-            "Fairlead-Attempt": str(letter.attempts),
+            "Idempotency-Key": message.delivery_id,
+            "Fairlead-Delivery": message.delivery_id,
+            "Fairlead-Attempt": str(message.attempts),
             **await signature(hook, body),
         }
         await self._post_to(hook, body, headers)
@@ -192,15 +192,15 @@ def _read(secret: Secret) -> bytes:
     return value
 
 
-def _body(letter: DeliveryMessage) -> bytes:
+def _body(message: DeliveryMessage) -> bytes:
     return msgspec.json.encode(
         {
-            "delivery": letter.delivery_id,
-            "attempt": letter.attempts,
-            "job": letter.job_id,
-            "name": letter.name,
-            "slot": letter.slot,
-            "text": letter.text,
-            "created_at_ms": letter.created_at_ms,
+            "delivery": message.delivery_id,
+            "attempt": message.attempts,
+            "job": message.job_id,
+            "name": message.name,
+            "slot": message.slot,
+            "text": message.text,
+            "created_at_ms": message.created_at_ms,
         }
     )

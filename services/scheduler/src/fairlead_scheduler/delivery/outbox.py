@@ -33,29 +33,35 @@ AT_ONCE = 8
 POLL_S = 2.0
 MAX_TEXT_CHARS = 200_000
 
-_letter = msgspec.json.Decoder(DeliveryMessage)
+_message = msgspec.json.Decoder(DeliveryMessage)
 
 
 class Outbox:
     """A part of every scheduler; the one that leads sends."""
 
     def __init__(
-        self, bus: Bus, ledger: RunStore, post: SessionMail, channels: Channels, lead: Leader, clock: Clock
+        self,
+        bus: Bus,
+        run_store: RunStore,
+        mail: SessionMail,
+        channels: Channels,
+        leader: Leader,
+        clock: Clock,
     ) -> None:
         self._bus = bus
         self._bucket = Bucket(bus, subjects.BUCKET_RUNS)
         self._objects = Objects(bus)
-        self._ledger = ledger
-        self._post = post
+        self._run_store = run_store
+        self._mail = mail
         self._channels = channels
-        self._lead = lead
+        self._leader = leader
         self._clock = clock
         self._look = asyncio.Event()
         self.pending = 0
 
     async def accept(self, run: RunEntry, job: Job, payload: AgentTurn, ending: Ending) -> DeliveryState:
         """Keep what is to be delivered, before the run is ended; `send_soon` then lets it go."""
-        letter = DeliveryMessage(
+        message = DeliveryMessage(
             job_id=run.job_id,
             slot=run.slot,
             name=job.name,
@@ -68,7 +74,7 @@ class Outbox:
             held=True,
         )
         try:
-            await self._bucket.create(_key(run), msgspec.json.encode(letter), point="scheduler.letter")
+            await self._bucket.create(_key(run), msgspec.json.encode(message), point="scheduler.letter")
         except ConflictError:
             log.info("letter_kept_before", job=run.job_id)
         return DeliveryState(channel=payload.channel)
@@ -78,10 +84,10 @@ class Outbox:
         record = await self._bucket.get(_key(run))
         if record is None:
             return
-        letter = _letter.decode(record.data)
-        if letter.held:
+        message = _message.decode(record.data)
+        if message.held:
             await self._bucket.update(
-                _key(run), msgspec.json.encode(msgspec.structs.replace(letter, held=False)), record.seq
+                _key(run), msgspec.json.encode(msgspec.structs.replace(message, held=False)), record.seq
             )
         self._look.set()
 
@@ -95,7 +101,7 @@ class Outbox:
             self._look.clear()
             pause_s = POLL_S
             try:
-                if self._lead.term:
+                if self._leader.term:
                     pause_s = await self._send_due()
             except (FairleadError, msgspec.DecodeError) as error:
                 log.warning("outbox_failed", error=str(error))
@@ -112,94 +118,94 @@ class Outbox:
         async for record in self._bus.read(self._bucket.stream, f"$KV.{self._bucket.name}.out.>"):
             if is_marker(record):
                 continue
-            letter = _letter.decode(record.data)
-            if not letter.held:
-                waiting.append((letter, record.seq))
+            message = _message.decode(record.data)
+            if not message.held:
+                waiting.append((message, record.seq))
         self.pending = len(waiting)
         now_ms = self._clock.now_ms()
         due = [each for each in waiting if each[0].not_before_ms <= now_ms][:AT_ONCE]
-        await asyncio.gather(*(self._send(letter, revision) for letter, revision in due))
-        later = [letter.not_before_ms - now_ms for letter, _ in waiting if letter.not_before_ms > now_ms]
+        await asyncio.gather(*(self._send(message, revision) for message, revision in due))
+        later = [message.not_before_ms - now_ms for message, _ in waiting if message.not_before_ms > now_ms]
         if len(due) == AT_ONCE:
             return 0.0
         return max(0.05, min([POLL_S, *(span / 1000 for span in later)]))
 
-    async def _send(self, letter: DeliveryMessage, revision: int) -> None:
+    async def _send(self, message: DeliveryMessage, revision: int) -> None:
         """One attempt. It is counted before it is made, so that the number on it is never too low.
 
         Where it goes is written with the count: the session used last may be another one the next time.
         """
-        if await self._is_settled(letter):
-            await self._drop(letter)
+        if await self._is_settled(message):
+            await self._drop(message)
             return
-        letter = await self._channels.addressed(letter)
-        attempt = letter.attempts + 1
+        message = await self._channels.addressed(message)
+        attempt = message.attempts + 1
         pause_ms = min(FIRST_PAUSE_MS * 2 ** min(attempt - 1, 20), LONGEST_PAUSE_MS)
-        letter = msgspec.structs.replace(
-            letter, attempts=attempt, not_before_ms=self._clock.now_ms() + pause_ms
+        message = msgspec.structs.replace(
+            message, attempts=attempt, not_before_ms=self._clock.now_ms() + pause_ms
         )
         try:
             revision = await self._bucket.update(
-                letter.key, msgspec.json.encode(letter), revision, point="scheduler.attempt"
+                message.key, msgspec.json.encode(message), revision, point="scheduler.attempt"
             )
         except ConflictError:
             return  # another scheduler sends it
         try:
-            await self._channels.send(letter)
+            await self._channels.send(message)
         except RefusedError as error:
-            await self._failed(letter, str(error), final=True)
+            await self._failed(message, str(error), final=True)
         except (FairleadError, OSError, TimeoutError) as error:
-            limit = self._channels.max_attempts(letter)
-            await self._failed(letter, str(error) or type(error).__name__, final=attempt >= limit)
+            limit = self._channels.max_attempts(message)
+            await self._failed(message, str(error) or type(error).__name__, final=attempt >= limit)
         else:
             log.info(
-                "delivered", job=letter.job_id, slot=letter.slot, channel=letter.channel, attempt=attempt
+                "delivered", job=message.job_id, slot=message.slot, channel=message.channel, attempt=attempt
             )
-            await self._note(letter, DeliveryState(channel=letter.channel, status="sent", attempts=attempt))
-            await self._drop(letter)
+            await self._note(message, DeliveryState(channel=message.channel, status="sent", attempts=attempt))
+            await self._drop(message)
 
-    async def _drop(self, letter: DeliveryMessage) -> None:
+    async def _drop(self, message: DeliveryMessage) -> None:
         """The letter is settled. Its marker stays as long as the history, which says that it was sent."""
-        await self._bucket.delete(letter.key, ttl_s=self._ledger.history_s)
+        await self._bucket.delete(message.key, ttl_s=self._run_store.history_s)
 
-    async def _is_settled(self, letter: DeliveryMessage) -> bool:
+    async def _is_settled(self, message: DeliveryMessage) -> bool:
         """Whether it was delivered or given up before: a letter may come back in a crash of nats-server."""
-        known = await self._ledger.run(letter.job_id, letter.slot)
+        known = await self._run_store.run(message.job_id, message.slot)
         if (
             known is None
         ):  # its run is forgotten, as that of a letter which came back after its marker expired
-            return self._clock.now_ms() - letter.created_at_ms > self._ledger.history_s * 1000
+            return self._clock.now_ms() - message.created_at_ms > self._run_store.history_s * 1000
         delivery = known[0].delivery
         return delivery is not None and delivery.status != "pending"
 
-    async def _failed(self, letter: DeliveryMessage, error: str, *, final: bool) -> None:
+    async def _failed(self, message: DeliveryMessage, error: str, *, final: bool) -> None:
         log.warning(
-            "delivery_failed", job=letter.job_id, slot=letter.slot, attempt=letter.attempts, final=final
+            "delivery_failed", job=message.job_id, slot=message.slot, attempt=message.attempts, final=final
         )
         status = "failed" if final else "pending"
         state = DeliveryState(
-            channel=letter.channel,
+            channel=message.channel,
             status=status,  # type: ignore[arg-type] # one of both
-            attempts=letter.attempts,
+            attempts=message.attempts,
             error=error[:500],
         )
         if final:  # said first: a letter whose failure is in the history is settled
-            text = f"The answer of '{letter.name}' could not be delivered ({letter.channel}): {error[:300]}"
-            key = token("undelivered", letter.job_id, letter.slot)
-            source = f"cron:{letter.job_id}"
-            await self._post.system(letter.session, key, text, source, untrusted=letter.untrusted)
-        await self._note(letter, state)
+            text = f"The answer of '{message.name}' could not be delivered ({message.channel}): {error[:300]}"
+            key = token("undelivered", message.job_id, message.slot)
+            source = f"cron:{message.job_id}"
+            await self._mail.system(message.session, key, text, source, untrusted=message.untrusted)
+        await self._note(message, state)
         if final:
-            await self._drop(letter)
+            await self._drop(message)
 
-    async def _note(self, letter: DeliveryMessage, state: DeliveryState) -> None:
+    async def _note(self, message: DeliveryMessage, state: DeliveryState) -> None:
         """Say in the history how far it got."""
         for _ in range(10):
-            known = await self._ledger.run(letter.job_id, letter.slot)
+            known = await self._run_store.run(message.job_id, message.slot)
             if known is None:
                 return
             try:
-                await self._ledger.change(msgspec.structs.replace(known[0], delivery=state), known[1])
+                await self._run_store.change(msgspec.structs.replace(known[0], delivery=state), known[1])
             except ConflictError:
                 continue
             except NotFoundError:

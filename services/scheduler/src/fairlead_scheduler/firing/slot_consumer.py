@@ -43,17 +43,17 @@ class SlotConsumer:
         self,
         bus: Bus,
         store: JobStore,
-        ledger: RunStore,
-        post: SessionMail,
-        concluding: RunFinalizer,
+        run_store: RunStore,
+        mail: SessionMail,
+        finalizer: RunFinalizer,
         config: LiveConfig,
         clock: Clock,
     ) -> None:
         self._bus = bus
         self._store = store
-        self._ledger = ledger
-        self._post = post
-        self._concluding = concluding
+        self._run_store = run_store
+        self._mail = mail
+        self._finalizer = finalizer
         self._config = config
         self._clock = clock
         self._waiting: asyncio.Queue[Delivered] = asyncio.Queue()
@@ -123,7 +123,7 @@ class SlotConsumer:
     async def _perform(self, slot: Slot, *, again: bool) -> None:
         if (
             again
-            and (known := await self._ledger.run(slot.job, slot.slot)) is not None
+            and (known := await self._run_store.run(slot.job, slot.slot)) is not None
             and known[0].status in FINAL
         ):
             return
@@ -148,11 +148,11 @@ class SlotConsumer:
             job = job_of(document)
         except InvalidInputError as error:
             failed = msgspec.structs.replace(run, status="error", error=f"the job cannot be read: {error}")
-            await self._concluding.conclude(failed, None)
+            await self._finalizer.finalize(failed, None)
             return
         run = msgspec.structs.replace(run, name=job.name)
         if reason := slot.missed or _objection(job, revision, slot):
-            await self._concluding.conclude(msgspec.structs.replace(run, status="skipped", error=reason), job)
+            await self._finalizer.finalize(msgspec.structs.replace(run, status="skipped", error=reason), job)
             return
         match job.payload:
             case SystemEvent():
@@ -164,11 +164,11 @@ class SlotConsumer:
         started = self._clock.now_ms()
         key = token(job.id, slot.slot)
         text = f"{payload.text}\n{slot.text}" if slot.text else payload.text
-        await self._post.system(
+        await self._mail.system(
             job.session, key, text, f"cron:{job.id}", untrusted=slot.untrusted or job.untrusted
         )
         if job.wake_mode == "now":
-            await self._post.heartbeat(job.session, key, HeartbeatNotice(reason="wake"))
+            await self._mail.heartbeat(job.session, key, HeartbeatNotice(reason="wake"))
         ended = self._clock.now_ms()
         done = msgspec.structs.replace(
             run,
@@ -180,14 +180,14 @@ class SlotConsumer:
             duration_ms=max(0, ended - started),
             summary=text[:2000],
         )
-        await self._concluding.conclude(done, job)
+        await self._finalizer.finalize(done, job)
 
     async def _open(self, run: RunEntry, document: Document, slot: Slot, *, untrusted: bool = False) -> None:
-        if not await self._ledger.begin(run):
-            known = await self._ledger.run(run.job_id, run.slot)
+        if not await self._run_store.begin(run):
+            known = await self._run_store.run(run.job_id, run.slot)
             if known is not None and known[0].status in FINAL:
                 return
-        await self._ledger.open(
+        await self._run_store.open(
             run, OpenRun(job=document, text=slot.text, untrusted=untrusted or slot.untrusted)
         )
         await self._bus.emit(HINT, f"{run.job_id}.{run.slot}".encode())
@@ -198,7 +198,7 @@ class SlotConsumer:
             return  # switched off meanwhile
         run = msgspec.structs.replace(run, name=f"heartbeat of {agent}")
         if slot.missed:
-            await self._concluding.conclude(
+            await self._finalizer.finalize(
                 msgspec.structs.replace(run, status="skipped", error=slot.missed), None
             )
             return

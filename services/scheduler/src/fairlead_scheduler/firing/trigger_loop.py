@@ -36,7 +36,7 @@ class TriggerLoop:
         self,
         bus: Bus,
         table: JobTable,
-        lead: Leader,
+        leader: Leader,
         settings: Settings,
         clock: Clock,
         changed: asyncio.Event,
@@ -44,7 +44,7 @@ class TriggerLoop:
         self._bus = bus
         self._bucket = Bucket(bus, subjects.BUCKET_RUNS)
         self._table = table
-        self._lead = lead
+        self._leader = leader
         self._settings = settings
         self._clock = clock
         self._changed = changed
@@ -68,18 +68,18 @@ class TriggerLoop:
             self._changed.clear()
             until_ms: int | None = None
             try:
-                if self._lead.term and self._lead.term != term:
+                if self._leader.term and self._leader.term != term:
                     await self.load()
-                    term = self._lead.term
+                    term = self._leader.term
                 if self._clock.jump_ms() < 0:
                     self._table.rewind(self._clock.now_ms())
-                if self._lead.term and self._settings.firing:
+                if self._leader.term and self._settings.may_fire:
                     until_ms = await self._fire_due()
             except FairleadError as error:
                 log.warning("firing_failed", error=str(error))
                 until_ms = self._clock.now_ms() + 500
             await self._clock.wait(until_ms, self._changed)
-        if self._lead.term and self._settings.firing:
+        if self._leader.term and self._settings.may_fire:
             try:
                 await self._save(
                     Position(t_ms=self._table.position.t_ms, revision=self._table.position.revision)
@@ -89,7 +89,7 @@ class TriggerLoop:
 
     async def _fire_due(self) -> int | None:
         """Fire everything that is due; when the next is."""
-        while self._lead.sure:
+        while self._leader.sure:
             revision = self.seen_revision()
             now_ms = self._clock.now_ms()
             due = self._table.take_due(now_ms, BATCH)
@@ -102,7 +102,7 @@ class TriggerLoop:
                 self._saved_at = loop_s
                 await self._save(self._table.position)
             break
-        if not self._lead.sure:
+        if not self._leader.sure:
             return self._clock.now_ms() + UNSURE_MS
         following = self._table.next_due()
         return None if following is None else following.due_ms
@@ -158,7 +158,7 @@ class TriggerLoop:
             revision=entry.revision,
             missed=missed,
             coalesced=coalesced,
-            by=self._lead.name,
+            by=self._leader.name,
         )
         try:
             fired = await write_slot(self._bus, slot)

@@ -29,10 +29,10 @@ class JobSync:
     """A part of every scheduler."""
 
     def __init__(
-        self, bus: Bus, table: JobTable, lead: Leader, clock: Clock, changed: Callable[[], None]
+        self, bus: Bus, table: JobTable, leader: Leader, clock: Clock, changed: Callable[[], None]
     ) -> None:
         self._bus = bus
-        self._lead = lead
+        self._leader = leader
         self._snapshots = TableSnapshots(bus)
         self._table = table
         self._clock = clock
@@ -71,7 +71,7 @@ class JobSync:
                     self.ready.set()
                 if news:
                     self._changed()
-                if self._lead.term:
+                if self._leader.term:
                     await self._save()
                 await tail.wait(1.0)
         await removals.unsubscribe()

@@ -64,25 +64,25 @@ class RunExecutor:
         self,
         bus: Bus,
         store: JobStore,
-        ledger: RunStore,
-        post: SessionMail,
-        concluding: RunFinalizer,
+        run_store: RunStore,
+        mail: SessionMail,
+        finalizer: RunFinalizer,
         outbox: Outbox,
-        lead: Leader,
+        leader: Leader,
         settings: Settings,
         clock: Clock,
     ) -> None:
         self._bus = bus
         self._store = store
-        self._ledger = ledger
-        self._places = ConcurrencySlots(ledger)
-        self._post = post
-        self._concluding = concluding
+        self._run_store = run_store
+        self._concurrency = ConcurrencySlots(run_store)
+        self._mail = mail
+        self._finalizer = finalizer
         self._outbox = outbox
-        self._lead = lead
+        self._leader = leader
         self._settings = settings
         self._clock = clock
-        self._attending = RunWatcher(bus, post)
+        self._run_watcher = RunWatcher(bus, mail)
         self._open: dict[str, Open] = {}
         self._seen = 0
         self._ends = 0  # of attended runs that left their run open
@@ -97,8 +97,8 @@ class RunExecutor:
         async with asyncio.TaskGroup() as self._tasks:
             while not stop.is_set():
                 self._look.clear()
-                if self._lead.term != term:
-                    term = self._lead.term
+                if self._leader.term != term:
+                    term = self._leader.term
                     await self._let_go()
                 try:
                     if term:
@@ -137,7 +137,7 @@ class RunExecutor:
         """Take up what was opened since the last look."""
         ends = self._ends  # what ends from here on is looked at next time
         start = self._seen if ends == self._ends_seen else 0
-        found, seen = await self._ledger.open_since(start)
+        found, seen = await self._run_store.open_since(start)
         for job, slot in found:
             if f"{job}.{slot}" in self._open:
                 continue
@@ -146,12 +146,12 @@ class RunExecutor:
             except (InvalidInputError, msgspec.DecodeError) as error:  # one run must not hide the others
                 log.error("open_run_unreadable", job=job, slot=slot, error=str(error))
         if not start:
-            await self._places.clear()
+            await self._concurrency.clear()
         self._seen, self._ends_seen = seen, ends
 
     async def _take_up(self, job: str, slot: str) -> None:
-        known = await self._ledger.run(job, slot)
-        opened = await self._ledger.opened(job, slot)
+        known = await self._run_store.run(job, slot)
+        opened = await self._run_store.opened(job, slot)
         if known is None or opened is None:
             return
         run = known[0]
@@ -205,7 +205,7 @@ class RunExecutor:
         for each in waiting:
             assert each.job is not None  # noqa: S101 - heartbeats do not wait here
             limit = self._settings.cron.max_concurrent_runs
-            verdict = await self._places.take(
+            verdict = await self._concurrency.take(
                 each.key, each.job.overlap, ahead.get(each.run.job_id, 0), limit
             )
             if verdict.kind == "run":
@@ -253,7 +253,7 @@ class RunExecutor:
                 tokens=tokens,
                 ended_at_ms=self._clock.now_ms(),
             )
-            await self._places.leave({each.key})
+            await self._concurrency.leave({each.key})
             self._look.set()
             await self._wait_for_retry(each)
             return
@@ -286,7 +286,7 @@ class RunExecutor:
         profile = self._settings.all.agent(payload.agent or "main")
         limits = narrowed(creator.limits, profile, session)
         one_run = session != _shared_session(job)
-        return await self._post.create(
+        return await self._mail.create(
             session, payload.agent, job.name[:60], creator.depth, limits, one_run=one_run
         )
 
@@ -295,19 +295,19 @@ class RunExecutor:
         session = each.run.session or self._session(each, job)
         made = each.run.mail_seq or await self._create(session, job, payload)
         proof = (subjects.mail(session, "notice", "create"), made)
-        if not await self._attending.stands(proof):  # another session of that name must not be prompted
+        if not await self._run_watcher.stands(proof):  # another session of that name must not be prompted
             return deleted(session)
         key = token("cron", each.run.slot, str(each.run.attempt))
         if payload.model or payload.thinking:
-            await self._post.settings(session, key, payload.model, payload.thinking)
+            await self._mail.settings(session, key, payload.model, payload.thinking)
         text = f"[cron:{job.id}] {job.name}: {payload.message}"
         if each.text:
             text = f"{text}\n\n{each.text}"
         text = f"{text}\n\n{DECLINE_HINT}"
-        seq = await self._post.prompt(session, key, text, payload.agent, untrusted=each.untrusted)
+        seq = await self._mail.prompt(session, key, text, payload.agent, untrusted=each.untrusted)
         timeout_s = payload.timeout_seconds or self._settings.cron.timeout_s
-        ending = await self._attending.attend(Attempt(session, key, seq, timeout_s, proof))
-        return ending._replace(untrusted=await self._attending.tainted(session))
+        ending = await self._run_watcher.attend(Attempt(session, key, seq, timeout_s, proof))
+        return ending._replace(untrusted=await self._run_watcher.tainted(session))
 
     async def _wait_for_retry(self, each: Open) -> None:
         """The pause before the next attempt; then it waits for a place like any other."""
@@ -328,12 +328,12 @@ class RunExecutor:
         key = token(run.job_id, run.slot)
         proof = subjects.mail(session, "notice", f"heartbeat-{key}")
         if not run.mail_seq:
-            await self._change(each, mail_seq=await self._post.heartbeat(session, key, notice))
+            await self._change(each, mail_seq=await self._mail.heartbeat(session, key, notice))
         seq = each.run.mail_seq
         ending = deleted(session)
-        if await self._attending.stands((proof, seq)):
+        if await self._run_watcher.stands((proof, seq)):
             attempt = Attempt(session, f"heartbeat-{key}", seq, 0.0, (proof, seq))
-            ending = await self._attending.attend(attempt)
+            ending = await self._run_watcher.attend(attempt)
         usage = ending.usage
         status = {"completed": "ok", "skipped": "skipped"}.get(ending.outcome, "error")
         await self._end(
@@ -352,11 +352,11 @@ class RunExecutor:
         Raises:
             ConflictError: somebody else drives it too; who is right is read again.
         """
-        known = await self._ledger.run(each.run.job_id, each.run.slot)
+        known = await self._run_store.run(each.run.job_id, each.run.slot)
         if known is None or known[0] != each.run:
             raise ConflictError(f"run {each.key} changed")
         fresh = msgspec.structs.replace(each.run, **fields)
-        await self._ledger.change(fresh, known[1])
+        await self._run_store.change(fresh, known[1])
         each.run = fresh
 
     async def _end(self, each: Open, status: str, **fields: object) -> None:
@@ -375,12 +375,12 @@ class RunExecutor:
         """All that follows from an end. Each step may be repeated."""
         run, job = each.run, each.job
         if job is not None:
-            await self._places.leave({each.key})
+            await self._concurrency.leave({each.key})
             self._look.set()
         if job is not None and run.status != "skipped" and run.outcome != QUIET:
             prefix = job.isolation.post_to_main_prefix
             said = f"failed: {run.error}" if run.status == "error" else run.summary or "(said nothing)"
-            await self._post.system(
+            await self._mail.system(
                 job.session,
                 token(job.id, run.slot),
                 f"{prefix} ({job.name}): {said}",
@@ -389,8 +389,8 @@ class RunExecutor:
             )
         if run.delivery is not None and run.delivery.status == "pending":
             await self._outbox.send_soon(run)
-        await self._concluding.settle(run, job)
-        await self._ledger.shut(run.job_id, run.slot)
+        await self._finalizer.settle(run, job)
+        await self._run_store.shut(run.job_id, run.slot)
 
 
 def _shared_session(job: Job) -> str:

@@ -24,23 +24,23 @@ class RunFinalizer:
     """Ends runs."""
 
     def __init__(
-        self, store: JobStore, ledger: RunStore, post: SessionMail, settings: Settings, clock: Clock
+        self, store: JobStore, run_store: RunStore, mail: SessionMail, settings: Settings, clock: Clock
     ) -> None:
         self._store = store
-        self._ledger = ledger
-        self._post = post
+        self._run_store = run_store
+        self._mail = mail
         self._settings = settings
         self._clock = clock
 
-    async def conclude(self, run: RunEntry, job: Job | None) -> None:
+    async def finalize(self, run: RunEntry, job: Job | None) -> None:
         """End a run that never was open: everything at once."""
         run = msgspec.structs.replace(run, ended_at_ms=run.ended_at_ms or self._clock.now_ms())
         await self.settle(run, job)
-        await self._ledger.begin(run)
+        await self._run_store.begin(run)
 
     async def settle(self, run: RunEntry, job: Job | None) -> None:
         """All that follows from a run that has ended, but for its own record."""
-        state = await self._ledger.count(run)
+        state = await self._run_store.count(run)
         if job is not None:
             if isinstance(job.schedule, At) and run.slot == str(job.schedule.at_ms):
                 await self._retire(job, run)
@@ -64,14 +64,14 @@ class RunFinalizer:
                 error=run.error,
             )
         )
-        await self._ledger.prune(run.job_id)
+        await self._run_store.prune(run.job_id)
 
     async def _retire(self, job: Job, run: RunEntry) -> None:
         """A one-shot job has had its moment: remove it if it says so and all went well, else disable it."""
         if job.delete_after_run and run.status == "ok":
             found = await self._store.get(job.id)
             if found is not None and _at(found[0]) == run.slot and await self._store.remove(job.id):
-                await self._ledger.forget(job.id)
+                await self._run_store.forget(job.id)
                 await self._store.tell(CronEvent(job_id=job.id, action="removed", name=job.name))
             return
         await self._disable(job, lambda document: _at(document) == run.slot)
@@ -86,7 +86,7 @@ class RunFinalizer:
             f"Job '{job.name}' ({job.id}) failed {state.consecutive_failures} times in a row and is off.\n"
             f"Last error: {(run.error or 'none was given')[:500]}"
         )
-        await self._post.system(
+        await self._mail.system(
             job.session,
             token("disabled", job.id, run.slot),
             text,

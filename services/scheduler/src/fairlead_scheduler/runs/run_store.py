@@ -48,7 +48,7 @@ class OpenRun(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 _run = msgspec.json.Decoder(RunEntry)
 _state = msgspec.json.Decoder(StoredState)
-_lane = msgspec.json.Decoder(ConcurrencyState)
+_concurrency = msgspec.json.Decoder(ConcurrencyState)
 _open = msgspec.json.Decoder(OpenRun)
 _encode = msgspec.json.encode
 
@@ -146,19 +146,19 @@ class RunStore:
             seq = record.seq
         return found, seq
 
-    async def lane(self) -> tuple[ConcurrencyState, int]:
+    async def concurrency(self) -> tuple[ConcurrencyState, int]:
         """The isolated runs under way, and the revision."""
         record = await self._bucket.get("lane")
-        return (ConcurrencyState(), 0) if record is None else (_lane.decode(record.data), record.seq)
+        return (ConcurrencyState(), 0) if record is None else (_concurrency.decode(record.data), record.seq)
 
-    async def change_lane(self, change: Callable[[ConcurrencyState], ConcurrencyState | None]) -> bool:
+    async def change_concurrency(self, change: Callable[[ConcurrencyState], ConcurrencyState | None]) -> bool:
         """Write the lane anew, as `change` says of what is there; False if it says nothing."""
         while True:
-            lane, revision = await self.lane()
-            wanted = change(lane)
+            concurrency, revision = await self.concurrency()
+            wanted = change(concurrency)
             if wanted is None:
                 return False
-            if wanted == lane:
+            if wanted == concurrency:
                 return True
             try:
                 await self._bucket.update("lane", _encode(wanted), revision, point="scheduler.lane")

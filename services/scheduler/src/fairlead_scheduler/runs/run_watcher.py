@@ -81,10 +81,10 @@ class _Seen:
 class RunWatcher:
     """Follows attempts to their ends."""
 
-    def __init__(self, bus: Bus, post: SessionMail) -> None:
+    def __init__(self, bus: Bus, mail: SessionMail) -> None:
         self._bus = bus
         self._objects = Objects(bus)
-        self._post = post
+        self._mail = mail
         self._clean: dict[str, int] = {}  # session: up to here its log has no words of strangers
 
     async def attend(self, attempt: Attempt) -> Ending:
@@ -182,7 +182,7 @@ class RunWatcher:
                 seen.ending = Ending("unknown", why, view.last_words)
             return
         if attempt.timeout_s and view.begun_ms and time.time() >= view.begun_ms / 1000 + attempt.timeout_s:
-            await self._post.abort(attempt.session, attempt.key, self._timeout_text(attempt), view.run_id)
+            await self._mail.abort(attempt.session, attempt.key, self._timeout_text(attempt), view.run_id)
             seen.aborted_at_s = _loop_s()
 
     async def _watch_session(self, attempt: Attempt, seen: _Seen) -> None:

@@ -33,11 +33,11 @@ class EventTriggers:
     """A part of every scheduler; each message reaches one of them."""
 
     def __init__(
-        self, bus: Bus, store: JobStore, post: SessionMail, settings: Settings, clock: Clock
+        self, bus: Bus, store: JobStore, mail: SessionMail, settings: Settings, clock: Clock
     ) -> None:
         self._bus = bus
         self._store = store
-        self._post = post
+        self._mail = mail
         self._settings = settings
         self._clock = clock
         self._came: asyncio.Queue[tuple[str, Delivery]] = asyncio.Queue(maxsize=10_000)
@@ -115,7 +115,7 @@ class EventTriggers:
         trigger = self._settings.cron.triggers.get(name)
         if trigger is None:
             raise NotFoundError(f"cron.triggers has no {name}")
-        if not self._settings.firing:
+        if not self._settings.may_fire:
             return Fired(fired=False, reason="the scheduler is off or paused")
         if len(body) > MAX_BODY_CHARS:
             raise InvalidInputError("body", f"at most {MAX_BODY_CHARS} characters, got {len(body)}")
@@ -130,11 +130,11 @@ class EventTriggers:
         session = check_id(trigger.session, "session")
         if trigger.action == "prompt":
             agent = trigger.agent or None
-            await self._post.prompt(session, key, text, agent, untrusted=not trigger.trusted)
+            await self._mail.prompt(session, key, text, agent, untrusted=not trigger.trusted)
         else:
             source = f"trigger:{name}"
-            await self._post.system(session, key, text, source, untrusted=not trigger.trusted)
-            await self._post.heartbeat(session, key, HeartbeatNotice(reason="wake"))
+            await self._mail.system(session, key, text, source, untrusted=not trigger.trusted)
+            await self._mail.heartbeat(session, key, HeartbeatNotice(reason="wake"))
         return Fired(fired=True, id=key)
 
     async def _run_job(self, job: str, key: str, text: str, *, untrusted: bool) -> Fired:

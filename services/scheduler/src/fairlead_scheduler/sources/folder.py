@@ -40,11 +40,11 @@ class Folder:
     """A part of every scheduler that reaches the folder; each file has its effect once all the same."""
 
     def __init__(
-        self, definitions: JobService, store: JobStore, post: SessionMail, settings: Settings, table: JobTable
+        self, job_service: JobService, store: JobStore, mail: SessionMail, settings: Settings, table: JobTable
     ) -> None:
-        self._definitions = definitions
+        self._job_service = job_service
         self._store = store
-        self._post = post
+        self._mail = mail
         self._settings = settings
         self._table = table
         self._changed = asyncio.Event()
@@ -159,10 +159,10 @@ class Folder:
             return
         event, key = found.event, found.key
         if event.prompt is not None:
-            await self._post.prompt(event.session, key, event.prompt, event.agent, untrusted=True)
+            await self._mail.prompt(event.session, key, event.prompt, event.agent, untrusted=True)
         else:
-            await self._post.system(event.session, key, event.text or "", "file", untrusted=True)
-            await self._post.heartbeat(event.session, key, HeartbeatNotice(reason="wake"))
+            await self._mail.system(event.session, key, event.text or "", "file", untrusted=True)
+            await self._mail.heartbeat(event.session, key, HeartbeatNotice(reason="wake"))
         await asyncio.to_thread(private.unlink, missing_ok=True)
 
     async def _set_aside(self, path: Path, reason: str) -> None:
@@ -180,7 +180,7 @@ class Folder:
         source = Source(folder=self._folder_id, digest=found.digest)
         stored = await self._store.get(job)
         if stored is None:
-            await self._definitions.add(AddJob(job=document, key=job, sender=event_files.PREFIX), source)
+            await self._job_service.add(AddJob(job=document, key=job, sender=event_files.PREFIX), source)
             return
         before = _source_of(stored[0])
         if before is None:
@@ -188,7 +188,7 @@ class Folder:
         changed = before.digest != found.digest
         if changed or before.folder != source.folder:
             patch = {**document, "enabled": True} if changed else {}
-            await self._definitions.update(UpdateJob(id=job, patch=patch), source)
+            await self._job_service.update(UpdateJob(id=job, patch=patch), source)
 
     async def _happened(self, job: str) -> bool:
         """Whether a one-shot job has had its moment."""
