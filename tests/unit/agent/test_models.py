@@ -25,8 +25,8 @@ from fairlead_agent.models.interface import (
     ToolCallPiece,
 )
 from fairlead_agent.models.openai_compatible import OpenAICompatible
-from fairlead_agent.models.registry import Registry
 from fairlead_agent.streamed_reply import Reply
+from fairlead_common.config import parse_model
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.messages import ToolSpec
 
@@ -409,7 +409,7 @@ async def test_patience_with_a_silent_provider_is_asked_for_each_request() -> No
 @pytest.mark.parametrize("name", ["", "gpt-5", "openai", "openai/", "other/x"])
 def test_model_name_of_no_known_form_is_refused(name: str) -> None:
     with pytest.raises(InvalidInputError, match="must be demo, openai/<model> or litellm/"):
-        Registry(None, {}).resolve(name)  # type: ignore[arg-type]
+        parse_model(name)
 
 
 def test_reply_keeps_blocks_in_order_and_joins_their_pieces() -> None:

@@ -30,9 +30,7 @@ _OPTIONS: Final = (
     ),
     click.option("--timeout", type=float, help="With --message: seconds until the run is stopped."),
     click.option("--deliver/--no-deliver", default=None, help="Send the answer on."),
-    click.option(
-        "--channel", type=click.Choice(["last", "web", "nats", "webhook"]), help="With --deliver: how."
-    ),
+    click.option("--channel", help="With --deliver: how: last, web, nats, webhook or one of cron.channels."),
     click.option("--to", help="With --deliver: a session, subject or webhook."),
     click.option("--post-to-main-prefix", help="Of the summary in the main session (default: Cron)."),
     click.option("--fresh-session/--same-session", default=None, help="A new session for each run."),

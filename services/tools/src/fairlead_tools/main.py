@@ -11,6 +11,7 @@ from fairlead_common.provisioned import wait_until_provisioned
 from fairlead_common.service import Part, run_service
 from fairlead_tools.config import ExecutorConfig, config_from_environment
 from fairlead_tools.executor import Executor
+from fairlead_tools.executor_tools.extension_tools import ExtensionTools
 from fairlead_tools.executor_tools.secret import hold_environment
 from fairlead_tools.executor_tools.tools import ExecutorTools, ToolSource
 from fairlead_tools.heartbeat import Heartbeat
@@ -58,6 +59,7 @@ async def setup(bus: Bus) -> list[Part]:
         McpTools(outputs, settings, config.host, config.state),
         NatsTools(bus, outputs, settings, config.tool_services),
         ApiTools(settings, outputs, config.host),
+        ExtensionTools(settings),
     ]
     host_tools = ExecutorTools(sources, frozenset(BY_NAME))
     executor = Executor(bus, config, sandboxes, host_tools, workspaces, records, liveness, tasks)

@@ -11,6 +11,7 @@ from fairlead.checks import (
     disk,
     docker,
     door,
+    extensions,
     gateway,
     home,
     machine,
@@ -88,6 +89,7 @@ CHECKS: Final = (
     Check("sandboxes.docker", docker.engine, here=True),
     Check("models.configuration", models.document),
     Check("models.reachable", models.models),
+    Check("extensions.installed", extensions.installed, here=True),
     Check("tailnet.node", tailnet.tailscale, network=True, here=True),
 )
 

@@ -15,7 +15,7 @@ _COLOURS: Final = {"ok": "green", "warning": "yellow", "problem": "red", "skippe
 _TITLES: Final = {
     "machine": "This machine", "home": "Home", "disk": "Disk", "gateway": "Gateway", "nats": "NATS",
     "streams": "Streams", "work": "Work", "services": "Services", "sandboxes": "Sandboxes",
-    "models": "Models and configuration", "tailnet": "Tailnet",
+    "models": "Models and configuration", "extensions": "Extensions", "tailnet": "Tailnet",
 }  # fmt: skip
 
 

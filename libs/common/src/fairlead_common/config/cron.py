@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from fairlead_common.config.part import Count, Part, Positive
+from fairlead_common.config.part import Count, Extensions, Part, Positive
 from fairlead_common.config.secret import Secret
 
 HEARTBEAT_PROMPT = (
@@ -87,6 +87,8 @@ class CronConfig(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
         max_failures: a job that fails so often in a row is disabled; 0: never.
         max_depth: so many times jobs may make jobs that make jobs.
         history_runs, history_days: of each job; older runs are forgotten.
+        channels: delivery channels of other packages (entry points of the group `fairlead.channels`), and
+            their settings; a job names one as its `channel`.
         folder: event files that are dropped there become events; empty: none. Absolute path.
     """
 
@@ -104,3 +106,4 @@ class CronConfig(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
     folder: Annotated[str, msgspec.Meta(pattern=r"^(/.*)?$")] = ""
     webhooks: dict[str, WebhookConfig] = {}
     triggers: dict[str, TriggerConfig] = {}
+    channels: Extensions = {}

@@ -21,7 +21,7 @@ from fairlead_common.config.models import ModelsConfig, parse_model
 from fairlead_common.config.nats_tools import NatsTool
 from fairlead_common.config.openai_api import OpenAiConfig
 from fairlead_common.config.openapi import OpenApi
-from fairlead_common.config.part import Part, Positive
+from fairlead_common.config.part import Extensions, Part, Positive
 from fairlead_common.config.policy import PolicyConfig, check_layer, check_policy
 from fairlead_common.config.sandboxes import SandboxesConfig
 from fairlead_common.config.web import WebConfig
@@ -40,6 +40,7 @@ class ToolsConfig(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
         nats: tools behind subjects that answer requests; each becomes `nats__<name>`.
         nats_services: micro services whose tools are offered, by name or by a beginning with `*`.
         openapi: HTTP interfaces by name; their operations become `api__<name>__<operation>`.
+        sources: tools of other packages (entry points of the group `fairlead.tools`), and their settings.
     """
 
     timeout_s: Positive = 120.0
@@ -50,6 +51,7 @@ class ToolsConfig(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
     nats_services: list[str] = msgspec.field(default_factory=lambda: ["*"])
     web: WebConfig = WebConfig()
     openapi: dict[ServerName, OpenApi] = {}
+    sources: Extensions = {}
 
 
 class GatewayConfig(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -133,7 +135,7 @@ def model_problems(config: Config) -> dict[str, str]:
         if field != "models.default" and model == config.models.default:
             continue
         try:
-            parse_model(model, field)
+            parse_model(model, field, config.models.back_ends)
         except InvalidInputError as error:
             problems[field] = error.problem
     return problems

@@ -1,10 +1,11 @@
 """How models are called, and the names that they can have."""
 
+from collections.abc import Collection
 from typing import Annotated, Final
 
 import msgspec
 
-from fairlead_common.config.part import Part, Positive
+from fairlead_common.config.part import Extensions, Part, Positive
 from fairlead_common.errors import InvalidInputError
 
 BACK_ENDS: Final = ("demo", "openai", "litellm")
@@ -20,6 +21,8 @@ class ModelsConfig(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
             or as long as the provider asks for, at most 120 s.
         without_images: names or patterns (`openai/deepseek-*`) of models that take no images; they are told
             of an image instead.
+        back_ends: back ends of other packages (entry points of the group `fairlead.models`), and their
+            settings; `<name>/<model>` is a model of one.
         demo_delay_s: pause of the demo model between words.
     """
 
@@ -27,18 +30,23 @@ class ModelsConfig(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
     first_token_timeout_s: Positive = 120.0
     retries: Annotated[int, msgspec.Meta(ge=0, le=20)] = 4
     without_images: list[str] = []
+    back_ends: Extensions = {}
     demo_delay_s: Annotated[float, msgspec.Meta(ge=0, le=5)] = 0.012
 
 
-def parse_model(name: str, field: str = "model") -> tuple[str, str]:
+def parse_model(name: str, field: str = "model", back_ends: Collection[str] = ()) -> tuple[str, str]:
     """The back end that a model's name means, and the name that it knows the model by.
+
+    Args:
+        back_ends: those of other packages that are configured.
 
     Raises:
         InvalidInputError: the name has none of the known forms.
     """
     backend, _, model = name.partition("/")
-    if backend not in BACK_ENDS or (backend != "demo" and not model):
+    if backend not in (*BACK_ENDS, *back_ends) or (backend != "demo" and not model):
+        forms = ["demo", "openai/<model>", *(f"{each}/<model>" for each in sorted(back_ends))]
         raise InvalidInputError(
-            field, f"must be demo, openai/<model> or litellm/<provider>/<model>, got {name!r}"
+            field, f"must be {', '.join(forms)} or litellm/<provider>/<model>, got {name!r}"
         )
     return backend, model

@@ -7,6 +7,10 @@ import msgspec
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 Count = Annotated[int, msgspec.Meta(ge=1)]
 
+# Extensions by the name of their entry point, and what their factory is given.
+ExtensionName = Annotated[str, msgspec.Meta(pattern=r"^[a-z][a-z0-9_-]{0,31}$")]
+Extensions = dict[ExtensionName, dict[str, object]]
+
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A part of the document: an unknown key is an error that names it."""

@@ -61,7 +61,8 @@ class AgentTurn(_Part, frozen=True, kw_only=True, rename="camel", tag_field="kin
     Fields:
         deliver: send the answer to `channel` and `to` as well.
         channel: `last` (the session somebody used last), `web` (the session `to`), `nats` (the subject
-            `to`) or `webhook` (the name `to` in `cron.webhooks` of the configuration).
+            `to`) or `webhook` (the name `to` in `cron.webhooks` of the configuration),
+            or one of `cron.channels`, which knows what `to` means.
         timeout_seconds: the run is aborted then; None: what the configuration says.
         model: of this job alone. thinking: likewise.
         agent: profile that runs it.
@@ -69,7 +70,7 @@ class AgentTurn(_Part, frozen=True, kw_only=True, rename="camel", tag_field="kin
 
     message: Annotated[str, msgspec.Meta(min_length=1)]
     deliver: bool = False
-    channel: Literal["last", "web", "nats", "webhook"] = "last"
+    channel: Annotated[str, msgspec.Meta(pattern=r"^[a-z][a-z0-9_-]{0,31}$")] = "last"
     to: str | None = None
     timeout_seconds: Annotated[float, msgspec.Meta(gt=0, le=86_400)] | None = None
     model: str | None = None

@@ -15,6 +15,7 @@ import msgspec
 
 from fairlead_agent.models.interface import (
     RESULT_IMAGES,
+    BackEndSetup,
     Finish,
     ModelRequest,
     Piece,
@@ -136,3 +137,8 @@ def _answer(text: str, results: list[dict[str, object]]) -> str:
 
 def _size(messages: list[dict[str, object]]) -> int:
     return sum(len(_text(message)) for message in messages) // 4
+
+
+def make(setup: BackEndSetup) -> DemoModel:
+    """The factory of this back end."""
+    return DemoModel(setup.demo_delay_s)

@@ -1,7 +1,7 @@
 """What every model back end takes and gives."""
 
-from collections.abc import AsyncIterator
-from typing import Any, Final, Literal, Protocol
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any, Final, Literal, NamedTuple, Protocol
 
 import msgspec
 
@@ -141,3 +141,19 @@ class Model(Protocol):
 
     async def close(self) -> None:
         """Let go of connections."""
+
+
+class BackEndSetup(NamedTuple):
+    """What the factory of a back end is given.
+
+    Fields:
+        settings: `models.back_ends.<name>` of the configuration; empty for a built-in one.
+        environ: of the agent service, which has the keys.
+        silence_s: seconds without any byte of an answer after which a request is given up, as configured now.
+        demo_delay_s: pause of the demo model between two words, as configured now.
+    """
+
+    settings: Mapping[str, object]
+    environ: Mapping[str, str]
+    silence_s: Callable[[], float]
+    demo_delay_s: Callable[[], float]

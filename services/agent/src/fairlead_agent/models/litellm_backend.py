@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from fairlead_agent.models.interface import (
+    BackEndSetup,
     Failure,
     Finish,
     ModelError,
@@ -254,3 +255,8 @@ def _headers(error: Exception) -> Mapping[str, str]:
         if headers:
             return {str(name): str(value) for name, value in headers.items()}
     return {}
+
+
+def make(setup: BackEndSetup) -> LiteLLM:
+    """The factory of this back end."""
+    return LiteLLM(silence_s=setup.silence_s)

@@ -14,6 +14,7 @@ import aiohttp
 import msgspec
 
 from fairlead_agent.models.interface import (
+    BackEndSetup,
     Failure,
     Finish,
     ModelError,
@@ -25,6 +26,8 @@ from fairlead_agent.models.interface import (
 )
 from fairlead_agent.models.provider_errors import provider_error, retry_after_s
 from fairlead_common.content import StopReason, Usage
+
+OPENAI_URL = "https://api.openai.com/v1"
 
 
 class _Function(msgspec.Struct):
@@ -348,4 +351,13 @@ async def _refusal(response: aiohttp.ClientResponse) -> ModelError:
         status=response.status,
         code=code,
         retry_after_s=retry_after_s(response.headers),
+    )
+
+
+def make(setup: BackEndSetup) -> OpenAICompatible:
+    """The factory of this back end."""
+    return OpenAICompatible(
+        setup.environ.get("OPENAI_BASE_URL") or OPENAI_URL,
+        setup.environ.get("OPENAI_API_KEY"),
+        silence_s=setup.silence_s,
     )

@@ -2,15 +2,32 @@
 
 import os
 from collections.abc import Mapping
+from typing import Final, Protocol, runtime_checkable
 
-from fairlead_agent.models.demo import DemoModel
-from fairlead_agent.models.interface import Model
-from fairlead_agent.models.litellm_backend import LiteLLM
-from fairlead_agent.models.openai_compatible import OpenAICompatible
+import structlog
+
+from fairlead_agent.models.interface import BackEndSetup, Model
+from fairlead_common import extensions
 from fairlead_common.config import parse_model
+from fairlead_common.errors import InvalidInputError
+from fairlead_common.extensions import ExtensionError
 from fairlead_common.live_config import LiveConfig
 
-OPENAI_URL = "https://api.openai.com/v1"
+log = structlog.get_logger()
+
+BUILT_IN: Final = {
+    "demo": "fairlead_agent.models.demo:make",
+    "openai": "fairlead_agent.models.openai_compatible:make",
+    "litellm": "fairlead_agent.models.litellm_backend:make",
+}
+
+
+@runtime_checkable
+class WarmedUp(Protocol):
+    """A back end that takes long to import."""
+
+    async def warm_up(self) -> None:
+        """Import it now."""
 
 
 class Registry:
@@ -25,34 +42,40 @@ class Registry:
         """The back end for a model name, and the name that it knows the model by.
 
         Raises:
-            InvalidInputError: the name has none of the known forms.
+            InvalidInputError: the name has none of the known forms, or its back end cannot be loaded.
         """
-        backend, model = parse_model(name)
+        backend, model = parse_model(name, back_ends=self._config.current.models.back_ends)
         if backend not in self._made:
             self._made[backend] = self._make(backend)
         return self._made[backend], model
 
     def _make(self, backend: str) -> Model:
-        def silence_s() -> float:
-            return self._config.current.models.first_token_timeout_s
-
-        if backend == "demo":
-            return DemoModel(lambda: self._config.current.models.demo_delay_s)
-        if backend == "litellm":
-            return LiteLLM(silence_s=silence_s)
-        return OpenAICompatible(
-            self._environ.get("OPENAI_BASE_URL") or OPENAI_URL,
-            self._environ.get("OPENAI_API_KEY"),
-            silence_s=silence_s,
+        setup = BackEndSetup(
+            settings=self._config.current.models.back_ends.get(backend, {}),
+            environ=self._environ,
+            silence_s=lambda: self._config.current.models.first_token_timeout_s,
+            demo_delay_s=lambda: self._config.current.models.demo_delay_s,
         )
+        try:
+            made: Model = extensions.make(extensions.MODELS, backend, setup, BUILT_IN)
+        except ExtensionError as error:
+            log.error("extension_failed", group=extensions.MODELS, extension=backend, error=str(error))
+            raise InvalidInputError("model", str(error)) from error
+        return made
 
     async def warm_up(self) -> None:
-        """Import what the configured models need, so that the first prompt does not wait for it."""
-        names = {profile.model for profile in self._config.current.agents.values()}
-        if any(name.startswith("litellm/") for name in names | {self._config.current.models.default}):
-            backend, _ = self.resolve("litellm/any/model")
-            if isinstance(backend, LiteLLM):
-                await backend.warm_up()
+        """Load what the configured models need, so that the first prompt does not wait for it."""
+        config = self._config.current
+        names = {profile.model for profile in config.agents.values()} | {config.models.default}
+        for backend in (*config.models.back_ends, "litellm"):
+            if backend == "litellm" and not any(name.startswith("litellm/") for name in names):
+                continue
+            try:
+                made, _ = self.resolve(f"{backend}/any/model")
+            except InvalidInputError:
+                continue  # it is logged, and the doctor is told when asked
+            if isinstance(made, WarmedUp):
+                await made.warm_up()
 
     async def close(self) -> None:
         """Let go of all connections."""

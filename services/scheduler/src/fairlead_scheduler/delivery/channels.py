@@ -6,14 +6,16 @@ import hmac
 import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
+import structlog
 
-from fairlead_common import subjects
+from fairlead_common import extensions, subjects
 from fairlead_common.bus import Bus
 from fairlead_common.config import Secret, WebhookConfig
 from fairlead_common.errors import BadMessageError, FairleadError, RetryableError
+from fairlead_common.extensions import ExtensionError
 from fairlead_common.ids import is_id
 from fairlead_common.projections import SessionSummary, decode_projection
 from fairlead_scheduler.delivery.message import DeliveryMessage
@@ -24,12 +26,29 @@ from fairlead_scheduler.settings import Settings
 if TYPE_CHECKING:
     import aiohttp
 
+log = structlog.get_logger()
+
 MAX_ATTEMPTS: Final = 10
+EXTENSION_TIMEOUT_S: Final = 30.0  # of one attempt of a channel of another package
 _TRY_LATER: Final = frozenset({408, 425, 429})
 
 
 class RefusedError(FairleadError):
     """It will never be delivered like this; trying again is of no use."""
+
+
+class DeliveryChannel(Protocol):
+    """A channel of another package."""
+
+    async def send(self, message: DeliveryMessage) -> None:
+        """Deliver; returns once the other side has it. It may be asked again with the same `delivery_id`.
+
+        Raises:
+            RefusedError: it can never be delivered like this; anything else is tried again later.
+        """
+
+    async def close(self) -> None:
+        """Part with open connections."""
 
 
 class Channels:
@@ -40,6 +59,7 @@ class Channels:
         self._mail = mail
         self._settings = settings
         self._http: aiohttp.ClientSession | None = None
+        self._extensions: dict[str, DeliveryChannel] = {}
 
     def max_attempts(self, message: DeliveryMessage) -> int:
         """So often a letter is tried."""
@@ -69,12 +89,33 @@ class Channels:
             case "webhook":
                 await self._to_webhook(message)
             case other:
-                raise RefusedError(f"there is no channel {other!r}")
+                await self._to_extension(other, message)
 
     async def close(self) -> None:
         """Part with open connections."""
         if self._http is not None:
             await self._http.close()
+        for channel in self._extensions.values():
+            await channel.close()
+
+    async def _to_extension(self, name: str, message: DeliveryMessage) -> None:
+        settings = self._settings.cron.channels.get(name)
+        if settings is None:
+            raise RefusedError(f"there is no channel {name!r}: cron.channels does not have it")
+        channel = self._extensions.get(name)
+        if channel is None:
+            try:
+                channel = self._extensions[name] = extensions.make(extensions.CHANNELS, name, settings)
+            except ExtensionError as error:
+                log.error("extension_failed", group=extensions.CHANNELS, extension=name, error=str(error))
+                raise RefusedError(str(error)) from error
+        try:
+            async with asyncio.timeout(EXTENSION_TIMEOUT_S):
+                await channel.send(message)
+        except (FairleadError, OSError, TimeoutError):
+            raise
+        except Exception as error:
+            raise RetryableError(f"channel {name!r}: {type(error).__name__}: {error}") from error
 
     async def _to_session(self, message: DeliveryMessage, session: str) -> None:
         if not is_id(session):

@@ -246,6 +246,14 @@ class JobService:
                     raise InvalidInputError("payload.to", str(error).removeprefix("to: ")) from error
             case "web" if turn.to is not None:
                 check_id(turn.to, "payload.to")
+            case "last" | "web" | "webhook":
+                pass
+            case other:
+                if other not in self._settings.cron.channels:
+                    known = ", ".join(
+                        ["last", "web", "nats", "webhook", *sorted(self._settings.cron.channels)]
+                    )
+                    raise InvalidInputError("payload.channel", f"must be one of {known}, got {other!r}")
 
     def preview(self, document: Document, count: int = PREVIEWED, after_ms: int = 0) -> Preview:
         """What was understood, and the next firings, those after `after_ms`."""

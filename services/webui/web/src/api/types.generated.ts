@@ -65,7 +65,8 @@ export interface AgentStart {
  * Fields:
  *     deliver: send the answer to `channel` and `to` as well.
  *     channel: `last` (the session somebody used last), `web` (the session `to`), `nats` (the subject
- *         `to`) or `webhook` (the name `to` in `cron.webhooks` of the configuration).
+ *         `to`) or `webhook` (the name `to` in `cron.webhooks` of the configuration),
+ *         or one of `cron.channels`, which knows what `to` means.
  *     timeout_seconds: the run is aborted then; None: what the configuration says.
  *     model: of this job alone. thinking: likewise.
  *     agent: profile that runs it.
@@ -74,7 +75,7 @@ export interface AgentTurn {
   kind: "agentTurn";
   message: string;
   deliver?: boolean;
-  channel?: "last" | "nats" | "web" | "webhook";
+  channel?: string;
   to?: string | null;
   timeoutSeconds?: number | null;
   model?: string | null;

@@ -1,0 +1,81 @@
+"""Extensions: code of other packages, found by the entry points that they declare.
+
+Only an extension that the configuration names is loaded. The name of a built-in one cannot be taken.
+
+| group | configured in | factory |
+|---|---|---|
+| `fairlead.models` | `models.back_ends.<name>` | `(BackEndSetup) -> Model` |
+| `fairlead.tools` | `tools.sources.<name>` | `(settings) -> list[ExecutorTool]` |
+| `fairlead.channels` | `cron.channels.<name>` | `(settings) -> DeliveryChannel` |
+"""
+
+import sys
+from collections.abc import Callable, Mapping
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Final
+
+from fairlead_common.config import Config
+from fairlead_common.errors import FairleadError
+
+MODELS: Final = "fairlead.models"
+TOOLS: Final = "fairlead.tools"
+CHANNELS: Final = "fairlead.channels"
+
+
+class ExtensionError(FairleadError):
+    """An extension cannot be had. The text names its group, its name and the reason."""
+
+
+def configured(config: Config) -> list[tuple[str, str]]:
+    """Group and name of each extension that the configuration names."""
+    return [
+        *((MODELS, name) for name in config.models.back_ends),
+        *((TOOLS, name) for name in config.tools.sources),
+        *((CHANNELS, name) for name in config.cron.channels),
+    ]
+
+
+def load(group: str, name: str, built_in: Mapping[str, str] | None = None) -> Callable[..., Any]:
+    """The factory that the entry point `name` of `group` names.
+
+    Args:
+        built_in: entry points of Fairlead itself, `module:attribute` by name. They are found like all others,
+            but need no metadata of an installed package.
+
+    Raises:
+        ExtensionError: it is not installed, is there twice, or cannot be imported.
+    """
+    what = f"extension {name!r} of the group {group}"
+    if built_in and name in built_in:
+        found = [EntryPoint(name, built_in[name], group)]
+    else:
+        found = list(entry_points(group=group, name=name))
+    if not found:
+        raise ExtensionError(
+            f"{what} is not installed in {sys.prefix}: no package there has this entry point"
+        )
+    if len(found) > 1:
+        packages = ", ".join(sorted(each.dist.name if each.dist else "?" for each in found))
+        raise ExtensionError(f"{what} is there {len(found)} times: in the packages {packages}")
+    try:
+        factory = found[0].load()
+    except Exception as error:
+        raise ExtensionError(f"{what} ({found[0].value}): {type(error).__name__}: {error}") from error
+    if not callable(factory):
+        raise ExtensionError(f"{what} ({found[0].value}) must be callable, got {type(factory).__name__}")
+    made: Callable[..., Any] = factory
+    return made
+
+
+def make(group: str, name: str, argument: object, built_in: Mapping[str, str] | None = None) -> Any:
+    """What the factory of the extension makes of `argument`.
+
+    Raises:
+        ExtensionError: it cannot be loaded, or its factory failed.
+    """
+    factory = load(group, name, built_in)
+    try:
+        return factory(argument)
+    except Exception as error:
+        text = f"extension {name!r} of the group {group} failed at its start: {type(error).__name__}: {error}"
+        raise ExtensionError(text) from error

@@ -1,0 +1,65 @@
+"""Tools of other packages: entry points of the group `fairlead.tools` that the configuration names."""
+
+import asyncio
+from collections.abc import Mapping
+
+import structlog
+
+from fairlead_common import extensions
+from fairlead_common.config import Config
+from fairlead_common.extensions import ExtensionError
+from fairlead_common.live_config import LiveConfig
+from fairlead_common.messages import ToolSpec
+from fairlead_tools.executor_tools.tools import ExecutorTool
+
+log = structlog.get_logger()
+
+
+class ExtensionTools:
+    """A source of tools. What cannot be loaded is left out, with a warning that names it."""
+
+    def __init__(self, settings: LiveConfig) -> None:
+        self._configured = settings.current.tools.sources
+        self._problems: list[str] = []
+        self._changed = False
+        self._tools: dict[str, ExecutorTool] = {}
+        for name, given in self._configured.items():
+            try:
+                for tool in _tools_of(name, given):
+                    self._tools.setdefault(tool.spec.name, tool)
+            except ExtensionError as error:
+                self._problems.append(f"{error}; its tools are not offered")
+                log.error("extension_failed", group=extensions.TOOLS, extension=name, error=str(error))
+        settings.on_change(self._note)
+
+    @property
+    def tools(self) -> Mapping[str, ExecutorTool]:
+        """By name."""
+        return self._tools
+
+    @property
+    def warnings(self) -> list[str]:
+        """What a person should look at now."""
+        restart = ["tools.sources has changed: it takes effect when this executor starts anew"]
+        return [*self._problems, *(restart if self._changed else [])]
+
+    async def follow(self, stop: asyncio.Event) -> None:
+        """Nothing to keep up to date: extensions are loaded once."""
+        await stop.wait()
+
+    def _note(self, config: Config) -> None:
+        self._changed = config.tools.sources != self._configured
+
+
+def _tools_of(name: str, given: Mapping[str, object]) -> list[ExecutorTool]:
+    made = extensions.make(extensions.TOOLS, name, given)
+    if not isinstance(made, list | tuple) or not all(_is_tool(each) for each in made):
+        raise ExtensionError(
+            f"extension {name!r} of the group {extensions.TOOLS}: its factory must return a list of objects "
+            "with `spec` (a ToolSpec) and `run`"
+        )
+    return list(made)
+
+
+def _is_tool(value: object) -> bool:
+    return isinstance(getattr(value, "spec", None), ToolSpec) and callable(getattr(value, "run", None))
