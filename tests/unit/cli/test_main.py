@@ -7,21 +7,16 @@ import sys
 import pytest
 
 from fairlead.main import _COMMANDS
+from tests.support.command_line import Done, run_here
 
-FAIRLEAD = [sys.executable, "-m", "fairlead.main"]
 
-
-def call(*words: str, **environ: str) -> "subprocess.CompletedProcess[str]":
-    env = {key: value for key, value in os.environ.items() if not key.startswith("FAIRLEAD_")}
-    return subprocess.run(
-        [*FAIRLEAD, *words],
-        env={**env, "FAIRLEAD_HOME": "/nonexistent/home", **environ},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
+def call(*words: str, **environ: str) -> Done:
+    """The command as somebody types it who has set nothing else."""
+    with pytest.MonkeyPatch.context() as patch, open(os.devnull) as nothing:
+        patch.setattr(sys, "stdin", nothing)
+        for name in [name for name in os.environ if name.startswith("FAIRLEAD_")]:
+            patch.delenv(name)
+        return run_here({"FAIRLEAD_HOME": "/nonexistent/home", **environ}, *words)
 
 
 @pytest.mark.parametrize("name", list(_COMMANDS))
@@ -47,6 +42,19 @@ def test_help_loads_nothing_but_the_standard_library() -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_the_command_is_started_as_a_module() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "fairlead.main", "--help"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("Usage: fairlead")
+
+
 def test_a_typo_is_bad_usage() -> None:
     for words in (
         ["statsu"],
@@ -67,6 +75,7 @@ def test_an_unknown_command_says_which_may_be_meant(typed: str, hint: str) -> No
     assert hint in done.stderr
 
 
+@pytest.mark.process  # a connection that nobody takes
 def test_without_a_server_the_status_is_69() -> None:
     done = call("-p", "hello", FAIRLEAD_URL="http://127.0.0.1:9", FAIRLEAD_TOKEN="a-token-of-some-length")
     assert done.returncode == 69
