@@ -213,7 +213,7 @@ class Workplace:
         self._folder = folder
         # With it commands wait below their guards, where they can be seen.
         bound = Restriction(limits=((resource.RLIMIT_NOFILE, 512),))
-        self.spares = Prefork(Root(str(folder)), None, bound)
+        self.prefork = Prefork(Root(str(folder)), None, bound)
         self._started: set[int] = set()
 
     def run(self, plan: Plan = TRUE) -> int:
@@ -224,7 +224,7 @@ class Workplace:
     @contextlib.contextmanager
     def running(self, plan: Plan = TRUE) -> Iterator[int]:
         """The same, and its end is seen when the block ends."""
-        child = self.spares.take(plan)
+        child = self.prefork.take(plan)
         self._started.add(child.pid)
         path = self._folder / "out"
         output = Output(lambda: os.open(path, os.O_CREAT | os.O_WRONLY)) if plan.is_command else None
@@ -238,11 +238,11 @@ class Workplace:
         for fd in job.fds:
             os.close(fd)
         assert job.conclude(0)["status"] == "ok"
-        self.spares.ended(job)
+        self.prefork.ended(job)
 
     def close(self) -> None:
         """No child is left."""
-        for pid in self._started | self.spares.pids:
+        for pid in self._started | self.prefork.pids:
             with contextlib.suppress(ProcessLookupError, ChildProcessError):
                 os.kill(pid, signal.SIGKILL)
                 os.waitpid(pid, 0)
@@ -260,15 +260,15 @@ def test_next_command_waits_only_a_moment_after_the_last_ended(
     workplace: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     guard = workplace.run()
-    workplace.spares.prepare(set())
+    workplace.prefork.prepare(set())
     assert not children_of_process(guard)
-    assert time.monotonic() < workplace.spares.next_tick < time.monotonic() + 3600
+    assert time.monotonic() < workplace.prefork.next_tick < time.monotonic() + 3600
     monkeypatch.setattr(prefork, "PAUSE_S", 0.0)
     assert workplace.run() == guard  # one that comes sooner need not wait for that
-    assert not workplace.spares.pids - {guard}
-    workplace.spares.prepare(set())
+    assert not workplace.prefork.pids - {guard}
+    workplace.prefork.prepare(set())
     eventually(lambda: bool(children_of_process(guard)), "a command waits below it")
-    assert workplace.spares.next_tick == float("inf")
+    assert workplace.prefork.next_tick == float("inf")
 
 
 def test_guards_that_are_idle_for_long_leave_and_one_stays(
@@ -277,28 +277,28 @@ def test_guards_that_are_idle_for_long_leave_and_one_stays(
     monkeypatch.setattr(prefork, "PAUSE_S", 0.0)
     with workplace.running(), workplace.running(), workplace.running():
         pass
-    guards = workplace.spares.pids
+    guards = workplace.prefork.pids
     assert len(guards) == 3
-    workplace.spares.prepare(set())
+    workplace.prefork.prepare(set())
     eventually(lambda: any(map(children_of_process, guards)), "a command waits below one of them")
-    assert workplace.spares.pids == guards  # and the others for the next commands at once
+    assert workplace.prefork.pids == guards  # and the others for the next commands at once
     later = time.monotonic() + prefork.KEEP_S
-    assert later - 5 < workplace.spares.next_tick < later
+    assert later - 5 < workplace.prefork.next_tick < later
     monkeypatch.setattr("time.monotonic", lambda: later)
-    workplace.spares.prepare(set())
+    workplace.prefork.prepare(set())
     monkeypatch.undo()
     eventually(lambda: sum(map(is_alive, guards)) == 1, "two have left")
     left = {pid for pid in guards if not is_alive(pid)}
-    workplace.spares.prepare(left)
-    assert workplace.spares.pids == guards - left
-    assert workplace.spares.next_tick == float("inf")
+    workplace.prefork.prepare(left)
+    assert workplace.prefork.pids == guards - left
+    assert workplace.prefork.next_tick == float("inf")
 
 
 def test_child_that_is_slow_to_make_is_made_at_once(workplace: Workplace) -> None:
     worker = workplace.run(make_plan("c2", {"tool": "ls", "arguments": {}}))
-    assert workplace.spares.next_tick <= time.monotonic()
-    workplace.spares.prepare(set())
-    assert len(workplace.spares.pids - {worker}) == 1
+    assert workplace.prefork.next_tick <= time.monotonic()
+    workplace.prefork.prepare(set())
+    assert len(workplace.prefork.pids - {worker}) == 1
 
 
 def test_guard_that_died_before_its_next_command_came_is_replaced(workplace: Workplace) -> None:
@@ -310,9 +310,9 @@ def test_guard_that_died_before_its_next_command_came_is_replaced(workplace: Wor
     os.kill(second, signal.SIGKILL)
     os.waitpid(second, 0)
     before = open_files()
-    workplace.spares.prepare({second})
+    workplace.prefork.prepare({second})
     assert open_files() == before - 1
-    assert second not in workplace.spares.pids
+    assert second not in workplace.prefork.pids
     assert workplace.run() not in (first, second)
 
 
@@ -322,7 +322,7 @@ def children_of_process(pid: int) -> list[str]:
 
 def test_guard_that_does_not_say_that_it_is_ready_gets_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fd_handoff, "PATIENCE_MS", 20)
-    ours, theirs = fd_handoff.open_desk()
+    ours, theirs = fd_handoff.open_pair()
     pipe = os.pipe()
     try:
         with pytest.raises(TimeoutError):  # it was stopped, or is stuck
@@ -342,7 +342,7 @@ def test_guard_that_does_not_say_that_it_is_ready_gets_nothing(monkeypatch: pyte
 @pytest.mark.parametrize("read", [True, False])
 def test_guard_that_gets_nothing_leaves_without_a_word(read: bool) -> None:
     """An exception would cost more than the command did: modules are loaded to print it."""
-    ours, theirs = fd_handoff.open_desk()
+    ours, theirs = fd_handoff.open_pair()
     pid = os.fork()
     if pid == 0:
         try:
@@ -435,8 +435,8 @@ def test_report_that_is_too_large_ends_its_call_at_once_and_its_guard_serves_on(
         outcome = job.conclude(0)
         assert outcome["status"] == "unknown"
         assert "more than 100000 bytes" in text_of(outcome)
-        assert job.guard_is_free
+        assert job.supervisor_is_free
     finally:
-        for fd in (child.output, child.report, child.desk, cwd):
+        for fd in (child.output, child.report, child.handoff, cwd):
             os.close(fd)
         os.waitpid(child.pid, 0)

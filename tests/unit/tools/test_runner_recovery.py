@@ -113,10 +113,10 @@ def children_of(runner: Runner, count: int) -> list[int]:
 def test_killed_spare_children_are_replaced(client: Client, runner: Runner) -> None:
     client.call("a", "bash", command="true")
     client.call("b", "ls")
-    spares = [pid for pid in children_of(runner, 2) if pid != runner.pid]
-    for pid in spares:
+    prefork = [pid for pid in children_of(runner, 2) if pid != runner.pid]
+    for pid in prefork:
         os.kill(pid, signal.SIGKILL)
-    eventually(lambda: not any(is_alive(pid) for pid in spares), "the spares are dead")
+    eventually(lambda: not any(is_alive(pid) for pid in prefork), "the spares are dead")
     assert client.call("c", "ls")["status"] == "ok"
     assert client.call("d", "bash", command="echo on")["status"] == "ok"
 

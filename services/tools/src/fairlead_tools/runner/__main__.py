@@ -1,8 +1,8 @@
 """Entry point: `runner.pyz <mode> <state directory> <workspace> [idle_s] [uid:gid] [restriction]`.
 
 Modes: `serve` (detached), `run` (in the foreground), `stdio` (serve, then talk over a pipe), `attach`
-(talk over a pipe to one that is there). With `uid:gid` a runner that is root has its tools run as that
-user. The restriction of commands is JSON (see `restrict.py`).
+(talk over a pipe to a running one). With `uid:gid` a runner that is root has its tools run as that
+user. The restriction of commands is JSON (see `confinement/restrict.py`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ IDLE_S = 900.0
 
 def main() -> int:
     """Exit status: 0 when a runner listens (`serve`), or has ended (`run`, `stdio`); 1 with a reason."""
-    # No argparse: it is a quarter of the start, and nobody but a launcher types this.
+    # No argparse: it is a quarter of the start, and only launchers call this.
     try:
         mode, state, workspace = sys.argv[1:4]
         idle_s = float(sys.argv[4]) if len(sys.argv) > 4 else IDLE_S

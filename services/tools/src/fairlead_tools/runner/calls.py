@@ -1,4 +1,4 @@
-"""The calls of one workspace: which may start, which run, what is known of the others."""
+"""The calls of one workspace: admission, the running ones, and the recorded outcome of all others."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from fairlead_tools.runner.tools import process_tools
 from fairlead_tools.runner.tools.arguments import Arguments
 from fairlead_tools.runner.tools.process_tools import Wait
 
-MAX_JOBS = 64
+MAX_RUNNING = 64
 MAX_FETCH_BYTES = 1024 * 1024
 SYNC_AFTER_S = 0.1
-FORGET_S = 3600.0  # between two looks for calls that nobody can ask for any more
+FORGET_S = 3600.0  # between two removals of expired tombstones
 MAX_UNSYNCED = 8
 MAX_YIELDED_BYTES = 16 * 1024 * 1024  # of output before a command goes to the background
 
@@ -39,7 +39,7 @@ _DIED = "The runner that ran this call died."
 
 
 class Calls:
-    """Answers what executors ask about calls. The journal decides; memory only knows what runs."""
+    """Serves executors' requests about calls. The journal decides; memory holds only what runs."""
 
     def __init__(
         self,
@@ -52,23 +52,23 @@ class Calls:
         self._user = user
         self.restriction = restriction
         self._journal = calls_journal
-        self._jobs: dict[str, RunningCall] = {}
+        self._running: dict[str, RunningCall] = {}
         self._unsaved: dict[str, Outcome] = {}
         self._unsynced: dict[str, tuple[journal.Call, float]] = {}  # finished calls, and when to sync them
         self._boot = linux.boot_id()
         self._waits: dict[str, Wait] = {}
         self._processes = BackgroundProcesses(".", self._boot)
-        self.spares = Prefork(root, user, restriction)
+        self.prefork = Prefork(root, user, restriction)
         self._forget_at = time.monotonic() + FORGET_S
         self.is_closing = False
 
     def running(self) -> list[RunningCall]:
-        """What runs now, in the background too."""
-        return [*self._jobs.values(), *self._processes.live]
+        """All running calls, background processes included."""
+        return [*self._running.values(), *self._processes.live]
 
     def children(self) -> set[int]:
-        """The process ids of all children that are meant to be there."""
-        return {each.child.pid for each in self.running()} | self.spares.pids
+        """Process ids of all expected children; any other child is an orphan."""
+        return {each.child.pid for each in self.running()} | self.prefork.pids
 
     def recover(self) -> list[str]:
         """Calls whose runner died: what is left of them is killed, and their outcome is `unknown`."""
@@ -90,13 +90,15 @@ class Calls:
         return found
 
     def call(self, connection: Connection, frame: Frame) -> RunningCall | None:
-        """The job that was started for this frame; None when there was none to start."""
+        """Start the call of a `call` frame; None if it was answered at once or refused."""
         call_id = protocol.call_id_of(frame)
         if self._tell_known(connection, call_id):
             return None
-        if self.is_closing or len(self._jobs) + len(self._waits) >= MAX_JOBS:
+        if self.is_closing or len(self._running) + len(self._waits) >= MAX_RUNNING:
             text = (
-                "the runner is stopping" if self.is_closing else f"at most {MAX_JOBS} calls may run at once"
+                "the runner is stopping"
+                if self.is_closing
+                else f"at most {MAX_RUNNING} calls may run at once"
             )
             connection.send({"type": "error", "call_id": call_id, "code": "busy", "message": text})
             return None
@@ -105,7 +107,7 @@ class Calls:
             if plan.tool in PROCESS_TOOLS:
                 self._answer(plan, connection)
                 return None
-            job = self._start(plan)
+            running = self._start(plan)
         except ToolError as error:
             _send_result(connection, call_id, failed(str(error)))
         except AlreadyStartedError:
@@ -117,12 +119,12 @@ class Calls:
                 connection, call_id, failed(f"The call was not started: {os.strerror(error.errno or 5)}")
             )
         else:
-            job.followers.append(connection)
-            return job
+            running.followers.append(connection)
+            return running
         return None
 
     def attach(self, connection: Connection, frame: Frame) -> None:
-        """Follow a call to its end, or say what is known of it."""
+        """Stream a running call to this connection, or send its recorded state."""
         call_id = protocol.call_id_of(frame)
         if not self._tell_known(connection, call_id):
             connection.send({"type": "state", "call_id": call_id, "state": journal.NEW})
@@ -130,19 +132,19 @@ class Calls:
     def cancel(self, connection: Connection, frame: Frame) -> None:
         """Stop a call; the result follows once nothing of it runs any more."""
         call_id = protocol.call_id_of(frame)
-        job = self._jobs.get(call_id)
-        if job is not None:
-            job.stop("cancelled")
+        running = self._running.get(call_id)
+        if running is not None:
+            running.stop("cancelled")
         wait = self._waits.get(call_id)
         if wait is not None:
             wait.cancelled = True
-        state = "stopping" if job is not None or wait is not None else self._journal.state(call_id)
+        state = "stopping" if running is not None or wait is not None else self._journal.state(call_id)
         connection.send({"type": "state", "call_id": call_id, "state": state})
 
     def forget(self, connection: Connection, frame: Frame) -> None:
         """Keep only the tombstone of a call whose outcome was delivered."""
         call_id = protocol.call_id_of(frame)
-        if call_id in self._jobs or call_id in self._waits:
+        if call_id in self._running or call_id in self._waits:
             raise FrameError("call_id: still runs, so it cannot be forgotten")
         self._journal.forget(call_id)
         self._unsaved.pop(call_id, None)
@@ -153,7 +155,7 @@ class Calls:
         self._journal.prepare()  # nobody waits for us now
 
     def fetch(self, connection: Connection, frame: Frame) -> None:
-        """A piece of the full output."""
+        """Send a part of the full output."""
         call_id = protocol.call_id_of(frame)
         offset = int(protocol.number_of(frame, "offset", 0, 0, 1 << 50))
         limit = int(protocol.number_of(frame, "limit", MAX_FETCH_BYTES, 1, MAX_FETCH_BYTES))
@@ -171,21 +173,21 @@ class Calls:
         }
         connection.send(answer)
 
-    def finish(self, job: RunningCall, orphans_killed: int) -> None:
-        """Write down what came of a job, then tell its followers."""
-        job.tell()
-        result = job.conclude(orphans_killed)
-        job.close_input()
-        process = self._processes.of(job)
+    def finish(self, running: RunningCall, orphans_killed: int) -> None:
+        """Record the outcome of a call, then send it to its followers."""
+        running.tell()
+        result = running.conclude(orphans_killed)
+        running.close_input()
+        process = self._processes.of(running)
         if process is not None:
             self._processes.ended(process, result)
-            self.spares.ended(job)
+            self.prefork.ended(running)
             return
-        del self._jobs[job.call_id]
-        if job.output is not None:
-            job.output.close()
-        self.spares.ended(job)
-        self._conclude(job.call_id, job.call, job.followers, result)
+        del self._running[running.call_id]
+        if running.output is not None:
+            running.output.close()
+        self.prefork.ended(running)
+        self._conclude(running.call_id, running.call, running.followers, result)
 
     def _conclude(
         self, call_id: str, call: journal.Call | None, followers: list[Connection], result: Outcome
@@ -194,7 +196,7 @@ class Calls:
             try:
                 call.finish(result)
             except OSError:
-                # A full disk: whoever asks gets it from memory, and after a crash the journal says unknown.
+                # The disk is full: served from memory; after a crash the outcome is `unknown`.
                 self._unsaved[call_id] = result
         failpoint("runner.tell.before")
         for each in followers:
@@ -206,7 +208,7 @@ class Calls:
                 self.sync(next(iter(self._unsynced.values()))[1])
 
     def sync(self, now: float = float("inf")) -> None:
-        """Bring outcomes to the disk that nobody has fetched until `now`.
+        """Sync outcomes to disk that were not delivered until `now`.
 
         Most are delivered and forgotten before that, which saves the wait for the disk. Only a power cut in
         between costs such an outcome: the call is `unknown` then.
@@ -219,15 +221,15 @@ class Calls:
                     call.close()
 
     def tick(self, now: float) -> None:
-        """Let go of commands whose call is to return, and answer who waits for a background process."""
+        """Move yielding commands to the background, and answer due waits for background processes."""
         self.sync(now)
         if now >= self._forget_at:
             self._forget_at = now + FORGET_S
             with contextlib.suppress(OSError):
                 self._journal.forget_old()
-        for job in list(self._jobs.values()):
-            if job.is_to_yield(now):
-                self._send_to_background(job)
+        for running in list(self._running.values()):
+            if running.is_to_yield(now):
+                self._send_to_background(running)
         for wait in list(self._waits.values()):
             if wait.is_over(now):
                 del self._waits[wait.call_id]
@@ -238,27 +240,27 @@ class Calls:
     def next_tick(self) -> float:
         """When `tick` is due, unless something happens before."""
         due = [each.until for each in self._waits.values()] + [due for _, due in self._unsynced.values()]
-        return min([*due, self.spares.next_tick])
+        return min([*due, self.prefork.next_tick])
 
-    def _send_to_background(self, job: RunningCall) -> None:
-        """Return the call with what it said so far; the command runs on as a process of this workspace."""
-        job.tell()
-        call, followers = job.call, job.followers
+    def _send_to_background(self, running: RunningCall) -> None:
+        """Return the call with its output so far; the command goes on as a background process."""
+        running.tell()
+        call, followers = running.call, running.followers
         try:
-            process = self._processes.adopt(job, self._journal.path(job.call_id, "output"))
+            process = self._processes.adopt(running, self._journal.path(running.call_id, "output"))
         except OSError:
-            job.stay()  # without room for its record the call waits as if it had not asked to return
+            running.stay()  # without room for its record the call waits as if it had not asked to return
             return
-        total_bytes = job.output.total_bytes if job.output is not None else 0
-        result = process_tools.yielded(process, job.so_far(), total_bytes)
-        result["duration_ms"] = job.duration_ms
+        total_bytes = running.output.total_bytes if running.output is not None else 0
+        result = process_tools.yielded(process, running.so_far(), total_bytes)
+        result["duration_ms"] = running.duration_ms
         process.saw(total_bytes)
-        job.run_on(process.scroll, LIFE_S)
-        del self._jobs[job.call_id]
-        self._conclude(job.call_id, call, followers, result)
+        running.run_on(process.ring, LIFE_S)
+        del self._running[running.call_id]
+        self._conclude(running.call_id, call, followers, result)
 
     def _answer(self, plan: Plan, connection: Connection) -> None:
-        """Do what `process` or `process_control` asks for; what has to wait is answered by `tick`.
+        """Execute `process` or `process_control`; a wait is answered later, by `tick`.
 
         Raises:
             ToolError: it cannot be done, and nothing was.
@@ -289,11 +291,11 @@ class Calls:
             self._conclude(plan.call_id, call, [connection], result or failed("Nothing was done."))
 
     def _tell_known(self, connection: Connection, call_id: str) -> bool:
-        """Answer from what runs or is written down; False for a call that nobody ever started."""
-        job: RunningCall | Wait | None = self._jobs.get(call_id) or self._waits.get(call_id)
-        if job is not None:
-            if connection not in job.followers:
-                job.followers.append(connection)
+        """Answer from the running calls or the journal; False if the call was never started."""
+        running: RunningCall | Wait | None = self._running.get(call_id) or self._waits.get(call_id)
+        if running is not None:
+            if connection not in running.followers:
+                running.followers.append(connection)
             connection.send({"type": "state", "call_id": call_id, "state": "running"})
             return True
         state = self._journal.state(call_id)
@@ -305,19 +307,19 @@ class Calls:
         return state != journal.NEW
 
     def _start(self, plan: Plan) -> RunningCall:
-        """Pass the gate of the journal, and only then give a child its order.
+        """Journal the start, and only then send the order to a child process.
 
         Raises:
             AlreadyStartedError: the gate was passed before.
             OSError: nothing was started.
         """
         if plan.life.yield_s is not None:
-            self._processes.check_room(sum(each.life.yield_s is not None for each in self._jobs.values()))
+            self._processes.check_room(sum(each.life.yield_s is not None for each in self._running.values()))
         call = self._journal.reserve(plan.call_id) if plan.once else None
         child: Child | None = None
         output = None
         try:
-            child = self.spares.take(plan)
+            child = self.prefork.take(plan)
             if call is not None:
                 whole = {"call_id": plan.call_id, "tool": plan.tool, "at": time.time()}
                 process = {"pid": child.pid, "start": child.start, "boot": self._boot, "runner": os.getpid()}
@@ -333,7 +335,7 @@ class Calls:
             if call is not None:
                 call.close()
             raise
-        job = RunningCall(
+        running = RunningCall(
             plan.call_id,
             child,
             plan.timeout_s,
@@ -342,8 +344,8 @@ class Calls:
             plan.life,
             str(plan.order.get("argv", [""])[-1]),
         )
-        self._jobs[plan.call_id] = job
-        return job
+        self._running[plan.call_id] = running
+        return running
 
 
 def _send_result(connection: Connection, call_id: str, result: Outcome) -> None:

@@ -1,4 +1,4 @@
-"""One executor's connection: frames in, frames out, and never a wait for a slow reader."""
+"""One executor's connection: non-blocking frames in and out, with a bounded send queue."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Connection:
         return self._reader.feed(data)
 
     def send(self, frame: Frame) -> None:
-        """Send or queue. A peer that lets far too much pile up is cut off; the journal keeps its results."""
+        """Send or queue. A peer whose queue grows too long is disconnected; the journal keeps its results."""
         if self.closed:
             return
         self._queue += protocol.encode(frame)
@@ -57,7 +57,7 @@ class Connection:
 
     @property
     def has_queue(self) -> bool:
-        """Whether the peer has to read before we can go on."""
+        """Whether frames are queued until the socket is writable."""
         return bool(self._queue)
 
     def flush(self) -> None:

@@ -1,4 +1,4 @@
-"""A runner that stands by itself: one per state directory, detached from whoever started it."""
+"""The detached runner process: one per state directory."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _enter(state: str) -> None:
 
 
 def _lock_or_find() -> int | None:
-    """The lock of this directory, or None once somebody who holds it listens."""
+    """The lock of this directory; None once another runner holds it and listens."""
     fd = os.open(LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     end = time.monotonic() + START_PATIENCE_S
     while True:

@@ -1,4 +1,4 @@
-"""A port on loopback that leads to a unix socket: the only way out of a container without a network."""
+"""A loopback port forwarded to a unix socket: the only way out of a container without a network."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _PAUSE_S = 0.05
 
 
 def start(setting: str) -> None:
-    """Leave a process behind that forwards. It is no child of ours, and commands cannot end it."""
+    """Start a detached forwarding process: no child of the runner, and out of reach of commands."""
     port, _, path = setting.partition("=")
-    # Before the fork: whoever connects from here on is queued, and never refused.
+    # Before the fork: connections from here on are queued, never refused.
     listener = socket.create_server(("127.0.0.1", int(port)), backlog=128)
     pid = os.fork()
     if pid:

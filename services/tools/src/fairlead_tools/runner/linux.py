@@ -1,4 +1,4 @@
-"""What the standard library leaves out of Linux: prctl, openat2, and who is whose child in /proc."""
+"""Linux calls that the standard library lacks: prctl, openat2, and the process tree from /proc."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Process(NamedTuple):
 
 
 def process(pid: int) -> Process | None:
-    """What /proc says of a process; None when it is gone."""
+    """The /proc entry of a process; None when it is gone."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             stat = file.read()
@@ -99,7 +99,7 @@ def process(pid: int) -> Process | None:
 
 
 def processes() -> Iterator[Process]:
-    """All processes that can be seen and are not dead yet."""
+    """All visible processes that are not zombies."""
     try:
         names = os.listdir("/proc")
     except OSError:
@@ -121,7 +121,7 @@ def has_variables(pid: int, variables: set[bytes]) -> bool:
 
 
 def descendants(roots: set[int], alive: list[Process]) -> list[Process]:
-    """All of `alive` that stem from one of `roots`, the roots not included."""
+    """All of `alive` that descend from one of `roots`, without the roots."""
     children: dict[int, list[Process]] = {}
     for each in alive:
         children.setdefault(each.parent, []).append(each)

@@ -1,4 +1,4 @@
-"""Outcomes: what came of a call, as the executor and in the end the model gets it."""
+"""Outcomes of calls, as they are sent to the executor and finally to the model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def outcome(
     exit_code: int | None = None,
     details: dict[str, Any] | None = None,
 ) -> Outcome:
-    """An outcome of words. `status` as in the wire contract: ok, error, cancelled, timed_out, unknown."""
+    """An outcome with text. `status` as in the wire contract: ok, error, cancelled, timed_out, unknown."""
     made: Outcome = {"status": status, "content": [{"type": "text", "text": text}], "is_error": is_error}
     if exit_code is not None:
         made["exit_code"] = exit_code
@@ -25,17 +25,17 @@ def outcome(
 
 
 def done(text: str, **details: Any) -> Outcome:
-    """The tool did what it was asked."""
+    """Success."""
     return outcome("ok", text, details=details)
 
 
 def failed(text: str) -> Outcome:
-    """The tool could not, or was refused, and nothing was changed."""
+    """Failure or refusal; nothing was changed."""
     return outcome("error", text, is_error=True)
 
 
 def image(note: str, media_type: str, data: str) -> Outcome:
-    """A picture; `data` is base64."""
+    """An image; `data` is base64."""
     content: list[dict[str, Any]] = [
         {"type": "text", "text": note},
         {"type": "image", "media_type": media_type, "data": data},
@@ -44,7 +44,7 @@ def image(note: str, media_type: str, data: str) -> Outcome:
 
 
 def unknown(why: str, output: str | None = None) -> Outcome:
-    """Nobody can know whether the call took effect; it will not be tried again."""
+    """It cannot be known whether the call took effect; it is never retried."""
     text = f"{why} It may have run, wholly, in part or not at all: look before you repeat it."
     if output:
         text += f"\nThe end of its output:\n{output}"

@@ -1,4 +1,4 @@
-"""From a frame to an order for a child: which tool, what exactly, for how long."""
+"""From a `call` frame to the order for a child process: tool, arguments, time limit."""
 
 from __future__ import annotations
 
@@ -33,19 +33,20 @@ class Tool(NamedTuple):
     Fields:
         function: `module:name` in the package `tools`; takes the workspace and the arguments.
         once: it is journaled and never starts twice.
-        is_guarded: it starts programs: it runs in a command's place, and what it prints is shown live.
+        is_supervised: it starts programs, so it runs below a supervisor like a command, and its output is
+            shown live.
     """
 
     function: str
     once: bool
     most_s: float = DEFAULT_TIMEOUT_S
-    is_guarded: bool = False
+    is_supervised: bool = False
 
     def load(self) -> Callable[[Root, Arguments], Outcome]:
-        """The function."""
+        """Import the function."""
         module, _, name = self.function.partition(":")
         path = f"fairlead_tools.runner.tools.{module}"
-        # The machinery of imports is slow in a child that was just forked.
+        # Import machinery is slow in a child that was just forked.
         found: Callable[[Root, Arguments], Outcome] = getattr(
             sys.modules.get(path) or importlib.import_module(path), name
         )
@@ -66,22 +67,22 @@ GIT_TOOLS = {
     "git_status": Tool("git:status", once=False, most_s=SEARCH_TIMEOUT_S),
     "git_diff": Tool("git:diff", once=False, most_s=SEARCH_TIMEOUT_S),
     "git_log": Tool("git:log", once=False, most_s=SEARCH_TIMEOUT_S),
-    "git_commit": Tool("commit:commit", once=True, is_guarded=True),
-    "git_push": Tool("push:push", once=True, is_guarded=True),
-    "create_pr": Tool("pulls:create_pr", once=True, is_guarded=True),
-    "git_worktree": Tool("worktree:worktree", once=True, is_guarded=True),
+    "git_commit": Tool("commit:commit", once=True, is_supervised=True),
+    "git_push": Tool("push:push", once=True, is_supervised=True),
+    "create_pr": Tool("pulls:create_pr", once=True, is_supervised=True),
+    "git_worktree": Tool("worktree:worktree", once=True, is_supervised=True),
 }
 PROJECT_TOOLS = {
-    "run_tests": Tool("project:run_tests", once=True, is_guarded=True),
-    "run_lint": Tool("project:run_lint", once=True, is_guarded=True),
-    "check_types": Tool("project:check_types", once=True, is_guarded=True),
+    "run_tests": Tool("project:run_tests", once=True, is_supervised=True),
+    "run_lint": Tool("project:run_lint", once=True, is_supervised=True),
+    "check_types": Tool("project:check_types", once=True, is_supervised=True),
 }
-LOADED = (edit, files, search)  # what is used all the time is there before the child is made
+LOADED = (edit, files, search)  # imported before the fork
 TOOLS = {**FILE_TOOLS, **GIT_TOOLS, **PROJECT_TOOLS}
 
 
 class Life(NamedTuple):
-    """How a command lives beside the call that started it.
+    """How long a command runs, and how its call waits for it.
 
     Fields:
         yield_s: when the call returns and the command runs on; 0: at once; None: never.
@@ -95,12 +96,12 @@ class Life(NamedTuple):
 
     @property
     def is_plain(self) -> bool:
-        """Whether any child that waits for an order can run it: no input, no terminal."""
+        """Whether a child made ahead can run it: no input, no terminal."""
         return self.yield_s is None and self.terminal is None
 
 
 class Plan(NamedTuple):
-    """A call that was found in order. With `once` it may only ever start once."""
+    """A validated call. With `once` it may only ever start once."""
 
     call_id: str
     tool: str
@@ -112,11 +113,11 @@ class Plan(NamedTuple):
 
 
 def make_plan(call_id: str, frame: Frame) -> Plan:
-    """What a `call` frame asks for.
+    """Validate a `call` frame.
 
     Raises:
-        ToolError: the model asked for something that cannot be.
-        FrameError: the executor did.
+        ToolError: the arguments of the model are invalid.
+        FrameError: the frame of the executor is invalid.
     """
     tool = frame.get("tool")
     values = frame.get("arguments", {})
@@ -138,11 +139,11 @@ def make_plan(call_id: str, frame: Frame) -> Plan:
     order = {"tool": tool, "arguments": values, "secrets": frame.get("secrets") is True}
     if tool not in FILE_TOOLS:
         order["marks"] = environment.marks(call_id)  # for the programs that it starts
-    if known.is_guarded:
+    if known.is_supervised:
         timeout_s = float(arguments.whole("timeout_s", 0, 0, MAX_COMMAND_TIMEOUT_S) or timeout_s)
     else:
         timeout_s = min(timeout_s, known.most_s)
-    return Plan(call_id, tool, timeout_s, known.once, order, known.is_guarded)
+    return Plan(call_id, tool, timeout_s, known.once, order, known.is_supervised)
 
 
 def _life(arguments: Arguments, asked_s: int) -> Life:

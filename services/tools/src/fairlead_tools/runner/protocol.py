@@ -20,7 +20,7 @@ _CALL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 
 
 class FrameError(Exception):
-    """The peer sent something that is no frame; with `fatal` the stream cannot be read on."""
+    """The peer sent an invalid frame; with `fatal` the stream cannot be read any further."""
 
     def __init__(self, problem: str, *, fatal: bool = False) -> None:
         super().__init__(problem)
@@ -28,12 +28,12 @@ class FrameError(Exception):
 
 
 def encode(frame: Frame) -> bytes:
-    """The line that carries this frame. Plain ASCII, so that odd characters survive any pipe."""
+    """Encode a frame as one line of ASCII, which survives any pipe."""
     return json.dumps(frame, separators=(",", ":")).encode("ascii") + b"\n"
 
 
 def decode(line: bytes) -> Frame:
-    """The frame that a line holds.
+    """Decode a line.
 
     Raises:
         FrameError: it is not a JSON object.
@@ -48,7 +48,7 @@ def decode(line: bytes) -> Frame:
 
 
 def call_id_of(frame: Frame) -> str:
-    """The call that a frame is about: one token, safe as a file name.
+    """The `call_id` of a frame: one token, safe as a file name.
 
     Raises:
         FrameError: there is none, or it is something else.
@@ -72,7 +72,7 @@ def number_of(frame: Frame, field: str, default: float, low: float, high: float)
 
 
 class FrameReader:
-    """Cuts a byte stream into lines, and refuses one that never ends."""
+    """Splits a byte stream into lines of bounded length."""
 
     def __init__(self, limit: int = MAX_FRAME_BYTES) -> None:
         self._limit = limit

@@ -1,4 +1,4 @@
-"""The runner's one loop: connections, running calls, and the ends of child processes."""
+"""The runner's event loop: connections, running calls, and exits of child processes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Server:
         self._active_at = time.monotonic()
 
     def run(self) -> None:
-        """Serve. At the end nothing runs any more, and every outcome is in the journal."""
+        """Serve until idle or stopped; then nothing runs, and every outcome is in the journal."""
         wake_r, wake_w = socket.socketpair()
         wake_r.setblocking(False)
         wake_w.setblocking(False)
@@ -54,8 +54,8 @@ class Server:
             # After all of them: it closes pipes that may be among those that were ready.
             self._bury()
             now = time.monotonic()
-            for job in self._calls.running():
-                job.tick(now)
+            for running in self._calls.running():
+                running.tick(now)
             self._calls.tick(now)
             if now >= self._deaf_until:
                 self._deaf_until = float("inf")
@@ -72,14 +72,14 @@ class Server:
     def _is_over(self) -> bool:
         if self._stopping:
             self._calls.is_closing = True
-            for job in self._calls.running():
-                job.stop("cancelled", "the sandbox was shut down")
+            for running in self._calls.running():
+                running.stop("cancelled", "the sandbox was shut down")
         if self._calls.running():
             return False
         return self._stopping or time.monotonic() - self._active_at >= self._idle_s
 
     def _patience(self) -> float:
-        due = [job.next_tick() for job in self._calls.running()] or [self._active_at + self._idle_s]
+        due = [running.next_tick() for running in self._calls.running()] or [self._active_at + self._idle_s]
         return max(0.0, min(*due, self._calls.next_tick(), self._deaf_until) - time.monotonic())
 
     def _woken(self, wake: socket.socket) -> None:
@@ -97,10 +97,10 @@ class Server:
         if self._has_dead:
             self._has_dead = False
             dead = self._reap()
-        for job in self._calls.running():
-            if job.has_report or job.child.pid in dead:
-                self._finish(job)
-        self._calls.spares.prepare(dead)
+        for running in self._calls.running():
+            if running.has_report or running.child.pid in dead:
+                self._finish(running)
+        self._calls.prefork.prepare(dead)
 
     def _reap(self) -> set[int]:
         dead: set[int] = set()
@@ -113,17 +113,17 @@ class Server:
                 return dead
             dead.add(pid)
 
-    def _finish(self, job: RunningCall) -> None:
-        """The child is gone: read what is left, write the outcome down, then tell who follows."""
-        job.drain(job.child.report)
+    def _finish(self, running: RunningCall) -> None:
+        """The child has exited: drain its pipes, record the outcome, then notify followers."""
+        running.drain(running.child.report)
         orphans = 0
-        if job.output is not None and not job.has_report:
+        if running.output is not None and not running.has_report:
             orphans = kill_orphans(self._calls.children())
-        job.drain(job.child.output)
-        for fd in job.fds:
+        running.drain(running.child.output)
+        for fd in running.fds:
             self._forget_fd(fd)
             os.close(fd)
-        self._calls.finish(job, orphans)
+        self._calls.finish(running, orphans)
         self._active_at = time.monotonic()
 
     def _forget_fd(self, fd: int) -> None:
@@ -149,7 +149,7 @@ class Server:
         self._selector.register(sock, selectors.EVENT_READ, lambda: self._serve(connection))
 
     def _serve(self, connection: Connection) -> None:
-        """What a connection has for us, or takes from us."""
+        """Handle a readable or writable connection."""
         connection.flush()
         try:
             for line in connection.receive():
@@ -160,15 +160,15 @@ class Server:
             connection.closed = True
 
     def _settle(self) -> None:
-        """Watch for room where something is queued, and part with connections that have ended."""
+        """Poll for writability where frames are queued; drop closed connections."""
         for each in list(self._connections):
             if each.closed:
                 self._connections.discard(each)
                 self._selector.unregister(each.sock)
                 each.sock.close()
-                for job in self._calls.running():
-                    if each in job.followers:
-                        job.followers.remove(each)
+                for running in self._calls.running():
+                    if each in running.followers:
+                        running.followers.remove(each)
                 continue
             wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if each.has_queue else 0)
             key = self._selector.get_key(each.sock)
@@ -224,22 +224,22 @@ class Server:
         }
 
     def _call(self, connection: Connection, frame: Frame) -> None:
-        job = self._calls.call(connection, frame)
-        if job is not None:
-            for fd in job.fds:
+        running = self._calls.call(connection, frame)
+        if running is not None:
+            for fd in running.fds:
                 os.set_blocking(fd, False)
-                self._selector.register(fd, selectors.EVENT_READ, self._reader_of(job, fd))
+                self._selector.register(fd, selectors.EVENT_READ, self._reader_of(running, fd))
 
-    def _reader_of(self, job: RunningCall, fd: int) -> Callable[[], None]:
+    def _reader_of(self, running: RunningCall, fd: int) -> Callable[[], None]:
         def read() -> None:
-            if not job.read(fd) and job.ended(fd):
+            if not running.read(fd) and running.ended(fd):
                 self._forget_fd(fd)
 
         return read
 
 
 def log(text: str) -> None:
-    """One line for whoever looks into the runner's log file; dropped when the disk is full."""
+    """Write one line to the runner's log file; dropped when the disk is full."""
     with contextlib.suppress(OSError):
         sys.stderr.write(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {text}\n")
         sys.stderr.flush()

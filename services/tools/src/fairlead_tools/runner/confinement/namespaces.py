@@ -1,8 +1,8 @@
 """Namespaces of one command, made by a runner that has CAP_SYS_ADMIN in its sandbox (and nowhere else).
 
-The guard is the first process of its own process namespace: the command can neither see nor signal the
-runner, and when the guard dies the kernel kills all of the call. Its own mount namespace hides the runner's
-state folder, with the journal and the socket.
+The supervisor is the first process of its own process namespace: the command can neither see nor signal the
+runner, and when the supervisor dies the kernel kills all of the call. Its own mount namespace hides the
+runner's state folder, with the journal and the socket.
 """
 
 from __future__ import annotations

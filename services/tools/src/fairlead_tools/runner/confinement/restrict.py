@@ -59,8 +59,8 @@ class Restriction(NamedTuple):
         """As os.fork, with namespaces of its own if they were asked for."""
         return namespaces.fork() if self.hidden else os.fork()
 
-    def enter_guard(self, cwd: int) -> None:
-        """In a guard, before its command is there. Nobody can look into its memory afterwards.
+    def enter_supervisor(self, cwd: int) -> None:
+        """In a supervisor, before its command is there. Nobody can look into its memory afterwards.
 
         Args:
             cwd: an open folder, which is opened anew: the old one would lead back to what is hidden.
@@ -172,7 +172,7 @@ def _problem(made: Restriction, folder: str) -> str:
 
 def _look(made: Restriction, folder: str) -> str:
     try:
-        made.enter_guard(os.open(folder, getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY))
+        made.enter_supervisor(os.open(folder, getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY))
         made.narrow()
         with open("/proc/self/status", encoding="ascii", errors="replace") as file:
             status = dict(line.rstrip("\n").split(":\t", 1) for line in file if ":\t" in line)

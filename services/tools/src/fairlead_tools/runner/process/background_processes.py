@@ -1,7 +1,7 @@
 """Background processes: commands that run on after the call that started them has returned.
 
-processes/<id>/record     what it is, and which guard watches over it
-processes/<id>/output.*   what it printed (see `scroll`)
+processes/<id>/record     what it is, and which supervisor it has
+processes/<id>/output.*   what it printed (see `output_ring.py`)
 processes/<id>/exit       how it ended, by rename
 
 They live as long as their runner. The next one kills what is left of them and says that they are gone.
@@ -34,22 +34,22 @@ Record = dict[str, Any]
 
 
 class Process:
-    """One of them. `job` is None once it has ended."""
+    """One background process. `running` is None once it has ended."""
 
-    def __init__(self, name: str, directory: str, record: Record, job: RunningCall | None) -> None:
+    def __init__(self, name: str, directory: str, record: Record, running: RunningCall | None) -> None:
         self.name = name
         self.directory = directory
         self.record = record
-        self.job = job
-        self.scroll = OutputRing(directory)
+        self.running = running
+        self.ring = OutputRing(directory)
         self.exit: Record = read_record(os.path.join(directory, "exit")) or {}
         self._seen = 0
         self._polled = ("", 0)
 
     @property
     def state(self) -> str:
-        """In a few words."""
-        return RUNNING if self.job else str(self.exit.get("state") or GONE)
+        """State in a few words, for the model."""
+        return RUNNING if self.running else str(self.exit.get("state") or GONE)
 
     def unseen(self, call_id: str) -> int:
         """From which byte on a poll shows the output: a poll that is repeated shows the same again."""
@@ -62,14 +62,14 @@ class Process:
         self._seen = max(self._seen, offset)
 
     def facts(self) -> Record:
-        """For programs."""
+        """State as JSON, for programs."""
         ended = float(self.exit.get("at") or time.time())
         made = {
             "process": self.name,
             "command": self.record.get("command", ""),
-            "state": "running" if self.job else "gone" if self.state == GONE else "ended",
+            "state": "running" if self.running else "gone" if self.state == GONE else "ended",
             "seconds": round(max(0.0, ended - float(self.record.get("at", ended))), 1),
-            "output_bytes": self.scroll.total_bytes,
+            "output_bytes": self.ring.total_bytes,
             "pty": bool(self.record.get("pty")),
         }
         if "exit_code" in self.exit:
@@ -78,7 +78,7 @@ class Process:
 
 
 class BackgroundProcesses:
-    """All of one workspace. Only the runner's loop uses them."""
+    """All background processes of one workspace. Only the runner's event loop uses them."""
 
     def __init__(self, directory: str, boot: str) -> None:
         self._directory = os.path.join(directory, "processes")
@@ -87,7 +87,7 @@ class BackgroundProcesses:
         self._all: dict[str, Process] = {}
 
     def recover(self) -> None:
-        """Take over what an earlier runner left: records and output are kept, what still runs is killed."""
+        """Adopt what an earlier runner left: records and output are kept, running processes killed."""
         for name in os.listdir(self._directory):
             path = os.path.join(self._directory, name)
             record = read_record(os.path.join(path, "record"))
@@ -102,8 +102,8 @@ class BackgroundProcesses:
 
     @property
     def live(self) -> list[RunningCall]:
-        """The jobs of those that run."""
-        return [each.job for each in self._all.values() if each.job]
+        """The running ones."""
+        return [each.running for each in self._all.values() if each.running]
 
     def all(self) -> list[Process]:
         """Oldest first."""
@@ -130,9 +130,9 @@ class BackgroundProcesses:
         if len(self.live) + starting >= MAX_LIVE:
             raise ToolError(f"At most {MAX_LIVE} background processes may run at once; kill one first.")
 
-    def adopt(self, job: RunningCall, output_path: str) -> Process:
-        """The process that this job is from now on. Its output so far is taken over."""
-        name = f"p{binascii.crc32(job.call_id.encode()):08x}"
+    def adopt(self, running: RunningCall, output_path: str) -> Process:
+        """Make a running call a background process, with its output so far."""
+        name = f"p{binascii.crc32(running.call_id.encode()):08x}"
         while name in self._all:
             name += "x"
         path = os.path.join(self._directory, name)
@@ -141,29 +141,29 @@ class BackgroundProcesses:
         if os.path.exists(output_path):
             os.link(output_path, first_segment(path))
         record = {
-            "call_id": job.call_id,
-            "pid": job.child.pid,
-            "start": job.child.start,
+            "call_id": running.call_id,
+            "pid": running.child.pid,
+            "start": running.child.start,
             "boot": self._boot,
-            "command": job.command[:2_000],
-            "at": job.began_at,
-            "pty": job.life.terminal is not None,
+            "command": running.command[:2_000],
+            "at": running.began_at,
+            "pty": running.life.terminal is not None,
         }
         failpoint("runner.background.before")
         _write(os.path.join(path, "record"), record)
         failpoint("runner.background.after")
-        process = Process(name, path, record, job)
+        process = Process(name, path, record, running)
         self._all[name] = process
         return process
 
-    def of(self, job: RunningCall) -> Process | None:
-        """The process that this job is, if it was sent to the background."""
-        return next((each for each in self._all.values() if each.job is job), None)
+    def of(self, running: RunningCall) -> Process | None:
+        """The background process of a running call, if it is one."""
+        return next((each for each in self._all.values() if each.running is running), None)
 
     def ended(self, process: Process, result: Outcome) -> None:
         """Note how it ended."""
-        process.scroll.close()
-        process.job = None
+        process.ring.close()
+        process.running = None
         state, code = result["status"], result.get("exit_code")
         if state == "unknown":
             state = "ended: the process that watched over it was killed"
@@ -174,7 +174,7 @@ class BackgroundProcesses:
         else:
             state = f"ended with exit code {code}"
         self._end(process, {"state": state, "exit_code": code, "at": time.time()})
-        over = [each for each in self.all() if each.job is None]
+        over = [each for each in self.all() if each.running is None]
         for each in over[: max(0, len(over) - MAX_KEPT)]:
             self.remove(each)
 

@@ -1,4 +1,4 @@
-"""What the runner knows of its children: how they are made, given an order, and what they report."""
+"""Child processes of the runner: creation, the order they receive, and the report they send."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from fairlead_tools.runner.confinement.restrict import OPEN, Restriction
 from fairlead_tools.runner.confinement.user import User
 from fairlead_tools.runner.failpoints import failpoint
 from fairlead_tools.runner.process import command_supervisor, fd_handoff, terminals, worker
-from fairlead_tools.runner.process.command_launch import Order, Seat
+from fairlead_tools.runner.process.command_launch import LaunchSpec, Order
 from fairlead_tools.runner.process.command_supervisor import Report
 
 _GATE_BYTES = 1024 * 1024
 
 
 class Child(NamedTuple):
-    """A child that waits at its gate for an order. When the gate is closed without one, it leaves.
+    """A child that reads its order from the pipe `gate`. It exits if the pipe is closed without one.
 
     Fields:
         start: when it was started, in clock ticks since boot; tells it from a later process of this number.
-        input: what is written here the command reads; -1 when it has nothing to read.
-        desk: where its guard gets the next command's pipes; -1 when it serves only one.
+        input: standard input of the command; -1: none.
+        handoff: socket on which its supervisor gets the next command's pipes; -1: it serves one command only.
     """
 
     pid: int
@@ -37,17 +37,17 @@ class Child(NamedTuple):
     output: int
     report: int
     input: int = -1
-    desk: int = -1
+    handoff: int = -1
 
     def go(self, order: Order) -> None:
-        """Let it do what the order says."""
+        """Send the order."""
         view = memoryview(json.dumps(order).encode("ascii"))
         while view:
             view = view[os.write(self.gate, view) :]
         os.close(self.gate)
 
     def waits(self) -> bool:
-        """Whether it still does. A guard whose command was killed at the gate has reported that."""
+        """Whether it still waits. A supervisor whose command was killed while waiting has reported that."""
         if os.waitpid(self.pid, os.WNOHANG) != (0, 0):
             return False
         poll = select.poll()
@@ -55,24 +55,24 @@ class Child(NamedTuple):
         return not poll.poll(0)
 
     def abandon(self) -> None:
-        """Close the gate for good: the child leaves without having done anything."""
-        for fd in (self.gate, self.output, self.report, self.input, self.desk):
+        """Close the pipes without an order: the child exits without having done anything."""
+        for fd in (self.gate, self.output, self.report, self.input, self.handoff):
             if fd >= 0:
                 os.close(fd)
 
     def again(self) -> Child:
-        """The same guard with another command that waits; the last one's pipes are closed by now.
+        """The same supervisor with fresh pipes for another command; those of the last one are closed by now.
 
         Raises:
-            OSError: the guard is gone, or there is no room for more pipes. It leaves.
+            OSError: the supervisor is gone, or no more pipes can be made. It exits.
         """
         with _closed_in_vain() as fds:
-            fds.append(self.desk)
+            fds.append(self.handoff)
             gate_r, gate_w = _kept(_gate(), fds)
             output_r, output_w = _kept(os.pipe(), fds)
             report_r, report_w = _kept(os.pipe(), fds)
             failpoint("runner.fork.before")
-            fd_handoff.hand_over(self.desk, [gate_r, output_w, report_w])
+            fd_handoff.hand_over(self.handoff, [gate_r, output_w, report_w])
             failpoint("runner.fork.after")
         for fd in (gate_r, output_w, report_w):
             os.close(fd)
@@ -89,10 +89,10 @@ def fork_command(
     restriction: Restriction = OPEN,
     again: bool = False,
 ) -> Child:
-    """A guard, and below it a command that waits for its order: `argv` and `env`, or a `tool` for `work`.
+    """Fork a supervisor whose command waits for its order: `argv` and `env`, or a `tool` for `work`.
 
     `output` carries what the command prints, on a `terminal` if there is one. With `user`, the command runs
-    as that one, its guard does not. With `again`, the guard can be given another command afterwards.
+    as that user, its supervisor does not. With `again`, the supervisor can serve another command afterwards.
 
     Raises:
         OSError: there is no room for another process or its pipes; nothing is left of it.
@@ -109,15 +109,15 @@ def fork_command(
             output_r, output_w = _kept(os.pipe(), fds)
             if has_input:
                 input_r, input_w = _kept(_gate(), fds)
-        seat = Seat(
+        spec = LaunchSpec(
             cwd_fd, gate_r, output_w, report_w, user, work, input_r, terminal is not None, restriction
         )
         if again:
-            ours, theirs = _kept(fd_handoff.open_desk(), fds)
+            ours, theirs = _kept(fd_handoff.open_pair(), fds)
         failpoint("runner.fork.before")
-        pid = _fork(lambda parent: command_supervisor.run(parent, seat, theirs), restriction)
+        pid = _fork(lambda parent: command_supervisor.run(parent, spec, theirs), restriction)
         failpoint("runner.fork.after")
-    for fd in (seat.fds | {theirs}) - {cwd_fd, restriction.rules, -1}:
+    for fd in (spec.fds | {theirs}) - {cwd_fd, restriction.rules, -1}:
         os.close(fd)
     return Child(pid, _start_of(pid), gate_w, output_r, report_r, input_w, ours)
 
@@ -125,7 +125,7 @@ def fork_command(
 def fork_worker(
     work: Callable[[Order], Order], root_fd: int, user: User | None = None, restriction: Restriction = OPEN
 ) -> Child:
-    """A process that waits for its order, does `work`, and writes the outcome to `report`.
+    """Fork a worker that waits for its order, does `work`, and writes the outcome to `report`.
 
     Raises:
         OSError: there is no room for another process or its pipes; nothing is left of it.
@@ -143,7 +143,7 @@ def fork_worker(
 
 @contextlib.contextmanager
 def _closed_in_vain() -> Iterator[list[int]]:
-    """Files for a child, which are closed when there will be none."""
+    """File descriptors for a child, closed if it cannot be made."""
     fds: list[int] = []
     try:
         yield fds
@@ -165,14 +165,14 @@ def _start_of(pid: int) -> int:
 
 def _gate() -> tuple[int, int]:
     gate_r, gate_w = os.pipe()
-    # Room for a whole order, so that writing one does not wait for the reader.
+    # Large enough for a whole order, so that writing it does not block.
     with contextlib.suppress(OSError):
         fcntl.fcntl(gate_w, linux.F_SETPIPE_SZ, _GATE_BYTES)
     return gate_r, gate_w
 
 
 def read_report(data: bytes) -> tuple[Order | None, Report | None]:
-    """What a tool in a command's place reported, and what its guard wrote; None: it was killed before."""
+    """The result of a supervised tool, and the supervisor's report; None: killed before it wrote one."""
     result, _, end = data.rpartition(b"\0")
     report: Report | None = None
     done: Order | None = None
@@ -185,7 +185,7 @@ def read_report(data: bytes) -> tuple[Order | None, Report | None]:
 
 def _fork(body: Callable[[int], None], restriction: Restriction = OPEN) -> int:
     command_supervisor.changed_signals()
-    # Blocked before the fork, so that no signal falls between fork and the guard's first wait.
+    # Blocked before the fork, so that no signal falls between fork and the supervisor's first wait.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, command_supervisor.SIGNALS)
     parent = os.getpid()
     try:

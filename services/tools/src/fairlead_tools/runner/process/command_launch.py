@@ -1,9 +1,9 @@
-"""A command's seat: what it finds around it, and how it comes to sit there, once its order is known.
+"""Launching a command: file descriptors, working directory and restrictions, then posix_spawn or fork+exec.
 
-Where nothing binds it beyond its guard, the guard waits for the order and spawns the program: to fork that
-process and to take its memory down again costs more than a small command does. Else a fork waits below the
-guard, since it has to bind itself, or to become another user, on the way. A fork dies with its guard; what
-was spawned is killed by the runner then, or by the next one.
+A command without a user, terminal or restrictions of its own is spawned by its supervisor once the order is
+there: a fork would cost more than a small command does. Otherwise a forked child waits for the order, since
+it has to change its user or to restrict itself before the exec. A forked command dies with its supervisor
+(PR_SET_PDEATHSIG); a spawned one is then killed by the runner, or by the next runner.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _READ_BYTES = 65_536
 Order = dict[str, Any]
 
 
-class Seat(NamedTuple):
-    """What a command finds around it, as open files.
+class LaunchSpec(NamedTuple):
+    """What a command is launched with, as open file descriptors.
 
     Fields:
-        user: who it runs as; its guard does not.
+        user: that the command runs as; its supervisor does not.
         work: does the order in the command's place when the order names a tool rather than a program.
         input: -1: nothing to read. terminal: output is a terminal, which is its input too.
     """
@@ -48,33 +48,33 @@ class Seat(NamedTuple):
 
     @property
     def is_plain(self) -> bool:
-        """Whether nothing is to be done in the command's process before the program is there."""
+        """Whether the command's process needs no preparation before the exec, so that it can be spawned."""
         return self.user is None and not self.terminal and self.restriction == OPEN
 
     @property
     def fds(self) -> set[int]:
-        """All of them."""
+        """All open descriptors."""
         own = (self.cwd, self.gate, self.output, self.report, self.input, self.restriction.rules)
         return {fd for fd in own if fd >= 0}
 
 
-def start(seat: Seat, own_desk: int) -> tuple[int, Seat]:
-    """The process that is or will be the command, and the seat without what was used up by then.
+def start(spec: LaunchSpec, handoff: int) -> tuple[int, LaunchSpec]:
+    """Process id of the command (or of the fork that waits to become it), and the spec without a used gate.
 
-    0: it could not be started, which is said as its output.
+    The pid is 0 if the command could not be started; its output says why.
 
     Args:
-        own_desk: of the guard, which the command must not have; -1: there is none.
+        handoff: socket of the supervisor, which the command must not inherit; -1: none.
     """
-    if not seat.is_plain:
-        return _fork(seat, own_desk, {}), seat
-    order = wait_at(seat.gate)
-    seat = seat._replace(gate=-1)
-    return (_spawn(seat, order) if "argv" in order else _fork(seat, own_desk, order)), seat
+    if not spec.is_plain:
+        return _fork(spec, handoff, {}), spec
+    order = wait_at(spec.gate)
+    spec = spec._replace(gate=-1)
+    return (_spawn(spec, order) if "argv" in order else _fork(spec, handoff, order)), spec
 
 
 def wait_at(gate: int) -> Order:
-    """The order, once it is complete; the process leaves when there is none."""
+    """Read the order until it is complete; the process exits if there is none."""
     order = b"".join(iter(lambda: os.read(gate, _READ_BYTES), b""))
     if not order:
         os._exit(0)
@@ -84,7 +84,7 @@ def wait_at(gate: int) -> Order:
 
 
 def hand_in(fd: int, result: Order) -> None:
-    """Write all of what came of an order."""
+    """Write the result of an order, completely."""
     view = memoryview(json.dumps(result).encode("ascii"))
     while view:
         view = view[os.write(fd, view) :]
@@ -100,53 +100,53 @@ def become(user: User | None, parent: int) -> None:
         os._exit(0)
 
 
-def _spawn(seat: Seat, order: Order) -> int:
+def _spawn(spec: LaunchSpec, order: Order) -> int:
     """The process that is the command already; 0 when it could not be started, which is said as output."""
     failpoint("runner.command.before")
     argv = [os.fsencode(each) for each in order["argv"]]
-    streams = [(os.POSIX_SPAWN_DUP2, seat.output, fd) for fd in (1, 2)]
-    if seat.input >= 0:  # else there is nothing to read, as for the guard
-        streams.append((os.POSIX_SPAWN_DUP2, seat.input, 0))
+    streams = [(os.POSIX_SPAWN_DUP2, spec.output, fd) for fd in (1, 2)]
+    if spec.input >= 0:  # else there is nothing to read, as for the supervisor
+        streams.append((os.POSIX_SPAWN_DUP2, spec.input, 0))
     try:
         return os.posix_spawn(argv[0], argv, order["env"], file_actions=streams, setpgroup=0, setsigmask=())
     except OSError as error:
-        _say(seat.output, error)
+        _say(spec.output, error)
         return 0
 
 
-def _fork(seat: Seat, own_desk: int, order: Order) -> int:
+def _fork(spec: LaunchSpec, handoff: int, order: Order) -> int:
     """The process that will be the command, or do a tool's work."""
-    guard = os.getpid()
+    supervisor = os.getpid()
     pid = os.fork()
     if pid == 0:
-        if own_desk >= 0:
-            os.close(own_desk)
-        _command(seat, guard, order)
-    if not seat.terminal:  # on a terminal it leads a session of its own
+        if handoff >= 0:
+            os.close(handoff)
+        _command(spec, supervisor, order)
+    if not spec.terminal:  # on a terminal it leads a session of its own
         with contextlib.suppress(OSError):  # it did so itself, or is gone
             os.setpgid(pid, pid)
     return pid
 
 
-def _command(seat: Seat, guard: int, order: Order) -> NoReturn:
+def _command(spec: LaunchSpec, supervisor: int, order: Order) -> NoReturn:
     """Become the command, or do a tool's work in its place; wait for the order if it is empty."""
     try:
         linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != guard:  # it died before we could ask to die with it
+        if os.getppid() != supervisor:  # it died before we could ask to die with it
             os._exit(0)
-        _take_streams(seat)
-        if seat.user is None:  # what can be done before the order comes does not delay it
-            _settle(seat)
-        order = order or wait_at(seat.gate)
+        _take_streams(spec)
+        if spec.user is None:  # what can be done before the order comes does not delay it
+            _settle(spec)
+        order = order or wait_at(spec.gate)
         failpoint("runner.command.before")
-        if seat.user is not None:
-            become(seat.user, guard)
-            _settle(seat)
+        if spec.user is not None:
+            become(spec.user, supervisor)
+            _settle(spec)
         if "argv" in order:
             argv = [os.fsencode(each) for each in order["argv"]]
             os.execve(argv[0], argv, order["env"])  # noqa: S606
-        elif seat.work is not None:
-            hand_in(seat.report, seat.work(order))
+        elif spec.work is not None:
+            hand_in(spec.report, spec.work(order))
             os._exit(0)
     except OSError as error:
         _say(2, error)
@@ -156,26 +156,26 @@ def _command(seat: Seat, guard: int, order: Order) -> NoReturn:
         os._exit(NOT_STARTED >> 8)
 
 
-def _settle(seat: Seat) -> None:
+def _settle(spec: LaunchSpec) -> None:
     """In the workspace, bound by what restricts commands, with no signal blocked."""
-    os.fchdir(seat.cwd)  # as its user: root without capabilities may not enter its folders
-    seat.restriction.narrow()
+    os.fchdir(spec.cwd)  # as its user: root without capabilities may not enter its folders
+    spec.restriction.narrow()
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
-def _take_streams(seat: Seat) -> None:
+def _take_streams(spec: LaunchSpec) -> None:
     """Standard input, output and error, in a process group (on a terminal: a session) of its own."""
-    source = seat.input
-    if seat.terminal:
+    source = spec.input
+    if spec.terminal:
         os.setsid()
-        terminals.take(seat.output)
-        source = seat.output
+        terminals.take(spec.output)
+        source = spec.output
     else:
         os.setpgid(0, 0)
-    if source >= 0:  # else there is nothing to read, as for the guard
+    if source >= 0:  # else there is nothing to read, as for the supervisor
         os.dup2(source, 0)
-    os.dup2(seat.output, 1)
-    os.dup2(seat.output, 2)
+    os.dup2(spec.output, 1)
+    os.dup2(spec.output, 2)
 
 
 def _say(output: int, error: OSError) -> None:

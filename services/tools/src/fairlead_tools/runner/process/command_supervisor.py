@@ -1,15 +1,15 @@
-"""A guard: the child of the runner that has a command below it, or one after the other.
+"""Command supervisor: the child of the runner below which a command runs, or one command after another.
 
-    runner ── guard ── command ── whatever it starts
+    runner ── supervisor ── command ── whatever it starts
 
-The guard is a child subreaper: whatever the command starts, also what leaves its process group or
-daemonises, stays below the guard and dies with the call. When the runner dies the guard kills
-everything; when the guard dies its orphans come to the runner, which kills them.
+The supervisor is a child subreaper: whatever the command starts, also what leaves its process group or
+daemonises, stays below the supervisor and dies with the call. When the runner dies the supervisor kills
+everything; when the supervisor dies its orphans come to the runner, which kills them.
 
-A guard with a desk serves one command after another, never two at once. It says in its report whether it may
-take another: no process of the last one is left, and no signal is pending. At its desk it says that it will:
-its own limits, priority and processors are what they were. Without a desk it ends with its command: in
-namespaces of its own, where nothing else is in reach of a command, or with a terminal or an input.
+With a hand-over socket it serves one command after another, never two at once. Its report tells whether it
+can take another: no process of the last one is left, and no signal is pending. It announces on the socket
+that it does: its own limits, priority and processors are unchanged. Without a socket it exits with its
+command: in namespaces of its own, or where the command has a terminal or an input.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import NamedTuple, NoReturn
 from fairlead_tools.runner import linux
 from fairlead_tools.runner.failpoints import failpoint
 from fairlead_tools.runner.process import command_launch, fd_handoff
-from fairlead_tools.runner.process.command_launch import Seat
+from fairlead_tools.runner.process.command_launch import LaunchSpec
 
 GRACE_S = 2.0
 STUCK_S = 10.0
@@ -37,13 +37,13 @@ _LIMITS = tuple({getattr(resource, name) for name in dir(resource) if name.start
 
 
 class Report(NamedTuple):
-    """What a guard says at the end.
+    """The supervisor's report at the end of a command.
 
     Fields:
         status: of the command, as waitpid gives it; None when it could not be killed.
-        stopped: it ended after it was told to stop.
+        stopped: it ended after a stop was asked for.
         killed: processes that the command had left behind.
-        again: it may take another command, for nothing is left of this one.
+        again: it can take another command, since nothing is left of this one.
     """
 
     status: int | None
@@ -52,15 +52,15 @@ class Report(NamedTuple):
     again: bool = False
 
 
-def run(parent: int, seat: Seat, own_desk: int) -> NoReturn:
-    """Be a guard: of the command on this seat, and of those that come to the desk (-1: there is none)."""
+def run(parent: int, spec: LaunchSpec, handoff: int) -> NoReturn:
+    """Supervise the command of `spec`, and those that come over the socket `handoff` (-1: none)."""
     os.setsid()
     linux.prctl(linux.PR_SET_CHILD_SUBREAPER, 1)
     linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGHUP)
-    linux.close_all_but((seat.fds | {own_desk}) - {-1})
+    linux.close_all_but((spec.fds | {handoff}) - {-1})
     if os.getppid() not in (parent, 0):  # 0: it is outside of our own process namespace
         os._exit(0)
-    seat.restriction.enter_guard(seat.cwd)
+    spec.restriction.enter_supervisor(spec.cwd)
     # As its commands are to find it: what is ignored stays so through exec. What it waits for is blocked.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGPIPE})
     for number in changed_signals():
@@ -68,51 +68,51 @@ def run(parent: int, seat: Seat, own_desk: int) -> NoReturn:
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
-    if seat.is_plain:  # as its commands are to be
-        os.fchdir(seat.cwd)
-        seat.restriction.narrow()
-    standing = _standing()
+    if spec.is_plain:  # as its commands are to be
+        os.fchdir(spec.cwd)
+        spec.restriction.narrow()
+    inherited = _inherited()
     while True:
-        report = _serve(seat, own_desk)
-        report = report._replace(again=report.again and own_desk >= 0)
+        report = _serve(spec, handoff)
+        report = report._replace(again=report.again and handoff >= 0)
         failpoint("runner.guard.before")
-        with contextlib.suppress(BrokenPipeError):  # the runner died: what it started is gone, nobody asks
-            os.write(seat.report, b"\0" + json.dumps(report._asdict()).encode("ascii") + b"\n")
+        with contextlib.suppress(BrokenPipeError):  # the runner died, and no one reads the report
+            os.write(spec.report, b"\0" + json.dumps(report._asdict()).encode("ascii") + b"\n")
         failpoint("runner.guard.after")
-        if not report.again or _standing() != standing:  # not before the report: the call waits for that
+        if not report.again or _inherited() != inherited:  # not before the report: the call waits for that
             os._exit(0)
-        os.close(seat.report)
-        gate, output, its_report = fd_handoff.take(own_desk, 3)
-        seat = seat._replace(gate=gate, output=output, report=its_report)
+        os.close(spec.report)
+        gate, output, its_report = fd_handoff.take(handoff, 3)
+        spec = spec._replace(gate=gate, output=output, report=its_report)
 
 
-def _serve(seat: Seat, own_desk: int) -> Report:
-    """From a command that waits for its order to where nothing of it is left."""
-    pid, seat = command_launch.start(seat, own_desk)
-    kept = {seat.report, *((seat.cwd, seat.restriction.rules) if own_desk >= 0 else ())}
-    for fd in seat.fds - kept:
+def _serve(spec: LaunchSpec, handoff: int) -> Report:
+    """Supervise one command until nothing of it is left."""
+    pid, spec = command_launch.start(spec, handoff)
+    kept = {spec.report, *((spec.cwd, spec.restriction.rules) if handoff >= 0 else ())}
+    for fd in spec.fds - kept:
         os.close(fd)
     return _watch(pid) if pid > 0 else Report(command_launch.NOT_STARTED, stopped=False, killed=0, again=True)
 
 
-def _standing() -> tuple[object, ...]:
-    """What commands inherit from this process, and a command of its user could have changed in it."""
+def _inherited() -> tuple[object, ...]:
+    """What commands inherit from this process, and what a command of its user could have changed."""
     limits = [resource.getrlimit(kind) for kind in _LIMITS]
     return limits, os.getpriority(os.PRIO_PROCESS, 0), os.sched_getaffinity(0), os.sched_getscheduler(0)
 
 
 @functools.cache
 def changed_signals() -> tuple[int, ...]:
-    """The signals that this process does not treat as usual.
+    """Signals of this process without their default disposition.
 
-    Looked up once, before the first fork: to look costs a child a fifth of its time.
+    Looked up once, before the first fork: the look-up costs a child a fifth of its time.
     """
     every = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
     return tuple(number for number in every if signal.getsignal(number) not in (signal.SIG_DFL, None))
 
 
 def _watch(pid: int) -> Report:
-    """Waits for the command, stops it when told to, and leaves nothing of it running."""
+    """Wait for the command, stop it when asked to, and kill what is left of it."""
     status: int | None = None
     stopped = False
     kill_at: float | None = None
@@ -131,7 +131,7 @@ def _watch(pid: int) -> Report:
             _signal_group(pid, signal.SIGTERM)
             kill_at = kill_at or now + GRACE_S
         else:
-            kill_at = now  # the runner died: nobody reads what the command would still say
+            kill_at = now  # the runner died: no one reads further output
     return _kill_rest(pid, status, stopped)
 
 

@@ -1,4 +1,4 @@
-"""The desk of a guard: where it is handed the pipes for its next command, after the one before has ended."""
+"""Hands the pipes of the next command to an idle supervisor process (SCM_RIGHTS)."""
 
 from __future__ import annotations
 
@@ -8,44 +8,44 @@ import select
 import socket
 from collections.abc import Iterator
 
-PATIENCE_MS = 500  # with a guard that has reported and is about to say whether it stays
+PATIENCE_MS = 500  # for a supervisor that has reported to announce whether it stays
 
 _WORD = b"."
 
 
-def open_desk() -> tuple[int, int]:
-    """The runner's end and the guard's. When the runner's is closed, the guard leaves."""
+def open_pair() -> tuple[int, int]:
+    """The runner's end and the supervisor's. When the runner closes its end, the supervisor exits."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     return ours.detach(), theirs.detach()
 
 
-def hand_over(desk: int, fds: list[int]) -> None:
-    """Give the guard copies of these files, once it says that it is ready.
+def hand_over(handoff: int, fds: list[int]) -> None:
+    """Send these descriptors to the supervisor, once it is ready.
 
     Raises:
-        OSError: it is gone, or does not say so.
+        OSError: it is gone, or was not ready within `PATIENCE_MS`.
     """
     poll = select.poll()
-    poll.register(desk, select.POLLIN)
+    poll.register(handoff, select.POLLIN)
     if not poll.poll(PATIENCE_MS):
-        raise TimeoutError("the guard does not come to its desk")
-    with _socket(desk) as sock:
+        raise TimeoutError("the supervisor was not ready in time")
+    with _socket(handoff) as sock:
         if not sock.recv(len(_WORD)):
-            raise BrokenPipeError("the guard left")
+            raise BrokenPipeError("the supervisor has exited")
         socket.send_fds(sock, [_WORD], fds)
 
 
-def take(desk: int, count: int) -> list[int]:
-    """Say that we are ready; what is handed over then. The process leaves when nothing will be."""
-    with _socket(desk) as sock:
+def take(handoff: int, count: int) -> list[int]:
+    """Announce readiness, and receive `count` descriptors. The process exits when none will come."""
+    with _socket(handoff) as sock:
         try:
             sock.send(_WORD)
             word, fds, _, _ = socket.recv_fds(sock, len(_WORD), count)
-        except ConnectionError:  # reset: the runner did not even read that we are ready
+        except ConnectionError:  # reset: the runner closed without reading our readiness
             os._exit(0)
     if not word or len(fds) != count:
         os._exit(0)
-    for fd in fds:  # recv_fds takes flags, and does not pass them on
+    for fd in fds:  # recv_fds ignores its flags
         os.set_inheritable(fd, False)
     return list(fds)
 

@@ -1,4 +1,4 @@
-"""Output of a command as it arrives: whole in a file, head and tail in memory, pieces for who watches."""
+"""Output of a running command: complete in a file, head and tail in memory, live pieces for followers."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class Segment(NamedTuple):
 
 
 class OutputRing:
-    """What a process printed. It takes the place of `Output` once nobody waits for the call any more."""
+    """Output of a background process; replaces `Output` once the call has returned."""
 
     has_live = False
 
@@ -85,7 +85,7 @@ class OutputRing:
         self._room = 0
 
     def text(self) -> tuple[str, bool]:
-        """Nothing: who wants the output reads it."""
+        """No-op: background output is read on request."""
         return "", False
 
     def since(self, offset: int, limit: int) -> tuple[int, bytes]:

@@ -1,8 +1,8 @@
-"""Children that wait for the calls to come: making one is most of what a command costs.
+"""Children made before the calls that use them, and idle supervisors kept for the next commands.
 
-Where a guard makes it, that is a moment after a call ended: what brings its result on, in other processes,
-goes first, and a call that comes sooner loses little. What the runner forks itself is made at once.
-Guards of commands that ran side by side stay for a while: the next such commands need no new ones.
+A free supervisor gets its next command a moment after a call ended, so that delivering the result goes first.
+What the runner has to fork is forked at once. Supervisors of concurrent commands stay idle for `KEEP_S`. What
+this saves is measured in docs/decisions/0032.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from fairlead_tools.runner.process.command_launch import Order
 from fairlead_tools.runner.process.running_call import RunningCall
 
 PAUSE_S = 0.005
-KEEP_S = 5.0  # guards beside the one whose next command waits; some 2 MB each (PSS)
+KEEP_S = 5.0  # idle supervisors; some 2 MB each (PSS)
 MOST_KEPT = 32
 
 
 class Prefork:
-    """At most one of each kind, once that kind was used: for commands (True) and for file tools.
+    """Ready children: at most one for commands (True) and one for file tools, once that kind was used.
 
-    And guards that are idle: each takes another command when there is one.
+    And idle supervisors, each of which can take another command.
     """
 
     def __init__(self, root: Root, user: User | None, restriction: Restriction) -> None:
@@ -37,9 +37,9 @@ class Prefork:
         self._user = user
         self._restriction = restriction
         self._waiting: dict[bool, Child] = {}
-        self._idle: list[Child] = []  # the last one was used last
+        self._idle: list[Child] = []  # most recently used last
         self._idle_until = 0.0
-        self._leaving: set[int] = set()  # guards that were let go, until they are dead
+        self._leaving: set[int] = set()  # released supervisors, until they have exited
         self._used: set[bool] = set()
         self._due = 0.0
 
@@ -55,10 +55,10 @@ class Prefork:
         return min(self._due if self._used else never, self._idle_until if self._idle else never)
 
     def take(self, plan: Plan) -> Child:
-        """One that waits for this plan's order; who has an input or a terminal is made for it.
+        """A child that waits for this plan's order; with an input or a terminal it is always a new one.
 
         Raises:
-            OSError: there is no room for another process.
+            OSError: no process can be made.
         """
         if plan.life.is_plain:
             return self._take(plan.is_command) or self._again(plan.is_command) or self._fork(plan.is_command)
@@ -73,28 +73,28 @@ class Prefork:
         os.set_blocking(made.input, False)
         return made
 
-    def ended(self, job: RunningCall) -> None:
-        """Keep the guard of a command that ended, or let it go; never one that was told to stop something."""
-        self._used.add(job.output is not None)
-        self._due = time.monotonic() + (PAUSE_S if job.child.desk >= 0 else 0.0)
-        if job.child.desk < 0:
+    def ended(self, running: RunningCall) -> None:
+        """Keep the supervisor of a command that ended, or release it. One that was sent a signal goes."""
+        self._used.add(running.output is not None)
+        self._due = time.monotonic() + (PAUSE_S if running.child.handoff >= 0 else 0.0)
+        if running.child.handoff < 0:
             return
-        if job.guard_is_free and len(self._idle) < MOST_KEPT:
-            self._idle.append(job.child)
+        if running.supervisor_is_free and len(self._idle) < MOST_KEPT:
+            self._idle.append(running.child)
             self._idle_until = time.monotonic() + KEEP_S
         else:
-            self._let_go(job.child)
+            self._let_go(running.child)
 
     def prepare(self, dead: set[int]) -> None:
-        """Have a child of each kind that was used waiting for the next call, if that is due.
+        """Make a child of each kind that was used, if that is due.
 
-        Guards that were idle for long are let go.
+        Supervisors that were idle for `KEEP_S` are released.
         """
         self._part_with(dead)
         now = time.monotonic()
         if now >= self._due:
             for is_command in self._used - self._waiting.keys():
-                # Without memory for a spare the next call will say so.
+                # If there is no memory, the next call reports it.
                 with contextlib.suppress(OSError):
                     if is_command and self._idle:
                         self._waiting[True] = self._idle.pop().again()
@@ -108,33 +108,33 @@ class Prefork:
         self._leaving -= dead
         for idle in [each for each in self._idle if each.pid in dead]:
             self._idle.remove(idle)
-            os.close(idle.desk)
-        for is_command, spare in list(self._waiting.items()):
-            if spare.pid in dead:
+            os.close(idle.handoff)
+        for is_command, child in list(self._waiting.items()):
+            if child.pid in dead:
                 del self._waiting[is_command]
-                spare.abandon()
+                child.abandon()
 
     def _take(self, is_command: bool) -> Child | None:
-        spare = self._waiting.pop(is_command, None)
-        if spare is not None and not spare.waits():
-            spare.abandon()  # it was killed a moment ago
+        child = self._waiting.pop(is_command, None)
+        if child is not None and not child.waits():
+            child.abandon()  # it was killed a moment ago
             return None
-        return spare
+        return child
 
     def _again(self, is_command: bool) -> Child | None:
-        """A child of a guard that is idle, if there is one."""
+        """A child of an idle supervisor, if there is one."""
         while is_command and self._idle:
             with contextlib.suppress(OSError):  # it was killed a moment ago, or there is no room
                 child = self._idle.pop().again()
-                self._used.discard(True)  # when this one ends its guard is idle again
+                self._used.discard(True)  # when this one ends its supervisor is idle again
                 return child
         return None
 
     def _fork(self, is_command: bool) -> Child:
         if not is_command:
             return children.fork_worker(self._work, self._root.fd, self._user, self._restriction)
-        # In namespaces of its own a guard is in reach of nobody but its command, which may leave it limits
-        # or a low priority: it serves that one only.
+        # In namespaces of its own a supervisor is within reach of its command, which may leave it limits or
+        # a low priority: it serves that one only.
         return children.fork_command(
             self._root.fd,
             self._user,
@@ -144,8 +144,8 @@ class Prefork:
         )
 
     def _let_go(self, child: Child) -> None:
-        os.close(child.desk)
-        with contextlib.suppress(ChildProcessError):  # it was killed, and is buried already
+        os.close(child.handoff)
+        with contextlib.suppress(ChildProcessError):  # it was killed and reaped already
             if os.waitpid(child.pid, os.WNOHANG) == (0, 0):
                 self._leaving.add(child.pid)
 

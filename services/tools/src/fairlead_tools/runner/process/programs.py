@@ -1,4 +1,4 @@
-"""Programs that a tool starts: bounded in time and output, gone when the tool is, with few variables."""
+"""Programs that a tool starts: bounded in time and output, with a small environment, killed with the tool."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_ERROR_BYTES = 20_000
 
 
 class Done(NamedTuple):
-    """What came of a program. `code` is None when it took too long; `cut`: it said more and was stopped."""
+    """Result of a program. `code` is None after a timeout; `cut`: stopped because it printed too much."""
 
     code: int | None
     output: bytes

@@ -1,4 +1,4 @@
-"""What a runner or guard that was killed left behind: found by lineage, session, environment; and killed."""
+"""Kills what a dead runner or supervisor left behind, found by ancestry, session and environment."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ORPHAN_PATIENCE_S = 10.0
 
 
 def kill_orphans(known: set[int], patience_s: float = ORPHAN_PATIENCE_S) -> int:
-    """How many children of this process that it did not start were killed, with all below them."""
+    """Kill orphans: children that this process did not start, with all their descendants; how many."""
     own = os.getpid()
     end = time.monotonic() + patience_s
     killed: set[int] = set()
@@ -36,7 +36,7 @@ def kill_orphans(known: set[int], patience_s: float = ORPHAN_PATIENCE_S) -> int:
 
 
 def kill_leftovers(call_id: str, record: dict[str, Any], boot: str) -> int:
-    """How many processes of this call were killed. One that got a recycled pid never is."""
+    """Kill the processes of this call; how many. A process with a recycled pid is never killed."""
     if record.get("boot", boot) != boot:
         return 0
     killed: set[int] = set()
@@ -53,15 +53,17 @@ def kill_leftovers(call_id: str, record: dict[str, Any], boot: str) -> int:
 
 
 def _leftovers(call_id: str, record: dict[str, Any]) -> list[Process]:
-    """Three signs: it stems from the guard, it carries the call's marks, or it shares a session with such.
+    """Three signs: it descends from the supervisor, has the call's marks, or shares a session with such.
 
     A session's number is not given away while a process is in it, so one member that is surely
-    ours proves the others. The guard itself is known by pid and start time.
+    ours proves the others. The supervisor itself is known by pid and start time.
     """
     alive = list(linux.processes())
     variables = {f"{name}={value}".encode("ascii") for name, value in environment.marks(call_id).items()}
-    guard = {each.pid for each in alive if (each.pid, each.start) == (record.get("pid"), record.get("start"))}
-    sure = guard | {each.pid for each in alive if linux.has_variables(each.pid, variables)}
+    supervisor = {
+        each.pid for each in alive if (each.pid, each.start) == (record.get("pid"), record.get("start"))
+    }
+    sure = supervisor | {each.pid for each in alive if linux.has_variables(each.pid, variables)}
     sessions = {each.session for each in alive if each.pid in sure}
     roots = {each.pid for each in alive if each.session in sessions} | sure
     below = {each.pid for each in linux.descendants(roots, alive)}

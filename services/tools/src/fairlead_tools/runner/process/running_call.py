@@ -1,4 +1,4 @@
-"""A running call: its child process, what it says, when it has to stop, and what came of it."""
+"""A running call: its child process, output, time limit, and outcome."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ MAX_REPORT_BYTES = 24 * 1024 * 1024
 PLAIN = Life()
 
 _READ_BYTES = 256 * 1024
-_END_BYTES = 4096  # more than a guard says at the end of a report
+_END_BYTES = 4096  # more than the supervisor's part at the end of a report
 _STOPPING_S = command_supervisor.GRACE_S + command_supervisor.STUCK_S + 3.0
 
 
 class RunningCall:
-    """One call that runs now. `call` is its place in the journal; tools that may repeat have none."""
+    """One running call. `call` is its journal entry; tools that may be repeated have none."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class RunningCall:
 
     @property
     def has_report(self) -> bool:
-        """Whether the child said, to the end, what came of it; a child that was killed could not."""
+        """Whether the child's report is complete; that of a killed child is not."""
         return self._report.endswith(b"\n")
 
     def ended(self, fd: int) -> bool:
@@ -92,7 +92,7 @@ class RunningCall:
         return bool(data)
 
     def _note(self, data: bytes) -> None:
-        """Take in a piece of the report. Of one that is too large the end is kept, where its guard speaks."""
+        """Append to the report. Of one that is too large the end is kept, which is the supervisor's part."""
         self._report += data
         if len(self._report) > MAX_REPORT_BYTES + _END_BYTES:
             del self._report[MAX_REPORT_BYTES:-_END_BYTES]
@@ -117,14 +117,14 @@ class RunningCall:
         try:
             if self.output is not None:
                 os.kill(self.child.pid, number)
-                os.kill(self.child.pid, signal.SIGCONT)  # the command may have stopped its guard
+                os.kill(self.child.pid, signal.SIGCONT)  # the command may have stopped its supervisor
             else:
                 os.killpg(self.child.pid, number)  # a worker may have ripgrep beside it
         except ProcessLookupError:
             return
 
     def tick(self, now: float) -> None:
-        """Do what is due: tell followers, stop at the limit, kill a guard that does not stop."""
+        """Do what is due: send output, stop at the limit, kill a supervisor that does not stop."""
         if self.output is not None and self.output.has_live and now >= self._live_at:
             self.tell()
             self._live_at = now + LIVE_INTERVAL_S
@@ -155,7 +155,7 @@ class RunningCall:
         return self.output.text() if self.output is not None else ("", False)
 
     def run_on(self, output: OutputRing, most_s: float) -> None:
-        """From here on nobody waits for it. It is stopped when it has run for `most_s`."""
+        """Go on in the background, for at most `most_s` in all."""
         if isinstance(self.output, Output):
             output.skip_to(self.output.total_bytes)
             self.output.close()
@@ -191,14 +191,14 @@ class RunningCall:
             each.send_live({"type": "output", "call_id": self.call_id, "offset": offset, "text": text})
 
     @property
-    def guard_is_free(self) -> bool:
-        """Whether its guard waits for another command. One that was sent a signal may still get it."""
+    def supervisor_is_free(self) -> bool:
+        """Whether its supervisor can take another command; not after a signal, which may still arrive."""
         report = self._said[1]
         return report is not None and report.again and not self._stop_reason
 
     @functools.cached_property
     def _said(self) -> tuple[Order | None, command_supervisor.Report | None]:
-        """What the report holds, once it is whole."""
+        """The parsed report, once it is complete."""
         return children.read_report(bytes(self._report))
 
     def conclude(self, orphans_killed: int) -> Outcome:
@@ -278,7 +278,7 @@ class RunningCall:
 
 
 def _of_tool(done: Outcome, text: str) -> Outcome:
-    """What a tool in a command's place reported, after what it printed."""
+    """The result of a supervised tool, after what it printed."""
     if text:
         words = text if text.endswith("\n") else text + "\n"
         done["content"] = [{"type": "text", "text": words}, *done.get("content", [])]

@@ -1,4 +1,4 @@
-"""A worker: a child of the runner that does one file tool, and leaves."""
+"""A worker: a child process that executes one file tool and exits."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def work_once(
     user: User | None,
     restriction: Restriction,
 ) -> NoReturn:
-    """Be a worker: do `work` for one order, and leave."""
+    """Execute `work` for one order, and exit."""
     os.setsid()
     linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
     for number in (signal.SIGCHLD, signal.SIGTERM):

@@ -43,9 +43,9 @@ class Wait:
 
     def is_over(self, now: float) -> bool:
         """Whether it can be answered."""
-        if self.process.job is None or self.cancelled or now >= self.until:
+        if self.process.running is None or self.cancelled or now >= self.until:
             return True
-        return not self.is_kill and self.process.scroll.total_bytes > self.process.unseen(self.call_id)
+        return not self.is_kill and self.process.ring.total_bytes > self.process.unseen(self.call_id)
 
     def answer(self) -> Outcome:
         """What came of it."""
@@ -73,8 +73,8 @@ def look(
     if action != "poll":
         raise ToolError(f"action: must be list, poll or log, got {action!r}")
     wait_s = arguments.whole("wait_s", 0, 0, MAX_WAIT_S)
-    is_news = process.scroll.total_bytes > process.unseen(call_id)
-    if wait_s and process.job is not None and not is_news:
+    is_news = process.ring.total_bytes > process.unseen(call_id)
+    if wait_s and process.running is not None and not is_news:
         return None, process, float(wait_s)
     return poll(process, call_id), None, 0.0
 
@@ -88,16 +88,16 @@ def act(processes: BackgroundProcesses, arguments: Arguments) -> tuple[Outcome |
     action = arguments.text("action")
     process = processes.find(arguments.text("process"))
     if action == "remove":
-        if process.job is not None:
+        if process.running is not None:
             raise ToolError(f"{process.name} still runs; kill it first.")
         processes.remove(process)
         return done(f"Removed {process.name} and its output.", process=process.name), process
     if action not in ("write", "send_keys", "kill"):
         raise ToolError(f"action: must be write, send_keys, kill or remove, got {action!r}")
-    if process.job is None:
+    if process.running is None:
         raise ToolError(f"{process.name} does not run any more; it {process.state}.")
     if action == "kill":
-        process.job.stop("cancelled")
+        process.running.stop("cancelled")
         return None, process
     return (_write if action == "write" else _send_keys)(process, arguments), process
 
@@ -137,8 +137,8 @@ def _list(processes: BackgroundProcesses) -> Outcome:
 def poll(process: Process, call_id: str) -> Outcome:
     """State and output that no poll has shown yet."""
     offset = process.unseen(call_id)
-    end = process.scroll.total_bytes
-    _, data = process.scroll.since(offset, MAX_TEXT_BYTES)
+    end = process.ring.total_bytes
+    _, data = process.ring.since(offset, MAX_TEXT_BYTES)
     process.saw(end)
     text = data.decode("utf-8", "replace")
     if end - offset > len(data):
@@ -153,14 +153,14 @@ def _with_state(process: Process, text: str, **more: object) -> Outcome:
 
 
 def _is(process: Process) -> str:
-    return "still runs" if process.job else process.state
+    return "still runs" if process.running else process.state
 
 
 def _log(process: Process, arguments: Arguments) -> Outcome:
     limit = arguments.whole("limit", LOG_LINES, 1, MAX_LOG_LINES)
-    lines = process.scroll.lines
+    lines = process.ring.lines
     first = arguments.whole("offset", max(1, lines - limit + 1), 1, 1 << 40)
-    number, rows = process.scroll.rows(first, limit, MAX_TEXT_BYTES)
+    number, rows = process.ring.rows(first, limit, MAX_TEXT_BYTES)
     text = b"".join(rows)[: 2 * MAX_TEXT_BYTES].decode("utf-8", "replace")
     if not rows:
         text = "(no output)" if lines == 0 else f"(no output from line {first} on; there are {lines} lines)"
@@ -180,11 +180,11 @@ def _write(process: Process, arguments: Arguments) -> Outcome:
     if len(data) > MAX_INPUT_BYTES:
         raise ToolError(f"text: at most {MAX_INPUT_BYTES} bytes at a time, got {len(data)}")
     taken = _put(process, data)
-    if eof and taken == len(data) and process.job is not None:
+    if eof and taken == len(data) and process.running is not None:
         if process.record.get("pty"):
             _put(process, b"\x04")
         else:
-            process.job.close_input()
+            process.running.close_input()
     return _taken(process, taken, len(data), "bytes")
 
 
@@ -198,13 +198,13 @@ def _send_keys(process: Process, arguments: Arguments) -> Outcome:
 
 
 def _put(process: Process, data: bytes) -> int:
-    job = process.job
-    if job is None or job.child.input < 0:
+    running = process.running
+    if running is None or running.child.input < 0:
         raise ToolError(f"{process.name} has no input any more.")
     if not data:
         return 0
     try:
-        return job.write(data)
+        return running.write(data)
     except OSError as error:
         raise ToolError(f"{process.name} does not read its input any more ({error.strerror}).") from None
 
@@ -217,7 +217,7 @@ def _taken(process: Process, taken: int, size: int, what: str) -> Outcome:
 
 
 def _killed(process: Process) -> Outcome:
-    if process.job is not None:
+    if process.running is not None:
         text = f"{process.name} was told to end and still runs."
         return outcome("ok", text, is_error=True, details=process.facts())
     return done(f"{process.name} {process.state}.", **process.facts())
