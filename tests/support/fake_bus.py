@@ -36,3 +36,9 @@ class FakeServer(FakeNats):
     async def connect(self, name: str) -> FakeBus:
         """Another connection."""
         return await FakeBus.open(self, name=name)
+
+    def bury(self, bus: FakeBus) -> None:
+        """The process behind `bus` is dead: nothing of it comes or goes any more."""
+        client = bus.client
+        assert isinstance(client, FakeClient)
+        client.die()

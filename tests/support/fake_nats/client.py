@@ -8,7 +8,6 @@ from nats.aio.subscription import Subscription
 
 from fairlead_common.bus_settings import RECONNECT_PAUSE_S
 from fairlead_common.client import Client
-from tests.support.fake_nats.api import header_block
 from tests.support.fake_nats.consumer import Message
 from tests.support.fake_nats.server import FakeNats, Interest
 
@@ -23,6 +22,7 @@ class FakeClient(Client):
         super().__init__()
         self.server = server
         self.name = ""
+        self.dead = False
         self._incoming: asyncio.Queue[tuple[int, Message]] = asyncio.Queue()
         self._buffered: list[Message] = []
 
@@ -41,6 +41,11 @@ class FakeClient(Client):
             self._reading_task.cancel()
         self._incoming = asyncio.Queue()  # what was on its way is lost
         self._reconnection_task = asyncio.get_running_loop().create_task(self._reconnect())
+
+    def die(self) -> None:
+        """See `Peer.die`: nothing comes or goes any more, and it does not reconnect."""
+        self.dead = True
+        self.server.leave(self)
 
     # -- in place of the socket ------------------------------------------------
 
@@ -81,10 +86,16 @@ class FakeClient(Client):
     async def _read(self) -> None:
         while True:
             sid, message = await self._incoming.get()
-            headers = header_block(message.headers, message.status) if _has_headers(message) else b""
+            words: Any = message  # `_process_headers` takes them out
             await self._process_msg(
-                sid, message.subject.encode(), message.reply.encode(), message.data, headers
+                sid, message.subject.encode(), message.reply.encode(), message.data, words
             )
+
+    async def _process_headers(self, headers: Any) -> dict[str, str] | None:
+        """See the library; there is no block of bytes to parse."""
+        status, _, description = headers.status.partition(" ")
+        told = {"Status": status, "Description": description} if description else {"Status": status}
+        return {**(told if status else {}), **headers.headers} or None
 
     async def _reconnect(self) -> None:
         if self._disconnected_cb is not None:
@@ -117,6 +128,8 @@ class FakeClient(Client):
     ) -> None:
         fields = {name.strip(): str(value).strip() for name, value in (headers or {}).items()}
         message = Message(subject, bytes(payload), fields, reply)
+        if self.dead:
+            return
         if self._status == Client.CONNECTED:
             self.server.publish(self, message)
         else:
@@ -124,12 +137,8 @@ class FakeClient(Client):
             self._pending_data_size += payload_size
 
     async def _send_subscribe(self, sub: Subscription) -> None:
-        if self._status == Client.CONNECTED:
+        if self._status == Client.CONNECTED and not self.dead:
             self.server.subscribe(Interest(self, sub._id, sub._subject, sub._queue or ""))
 
     async def _send_unsubscribe(self, sid: int, limit: int = 0) -> None:
         self.server.unsubscribe(self, sid)
-
-
-def _has_headers(message: Message) -> bool:
-    return bool(message.headers or message.status)

@@ -1,6 +1,7 @@
 """Faults that a test puts between clients and the server, by the subject of what is sent."""
 
 import asyncio
+from collections.abc import Callable
 from enum import Enum
 from types import TracebackType
 from typing import Self
@@ -15,6 +16,9 @@ class Fault(Enum):
     ANSWER_LOST = "the server acts on it; its answer never arrives"
     CUT_BEFORE = "the connection goes before the server has it"
     CUT_AFTER = "the server acts on it; the connection goes before the answer"
+    DEAD_BEFORE = "its sender is dead before it leaves"
+    DEAD_AFTER = "the server acts on it; its sender is dead by then"
+    SERVER_KILLED = "the server acts on it and dies; it comes back a moment later"
 
 
 class Rule:
@@ -43,16 +47,24 @@ class Rule:
 class Hold:
     """Messages that match wait at the server's door until they are released; a context manager."""
 
-    def __init__(self, holds: list["Hold"], pattern: str, client: str) -> None:
+    def __init__(self, holds: list["Hold"], pattern: str, client: str, after: int) -> None:
         self._holds = holds
         self._pattern = pattern
         self._client = client
+        self._skip = after
         self.reached = asyncio.Event()
-        self.released = asyncio.Event()
+        self._waiting: list[Callable[[], None]] = []
+
+    def keep(self, action: Callable[[], None]) -> None:
+        """Do it when all are released."""
+        self._waiting.append(action)
 
     def takes(self, client: str, subject: str) -> bool:
         """Whether this message has to wait."""
         if (self._client and self._client != client) or not matches(self._pattern, subject):
+            return False
+        if self._skip > 0:
+            self._skip -= 1
             return False
         self.reached.set()
         return True
@@ -61,7 +73,9 @@ class Hold:
         """Let all go on, in order."""
         if self in self._holds:
             self._holds.remove(self)
-        self.released.set()
+        waiting, self._waiting = self._waiting, []
+        for action in waiting:
+            asyncio.get_running_loop().call_soon(action)
 
     def __enter__(self) -> Self:
         return self
@@ -91,9 +105,9 @@ class Faults:
         self._rules.append(rule)
         return rule
 
-    def hold(self, pattern: str, *, client: str = "") -> Hold:
-        """Messages to subjects that match wait until the hold is released."""
-        hold = Hold(self._holds, pattern, client)
+    def hold(self, pattern: str, *, client: str = "", after: int = 0) -> Hold:
+        """Messages to subjects that match wait until the hold is released; arguments as of `add`."""
+        hold = Hold(self._holds, pattern, client, after)
         self._holds.append(hold)
         return hold
 

@@ -14,6 +14,8 @@ from tests.support.fake_nats.faults import Fault, Faults
 from tests.support.fake_nats.matching import matches
 from tests.support.fake_nats.stream import Clock, Headers, RefusedError, Stored, Stream
 
+RESTART_S = 0.5
+
 
 class Peer(Protocol):
     """A connected client, as the server sees it."""
@@ -25,6 +27,9 @@ class Peer(Protocol):
 
     def disconnected(self) -> None:
         """The connection is gone."""
+
+    def die(self) -> None:
+        """The process behind it is gone."""
 
 
 class Interest(NamedTuple):
@@ -66,6 +71,9 @@ class FakeNats:
         self.up = True
         return self
 
+    def _come_back(self) -> None:
+        self.up = True
+
     def close(self) -> None:
         """The test is over: nothing is due any more."""
         for consumer in self.jetstream.consumers.values():
@@ -102,20 +110,11 @@ class FakeNats:
         """A client sends something. It is acted on in a moment, as over a wire."""
         loop = asyncio.get_running_loop()
         if (hold := self.faults.holding(peer.name, message.subject)) is not None:
-            self._when(hold.released, lambda: self._arrive(peer, message))
+            hold.keep(lambda: self._arrive(peer, message))
         elif self.faults.latency_s:
             self._later(self.faults.latency_s, lambda: self._arrive(peer, message))
         else:
             loop.call_soon(self._arrive, peer, message)
-
-    def _when(self, event: asyncio.Event, action: Callable[[], None]) -> None:
-        def look() -> None:
-            if event.is_set():
-                action()
-            else:
-                self._later(0.001, look)
-
-        look()
 
     def _later(self, delay_s: float, action: Callable[[], None]) -> None:
         def run() -> None:
@@ -133,12 +132,19 @@ class FakeNats:
         fault = self.faults.next(peer.name, message.subject)
         if fault is Fault.CUT_BEFORE:
             self.cut(peer)
-        if fault in (Fault.CUT_BEFORE, Fault.LOST):
+        if fault is Fault.DEAD_BEFORE:
+            peer.die()
+        if fault in (Fault.CUT_BEFORE, Fault.DEAD_BEFORE, Fault.LOST):
             return
         self.sent.append((peer.name, message.subject))
         self._act(message._replace(reply="") if fault is Fault.ANSWER_LOST else message)
         if fault is Fault.CUT_AFTER:
             self.cut(peer)
+        if fault is Fault.DEAD_AFTER:
+            peer.die()
+        if fault is Fault.SERVER_KILLED:
+            self.kill()
+            self._later(RESTART_S, self._come_back)
 
     def _act(self, message: Message) -> None:
         subject = message.subject

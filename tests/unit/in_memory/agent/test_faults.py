@@ -1,0 +1,204 @@
+"""The promise, at the messages that an agent service sends: cut it there, and all ends as it should.
+
+A short story is played again and again; each time a later message is the one that is lost, whose answer is
+lost, whose connection goes, whose sender dies, or from which on the sender is stopped while others go on.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from itertools import groupby
+from typing import NamedTuple
+
+import pytest
+
+from fairlead_common.content import ToolOutcome, text_outcome
+from fairlead_common.messages import ToolCall
+from fairlead_common.streams import provision
+from tests.support.fake_bus import FakeServer
+from tests.support.fake_nats.faults import Fault
+from tests.support.memory_world import Agent, MemoryWorld, memory_world
+
+STRIDE = (
+    16  # every so many messages are tried, another first one for each story and fault; all in the slow test
+)
+FAULTS = [*Fault, None]  # None: the sender is stopped
+
+
+class Story(NamedTuple):
+    """What people do, and what the log says in the end; `calls`: how many commands were started."""
+
+    play: Callable[[MemoryWorld], Awaitable[list[str]]]
+    ends: list[str]
+    calls: int
+    mode: str = "allow-all"
+
+
+async def prompt(w: MemoryWorld) -> list[str]:
+    await w.say("a", "op=P1 steps=1")
+    return await w.settled("a")
+
+
+async def approval(w: MemoryWorld) -> list[str]:
+    await w.say("a", "op=P1 steps=1")
+    await w.decide("a", await w.approval("a"), "once")
+    return await w.settled("a", 2)
+
+
+async def steer(w: MemoryWorld) -> list[str]:
+    said = asyncio.Event()
+
+    async def until_said(_: ToolCall) -> ToolOutcome:
+        await said.wait()
+        return text_outcome("ok", "done", is_error=False)
+
+    w.tool = until_said
+    await w.say("a", "op=P1 steps=1 calls=2")
+    await w.call_runs()
+    await w.say("a", "op=P2", "steer")
+    await w.wait_for("a", lambda log: any(entry.__struct_config__.tag == "queued" for entry in log))
+    said.set()
+    return await w.settled("a")
+
+
+async def abort(w: MemoryWorld) -> list[str]:
+    w.tool = w.until_cancelled
+    await w.say("a", "op=P1 steps=1")
+    await w.call_runs()
+    await w.abort("a")
+    return await w.settled("a")
+
+
+async def deletion(w: MemoryWorld) -> list[str]:
+    await w.say("a", "op=P1 steps=1")
+    await w.settled("a")
+    await w.notice("a", "delete")
+    await w.wait_for("a", lambda log: log[-1].__struct_config__.tag == "deleted")
+    await w.say("a", "op=P2")
+    return await w.settled("a")
+
+
+STORIES = {
+    "prompt": Story(
+        prompt,
+        [
+            *("run starts", "user: op=P1 steps=1", "calls bash"),
+            *("result ok", "says done P1", "run completed"),
+        ],
+        1,
+    ),
+    "approval": Story(
+        approval,
+        [
+            *("run starts", "user: op=P1 steps=1", "calls bash", "approval_request", "run waiting_approval"),
+            *("run resumes", "approval", "result ok", "says done P1", "run completed"),
+        ],
+        1,
+        "ask",
+    ),
+    "steer": Story(
+        steer,
+        [
+            *("run starts", "user: op=P1 steps=1 calls=2", "calls bash bash", "result ok"),
+            *("result skipped", "user: op=P2", "says done P2", "run completed"),
+        ],
+        1,
+    ),
+    "abort": Story(
+        abort,
+        [
+            *("run starts", "user: op=P1 steps=1", "calls bash"),
+            *("abort", "result cancelled", "run aborted"),
+        ],
+        1,
+    ),
+    "deletion": Story(deletion, ["deleted", "run starts", "user: op=P2", "says done P2", "run completed"], 1),
+}
+
+
+class Trial(NamedTuple):
+    """One time that a story was played."""
+
+    hit: bool  # whether the message was sent before all was over
+    ended: list[str]
+    calls: int
+
+
+async def play(story: Story, fault: Fault | None, after: int, monkeypatch: pytest.MonkeyPatch) -> Trial:
+    """Play a story that suffers `fault` at one message; None: the first agent is stopped from there on."""
+    server = FakeServer()
+    bus = await server.connect("test")
+    await provision(bus)
+    settings: dict[str, object] = {"agents.main.mode": story.mode}
+    async with memory_world(server, bus, monkeypatch) as w:
+        first = await w.agent("agent-1", settings)
+        hold = server.faults.hold(">" if fault is None else "none", client="agent-1", after=after)
+        hit = hold.reached
+        if fault is not None:
+            hit = server.faults.add(">", fault, client="agent-1", after=after).hit
+        helping = asyncio.create_task(_help(w, fault, hit, first, settings))
+        ended = await story.play(w)
+        was_hit = hit.is_set()
+        if fault is None:
+            hold.release()  # what was stopped goes on, and must change nothing
+            await asyncio.sleep(10)
+            ended = await w.story("a")
+        helping.cancel()
+        assert w.mind.problems == []
+        calls = len(w.calls)
+    await bus.close()
+    server.close()
+    return Trial(was_hit, _normal(ended), calls)
+
+
+def _normal(story: list[str]) -> list[str]:
+    """Without what may differ: a prompt may wait for its run, and results of one reply come in any order."""
+    said = [words for words in story if words != "queued"]
+    groups = groupby(said, key=lambda words: words.startswith("result"))
+    return [words for is_result, each in groups for words in (sorted(each) if is_result else each)]
+
+
+async def _help(
+    w: MemoryWorld, fault: Fault | None, hit: asyncio.Event, first: Agent, settings: dict[str, object]
+) -> None:
+    """Another agent comes once the first one is dead or stopped."""
+    await hit.wait()
+    if fault in (None, Fault.DEAD_BEFORE, Fault.DEAD_AFTER):
+        if fault is not None:
+            await first.kill()
+        await w.agent("agent-2", settings)
+
+
+def _called(fault: Fault | None) -> str:
+    return fault.name if fault else "STOPPED"
+
+
+async def cut_off(
+    story: Story, fault: Fault | None, first: int, stride: int, monkeypatch: pytest.MonkeyPatch
+) -> int:
+    """Play the story for every so many messages; how many there are."""
+    after = first
+    while True:
+        trial = await play(story, fault, after, monkeypatch)
+        assert (trial.ended, trial.calls) == (story.ends, story.calls), f"{_called(fault)} at message {after}"
+        if not trial.hit:
+            return after
+        after += stride
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=_called)
+@pytest.mark.parametrize("name", STORIES)
+async def test_a_story_ends_as_it_should_when_one_message_is_cut_off(
+    name: str, fault: Fault | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = (7 * len(name) + len(_called(fault))) % STRIDE
+    assert await cut_off(STORIES[name], fault, first, STRIDE, monkeypatch) > 25
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("fault", FAULTS, ids=_called)
+@pytest.mark.parametrize("name", STORIES)
+async def test_a_story_ends_as_it_should_whichever_message_is_cut_off(
+    name: str, fault: Fault | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert await cut_off(STORIES[name], fault, 0, 1, monkeypatch) > 25
