@@ -13,7 +13,7 @@ SERVICES = {"agent", "gateway", "scheduler", "tools", "webui"}
 
 # An outside package and the only places (folder or file prefixes under the source roots) that import it.
 OWNERS = {
-    "nats": ["fairlead_common/"],
+    "nats": ["fairlead_common/", "fairlead_sdk/"],
     "litellm": ["fairlead_agent/models/litellm_backend.py"],
     "docker": ["fairlead_tools/sandboxes/docker/"],
     "fastapi": ["fairlead_gateway/"],

@@ -1,0 +1,47 @@
+"""A model back end: it repeats what it is told, and calls a tool for `call <tool> <arguments as JSON>`."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from fairlead_agent.models.interface import (
+    BackEndSetup,
+    Finish,
+    ModelRequest,
+    Piece,
+    TextPiece,
+    ToolCallPiece,
+)
+from fairlead_common.content import Usage
+
+
+class ScriptedModel:
+    """The back end `scripted`; its settings are `models.back_ends.scripted`."""
+
+    def __init__(self, setup: BackEndSetup) -> None:
+        self._greeting = str(setup.settings.get("greeting", "You said"))
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[list[Piece]]:
+        """Pieces as they arrive; a `Finish` is last."""
+        last = request.decoded()[-1]
+        text = _text(last)
+        if last["role"] == "user" and text.startswith("call "):
+            _, name, arguments = text.split(" ", 2)
+            yield [ToolCallPiece(0, arguments, "call-1", name)]
+            yield [Finish("tool_use", Usage(input_tokens=len(text), output_tokens=1))]
+            return
+        yield [TextPiece(f"{self._greeting}: {text}")]
+        yield [Finish("stop", Usage(input_tokens=len(text), output_tokens=len(text)))]
+
+    async def check(self, model: str) -> str:
+        """What the doctor shows of a model. Raise a `ModelError` if it cannot be asked."""
+        return f"{model}: repeats what it is told"
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+def _text(message: dict[str, Any]) -> str:
+    content = message.get("content")
+    if isinstance(content, list):
+        return "\n".join(str(part.get("text", "")) for part in content)
+    return str(content or "")

@@ -1,0 +1,146 @@
+"""What the API answers. A test compares each struct with the component of the same name in OpenAPI.
+
+Fields that a later server adds are ignored; one that an earlier server does not send has its default.
+"""
+
+import msgspec
+
+
+class SessionUsage(msgspec.Struct, frozen=True, kw_only=True):
+    """Tokens and money of all runs of a session so far."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cost_usd: float = 0.0
+
+
+class Session(msgspec.Struct, frozen=True, kw_only=True):
+    """One session. Times are milliseconds since 1970, UTC."""
+
+    id: str
+    agent: str = ""
+    title: str = ""
+    mode: str = ""
+    model: str = ""
+    sandbox: str = ""
+    deny: list[str] = []
+    work_mode: str = ""
+    workspace_kind: str = ""
+    host: str = ""
+    source: str = ""
+    status: str = "idle"
+    created_at: int = 0
+    updated_at: int = 0
+    last_outcome: str | None = None
+    preview: str = ""
+    usage: SessionUsage = SessionUsage()
+    context_tokens: int = 0
+    context_window: int = 0
+    queued: int = 0
+    approvals: int = 0
+    last_seq: int = 0
+    news_seq: int = 0
+
+
+class SessionPage(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of the list, newest first. `next`: give it as `before` for the next page."""
+
+    sessions: list[Session]
+    next: str | None = None
+
+
+class Stored(msgspec.Struct, frozen=True, kw_only=True):
+    """The request is stored and will take effect."""
+
+    seq: int
+
+
+class PromptStored(msgspec.Struct, frozen=True, kw_only=True):
+    """The prompt is stored under this idempotency key."""
+
+    seq: int
+    key: str
+
+
+class Approval(msgspec.Struct, frozen=True, kw_only=True):
+    """One tool call that waits for a person. `grants`: what `session` and `always` would allow."""
+
+    id: str
+    session: str
+    shown_hash: str
+    tool: str = ""
+    arguments: dict[str, object] = {}
+    workspace: str = ""
+    host: str = ""
+    why: str = ""
+    sandbox: str = "local"
+    expires_at: int = 0
+    requested_at: int = 0
+    grants: dict[str, str] = {}
+    tainted: bool = False
+
+
+class ApprovalList(msgspec.Struct, frozen=True, kw_only=True):
+    """Pending approvals, oldest first."""
+
+    approvals: list[Approval]
+
+
+class EntryPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Entries of a log, oldest first. `next`: give it as the next `after`."""
+
+    entries: list[dict[str, object]]
+    next: int | None = None
+
+
+class OneJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A scheduled job, as docs/scheduling.md has it."""
+
+    job: dict[str, object]
+
+
+class Jobs(msgspec.Struct, frozen=True, kw_only=True):
+    """Scheduled jobs, by id."""
+
+    jobs: list[dict[str, object]]
+    next: str | None = None
+
+
+class Runs(msgspec.Struct, frozen=True, kw_only=True):
+    """Runs of a job, newest first."""
+
+    entries: list[dict[str, object]]
+
+
+class Fired(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether something was set going; else why not."""
+
+    fired: bool
+    id: str | None = None
+    reason: str | None = None
+
+
+class Removed(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether there was one."""
+
+    removed: bool
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """How a prompt ended.
+
+    Fields:
+        outcome: of its run; only `completed` is a whole answer. `dropped`: it started no run.
+        text: the last words of the agent. error: why the run did not complete.
+    """
+
+    outcome: str
+    text: str = ""
+    error: str | None = None
+
+
+CHECKED = (
+    *(SessionUsage, Session, SessionPage, Stored, PromptStored, Approval, ApprovalList, EntryPage),
+    *(OneJob, Jobs, Runs, Fired, Removed),
+)

@@ -1,0 +1,132 @@
+"""The examples, installed and started as their README says, against a whole Fairlead."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fairlead_sdk import Client
+from tests.support.fairlead_up import FairleadUp
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
+REPORTS = "reports"
+
+
+def install(target: Path, *names: str) -> None:
+    """Install example packages into a folder."""
+    uv = subprocess.run(
+        [ROOT / FIND_UV], capture_output=True, text=True, check=True, timeout=60
+    ).stdout.strip()
+    command = [uv, "pip", "install", "-q", "--no-deps", "--python", sys.executable, "--target", str(target)]
+    done = subprocess.run(
+        [*command, *(str(EXAMPLES / name) for name in names)], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+FIND_UV = "scripts/find-uv" if (ROOT / "scripts/find-uv").exists() else "tools/find-uv"
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FairleadUp]:
+    folder = tmp_path_factory.mktemp("examples")
+    packages = folder / "packages"
+    install(packages, "file_channel", "scripted_model")
+    sets = [
+        'models.back_ends.scripted={"greeting": "Heard"}',
+        "models.default=scripted/any",
+        f'cron.channels={{"file": {{"folder": "{folder / REPORTS}"}}, "nonesuch": {{}}}}',
+        "tools.sources.absent={}",
+        "agents.main.mode=allow-all",
+    ]
+    with FairleadUp(folder / "home", sets=sets, environ={"PYTHONPATH": str(packages)}) as running:
+        yield running
+
+
+def fairlead(up: FairleadUp, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "fairlead.main", *words]
+    return subprocess.run(command, env=up.environ, capture_output=True, text=True, timeout=60)
+
+
+@pytest.fixture(scope="module")
+def weather(up: FairleadUp) -> Iterator[None]:
+    """The program `weather.py`, with a user of its own."""
+    added = fairlead(up, "nats", "user", "add", "weather", "--tool", "weather", "--context")
+    assert added.returncode == 0, added.stderr
+    context = json.loads(added.stdout)
+    environ = {**os.environ, "NATS_URL": context["url"], "NATS_NKEY": context["nkey"]}
+    program = subprocess.Popen([sys.executable, str(EXAMPLES / "weather_tool/weather.py")], env=environ)
+    yield
+    program.terminate()
+    assert program.wait(timeout=20) == 0
+
+
+async def eventually(look: Callable[[], Any], timeout_s: float = 60.0) -> Any:
+    deadline = time.monotonic() + timeout_s
+    while not (found := look()):
+        assert time.monotonic() < deadline, f"not within {timeout_s:g} s"
+        time.sleep(0.1)
+    return found
+
+
+def tools_of(up: FairleadUp) -> set[str]:
+    status = up.api("GET", "/api/status")
+    return {tool["name"] for executor in status["executors"] for tool in executor.get("tools", [])}
+
+
+async def test_the_model_back_end_answers_with_its_settings(up: FairleadUp) -> None:
+    async with Client(up.base_url, up.token) as client:
+        session = await client.create_session(title="model")
+        answer = await client.ask(session.id, "hello there")
+        assert (answer.outcome, answer.text) == ("completed", "Heard: hello there")
+        again = await client.prompt(session.id, "the same", key="k1")
+        assert await client.prompt(session.id, "the same", key="k1") == again
+
+
+async def test_the_tool_is_found_called_and_gone_with_its_program(up: FairleadUp, weather: None) -> None:
+    await eventually(lambda: "nats__weather__now" in tools_of(up))
+    async with Client(up.base_url, up.token) as client:
+        session = await client.create_session()
+        answer = await client.ask(session.id, 'call nats__weather__now {"city": "Bergen"}')
+        assert answer.outcome == "completed"
+        assert '"celsius":9' in answer.text
+        refused = await client.ask(session.id, 'call nats__weather__now {"city": "Atlantis"}')
+        assert "must be one of Bergen, Cadiz, Leith" in refused.text
+
+
+async def test_the_channel_delivers_the_answer_of_a_job(up: FairleadUp) -> None:
+    job: dict[str, object] = {
+        "name": "report",
+        "schedule": {"kind": "cron", "expr": "0 7 * * *"},
+        "sessionTarget": "isolated",
+        "payload": {
+            "kind": "agentTurn",
+            "message": "news",
+            "deliver": True,
+            "channel": "file",
+            "to": "morning",
+        },
+    }
+    async with Client(up.base_url, up.token) as client:
+        made = await client.add_job(job, key="report-1")
+        assert (await client.run_job(str(made.job["id"]))).fired
+        folder = up.home.parent / REPORTS
+        (file,) = await eventually(lambda: list(folder.glob("morning-*.txt")) if folder.exists() else [])
+        assert file.read_text().startswith("Heard: ")
+        await client.remove_job(str(made.job["id"]))
+
+
+async def test_what_is_missing_is_named_and_ends_nothing(up: FairleadUp) -> None:
+    warnings = await eventually(lambda: up.api("GET", "/api/status")["executors"][0].get("warnings"))
+    assert any("extension 'absent' of the group fairlead.tools is not installed" in text for text in warnings)
+    found = fairlead(up, "doctor", "--json").stdout
+    assert "extension 'absent' of the group fairlead.tools is not installed" in found
+    assert "extension 'nonesuch' of the group fairlead.channels is not installed" in found
+    assert up.call("GET", "/readyz")[0] == 200
