@@ -119,3 +119,8 @@ class Api:
             found += answer.body["entries"]
             after = answer.body["next"]
         return found
+
+    async def log(self, session: str) -> list[Json]:
+        """The whole log, empty if the session is gone: whether it may be is for the oracle to judge."""
+        answer = await self.request("GET", f"/api/sessions/{session}")
+        return [] if answer.status == 404 else await self.entries(session)

@@ -171,7 +171,7 @@ class Driver:
 
     async def world(self) -> Json:
         """Logs and states as the API shows them, once the followers have caught up; ends all tasks."""
-        entries = {session: await self._api.entries(session) for session in self.modes}
+        entries = {session: await self._api.log(session) for session in self.modes}
         status = {}
         for session in self.modes:
             answer = await self._api.request("GET", f"/api/sessions/{session}")

@@ -50,7 +50,7 @@ class Crowd:
         await self.recycler.quiesce(timeout_s)
         recycled = await self.recycler.world()
         others = {session: shown["entries"] for session, shown in recycled.items() if shown["alive"]}
-        others[self.sdk_session] = await self.api.entries(self.sdk_session)
+        others[self.sdk_session] = await self.api.log(self.sdk_session)
         gone = {session for session, shown in recycled.items() if not shown["alive"]}
         problems = await list_problems(self.api, {*others, *driver.modes}, gone)
         return {"recycled": recycled, "others": others, "list_problems": problems}

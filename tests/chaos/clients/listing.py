@@ -17,7 +17,7 @@ async def list_problems(api: Api, alive: set[str], gone: set[str], within_s: flo
     """
     deadline = time.monotonic() + within_s
     while True:
-        logs = {session: await api.entries(session) for session in alive}
+        logs = {session: await api.log(session) for session in alive}
         ends = {session: log[-1]["seq"] for session, log in logs.items() if log}
         found = _compared(await _whole_list(api), ends, gone)
         if not found or time.monotonic() > deadline:

@@ -141,7 +141,7 @@ class Listed:
     def __init__(self, *sessions: dict[str, Any]) -> None:
         self.sessions = list(sessions)
 
-    async def entries(self, _: str) -> list[dict[str, Any]]:
+    async def log(self, _: str) -> list[dict[str, Any]]:
         return [{"seq": 7}]
 
     async def request(self, *_: object) -> Answer:
