@@ -10,6 +10,7 @@ HEADERS: Final = {
     s.H_EXPECTED_ON: "the subject that the expected sequence is about, if it is another",
     s.H_OBJECT: "the payload is empty and lies in the object store under this name",
     s.H_PARTS: "of a tool request: `<tag>:<count>`, its payload lies in parts beside it",
+    s.H_FORMAT: "what a record of a log holds: 2 for several entries; missing for one",
     s.H_CURSOR: "sequence of the last mail that this entry consumed",
     s.H_STATE: "`open`, `parked` or `closed`: the state of the session after this entry",
     s.H_TRACE: "W3C trace context",

@@ -12,7 +12,7 @@ from fairlead_agent import worker
 from fairlead_common import subjects as s
 from fairlead_common.buckets import Bucket
 from fairlead_common.bus import Bus
-from fairlead_common.entries import LaterEntry, MessageEntry
+from fairlead_common.entries import MessageEntry
 from fairlead_common.messages import ExecutorInfo
 from tests.support.agent_world import HOST, SPECS, World, agent_service, world
 from tests.support.nats_server import NatsServer
@@ -24,41 +24,9 @@ async def w(bus: Bus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncI
         yield made
 
 
-async def test_a_session_with_entries_of_a_later_version_goes_on_and_keeps_them(
-    w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with agent_service(nats_server, monkeypatch):
-        await w.say("a", "op=P1 steps=1")
-        await w.run_end("a")
-    last = await w.bus.last(s.SESSIONS, s.session_log("a"))
-    assert last
-    end = msgspec.json.decode(last.data)
-    entry = {
-        "type": "handover",
-        "id": "later1",
-        "parent_id": end["id"],
-        "epoch": 7,
-        "cursor": end["cursor"],
-        "to": [1],
-    }
-    stored = msgspec.json.encode(entry)
-    headers = {s.H_CURSOR: str(end["cursor"]), s.H_STATE: "closed"}
-    await w.bus.append(
-        s.SESSIONS, s.session_log("a"), stored, record_id="later1", expected=last.seq, headers=headers
-    )
-    async with agent_service(nats_server, monkeypatch, "agent-2"):
-        await w.say("a", "op=P2 steps=1")
-        assert (await w.run_end("a", 2)).outcome == "completed"
-    log = await w.log("a")
-    (place,) = [number for number, each in enumerate(log) if isinstance(each, LaterEntry)]
-    assert log[place + 1].parent_id == "later1"
-    assert log[place + 1].epoch > 7
-    records = [record.data async for record in w.bus.read(s.SESSIONS, s.session_log("a"))]
-    assert records[place] == stored
-    assert len(w.calls) == 2
-
-
-@pytest.mark.parametrize("kind", ["outcome of a run", "block of a message"])
+@pytest.mark.parametrize(
+    "kind", ["outcome of a run", "block of a message", "type of an entry", "format of a record"]
+)
 async def test_a_session_with_a_value_of_a_later_version_is_let_go_and_loses_nothing(
     w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
@@ -71,12 +39,16 @@ async def test_a_session_with_a_value_of_a_later_version_is_let_go_and_loses_not
     end = msgspec.json.decode(last.data)
     about = {"id": "later1", "parent_id": end["id"], "epoch": 7, "cursor": end["cursor"]}
     smell = {"role": "user", "content": [{"type": "smell"}]}
-    entry = (
-        {"type": "run_end", "outcome": "asleep"}
-        if kind == "outcome of a run"
-        else {"type": "message", "message": smell}
-    )
+    kinds: dict[str, dict[str, object]] = {
+        "outcome of a run": {"type": "run_end", "outcome": "asleep"},
+        "block of a message": {"type": "message", "message": smell},
+        "type of an entry": {"type": "handover", "to": [1]},
+        "format of a record": {"type": "mode_change", "mode": "ask"},
+    }
+    entry = kinds[kind]
     headers = {s.H_CURSOR: str(end["cursor"]), s.H_STATE: "closed"}
+    if kind == "format of a record":
+        headers[s.H_FORMAT] = "3"
     stored = msgspec.json.encode(entry | about)
     await w.bus.append(
         s.SESSIONS, s.session_log("a"), stored, record_id="later1", expected=last.seq, headers=headers
@@ -92,7 +64,8 @@ async def test_a_session_with_a_value_of_a_later_version_is_let_go_and_loses_not
                     await asyncio.sleep(0.05)
     released = [line for line in logs if line["event"] == "session_released"]
     assert all(line["log_level"] == "warning" and line["session"] == "a" for line in released)
-    assert "Invalid" in released[0]["why"]
+    reason = {"type of an entry": "unknown type", "format of a record": "format '3'"}.get(kind, "Invalid")
+    assert reason in released[0]["why"]
     assert [record.data async for record in w.bus.read(s.SESSIONS, s.session_log("a"))] == before
     mail = [record.seq async for record in w.bus.read(s.SESSIONS, s.session_mail("a"))]
     assert mail[-1] > end["cursor"]  # the prompt waits for a worker that knows

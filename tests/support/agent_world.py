@@ -17,11 +17,12 @@ from fairlead_common import subjects as s
 from fairlead_common.buckets import Bucket
 from fairlead_common.bus import Bus, BusSettings, Delivery
 from fairlead_common.content import ToolOutcome, text_outcome
-from fairlead_common.entries import Entry, MessageEntry, RunEndEntry, decode_entry
+from fairlead_common.entries import Entry, MessageEntry, RunEndEntry
 from fairlead_common.errors import ConflictError
 from fairlead_common.ids import new_id
 from fairlead_common.messages import Abort, ExecutorInfo, ToolCall, ToolClaim, ToolResult, ToolSpec, UserInput
 from fairlead_common.pull import Job, PullConsumer
+from fairlead_common.session_log.records import entries_in
 from fairlead_common.streams import ensure_consumer
 from tests.support.nats_server import NatsServer
 from tests.support.scripted_model import ScriptedModel
@@ -80,7 +81,9 @@ class World:
 
     async def log(self, session: str) -> list[Entry]:
         return [
-            decode_entry(record.data) async for record in self.bus.read(s.SESSIONS, s.session_log(session))
+            each.read()
+            async for record in self.bus.read(s.SESSIONS, s.session_log(session))
+            for each in entries_in(record.seq, record.data, record.headers)
         ]
 
     async def wait_for(

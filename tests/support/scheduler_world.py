@@ -11,8 +11,9 @@ import pytest
 
 from fairlead_common import subjects as s
 from fairlead_common.bus import Bus, BusSettings, Delivery
-from fairlead_common.entries import Entry, decode_entry
+from fairlead_common.entries import Entry
 from fairlead_common.errors import BusUnavailableError, NotFoundError
+from fairlead_common.session_log.records import entries_in
 from fairlead_scheduler import main as scheduler_main
 from tests.support.nats_server import NatsServer
 
@@ -108,7 +109,11 @@ async def mail(bus: Bus, session: str, kind: str = "notice") -> list[tuple[str, 
 
 async def log_of(bus: Bus, session: str) -> list[Entry]:
     """The log of a session."""
-    return [decode_entry(record.data) async for record in bus.read(s.SESSIONS, s.session_log(session))]
+    return [
+        each.read()
+        async for record in bus.read(s.SESSIONS, s.session_log(session))
+        for each in entries_in(record.seq, record.data, record.headers)
+    ]
 
 
 @contextlib.asynccontextmanager

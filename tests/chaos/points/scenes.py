@@ -380,6 +380,8 @@ _PLAYED = {
     "gateway.update": "update",
     "gateway.delete": "delete",
     "objects.put": "attach",
+    "agent.log.run_start": "approve",  # the start of a run that goes on is a record of its own
+    "agent.log.user": "follow_up",
     "agent.log.queued": "follow_up",
     "agent.log.approval_request": "approve",
     "agent.log.approval": "approve",

@@ -242,8 +242,8 @@ class LaterEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="
 
     Fields:
         kind: its type, as that version calls it.
-        problem: empty for a type that this version does not know, which changes nothing that it does
-            know. Otherwise the type is known and a value is not: the state of the session cannot be told.
+        problem: what this version does not know: its type, or a value in it. The state of the session cannot
+            be told.
         raw: all of it.
     """
 
@@ -333,7 +333,7 @@ def _later(payload: bytes, problem: str) -> LaterEntry | None:
     if head.type in _KNOWN and not is_value:
         return None
     about = {name: getattr(head, name) for name in EntryBase.__struct_fields__}
-    problem = problem if head.type in _KNOWN else ""
+    problem = problem if head.type in _KNOWN else f"unknown type {head.type[:40]!r}"
     return LaterEntry(**about, kind=head.type, problem=problem, raw=msgspec.Raw(payload))
 
 

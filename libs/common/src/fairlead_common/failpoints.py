@@ -66,6 +66,7 @@ STEPS: Final[Mapping[str, Step]] = {
     "agent.log.session_info": _write("settings of a session are in its log"),
     "agent.log.mode_change": _write("a new mode is in the log"),
     "agent.log.run_start": _write("a run begins"),
+    "agent.log.together": _write("a run begins with what a person said, in one record"),
     "agent.log.user": _write("what a person said is in the log, and consumed from the mailbox"),
     "agent.log.queued": _write("what came while a run went on is in the log"),
     "agent.log.assistant": _write("the model's answer is in the log, before any of its calls is made"),

@@ -39,6 +39,7 @@ class MicroInfo(msgspec.Struct, frozen=True, kw_only=True):
     version: str = ""
     description: str | None = None
     endpoints: list[Endpoint] | None = None
+    metadata: dict[str, str] | None = None
 
 
 _info = msgspec.json.Decoder(MicroInfo)

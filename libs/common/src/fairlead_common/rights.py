@@ -158,6 +158,8 @@ def agent(others: Others = NOBODY) -> Rights:
             *_consume(s.TIMERS, s.TIMERS_CONSUMER),
             *ANSWERS,
             *others.answers,
+            # Which formats of log records they read.
+            *(f"$SRV.INFO.fairlead-{name}" for name in (AGENT, GATEWAY, SCHEDULER)),
         ],
         subscribe=[
             s.WAKE,
@@ -172,7 +174,7 @@ def agent(others: Others = NOBODY) -> Rights:
             "fairlead.workspace.*.gone",
             "fairlead.workspace.*.removed",
         ],
-    )
+    )._replace(asks_all=True)
 
 
 def scheduler(others: Others = NOBODY) -> Rights:

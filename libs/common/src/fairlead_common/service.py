@@ -25,6 +25,7 @@ from fairlead_common.logs import configure_logs
 from fairlead_common.privacy import hide_memory, keep_files_private
 from fairlead_common.provisioned import wait_until_provisioned
 from fairlead_common.pulse import end_pulse, keep_pulse
+from fairlead_common.session_log.readers import announced
 
 log = structlog.get_logger()
 
@@ -106,7 +107,7 @@ async def register(bus: Bus, name: str, metadata: dict[str, str]) -> MicroServic
             name=f"fairlead-{name}",
             version=VERSION,
             description=f"Fairlead {name}",
-            metadata={"pid": str(os.getpid()), **known, **metadata},
+            metadata={"pid": str(os.getpid()), **known, **announced(), **metadata},
         ),
     )
 

@@ -39,6 +39,7 @@ H_EXPECTED_ON: Final = "Nats-Expected-Last-Subject-Sequence-Subject"  # that thi
 H_OBJECT: Final = "Fairlead-Object"  # the payload lies in the object store under this name
 H_PARTS: Final = "Fairlead-Parts"  # of a tool request: `<tag>:<count>`, its payload is in parts beside it
 H_CURSOR: Final = "Fairlead-Cursor"  # on log entries: last mailbox sequence consumed
+H_FORMAT: Final = "Fairlead-Format"  # on records of a log: what they hold, see session_log/records.py
 H_STATE: Final = "Fairlead-State"  # on log entries: open | parked | closed
 H_TRACE: Final = "traceparent"
 # Of mail: sequence of the last record of the session that its sender knew of. If the session was deleted by a

@@ -39,6 +39,7 @@ from fairlead_common.entries import (
     CustomEntry,
     DroppedEntry,
     EpochEntry,
+    MessageEntry,
     Outcome,
     RunEndEntry,
     RunStartEntry,
@@ -154,26 +155,24 @@ class AgentLoop:
         async with self._owner.lock:
             if self._next_step() != step:
                 return  # mail that was consumed meanwhile changed it
-            await self._append_run_start(step)
-            if step.said is not None:
-                await self._owner.append_locked(user_message(self._state, [step.said]))
+            said = [] if step.said is None else [user_message(self._state, [step.said])]
+            await self._append_run_start(step, *said)
 
-    async def _append_run_start(self, step: StartRun) -> None:
-        """The one place where a run begins."""
+    async def _append_run_start(self, step: StartRun, *said: MessageEntry) -> None:
+        """The one place where a run begins, with its first message if there is one already."""
         state = self._state
         name = state.agent or step.agent or "main"
         profile = self._config.current.agent(name)
-        await self._owner.append_locked(
-            RunStartEntry(
-                id=new_id(),
-                cursor=step.cursor,
-                run_id=new_id(),
-                agent=name,
-                model=state.model or (profile.model if profile else ""),
-                mode=state.mode or (profile.mode if profile else ""),
-                resumes=state.last_run_id if step.resumes else None,
-            )
+        start = RunStartEntry(
+            id=new_id(),
+            cursor=step.cursor,
+            run_id=new_id(),
+            agent=name,
+            model=state.model or (profile.model if profile else ""),
+            mode=state.mode or (profile.mode if profile else ""),
+            resumes=state.last_run_id if step.resumes else None,
         )
+        await self._owner.append_together_locked(start, *said)
 
     async def _start_heartbeat(self) -> None:
         state, profile = self._state, self._profile
@@ -183,8 +182,7 @@ class AgentLoop:
                 return  # mail came meanwhile
             beats = state.wakes.beats.values()
             if state.wakes.lines or file.strip() or any(beat.force for beat in beats):
-                await self._append_run_start(StartRun())
-                await self._append_heartbeat_message(file)
+                await self._append_run_start(StartRun(), self._heartbeat_message(file))
                 return
             why = f"nothing to do: no system event, and {profile.heartbeat.file} is missing or empty"
             data: dict[str, object] = {"keys": [beat.key for beat in beats], "why": why}
@@ -206,12 +204,12 @@ class AgentLoop:
     async def _add_heartbeat_message(self) -> None:
         async with self._owner.lock:
             if isinstance(self._next_step(), AddHeartbeatMessage):
-                await self._append_heartbeat_message("")
+                await self._owner.append_locked(self._heartbeat_message(""))
 
-    async def _append_heartbeat_message(self, file: str) -> None:
+    def _heartbeat_message(self, file: str) -> MessageEntry:
         heartbeat = self._profile.heartbeat
         shown = f"{heartbeat.file}:\n\n{file.strip()}" if file.strip() else ""
-        await self._owner.append_locked(heartbeat_message(self._state, heartbeat.prompt, shown))
+        return heartbeat_message(self._state, heartbeat.prompt, shown)
 
     # -- tools ---------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from fairlead_common.bus import Bus
 from fairlead_common.config import overrides_from_environment
 from fairlead_common.live_config import LiveConfig
 from fairlead_common.service import Part, run_service
+from fairlead_common.session_log.readers import LogReaders
 
 
 async def setup(bus: Bus) -> list[Part]:
@@ -28,8 +29,9 @@ async def setup(bus: Bus) -> list[Part]:
     registry = Registry(config)
     grants = Grants(bus)
     projections = Projections(bus, config)
+    readers = LogReaders(bus)
     name = os.environ.get("FAIRLEAD_WORKER") or f"agent-{socket.gethostname()}-{os.getpid()}"
-    worker = Worker(bus, config, catalog, registry, grants, projections, name)
+    worker = Worker(bus, config, catalog, registry, grants, projections, name, readers.may_write)
 
     async def models(stop: asyncio.Event) -> None:
         await registry.warm_up()
@@ -41,6 +43,7 @@ async def setup(bus: Bus) -> list[Part]:
         catalog.follow,
         grants.follow,
         projections.write,
+        readers.follow,
         worker.run,
         Sweeper(bus, worker.leases, projections).run,
         Timers(bus).run,

@@ -22,17 +22,20 @@ from fairlead_common.entries import (
     DeletedEntry,
     DroppedEntry,
     Entry,
-    LaterEntry,
     MessageEntry,
     RunEndEntry,
-    decode_entry,
-    encode_entry,
 )
-from fairlead_common.errors import BadMessageError, LaterVersionError, LostOwnershipError, NotFoundError
+from fairlead_common.errors import BadMessageError, LostOwnershipError, NotFoundError
 from fairlead_common.events import EventBase
 from fairlead_common.generations import DELETE
 from fairlead_common.ids import new_id
 from fairlead_common.objects import Objects
+from fairlead_common.session_log.records import (
+    ONE_ENTRY,
+    SEVERAL_ENTRIES,
+    encode_record,
+    entries_in,
+)
 from fairlead_common.session_log.state import SessionState
 from fairlead_common.tail import Source, Tail
 from fairlead_common.trace import trace_headers
@@ -46,7 +49,19 @@ _encode_event = msgspec.json.Encoder().encode
 class Owner:
     """Use as an async context manager around everything that is done for the session."""
 
-    def __init__(self, bus: Bus, objects: Objects, state: SessionState, wire: Wire | None = None) -> None:
+    def __init__(
+        self,
+        bus: Bus,
+        objects: Objects,
+        state: SessionState,
+        wire: Wire | None = None,
+        may_write: Callable[[int], bool] = lambda kind: kind == ONE_ENTRY,
+    ) -> None:
+        """Hold nothing yet.
+
+        Args:
+            may_write: whether records of a format may be written.
+        """
         self.bus = bus
         self.objects = objects
         self.state = state
@@ -56,6 +71,7 @@ class Owner:
         self.changed = asyncio.Event()
         self.stopping = asyncio.Event()
         self.trace: str | None = None  # of the prompt that is being worked on
+        self._may_write = may_write
         self._mail: deque[Record] = deque()
         self._skipped: list[tuple[Record, str]] = []  # what is no entry, since the last that is one
         self._replaced_at = 0  # sequence of an entry that another owner wrote
@@ -118,21 +134,26 @@ class Owner:
     async def _fold(self, record: Record, *, cached: bool) -> None:
         try:
             data = await self._payload(record)
-            entry = decode_entry(data)
+            # What a later version wrote lets the session go: to pass over it might lose a prompt, or say one
+            # twice. All entries are decoded before any is taken over.
+            entries = [
+                (each.decoded(), len(each.data)) for each in entries_in(record.seq, data, record.headers)
+            ]
         except BadMessageError as error:
             self._skip(record, str(error))
             return
-        if isinstance(entry, LaterEntry) and entry.problem:
-            # To pass over it might lose a prompt, or say one twice.
-            raise LaterVersionError(f"log entry {record.seq} ({entry.kind}): {entry.problem}")
         self._skipped = []  # whoever wrote this entry has kept them
+        for entry, size in entries:
+            self._take_over(entry, record.seq, size, cached=cached)
+
+    def _take_over(self, entry: Entry, seq: int, size: int, *, cached: bool) -> None:
         if isinstance(entry, DeletedEntry):
             self._leftovers = self._leftovers or self.state.last_seq > 0
         elif entry.parent_id != self.state.leaf and not (_is_delete(entry) and not self.state.exists):
             if cached:  # from a session of this name that was deleted since: the next owner reads it anew
-                raise LostOwnershipError(f"{self.session}: entry {record.seq} does not follow what is known")
-            log.warning("log_does_not_chain", session=self.session, seq=record.seq)
-        self.state.apply(entry, record.seq, len(data))
+                raise LostOwnershipError(f"{self.session}: entry {seq} does not follow what is known")
+            log.warning("log_does_not_chain", session=self.session, seq=seq)
+        self.state.apply(entry, seq, size)
 
     async def _payload(self, record: Record) -> bytes:
         try:
@@ -212,15 +233,15 @@ class Owner:
 
     # -- log ---------------------------------------------------------------
 
-    def _placed(self, entry: E) -> E:
+    def _placed(self, entry: E, state: SessionState) -> E:
         """The entry at the end of the log, in the open run unless it names another; not yet written."""
         return msgspec.structs.replace(
             entry,
-            parent_id=self.state.leaf,
+            parent_id=state.leaf,
             ts=time.time_ns() // 1_000_000,
             epoch=self._epoch,
-            cursor=max(entry.cursor, self.state.cursor),
-            run_id=entry.run_id or (self.state.run.run_id if self.state.run else None),
+            cursor=max(entry.cursor, state.cursor),
+            run_id=entry.run_id or (state.run.run_id if state.run else None),
         )
 
     async def append(self, entry: E) -> E:
@@ -235,16 +256,37 @@ class Owner:
     async def append_locked(self, entry: E) -> E:
         """As `append`, with the lock held."""
         self._check_place()
-        entry = self._placed(entry)
-        try:
-            await self._store(entry, None)
-        except WrongSequenceError as error:
-            raise LostOwnershipError(f"{self.session}: another owner wrote") from error
+        entry = self._placed(entry, self.state)
+        await self._store_fenced([entry])
         return entry
 
     async def pass_over(self, reason: str, seq: int) -> None:
         """Consume the mail with the sequence `seq` without acting on it, with the lock held."""
         await self.append_locked(DroppedEntry(id=new_id(), cursor=seq, reason=reason))
+
+    async def append_together_locked(self, *entries: Entry) -> None:
+        """As `append_locked` for each of them in order, but in one write where all live services read that.
+
+        Then all of them are stored, or none is.
+
+        Raises:
+            LostOwnershipError: somebody else wrote to the log.
+        """
+        if not self._may_write(SEVERAL_ENTRIES):
+            for entry in entries:
+                await self.append_locked(entry)
+            return
+        self._check_place()
+        placed: list[Entry] = []
+        for entry in entries:
+            placed.append(self._placed(entry, self.state.after(*placed)))
+        await self._store_fenced(placed)
+
+    async def _store_fenced(self, entries: list[Entry]) -> None:
+        try:
+            await self._store(entries, None)
+        except WrongSequenceError as error:
+            raise LostOwnershipError(f"{self.session}: another owner wrote") from error
 
     async def close(self, end: RunEndEntry, still: Callable[[], bool]) -> bool:
         """End the run, unless something arrived that is not consumed yet: then False, and nothing is stored.
@@ -260,9 +302,9 @@ class Owner:
             if not await self._has_seen_itself() or not still():
                 return False
             fence = (subjects.session_all(self.session), self.tail.seen[0])
-            entry = self._placed(end)
+            entry = self._placed(end, self.state)
             try:
-                await self._store(entry, fence)
+                await self._store([entry], fence)
             except WrongSequenceError:
                 self.tail.catch_up_soon()
                 return False
@@ -287,27 +329,29 @@ class Owner:
                 self.tail.catch_up_soon()
         return False
 
-    async def _store(self, entry: Entry, fence: tuple[str, int] | None) -> None:
+    async def _store(self, entries: list[Entry], fence: tuple[str, int] | None) -> None:
         state = self.state
-        data = encode_entry(entry)
+        data, kind = encode_record(entries)
         payload, headers = await self.objects.pack(data)
         headers = {
             **headers,
+            **kind,
             **trace_headers(self.trace),
-            subjects.H_CURSOR: str(entry.cursor),
-            subjects.H_STATE: state.after(entry).phase,
+            subjects.H_CURSOR: str(entries[-1].cursor),
+            subjects.H_STATE: state.after(*entries).phase,
         }
         seq = await self.bus.append(
             subjects.SESSIONS,
             self._log_subject,
             payload,
-            record_id=entry.id,
+            record_id=entries[-1].id,
             expected=state.last_seq,
             fence=fence,
             headers=headers,
-            point=f"agent.log.{_kind_of(entry)}",
+            point=f"agent.log.{_kind_of(entries[0]) if len(entries) == 1 else 'together'}",
         )
-        state.apply(entry, seq, len(data))
+        for entry in entries:
+            state.apply(entry, seq, len(data) // len(entries))
         self.changed.set()
 
     # -- live --------------------------------------------------------------

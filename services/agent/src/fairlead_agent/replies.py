@@ -11,9 +11,9 @@ import msgspec
 from fairlead_agent.owner import Owner
 from fairlead_common import subjects
 from fairlead_common.bus import Record
-from fairlead_common.entries import decode_entry
 from fairlead_common.errors import BadMessageError, NotFoundError
 from fairlead_common.session_log.input_view import InputView
+from fairlead_common.session_log.records import entries_in
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,10 +95,12 @@ class Replies:
         log_subject = subjects.session_log(self._owner.session)
         async for record in self._owner.bus.read(subjects.SESSIONS, log_subject, start=seq + 1):
             try:
-                entry = decode_entry(await self._owner.objects.unpack(record.data, record.headers))
+                data = await self._owner.objects.unpack(record.data, record.headers)
+                entries = [each.decoded() for each in entries_in(record.seq, data, record.headers)]
             except (BadMessageError, NotFoundError):  # what the owner passes over, too
                 continue
-            view.apply(entry, record.seq)
+            for entry in entries:
+                view.apply(entry, record.seq)
             if view.end is not None:
                 break
         found = Answer(

@@ -8,6 +8,7 @@ import asyncio
 import os
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import structlog
@@ -82,6 +83,7 @@ class Worker:
         grants: Grants,
         projections: Projections,
         name: str,
+        may_write: Callable[[int], bool],
     ) -> None:
         self._bus = bus
         self._objects = Objects(bus)
@@ -93,6 +95,7 @@ class Worker:
         self._projections = projections
         self._deletion = Deletion(bus, projections)
         self.name = name
+        self._may_write = may_write
         self.leases = Leases(bus, LeaseHolder(name, new_id()), ttl_s=LEASE_TTL_S)
         self._held: dict[str, Held] = {}
         self._released: OrderedDict[str, float] = OrderedDict()  # session: when it may be tried again
@@ -246,7 +249,7 @@ class Worker:
         cached = self._cache.pop(session, None)
         state, wire = cached or (SessionState(session), Wire())
         try:
-            async with Owner(self._bus, self._objects, state, wire) as owner:
+            async with Owner(self._bus, self._objects, state, wire, self._may_write) as owner:
                 held.owner = owner
                 if self._stop.is_set():
                     owner.stopping.set()

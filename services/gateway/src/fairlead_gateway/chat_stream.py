@@ -9,8 +9,8 @@ from starlette.types import Receive, Scope, Send
 
 from fairlead_common import subjects
 from fairlead_common.bus import Record
-from fairlead_common.entries import read_entry
-from fairlead_common.errors import BadMessageError, BusUnavailableError, FairleadError
+from fairlead_common.entries import LaterEntry
+from fairlead_common.errors import BadMessageError, BusUnavailableError, FairleadError, LaterVersionError
 from fairlead_common.events import decode_event
 from fairlead_common.messages import Abort
 from fairlead_common.tail import Source, Tail
@@ -19,9 +19,9 @@ from fairlead_gateway.chat_answer import Answer, Piece
 from fairlead_gateway.chat_format import ChatFormat, Wanted, error_chunk
 from fairlead_gateway.event_stream import HEADERS, KEEP_ALIVE_S, SEND_WITHIN_S, TAKE_WITHIN_S
 from fairlead_gateway.gateway import Gateway, answering
-from fairlead_gateway.problems import Problem
+from fairlead_gateway.problems import Problem, problem_of
 from fairlead_gateway.sessions import send_abort
-from fairlead_gateway.transcript import payload
+from fairlead_gateway.transcript import placed
 
 log = structlog.get_logger()
 
@@ -126,8 +126,17 @@ class Completion:
         try:
             if source == _EVENT:
                 return list(self._answer.live(decode_event(record.data)))
-            entry = read_entry(await payload(self._call.gateway.objects, record))
-            return list(self._answer.entry(record.seq, entry))
+            pieces: list[Piece] = []
+            for each in await placed(self._call.gateway.objects, record):
+                entry = each.read()
+                if isinstance(entry, LaterEntry):
+                    raise LaterVersionError(f"log entry {each.place} ({entry.kind}): {entry.problem}")
+                pieces += self._answer.entry(record.seq, entry)
+            return pieces
+        except LaterVersionError as error:
+            log.warning("session_of_later_version", session=self._call.session, error=str(error))
+            self._answer.problem = problem_of(error)
+            return []
         except BadMessageError as error:
             log.warning("record_ignored", session=self._call.session, error=str(error))
             return []

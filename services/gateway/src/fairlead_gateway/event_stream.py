@@ -2,10 +2,12 @@
 
 Each event has the id `<log>-<event>`: the last sequences of the log and of the live events that the
 client has seen. A log entry stands for several events; all but the last carry `<log>-<event>-<n>`:
-the client has the first n events of the entry `<log>`, and not yet the rest.
+the client has the first n events of the entry `<log>`, and not yet the rest. Entries of a record that holds
+several have `<log>.<index>` for `<log>`, with the index from 0.
 """
 
 import asyncio
+import contextlib
 import re
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
@@ -18,23 +20,24 @@ from starlette.types import Receive, Scope, Send
 
 from fairlead_common import subjects
 from fairlead_common.bus import Record
-from fairlead_common.entries import read_entry
 from fairlead_common.errors import (
     BadMessageError,
     BusUnavailableError,
     InvalidInputError,
+    LaterVersionError,
     NotFoundError,
     RetryableError,
 )
 from fairlead_common.events import DerivedEvent, derived
 from fairlead_common.generations import deletion_in, generation_start
 from fairlead_common.ids import check_id
+from fairlead_common.session_log.records import Placed
 from fairlead_common.tail import Source, Tail
 from fairlead_gateway.auth import Principal
 from fairlead_gateway.bodies import MAX_SEQ, check_parameters, one, whole_number
 from fairlead_gateway.gateway import Gateway, answering, gateway_of, principal_of
 from fairlead_gateway.settled import Settled, sniff
-from fairlead_gateway.transcript import payload, read_before
+from fairlead_gateway.transcript import placed, read_before
 
 log = structlog.get_logger()
 
@@ -53,7 +56,7 @@ HEADERS: Final = [
 
 _CONTEXT_ENTRIES: Final = 256
 _REPLAY_BATCH: Final = 256
-_ID: Final = re.compile(r"([0-9]{1,19})-([0-9]{1,19})(?:-([0-9]{1,3}))?")
+_ID: Final = re.compile(r"([0-9]{1,19})(?:\.([0-9]{1,4}))?-([0-9]{1,19})(?:-([0-9]{1,3}))?")
 
 _LOG, _EVENT = 0, 1
 
@@ -62,12 +65,18 @@ class Position(NamedTuple):
     """What a client has seen.
 
     Fields:
-        parts: how many events of the entry after `log` it has seen too.
+        log: all records up to here.
+        entries: how many entries of the record after `log`, whole.
+        parts: how many events of the entry after those.
     """
 
     log: int
     event: int
     parts: int = 0
+    entries: int = 0
+
+
+_NOTHING: Final = (0, 0, 0)
 
 
 def parse_position(text: str) -> Position:
@@ -77,11 +86,15 @@ def parse_position(text: str) -> Position:
         InvalidInputError: it is no event id.
     """
     match = _ID.fullmatch(text)
-    if match is None or max(int(match[1]), int(match[2])) > MAX_SEQ:
+    if match is None or max(int(match[1]), int(match[3])) > MAX_SEQ:
         raise InvalidInputError("Last-Event-ID", f"must be the id of an event, got {text[:80]!r}")
-    if match[3] is None:
-        return Position(int(match[1]), int(match[2]))
-    return Position(max(0, int(match[1]) - 1), int(match[2]), int(match[3]))
+    log, index, event, parts = (None if each is None else int(each) for each in match.groups())
+    assert log is not None  # noqa: S101 - both are in every id
+    assert event is not None  # noqa: S101
+    if index is None and parts is None:
+        return Position(log, event)
+    seen = 0 if index is None else index + (parts is None)
+    return Position(max(0, log - 1), event, parts or 0, seen)
 
 
 async def events(request: Request) -> "Response | EventStream":
@@ -114,15 +127,27 @@ class Frames:
         self.log = position.log
         self.event = position.event
         self.settled = Settled()
-        self._skip = position.parts
+        self._seen = (position.log + 1, position.entries, position.parts)
 
-    def entry(self, seq: int, data: bytes) -> list[bytes]:
-        """The events of one log entry."""
-        skip, self._skip = self._skip, 0
+    def record(self, seq: int, entries: list[Placed]) -> list[bytes]:
+        """The events of one record of the log that the client has not seen yet."""
+        (at, seen, parts), self._seen = self._seen, _NOTHING
+        if at != seq:
+            seen, parts = 0, 0
         self.log = seq
-        parts = [(b"entry", b'{"type":"entry","seq":%d,"entry":%s}' % (seq, data))]
+        found: list[bytes] = []
+        for number, each in enumerate(entries):
+            events = self._entry(each)
+            if number >= seen:
+                found += events[parts:] if number == seen else events
+        return found
+
+    def _entry(self, placed: Placed) -> list[bytes]:
+        seq, index, data = placed
+        about = b'"seq":%d' % seq if index is None else b'"seq":%d,"index":%d' % (seq, index)
+        parts = [(b"entry", b'{"type":"entry",%s,"entry":%s}' % (about, data))]
         try:
-            entry = read_entry(data)
+            entry = placed.read()
         except BadMessageError as error:
             log.warning("entry_unknown", seq=seq, error=str(error))
             if not _is_json(data):
@@ -133,10 +158,10 @@ class Frames:
         if b"\n" in data or b"\r" in data:
             parts[0] = (b"entry", msgspec.json.format(parts[0][1], indent=-1))
         last = len(parts) - 1
+        place = placed.place.encode()
         return [
-            b"event: %s\nid: %s\ndata: %s\n\n" % (kind, self._id(0 if n == last else n + 1), body)
+            b"event: %s\nid: %s\ndata: %s\n\n" % (kind, self._id(place, 0 if n == last else n + 1), body)
             for n, (kind, body) in enumerate(parts)
-            if n >= skip
         ]
 
     def live(self, record: Record) -> bytes | None:
@@ -149,17 +174,18 @@ class Frames:
 
     def caught_up(self) -> bytes:
         """The event that ends the replay."""
-        return b'event: caught_up\nid: %s\ndata: {"type":"caught_up","seq":%d}\n\n' % (self._id(0), self.log)
+        return b'event: caught_up\nid: %s\ndata: {"type":"caught_up","seq":%d}\n\n' % (
+            self._id(b"%d" % self.log),
+            self.log,
+        )
 
     def deleted(self, seq: int) -> bytes:
         """The last event of a session: its log ends with the entry at `seq`."""
         self.log = seq
-        return b'event: session_deleted\nid: %s\ndata: {"type":"session_deleted"}\n\n' % self._id(0)
+        return b'event: session_deleted\nid: %s\ndata: {"type":"session_deleted"}\n\n' % self._id(b"%d" % seq)
 
-    def _id(self, parts: int) -> bytes:
-        if parts:
-            return b"%d-%d-%d" % (self.log, self.event, parts)
-        return b"%d-%d" % (self.log, self.event)
+    def _id(self, place: bytes, parts: int = 0) -> bytes:
+        return b"%s-%d-%d" % (place, self.event, parts) if parts else b"%s-%d" % (place, self.event)
 
 
 def _type_of(event: DerivedEvent) -> bytes:
@@ -212,6 +238,8 @@ class EventStream:
             self._abort()
         except (RetryableError, NotFoundError) as error:  # the client comes back, and resumes
             log.warning("stream_interrupted", session=self._session, error=str(error))
+        except LaterVersionError as error:  # a gateway of that version can show it
+            log.warning("session_of_later_version", session=self._session, error=str(error))
 
     async def _is_of_this_generation(self, write: Callable[[bytes], Awaitable[None]]) -> bool:
         """Whether the client has seen nothing yet, or this session and not one of its id that was deleted.
@@ -233,7 +261,7 @@ class EventStream:
         chunk: list[bytes] = []
         subject = subjects.session_log(self._session)
         async for record in bus.read(subjects.SESSIONS, subject, start=frames.log + 1, batch=_REPLAY_BATCH):
-            chunk += frames.entry(record.seq, await payload(self._gateway.objects, record))
+            chunk += frames.record(record.seq, await placed(self._gateway.objects, record))
             if len(chunk) >= _REPLAY_BATCH or sum(map(len, chunk[-4:])) > CHUNK_BYTES:
                 await write(b"".join(chunk))
                 chunk.clear()
@@ -248,11 +276,9 @@ class EventStream:
             return
         start = await generation_start(bus, self._session)
         for record in await read_before(bus, self._session, frames.log + 1, _CONTEXT_ENTRIES, after=start):
-            try:
-                entry = read_entry(await payload(self._gateway.objects, record))
-            except BadMessageError:
-                continue
-            frames.settled.fold(record.seq, entry)
+            for each in await placed(self._gateway.objects, record):
+                with contextlib.suppress(BadMessageError):
+                    frames.settled.fold(record.seq, each.read())
 
     async def _follow(self, write: Callable[[bytes], Awaitable[None]]) -> None:
         frames, session = self._frames, self._session
@@ -323,7 +349,7 @@ class EventStream:
                 self._deleted = True
                 return [*chunk, frames.deleted(record.seq)]
             else:
-                chunk += frames.entry(record.seq, await payload(self._gateway.objects, record))
+                chunk += frames.record(record.seq, await placed(self._gateway.objects, record))
         return chunk
 
     async def _is_gone(self) -> bool:

@@ -17,9 +17,11 @@ class EntryEvent(msgspec.Struct, frozen=True, kw_only=True, tag="entry"):
 
     Fields:
         seq: sequence in the stream SESSIONS.
+        index: of the entry in its record, from 0; missing where the record holds no other.
     """
 
     seq: int
+    index: int | None = None
     entry: Annotated[dict[str, object], msgspec.Meta(extra_json_schema=reference("Entry"))]
 
 

@@ -85,10 +85,15 @@ def _schemas() -> tuple[dict[Any, Schema], dict[str, Schema]]:
         **shapes[KNOWN_ENTRY],
     }
     schemas["StoredEntry"] = {
-        "description": "An entry and its sequence in the stream SESSIONS.",
+        "description": "An entry and its sequence in the stream SESSIONS; with its index, from 0, where one "
+        "record holds several.",
         "allOf": [
             reference("Entry"),
-            {"type": "object", "properties": {"seq": {"type": "integer"}}, "required": ["seq"]},
+            {
+                "type": "object",
+                "properties": {"seq": {"type": "integer"}, "index": {"type": "integer"}},
+                "required": ["seq"],
+            },
         ],
     }
     schemas["SessionEvent"] = {"description": "The data of one event.", **shapes[SESSION_EVENT]}

@@ -16,6 +16,7 @@ from fairlead_common.errors import (
     ConflictError,
     FairleadError,
     InvalidInputError,
+    LaterVersionError,
     NotFoundError,
     StreamFullError,
 )
@@ -104,6 +105,9 @@ def problem_of(error: FairleadError | TimeoutError) -> Problem:
                 "NATS did not answer in time; with the same key you can safely try again",
                 headers={"Retry-After": "2"},
             )
+        case LaterVersionError():
+            text = f"{error}: a later version wrote it; upgrade this gateway"
+            return Problem(503, text, code="later_version", headers={"x-should-retry": "false"})
         case _:
             return Problem(500, "something went wrong; the log of the gateway says what")
 

@@ -1,6 +1,6 @@
 """The log of a session as clients read it: entries with their sequence, forwards or backwards."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from typing import Final
 
 import structlog
@@ -9,10 +9,11 @@ from starlette.responses import Response
 
 from fairlead_common import subjects
 from fairlead_common.bus import Bus, Record
-from fairlead_common.errors import NotFoundError
+from fairlead_common.errors import BadMessageError, NotFoundError
 from fairlead_common.generations import generation_start
 from fairlead_common.ids import check_id
 from fairlead_common.objects import Objects
+from fairlead_common.session_log.records import Placed, entries_in
 from fairlead_gateway.bodies import MAX_SEQ, check_parameters, one, whole_number
 from fairlead_gateway.gateway import answering, gateway_of
 from fairlead_gateway.problems import JSON
@@ -39,12 +40,14 @@ async def entries(request: Request) -> Response:
         if backwards:
             before = whole_number(request, "before", 0, least=0, most=MAX_SEQ)
             found = await read_before(gateway.bus, session, before, limit + 1, after=after)
-            more, found = len(found) > limit, found[-limit:]
-            cursor = found[0].seq if more else None
+            pages, more = await _within(gateway.objects, reversed(found), limit)
+            pages.reverse()
+            cursor = pages[0][0] if more else None
         else:
             found, more = await read_after(gateway.bus, session, after, limit)
-            cursor = found[-1].seq if more else None
-        shown = [await with_seq(gateway.objects, record) for record in found]
+            pages, cut = await _within(gateway.objects, found, limit)
+            cursor = pages[-1][0] if more or cut else None
+        shown = [entry for _, entries in pages for entry in entries]
     body = b'{"entries":[%s],"next":%s}' % (b",".join(shown), b"null" if cursor is None else b"%d" % cursor)
     return Response(body, media_type=JSON)
 
@@ -58,10 +61,48 @@ async def payload(objects: Objects, record: Record) -> bytes:
         return b""
 
 
-async def with_seq(objects: Objects, record: Record) -> bytes:
-    """The entry with its sequence, as JSON."""
-    data = (await payload(objects, record)).lstrip()
-    return b'{"seq":%d,%s' % (record.seq, data[1:]) if data[:1] == b"{" else b'{"seq":%d}' % record.seq
+async def _within(
+    objects: Objects, records: Iterable[Record], limit: int
+) -> tuple[list[tuple[int, list[bytes]]], bool]:
+    """Sequence and entries of the first records, at most `limit` entries; and whether records were left out.
+
+    No record is divided, so that the next page begins with another one.
+    """
+    pages: list[tuple[int, list[bytes]]] = []
+    left = limit
+    for record in records:
+        entries = await with_place(objects, record)
+        if pages and len(entries) > left:
+            return pages, True
+        pages.append((record.seq, entries))
+        left -= len(entries)
+    return pages, False
+
+
+async def placed(objects: Objects, record: Record) -> list[Placed]:
+    """The entries of a record; one without data if it cannot be read.
+
+    Raises:
+        LaterVersionError: its format is of a later version.
+    """
+    data = await payload(objects, record)
+    try:
+        return list(entries_in(record.seq, data, record.headers))
+    except BadMessageError as error:  # the rest of the log is shown all the same
+        log.warning("record_unreadable", seq=record.seq, error=str(error))
+        return [Placed(record.seq, None, b"")]
+
+
+async def with_place(objects: Objects, record: Record) -> list[bytes]:
+    """The entries with their sequence, and their index where the record holds several, as JSON."""
+    return [_with_place(each) for each in await placed(objects, record)]
+
+
+def _with_place(entry: Placed) -> bytes:
+    seq, number, data = entry
+    about = b'"seq":%d' % seq if number is None else b'"seq":%d,"index":%d' % (seq, number)
+    data = data.lstrip()
+    return b"{%s,%s" % (about, data[1:]) if data[:1] == b"{" else b"{%s}" % about
 
 
 async def read_after(bus: Bus, session: str, after: int, limit: int) -> tuple[list[Record], bool]:

@@ -6,10 +6,11 @@ from fairlead_common import subjects
 from fairlead_common.bus import Bus
 from fairlead_common.config import AgentConfig, Config
 from fairlead_common.cron.jobs import Limits
-from fairlead_common.entries import LaterEntry, decode_entry
-from fairlead_common.errors import BadMessageError, NotFoundError
+from fairlead_common.entries import LaterEntry
+from fairlead_common.errors import BadMessageError, LaterVersionError, NotFoundError
 from fairlead_common.objects import Objects
 from fairlead_common.placement import sandbox_problem
+from fairlead_common.session_log.records import entries_in
 from fairlead_common.session_log.settings import SettingsView
 
 _MODES: Final = ("safe", "ask", "allow-all")  # each allows what those before it do
@@ -36,12 +37,14 @@ async def session_limits_of(bus: Bus, session: str, config: Config) -> SessionLi
     view, unreadable = SettingsView(), False
     async for record in bus.read(subjects.SESSIONS, subjects.session_log(session)):
         try:
-            entry = decode_entry(await objects.unpack(record.data, record.headers))
-        except (BadMessageError, NotFoundError):
+            data = await objects.unpack(record.data, record.headers)
+            entries = [each.read() for each in entries_in(record.seq, data, record.headers)]
+        except (BadMessageError, NotFoundError, LaterVersionError):
             unreadable = True
             continue
-        unreadable = unreadable or (isinstance(entry, LaterEntry) and bool(entry.problem))
-        view.apply(entry)
+        for entry in entries:
+            unreadable = unreadable or isinstance(entry, LaterEntry)
+            view.apply(entry)
     known = view.settings
     limits = Limits(mode=known.mode, sandbox=known.sandbox, work_mode=known.work_mode or "", deny=known.deny)
     profile = config.agent(known.agent or "main")

@@ -20,18 +20,17 @@ from fairlead_common.bus import Bus, Record
 from fairlead_common.content import ToolCallBlock, ToolResultMessage, text_outcome
 from fairlead_common.entries import (
     ApprovalRequestEntry,
-    LaterEntry,
     MessageEntry,
     encode_entry,
-    read_entry,
 )
-from fairlead_common.errors import BadMessageError, ConflictError, NotFoundError
+from fairlead_common.errors import BadMessageError, ConflictError, LaterVersionError, NotFoundError
 from fairlead_common.generations import is_live
 from fairlead_common.ids import is_id, new_id
 from fairlead_common.messages import SystemNotice, ToolClaim
 from fairlead_common.objects import Objects
 from fairlead_common.projections import SessionSummary
 from fairlead_common.session_log.outline import Outline
+from fairlead_common.session_log.records import entries_in
 from fairlead_common.session_log.state import SessionState
 
 HOLDER = "restore"
@@ -130,7 +129,11 @@ class Settling:
     # -- one session -------------------------------------------------------
 
     async def _session(self, session: str) -> None:
-        waiting = await self._waiting(session)
+        try:
+            waiting = await self._waiting(session)
+        except LaterVersionError:  # it can be served by that version alone; its open calls are withdrawn
+            self._tally.unreadable.append(session)
+            return
         self._repeatable |= {call.call_id for call in waiting.calls.values() if call.name in self._idempotent}
         doubtful = [call for call in waiting.doubtful(self._idempotent) if call.call_id not in self._claimed]
         for call in doubtful:
@@ -149,18 +152,23 @@ class Settling:
         await self._tell(session)
 
     async def _waiting(self, session: str) -> Waiting:
+        """What the session waits for.
+
+        Raises:
+            LaterVersionError: a later version wrote to its log.
+        """
         waiting = Waiting(SessionState(session))
         async for record in self._bus.read(s.SESSIONS, s.session_log(session)):
             try:
-                entry = read_entry(await self._objects.unpack(record.data, record.headers))
-                if isinstance(entry, LaterEntry) and entry.problem:
-                    raise BadMessageError(f"log entry: {entry.problem}")
+                data = await self._objects.unpack(record.data, record.headers)
+                entries = [each.decoded() for each in entries_in(record.seq, data, record.headers)]
             except (BadMessageError, NotFoundError):  # what it asked for has no result: `settle` withdraws it
                 if session not in self._tally.unreadable:
                     self._tally.unreadable.append(session)
                 waiting.state.last_seq = record.seq
                 continue
-            waiting.note_entry(entry, record)
+            for entry in entries:
+                waiting.note_entry(entry, record)
         async for record in self._bus.read(
             s.SESSIONS, s.session_mail(session), start=waiting.state.cursor + 1
         ):

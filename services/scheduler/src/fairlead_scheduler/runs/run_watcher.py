@@ -14,10 +14,17 @@ import structlog
 from fairlead_common import subjects
 from fairlead_common.bus import Bus, Record
 from fairlead_common.content import Usage
-from fairlead_common.entries import Entry, LaterEntry, decode_entry, read_entry
-from fairlead_common.errors import BadMessageError, FairleadError, NotFoundError, RetryableError
+from fairlead_common.entries import LaterEntry
+from fairlead_common.errors import (
+    BadMessageError,
+    FairleadError,
+    LaterVersionError,
+    NotFoundError,
+    RetryableError,
+)
 from fairlead_common.objects import Objects
 from fairlead_common.session_log.input_view import InputView
+from fairlead_common.session_log.records import READ_FORMATS, entries_in, format_of
 from fairlead_common.session_log.rules import reads_untrusted
 from fairlead_common.tail import Source, Tail
 from fairlead_scheduler.session_mail import SessionMail
@@ -25,6 +32,8 @@ from fairlead_scheduler.session_mail import SessionMail
 log = structlog.get_logger()
 
 WAIT_S = 5.0
+RETRY_PAUSE_S = 0.2
+LATER_PAUSE_S = 30.0  # before a log is tried again that holds what only a later version can read
 MAX_KNOWN = 1000  # sessions whose logs need not be read from the start again
 ABORT_PATIENCE_S = 120.0  # for a run that was told to stop
 
@@ -90,25 +99,32 @@ class RunWatcher:
     async def attend(self, attempt: Attempt) -> Ending:
         """How the attempt ends, whenever that is."""
         seen = _Seen(InputView(attempt.mail_seq, attempt.key), checked_at_s=_loop_s())
+        while True:
+            try:
+                return await self._follow(attempt, seen)
+            except RetryableError as error:
+                log.warning("attending_delayed", session=attempt.session, error=str(error))
+                await asyncio.sleep(RETRY_PAUSE_S)
+            except LaterVersionError as error:  # how it ends, a later version of this service will tell
+                log.warning("session_of_later_version", session=attempt.session, error=str(error))
+                await asyncio.sleep(LATER_PAUSE_S)
+            seen.view = InputView(attempt.mail_seq, attempt.key)  # the log is read again from the prompt on
+
+    async def _follow(self, attempt: Attempt, seen: _Seen) -> Ending:
         source = Source(
             subjects.SESSIONS, subjects.session_log(attempt.session), attempt.mail_seq + 1, chained=False
         )
         async with Tail(self._bus, subjects.live(attempt.session), [source], _only_log) as tail:
             while seen.ending is None:
-                try:
-                    for _, record in await tail.take():
-                        self._look(attempt, seen, await self._entry(record), record.seq)
-                        if seen.ending is not None:
-                            break
-                    if seen.ending is not None:
-                        break
-                    await self._watch_time(attempt, seen)
-                    await tail.wait(self._pause_s(attempt, seen))
-                    if _loop_s() - seen.checked_at_s >= WAIT_S:  # however much is going on there
-                        await self._watch_session(attempt, seen)
-                        seen.checked_at_s = _loop_s()
-                except RetryableError as error:
-                    log.warning("attending_delayed", session=attempt.session, error=str(error))
+                for _, record in await tail.take():
+                    await self._look(attempt, seen, record)
+                if seen.ending is not None:
+                    break
+                await self._watch_time(attempt, seen)
+                await tail.wait(self._pause_s(attempt, seen))
+                if _loop_s() - seen.checked_at_s >= WAIT_S:  # however much is going on there
+                    await self._watch_session(attempt, seen)
+                    seen.checked_at_s = _loop_s()
         return seen.ending
 
     async def tainted(self, session: str) -> bool:
@@ -135,25 +151,26 @@ class RunWatcher:
     async def _reads_untrusted(self, record: Record) -> bool:
         """Whether words of strangers are in this record, or nobody can know."""
         data = await self._objects.unpack(record.data, record.headers)
-        if b"untrusted" not in data:  # nearly all: no need to decode them
-            return False
+        if b"untrusted" not in data and format_of(record.headers) in READ_FORMATS:
+            return False  # nearly all: no need to decode them
         try:
-            entry = decode_entry(data)
-        except BadMessageError:
+            entries = [each.decoded() for each in entries_in(record.seq, data, record.headers)]
+        except (BadMessageError, LaterVersionError):
             return True
-        return isinstance(entry, LaterEntry) or reads_untrusted(entry)
+        return any(map(reads_untrusted, entries))
 
-    async def _entry(self, record: Record) -> Entry | None:
+    async def _look(self, attempt: Attempt, seen: _Seen, record: Record) -> None:
+        view = seen.view
         try:
-            return read_entry(await self._objects.unpack(record.data, record.headers))
+            data = await self._objects.unpack(record.data, record.headers)
+            entries = [each.read() for each in entries_in(record.seq, data, record.headers)]
         except (BadMessageError, NotFoundError) as error:
             log.warning("entry_unreadable", seq=record.seq, error=str(error))
-            return None
-
-    def _look(self, attempt: Attempt, seen: _Seen, entry: Entry | None, seq: int) -> None:
-        view = seen.view
-        if entry is not None:
-            view.apply(entry, seq)
+            return
+        for entry in entries:
+            if isinstance(entry, LaterEntry):
+                raise LaterVersionError(f"log entry {record.seq} ({entry.kind}): {entry.problem}")
+            view.apply(entry, record.seq)
         if view.end is None:
             return
         if view.end.outcome == "deleted":
@@ -162,8 +179,8 @@ class RunWatcher:
             text = self._timeout_text(attempt)
             seen.ending = Ending("timed_out", text, view.last_words, view.usage, view.quiet)
         else:
-            outcome, error, _ = view.end
-            seen.ending = Ending(outcome, error, view.last_words, view.usage, view.quiet)
+            outcome, why, _ = view.end
+            seen.ending = Ending(outcome, why, view.last_words, view.usage, view.quiet)
 
     @staticmethod
     def _timeout_text(attempt: Attempt) -> str:

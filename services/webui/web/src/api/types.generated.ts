@@ -460,10 +460,12 @@ export type Entry = MessageEntry | QueuedEntry | DroppedEntry | RunStartEntry | 
  *
  * Fields:
  *     seq: sequence in the stream SESSIONS.
+ *     index: of the entry in its record, from 0; missing where the record holds no other.
  */
 export interface EntryEvent {
   type: "entry";
   seq: number;
+  index: number | null;
   entry: Entry;
 }
 
@@ -1218,9 +1220,10 @@ export interface Stored {
   seq: number;
 }
 
-/** An entry and its sequence in the stream SESSIONS. */
+/** An entry and its sequence in the stream SESSIONS; with its index, from 0, where one record holds several. */
 export type StoredEntry = Entry & {
   seq: number;
+  index?: number;
 };
 
 /** What a stream ends with. */

@@ -44,8 +44,9 @@ export function fold(view: View, event: StreamEvent, now: number = Date.now()): 
 
 /** The view after one more entry of the log. */
 export function foldEntry(view: View, entry: Entry): View {
-  if (entry.seq <= view.lastSeq) return view;
-  const next: View = { ...view, log: [...view.log, entry], lastSeq: entry.seq };
+  const index = entry.index ?? 0;
+  if (entry.seq < view.lastSeq || (entry.seq === view.lastSeq && index <= view.lastIndex)) return view;
+  const next: View = { ...view, log: [...view.log, entry], lastSeq: entry.seq, lastIndex: index };
   switch (entry.type) {
     case "message":
       return foldMessage(withOpenRun(next, entry), entry);
@@ -95,7 +96,7 @@ export function foldEntry(view: View, entry: Entry): View {
     case "custom":
       return foldCustom(next, entry);
     case "deleted": // what follows is another session of this id
-      return { ...EMPTY_VIEW, lastSeq: entry.seq, caughtUp: view.caughtUp };
+      return { ...EMPTY_VIEW, lastSeq: entry.seq, lastIndex: index, caughtUp: view.caughtUp };
     default:
       return next; // a newer gateway may write entries that this version does not know
   }
@@ -115,6 +116,7 @@ export function prepend(view: View, older: readonly Entry[]): View {
     ...whole,
     calls,
     lastSeq: Math.max(view.lastSeq, whole.lastSeq),
+    lastIndex: view.lastSeq >= whole.lastSeq ? view.lastIndex : whole.lastIndex,
     partial: view.partial,
     retry: view.retry,
     run: view.run ?? whole.run,

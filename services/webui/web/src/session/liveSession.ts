@@ -71,7 +71,7 @@ export class LiveSession {
       this.store.set((state) => ({
         ...state,
         view: prepend(state.view, page.entries),
-        older: page.entries.length < PAGE ? "none" : "more",
+        older: page.next === null ? "none" : "more",
       }));
     } catch {
       this.patch({ older: "more" });
@@ -184,7 +184,7 @@ export class LiveSession {
         view: prepend(EMPTY_VIEW, page.entries),
         outbox: page.entries.reduce(settle, state.outbox),
         phase: "ready",
-        older: page.entries.length < PAGE ? "none" : "more",
+        older: page.next === null ? "none" : "more",
       }));
     } catch (error) {
       const missing = error instanceof ApiError && error.status === 404;
@@ -198,7 +198,12 @@ export class LiveSession {
   private followFrom(): void {
     this.unfollow?.();
     this.unfollow = follow({
-      url: () => `/api/sessions/${encodeURIComponent(this.id)}/events?after=${this.store.get().view.lastSeq}`,
+      url: () => {
+        const { log, lastSeq } = this.store.get().view;
+        const index = log.at(-1)?.index; // the rest of a record that holds several entries may be missing
+        const from = index == null ? `after=${lastSeq}` : `last_event_id=${lastSeq}.${index}-0`;
+        return `/api/sessions/${encodeURIComponent(this.id)}/events?${from}`;
+      },
       read: readEvent,
       onEvents: (events) => this.take(events),
       onRefused: (status) =>

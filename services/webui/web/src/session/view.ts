@@ -84,6 +84,8 @@ export interface View {
   quietRun: string | null;
   contextTokens: number | null;
   lastSeq: number;
+  /** Of the last entry in its record, from 0: a record may hold several. */
+  lastIndex: number;
   caughtUp: boolean;
   deleted: boolean;
 }
@@ -107,6 +109,7 @@ export const EMPTY_VIEW: View = {
   quietRun: null,
   contextTokens: null,
   lastSeq: 0,
+  lastIndex: 0,
   caughtUp: false,
   deleted: false,
 };
