@@ -28,12 +28,12 @@ from fairlead_common.entries import (
     MessageEntry,
     RunEndEntry,
     RunStartEntry,
-    encode_entry,
 )
 from fairlead_common.events import Delta, LiveEvent, MessageStart, MessageUpdate
 from fairlead_common.ids import new_id
 from fairlead_common.live_config import LiveConfig
 from fairlead_common.projections import SessionSummary, session_key, session_marker
+from fairlead_common.session_log.records import encode_record
 from fairlead_gateway.app import create_app
 from fairlead_gateway.auth import Auth
 from fairlead_gateway.gateway import Gateway
@@ -119,12 +119,22 @@ class FakeAgent:
         self.last = 0
         self.run_id = new_id()
 
-    async def append(self, entry: Entry) -> int:
+    async def append(self, *entries: Entry) -> int:
+        """One record with these entries."""
         subject = subjects.session_log(self.session)
+        data, headers = encode_record(entries)
         self.last = await self.bus.append(
-            subjects.SESSIONS, subject, encode_entry(entry), record_id=entry.id, expected=self.last
+            subjects.SESSIONS, subject, data, record_id=entries[-1].id, expected=self.last, headers=headers
         )
         return self.last
+
+    async def begin_together(self, seqs: list[int]) -> int:
+        """The start of a run and its first message in one record."""
+        message = UserMessage(content=[TextBlock(text="hello")], seqs=seqs)
+        return await self.append(
+            RunStartEntry(id=new_id(), run_id=self.run_id, agent="main", model="demo", mode="ask"),
+            MessageEntry(id=new_id(), run_id=self.run_id, message=message),
+        )
 
     async def emit(self, event: LiveEvent) -> None:
         await self.bus.emit(subjects.event(self.session), msgspec.json.encode(event))

@@ -443,3 +443,68 @@ async def test_viewer_who_does_not_read_is_cut_off(
                 received += len(data)
     assert received < 40 * 300_000
     writer.transport.abort()
+
+
+async def test_entries_of_one_record_are_events_of_their_own_wherever_the_stream_is_cut(
+    gateway: RunningGateway, bus: Bus
+) -> None:
+    agent = FakeAgent(bus, "together")
+    first = await agent.begin([1])
+    record = await agent.begin_together([2])
+    last = await agent.reply("m", "done")
+    whole = await read(gateway, "together", caught_up)
+    assert [(e["seq"], e.data.get("index")) for e in whole if e.kind == "entry"] == [
+        (first - 1, None),
+        (first, None),
+        (record, 0),
+        (record, 1),
+        (last, None),
+    ]
+    ids = [event.id for event in whole]
+    assert f"{record}.0-0" in ids
+    assert f"{record}.1-0" in ids
+    assert len(set(ids[:-1])) == len(ids) - 1
+    for number, event in enumerate(whole[:-1]):
+        rest = await read(gateway, "together", caught_up, last=event.id)
+        assert [each.id for each in rest] == ids[number + 1 :], event.id
+    after = await read(gateway, "together", caught_up, after=record)
+    assert [e["seq"] for e in after if e.kind == "entry"] == [last]
+
+
+async def test_pages_of_the_log_divide_no_record(gateway: RunningGateway, bus: Bus) -> None:
+    agent = FakeAgent(bus, "pages")
+    await agent.begin_together([1])
+    await agent.reply("m", "done")
+    record = await agent.begin_together([2])
+    for query, expected in (
+        ("limit=1", [0, 1]),  # a record is never empty, and never divided
+        ("limit=2", [0, 1]),
+        ("limit=3", [0, 1, None]),
+        ("limit=4", [0, 1, None]),
+        (f"limit=2&before={record}", [None]),
+        (f"limit=3&before={record}", [0, 1, None]),
+        ("limit=1&before=999999", [0, 1]),
+    ):
+        page = (await gateway.http.get(f"/api/sessions/pages/entries?{query}")).json()
+        assert [each.get("index") for each in page["entries"]] == expected, query
+    found, after = [], 0
+    while after is not None:
+        page = (await gateway.http.get(f"/api/sessions/pages/entries?limit=1&after={after}")).json()
+        found += [each["type"] for each in page["entries"]]
+        after = page["next"]
+    assert found == ["run_start", "message", "message", "run_start", "message"]
+
+
+async def test_a_record_of_a_later_format_is_refused_and_not_left_out(
+    gateway: RunningGateway, bus: Bus
+) -> None:
+    agent = FakeAgent(bus, "later")
+    await agent.begin([1])
+    headers = {subjects.H_FORMAT: "9"}
+    await bus.publish(subjects.session_log("later"), b'{"type":"mode_change","id":"a","mode":"ask"}', headers)
+    answer = await gateway.http.get("/api/sessions/later/entries")
+    assert answer.status_code == 503
+    assert "a later version" in answer.text
+    events = await read(gateway, "later", lambda event: False)
+    assert [event["entry"]["type"] for event in events if event.kind == "entry"] == ["run_start", "message"]
+    assert not any(map(caught_up, events))
