@@ -453,7 +453,7 @@ async def test_entries_of_one_record_are_events_of_their_own_wherever_the_stream
     record = await agent.begin_together([2])
     last = await agent.reply("m", "done")
     whole = await read(gateway, "together", caught_up)
-    assert [(e["seq"], e.data.get("index")) for e in whole if e.kind == "entry"] == [
+    assert [(e["seq"], e.get("index")) for e in whole if e.kind == "entry"] == [
         (first - 1, None),
         (first, None),
         (record, 0),

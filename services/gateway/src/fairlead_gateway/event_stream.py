@@ -210,6 +210,7 @@ class EventStream:
         self._frames = Frames(position)
         self._deleting = False
         self._deleted = False
+        self._unreadable: LaterVersionError | None = None  # what stands behind the last record that is shown
         self._abort: Callable[[], None] = lambda: None
         self._wake: Callable[[], None] = lambda: None
         self._sent_at = 0.0
@@ -261,7 +262,11 @@ class EventStream:
         chunk: list[bytes] = []
         subject = subjects.session_log(self._session)
         async for record in bus.read(subjects.SESSIONS, subject, start=frames.log + 1, batch=_REPLAY_BATCH):
-            chunk += frames.record(record.seq, await placed(self._gateway.objects, record))
+            try:
+                chunk += frames.record(record.seq, await placed(self._gateway.objects, record))
+            except LaterVersionError:
+                await write(b"".join(chunk))  # what comes before it is shown
+                raise
             if len(chunk) >= _REPLAY_BATCH or sum(map(len, chunk[-4:])) > CHUNK_BYTES:
                 await write(b"".join(chunk))
                 chunk.clear()
@@ -295,12 +300,15 @@ class EventStream:
             while not self._deleted and self._gateway.auth.still_good(self._principal):
                 news = await self._take(tail)
                 chunk = await self._encode(news) if news else []
-                if not caught_up and news is not None:
+                if not caught_up and news is not None and self._unreadable is None:
                     chunk.append(frames.caught_up())
                     caught_up = True
                 if chunk:
                     await write(b"".join(chunk))
                     frames.settled.trim()
+                if self._unreadable is not None:
+                    raise self._unreadable
+                if chunk:
                     if self._deleted:
                         return
                 elif loop.time() - self._sent_at >= KEEP_ALIVE_S:
@@ -349,7 +357,11 @@ class EventStream:
                 self._deleted = True
                 return [*chunk, frames.deleted(record.seq)]
             else:
-                chunk += frames.record(record.seq, await placed(self._gateway.objects, record))
+                try:
+                    chunk += frames.record(record.seq, await placed(self._gateway.objects, record))
+                except LaterVersionError as error:
+                    self._unreadable = error
+                    return chunk
         return chunk
 
     async def _is_gone(self) -> bool:

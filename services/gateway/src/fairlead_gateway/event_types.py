@@ -21,7 +21,7 @@ class EntryEvent(msgspec.Struct, frozen=True, kw_only=True, tag="entry"):
     """
 
     seq: int
-    index: int | None = None
+    index: int | msgspec.UnsetType = msgspec.UNSET
     entry: Annotated[dict[str, object], msgspec.Meta(extra_json_schema=reference("Entry"))]
 
 

@@ -465,7 +465,7 @@ export type Entry = MessageEntry | QueuedEntry | DroppedEntry | RunStartEntry | 
 export interface EntryEvent {
   type: "entry";
   seq: number;
-  index: number | null;
+  index?: number;
   entry: Entry;
 }
 

@@ -17,7 +17,7 @@ export type {
 } from "./types.generated";
 
 /** An entry, and its sequence in the stream. */
-type Stored<E> = E & { seq: number };
+type Stored<E> = E & { seq: number; index?: number };
 
 export type Entry = Stored<wire.Entry>;
 export type MessageEntry = Stored<wire.MessageEntry>;

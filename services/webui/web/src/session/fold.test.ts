@@ -368,3 +368,20 @@ describe("a session that was deleted", () => {
     expect(after.log.map((entry) => entry.seq)).toEqual([4]);
   });
 });
+
+describe("several entries in one record", () => {
+  const both: Entry[] = [
+    { ...runStart(5), index: 0 },
+    { ...said(5, "hello"), index: 1 },
+  ];
+  it("are all taken, each once", () => {
+    const view = foldAll([...both, replied(6, "a1", [{ type: "text", text: "hi" }])]);
+    expect(view.items.map((item) => item.kind)).toEqual(["user", "assistant"]);
+    expect([view.lastSeq, view.lastIndex]).toEqual([6, 0]);
+    expect(both.reduce(foldEntry, view)).toBe(view);
+  });
+  it("go on where the stream was cut between them", () => {
+    const first = foldAll(both.slice(0, 1));
+    expect(fold(first, { type: "entry", seq: 5, index: 1, entry: both[1] as Entry }).items).toHaveLength(1);
+  });
+});

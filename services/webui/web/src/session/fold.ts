@@ -14,7 +14,11 @@ const TAKEN_BACK = "taken back"; // by the person, who knows
 export function fold(view: View, event: StreamEvent, now: number = Date.now()): View {
   switch (event.type) {
     case "entry":
-      return foldEntry(view, { ...event.entry, seq: event.seq });
+      return foldEntry(view, {
+        ...event.entry,
+        seq: event.seq,
+        ...(event.index === undefined ? {} : { index: event.index }),
+      });
     case "turn_start":
       return { ...view, retry: null, run: view.run && { ...view.run, turn: event.turn } };
     case "message_start":

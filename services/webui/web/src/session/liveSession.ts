@@ -201,7 +201,7 @@ export class LiveSession {
       url: () => {
         const { log, lastSeq } = this.store.get().view;
         const index = log.at(-1)?.index; // the rest of a record that holds several entries may be missing
-        const from = index == null ? `after=${lastSeq}` : `last_event_id=${lastSeq}.${index}-0`;
+        const from = index === undefined ? `after=${lastSeq}` : `last_event_id=${lastSeq}.${index}-0`;
         return `/api/sessions/${encodeURIComponent(this.id)}/events?${from}`;
       },
       read: readEvent,
