@@ -168,7 +168,7 @@ async def test_sb_26_bwrap_that_refuses_is_an_error_and_never_local(boxed: Boxed
     assert said.startswith("error")
     assert "No permissions to create new namespace" in said
     assert not (boxed.host.workspace / "ran").exists()
-    await until(lambda: "bubblewrap_looked_at" in boxed.host.log("e1"), "it looked")
+    await until(lambda: "bubblewrap_probed" in boxed.host.log("e1"), "it looked")
     assert "is not available" in await boxed.run("bash", command="echo x >> ran")
 
 

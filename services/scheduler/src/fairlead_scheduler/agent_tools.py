@@ -1,4 +1,4 @@
-"""What agents may ask of the scheduler: tools that executors find by themselves.
+"""The scheduler's tools for agents, offered as a NATS tool service.
 
 A job that an agent makes runs as that agent and no other, and what it does is judged by the policy
 as it is then.

@@ -44,11 +44,11 @@ from fairlead_scheduler.sources.event_triggers import EventTriggers
 
 
 class Empty(msgspec.Struct, forbid_unknown_fields=True):
-    """A request without anything in it."""
+    """A request without fields."""
 
 
 class Api:
-    """Answers requests. Any scheduler may: what it does is written, and the others hear of it."""
+    """Answers requests. Every scheduler does: changes are stored, and the others follow them."""
 
     def __init__(
         self,
@@ -129,7 +129,7 @@ class Api:
         return OneJob(job=await self._shown(document), preview=preview)
 
     async def preview(self, asked: AddJob) -> Preview:
-        """What would be understood; nothing is stored."""
+        """A job as it would be stored, and its next firings; nothing is stored."""
         return self._job_service.preview(self._job_service.complete(asked))
 
     async def update(self, asked: UpdateJob, session: str = "") -> OneJob:
@@ -138,7 +138,7 @@ class Api:
         return OneJob(job=await self._shown(document), preview=preview)
 
     async def remove(self, asked: NameJob) -> Removed:
-        """A job less. Runs that are open go on."""
+        """Remove a job. Its open runs go on."""
         removed = await self._store.remove(check_id(asked.id, "id"))
         if removed:
             self._table.remove(asked.id)
@@ -147,7 +147,7 @@ class Api:
         return Removed(removed=removed)
 
     async def run(self, asked: RunJob) -> Fired:
-        """One run now, beside the schedule."""
+        """Start a run now, whatever the schedule."""
         document, revision = await self._store.need(check_id(asked.id, "id"))
         job = job_of(document)
         now_ms = self._clock.now_ms()
@@ -176,7 +176,7 @@ class Api:
         return Runs(entries=await self._run_store.history(check_id(asked.id, "id"), asked.limit))
 
     async def status(self, _: Empty) -> CronStatus:
-        """How the scheduler is."""
+        """Status of the scheduler."""
         following = self._table.next_due() if self._settings.may_fire else None
         concurrency, _revision = await self._run_store.concurrency()
         opened, _seq = await self._run_store.open_since(0)
@@ -203,7 +203,7 @@ class Api:
         return await self.status(Empty())
 
     async def wake(self, asked: Wake, *, untrusted: bool = False) -> Fired:
-        """A system line, and with `now` a heartbeat."""
+        """Queue a system line for a session, and with `now` start a heartbeat."""
         session = check_id(asked.session, "session")
         key = check_id(asked.key, "key") if asked.key else new_id()
         key = token("wake", key)
@@ -250,7 +250,7 @@ class Api:
         return Fired(fired=fired, id=slot.slot, reason=None if fired else "that key was used before")
 
     async def hook(self, asked: Hook) -> Fired:
-        """What came from outside for a trigger."""
+        """Pass an HTTP hook to its trigger."""
         return await self._triggers.hook(asked)
 
     async def _shown(self, document: Document) -> Document:

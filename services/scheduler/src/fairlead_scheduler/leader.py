@@ -1,4 +1,4 @@
-"""Which scheduler fires: a lease, for courtesy. Two that both think so only try twice."""
+"""Leader election by an advisory lease; safety comes from create-only slots, so two leaders do no harm."""
 
 import asyncio
 from collections.abc import Callable
@@ -17,10 +17,10 @@ _KEY = "scheduler"
 
 
 class Leader:
-    """A part of every scheduler.
+    """Part of every scheduler.
 
     Fields:
-        term: counts up each time this scheduler begins to lead; 0 while it does not.
+        term: incremented each time this scheduler becomes the leader; 0 while it is not.
     """
 
     def __init__(self, bus: Bus, name: str, on_change: Callable[[], None], *, ttl_s: float = TTL_S) -> None:
@@ -35,11 +35,11 @@ class Leader:
 
     @property
     def sure(self) -> bool:
-        """Whether it leads, as far as it can know: a process that was stopped for long cannot."""
+        """Whether it is surely the leader: the lease was renewed within its TTL."""
         return bool(self.term) and asyncio.get_running_loop().time() - self._renewed_at < self._ttl_s
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Hold the lease, or try to get it, until `stop`; then give it back."""
+        """Hold or try to acquire the lease until `stop`; then release it."""
         while not stop.is_set():
             try:
                 await self._turn()
@@ -61,7 +61,7 @@ class Leader:
         if self._lease is None:
             if self.term:
                 self.term = 0
-                log.info("lead_lost")
+                log.info("leadership_lost")
             self._lease = await self._leases.acquire(_KEY)
         if self._lease is None:
             return
@@ -69,9 +69,9 @@ class Leader:
         if not self.term:
             self._terms += 1
             self.term = self._terms
-            log.info("lead_taken")
+            log.info("leadership_acquired")
         self._on_change()
 
     async def holder(self) -> str | None:
-        """Which scheduler leads, as far as anybody knows."""
+        """Name of the current lease holder, or None."""
         return await self._leases.holder(_KEY)

@@ -1,4 +1,4 @@
-"""What a session that asks may do: its own settings as far as they are narrower than its profile's."""
+"""Effective limits of the calling session; jobs that it creates inherit them."""
 
 from typing import Final, NamedTuple
 
@@ -52,7 +52,7 @@ async def session_limits_of(bus: Bus, session: str, config: Config) -> SessionLi
 
 
 def narrowed(limits: Limits, profile: AgentConfig | None, session: str) -> Limits:
-    """`limits` without what is no narrower than the profile."""
+    """The limits that are narrower than those of the profile."""
     if profile is None:
         return limits
     mode = limits.mode if _rank(limits.mode) < _rank(profile.mode) else ""
@@ -64,7 +64,7 @@ def narrowed(limits: Limits, profile: AgentConfig | None, session: str) -> Limit
 
 
 def as_narrow(limits: Limits, others: Limits) -> bool:
-    """Whether whoever has `limits` may do nothing that somebody with the limits `others` may not."""
+    """Whether `limits` are at least as narrow as `others`."""
     return (
         (not others.mode or _rank(limits.mode) <= _rank(others.mode))
         and (not others.sandbox or limits.sandbox == others.sandbox)

@@ -1,4 +1,4 @@
-"""Mail into sessions: what the scheduler sets going there. All of it create-only, so that it comes once."""
+"""Session mail from the scheduler, create-only, so that each is stored once."""
 
 import msgspec
 
@@ -20,7 +20,7 @@ SENDER = "cron"
 
 
 class SessionMail:
-    """Writes mail; each answer is its sequence, also if it was there before."""
+    """Writes mail; every method returns its sequence, also if it was stored before."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
@@ -31,7 +31,7 @@ class SessionMail:
         return await self._send(session, "notice", f"system-{key}", notice)
 
     async def heartbeat(self, session: str, key: str, notice: HeartbeatNotice) -> int:
-        """A turn without anybody asking, once the session is idle."""
+        """A heartbeat turn, once the session is idle."""
         return await self._send(session, "notice", f"heartbeat-{key}", notice)
 
     async def message(
@@ -101,7 +101,7 @@ class SessionMail:
 
 
 async def depth_of(bus: Bus, session: str) -> int | None:
-    """How many jobs stand between a session of a job and a person; None if nobody knows."""
+    """Number of jobs between a session and the person who caused it; None if unknown."""
     record = await bus.last(subjects.SESSIONS, subjects.mail(session, "notice", "create"))
     if record is None:
         return None

@@ -1,4 +1,4 @@
-"""Whether anything may fire now: the configuration, the environment, and a pause that somebody asked for."""
+"""Whether jobs may fire: configuration, environment, and a pause on request."""
 
 import asyncio
 import os
@@ -22,7 +22,7 @@ POLL_S = 5.0
 
 
 class Settings:
-    """A part of every scheduler."""
+    """Part of every scheduler."""
 
     def __init__(self, bus: Bus, config: LiveConfig, on_change: Callable[[], None]) -> None:
         self._bus = bus

@@ -254,7 +254,7 @@ class Executor:
             case "wait":
                 return OTHER_ALIVE_S
             case "unknown":
-                log.error("call_lost", call=call_id)
+                log.error("call_outcome_unknown", call=call_id)
                 await self._answer(call, text_outcome("unknown", _LOST, is_error=True), trace)
                 self._records.finish(call_id)
                 return None

@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
+from enum import Enum, auto
+from typing import Literal
 
 import structlog
 
@@ -31,8 +33,10 @@ _LOOK = "It may have run, wholly, in part or not at all: look before you repeat 
 Show = Callable[[ToolCall, str, int], Awaitable[None]]
 
 
-class _Nothing:
-    """Nothing is settled yet."""
+class _Frame(Enum):
+    """What a frame meant for its call, if it settled nothing."""
+
+    PROGRESS = auto()
 
 
 class RunnerCalls:
@@ -124,7 +128,7 @@ class RunnerCalls:
             async with asyncio.timeout(patience_s):
                 while True:
                     outcome = await self._met(call, await followed.next(), followed, instead)
-                    if not isinstance(outcome, _Nothing):
+                    if outcome is not _Frame.PROGRESS:
                         break
         except TimeoutError:
             channel.close()
@@ -134,7 +138,7 @@ class RunnerCalls:
 
     async def _met(
         self, call: ToolCall, frame: Frame, followed: Followed, instead: ToolOutcome | None
-    ) -> ToolOutcome | _Nothing | None:
+    ) -> ToolOutcome | Literal[_Frame.PROGRESS] | None:
         """What a frame settles. Whatever makes no sense in it settles nothing, or is `unknown`."""
         match frame.get("type"):
             case "output":
@@ -153,4 +157,4 @@ class RunnerCalls:
                 return text_outcome("error", text, is_error=True)
             case _:
                 pass
-        return _Nothing()
+        return _Frame.PROGRESS

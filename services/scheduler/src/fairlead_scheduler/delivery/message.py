@@ -1,13 +1,13 @@
-"""What is delivered."""
+"""The message of one delivery."""
 
 import msgspec
 
 
 class DeliveryMessage(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """One answer on its way: key `out.<job>.<slot>` of the bucket `runs`.
+    """A stored delivery: key `out.<job>.<slot>` of the bucket `runs`.
 
     Fields:
-        session: that hears of it if it cannot be delivered.
+        session: that is notified if it cannot be delivered.
         held: the run has not ended yet.
     """
 
@@ -26,10 +26,10 @@ class DeliveryMessage(msgspec.Struct, frozen=True, kw_only=True, rename="camel",
 
     @property
     def key(self) -> str:
-        """Where it is kept."""
+        """Its key."""
         return f"out.{self.job_id}.{self.slot}"
 
     @property
     def delivery_id(self) -> str:
-        """The same for every attempt."""
+        """Idempotency key, the same for every attempt."""
         return f"{self.job_id}-{self.slot}"

@@ -1,4 +1,4 @@
-"""Answers on their way out: kept until they are delivered or given up. A delivery never runs the model again.
+"""Outbox: answers are stored until delivered or given up. A delivery never runs the model again.
 
 What is delivered may be a duplicate when an acknowledgement was lost: it carries the number of the attempt
 and a key that is the same for all attempts.
@@ -37,7 +37,7 @@ _message = msgspec.json.Decoder(DeliveryMessage)
 
 
 class Outbox:
-    """A part of every scheduler; the one that leads sends."""
+    """Part of every scheduler; the leader sends."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Outbox:
         self.pending = 0
 
     async def accept(self, run: RunEntry, job: Job, payload: AgentTurn, ending: Ending) -> DeliveryState:
-        """Keep what is to be delivered, before the run is ended; `send_soon` then lets it go."""
+        """Store a delivery before its run is ended; `send_soon` releases it."""
         message = DeliveryMessage(
             job_id=run.job_id,
             slot=run.slot,
@@ -80,7 +80,7 @@ class Outbox:
         return DeliveryState(channel=payload.channel)
 
     async def send_soon(self, run: RunEntry) -> None:
-        """The run has ended: its letter may go. Harmless to repeat."""
+        """Release the delivery of a run that has ended. Idempotent."""
         record = await self._bucket.get(_key(run))
         if record is None:
             return
@@ -165,11 +165,11 @@ class Outbox:
             await self._drop(message)
 
     async def _drop(self, message: DeliveryMessage) -> None:
-        """The letter is settled. Its marker stays as long as the history, which says that it was sent."""
+        """Delete a settled delivery. Its marker stays as long as the history that records it."""
         await self._bucket.delete(message.key, ttl_s=self._run_store.history_s)
 
     async def _is_settled(self, message: DeliveryMessage) -> bool:
-        """Whether it was delivered or given up before: a letter may come back in a crash of nats-server."""
+        """Whether it was delivered or given up: a crash of nats-server can bring a deleted one back."""
         known = await self._run_store.run(message.job_id, message.slot)
         if (
             known is None
@@ -199,7 +199,7 @@ class Outbox:
             await self._drop(message)
 
     async def _note(self, message: DeliveryMessage, state: DeliveryState) -> None:
-        """Say in the history how far it got."""
+        """Record the state of the delivery in the history."""
         for _ in range(10):
             known = await self._run_store.run(message.job_id, message.slot)
             if known is None:

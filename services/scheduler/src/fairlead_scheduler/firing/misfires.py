@@ -1,4 +1,4 @@
-"""What is to be done about slots that have passed: fire, or say that they were missed. Pure."""
+"""Misfires: which slots that have passed still fire, which are coalesced, which are missed. Pure."""
 
 import zlib
 from typing import NamedTuple
@@ -15,7 +15,7 @@ _NEAR_MS = 7_200_000
 
 
 class Plan(NamedTuple):
-    """What a look at one job decides.
+    """Decision about the due slots of one job.
 
     Fields:
         fire: slots, oldest first.
@@ -31,7 +31,7 @@ class Plan(NamedTuple):
 
 
 def offset_ms(job: str, slot: int, stagger_ms: int, jitter_ms: int) -> int:
-    """How much later than its slot a firing happens: the same whoever computes it."""
+    """Stagger and jitter of a slot in ms; deterministic, so that all schedulers agree."""
     offset = zlib.crc32(job.encode()) % (stagger_ms + 1) if stagger_ms else 0
     if jitter_ms:
         offset += zlib.crc32(f"{job}.{slot}".encode()) % (jitter_ms + 1)

@@ -1,7 +1,7 @@
-"""Carries out what was fired: each slot once, whoever is handed it and however often.
+"""Consumes fired slots: each takes effect once, however often it is delivered.
 
 The schedulers share one durable consumer over the slots. A slot is acknowledged when its effect is stored:
-mail in the main session, or an open run, which `runs/run_executor.py` sees to its end.
+mail in the main session, or an open run, which `runs/run_executor.py` executes.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ HINT = "fairlead.hint.cron"  # core: something was opened
 
 
 class SlotConsumer:
-    """A part of every scheduler."""
+    """Part of every scheduler."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class SlotConsumer:
         self._busy = 0
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Carry out slots until `stop`; what is not done by then comes to another scheduler."""
+        """Consume slots until `stop`; unacknowledged ones go to another scheduler."""
         pull = PullConsumer(
             self._bus,
             subjects.SLOTS,
@@ -207,9 +207,9 @@ class SlotConsumer:
 
 
 def _objection(job: Job, revision: int, slot: Slot) -> str:
-    """Why a slot must not be carried out, or nothing.
+    """Why a slot must not take effect; empty if it may.
 
-    A scheduler that was stopped for long may fire by a schedule that is no more.
+    A scheduler that was paused for long may fire by an outdated schedule.
     """
     if slot.cause != "schedule":
         return ""

@@ -1,4 +1,4 @@
-"""Slots: what is written when a job fires. A slot that is there was fired, by whoever wrote it."""
+"""Slots: the create-only record of a firing. A slot that exists has fired."""
 
 import msgspec
 

@@ -1,7 +1,7 @@
-"""Fires what is due: writes the slots of jobs, create-only, at their times.
+"""Trigger loop: writes the slots of due jobs, create-only.
 
-One scheduler does it at a time (a lease); two would only try twice. What a slot means is carried out by
-whoever is handed it (`slot_consumer.py`).
+The leader does it (by a lease); two would write the same slots, once each. The schedulers share the work of
+consuming them (`slot_consumer.py`).
 """
 
 import asyncio
@@ -30,7 +30,7 @@ POSITION = "position"  # key in the bucket `runs`
 
 
 class TriggerLoop:
-    """A part of every scheduler."""
+    """Part of every scheduler."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class TriggerLoop:
         self.lag_ms: int | None = None
 
     async def load(self) -> None:
-        """Take over how far firing has got."""
+        """Load the position up to which slots are decided."""
         stored = await self._bucket.get(POSITION)
         position = msgspec.json.decode(stored.data, type=Position) if stored else Position()
         # A position in the future was written by a clock that was wrong.
@@ -62,7 +62,7 @@ class TriggerLoop:
         self._table.go_on_from(msgspec.structs.replace(position, t_ms=min(position.t_ms, now_ms)))
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Fire what is due until `stop`, whenever this scheduler leads."""
+        """Fire due jobs until `stop`, while this scheduler is the leader."""
         term = 0
         while not stop.is_set():
             self._changed.clear()
@@ -88,7 +88,7 @@ class TriggerLoop:
                 log.warning("position_not_saved", error=str(error))
 
     async def _fire_due(self) -> int | None:
-        """Fire everything that is due; when the next is."""
+        """Fire all due jobs; the time of the next one."""
         while self._leader.sure:
             revision = self.seen_revision()
             now_ms = self._clock.now_ms()

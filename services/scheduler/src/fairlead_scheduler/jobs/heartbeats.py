@@ -1,4 +1,4 @@
-"""Heartbeats: jobs that the configuration makes, one for each agent that has a pause set."""
+"""Heartbeats: jobs made from the configuration, one for each agent with an interval."""
 
 from fairlead_common.config import Config, HeartbeatConfig
 from fairlead_common.cron.jobs import ActiveWindow, Every, Misfire

@@ -1,4 +1,4 @@
-"""Jobs as people define them: completed, checked against the limits, written; on an error nothing is."""
+"""Job service: validates jobs, fills in defaults, enforces limits, writes them. Errors write nothing."""
 
 import hashlib
 
@@ -82,7 +82,7 @@ class JobService:
         return document, preview
 
     def complete(self, asked: AddJob) -> Document:
-        """The document that a request means, checked.
+        """The validated document of a request.
 
         Raises:
             InvalidInputError: something does not fit.
@@ -118,7 +118,7 @@ class JobService:
         return key
 
     async def _creator(self, asked: AddJob) -> Creator:
-        """Who makes the job, and how many jobs stand between it and a person.
+        """Who creates the job, and how many jobs lie between it and a person.
 
         Raises:
             InvalidInputError: too many.
@@ -190,7 +190,7 @@ class JobService:
         return fresh
 
     def _check_asker(self, asker: SessionLimits, fresh: Document, patch: Document) -> None:
-        """Refuse a change by a session that may do less than the runs of the job; mark strangers' words."""
+        """Refuse a change by a session with narrower limits than the job's runs; mark untrusted text."""
         creator = job_of(fresh).created_by or Creator()
         if not as_narrow(creator.limits, asker.limits):
             raise InvalidInputError(
@@ -256,7 +256,7 @@ class JobService:
                     raise InvalidInputError("payload.channel", f"must be one of {known}, got {other!r}")
 
     def preview(self, document: Document, count: int = PREVIEWED, after_ms: int = 0) -> Preview:
-        """What was understood, and the next firings, those after `after_ms`."""
+        """A description of the schedule, and the next firings after `after_ms`."""
         job = job_of(document)
         default_tz = self._settings.cron.timezone
         now_ms = self._clock.now_ms()

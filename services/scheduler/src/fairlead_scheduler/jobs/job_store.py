@@ -1,4 +1,4 @@
-"""The jobs themselves: JSON documents in the bucket `jobs`, changed by compare-and-set."""
+"""Job store: JSON documents in the bucket `jobs`, changed by compare-and-set."""
 
 import hashlib
 
@@ -70,7 +70,7 @@ class JobStore:
         return await self._bucket.update(job, msgspec.json.encode(document), revision, point=point)
 
     async def remove(self, job: str) -> bool:
-        """Remove a job: a marker takes its place, which the others hear of. Whether it was there."""
+        """Delete a job, leaving a marker that the other schedulers see; False if there was none."""
         while True:
             found = await self.get(job)
             if found is None:

@@ -1,4 +1,4 @@
-"""Keeps the table up to the bucket `jobs` and to the configuration."""
+"""Job sync: keeps the job table in step with the bucket `jobs` and the configuration."""
 
 import asyncio
 import gc
@@ -26,7 +26,7 @@ _decoder = msgspec.json.Decoder(Timing)
 
 
 class JobSync:
-    """A part of every scheduler."""
+    """Part of every scheduler."""
 
     def __init__(
         self, bus: Bus, table: JobTable, leader: Leader, clock: Clock, changed: Callable[[], None]
@@ -43,11 +43,11 @@ class JobSync:
 
     @property
     def revision(self) -> int:
-        """How far the table follows the bucket."""
+        """Revision of the bucket that the table reflects."""
         return self._tail.seen[0] if self._tail is not None and not self._tail.has_news else self._taken
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Take over all jobs, then every change, until `stop`."""
+        """Load all jobs, then apply every change, until `stop`."""
         removals = await self._bus.subscribe(subjects.CRON_CHANGED, self._note_removal)
         started = asyncio.get_running_loop().time()
         self._taken = await self._snapshots.load(self._table)
@@ -110,7 +110,7 @@ class JobSync:
             self._table.remove(job)
 
     def configured(self, config: Config) -> None:
-        """Take over the configuration."""
+        """Apply a configuration."""
         self._table.move_to_zone(config.cron.timezone)
         self._table.default_stagger_ms = round(config.cron.stagger_s * 1000)
         plant(self._table, config, self._clock.now_ms())

@@ -1,7 +1,7 @@
-"""All jobs as far as firing needs to know them, in memory, ordered by when they are due.
+"""Job table: the timing of all jobs, in memory, ordered by due time.
 
 A cache of the bucket `jobs`: every scheduler has one, so that any of them can fire at once when the one
-that did is gone. Nothing in it is the truth; a slot counts once it is written.
+that did is gone. It decides nothing; a slot counts once it is written.
 """
 
 import heapq
@@ -35,7 +35,7 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Position(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """How far firing has got: all slots up to `t_ms` are decided, for jobs as they were at `revision`."""
+    """All slots up to `t_ms` are decided, for jobs as of `revision`."""
 
     t_ms: int = 0
     revision: int = 0
@@ -66,7 +66,7 @@ class Entry:
 
     @property
     def times(self) -> Times:
-        """When it is due. Made anew each time: a hundred thousand of them would not fit."""
+        """Its schedule. Built on each use: a hundred thousand of them would take too much memory."""
         timing = self.timing
         return times_of(timing.schedule, timing.created_at_ms, timing.active_window, self.default_tz)
 

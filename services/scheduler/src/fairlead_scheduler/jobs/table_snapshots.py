@@ -1,4 +1,4 @@
-"""The table of jobs as it was a while ago, in a few large messages: a start reads those and what came after.
+"""Snapshots of the job table in a few large messages: a start reads these and the changes since.
 
 A cache: where it is missing, broken or half written, all jobs are read one by one instead.
 """

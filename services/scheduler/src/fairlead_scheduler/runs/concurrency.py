@@ -1,4 +1,4 @@
-"""Who may run now: the rules of the lane of isolated runs. Pure."""
+"""Concurrency of isolated runs: whether a run may start, has to wait, or is skipped. Pure."""
 
 from typing import Literal, NamedTuple
 
@@ -6,7 +6,7 @@ from fairlead_common.cron.jobs import Overlap
 
 
 class Verdict(NamedTuple):
-    """What becomes of a run that wants a place."""
+    """Admission of a run."""
 
     kind: Literal["run", "wait", "skip"]
     why: str = ""
@@ -16,9 +16,9 @@ def admit(running: list[str], key: str, overlap: Overlap, ahead: int, limit: int
     """Whether the run `key` (`<job>.<slot>`) may run.
 
     Args:
-        running: who has a place.
+        running: runs that hold a slot.
         ahead: runs of the same job that wait before it.
-        limit: places there are.
+        limit: number of slots.
     """
     if key in running:
         return Verdict("run")

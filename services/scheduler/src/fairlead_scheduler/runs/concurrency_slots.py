@@ -1,4 +1,4 @@
-"""The places of the lane: taken and left by compare-and-set, so that any number of schedulers agree."""
+"""Concurrency slots of isolated runs, taken and released by compare-and-set across schedulers."""
 
 import msgspec
 
@@ -8,13 +8,13 @@ from fairlead_scheduler.runs.run_store import FINAL, ConcurrencyState, RunStore
 
 
 class ConcurrencySlots:
-    """Of isolated runs, by the names `<job>.<slot>`."""
+    """Slots held by runs, which are named `<job>.<slot>`."""
 
     def __init__(self, run_store: RunStore) -> None:
         self._run_store = run_store
 
     async def take(self, key: str, overlap: Overlap, ahead: int, limit: int) -> Verdict:
-        """What becomes of the run `key`; it has its place if that is to run. See `lane.admit`."""
+        """Admit the run `key`; it holds a slot if the verdict is `run`. See `concurrency.admit`."""
         verdict = Verdict("wait")
 
         def change(concurrency: ConcurrencyState) -> ConcurrencyState | None:
@@ -30,7 +30,7 @@ class ConcurrencySlots:
         return verdict
 
     async def leave(self, keys: set[str]) -> None:
-        """These runs have no place any more."""
+        """Release the slots of these runs."""
         await self._run_store.change_concurrency(
             lambda concurrency: msgspec.structs.replace(
                 concurrency, running=[key for key in concurrency.running if key not in keys]
@@ -38,7 +38,7 @@ class ConcurrencySlots:
         )
 
     async def clear(self) -> None:
-        """Places of runs that have ended are free, also if whoever ended them could not say so."""
+        """Release slots of runs that have ended, where a crash came before their release."""
         concurrency, _ = await self._run_store.concurrency()
         gone = set()
         for key in concurrency.running:

@@ -1,7 +1,7 @@
-"""Sees open runs to their ends: admits isolated runs to the lane, attends them, retries, and settles.
+"""Run executor: admits queued runs within the concurrency limit, waits for each, retries, records results.
 
-One scheduler does it (the one that leads); two would do the same things, and each thing happens once: the
-lane and each run are changed by compare-and-set, mail and deliveries are create-only.
+The leader does it; two would do the same, and each effect happens once: concurrency slots and runs are
+changed by compare-and-set, mail and deliveries are create-only.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ DECLINE_HINT = f"(If there is nothing to report, reply with {HEARTBEAT_OK} alone
 
 @dataclass(slots=True)
 class Open:
-    """An open run that waits or is under way."""
+    """An open run, queued or running."""
 
     run: RunEntry
     job: Job | None  # None: a heartbeat
@@ -53,12 +53,12 @@ class Open:
 
     @property
     def key(self) -> str:
-        """Its name in the lane."""
+        """Its name among the concurrency slots."""
         return f"{self.run.job_id}.{self.run.slot}"
 
 
 class RunExecutor:
-    """A part of every scheduler; it does nothing while it does not lead."""
+    """Part of every scheduler; idle unless it is the leader."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class RunExecutor:
         self._tasks: asyncio.TaskGroup | None = None
 
     async def run(self, stop: asyncio.Event) -> None:
-        """See to open runs until `stop`; they go on with the next leader."""
+        """Execute open runs until `stop`; the next leader goes on with them."""
         hints = await self._bus.subscribe(HINT, self._hinted)
         term = 0
         async with asyncio.TaskGroup() as self._tasks:
@@ -122,7 +122,7 @@ class RunExecutor:
         self._look.set()
 
     async def _let_go(self) -> None:
-        """Leave everything as it is stored; whoever leads next finds it there."""
+        """Cancel all work; its state is stored, and the next leader goes on."""
         tasks = [each.task for each in self._open.values() if each.task is not None]
         for task in tasks:
             task.cancel()
@@ -221,7 +221,7 @@ class RunExecutor:
     # -- one run -------------------------------------------------------------------
 
     async def _drive(self, each: Open, job: Job) -> None:
-        """From its place in the lane to its end, or to the pause before the next attempt."""
+        """Execute an admitted run to its end, or to the pause before the next attempt."""
         payload = job.payload
         assert isinstance(payload, AgentTurn)  # noqa: S101 - others are not opened
         if each.run.status != "running":
@@ -291,7 +291,7 @@ class RunExecutor:
         )
 
     async def _attempt(self, each: Open, job: Job, payload: AgentTurn) -> Ending:
-        """Send the prompt, unless it was sent before, and see it to its end."""
+        """Send the prompt, unless it was sent before, and wait for its end."""
         session = each.run.session or self._session(each, job)
         made = each.run.mail_seq or await self._create(session, job, payload)
         proof = (subjects.mail(session, "notice", "create"), made)
@@ -350,7 +350,7 @@ class RunExecutor:
         """Write the run anew.
 
         Raises:
-            ConflictError: somebody else drives it too; who is right is read again.
+            ConflictError: another scheduler changed it; it is read again.
         """
         known = await self._run_store.run(each.run.job_id, each.run.slot)
         if known is None or known[0] != each.run:
@@ -372,7 +372,7 @@ class RunExecutor:
         await self._settle(each)
 
     async def _settle(self, each: Open) -> None:
-        """All that follows from an end. Each step may be repeated."""
+        """Everything that follows from an end. Each step is idempotent."""
         run, job = each.run, each.job
         if job is not None:
             await self._concurrency.leave({each.key})

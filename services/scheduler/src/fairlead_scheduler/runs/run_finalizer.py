@@ -1,6 +1,6 @@
-"""The end of a run: its state is counted, its job disabled or removed where that is due, its history written.
+"""Run finalizer: updates the job's state, disables or removes the job if due, writes the history.
 
-Each step may be repeated: whoever comes after a crash goes through all of them again.
+Each step is idempotent: after a crash all of them are repeated.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ log = structlog.get_logger()
 
 
 class RunFinalizer:
-    """Ends runs."""
+    """Finalizes runs."""
 
     def __init__(
         self, store: JobStore, run_store: RunStore, mail: SessionMail, settings: Settings, clock: Clock

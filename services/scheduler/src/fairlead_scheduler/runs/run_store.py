@@ -1,9 +1,9 @@
-"""What came of firings: runs, the state of each job, and what is still open. All in the bucket `runs`.
+"""Run store: runs, the state of each job, and the open runs, all in the bucket `runs`.
 
 run.<job>.<slot>    one run, from the moment it is accepted until its history is forgotten
 open.<job>.<slot>   the job as it was then, while the run is open
 state.<job>         how the job went so far
-lane                isolated runs that are under way
+lane                isolated runs that hold a concurrency slot
 """
 
 import time
@@ -33,7 +33,7 @@ class StoredState(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class ConcurrencyState(msgspec.Struct, frozen=True, kw_only=True):
-    """Isolated runs under way, `<job>.<slot>` each."""
+    """Isolated runs that hold a slot, `<job>.<slot>` each."""
 
     running: list[str] = []
 
@@ -64,7 +64,7 @@ class RunStore:
 
     @property
     def history_s(self) -> float:
-        """How long what came of a run is kept, in seconds."""
+        """Retention of the history in seconds."""
         return self._settings.cron.history_days * 86_400.0
 
     # -- runs ----------------------------------------------------------------
@@ -132,7 +132,7 @@ class RunStore:
         return None if record is None else _open.decode(record.data)
 
     async def shut(self, job: str, slot: str) -> None:
-        """The run is open no more."""
+        """Mark a run as no longer open."""
         failpoint("scheduler.shut.before")
         await self._bucket.forget(f"open.{job}.{slot}")  # written once, by `open`
         failpoint("scheduler.shut.after")
@@ -152,7 +152,7 @@ class RunStore:
         return (ConcurrencyState(), 0) if record is None else (_concurrency.decode(record.data), record.seq)
 
     async def change_concurrency(self, change: Callable[[ConcurrencyState], ConcurrencyState | None]) -> bool:
-        """Write the lane anew, as `change` says of what is there; False if it says nothing."""
+        """Apply `change` by compare-and-set; False if it returns None."""
         while True:
             concurrency, revision = await self.concurrency()
             wanted = change(concurrency)
@@ -169,7 +169,7 @@ class RunStore:
     # -- states ----------------------------------------------------------------
 
     async def state(self, job: str) -> JobState:
-        """How a job went so far."""
+        """State of a job."""
         record = await self._bucket.get(f"state.{job}")
         return JobState() if record is None else _state.decode(record.data).state
 

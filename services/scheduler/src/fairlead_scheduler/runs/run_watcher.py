@@ -1,7 +1,7 @@
-"""One attempt of an open run: its prompt goes into the session, and its end is read from the session's log.
+"""Run watcher: follows one attempt in the session's log until it ends.
 
-Whoever attends knows nothing that is not stored: after a crash another scheduler begins with the same
-lines, and what was sent is not sent again.
+It depends on stored state alone: after a crash another scheduler continues with the same attempt, and what
+was sent is not sent again.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ ABORT_PATIENCE_S = 120.0  # for a run that was told to stop
 
 
 class Attempt(NamedTuple):
-    """What is attended.
+    """One attempt to watch.
 
     Fields:
         key: of the prompt, or name of the heartbeat notice.
@@ -88,7 +88,7 @@ class _Seen:
 
 
 class RunWatcher:
-    """Follows attempts to their ends."""
+    """Waits for the ends of attempts."""
 
     def __init__(self, bus: Bus, mail: SessionMail) -> None:
         self._bus = bus
@@ -97,7 +97,7 @@ class RunWatcher:
         self._clean: dict[str, int] = {}  # session: up to here its log has no words of strangers
 
     async def attend(self, attempt: Attempt) -> Ending:
-        """How the attempt ends, whenever that is."""
+        """Wait until the attempt ends."""
         seen = _Seen(InputView(attempt.mail_seq, attempt.key), checked_at_s=_loop_s())
         while True:
             try:

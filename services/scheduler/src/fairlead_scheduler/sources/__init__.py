@@ -1,1 +1,1 @@
-"""What sets jobs and sessions going from outside."""
+"""Sources of runs other than schedules: events on subjects, HTTP hooks, files."""

@@ -30,7 +30,7 @@ _PLACE = re.compile(r"\{(body|subject|json\.[A-Za-z0-9_.-]{1,100}|header\.[A-Za-
 
 
 class EventTriggers:
-    """A part of every scheduler; each message reaches one of them."""
+    """Part of every scheduler; each message reaches one of them."""
 
     def __init__(
         self, bus: Bus, store: JobStore, mail: SessionMail, settings: Settings, clock: Clock
@@ -199,7 +199,7 @@ def _field(body: str, path: str) -> str:
 
 
 def _render(template: str, body: str, subject: str, headers: Mapping[str, str]) -> str:
-    """The template with its places filled in, once: what is filled in is not looked at again."""
+    """Fill in a template; filled-in text is not expanded again."""
 
     def fill(match: re.Match[str]) -> str:
         place = match[1]

@@ -37,7 +37,7 @@ SCAN_S = 5.0
 
 
 class Folder:
-    """A part of every scheduler that reaches the folder; each file has its effect once all the same."""
+    """Part of every scheduler that reaches the folder; each file has its effect once all the same."""
 
     def __init__(
         self, job_service: JobService, store: JobStore, mail: SessionMail, settings: Settings, table: JobTable

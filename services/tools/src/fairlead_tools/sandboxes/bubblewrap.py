@@ -110,7 +110,7 @@ class BubblewrapSandbox:
         while not stop.is_set():
             problem = await asyncio.to_thread(self.look)
             if problem != self._problem:
-                log.info("bubblewrap_looked_at", problem=problem)
+                log.info("bubblewrap_probed", problem=problem)
             self._problem = problem
             self._launched = [each for each in self._launched if each.poll() is None]
             await asyncio.to_thread(self._sweep)

@@ -152,9 +152,9 @@ class DockerSandbox:
         problem = self._engine.problem(settings.image, settings.runtime)
         if problem != self._problem:
             if problem:  # of interest to those who want containers: `status`, `doctor` and calls say so
-                log.debug("docker_looked_at", problem=problem)
+                log.debug("docker_probed", problem=problem)
             else:
-                log.info("docker_looked_at", problem="")
+                log.info("docker_probed", problem="")
         self._problem = problem
 
     # -- one container -------------------------------------------------------
