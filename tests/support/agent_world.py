@@ -153,7 +153,7 @@ class World:
 
     async def _one(self, job: Job) -> None:
         call = msgspec.json.decode(job.data, type=ToolCall)
-        claim = msgspec.json.encode(ToolClaim(by="executor", holder="e1"))
+        claim = msgspec.json.encode(ToolClaim(by="executor", holder="e1", attempt=new_id()))
         try:
             await self.bus.create(s.TOOLS, s.tool_claim(HOST, call.call_id), claim)
         except ConflictError:

@@ -15,7 +15,14 @@ import pytest
 from fairlead_agent import main as agent_main
 from fairlead_agent.models.registry import Registry
 from fairlead_common import subjects as s
-from fairlead_common.content import AssistantMessage, TextBlock, ToolResultMessage, UserMessage
+from fairlead_common.content import (
+    AssistantMessage,
+    TextBlock,
+    ToolOutcome,
+    ToolResultMessage,
+    UserMessage,
+    text_outcome,
+)
 from fairlead_common.entries import (
     ApprovalRequestEntry,
     CustomEntry,
@@ -25,8 +32,10 @@ from fairlead_common.entries import (
     RunStartEntry,
 )
 from fairlead_common.entries import Entry as LogEntry
+from fairlead_common.errors import BusUnavailableError
 from fairlead_common.ids import new_id
 from fairlead_common.messages import Decision, DecisionKind
+from fairlead_common.pull import Job
 from fairlead_common.streams import TOOLS_WAIT_S, ensure_consumer
 from tests.support.agent_world import HOST, World
 from tests.support.fake_bus import FakeBus, FakeServer
@@ -84,6 +93,7 @@ class MemoryWorld(World):
         self.mind = MemoryModel()
         super().__init__(bus, cast(Any, self.mind))
         self.server = server
+        self.beats = True  # whether the executor is heard
         self._patch = monkeypatch
         self._agents: list[Agent] = []
 
@@ -105,8 +115,17 @@ class MemoryWorld(World):
     async def beat(self) -> None:
         """The executor is there."""
         while True:
-            await self.heartbeat()
+            if self.beats:
+                await self.heartbeat()
             await asyncio.sleep(HEARTBEAT_S)
+
+    async def _one(self, job: Job) -> None:
+        with contextlib.suppress(BusUnavailableError):  # the request comes again
+            await super()._one(job)
+
+    async def tool_says(self, words: str) -> ToolOutcome:
+        """What a tool that went well gives."""
+        return text_outcome("ok", words, is_error=False)
 
     # -- mail ----------------------------------------------------------------
 
