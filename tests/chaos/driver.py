@@ -295,7 +295,8 @@ class Driver:
             if ended(entry) or entry["type"] == "dropped":
                 seen.settled.update(entry.get("keys", []))
             seen.changed.set()
-            self._followed.write({"session": session, "event": "entry", "seq": event["seq"]}, durable=False)
+            place = {"seq": event["seq"], "index": event.get("index", 0)}
+            self._followed.write({"session": session, "event": "entry", **place}, durable=False)
         elif event["event"] == "message_update":
             piece = {"message_id": event["message_id"], "n": event.get("n", 0)}
             self._followed.write({"session": session, "event": "message_update", **piece}, durable=False)

@@ -223,16 +223,16 @@ def _idle(evidence: Evidence) -> Iterator[Violation]:
 
 
 def _events(session: str, events: list[Record], entries: list[Record]) -> Iterator[Violation]:
-    seqs = [event["seq"] for event in events if event["event"] == "entry"]
-    for before, after in pairwise(seqs):
+    places = [_place(event) for event in events if event["event"] == "entry"]
+    for before, after in pairwise(places):
         if after <= before:
             yield Violation("GAP", session, f"event with sequence {after} came after {before}")
-    logged = {entry["seq"] for entry in entries}
-    if missing := logged - set(seqs):
+    logged = {_place(entry) for entry in entries}
+    if missing := logged - set(places):
         yield Violation(
             "GAP", session, f"events lack the entries {sorted(missing)[:5]} ({len(missing)} in all)"
         )
-    if strange := set(seqs) - logged:
+    if strange := set(places) - logged:
         yield Violation("GAP", session, f"events show entries that are not in the log: {sorted(strange)[:5]}")
     pieces: dict[str, int] = defaultdict(lambda: -1)
     for event in events:
@@ -240,6 +240,11 @@ def _events(session: str, events: list[Record], entries: list[Record]) -> Iterat
             if event["n"] <= pieces[event["message_id"]]:
                 yield Violation("GAP", session, f"piece {event['n']} of {event['message_id']} came again")
             pieces[event["message_id"]] = max(event["n"], pieces[event["message_id"]])
+
+
+def _place(entry: Record) -> tuple[int, int]:
+    """Sequence and index of an entry: a record of the log may hold several."""
+    return entry["seq"], entry.get("index", 0)
 
 
 def _model(evidence: Evidence) -> Iterator[Violation]:

@@ -252,3 +252,15 @@ def test_the_shared_password_of_an_earlier_version_is_gone_and_that_was_said(up:
 def test_the_provisioner_has_ended(up: FairleadUp) -> None:
     assert "provisioner" not in up.pids()
     assert "provisioned" in (up.home / "logs" / "provisioner.log").read_text()
+
+
+def test_agents_may_ask_which_records_the_other_services_read(up: FairleadUp) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while True:
+        session = up.session()
+        up.prompt(session, "op=P9 steps=0")
+        up.wait_idle(session)
+        begin = [(each["type"], each["index"]) for each in up.entries(session) if "index" in each]
+        if begin or time.monotonic() > deadline:
+            break
+    assert begin == [("run_start", 0), ("message", 1)]

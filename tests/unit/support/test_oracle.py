@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.chaos import oracle
 from tests.chaos.evidence import Evidence
 from tests.chaos.measure import measure, percentile, upper_bound
 from tests.chaos.oracle import judge
@@ -345,3 +346,11 @@ def test_percentile_and_bound() -> None:
     assert upper_bound(0, 1000) == pytest.approx(0.003)
     assert upper_bound(0, 0) is None
     assert upper_bound(4, 1000) == pytest.approx(0.010)
+
+
+def test_entries_of_one_record_have_places_of_their_own() -> None:
+    entries = [{"seq": 4, "index": 0}, {"seq": 4, "index": 1}, {"seq": 6}]
+    events = [{"event": "entry", "index": 0, **each} for each in entries]
+    assert list(oracle._events("s", events, entries)) == []
+    assert len(list(oracle._events("s", [*events[:1], *events[2:]], entries))) == 1  # one is missing
+    assert list(oracle._events("s", [events[1], events[0], events[2]], entries))  # in the wrong order
