@@ -13,6 +13,7 @@ import pytest
 from tests.attacks.docker_box import DockerBox
 from tests.support import containers
 from tests.support.containers import api
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.docker, pytest.mark.skipif(bool(containers.missing()), reason=containers.missing())]
 
@@ -101,7 +102,7 @@ async def test_list_is_out_of_reach_and_requests_are_noted(box: DockerBox, page:
     assert said.count("Read-only file system") == 2
     [proxy] = [each for each in containers.containers(box.identity) if "fairlead.egress" in each["Labels"]]
     noted = f'"host": "{address}", "port": {port}, "refused"'
-    containers.wait_for(lambda: noted in api().logs(proxy["Id"]).decode(), "the request is noted")
+    eventually(lambda: noted in api().logs(proxy["Id"]).decode(), "the request is noted")
     assert "secret-path" not in api().logs(proxy["Id"]).decode()
 
 

@@ -9,7 +9,7 @@ from tests.deploy.asking import ask, told
 from tests.deploy.deployment import NEEDS_COMPOSE, RECOVERY_S, SETTINGS
 from tests.deploy.load import loaded
 from tests.deploy.machines import ClusterDeployment, Machines
-from tests.support.containers import wait_for
+from tests.support.waiting import eventually
 
 pytestmark = NEEDS_COMPOSE
 
@@ -109,4 +109,4 @@ def test_a_user_that_is_added_is_known_to_all_servers_and_a_killed_one_comes_bac
 
     first = machines.addresses[0]
     machines.crash(first)
-    wait_for(lambda: machines.server(first)["RestartCount"] == 1, "the engine starts it again")
+    eventually(lambda: machines.server(first)["RestartCount"] == 1, "the engine starts it again")

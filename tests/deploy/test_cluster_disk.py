@@ -11,8 +11,8 @@ from tests.deploy.deployment import NEEDS_COMPOSE, RECOVERY_S, USER
 from tests.deploy.load import loaded
 from tests.deploy.machines import ClusterDeployment, Machines
 from tests.deploy.test_cluster import LOCAL, copies
-from tests.support.containers import wait_for
 from tests.support.small_disk import SmallDisk
+from tests.support.waiting import eventually
 
 pytestmark = NEEDS_COMPOSE
 
@@ -56,13 +56,13 @@ async def test_the_leader_whose_disk_is_full_is_followed_by_another_and_comes_ba
         small.disks[leader].fill()
         await copies(small, 2)
         await asyncio.to_thread(
-            wait_for,
+            eventually,
             lambda: "the disk of the store is full" in small.said(leader),
             lambda: f"its health says so, not: {small.said(leader)}\n{small.machines.logs(leader)}",
         )
         await load.more(4)
         await asyncio.to_thread(
-            wait_for,
+            eventually,
             lambda: {each["check"] for each in small.wrong_about_servers()} == {"streams.replicas"},
             lambda: f"all is led by others, and doctor names it alone, not: {small.wrong_about_servers()}",
             RECOVERY_S,

@@ -14,7 +14,7 @@ from fairlead_common import nkey
 from tests.deploy.asking import ask, count, told
 from tests.deploy.confinement import must_be_confined
 from tests.deploy.deployment import HOME, NEEDS_COMPOSE, RECOVERY_S, ROOT, SERVICES, SOCKET, Deployment
-from tests.support import containers
+from tests.support.waiting import eventually
 
 pytestmark = NEEDS_COMPOSE
 
@@ -157,7 +157,7 @@ def test_another_system_gets_a_user_and_no_more_than_it_was_given(deployment: De
 def test_a_job_fires_and_its_command_runs(deployment: Deployment) -> None:
     job = ("--name", "ticks", "--every", "1s", "--session", "isolated")
     deployment.run_in("gateway", "fairlead", "cron", "add", *job, "--message", "now\nrun: echo tick >> ticks")
-    containers.wait_for(
+    eventually(
         lambda: count(deployment.run_in("tools", "cat", f"{HOME}/workspace/ticks", check=False), "tick") >= 2,
         "two runs of the job",
         RECOVERY_S,
@@ -225,14 +225,14 @@ def _wait_until_back(deployment: Deployment, service: str, before: dict[str, int
         again = any(each["RestartCount"] > before[each["Id"]] for each in found)
         return again and all(each["State"].get("Health", {}).get("Status") == "healthy" for each in found)
 
-    containers.wait_for(is_back, f"{service} is healthy again", RECOVERY_S)
+    eventually(is_back, f"{service} is healthy again", RECOVERY_S)
 
 
 async def test_an_executor_that_is_stopped_lets_its_commands_end(deployment: Deployment) -> None:
     async with deployment.gateway() as gateway:
         await ask(gateway, "patient", "run: echo begun >> patient; sleep 4; echo ended >> patient")
         await asyncio.to_thread(
-            containers.wait_for,
+            eventually,
             lambda: deployment.run_in("tools", "cat", f"{HOME}/workspace/patient", check=False),
             "the command begins",
         )

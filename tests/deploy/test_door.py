@@ -13,9 +13,9 @@ from fairlead_common.errors import AccessRefusedError
 from tests.deploy.asking import Told, ask, told
 from tests.deploy.confinement import must_be_confined
 from tests.deploy.deployment import NEEDS_COMPOSE, RECOVERY_S, Deployment, Json
-from tests.support import containers
 from tests.support.joined_host import JoinedHost
 from tests.support.nats_server import free_port
+from tests.support.waiting import eventually
 
 pytestmark = NEEDS_COMPOSE
 
@@ -171,16 +171,14 @@ async def test_a_door_and_a_registrar_that_are_killed_lose_nothing(
     async with door.gateway() as gateway:
         await ask(gateway, "killed", "run: echo begun >> slow; sleep 4; echo ended >> slow", agent="far")
         await asyncio.to_thread(
-            containers.wait_for, lambda: list(garage.home.rglob("slow")), "the command begins", RECOVERY_S
+            eventually, lambda: list(garage.home.rglob("slow")), "the command begins", RECOVERY_S
         )
         for service in OWN:
             await asyncio.to_thread(door.run_in, service, "sh", "-c", "kill -9 -1", check=False)
         done = await told(gateway, "killed", within_s=RECOVERY_S)
     assert done.statuses == ["ok"], done
     assert [path.read_text() for path in garage.home.rglob("slow")] == ["begun\nended\n"]
-    await asyncio.to_thread(
-        containers.wait_for, lambda: _answers(door), "the registrar answers again", RECOVERY_S
-    )
+    await asyncio.to_thread(eventually, lambda: _answers(door), "the registrar answers again", RECOVERY_S)
     assert "garage" in await asyncio.to_thread(listed, door)
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from tests.deploy.deployment import NEEDS_COMPOSE, RECOVERY_S, SERVICES, Deployment
 from tests.deploy.load import loaded
-from tests.support import containers
 from tests.support.small_disk import SmallDisk
+from tests.support.waiting import eventually
 
 pytestmark = NEEDS_COMPOSE
 
@@ -30,7 +30,7 @@ async def test_executors_that_are_added_and_taken_away_share_the_work(deployment
     async with loaded(deployment, "scaled", pause_s=0.1) as load:
         await _compose(deployment, "up", "-d", "--no-recreate", "--scale", "tools=8")
         await asyncio.to_thread(
-            containers.wait_for,
+            eventually,
             lambda: len(_executors_that_said(deployment, "service_ready")) == 8,
             lambda: f"eight executors are there\n{deployment.state('tools')}",
             START_S,
@@ -51,7 +51,7 @@ async def test_what_the_engine_kills_is_started_again_and_nothing_is_lost(deploy
             await _compose(deployment, "kill", service)
             await _compose(deployment, "up", "-d", "--no-recreate")
             await asyncio.to_thread(
-                containers.wait_for,
+                eventually,
                 lambda: _all_healthy(deployment),
                 lambda: f"all are well again\n{deployment.state()}",
                 RECOVERY_S,
@@ -90,10 +90,10 @@ async def test_a_full_disk_refuses_and_space_alone_mends_it_though_the_server_fr
             seen.append(deployment.try_prompt("refused", f"k{len(seen)}"))
             return seen[-1][0] == 507
 
-        await asyncio.to_thread(containers.wait_for, refused, lambda: f"a refusal: {seen[-3:]}", RECOVERY_S)
+        await asyncio.to_thread(eventually, refused, lambda: f"a refusal: {seen[-3:]}", RECOVERY_S)
         assert "storage_full" in seen[-1][1]
         await asyncio.to_thread(
-            containers.wait_for,
+            eventually,
             lambda: "the disk of the store is full" in _said(deployment),
             "its health says so",
         )
@@ -101,7 +101,7 @@ async def test_a_full_disk_refuses_and_space_alone_mends_it_though_the_server_fr
         await asyncio.to_thread(deployment.run_in, "nats", "sh", "-c", _FREEZE)
         disk.free()
         await asyncio.to_thread(
-            containers.wait_for,
+            eventually,
             lambda: _health(deployment) == "healthy",
             "the store is open again",
             RECOVERY_S,

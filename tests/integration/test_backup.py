@@ -15,6 +15,7 @@ import pytest
 
 from tests.chaos.stack import Shape, Stack, is_gone, send
 from tests.support.fairlead_up import FairleadUp, last_words
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -97,8 +98,8 @@ def test_what_was_accepted_before_a_backup_goes_on_after_it_and_no_call_starts_t
     job = _job_due_in(up, 9.0)
     file = tmp_path / "load.tar"
     with Load(up, busy) as load:
-        _wait_until(lambda: len(load.accepted) >= 6, "six prompts accepted")
-        _wait_until(lambda: _starts(stack, long_one), "the long command started")
+        eventually(lambda: len(load.accepted) >= 6, "six prompts accepted")
+        eventually(lambda: _starts(stack, long_one), "the long command started")
         before = time.monotonic()
         done = up.cli("backup", str(file), "--trial", "--json")
         assert done.returncode == 0, done.stderr
@@ -158,7 +159,7 @@ def _fired(up: FairleadUp, job: str) -> int:
             row for row in json.loads(done.stdout)["entries"] if row["status"] in ("ok", "error", "skipped")
         ]
 
-    _wait_until(ended, "the job fired")
+    eventually(ended, "the job fired")
     return len(ended())
 
 
@@ -172,7 +173,7 @@ def _ended(up: FairleadUp, session: str) -> list[Json]:
         ends = [entry for entry in found if entry["type"] == "run_end"]
         return bool(ends) and ends[-1]["outcome"] != "waiting_approval"
 
-    _wait_until(complete, f"the run of {session} ended")
+    eventually(complete, f"the run of {session} ended")
     return found
 
 
@@ -204,10 +205,3 @@ def _result(up: FairleadUp, session: str, call: str) -> Json:
     assert len(found) == 1, (session, call, found)
     outcome: Json = found[0]
     return outcome
-
-
-def _wait_until(condition: Any, what: str, timeout_s: float = WAIT_S) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, f"never happened: {what}"
-        time.sleep(0.05)

@@ -18,8 +18,9 @@ from fairlead_tools.runner.confinement import landlock
 from fairlead_tools.sandboxes import cgroups
 from fairlead_tools.sandboxes.bubblewrap import BubblewrapSandbox, group_name
 from fairlead_tools.sandboxes.sandbox import Sandboxes
-from tests.integration.tools_fixture import HOST, Host, host, is_alive, text_of, until
+from tests.integration.tools_fixture import HOST, Host, host, is_alive, text_of
 from tests.support import boxes
+from tests.support.waiting import until
 
 __all__ = ["host"]
 

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.tools_fixture import Host, host, is_alive, text_of, until
+from tests.integration.tools_fixture import Host, host, is_alive, text_of
 from tests.support import containers, engine
 from tests.support.containers import PLAIN_IMAGE
 from tests.support.engine import Engine
+from tests.support.waiting import until
 
 __all__ = ["host"]
 

@@ -13,9 +13,10 @@ from docker.errors import APIError
 from fairlead_common import subjects as s
 from fairlead_common.buckets import Bucket
 from fairlead_common.messages import ToolCall
-from tests.integration.tools_fixture import HOST, Host, host, is_alive, text_of, until
+from tests.integration.tools_fixture import HOST, Host, host, is_alive, text_of
 from tests.support import containers
 from tests.support.containers import PLAIN_IMAGE, api
+from tests.support.waiting import until
 
 __all__ = ["host"]
 

@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -26,6 +25,7 @@ from tests.support.fairlead_up import FairleadUp, Json
 from tests.support.joined_host import JoinedHost
 from tests.support.nats_server import free_port
 from tests.support.scripted_model import ModelProcess
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -89,14 +89,6 @@ def listed(up: FairleadUp, host: str) -> list[Json]:
     return [row for row in rows if row["host"] == host]
 
 
-def wait_for(condition: Callable[[], Any], what: str, timeout_s: float = 20.0) -> Any:
-    deadline = time.monotonic() + timeout_s
-    while not (found := condition()):
-        assert time.monotonic() < deadline, f"{what}: not within {timeout_s:g} s"
-        time.sleep(0.05)
-    return found
-
-
 def on_host(up: FairleadUp, host: str) -> bool:
     return any(each["host"] == host for each in up.api("GET", "/api/status")["executors"])
 
@@ -126,7 +118,7 @@ def test_a_machine_joins_with_one_line_and_runs_what_is_placed_on_it(
     assert listed(up, "garage")[0]["state"] == "invited"
     host = machine("garage")
     host.join(ticket, "--workers", "2")
-    wait_for(lambda: on_host(up, "garage"), "a heartbeat")
+    eventually(lambda: on_host(up, "garage"), "a heartbeat")
 
     there = up.ask("op=J1 steps=1", agent="trainer")
     here = up.ask("op=J2 steps=1")
@@ -137,7 +129,7 @@ def test_a_machine_joins_with_one_line_and_runs_what_is_placed_on_it(
     assert [path.read_text() for path in host.home.rglob("ops")] == ["J1.S1\n"]
     assert (up.workspace / "ops").read_text() == "J2.S1\n"
 
-    row = wait_for(lambda: [each for each in listed(up, "garage") if each["heard_s"]], "heard")[0]
+    row = eventually(lambda: [each for each in listed(up, "garage") if each["heard_s"]], "heard")[0]
     assert (row["state"], row["pool"], row["labels"]) == ("up", "gpu", {"zone": "home"})
     assert (row["executors"], row["capacity"]) == (2, 16)
     assert row["ticket"] == decode(ticket).id
@@ -174,10 +166,10 @@ def test_a_joined_executor_that_is_killed_in_a_command_gives_its_result_once(
 ) -> None:
     host = machine("shed")
     host.join(invite(up, "shed", "--pool", "keeper"))
-    wait_for(lambda: on_host(up, "shed"), "a heartbeat")
+    eventually(lambda: on_host(up, "shed"), "a heartbeat")
     session = up.session(agent="keeper")
     up.prompt(session, "op=K1 steps=1 sleep=3")
-    wait_for(lambda: list(host.home.rglob("ops")), "the start of the command")
+    eventually(lambda: list(host.home.rglob("ops")), "the start of the command")
 
     os.kill(host.pids()["tools"], signal.SIGKILL)
 
@@ -194,7 +186,7 @@ def test_a_revoked_machine_is_dropped_and_stays_out_with_a_clear_text(
     ticket = invite(up, "attic")
     host = machine("attic")
     host.join(ticket)
-    wait_for(lambda: on_host(up, "attic"), "a heartbeat")
+    eventually(lambda: on_host(up, "attic"), "a heartbeat")
     refusals = (up.home / "logs" / "door.log").read_text().count("authentication error")
 
     done = up.cli("executor", "revoke", "attic")
@@ -249,7 +241,7 @@ def test_an_expired_ticket_is_refused_here_and_there(
     up: FairleadUp, machine: Callable[[str], JoinedHost]
 ) -> None:
     ticket = invite(up, "loft", "--expires", "1s")
-    wait_for(lambda: not listed(up, "loft"), "expiry")
+    eventually(lambda: not listed(up, "loft"), "expiry")
     host = machine("loft")
     refused = host.cli("executor", "join", input_text=ticket)
     assert refused.returncode == 1

@@ -13,8 +13,9 @@ from fairlead.door.leaf import write_leaf
 from fairlead.errors import CommandError
 from fairlead_common.bus import Bus, BusSettings
 from fairlead_common.provision import everything
-from tests.integration.tools_fixture import HOST, Host, text_of, until
+from tests.integration.tools_fixture import HOST, Host, text_of
 from tests.support.nats_server import NatsServer, free_port
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.test_executor_join import COMMAND, invite, on_host, results, wait_for
+from tests.integration.test_executor_join import COMMAND, invite, on_host, results
 from tests.support.fairlead_up import FairleadUp
 from tests.support.joined_host import JoinedHost
 from tests.support.nats_server import free_port
 from tests.support.scripted_model import ModelProcess
+from tests.support.waiting import eventually
 
 HERE, THERE = "10.203.77.1", "10.203.77.2"
 PORT = free_port()
@@ -106,7 +107,7 @@ def far(up: FairleadUp, cable: Cable) -> Iterator[JoinedHost]:
     host = JoinedHost(up.home.parent / "far", prefix=cable.prefix)
     try:
         host.join(invite(up, "far", "--pool", "far"))
-        wait_for(lambda: on_host(up, "far"), "a heartbeat")
+        eventually(lambda: on_host(up, "far"), "a heartbeat")
         yield host
     finally:
         host.stop()
@@ -122,10 +123,10 @@ def test_a_cable_that_is_pulled_in_a_command_delays_its_result_and_repeats_nothi
 ) -> None:
     session = up.session()
     up.prompt(session, "op=N1 steps=2 sleep=2")
-    wait_for(lambda: "N1.S1" in ledger(far), "the start of the command")
+    eventually(lambda: "N1.S1" in ledger(far), "the start of the command")
 
     cable.pull()
-    wait_for(lambda: not on_host(up, "far"), "the silence to be noticed", 40.0)
+    eventually(lambda: not on_host(up, "far"), "the silence to be noticed", 40.0)
     assert results(up.entries(session)) == []
     cable.plug()
 
@@ -143,7 +144,7 @@ def test_killing_what_stands_between_delays_a_result_and_repeats_nothing(
     session = up.session()
     op = f"V{victim}"
     up.prompt(session, f"op={op} steps=2 sleep=1")
-    wait_for(lambda: f"{op}.S1" in ledger(far), "the start of the command")
+    eventually(lambda: f"{op}.S1" in ledger(far), "the start of the command")
     up.kill(victim, signal.SIGKILL)
     up.wait_restarted(victim)
     assert up.wait_idle(session, 60.0)[-1]["outcome"] == "completed"

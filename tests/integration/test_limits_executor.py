@@ -11,10 +11,11 @@ import pytest
 from fairlead_common import subjects
 from fairlead_common.bus import Bus
 from fairlead_common.errors import BusUnavailableError, NotFoundError
-from tests.integration.tools_fixture import HOST, WAIT_S, Host, text_of, until
+from tests.integration.tools_fixture import HOST, WAIT_S, Host, text_of
 from tests.support.nats_server import NatsServer
 from tests.support.small_disk import SmallDisk
 from tests.support.usage import leave_files, limit_files
+from tests.support.waiting import until
 
 MIB = 1 << 20
 

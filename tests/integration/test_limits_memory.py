@@ -10,10 +10,10 @@ import pytest
 
 from fairlead_common.bus import Bus
 from tests.integration.tools_fixture import Host, text_of
-from tests.support.containers import wait_for
 from tests.support.fairlead_up import FairleadUp
 from tests.support.nats_server import NatsServer
 from tests.support.usage import peak_rss_mib
+from tests.support.waiting import eventually
 
 GROWTH_MIB = 48  # that an executor and a runner may need for an output, however long it is
 SHOWN_BYTES = 64 << 10
@@ -107,7 +107,7 @@ def test_a_service_that_the_kernel_kills_for_its_memory_loses_nothing(
             raise AssertionError(f"{service} lives on 1 MiB more\n{up.tail()}")
     finally:
         group.remove()
-    wait_for(
+    eventually(
         lambda: sorted(ledger.read_text().split()) == sorted(accepted), "all commands ran, each once", 60.0
     )
     for each in accepted:
@@ -119,5 +119,5 @@ def _ended(up: FairleadUp, session: str) -> list[dict[str, Any]]:
     def ends() -> list[dict[str, Any]]:
         return [entry for entry in up.entries(session) if entry["type"] == "run_end"]
 
-    wait_for(ends, "the run ends", 30.0)
+    eventually(ends, "the run ends", 30.0)
     return ends()

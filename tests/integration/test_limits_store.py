@@ -12,9 +12,9 @@ import nats
 import nats.js.errors
 import pytest
 
-from tests.support.containers import wait_for
 from tests.support.fairlead_up import FairleadUp, HttpError
 from tests.support.small_disk import SmallDisk
+from tests.support.waiting import eventually
 
 OPEN = 6  # sessions at work when the disk fills
 STEPS = 12
@@ -108,7 +108,7 @@ def test_a_disk_filled_by_others_refuses_what_is_new_and_goes_on_by_space_alone(
     idle = up.session()
     for session in sessions:
         up.prompt(session, _work(ledger, session))
-    wait_for(lambda: ledger.exists() and ledger.read_text().count("\n") >= OPEN, "the commands begin")
+    eventually(lambda: ledger.exists() and ledger.read_text().count("\n") >= OPEN, "the commands begin")
     before = _services(up)
 
     disk.fill()

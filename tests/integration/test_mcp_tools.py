@@ -25,9 +25,10 @@ from tests.integration.foreign_tools_fixture import (
     until_offered,
     warnings,
 )
-from tests.integration.tools_fixture import HOST, WAIT_S, Host, host, is_alive, text_of, until
+from tests.integration.tools_fixture import HOST, WAIT_S, Host, host, is_alive, text_of
 from tests.support.mcp_servers import OLD_SERVER, SERVER
 from tests.support.nats_server import NatsServer, free_port
+from tests.support.waiting import until
 
 __all__ = ["host"]
 

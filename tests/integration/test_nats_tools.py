@@ -25,8 +25,9 @@ from tests.integration.foreign_tools_fixture import (
     settings,
     until_offered,
 )
-from tests.integration.tools_fixture import Host, host, text_of, until
+from tests.integration.tools_fixture import Host, host, text_of
 from tests.support.nats_server import NatsServer
+from tests.support.waiting import until
 
 __all__ = ["host"]
 

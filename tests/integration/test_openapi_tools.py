@@ -14,11 +14,12 @@ from fairlead_common.buckets import Bucket
 from fairlead_common.bus import Bus
 from fairlead_common.content import TextBlock, ToolResultMessage
 from fairlead_common.messages import ExecutorInfo, ToolSpec
-from tests.integration.tools_fixture import HOST, Host, host, text_of, until
+from tests.integration.tools_fixture import HOST, Host, host, text_of
 from tests.support.agent_world import World, agent_service
 from tests.support.nats_server import NatsServer
 from tests.support.pets import SECRET, Pets, pets
 from tests.support.scripted_model import ScriptedModel
+from tests.support.waiting import until
 
 __all__ = ["host"]
 

@@ -18,7 +18,8 @@ from fairlead_common.streams import ensure_consumer
 from tests.support.agent_world import World, agent_service, world
 from tests.support.nats_server import NatsServer
 from tests.support.scheduler_process import FAKETIME, SchedulerProcess
-from tests.support.scheduler_world import ask, event_job, log_of, mail, runs, slots, turn_job, until
+from tests.support.scheduler_world import ask, event_job, log_of, mail, runs, slots, turn_job
+from tests.support.waiting import until
 
 Start = Callable[..., SchedulerProcess]
 

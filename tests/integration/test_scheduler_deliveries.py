@@ -17,7 +17,8 @@ from fairlead_scheduler.delivery.outbox import POLL_S
 from fairlead_scheduler.session_mail import SessionMail
 from tests.support.agent_world import World, agent_service, world
 from tests.support.nats_server import NatsServer
-from tests.support.scheduler_world import ask, at, mail, runs, scheduler, turn_job, until
+from tests.support.scheduler_world import ask, at, mail, runs, scheduler, turn_job
+from tests.support.waiting import until
 
 
 @pytest.fixture

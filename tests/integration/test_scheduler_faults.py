@@ -18,7 +18,8 @@ from fairlead_scheduler.runs import run_watcher
 from fairlead_scheduler.runs.run_executor import RunExecutor
 from fairlead_scheduler.runs.run_store import RunStore
 from tests.support.nats_server import NatsServer
-from tests.support.scheduler_world import ask, at, event_job, mail, runs, scheduler, turn_job, until
+from tests.support.scheduler_world import ask, at, event_job, mail, runs, scheduler, turn_job
+from tests.support.waiting import until
 
 
 async def _allow_slots(bus: Bus, max_bytes: int) -> None:

@@ -12,8 +12,9 @@ import pytest
 from fairlead_common.bus import Bus
 from fairlead_scheduler.sources import folder as folder_module
 from tests.support.nats_server import NatsServer
-from tests.support.scheduler_world import ask, mail, scheduler, until
+from tests.support.scheduler_world import ask, mail, scheduler
 from tests.support.usage import no_descriptors
+from tests.support.waiting import until
 
 
 def drop(folder: Path, name: str, **event: object) -> Path:

@@ -14,7 +14,8 @@ from fairlead_common.errors import InvalidInputError
 from fairlead_scheduler.session_mail import SessionMail
 from fairlead_scheduler.sources import event_files
 from tests.support.nats_server import NatsServer
-from tests.support.scheduler_world import ask, mail, scheduler, until
+from tests.support.scheduler_world import ask, mail, scheduler
+from tests.support.waiting import until
 
 YEARLY = {"type": "periodic", "schedule": "@yearly", "text": "happy new year"}
 

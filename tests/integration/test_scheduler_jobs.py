@@ -10,17 +10,8 @@ import pytest
 from fairlead_common import subjects as s
 from fairlead_common.bus import Bus
 from tests.support.nats_server import NatsServer
-from tests.support.scheduler_world import (
-    RefusalError,
-    ask,
-    at,
-    event_job,
-    mail,
-    runs,
-    scheduler,
-    slots,
-    until,
-)
+from tests.support.scheduler_world import RefusalError, ask, at, event_job, mail, runs, scheduler, slots
+from tests.support.waiting import until
 
 
 async def test_a_one_shot_job_becomes_a_system_event_once_and_is_disabled(

@@ -15,7 +15,8 @@ from fairlead_common.bus import Bus
 from tests.integration.gateway_fixture import TOKEN, RunningGateway, running_gateway
 from tests.support.nats_server import NatsServer
 from tests.support.scheduler_process import FAKETIME, SchedulerProcess
-from tests.support.scheduler_world import mail, until
+from tests.support.scheduler_world import mail
+from tests.support.waiting import until
 
 ONE_SHOT = """
 fairlead cron add \\

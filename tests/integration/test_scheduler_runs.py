@@ -19,7 +19,8 @@ from fairlead_common.entries import ApprovalRequestEntry, MessageEntry, RunEndEn
 from fairlead_common.messages import Decision, ToolCall
 from tests.support.agent_world import World, agent_service, world
 from tests.support.nats_server import NatsServer, free_port
-from tests.support.scheduler_world import ask, at, log_of, mail, runs, scheduler, slots, turn_job, until
+from tests.support.scheduler_world import ask, at, log_of, mail, runs, scheduler, slots, turn_job
+from tests.support.waiting import until
 
 
 @pytest.fixture

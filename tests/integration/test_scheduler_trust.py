@@ -13,7 +13,8 @@ from fairlead_common.entries import Entry, MessageEntry, ModeChangeEntry, RunEnd
 from fairlead_common.errors import BusUnavailableError, NotFoundError
 from fairlead_common.ids import new_id
 from tests.support.nats_server import NatsServer
-from tests.support.scheduler_world import ask, at, mail, runs, scheduler, turn_job, until
+from tests.support.scheduler_world import ask, at, mail, runs, scheduler, turn_job
+from tests.support.waiting import until
 
 YEARLY = {"kind": "cron", "expr": "@yearly"}
 ROOM: dict[str, object] = {"cron.max_concurrent_runs": 9}  # no run of these ever ends

@@ -13,8 +13,9 @@ from fairlead_common.config import SshConfig
 from fairlead_common.messages import ToolCall
 from fairlead_tools.sandboxes.sandbox import SandboxRefusedError
 from fairlead_tools.sandboxes.ssh import ssh_command
-from tests.integration.tools_fixture import Host, host, is_alive, text_of, until
+from tests.integration.tools_fixture import Host, host, is_alive, text_of
 from tests.support.sshd import MISSING, Sshd
+from tests.support.waiting import until
 
 __all__ = ["host"]
 

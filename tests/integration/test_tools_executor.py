@@ -12,7 +12,8 @@ from fairlead_common.content import ImageBlock
 from fairlead_common.events import ToolExecutionUpdate, decode_event
 from fairlead_common.messages import ExecutorInfo
 from fairlead_common.objects import Objects
-from tests.integration.tools_fixture import HOST, Host, host, is_alive, text_of, until
+from tests.integration.tools_fixture import HOST, Host, host, is_alive, text_of
+from tests.support.waiting import until
 
 __all__ = ["host"]
 

@@ -7,7 +7,8 @@ import msgspec
 from fairlead_common import subjects as s
 from fairlead_common.bus import Delivery
 from fairlead_common.objects import Objects
-from tests.integration.tools_fixture import Host, host, text_of, until
+from tests.integration.tools_fixture import Host, host, text_of
+from tests.support.waiting import until
 
 __all__ = ["host"]
 

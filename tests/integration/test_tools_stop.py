@@ -8,8 +8,9 @@ import pytest
 from fairlead_common import subjects as s
 from fairlead_common.bus import Bus, BusSettings, Delivery, Headers
 from fairlead_tools import main as tools_main
-from tests.integration.tools_fixture import HOST, Host, host, text_of, until
+from tests.integration.tools_fixture import HOST, Host, host, text_of
 from tests.support.nats_server import NatsServer
+from tests.support.waiting import until
 
 __all__ = ["host"]
 

@@ -12,7 +12,8 @@ from fairlead_common import subjects as s
 from fairlead_common.buckets import Bucket
 from fairlead_common.errors import NotFoundError
 from fairlead_common.messages import ExecutorInfo, WorkspaceQuery
-from tests.integration.tools_fixture import HOST, Host, host, is_alive, text_of, until
+from tests.integration.tools_fixture import HOST, Host, host, is_alive, text_of
+from tests.support.waiting import until
 
 __all__ = ["host"]
 

@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -15,16 +15,9 @@ from typing import Any
 import pytest
 
 from tests.support.fairlead_up import FairleadUp
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.timeout(240)
-
-
-def _until(condition: Callable[[], Any], what: str, timeout_s: float = 40.0) -> Any:
-    deadline = time.monotonic() + timeout_s
-    while not (found := condition()):
-        assert time.monotonic() < deadline, f"not within {timeout_s:g} s: {what}"
-        time.sleep(0.05)
-    return found
 
 
 def _listed(up: FairleadUp) -> set[str]:
@@ -52,7 +45,7 @@ def test_deleted_sessions_stay_deleted_when_everything_is_killed_a_moment_later(
             up.prompt(gone, "hello")
             up.wait_idle(gone)
             up.api("PATCH", f"/api/sessions/{gone}", {"title": "two"})
-            _until(partial(_has_title, up, gone, "two"), "its new title is listed")
+            eventually(partial(_has_title, up, gone, "two"), "its new title is listed")
             assert up.call("DELETE", f"/api/sessions/{gone}")[0] == 204
             time.sleep(0.2)
             _kill_everything(up)
@@ -63,7 +56,7 @@ def test_deleted_sessions_stay_deleted_when_everything_is_killed_a_moment_later(
             assert _listed(up) == {kept}
         up.session(id="gone-0", title="again")
         said = up.prompt("gone-0", "hello again")["seq"]
-        assert _until(lambda: _ends(up, "gone-0"), "the new session answers") == [("completed", [said])]
+        assert eventually(lambda: _ends(up, "gone-0"), "the new session answers") == [("completed", [said])]
         assert _listed(up) == {kept, "gone-0"}
 
 
@@ -81,7 +74,7 @@ def test_a_prompt_right_after_the_notice_survives_when_everything_is_killed(tmp_
         with contextlib.suppress(OSError, http.client.HTTPException):
             deleting.result()
         up.start(60.0)
-        assert _until(lambda: _ends(up, "main"), "the next session answers") == [("completed", [said])]
+        assert eventually(lambda: _ends(up, "main"), "the next session answers") == [("completed", [said])]
         assert up.api("GET", "/api/sessions/main")["title"] == "hello again"
 
 
@@ -132,13 +125,13 @@ def test_a_worker_that_sleeps_in_a_deletion_takes_nothing_from_the_next_session_
         up.wait_idle("main")
         (points / point).write_text("stop 1")
         status = up.call("DELETE", "/api/sessions/main", timeout_s=30.0)[0]
-        (stopped,) = _until(lambda: _landed(points), "a worker stops in the deletion")
+        (stopped,) = eventually(lambda: _landed(points), "a worker stops in the deletion")
         assert status in (202, 204)
-        _until(lambda: up.call("GET", "/api/sessions/main")[0] == 404, "the other worker finishes")
+        eventually(lambda: up.call("GET", "/api/sessions/main")[0] == 404, "the other worker finishes")
         up.session(id="main", title="second")
         said = up.prompt("main", "hello again")["seq"]
         os.kill(stopped["pid"], signal.SIGCONT)
-        _until(lambda: _ends(up, "main"), "the new session answers")
+        eventually(lambda: _ends(up, "main"), "the new session answers")
         time.sleep(3.0)  # the worker is awake, and does whatever it would
         assert _ends(up, "main") == [("completed", [said])]
         assert up.entries("main")[0].get("parent_id") is None

@@ -2,7 +2,7 @@
 
 import asyncio
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,7 @@ from fairlead_common.errors import BusUnavailableError, ForbiddenError
 from fairlead_common.service import register
 from fairlead_common.streams import is_there
 from tests.support.nats_server import NatsServer
+from tests.support.waiting import until
 
 
 class Server(NatsServer):
@@ -45,12 +46,6 @@ def server(tmp_path: Path) -> Iterator[Server]:
     made = Server(tmp_path / "nats")
     yield made
     made.stop()
-
-
-async def until(condition: Callable[[], object], timeout_s: float = 20.0) -> None:
-    async with asyncio.timeout(timeout_s):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 async def round_trip_fails(bus: Bus) -> bool:

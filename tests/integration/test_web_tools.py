@@ -12,10 +12,11 @@ from fairlead_common.bus import Bus
 from fairlead_common.content import TextBlock, ToolResultMessage
 from fairlead_common.messages import ExecutorInfo
 from fairlead_common.objects import Objects
-from tests.integration.tools_fixture import HOST, Host, host, text_of, until
+from tests.integration.tools_fixture import HOST, Host, host, text_of
 from tests.support.agent_world import World, agent_service
 from tests.support.nats_server import NatsServer
 from tests.support.scripted_model import ScriptedModel
+from tests.support.waiting import until
 from tests.support.web_victim import answer, victim
 
 __all__ = ["host"]

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import msgspec
@@ -22,6 +22,7 @@ from fairlead_common.messages import ToolCall, ToolResult
 from fairlead_common.objects import Objects
 from fairlead_common.tool_parts import write_parts
 from tests.support.nats_server import NatsServer
+from tests.support.waiting import until
 
 HOST = "here"
 WAIT_S = 30.0
@@ -37,15 +38,6 @@ _OF_THE_CALL = (
     "access",
     "remote",
 )
-
-
-async def until(condition: Callable[[], object], what: str, within_s: float = WAIT_S) -> None:
-    try:
-        async with asyncio.timeout(within_s):
-            while not condition():
-                await asyncio.sleep(0.01)
-    except TimeoutError:
-        raise AssertionError(f"not within {within_s} s: {what}") from None
 
 
 def is_alive(pid: int) -> bool:

@@ -2,8 +2,6 @@
 
 import functools
 import os
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -71,21 +69,3 @@ def remove_all(identity: str) -> None:
             api().remove_container(each["Id"], force=True, v=True)
         except (NotFound, DockerException):
             continue
-
-
-def wait_for(
-    condition: Callable[[], object], what: str | Callable[[], str], within_s: float = WAIT_S
-) -> None:
-    """Until it holds.
-
-    Args:
-        what: is waited for; a function is asked when it did not come.
-
-    Raises:
-        AssertionError: it did not within `within_s`.
-    """
-    end = time.monotonic() + within_s
-    while not condition():
-        if time.monotonic() > end:
-            raise AssertionError(f"not within {within_s} s: {what if isinstance(what, str) else what()}")
-        time.sleep(0.02)

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
@@ -16,6 +16,7 @@ from fairlead_common.errors import BusUnavailableError, NotFoundError
 from fairlead_common.session_log.records import entries_in
 from fairlead_scheduler import main as scheduler_main
 from tests.support.nats_server import NatsServer
+from tests.support.waiting import until
 
 FAST = {"cron.min_interval_s": 0.1, "models.default": "openai/scripted", "agents.main.mode": "allow-all"}
 
@@ -61,18 +62,6 @@ def turn_job(message: str = "work", **fields: Any) -> dict[str, Any]:
 def at(in_s: float) -> dict[str, Any]:
     """Once, so many seconds from now."""
     return {"kind": "at", "atMs": round((time.time() + in_s) * 1000)}
-
-
-async def until(condition: Callable[[], Any], timeout_s: float = 15.0) -> Any:
-    """What an async condition gives, as soon as it is true."""
-    last: Any = None
-    try:
-        async with asyncio.timeout(timeout_s):
-            while not (last := await condition()):
-                await asyncio.sleep(0.02)
-            return last
-    except TimeoutError:
-        pytest.fail(f"never happened; last: {last}")
 
 
 async def runs(bus: Bus, job: str, count: int = 1, **wanted: Any) -> list[dict[str, Any]]:

@@ -15,6 +15,7 @@ from tests.chaos.driver import Driver, Load
 from tests.chaos.evidence import Journal, read_lines
 from tests.chaos.oracle import Violation
 from tests.chaos.stack import Stack, innermost, is_gone, send
+from tests.support.waiting import until
 
 PATIENCE_S = 20.0
 _QUIET = Load(sessions=1, asking_sessions=0, model_trouble=0, follow_up=0, steer=0, abort=0, again=0, deny=0)
@@ -58,11 +59,11 @@ class Stage:
     async def asked(self, op: str) -> None:
         """Until the model was asked about it."""
         log = self.stack.folder / "model.jsonl"
-        await _until(lambda: any(line.get("plan") == op for line in read_lines(log)), f"the model hears {op}")
+        await until(lambda: any(line.get("plan") == op for line in read_lines(log)), f"the model hears {op}")
 
     async def started(self, op: str) -> None:
         """Until its command is under way."""
-        await _until(lambda: _runs(op), f"{op} is under way")
+        await until(lambda: _runs(op), f"{op} is under way")
 
     async def kill(self, target: str) -> None:
         """kill -9 of all replicas of a service, or of all runners (`idle runner`)."""
@@ -73,15 +74,8 @@ class Stage:
             pids = [pid for name, pid in named.items() if name.partition("-")[0] == target]
         for pid in pids:
             sent = send(pid, signal.SIGKILL)
-            await _until(lambda pid=pid: is_gone(pid), f"{pid} is gone")  # type: ignore[misc]
+            await until(lambda pid=pid: is_gone(pid), f"{pid} is gone")  # type: ignore[misc]
             self.faults.write({"kind": "kill", "target": target, "landed": sent, "pid": pid})
-
-
-async def _until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {PATIENCE_S:g} s: {what}"
-        await asyncio.sleep(0.02)
 
 
 def _runs(op: str) -> bool:

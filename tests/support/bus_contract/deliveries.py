@@ -14,7 +14,8 @@ from fairlead_common.errors import BusUnavailableError, NotFoundError
 from fairlead_common.pull import Job, PullConsumer
 from fairlead_common.streams import consumer_names, ensure_consumer, has_consumer
 from fairlead_common.tail import Source, Tail
-from tests.support.bus_contract.server import Server, append, until
+from tests.support.bus_contract.server import Server, append
+from tests.support.waiting import until
 
 
 async def test_live_tail_has_no_gap_and_no_repeat_while_the_server_is_killed(
@@ -53,7 +54,7 @@ async def test_pull_loop_goes_on_after_the_server_was_killed(bus: Bus, server: S
     server.kill()
     server.start()
     await bus.create(s.SESSIONS, s.mail("a", "prompt", "two"), b"2")
-    await until(lambda: any(job.data == b"2" for job in jobs), timeout_s=5)
+    await until(lambda: any(job.data == b"2" for job in jobs), within_s=5)
     stop.set()
     await pulling
 

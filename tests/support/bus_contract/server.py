@@ -1,7 +1,5 @@
 """The server that a test of the contract runs against."""
 
-import asyncio
-from collections.abc import Callable
 from typing import Protocol
 
 from fairlead_common import subjects as s
@@ -26,9 +24,3 @@ async def append(bus: Bus, session: str, expected: int, record_id: str | None = 
     return await bus.append(
         s.SESSIONS, s.session_log(session), b"{}", record_id=record_id or new_id(), expected=expected
     )
-
-
-async def until(condition: Callable[[], object], timeout_s: float = 20.0) -> None:
-    async with asyncio.timeout(timeout_s):
-        while not condition():
-            await asyncio.sleep(0.01)

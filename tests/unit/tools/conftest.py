@@ -7,27 +7,19 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fairlead_tools.sandboxes.pack import pack_runner
+from tests.support.waiting import eventually
 
 WAIT_S = 20.0
 
 # Seconds to sleep for, as no other test run at the same time does: its processes can be told by it.
 LONG = f"300.{os.getpid()}"
-
-
-def eventually(condition: Callable[[], object], what: str, within_s: float = WAIT_S) -> None:
-    end = time.monotonic() + within_s
-    while not condition():
-        if time.monotonic() > end:
-            raise AssertionError(f"not within {within_s} s: {what}")
-        time.sleep(0.01)
 
 
 def is_alive(pid: int) -> bool:

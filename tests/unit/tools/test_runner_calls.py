@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.tools.conftest import LONG, Client, Runner, eventually, is_alive
+from tests.support.waiting import eventually
+from tests.unit.tools.conftest import LONG, Client, Runner, is_alive
 
 
 def text_of(outcome: dict[str, Any]) -> str:

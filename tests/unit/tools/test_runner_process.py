@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.tools.conftest import WAIT_S, Client, Runner, eventually, is_alive
+from tests.support.waiting import eventually
+from tests.unit.tools.conftest import WAIT_S, Client, Runner, is_alive
 from tests.unit.tools.test_runner_calls import text_of
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from fairlead_tools.runner.tools import reports
-from tests.unit.tools.conftest import LONG, Client, Runner, eventually, is_alive
+from tests.support.waiting import eventually
+from tests.unit.tools.conftest import LONG, Client, Runner, is_alive
 from tests.unit.tools.test_runner_calls import text_of
 
 TOOLS = Path(sys.executable).parent

@@ -12,7 +12,8 @@ import pytest
 
 from fairlead_tools.runner import linux
 from fairlead_tools.runner.journal.journal import AlreadyStartedError, Journal
-from tests.unit.tools.conftest import LONG, Client, Runner, eventually, is_alive
+from tests.support.waiting import eventually
+from tests.unit.tools.conftest import LONG, Client, Runner, is_alive
 from tests.unit.tools.test_runner_calls import pids_of, text_of
 
 
