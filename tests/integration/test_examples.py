@@ -40,7 +40,8 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FairleadUp]:
     packages = folder / "packages"
     install(packages, "file_channel", "scripted_model")
     sets = [
-        'models.back_ends.scripted={"greeting": "Heard"}',
+        'models.back_ends={"scripted": {"greeting": "Heard"}, "gone": {}}',
+        "agents.lost.model=gone/large",
         "models.default=scripted/any",
         f'cron.channels={{"file": {{"folder": "{folder / REPORTS}"}}, "nonesuch": {{}}}}',
         "tools.sources.absent={}",
@@ -123,10 +124,23 @@ async def test_the_channel_delivers_the_answer_of_a_job(up: FairleadUp) -> None:
         await client.remove_job(str(made.job["id"]))
 
 
+async def test_a_prompt_to_a_back_end_that_is_missing_ends_with_its_name(up: FairleadUp) -> None:
+    pid = up.pids()["agent"]
+    async with Client(up.base_url, up.token) as client:
+        session = await client.create_session(agent="lost")
+        answer = await client.ask(session.id, "hello")
+        assert answer.outcome == "failed"
+        assert "extension 'gone' of the group fairlead.models is not installed" in str(answer.error)
+    assert up.pids()["agent"] == pid
+    log = (up.home / "logs/agent.log").read_text()
+    assert "extension_failed" in log
+
+
 async def test_what_is_missing_is_named_and_ends_nothing(up: FairleadUp) -> None:
     warnings = await eventually(lambda: up.api("GET", "/api/status")["executors"][0].get("warnings"))
     assert any("extension 'absent' of the group fairlead.tools is not installed" in text for text in warnings)
     found = fairlead(up, "doctor", "--json").stdout
     assert "extension 'absent' of the group fairlead.tools is not installed" in found
     assert "extension 'nonesuch' of the group fairlead.channels is not installed" in found
+    assert "extension 'gone' of the group fairlead.models is not installed" in found
     assert up.call("GET", "/readyz")[0] == 200
