@@ -1,42 +1,14 @@
 import { request } from "./client";
+import type * as wire from "./types.generated";
 
-// What GET /api/status answers. Fields with their default value are left out.
+export type { ExecutorInfo, ToolSpec } from "./types.generated";
 
-export interface ToolSpec {
-  name: string;
-  description: string;
-  read_only?: boolean;
-  group?: string;
-}
-
-export interface ExecutorInfo {
-  executor: string;
-  host: string;
-  pool?: string;
-  capacity?: number;
-  running?: number;
-  labels?: Record<string, string>;
-  draining?: boolean;
-  sandboxes?: string[];
-  tools?: ToolSpec[];
-  workspace_root?: string;
-  default_workspace?: string;
-  version?: string;
-  warnings?: string[];
-}
-
-export interface ServiceInstance {
-  name: string;
-  id: string;
-  version?: string;
-  /** When it started, as RFC 3339. */
-  started?: string;
-  metadata?: Record<string, string>;
-}
+/** A service of an earlier version may leave the rest out. */
+export type ServiceInstance = Pick<wire.ServiceInstance, "name" | "id"> & Partial<wire.ServiceInstance>;
 
 export interface StatusReport {
   services: ServiceInstance[];
-  executors: ExecutorInfo[];
+  executors: wire.ExecutorInfo[];
 }
 
 /** Services and executors as NATS reports them. It takes the gateway half a second to hear them all. */

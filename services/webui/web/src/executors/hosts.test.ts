@@ -2,9 +2,9 @@ import { expect, test } from "vitest";
 import type { ExecutorInfo } from "../api/status";
 import { groupsOf, hostsOf, servicesOf } from "./hosts";
 
-const bash = { name: "bash", description: "Run a command.", group: "runtime" };
-const read = { name: "read", description: "Read.", group: "fs", read_only: true };
-const issue = { name: "mcp__hub__issue", description: "Make an issue.", group: "mcp" };
+const bash = { name: "bash", description: "Run a command.", parameters: {}, group: "runtime" };
+const read = { name: "read", description: "Read.", parameters: {}, group: "fs", read_only: true };
+const issue = { name: "mcp__hub__issue", description: "Make an issue.", parameters: {}, group: "mcp" };
 
 test("executors of a host are one host, with what they share and what they have together", () => {
   const infos: ExecutorInfo[] = [
@@ -32,8 +32,8 @@ test("a host drains only when all of its executors do", () => {
 });
 
 test("built-in groups come before what is from elsewhere, groups nobody knows last", () => {
-  const odd = { name: "odd", description: "", group: "zoo" };
-  const bare = { name: "bare", description: "" };
+  const odd = { name: "odd", description: "", parameters: {}, group: "zoo" };
+  const bare = { name: "bare", description: "", parameters: {} };
   expect(groupsOf([odd, issue, bare, bash, read]).map((group) => group.name)).toEqual([
     "fs",
     "runtime",
