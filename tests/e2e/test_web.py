@@ -1,6 +1,7 @@
 """The web application in a real browser, against a whole Fairlead with a scripted model on the wire."""
 
 import re
+import runpy
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,12 +16,24 @@ from tests.support.fairlead_up import FairleadUp, Json, last_words
 from tests.support.scripted_model import ModelProcess, read_log
 
 CHROMIUM = find_chromium()
-BUILT = (Path(fairlead_webui.__file__).parent / "dist" / "index.html").exists()
+
+
+def _why_no_page() -> str:
+    """An old page would fail every test here, and not say why."""
+    if not (Path(fairlead_webui.__file__).parent / "dist" / "index.html").exists():
+        return "the web application is not built: make web"
+    build = runpy.run_path(str(Path(__file__).parents[2] / "services/webui/build.py"))
+    if not build["is_fresh"](build["fingerprint"]()):
+        return "the web application was built from other sources than these: make web"
+    return ""
+
+
+_NO_PAGE = _why_no_page()
 
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed"),
-    pytest.mark.skipif(not BUILT, reason="the web application is not built: make web"),
+    pytest.mark.skipif(bool(_NO_PAGE), reason=_NO_PAGE),
     pytest.mark.timeout(120),  # the first test starts the stack as well
 ]
 
