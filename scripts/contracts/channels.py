@@ -3,6 +3,7 @@
 import re
 from typing import Any, Final, Literal, NamedTuple
 
+from fairlead_agent.balance import Load
 from fairlead_agent.replies import Answer
 from fairlead_common import subjects as s
 from fairlead_common.cron import requests as cron
@@ -18,6 +19,8 @@ from fairlead_common.messages import (
     HeartbeatNotice,
     ModelStates,
     MoveSession,
+    OwnerAnswer,
+    OwnerQuestion,
     RetryRun,
     SystemNotice,
     ToolCall,
@@ -36,6 +39,7 @@ TEXT: Final = "text"
 BINARY: Final = "binary"
 
 _PARAMETERS: Final = {
+    "boot": "id of an agent process",
     "session": "id of a session",
     "key": "idempotency key: with the same key it is the same request",
     "approval": "id of the log entry that asked",
@@ -240,6 +244,10 @@ _TOOLS: Final = (
 
 _SERVICES: Final = (
     Channel("wake", s.WAKE, "hint: this session needs an owner", TEXT),
+    _request(
+        "owner", s.owner("BOOT"), "whether this agent process owns a session", OwnerQuestion, OwnerAnswer
+    ),
+    Channel("agentLoad", s.AGENT_LOAD, "how many sessions an agent process has at work", Load),
     _request("agentConfiguration", s.AGENT_CONFIGURATION, "the revision in effect", None, DocumentInEffect),
     _request(
         "agentOverrides",

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from fairlead_agent.owner import Owner
+from fairlead_agent.owners import Owners
 from fairlead_agent.projection import AT_ONCE, Projections
 from fairlead_agent.sweeper import Sweeper
 from fairlead_common import subjects as s
@@ -24,6 +25,7 @@ from fairlead_common.entries import (
 )
 from fairlead_common.ids import new_id
 from fairlead_common.live_config import LiveConfig
+from fairlead_common.messages import OwnerAnswer
 from fairlead_common.objects import Objects
 from fairlead_common.projections import SessionSummary, approval_key, session_key
 from fairlead_common.session_log.conversation import Run
@@ -220,7 +222,8 @@ async def test_a_deleted_session_is_not_remembered_as_one_to_be_listed_later(bus
     config = LiveConfig(bus, {})
     await config.load()
     leases = Leases(bus, LeaseHolder("w", "b"), ttl_s=60)
-    sweeper = Sweeper(bus, leases, Projections(bus, config))  # nobody writes its lists
+    owners = Owners(bus, leases, lambda question: OwnerAnswer())
+    sweeper = Sweeper(bus, leases, owners, Projections(bus, config))  # nobody writes its lists
     assert await sweeper._leads()
     async with Owner(bus, Objects(bus), SessionState("s1")) as owner:
         await owner.append(RunStartEntry(id=new_id(), run_id=new_id(), agent="main", model="m", mode=""))

@@ -26,10 +26,10 @@ async def test_lease_expires_after_renewals_stop_and_a_new_boot_takes_over_at_on
         lease = await first.renew(lease)
         assert lease is not None
     assert await other.acquire("s") is None
-    assert await other.held("s")
+    assert await other.holder("s") == LeaseHolder("w1", "boot1")
 
     reborn = Leases(bus, LeaseHolder("w1", "boot2"), ttl_s=1)
-    assert not await reborn.held("s")
+    assert reborn.has_replaced(LeaseHolder("w1", "boot1"))
     taken = await reborn.acquire("s")
     assert taken is not None
     assert await first.renew(lease) is None
@@ -76,7 +76,7 @@ async def test_lease_of_a_successor_survives_the_release_of_the_one_before(bus: 
         while await second.acquire("s") is None:
             await asyncio.sleep(0.05)
     await first.release(lease)
-    assert await second.held("s")
+    assert await second.holder("s") == LeaseHolder("w2", "boot1")
 
 
 async def test_what_one_host_says_of_an_output_hides_nothing_that_another_stored(bus: Bus) -> None:
@@ -148,7 +148,7 @@ async def test_a_lease_is_held_by_one_until_it_is_released(bus: Bus) -> None:
     lease = await first.acquire("s")
     assert lease is not None
     assert await second.acquire("s") is None
-    assert await second.holder("s") == "w1"
+    assert await second.holder("s") == LeaseHolder("w1", "boot1")
     await first.release(lease)
     assert await first.renew(lease) is None
     assert await second.holder("s") is None

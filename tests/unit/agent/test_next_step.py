@@ -46,11 +46,9 @@ NOW_MS = 1_000
 class World(Log):
     """A log with the entries that the cases need."""
 
-    def queued(self, item: str, seq: int, kind: str = "followup", sender: str | None = None) -> QueuedEntry:
+    def queued(self, item: str, seq: int, kind: str = "followup", **fields: Any) -> QueuedEntry:
         text = [TextBlock(text=item)]
-        entry = self.add(
-            QueuedEntry, id=item, kind=kind, content=text, mail_seq=seq, cursor=seq, sender=sender
-        )
+        entry = self.add(QueuedEntry, id=item, kind=kind, content=text, mail_seq=seq, cursor=seq, **fields)
         assert isinstance(entry, QueuedEntry)
         return entry
 
@@ -153,15 +151,17 @@ def test_steers_come_together_and_before_the_next_answer_but_after_pending_calls
     assert log.step() == AddUserMessage(steers)
 
 
-def test_steers_of_different_senders_are_messages_of_their_own(log: World) -> None:
+def test_steers_of_different_senders_or_trust_are_messages_of_their_own(log: World) -> None:
     log.start()
     log.user("one", 1)
-    steers = [
-        log.queued(f"s{seq}", seq, "steer", sender) for seq, sender in ((2, "ann"), (3, "ann"), (4, "cron"))
-    ]
-    assert log.step() == AddUserMessage(tuple(steers[:2]))
+    ann = (log.queued("s2", 2, "steer", sender="ann"), log.queued("s3", 3, "steer", sender="ann"))
+    quoted = log.queued("s4", 4, "steer", sender="ann", untrusted=True)
+    cron = log.queued("s5", 5, "steer", sender="cron", untrusted=True)
+    assert log.step() == AddUserMessage(ann)
     log.user("said", 2, items=["s2", "s3"])
-    assert log.step() == AddUserMessage((steers[2],))
+    assert log.step() == AddUserMessage((quoted,))
+    log.user("said", 4, items=["s4"])
+    assert log.step() == AddUserMessage((cron,))
 
 
 def test_followups_come_one_by_one_after_the_answer(log: World) -> None:

@@ -187,10 +187,15 @@ WRITE_TIMEOUT_S = 1.0  # of a lease: an answer that takes longer comes too late
 
 
 class LeaseHolder(msgspec.Struct, frozen=True):
-    """Who holds a lease. A new `boot` of the same worker may take over at once."""
+    """Who holds a lease. A new `boot` of the same worker may take over at once.
+
+    Fields:
+        answers: it can be asked about what it holds, on a subject of its own.
+    """
 
     worker: str
     boot: str
+    answers: bool = False
 
 
 def session_lease(session: str) -> str:
@@ -230,19 +235,31 @@ class Leases:
         self.ttl_s = ttl_s
         self._stream = subjects.kv_stream(subjects.BUCKET_LEASES)
 
-    async def acquire(self, key: str) -> Lease | None:
-        """The lease, or None while somebody else holds it.
+    @property
+    def boot(self) -> str:
+        """The id of this process, as a holder."""
+        return self._holder.boot
+
+    def has_replaced(self, holder: LeaseHolder) -> bool:
+        """Whether `holder` is an earlier process of this worker."""
+        return holder.worker == self._holder.worker and holder.boot != self._holder.boot
+
+    async def acquire(self, key: str, *, gone: str = "") -> Lease | None:
+        """The lease, or None while another process holds it.
+
+        Args:
+            gone: a process that holds nothing any more, whatever its lease says.
 
         Raises:
             BusUnavailableError: no answer, twice; it may be held until its TTL is over.
         """
         try:
-            return await self._acquire(key)
+            return await self._acquire(key, gone)
         except BusUnavailableError:
             # The write may be stored. The second attempt finds it as our own, instead of leaving it behind.
-            return await self._acquire(key)
+            return await self._acquire(key, gone)
 
-    async def _acquire(self, key: str) -> Lease | None:
+    async def _acquire(self, key: str, gone: str) -> Lease | None:
         try:
             return Lease(key, await self._write(key, 0, "lease.acquire"))
         except WrongSequenceError:
@@ -250,25 +267,29 @@ class Leases:
         if record is None:
             return None  # it expired this moment; the next attempt gets it
         holder = _holder.decode(record.data)
-        if holder.worker != self._holder.worker:
+        if holder.worker != self._holder.worker and holder.boot != gone:
             return None
         try:
             return Lease(key, await self._write(key, record.seq, "lease.acquire"))
         except WrongSequenceError:
             return None
 
-    async def renew(self, lease: Lease) -> Lease | None:
-        """The lease with a fresh TTL, or None if it is lost or was released."""
-        async with lease.lock:
-            return lease if not lease.released and await self._renew(lease) else None
+    async def renew(self, lease: Lease, *, ttl_s: float | None = None) -> Lease | None:
+        """The lease with a fresh TTL, or None if it is lost or was released.
 
-    async def _renew(self, lease: Lease) -> bool:
+        Args:
+            ttl_s: from now on; None: as all leases.
+        """
+        async with lease.lock:
+            return lease if not lease.released and await self._renew(lease, ttl_s) else None
+
+    async def _renew(self, lease: Lease, ttl_s: float | None = None) -> bool:
         """Whether it is still ours, with the lock held; then `revision` is the newest."""
         lease.unsure = True
         held = False
         for expected in (lease.revision, 0):  # 0: it is gone, for the server was away too long
             try:
-                lease.revision = await self._write(lease.key, expected, "lease.renew")
+                lease.revision = await self._write(lease.key, expected, "lease.renew", ttl_s)
             except WrongSequenceError:
                 continue
             held = True
@@ -305,20 +326,12 @@ class Leases:
         await self._bus.purge(self._stream, subject, before=lease.revision + 1)
         failpoint("lease.release.after")
 
-    async def held(self, key: str) -> bool:
-        """Whether a process that may still live holds it: not one that this process has replaced."""
+    async def holder(self, key: str) -> LeaseHolder | None:
+        """The process that holds it, as its lease says, or None."""
         record = await self._bus.last(self._stream, subjects.kv(subjects.BUCKET_LEASES, key))
-        if record is None:
-            return False
-        holder = _holder.decode(record.data)
-        return holder.worker != self._holder.worker or holder.boot == self._holder.boot
+        return None if record is None else _holder.decode(record.data)
 
-    async def holder(self, key: str) -> str | None:
-        """Which worker holds it, or None."""
-        record = await self._bus.last(self._stream, subjects.kv(subjects.BUCKET_LEASES, key))
-        return None if record is None else _holder.decode(record.data).worker
-
-    async def _write(self, key: str, expected: int, point: str) -> int:
-        headers = {**_ttl(self.ttl_s), "Nats-Expected-Last-Subject-Sequence": str(expected)}
+    async def _write(self, key: str, expected: int, point: str, ttl_s: float | None = None) -> int:
+        headers = {**_ttl(ttl_s or self.ttl_s), "Nats-Expected-Last-Subject-Sequence": str(expected)}
         subject = subjects.kv(subjects.BUCKET_LEASES, key)
         return await self._bus.publish(subject, self._value, headers, timeout_s=WRITE_TIMEOUT_S, point=point)

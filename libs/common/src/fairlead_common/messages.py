@@ -28,6 +28,25 @@ class Attachment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     size_bytes: int = 0
 
 
+class OwnerQuestion(msgspec.Struct, frozen=True, kw_only=True):
+    """A request on `fairlead.owner.<boot>`, by an agent process that was handed a wake-up.
+
+    Fields:
+        session: an empty one asks only whether the process lives.
+        seq: sequence of the mail that the wake-up came with.
+    """
+
+    session: str = ""
+    seq: int = 0
+
+
+class OwnerAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether the process owns the session, and whether that mail has reached it there."""
+
+    owned: bool = False
+    seen: bool = False
+
+
 class UserInput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A prompt, a steer or a follow-up.
 

@@ -145,6 +145,8 @@ def agent(others: Others = NOBODY) -> Rights:
             "fairlead.event.*",
             "fairlead.cancel.*",
             s.WAKE,
+            "fairlead.owner.*",
+            s.AGENT_LOAD,
             "fairlead.workspace.*.instructions",
             s.dead("sessions"),
             f"$KV.{s.BUCKET_SESSIONS}.*.*",
@@ -163,6 +165,8 @@ def agent(others: Others = NOBODY) -> Rights:
         ],
         subscribe=[
             s.WAKE,
+            "fairlead.owner.*",
+            s.AGENT_LOAD,
             s.AGENT_CONFIGURATION,
             s.AGENT_OVERRIDES,
             s.AGENT_MODELS,

@@ -60,6 +60,7 @@ ALL_SESSIONS: Final = "fairlead.session.>"
 ALL_MAIL: Final = "fairlead.session.*.in.>"
 DUE_TIMERS: Final = "fairlead.timer.*.*.due"
 WAKE: Final = "fairlead.wake"  # core, queue group: a hint that a session needs an owner
+AGENT_LOAD: Final = "fairlead.load.agent"  # core: how many sessions each agent process has at work
 ALL_SLOTS: Final = "fairlead.cron.*.*"
 CRON_CHANGED: Final = "fairlead.changed.cron"  # core: what happens to jobs, for whoever looks
 AGENT_CONFIGURATION: Final = "fairlead.agent.configuration"  # core request: the revision that is in effect
@@ -68,6 +69,11 @@ AGENT_MODELS: Final = "fairlead.agent.models"  # core request: whether the model
 MODEL_ASK: Final = "fairlead.model.ask"  # core request: one plain call of a model
 MODEL_CANCEL: Final = "fairlead.model.cancel"  # core: stop the plain call whose id is the payload
 WEBUI_FILE: Final = "fairlead.webui.file"  # core request: one file of the web application
+
+
+def owner(boot: str) -> str:
+    """Core request: what the agent process `boot` says of a session that it owns."""
+    return f"fairlead.owner.{check_id(boot, 'boot')}"
 
 
 def session_all(session: str) -> str:

@@ -109,6 +109,11 @@ class AgentLoop:
             if self._state.run is None or isinstance(step, StartRun):
                 await self._mailbox.drain()
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is nothing to do until mail arrives."""
+        return isinstance(self._next_step(), Idle)
+
     def _next_step(self) -> Step:
         profile = self._config.current.agent(self._state.agent)
         limits = Limits.of(profile) if profile else None

@@ -45,7 +45,7 @@ async def setup(bus: Bus) -> list[Part]:
         projections.write,
         readers.follow,
         worker.run,
-        Sweeper(bus, worker.leases, projections).run,
+        Sweeper(bus, worker.leases, worker.owners, projections).run,
         Timers(bus).run,
         Removals(bus).run,
         Inquiries(bus, config, registry).run,

@@ -182,8 +182,9 @@ def _in_run(state: SessionState, run: Run) -> Step:
 
 
 def _of_one_sender(steers: list[QueuedEntry]) -> tuple[QueuedEntry, ...]:
-    """The first of them, and those in a row that come from the same sender: a message has one."""
-    return tuple(takewhile(lambda item: item.sender == steers[0].sender, steers))
+    """The first of them, and those after it of the same sender and trust: a message is judged by both."""
+    same = (steers[0].sender, steers[0].untrusted)
+    return tuple(takewhile(lambda item: (item.sender, item.untrusted) == same, steers))
 
 
 def ending_after(answer: AssistantMessage | None) -> EndRun:

@@ -61,6 +61,7 @@ class Replies:
             of_queue: also what waits in the queue and will never be said.
         """
         state = self._owner.state
+        self._sent.intersection_update(state.replies)
         said = state.last_answer
         answer = Answer(
             session=state.session,

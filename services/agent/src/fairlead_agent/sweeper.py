@@ -13,9 +13,10 @@ import structlog
 
 from fairlead_agent.list_check import ListCheck
 from fairlead_agent.owner import Owner
+from fairlead_agent.owners import Owners
 from fairlead_agent.projection import Projections
 from fairlead_common import subjects
-from fairlead_common.buckets import Bucket, Lease, Leases, session_lease
+from fairlead_common.buckets import Bucket, Lease, Leases
 from fairlead_common.bus import Bus, Record
 from fairlead_common.errors import FairleadError
 from fairlead_common.failpoints import failpoint
@@ -28,6 +29,7 @@ from fairlead_common.session_log.state import SessionState
 log = structlog.get_logger()
 
 PERIOD_S = 1.0
+OVERLOOKED_S = 3.0  # that mail may lie unconsumed at an owner before that one is hinted at, too
 SAVE_S = 20.0
 LONGEST_PAUSE_S = 60.0  # between two attempts to list a session
 HINTS_A_SWEEP = 512  # workers take up at most 256 sessions each
@@ -48,9 +50,15 @@ _NO_PAUSE = Pause(0.0, PERIOD_S / 2)
 
 
 class Unsettled(Outline):
-    """A session that is not settled. `hinted_at`: time of the loop."""
+    """A session that is not settled, with times of the loop.
+
+    Fields:
+        hinted_at: when its last hint was sent.
+        mail_at: when mail was noted of which the log has not consumed all.
+    """
 
     hinted_at: float = 0.0
+    mail_at: float = 0.0
 
 
 class Position(msgspec.Struct):
@@ -68,9 +76,10 @@ class Position(msgspec.Struct):
 class Sweeper:
     """A part of every agent worker."""
 
-    def __init__(self, bus: Bus, leases: Leases, projections: Projections) -> None:
+    def __init__(self, bus: Bus, leases: Leases, owners: Owners, projections: Projections) -> None:
         self._bus = bus
         self._leases = leases
+        self._owners = owners
         self._projections = projections
         self._list_check = ListCheck(bus, projections)
         self._bucket = Bucket(bus, subjects.BUCKET_LEASES)
@@ -110,7 +119,7 @@ class Sweeper:
         stored = await self._bucket.get(_POSITION)
         self._position = msgspec.json.decode(stored.data, type=Position) if stored else Position()
         for state in self._position.unsettled.values():
-            state.hinted_at = 0.0  # another process's clock
+            state.hinted_at = state.mail_at = 0.0  # another process's clock
         self._pauses.clear()  # of the sessions of an earlier position
         self._behind = True
         self._list_check.begin()
@@ -129,7 +138,7 @@ class Sweeper:
         for session, state in sorted(position.unsettled.items(), key=lambda each: each[1].hinted_at):
             if not state.hinted_at and not self._behind:
                 state.hinted_at = now  # it has only just come up: whoever was woken may have a moment
-            if now - state.hinted_at >= PERIOD_S and not await self._leases.held(session_lease(session)):
+            if now - state.hinted_at >= PERIOD_S and await self._needs_hint(session, state, now):
                 if hints >= HINTS_A_SWEEP:
                     break  # the next sweep begins with those that were not hinted at for the longest time
                 hints += 1
@@ -139,6 +148,11 @@ class Sweeper:
         if now - self._saved_at > SAVE_S:
             self._saved_at = now
             await self._bucket.put(_POSITION, msgspec.json.encode(position))
+
+    async def _needs_hint(self, session: str, state: Unsettled, now: float) -> bool:
+        """Whether no live process owns it, or its owner has left mail unconsumed for long."""
+        overlooked = state.mail > state.cursor and now - state.mail_at > OVERLOOKED_S
+        return overlooked or not await self._owners.is_owned(session)
 
     async def _see_to_the_list(self, settled: dict[str, int], now: float) -> None:
         """Have sessions listed whose owner died before they were, once its lease is over."""
@@ -155,7 +169,7 @@ class Sweeper:
         async def work() -> None:
             for session in waiting:
                 try:
-                    if not await self._leases.held(session_lease(session)):
+                    if not await self._owners.is_owned(session):
                         await self._list(session, settled[session], now)
                 except FairleadError as error:
                     log.warning("session_not_listed", session=session, error=str(error))
@@ -200,6 +214,8 @@ class Sweeper:
         if not is_id(subject.session):
             return  # whoever is handed it makes a dead letter of it
         state = self._position.unsettled.setdefault(subject.session, Unsettled())
+        if subject.part != "log" and state.mail <= state.cursor:
+            state.mail_at = asyncio.get_running_loop().time()
         state.note(record)
         if not state.needs_owner:
             del self._position.unsettled[subject.session]

@@ -92,6 +92,7 @@ class ToolCalls:
         """
         await self._recall()
         state = self._state
+        self._sent = {call: sent for call, sent in self._sent.items() if call in state.pending}
         while state.pending and not self._aborting:
             if state.steers:
                 await self._skip_the_rest()

@@ -74,4 +74,5 @@ class Leader:
 
     async def holder(self) -> str | None:
         """Name of the current lease holder, or None."""
-        return await self._leases.holder(_KEY)
+        holder = await self._leases.holder(_KEY)
+        return holder.worker if holder else None

@@ -1,0 +1,98 @@
+"""A fair share of the sessions for each agent process: one that has too many lets some of them go when idle.
+
+Each process tells the others how many sessions it has at work. That is advice: a message that is lost, or a
+picture that is late, moves no session that is at work and breaks no promise.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from math import ceil
+
+import msgspec
+import structlog
+
+from fairlead_agent.held_session import HeldSession
+from fairlead_common import subjects
+from fairlead_common.bus import Bus, Delivery
+from fairlead_common.errors import FairleadError
+
+log = structlog.get_logger()
+
+TICK_S = 0.25
+TELL_S = 1.0
+LIVE_S = 3.0  # after its last message a process counts as one of the others
+MORE = 2  # sessions over its share that a process may have
+LAG_S = 0.05  # of the event loop, on average over `TELL_S`: then this process has too many
+
+
+class Load(msgspec.Struct, frozen=True):
+    """What a process tells the others: how many sessions it has at work."""
+
+    boot: str
+    working: int
+
+
+_decode = msgspec.json.Decoder(Load)
+
+
+class Balance:
+    """What the others have to do, and what this process should let go."""
+
+    def __init__(self, bus: Bus, boot: str) -> None:
+        self._bus = bus
+        self._boot = boot
+        self._others: dict[str, tuple[int, float]] = {}  # by process: sessions at work, and when it said so
+
+    async def run(self, held: Mapping[str, HeldSession]) -> None:
+        """Until cancelled. `held`: the sessions of this process, as they are at each moment."""
+        listening = await self._bus.subscribe(subjects.AGENT_LOAD, self._on_load)
+        loop = asyncio.get_running_loop()
+        try:
+            while True:
+                began, lag_s = loop.time(), 0.0
+                while loop.time() - began < TELL_S:
+                    before = loop.time()
+                    await asyncio.sleep(TICK_S)
+                    lag_s += loop.time() - before - TICK_S
+                working = sum(each.warm_since is None for each in held.values())
+                try:
+                    load = msgspec.json.encode(Load(self._boot, working))
+                    await self._bus.emit(subjects.AGENT_LOAD, load)
+                except FairleadError:
+                    continue  # the bus is away; the next round tells
+                self._shed(held, self.excess(working, lag_s / TELL_S * TICK_S))
+        finally:
+            await listening.unsubscribe()
+
+    def excess(self, working: int, lag_s: float) -> int:
+        """How many sessions this process should let go of.
+
+        Args:
+            working: of its sessions, those at work.
+            lag_s: of its event loop, on average.
+        """
+        now = asyncio.get_running_loop().time()
+        self._others = {boot: each for boot, each in self._others.items() if now - each[1] < LIVE_S}
+        if not self._others:
+            return 0
+        total = working + sum(count for count, _ in self._others.values())
+        share = ceil(total / (len(self._others) + 1)) + MORE
+        if lag_s > LAG_S and min(count for count, _ in self._others.values()) < working:
+            share = min(share, working // 2)
+        return max(0, working - share)
+
+    def _shed(self, held: Mapping[str, HeldSession], excess: int) -> None:
+        if not excess:
+            return
+        idle_first = sorted(held.values(), key=lambda each: (each.warm_since is None, each.warm_since or 0.0))
+        for each in idle_first[:excess]:
+            each.leave()
+        log.info("sessions_shed", sessions=min(excess, len(idle_first)))
+
+    def _on_load(self, delivery: Delivery) -> None:
+        try:
+            load = _decode.decode(delivery.data)
+        except msgspec.DecodeError:
+            return
+        if load.boot != self._boot:
+            self._others[load.boot] = (load.working, asyncio.get_running_loop().time())

@@ -1,0 +1,359 @@
+"""One session in the hands of one worker: owned while there is work, kept warm for a while after, released.
+
+`acquiring -> working -> warm -> released`; a warm session takes new mail from its live tail, without a
+wake-up, a lease or a fold. A wake-up is only a hint that a session has mail: it is acknowledged when the log
+shows that the mail is consumed, or when the process that owns the session says that the mail has reached it.
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import structlog
+
+from fairlead_agent.catalog import Catalog
+from fairlead_agent.deletion import Deletion
+from fairlead_agent.grants import Grants
+from fairlead_agent.loop import AgentLoop
+from fairlead_agent.mailbox import Mailbox
+from fairlead_agent.models.registry import Registry
+from fairlead_agent.next_step import Limits
+from fairlead_agent.owner import Owner
+from fairlead_agent.owners import Owners
+from fairlead_agent.placement import Places
+from fairlead_agent.projection import Projections
+from fairlead_agent.state_cache import StateCache
+from fairlead_agent.timers import drop_timers
+from fairlead_agent.tool_calls import HandOverError, ToolCalls
+from fairlead_agent.turn import Turn
+from fairlead_common import subjects
+from fairlead_common.buckets import Lease, Leases, session_lease
+from fairlead_common.bus import Bus
+from fairlead_common.entries import CustomEntry, consumed
+from fairlead_common.errors import FairleadError, LaterVersionError, LostOwnershipError
+from fairlead_common.failpoints import failpoint
+from fairlead_common.ids import new_id
+from fairlead_common.live_config import LiveConfig
+from fairlead_common.messages import OwnerAnswer
+from fairlead_common.objects import Objects
+from fairlead_common.pull import Job
+from fairlead_common.session_log.state import HANDED_OVER, SessionState
+
+log = structlog.get_logger()
+
+LEASE_TTL_S = float(os.environ.get("FAIRLEAD_AGENT_LEASE_S") or 4.0)
+WARM_TTL_S = 3 * LEASE_TTL_S  # of an idle session: renewals are writes
+WARM_S = float(os.environ.get("FAIRLEAD_AGENT_WARM_S") or 25.0)  # that a session is kept after its last work
+PUMP_S = 1.0  # at least so often the pump looks at the tail
+PUMP_DEAD_S = 2.0 * PUMP_S  # a lease is not renewed for a pump that has been silent for longer
+RELEASED_S = 30.0  # until a session is tried again whose log holds what only a later version can read
+REDELIVER_S = 1.0  # a wake-up of a session that could not be served
+SOON_S = 0.1  # a wake-up whose mail the owner has not seen yet
+FIRST_PAUSE_S = 0.05  # before mail that was not consumed is looked at again
+LONGEST_PAUSE_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What all sessions of a worker share.
+
+    Fields:
+        on_warm: called when a session becomes idle and stays.
+        may_write: whether records of a format may be written to logs.
+    """
+
+    bus: Bus
+    objects: Objects
+    config: LiveConfig
+    catalog: Catalog
+    places: Places
+    registry: Registry
+    grants: Grants
+    projections: Projections
+    deletion: Deletion
+    leases: Leases
+    owners: Owners
+    cache: StateCache
+    stop: asyncio.Event
+    on_warm: Callable[[], None]
+    may_write: Callable[[int], bool]
+    worker: str
+
+
+class HeldSession:
+    """A session that this worker serves, or tries to.
+
+    Fields:
+        hinted: because of a hint, not of mail.
+        jobs: wake-ups that are not acknowledged, by the sequence of their mail.
+        warm_since: time of the loop; None while there is work.
+        owned_by: the process that owns it, where this one could not.
+        unreadable: why only a later version can serve it.
+    """
+
+    def __init__(self, session: str, services: Services, *, hinted: bool) -> None:
+        self.session = session
+        self.hinted = hinted
+        self.jobs: dict[int, Job] = {}
+        self.task: asyncio.Task[None] | None = None
+        self.warm_since: float | None = None
+        self.owned_by = ""
+        self.unreadable = ""
+        self._services = services
+        self._bus = services.bus
+        self._lease: Lease | None = None
+        self._renewed_at = 0.0
+        self._owner: Owner | None = None
+        self._leaving = False
+        self._pumped_at = float("inf")
+        self._redeliver_s = REDELIVER_S
+
+    async def serve(self) -> None:
+        """Own the session until nothing is left to do and it was idle for a while, or let go of it."""
+        try:
+            with structlog.contextvars.bound_contextvars(session=self.session):
+                before, wait_s = -1, 0.0
+                while (cursor := await self._own_once()) is not None:
+                    again_s = min(max(FIRST_PAUSE_S, 2 * wait_s), LONGEST_PAUSE_S)
+                    before, wait_s = cursor, 0.0 if cursor > before else again_s
+                    await asyncio.sleep(wait_s)
+        except (LostOwnershipError, HandOverError):
+            pass
+        except LaterVersionError as error:
+            self._redeliver_s = RELEASED_S
+            self.unreadable = f"{error}: a later version wrote it; upgrade this worker"
+        except FairleadError as error:
+            log.warning("session_released_on_error", session=self.session, error=str(error))
+        except Exception:  # one session must not end the others; the sweeper brings it back, counted
+            log.exception("session_failed", session=self.session)
+        finally:
+            for job in self.jobs.values():
+                await job.nak(self._redeliver_s)
+
+    # -- told by the worker --------------------------------------------------
+
+    def leave(self, *, stopping: bool = False) -> None:
+        """Release the session as soon as it is idle; if `stopping`, hand over a run that is open."""
+        self._leaving = True
+        if self._owner is not None:
+            if stopping:
+                self._owner.stopping.set()
+            self._owner.changed.set()
+
+    def consumed(self, seq: int) -> bool:
+        """Whether the mail with this sequence is consumed, as far as is known here."""
+        return self._owner is not None and self._owner.state.cursor >= seq
+
+    def look(self) -> None:
+        """Read the mailbox from the stream soon, whatever the live tail heard."""
+        if self._owner is not None:
+            self._owner.tail.catch_up_soon()
+
+    def answer(self, seq: int) -> OwnerAnswer:
+        """For another process that was handed the wake-up of the mail with this sequence."""
+        silent_s = asyncio.get_running_loop().time() - self._pumped_at
+        if silent_s > LEASE_TTL_S:
+            return OwnerAnswer()  # nothing takes its mail: whoever asks may have it
+        owner = self._owner
+        if owner is None or self._lease is None or self._lease.released:
+            return OwnerAnswer(owned=True)
+        seen = owner.tail.seen[0] >= seq and silent_s <= PUMP_DEAD_S
+        if not seq or not seen:
+            owner.tail.catch_up_soon()
+        return OwnerAnswer(owned=True, seen=seen)
+
+    @property
+    def weight(self) -> int:
+        """Bytes of log that are kept in memory for it."""
+        return self._owner.state.weight if self._owner is not None else 0
+
+    async def renew(self) -> None:
+        """Renew the lease, if that is due and mail is still taken."""
+        lease, now = self._lease, asyncio.get_running_loop().time()
+        warm = self.warm_since is not None
+        if lease is None or (warm and now - self._renewed_at < WARM_TTL_S / 3):
+            return
+        if now - self._pumped_at > PUMP_DEAD_S:
+            log.warning("lease_not_renewed", session=self.session, why="its mail is not looked at")
+            return
+        try:
+            renewed = await self._services.leases.renew(lease, ttl_s=WARM_TTL_S if warm else LEASE_TTL_S)
+        except FairleadError:  # the bus is away; the fence keeps us safe, the next round tries again
+            return
+        if self._lease is not lease:  # released meanwhile, or given to the next attempt
+            return
+        self._lease = renewed
+        self._renewed_at = now if warm else 0.0
+        if renewed is None and self.task is not None:
+            log.info("lease_lost", session=self.session)
+            self.task.cancel()
+
+    # -- one ownership -------------------------------------------------------
+
+    async def _own_once(self) -> int | None:
+        """How far the mail is consumed, if more of it waits; None if there is nothing more to do now."""
+        self._lease = await self._acquire()
+        if self._lease is None:
+            return None
+        self._leaving = False
+        try:
+            state = await self._work()
+        finally:
+            lease, self._lease, self._owner = self._lease, None, None
+            if lease is not None:
+                await self._services.leases.release(lease)
+        # Only now: mail may have reached the tail after its last look, or another process may have settled a
+        # wake-up because of it.
+        return state.cursor if await self._waits(state.cursor) else None
+
+    async def _acquire(self) -> Lease | None:
+        """The lease; None if another process owns the session. Then what reached that one is acknowledged."""
+        leases, key = self._services.leases, session_lease(self.session)
+        lease = await leases.acquire(key)
+        for _ in range(3):
+            if lease is not None:
+                return lease
+            holder = await leases.holder(key)
+            if holder is None:
+                lease = await leases.acquire(key)
+                continue
+            if not holder.answers:  # of an earlier version
+                last = await self._bus.last(subjects.SESSIONS, subjects.session_log(self.session))
+                await self._ack(consumed(last.headers) if last else 0)
+                return None
+            if await self._is_served_by(holder.boot):
+                return None
+            lease = await leases.acquire(key, gone=holder.boot)
+        return lease
+
+    async def _is_served_by(self, boot: str) -> bool:
+        seq = max(self.jobs, default=0)
+        answer = await self._services.owners.ask(boot, self.session, seq)
+        if answer is not None and not answer.owned:
+            return False
+        self.owned_by = boot
+        if answer is not None and answer.seen:
+            await self._ack(seq)
+        self._redeliver_s = SOON_S
+        return True
+
+    async def _waits(self, cursor: int) -> bool:
+        """Whether mail waits behind the cursor. Wake-ups of mail that is not stored any more are settled."""
+        await self._ack(cursor)
+        mail = subjects.session_mail(self.session)
+        known = max(self.jobs, default=0)  # what comes while this is read may not be in it
+        first = [r async for r in self._bus.read(subjects.SESSIONS, mail, start=cursor + 1, limit=1)]
+        await self._ack(min(known, first[0].seq - 1) if first else known)
+        return bool(first or self.jobs) and not self._services.stop.is_set()
+
+    async def _work(self) -> SessionState:
+        state, wire = self._services.cache.take(self.session)
+        try:
+            parts = self._services
+            async with Owner(self._bus, parts.objects, state, wire, parts.may_write) as owner:
+                self._owner = owner
+                if self._services.stop.is_set():
+                    owner.stopping.set()
+                await self._drive(owner)
+                if state.deleting:
+                    await self._services.deletion.carry_out(owner)
+        except HandOverError:
+            log.info("session_handed_over")
+            if self._lease is not None:
+                await self._services.leases.release(self._lease)
+                self._lease = None
+            await self._bus.emit(subjects.WAKE, self.session.encode())
+            raise
+        if state.last_seq:
+            self._services.cache.keep(state, wire)
+        return state
+
+    async def _drive(self, owner: Owner) -> None:
+        parts = self._services
+        calls = ToolCalls(
+            owner, self._bus, parts.catalog, parts.places, parts.config, parts.grants, parts.worker
+        )
+        mailbox = Mailbox(owner, parts.config, calls, parts.grants, parts.deletion)
+        turn = Turn(owner, parts.registry, parts.catalog, parts.places, parts.config)
+        loop = AgentLoop(owner, mailbox, calls, turn, parts.catalog, parts.config, parts.worker)
+        known = set(owner.state.settled_approvals)  # by an earlier owner
+
+        async def update_list() -> None:
+            if owner.state.exists:  # a late hint may be about a session that was deleted
+                settled = owner.state.settled_approvals - known
+                known.update(settled)
+                await drop_timers(self._bus, self.session, [f"approval-{each}" for each in settled])
+                parts.projections.show(owner.state)
+
+        failure: BaseException | None = None
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                pumping = tasks.create_task(self._pump(owner, mailbox, turn), name="mail")
+                try:
+                    await loop.run(update_list)
+                    while not owner.state.deleting and await self._stay_warm(owner, loop):
+                        await loop.run(update_list)
+                except HandOverError as error:
+                    await owner.append(CustomEntry(id=new_id(), name=HANDED_OVER))
+                    failure = error
+                except LostOwnershipError as error:
+                    failure = error
+                pumping.cancel()
+        except* FairleadError as group:
+            failure = group.exceptions[0]
+        finally:
+            self._pumped_at = float("inf")
+        if failure is not None:
+            if isinstance(failure, LostOwnershipError):
+                log.info("ownership_lost", why=str(failure))
+            raise failure
+
+    async def _pump(self, owner: Owner, mailbox: Mailbox, turn: Turn) -> None:
+        """Consume mail as it comes, whatever the agent loop is at."""
+        loop = asyncio.get_running_loop()
+        while True:
+            self._pumped_at = loop.time()
+            if await owner.tail.wait(PUMP_S):
+                await mailbox.drain()
+                owner.changed.set()
+            await self._ack(owner.state.cursor)
+            self._interrupt_what_must_end(owner, turn)
+
+    async def _stay_warm(self, owner: Owner, loop: AgentLoop) -> bool:
+        """Keep the idle session; whether there is work for it, before its time is over."""
+        if not owner.state.exists:
+            return False
+        clock = asyncio.get_running_loop().time
+        self.warm_since = clock()
+        self._services.on_warm()
+        try:
+            while not self._leaving and not owner.stopping.is_set():
+                owner.changed.clear()
+                if not loop.is_idle:
+                    return True
+                left_s = self.warm_since + WARM_S - clock()
+                if left_s <= 0:
+                    return False
+                await owner.wait_for_change(left_s)
+            return False
+        finally:
+            self.warm_since = None
+
+    def _interrupt_what_must_end(self, owner: Owner, turn: Turn) -> None:
+        """Stop the reply and the tool calls of a run that is aborted or over its time."""
+        state, profile = owner.state, self._services.config.current.agent(owner.state.agent)
+        run = state.run
+        if run is None:
+            return
+        late = profile is not None and Limits.of(profile).is_out_of_time(run, time.time_ns() // 1_000_000)
+        if late or run.aborting or state.deleting:
+            owner.changed.set()
+            turn.interrupt()
+
+    async def _ack(self, cursor: int) -> None:
+        for seq in [seq for seq in self.jobs if seq <= cursor]:
+            failpoint("agent.ack.before")
+            await self.jobs.pop(seq).ack()
+            failpoint("agent.ack.after")

@@ -1,0 +1,28 @@
+"""States of sessions that were released not long ago, so that owning one again reads only what is new."""
+
+from collections import OrderedDict
+
+from fairlead_agent.wire import Wire
+from fairlead_common.session_log.state import SessionState
+
+CACHE_BYTES = 64 << 20
+CACHE_SESSIONS = 1024
+
+
+class StateCache:
+    """The states that were kept last. What is in it is checked against the log by the next owner."""
+
+    def __init__(self) -> None:
+        self._states: OrderedDict[str, tuple[SessionState, Wire]] = OrderedDict()
+
+    def take(self, session: str) -> tuple[SessionState, Wire]:
+        """The state of a session, which is not in the cache any more; an empty one if it is not known."""
+        return self._states.pop(session, None) or (SessionState(session), Wire())
+
+    def keep(self, state: SessionState, wire: Wire) -> None:
+        """Keep a state, and drop the oldest ones past the limits."""
+        self._states[state.session] = state, wire
+        total = sum(each.weight for each, _ in self._states.values())
+        while self._states and (total > CACHE_BYTES or len(self._states) > CACHE_SESSIONS):
+            _, (dropped, _) = self._states.popitem(last=False)
+            total -= dropped.weight
