@@ -2,6 +2,7 @@
 
 import copy
 import json
+import os
 import re
 import shlex
 from collections.abc import Iterator
@@ -17,8 +18,49 @@ from fairlead_common.config import parse_config
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "AGENTS.md", *sorted((ROOT / "docs").glob("*.md"))]
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
+MAPS = [*NAMES, "bench/README.md"]  # pages that say which file does what
+MAPS += [
+    str(page.relative_to(ROOT))
+    for place in ("libs", "services")
+    for page in sorted(ROOT.glob(f"{place}/*/README.md"))
+]
 # Of what only an installation has, or that a command makes.
 NOT_HERE = ("tools/<host>", "docs/decisions/0", "secrets/", "deploy/cluster/conf")
+
+# Files and folders of users, of an installation, or of other programs.
+ELSEWHERE = {
+    *("HEARTBEAT.md", "floor.toml", "node.conf", "users.conf", "compose.override.yaml", "secrets.py", "x.sh"),
+    *(
+        "auth.json",
+        "up.json",
+        "context.json",
+        "keys.json",
+        "extra-openai-models.yaml",
+        ".fairlead/project.json",
+    ),
+    *(
+        "logs/",
+        "workspace/",
+        "executor/",
+        "s/a/b/",
+        ".worktrees/",
+        "registry.example/",
+        "src/fairlead_webui/dist/",
+    ),
+}
+_MADE = {
+    ".git",
+    ".venv",
+    ".tools",
+    "node_modules",
+    "dist",
+    "build",
+    "__pycache__",
+    "_evidence",
+    "_work",
+    "secrets",
+}
+_FILE_OR_FOLDER = re.compile(r"`([\w.-]+(?:/[\w.-]+)*(?:\.(?:py|tsx?|md|ya?ml|toml|conf|json|css|sh)|/))`")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -36,6 +78,25 @@ def test_files_and_anchors_that_are_named_exist(name: str) -> None:
     paths = re.findall(r"`((?:libs|services|tests|deploy|tools|docs|bench)/[\w./-]+)`", text)
     missing += [path for path in paths if not path.startswith(NOT_HERE) and not (ROOT / path).exists()]
     assert missing == []
+
+
+@pytest.fixture(scope="module")
+def ends() -> set[str]:
+    """The ends of the paths of all files and folders here; those of folders have a slash behind them."""
+    found = set()
+    for place, folders, files in os.walk(ROOT):
+        folders[:] = [each for each in folders if each not in _MADE and not each.endswith("_cache")]
+        for name in (*files, *(f"{each}/" for each in folders)):
+            parts = (Path(place).relative_to(ROOT) / name).parts
+            slash = "/" if name.endswith("/") else ""
+            found.update("/".join(parts[first:]) + slash for first in range(len(parts)))
+    return found
+
+
+@pytest.mark.parametrize("name", MAPS)
+def test_files_that_are_named_by_the_end_of_their_path_exist(name: str, ends: set[str]) -> None:
+    named = _FILE_OR_FOLDER.findall((ROOT / name).read_text())
+    assert sorted({each for each in named if each not in ends | ELSEWHERE}) == []
 
 
 def anchors(file: Path) -> set[str]:
