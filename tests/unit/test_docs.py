@@ -83,7 +83,7 @@ def test_files_and_anchors_that_are_named_exist(name: str) -> None:
 @pytest.fixture(scope="module")
 def ends() -> set[str]:
     """The ends of the paths of all files and folders here; those of folders have a slash behind them."""
-    found = set()
+    found: set[str] = set()
     for place, folders, files in os.walk(ROOT):
         folders[:] = [each for each in folders if each not in _MADE and not each.endswith("_cache")]
         for name in (*files, *(f"{each}/" for each in folders)):
