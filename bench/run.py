@@ -10,7 +10,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from bench import cron, executors, latency, listing, load, sandboxes
+from bench import cron, executors, in_a_row, latency, listing, load, sandboxes
 from bench.latency import Result
 from bench.machine import about
 from bench.report import Report
@@ -23,6 +23,7 @@ SCENARIOS: dict[str, Callable[[Options], Awaitable[Result]]] = {
     "ttft": latency.ttft,
     "tool": latency.tool,
     "throughput": load.throughput,
+    "in-a-row": in_a_row.in_a_row,
     "memory": load.memory,
     "growth": latency.growth,
     "resume": latency.resume,
