@@ -11,8 +11,9 @@ import pytest
 from fairlead_agent import held_session, worker
 from fairlead_agent.held_session import HeldSession
 from fairlead_agent.owner import Owner
+from fairlead_agent.owners import Owners
 from fairlead_common import subjects as s
-from fairlead_common.buckets import LeaseHolder, Leases, session_lease
+from fairlead_common.buckets import Bucket, LeaseHolder, Leases, session_lease
 from fairlead_common.bus import Bus, Delivery
 from fairlead_common.entries import EpochEntry, RunStartEntry
 from fairlead_common.messages import OwnerAnswer, OwnerQuestion
@@ -43,10 +44,15 @@ class Other:
     async def own(self, session: str, *, listens: bool = True) -> None:
         assert await self.leases.acquire(session_lease(session)) is not None
         if listens:
-            self._subscription = await self.bus.subscribe(s.owner(self.boot), self._on_question)
+            await self.listen()
+
+    async def listen(self) -> None:
+        self._subscription = await self.bus.subscribe(s.owner(self.boot), self._on_question)
+        await self.bus.round_trip()
 
     async def die(self) -> None:
         await self._subscription.unsubscribe()
+        await self.bus.round_trip()
 
     def _on_question(self, delivery: Delivery) -> None:
         self.asked.append(msgspec.json.decode(delivery.data, type=OwnerQuestion))
@@ -261,3 +267,53 @@ async def test_an_owner_whose_tail_hears_nothing_is_hinted_at(
         deaf.set()
         await w.say("a", "op=P2")
         assert (await w.run_end("a", 2, timeout_s=15)).outcome == "completed"
+
+
+async def test_what_changes_while_a_session_is_warm_shows_in_the_list_at_once(
+    w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket = Bucket(w.bus, s.BUCKET_SESSIONS)
+    async with agent_service(nats_server, monkeypatch):
+        await w.say("a", "op=P1")
+        await w.run_end("a")
+        await w.bus.create(s.SESSIONS, s.mail("a", "notice", "update-1"), b'{"title": "renamed"}')
+
+        async def listed() -> bool:
+            stored = await bucket.get("session.a")
+            return stored is not None and b"renamed" in stored.data
+
+        await eventually(listed, 5)
+        assert await lease_of(w.bus, "a")  # and it is still warm
+
+
+async def test_a_connection_that_is_made_anew_costs_no_session(
+    w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that listens again within a moment is not gone."""
+    other = Other(w.bus)
+    other.answer = OwnerAnswer(owned=True, seen=True)
+    await other.own("a")
+    owners = Owners(w.bus, Leases(w.bus, LeaseHolder("me", "me"), ttl_s=4), lambda question: OwnerAnswer())
+    await other.die()
+    asking = asyncio.ensure_future(owners.ask(other.boot, "a", 1))
+    await asyncio.sleep(0.1)
+    await other.listen()
+    assert await asking == OwnerAnswer(owned=True, seen=True)
+    await other.die()
+    assert await owners.ask(other.boot, "a", 1) == OwnerAnswer()
+    assert await owners.is_gone(other.boot)
+
+
+async def test_silence_long_ago_counts_no_more(w: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fairlead_agent.owners.SILENT_S", 0.2)
+    monkeypatch.setattr("fairlead_agent.owners.FORGOTTEN_S", 1.0)
+    monkeypatch.setattr("fairlead_agent.owners.LAST_ANSWER_S", 0.1)
+    monkeypatch.setattr("fairlead_agent.owners.PAUSE_S", 0.0)
+    other = Other(w.bus)
+    await other.own("a")
+    owners = Owners(w.bus, Leases(w.bus, LeaseHolder("me", "me"), ttl_s=4), lambda question: OwnerAnswer())
+    assert await owners.ask(other.boot, "a", 1) is None
+    await asyncio.sleep(1.2)
+    assert await owners.ask(other.boot, "a", 1) is None  # the silence begins anew
+    await asyncio.sleep(0.3)
+    assert await owners.ask(other.boot, "a", 1) == OwnerAnswer()

@@ -48,6 +48,7 @@ async def test_a_run_begins_with_one_record_where_all_services_read_that(
     w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     micro = await register(w.bus, "agent", {})
+    monkeypatch.setenv("FAIRLEAD_LOG_FORMAT", "2")
     async with agent_service(nats_server, monkeypatch):
         async with asyncio.timeout(30):
             for number in range(10_000):
@@ -74,7 +75,8 @@ async def test_one_service_of_an_earlier_version_keeps_every_record_to_one_entry
     bus: Bus, nats_server: NatsServer
 ) -> None:
     micro = await register(bus, "agent", {})
-    readers = LogReaders(bus)
+    assert not LogReaders(bus).may_write(SEVERAL_ENTRIES)  # unless it is chosen
+    readers = LogReaders(bus, SEVERAL_ENTRIES)
     assert [readers.may_write(ONE_ENTRY), readers.may_write(SEVERAL_ENTRIES)] == [True, False]  # nobody heard
     await readers.ask()
     assert readers.may_write(SEVERAL_ENTRIES)

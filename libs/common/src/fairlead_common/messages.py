@@ -34,10 +34,12 @@ class OwnerQuestion(msgspec.Struct, frozen=True, kw_only=True):
     Fields:
         session: an empty one asks only whether the process lives.
         seq: sequence of the mail that the wake-up came with.
+        look: read the mailbox from the stream.
     """
 
     session: str = ""
     seq: int = 0
+    look: bool = False
 
 
 class OwnerAnswer(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,7 +1,7 @@
 """Core requests of more than one reply: who is there, and calls that tell their progress."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
 from typing import Literal, NamedTuple
 
@@ -39,7 +39,7 @@ class MicroInfo(msgspec.Struct, frozen=True, kw_only=True):
     version: str = ""
     description: str | None = None
     endpoints: list[Endpoint] | None = None
-    metadata: dict[str, str] | None = None
+    metadata: Mapping[str, object] | None = None  # of other people's services, too
 
 
 _info = msgspec.json.Decoder(MicroInfo)

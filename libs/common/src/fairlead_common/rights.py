@@ -161,7 +161,7 @@ def agent(others: Others = NOBODY) -> Rights:
             *ANSWERS,
             *others.answers,
             # Which formats of log records they read.
-            *(f"$SRV.INFO.fairlead-{name}" for name in (AGENT, GATEWAY, SCHEDULER)),
+            *(f"$SRV.INFO.fairlead-{name}" for name in (AGENT, GATEWAY, SCHEDULER, WEBUI)),
         ],
         subscribe=[
             s.WAKE,

@@ -182,6 +182,11 @@ class Tail:
         index = self._route(delivery.subject)
         if index is None:
             return
+        source = self._sources[index]
+        if self._bus.replicated and not (source.chained or source.lossy):
+            # A leader that dies between storing and republishing leaves a gap that no header shows.
+            self.catch_up_soon()
+            return
         headers = delivery.headers
         record = Record(
             subject=headers.get("Nats-Subject", delivery.subject),

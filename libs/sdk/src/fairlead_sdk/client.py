@@ -133,16 +133,23 @@ class Client:
         A limit on the time is the caller's: `asyncio.timeout`. The run goes on when the caller leaves.
         """
         stored = await self.prompt(session, text, key=key)
-        said = ""
+        said, begun = "", False
         async for event in self.events(session, after=max(0, stored.seq - 1)):
             entry = event.data.get("entry") if event.type == "entry" else None
             if event.type == "session_deleted":
                 return Answer(outcome="dropped", error="the session was deleted")
             if not isinstance(entry, dict):
                 continue
-            if entry["type"] == "message" and entry["message"]["role"] == "assistant":
-                blocks = entry["message"]["content"]
-                said = "".join(block["text"] for block in blocks if block["type"] == "text")
+            message = entry["message"] if entry["type"] == "message" else {}
+            if message.get("role") == "user":
+                if stored.seq in message.get("seqs", ()):
+                    begun = True
+                elif begun and message.get("source", "prompt") != "steer":  # somebody else's, in the same run
+                    return Answer(outcome="completed" if said.strip() else "failed", text=said)
+            elif message.get("role") == "assistant":
+                if begun:
+                    blocks = message["content"]
+                    said = "".join(block["text"] for block in blocks if block["type"] == "text")
             elif stored.seq not in entry.get("seqs", ()):
                 continue
             elif entry["type"] == "dropped" and not entry.get("repeats"):

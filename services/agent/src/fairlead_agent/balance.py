@@ -26,10 +26,11 @@ LAG_S = 0.05  # of the event loop, on average over `TELL_S`: then this process h
 
 
 class Load(msgspec.Struct, frozen=True):
-    """What a process tells the others: how many sessions it has at work."""
+    """What a process tells the others: its sessions at work, and whether its event loop is late."""
 
     boot: str
     working: int
+    lagging: bool = False
 
 
 _decode = msgspec.json.Decoder(Load)
@@ -41,7 +42,7 @@ class Balance:
     def __init__(self, bus: Bus, boot: str) -> None:
         self._bus = bus
         self._boot = boot
-        self._others: dict[str, tuple[int, float]] = {}  # by process: sessions at work, and when it said so
+        self._others: dict[str, tuple[Load, float]] = {}  # by process: what it said, and when
 
     async def run(self, held: Mapping[str, HeldSession]) -> None:
         """Until cancelled. `held`: the sessions of this process, as they are at each moment."""
@@ -55,31 +56,31 @@ class Balance:
                     await asyncio.sleep(TICK_S)
                     lag_s += loop.time() - before - TICK_S
                 working = sum(each.warm_since is None for each in held.values())
+                lagging = lag_s / TELL_S * TICK_S > LAG_S
                 try:
-                    load = msgspec.json.encode(Load(self._boot, working))
+                    load = msgspec.json.encode(Load(self._boot, working, lagging))
                     await self._bus.emit(subjects.AGENT_LOAD, load)
                 except FairleadError:
                     continue  # the bus is away; the next round tells
-                self._shed(held, self.excess(working, lag_s / TELL_S * TICK_S))
+                self._shed(held, self.excess(working, lagging=lagging))
         finally:
             await listening.unsubscribe()
 
-    def excess(self, working: int, lag_s: float) -> int:
+    def excess(self, working: int, *, lagging: bool) -> int:
         """How many sessions this process should let go of.
 
         Args:
             working: of its sessions, those at work.
-            lag_s: of its event loop, on average.
+            lagging: its event loop is late; then it keeps no more than the mean, if another one is not late.
         """
         now = asyncio.get_running_loop().time()
         self._others = {boot: each for boot, each in self._others.items() if now - each[1] < LIVE_S}
         if not self._others:
             return 0
-        total = working + sum(count for count, _ in self._others.values())
-        share = ceil(total / (len(self._others) + 1)) + MORE
-        if lag_s > LAG_S and min(count for count, _ in self._others.values()) < working:
-            share = min(share, working // 2)
-        return max(0, working - share)
+        loads = [load for load, _ in self._others.values()]
+        mean = ceil((working + sum(load.working for load in loads)) / (len(loads) + 1))
+        relieved = lagging and not all(load.lagging for load in loads)
+        return max(0, working - (mean if relieved else mean + MORE))
 
     def _shed(self, held: Mapping[str, HeldSession], excess: int) -> None:
         if not excess:
@@ -95,4 +96,4 @@ class Balance:
         except msgspec.DecodeError:
             return
         if load.boot != self._boot:
-            self._others[load.boot] = (load.working, asyncio.get_running_loop().time())
+            self._others[load.boot] = (load, asyncio.get_running_loop().time())

@@ -129,7 +129,8 @@ class HeldSession:
         except Exception:  # one session must not end the others; the sweeper brings it back, counted
             log.exception("session_failed", session=self.session)
         finally:
-            for job in self.jobs.values():
+            while self.jobs:  # others may come while these are sent
+                _, job = self.jobs.popitem()
                 await job.nak(self._redeliver_s)
 
     # -- told by the worker --------------------------------------------------
@@ -151,8 +152,8 @@ class HeldSession:
         if self._owner is not None:
             self._owner.tail.catch_up_soon()
 
-    def answer(self, seq: int) -> OwnerAnswer:
-        """For another process that was handed the wake-up of the mail with this sequence."""
+    def answer(self, seq: int, *, look: bool) -> OwnerAnswer:
+        """For another process that was handed the wake-up of the mail `seq`, or a hint (`look`)."""
         silent_s = asyncio.get_running_loop().time() - self._pumped_at
         if silent_s > LEASE_TTL_S:
             return OwnerAnswer()  # nothing takes its mail: whoever asks may have it
@@ -160,7 +161,7 @@ class HeldSession:
         if owner is None or self._lease is None or self._lease.released:
             return OwnerAnswer(owned=True)
         seen = owner.tail.seen[0] >= seq and silent_s <= PUMP_DEAD_S
-        if not seq or not seen:
+        if look or (seq and not seen):
             owner.tail.catch_up_soon()
         return OwnerAnswer(owned=True, seen=seen)
 
@@ -230,7 +231,7 @@ class HeldSession:
 
     async def _is_served_by(self, boot: str) -> bool:
         seq = max(self.jobs, default=0)
-        answer = await self._services.owners.ask(boot, self.session, seq)
+        answer = await self._services.owners.ask(boot, self.session, seq, look=not seq)
         if answer is not None and not answer.owned:
             return False
         self.owned_by = boot
@@ -246,6 +247,8 @@ class HeldSession:
         known = max(self.jobs, default=0)  # what comes while this is read may not be in it
         first = [r async for r in self._bus.read(subjects.SESSIONS, mail, start=cursor + 1, limit=1)]
         await self._ack(min(known, first[0].seq - 1) if first else known)
+        if first and self._services.stop.is_set():
+            await self._bus.emit(subjects.WAKE, self.session.encode())  # for another process
         return bool(first or self.jobs) and not self._services.stop.is_set()
 
     async def _work(self) -> SessionState:
@@ -313,8 +316,13 @@ class HeldSession:
     async def _pump(self, owner: Owner, mailbox: Mailbox, turn: Turn) -> None:
         """Consume mail as it comes, whatever the agent loop is at."""
         loop = asyncio.get_running_loop()
-        while True:
+
+        def note() -> None:
             self._pumped_at = loop.time()
+
+        mailbox.on_progress = note
+        while True:
+            note()
             if await owner.tail.wait(PUMP_S):
                 await mailbox.drain()
                 owner.changed.set()
@@ -322,22 +330,22 @@ class HeldSession:
             self._interrupt_what_must_end(owner, turn)
 
     async def _stay_warm(self, owner: Owner, loop: AgentLoop) -> bool:
-        """Keep the idle session; whether there is work for it, before its time is over."""
+        """Keep the idle session; whether there is work for it, or news for lists, before its time is over."""
         if not owner.state.exists:
             return False
+        known = owner.state.last_seq
         clock = asyncio.get_running_loop().time
         self.warm_since = clock()
         self._services.on_warm()
         try:
-            while not self._leaving and not owner.stopping.is_set():
+            while True:
                 owner.changed.clear()
-                if not loop.is_idle:
+                if not loop.is_idle or owner.state.last_seq != known:
                     return True
                 left_s = self.warm_since + WARM_S - clock()
-                if left_s <= 0:
+                if self._leaving or owner.stopping.is_set() or left_s <= 0:
                     return False
                 await owner.wait_for_change(left_s)
-            return False
         finally:
             self.warm_since = None
 

@@ -4,6 +4,8 @@ In order, and each exactly once. The mailbox opens no run: input that needs one 
 `Mailbox.start`, until the agent loop has opened it.
 """
 
+from collections.abc import Callable
+
 import msgspec
 import structlog
 
@@ -47,6 +49,8 @@ class Mailbox:
         self._deletion = deletion
         self.replies = Replies(owner)
         self.start: StartRun | None = None  # the run that the first unconsumed mail needs
+        self._start_of = (0, 0)  # sequences of that mail, and of the log when it was looked at
+        self.on_progress: Callable[[], None] = lambda: None  # called for each mail
 
     async def drain(self) -> None:
         """Consume all mail that has arrived, up to what needs a run to be opened first.
@@ -56,14 +60,20 @@ class Mailbox:
         """
         async with self._owner.lock:
             await self._owner.receive()
+            first = self._owner.first_mail()
+            if self.start is not None and first and self._start_of == (first.seq, self._state.last_seq):
+                return  # nothing has changed for it
             self.start = None
             while self.start is None and (record := self._owner.first_mail()):
+                self.on_progress()
                 if self._state.deleting:
                     await self._take_result(record)
                 else:
                     self.start = await self._consume(record)
                 if self.start is None:
                     self._owner.drop_mail(record)
+                else:
+                    self._start_of = (record.seq, self._state.last_seq)
 
     async def _take_result(self, record: Record) -> None:
         """While the session is deleted: results of its calls that are being stopped, and no other mail."""

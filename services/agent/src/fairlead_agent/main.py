@@ -16,9 +16,11 @@ from fairlead_agent.timers import Timers
 from fairlead_agent.worker import Worker
 from fairlead_common.bus import Bus
 from fairlead_common.config import overrides_from_environment
+from fairlead_common.errors import InvalidInputError
 from fairlead_common.live_config import LiveConfig
 from fairlead_common.service import Part, run_service
 from fairlead_common.session_log.readers import LogReaders
+from fairlead_common.session_log.records import ONE_ENTRY, READ_FORMATS
 
 
 async def setup(bus: Bus) -> list[Part]:
@@ -29,7 +31,7 @@ async def setup(bus: Bus) -> list[Part]:
     registry = Registry(config)
     grants = Grants(bus)
     projections = Projections(bus, config)
-    readers = LogReaders(bus)
+    readers = LogReaders(bus, _log_format())
     name = os.environ.get("FAIRLEAD_WORKER") or f"agent-{socket.gethostname()}-{os.getpid()}"
     worker = Worker(bus, config, catalog, registry, grants, projections, name, readers.may_write)
 
@@ -52,6 +54,19 @@ async def setup(bus: Bus) -> list[Part]:
         PlainCalls(bus, config, registry).run,
         models,
     ]
+
+
+def _log_format() -> int:
+    """The latest format of log records to write, from the environment.
+
+    Raises:
+        InvalidInputError: it is no format that this version reads.
+    """
+    given = os.environ.get("FAIRLEAD_LOG_FORMAT") or str(ONE_ENTRY)
+    if given not in map(str, READ_FORMATS):
+        known = ", ".join(map(str, sorted(READ_FORMATS)))
+        raise InvalidInputError("FAIRLEAD_LOG_FORMAT", f"one of {known}, got {given!r}")
+    return int(given)
 
 
 def main() -> None:

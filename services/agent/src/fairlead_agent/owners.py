@@ -19,6 +19,10 @@ from fairlead_common.messages import OwnerAnswer, OwnerQuestion
 ANSWER_S = 0.05
 SILENT_S = 2.0  # after so long without an answer, a holder is asked once more, and then counts as gone
 LAST_ANSWER_S = 1.0
+RECONNECT_S = 0.3  # to connect anew; nobody listens there meanwhile
+PAUSE_S = 0.5  # between two questions to a process that does not answer
+GONE_S = 1.0  # for so long a process that is gone is not asked again
+FORGOTTEN_S = 3.0  # a silence that was not asked into for so long has ended, as far as is known
 
 _question = msgspec.json.Decoder(OwnerQuestion)
 _answer = msgspec.json.Decoder(OwnerAnswer)
@@ -35,7 +39,9 @@ class Owners:
         self._bus = bus
         self._leases = leases
         self._answer = answer
-        self._silent: dict[str, float] = {}  # by process: since when it has not answered
+        # By process: when it did not answer first, and last; and until when one that is gone is not asked.
+        self._silent: dict[str, tuple[float, float]] = {}
+        self._gone: dict[str, float] = {}
 
     async def run(self, stop: asyncio.Event) -> None:
         """A part of the service: answer until `stop`."""
@@ -55,23 +61,63 @@ class Owners:
             replying.cancel()
         await listening.unsubscribe()
 
-    async def ask(self, boot: str, session: str, seq: int) -> OwnerAnswer | None:
-        """What the process answers; None: nothing, but it may only be slow. One that is gone owns nothing."""
-        question = msgspec.json.encode(OwnerQuestion(session=session, seq=seq))
+    async def ask(self, boot: str, session: str, seq: int = 0, *, look: bool = False) -> OwnerAnswer | None:
+        """What the process answers; None: nothing, but it may only be slow. One that is gone owns nothing.
+
+        Args:
+            boot: the process.
+            session: what it is asked about; an empty one is owned by nobody.
+            seq: of mail that may have reached it.
+            look: it is to read its mailbox from the stream.
+        """
         now = asyncio.get_running_loop().time()
-        long_silent = boot in self._silent and now - self._silent[boot] > SILENT_S
-        timeout_s = LAST_ANSWER_S if long_silent else ANSWER_S  # a busy process is not a dead one
-        try:
-            reply = await self._bus.request(subjects.owner(boot), question, timeout_s=timeout_s)
-            answer = _answer.decode(reply.data)
-        except NotFoundError:  # no such process is connected
-            self._silent.pop(boot, None)
+        if now < self._gone.get(boot, 0.0):
             return OwnerAnswer()
+        silent_s = self._silent_s(boot)
+        if silent_s and now - self._silent[boot][1] < PAUSE_S:
+            return None  # asked a moment ago, about another session perhaps
+        timeout_s = LAST_ANSWER_S if silent_s > SILENT_S else ANSWER_S  # a busy process is not a dead one
+        question = msgspec.json.encode(OwnerQuestion(session=session, seq=seq, look=look))
+        try:
+            try:
+                answer = await self._ask(boot, question, timeout_s)
+            except NotFoundError:  # no such process is connected; it may be connecting anew
+                await asyncio.sleep(RECONNECT_S)
+                answer = await self._ask(boot, question, ANSWER_S)
+        except NotFoundError:
+            return self._note_gone(boot)
         except (BusUnavailableError, msgspec.DecodeError):
-            self._silent.setdefault(boot, now)
-            return OwnerAnswer() if long_silent and self._bus.connected else None
+            self._note_silence(boot)
+            return self._note_gone(boot) if silent_s > SILENT_S and self._bus.connected else None
         self._silent.pop(boot, None)
         return answer
+
+    async def _ask(self, boot: str, question: bytes, timeout_s: float) -> OwnerAnswer:
+        reply = await self._bus.request(subjects.owner(boot), question, timeout_s=timeout_s)
+        return _answer.decode(reply.data)
+
+    def _silent_s(self, boot: str) -> float:
+        """For how long the process has not answered, question after question; 0: that is not known."""
+        first, last = self._silent.get(boot, (0.0, 0.0))
+        now = asyncio.get_running_loop().time()
+        return now - first if now - last < FORGOTTEN_S and self._bus.connected else 0.0
+
+    def _note_silence(self, boot: str) -> None:
+        now = asyncio.get_running_loop().time()
+        first = now - self._silent_s(boot)
+        self._silent = {each: at for each, at in self._silent.items() if now - at[1] < FORGOTTEN_S}
+        self._silent[boot] = (first, now)
+
+    def _note_gone(self, boot: str) -> OwnerAnswer:
+        now = asyncio.get_running_loop().time()
+        self._gone = {each: until for each, until in self._gone.items() if now < until}
+        self._gone[boot] = now + GONE_S
+        return OwnerAnswer()
+
+    async def is_gone(self, boot: str) -> bool:
+        """Whether the process lives no more. One that only is silent takes several questions."""
+        await self.ask(boot, "")
+        return asyncio.get_running_loop().time() < self._gone.get(boot, 0.0)
 
     async def is_owned(self, session: str) -> bool:
         """Whether a process that lives, and may be this one, holds the lease of the session."""
@@ -80,5 +126,5 @@ class Owners:
             return False
         if holder.boot == self._leases.boot or not holder.answers:
             return True
-        answer = await self.ask(holder.boot, session, 0)
+        answer = await self.ask(holder.boot, session)
         return answer is None or answer.owned

@@ -29,6 +29,7 @@ from fairlead_common.session_log.state import SessionState
 log = structlog.get_logger()
 
 PERIOD_S = 1.0
+QUIET_S = 2.0  # after a reconnect
 OVERLOOKED_S = 3.0  # that mail may lie unconsumed at an owner before that one is hinted at, too
 SAVE_S = 20.0
 LONGEST_PAUSE_S = 60.0  # between two attempts to list a session
@@ -87,12 +88,13 @@ class Sweeper:
         self._position = Position()
         self._saved_at = 0.0
         self._behind = True
+        self._quiet_until = 0.0
         self._objects = Objects(bus)
         self._pauses: dict[str, Pause] = {}  # before it is tried again to list a session
 
     async def run(self, stop: asyncio.Event) -> None:
         """Sweep until `stop`, whenever this worker holds the lease."""
-        forget = self._bus.on_reconnect(self._list_check.begin)
+        forget = self._bus.on_reconnect(self._begin_anew)
         while not stop.is_set():
             try:
                 if await self._leads():
@@ -109,11 +111,21 @@ class Sweeper:
         if self._lease is not None:
             await self._leases.release(self._lease)
 
+    def _begin_anew(self) -> None:
+        """After a reconnect: owners have lost their connection, too, and renew their leases in a moment."""
+        self._quiet_until = asyncio.get_running_loop().time() + QUIET_S
+        self._list_check.begin()
+
     async def _leads(self) -> bool:
         if self._lease is not None:
             self._lease = await self._leases.renew(self._lease)
             return self._lease is not None
         self._lease = await self._leases.acquire(_LEASE)
+        if self._lease is None:
+            holder = await self._leases.holder(_LEASE)
+            if holder is None or not holder.answers or not await self._owners.is_gone(holder.boot):
+                return False
+            self._lease = await self._leases.acquire(_LEASE, gone=holder.boot)
         if self._lease is None:
             return False
         stored = await self._bucket.get(_POSITION)
@@ -152,7 +164,7 @@ class Sweeper:
     async def _needs_hint(self, session: str, state: Unsettled, now: float) -> bool:
         """Whether no live process owns it, or its owner has left mail unconsumed for long."""
         overlooked = state.mail > state.cursor and now - state.mail_at > OVERLOOKED_S
-        return overlooked or not await self._owners.is_owned(session)
+        return overlooked or (now > self._quiet_until and not await self._owners.is_owned(session))
 
     async def _see_to_the_list(self, settled: dict[str, int], now: float) -> None:
         """Have sessions listed whose owner died before they were, once its lease is over."""

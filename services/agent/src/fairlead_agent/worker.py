@@ -237,7 +237,7 @@ class Worker:
 
     def _answer(self, question: OwnerQuestion) -> OwnerAnswer:
         held = self._held.get(question.session)
-        return held.answer(question.seq) if held is not None else OwnerAnswer()
+        return held.answer(question.seq, look=question.look) if held is not None else OwnerAnswer()
 
     async def _renew(self) -> None:
         while True:

@@ -42,6 +42,7 @@ from fairlead_gateway.transcript import placed, read_before
 log = structlog.get_logger()
 
 KEEP_ALIVE_S: Final = 10.0
+LATER_S: Final = 30  # that a stream stays open behind which only a later version can read
 SEND_WITHIN_S: Final = 20.0  # a client that reads nothing for so long is cut off, and may resume
 TAKE_WITHIN_S: Final = 5.0
 LOGIN_CHECK_S: Final = 2.0  # a login that ended must not see for longer
@@ -231,16 +232,23 @@ class EventStream:
     async def _pump(self, write: Callable[[bytes], Awaitable[None]]) -> None:
         try:
             await write(b": welcome\n\n")
-            if await self._is_of_this_generation(write):
-                await self._replay(write)
-                await self._follow(write)
+            await self._show(write)
         except TimeoutError:
             log.info("viewer_too_slow", session=self._session)
             self._abort()
         except (RetryableError, NotFoundError) as error:  # the client comes back, and resumes
             log.warning("stream_interrupted", session=self._session, error=str(error))
+
+    async def _show(self, write: Callable[[bytes], Awaitable[None]]) -> None:
+        try:
+            if await self._is_of_this_generation(write):
+                await self._replay(write)
+                await self._follow(write)
         except LaterVersionError as error:  # a gateway of that version can show it
             log.warning("session_of_later_version", session=self._session, error=str(error))
+            for _ in range(LATER_S):  # clients come back as soon as a stream ends: here in vain
+                await asyncio.sleep(1.0)
+                await write(b": alive\n\n")
 
     async def _is_of_this_generation(self, write: Callable[[bytes], Awaitable[None]]) -> bool:
         """Whether the client has seen nothing yet, or this session and not one of its id that was deleted.

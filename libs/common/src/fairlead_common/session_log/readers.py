@@ -1,7 +1,9 @@
-"""Which formats of log records may be written: those that every live service reads.
+"""Which formats of log records may be written: those that are chosen, and that every live service reads.
 
-Services announce what they read with their other metadata (see `service.register`). A service that was not
-heard, or starts later, lets a session go that it cannot read: so this may be late, and nothing is lost by it.
+Readers come one release before writers: this release reads records of several entries, and writes them only
+where `FAIRLEAD_LOG_FORMAT=2` asks for it. Services announce what they read with their other metadata (see
+`service.register`). An agent that cannot read a record lets the session go; a gateway, a scheduler and a page
+of the version before pass over it, so they have to be gone before the format is chosen.
 """
 
 import asyncio
@@ -16,7 +18,7 @@ from fairlead_common.session_log.records import ONE_ENTRY, READ_FORMATS
 
 log = structlog.get_logger()
 
-READERS: Final = ("fairlead-agent", "fairlead-gateway", "fairlead-scheduler")
+READERS: Final = ("fairlead-agent", "fairlead-gateway", "fairlead-scheduler", "fairlead-webui")
 METADATA: Final = "log_formats"
 PERIOD_S: Final = 10.0
 FRESH_S: Final = 30.0  # what was heard longer ago does not count
@@ -31,15 +33,22 @@ def announced() -> dict[str, str]:
 def read_by(info: MicroInfo) -> frozenset[int]:
     """The formats that a service reads; the first alone if it announces none."""
     told = (info.metadata or {}).get(METADATA, "")
-    found = frozenset(int(each) for each in told.split(",") if each.isascii() and each.isdecimal())
+    parts = [each for each in told.split(",") if len(each) < 9] if isinstance(told, str) else []
+    found = frozenset(int(each) for each in parts if each.isascii() and each.isdecimal())
     return found or frozenset({ONE_ENTRY})
 
 
 class LogReaders:
     """Keeps in mind what the live services read."""
 
-    def __init__(self, bus: Bus) -> None:
+    def __init__(self, bus: Bus, chosen: int = ONE_ENTRY) -> None:
+        """Ask nobody yet.
+
+        Args:
+            chosen: the latest format that may be written.
+        """
         self._bus = bus
+        self._chosen = chosen
         self._heard_at = -FRESH_S
         self._seen: dict[str, tuple[float, frozenset[int]]] = {}  # by instance: when, and what it reads
 
@@ -71,8 +80,10 @@ class LogReaders:
             self._heard_at = now
 
     def may_write(self, kind: int) -> bool:
-        """Whether every service that was heard lately reads records of this format."""
+        """Whether it is chosen, and every service that was heard lately reads records of this format."""
         if kind == ONE_ENTRY:
             return True
+        if kind > self._chosen:
+            return False
         fresh = asyncio.get_running_loop().time() - self._heard_at < FRESH_S
         return fresh and all(kind in formats for _, formats in self._seen.values())
