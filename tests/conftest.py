@@ -1,5 +1,6 @@
 """Fixtures that all tests may use."""
 
+import os
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -19,9 +20,12 @@ hypothesis.settings.load_profile("fairlead")
 
 
 @pytest.fixture(autouse=True)
-def logs_as_delivered() -> Iterator[None]:
-    """What a test configures for its logs ends with the test."""
+def process_as_delivered() -> Iterator[None]:
+    """What a test, or a service that it runs in its own process, sets for logs and new files ends with it."""
+    mask = os.umask(0o022)
+    os.umask(mask)
     yield
+    os.umask(mask)
     structlog.reset_defaults()
     structlog.contextvars.clear_contextvars()
 

@@ -1,5 +1,7 @@
 """A real nats-server with JetStream in a folder of its own, started in hundredths of a second."""
 
+import contextlib
+import random
 import shutil
 import signal
 import socket
@@ -10,10 +12,15 @@ from pathlib import Path
 
 
 def free_port() -> int:
-    """A TCP port of the loopback interface that nobody used a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A TCP port of the loopback interface that nothing used a moment ago.
+
+    Below the range that outgoing connections get theirs from, so that none of them takes it before it is used.
+    """
+    while True:
+        port = random.randrange(12_000, 32_000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def binary() -> str:
