@@ -1,10 +1,10 @@
-import { memo } from "react";
+import { memo, type ReactNode } from "react";
 import type { LiveSession } from "../session/liveSession";
 import { useStoreWhile } from "../session/store";
 import type { Item, PartialReply } from "../session/view";
 import { AssistantMessage } from "./AssistantMessage";
 import styles from "./Conversation.module.css";
-import { unansweredAt, wordsBefore } from "./exchanges";
+import { stretchesOf, unansweredAt, wordsBefore } from "./exchanges";
 import { RunEnd } from "./RunEnd";
 import { UserMessage } from "./UserMessage";
 
@@ -21,21 +21,22 @@ export const Exchange = memo(function Exchange({ items, session, last }: Props) 
   // One list: the entry that replaces a partial takes its place on the page, with what was opened in it.
   const shown = partial ? [...items, asItem(partial)] : items;
   const unanswered = last && !partial ? unansweredAt(items) : -1;
-  return (
-    <div className={styles.exchange}>
-      {shown.map((item, index) => (
-        <ItemView
-          key={item.id}
-          item={item}
-          session={session}
-          words={item.kind === "run_end" ? wordsBefore(items, index) : ""}
-          live={index === items.length}
-          gap={index === items.length && partial?.gap === true}
-          unanswered={index === unanswered}
-        />
-      ))}
-    </div>
+  const draw = (item: Item, index: number): ReactNode => (
+    <ItemView
+      key={item.id}
+      item={item}
+      session={session}
+      words={item.kind === "run_end" ? wordsBefore(items, index) : ""}
+      live={index === items.length}
+      gap={index === items.length && partial?.gap === true}
+      unanswered={index === unanswered}
+    />
   );
+  return stretchesOf(shown).map(({ from, items: stretch }) => (
+    <div key={from} className={styles.stretch}>
+      {stretch.map((item, index) => draw(item, from + index))}
+    </div>
+  ));
 }, isSame);
 
 function isSame(before: Props, after: Props): boolean {

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import type { AssistantBlock, RunOutcome } from "../api/types";
 import type { Item } from "../session/view";
-import { exchangesOf, unansweredAt, wordsBefore } from "./exchanges";
+import { exchangesOf, stretchesOf, unansweredAt, wordsBefore } from "./exchanges";
 
 const user = (id: string): Item => ({ kind: "user", id, ts: 0, text: id, images: [], files: [], source: "prompt" });
 const reply = (id: string, ...content: AssistantBlock[]): Item => ({
@@ -46,4 +46,14 @@ test.each([
   ["an older failure", [user("u"), end("e", "failed"), user("u2")], -1],
 ] as const)("whether a run can go on: %s", (_, items, at) => {
   expect(unansweredAt(items)).toBe(at);
+});
+
+test("a long run is drawn in few stretches, and what is in one stays there when more follows", () => {
+  const items = Array.from({ length: 1000 }, (_, index) => reply(`a${index}`));
+  const stretches = stretchesOf(items);
+  expect(stretches.flatMap((stretch) => stretch.items)).toEqual(items);
+  expect(stretches.length).toBeLessThan(100);
+  const places = (count: number) =>
+    stretchesOf(items.slice(0, count)).flatMap(({ from, items: inside }) => inside.map((item) => `${item.id} ${from}`));
+  expect(places(999)).toEqual(places(1000).slice(0, 999));
 });

@@ -18,6 +18,21 @@ export function exchangesOf(items: readonly Item[]): ExchangeItems[] {
   return exchanges;
 }
 
+const STRETCH = 12;
+
+/**
+ * The items of an exchange in stretches, which the browser draws or leaves out as a whole. It looks at each of
+ * them for every frame, also for one that shows no more than a letter that was typed: they are few where a run
+ * has a thousand turns. An item stays in its stretch when more follow.
+ */
+export function stretchesOf(items: readonly Item[]): { from: number; items: readonly Item[] }[] {
+  const count = Math.max(1, Math.ceil(items.length / STRETCH));
+  return Array.from({ length: count }, (_, index) => {
+    const from = index * STRETCH;
+    return { from, items: items.slice(from, from + STRETCH) };
+  });
+}
+
 /** What the assistant said last before the run ended at `index`, to be copied. */
 export function wordsBefore(items: readonly Item[], index: number): string {
   for (let at = index - 1; at >= 0; at -= 1) {
