@@ -14,7 +14,7 @@ from pathlib import Path
 def free_port() -> int:
     """A TCP port of the loopback interface that nothing used a moment ago.
 
-    Below the range that outgoing connections get theirs from, so that none of them takes it before it is used.
+    Below the range of outgoing connections, so that none of them takes it before it is used.
     """
     while True:
         port = random.randrange(12_000, 32_000)
