@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from fairlead_agent.projection import Projections
 from fairlead_common import subjects as s
 from fairlead_common.buckets import Bucket
 from fairlead_common.bus import Bus
@@ -110,3 +111,31 @@ async def test_an_approval_waits_for_a_week_unless_it_is_configured_otherwise(
         request = await requested(w, "a")
     days = (request.expires_at - request.ts) / 86_400_000
     assert 6.99 < days < 7.01
+
+
+async def test_a_summary_is_written_after_the_approvals_that_it_counts(
+    w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kill in between would leave an approval that nothing lists: its session counts as listed."""
+    held, asking = asyncio.Event(), Projections._ask
+
+    async def ask(self: Projections, key: str, value: bytes) -> None:
+        await held.wait()
+        await asking(self, key, value)
+
+    monkeypatch.setattr(Projections, "_ask", ask)
+    bucket = Bucket(w.bus, s.BUCKET_SESSIONS)
+
+    async def approvals() -> int:
+        stored = await bucket.get("session.a")
+        return msgspec.json.decode(stored.data, type=SessionSummary).approvals if stored else 0
+
+    async with agent_service(nats_server, monkeypatch, settings={"agents.main.mode": "ask"}):
+        await w.say("a", "op=P1 steps=1")
+        assert (await w.run_end("a")).outcome == "waiting_approval"
+        await asyncio.sleep(0.5)
+        assert await approvals() == 0
+        held.set()
+        async with asyncio.timeout(20):
+            while await approvals() != 1:
+                await asyncio.sleep(0.02)

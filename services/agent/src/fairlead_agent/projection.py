@@ -50,6 +50,7 @@ class Projections:
         self._config = config
         self._waiting: dict[str, bytes | None] = {}  # key: value, or None to remove it
         self._busy: dict[str, asyncio.Task[None]] = {}
+        self._before: dict[str, set[str]] = {}  # by key of a session: approvals that are written before it
         self._known: Recent[str, Known] = Recent(MAX_KNOWN)  # what this process wrote last
         self._failed_at = 0.0
         self._wake = asyncio.Event()
@@ -57,7 +58,10 @@ class Projections:
     def show(self, state: SessionState) -> None:
         """Bring the lists up to `state`, soon."""
         summary = self._summary(state)
-        self._waiting[session_key(state.session)] = msgspec.json.encode(summary)
+        key = session_key(state.session)
+        self._waiting[key] = msgspec.json.encode(summary)
+        approvals = [*(request.id for request in state.approvals.values()), *state.settled_approvals]
+        self._before.setdefault(key, set()).update(map(approval_key, approvals))
         for request in state.approvals.values():
             approval = ApprovalSummary(
                 id=request.id,
@@ -91,6 +95,7 @@ class Projections:
             await self._written(key)
             await self._settle(key)
         key = session_key(state.session)
+        self._before.pop(key, None)
         await self._written(key)
         self._known.forget(key)
         await self._unlist(key, state.last_seq)
@@ -165,9 +170,23 @@ class Projections:
     def _start(self, tasks: asyncio.TaskGroup) -> None:
         """Begin to write what waits: at most `AT_ONCE` keys, each once, so that only its newest value is."""
         free = AT_ONCE - len(self._busy)
-        for key in list(itertools.islice((key for key in self._waiting if key not in self._busy), free)):
+        ready = (key for key in self._waiting if key not in self._busy and not self._is_held_back(key))
+        for key in list(itertools.islice(ready, free)):
             value = self._waiting.pop(key)
             self._busy[key] = tasks.create_task(self._write_one(key, value), name=f"list-{key}")
+
+    def _is_held_back(self, key: str) -> bool:
+        """Whether approvals of this session are to be written first.
+
+        A summary tells that its session is listed as far as it says. After a kill in between nothing would
+        show an approval that came later.
+        """
+        before = {each for each in self._before.get(key, ()) if each in self._waiting or each in self._busy}
+        if before:
+            self._before[key] = before
+        else:
+            self._before.pop(key, None)
+        return bool(before)
 
     async def _write_one(self, key: str, value: bytes | None) -> None:
         try:
