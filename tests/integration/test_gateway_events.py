@@ -496,8 +496,9 @@ async def test_pages_of_the_log_divide_no_record(gateway: RunningGateway, bus: B
 
 
 async def test_a_record_of_a_later_format_is_refused_and_not_left_out(
-    gateway: RunningGateway, bus: Bus
+    gateway: RunningGateway, bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("fairlead_gateway.event_stream.LATER_S", 2)  # that the stream stays open
     agent = FakeAgent(bus, "later")
     await agent.begin([1])
     headers = {subjects.H_FORMAT: "9"}
@@ -505,6 +506,8 @@ async def test_a_record_of_a_later_format_is_refused_and_not_left_out(
     answer = await gateway.http.get("/api/sessions/later/entries")
     assert answer.status_code == 503
     assert "a later version" in answer.text
+    began = asyncio.get_running_loop().time()
     events = await read(gateway, "later", lambda event: False)
+    assert asyncio.get_running_loop().time() - began >= 2  # clients come back as soon as it ends
     assert [event["entry"]["type"] for event in events if event.kind == "entry"] == ["run_start", "message"]
     assert not any(map(caught_up, events))
