@@ -42,6 +42,7 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FairleadUp]:
             "OPENAI_API_KEY": "x",
             "OPENAI_MODEL": "m",
             "FAIRLEAD_HOST": "mill",
+            "FAIRLEAD_LOG_FORMAT": "2",  # agents ask the other services whether they read it
         }
         sets = [
             "agents.main.mode=ask",
