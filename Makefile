@@ -4,7 +4,7 @@
 SHELL := /bin/sh
 export UV_PYTHON_DOWNLOADS := never
 
-UV = uv=$$(tools/find-uv) && "$$uv"
+UV = uv=$$(scripts/find-uv) && "$$uv"
 RUN = $(UV) run --no-sync
 T ?=
 
@@ -14,21 +14,21 @@ help:  ## This list
 
 .PHONY: setup
 setup:  ## Install everything for development, and build the page
-	@$(UV) sync -q --locked --inexact && tools/build-web "$$uv"
+	@$(UV) sync -q --locked --inexact && scripts/build-web "$$uv"
 
 .PHONY: run up
 run:  ## Start Fairlead on this machine (settings come from the environment)
-	@$(UV) sync -q --locked --inexact --no-dev && tools/build-web "$$uv"
+	@$(UV) sync -q --locked --inexact --no-dev && scripts/build-web "$$uv"
 	@exec .venv/bin/fairlead up $(ARGS)
 
 up: run  ## The same as `make run`
 
 .PHONY: test check
 test: setup  ## Style, types, all pure tests and a smoke of the rest; `make test T=tests/unit` runs only those
-	@uv=$$(tools/find-uv) && if [ -n "$(T)" ]; then "$$uv" run --no-sync pytest $(T); else tools/test "$$uv"; fi
+	@uv=$$(scripts/find-uv) && if [ -n "$(T)" ]; then "$$uv" run --no-sync pytest $(T); else scripts/test "$$uv"; fi
 
 check: setup  ## The whole proof: `make test`, then every test that it left out; what CI runs
-	@uv=$$(tools/find-uv) && tools/test "$$uv" whole
+	@uv=$$(scripts/find-uv) && scripts/test "$$uv" whole
 
 .PHONY: fmt lint types
 fmt:  ## Format the sources and mend what can be mended
@@ -71,12 +71,12 @@ images: secrets  ## Build the images of compose.yaml, one after the other
 	  there=$$(docker compose config --services) && there=" $$(echo $$there) " && \
 	  for name in nats gateway webui scheduler tools agent; do \
 	  case "$$there" in *" $$name "*) docker compose build -q $$name || exit 1 ;; esac; done
-	@[ ! -e secrets/nats-users.json ] || tools/nats-user render
+	@[ ! -e secrets/nats-users.json ] || scripts/nats-user render
 	@docker images --filter label=org.opencontainers.image.title --format '{{.Size}} {{.Repository}}' \
 	  | grep ' fairlead-' | sort -u
 
 secrets:  ## Make what compose.yaml needs to be secret, in ./secrets; what is there is kept
-	@tools/make-secrets
+	@scripts/make-secrets
 
 .PHONY: web down clean
 web:  ## Build the web application

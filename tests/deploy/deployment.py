@@ -98,13 +98,13 @@ class Deployment:
 
     def make_secrets(self) -> None:
         subprocess.run(
-            [ROOT / "tools/make-secrets", self.secrets], env=self._environment, check=True, timeout=60
+            [ROOT / "scripts/make-secrets", self.secrets], env=self._environment, check=True, timeout=60
         )
 
     def tool(self, name: str, *words: str) -> "subprocess.CompletedProcess[str]":
         """`tools/<name>` with these words."""
         return subprocess.run(
-            [ROOT / "tools" / name, *words],
+            [ROOT / "scripts" / name, *words],
             env=self._environment,
             capture_output=True,
             text=True,
@@ -113,7 +113,7 @@ class Deployment:
         )
 
     def nats_user(self, *words: str) -> str:
-        """What `tools/nats-user` says."""
+        """What `scripts/nats-user` says."""
         done = self.tool("nats-user", *words)
         assert done.returncode == 0, done.stderr[-2000:]
         return done.stdout

@@ -237,7 +237,7 @@ def test_services_of_compose_leave_their_own_server_out(tmp_path: Path) -> None:
     if not shutil.which("docker"):
         pytest.skip("no docker command")
     secrets = tmp_path / "secrets"
-    subprocess.run([ROOT / "tools/make-secrets", secrets], check=True, timeout=30, capture_output=True)
+    subprocess.run([ROOT / "scripts/make-secrets", secrets], check=True, timeout=30, capture_output=True)
     (tmp_path / "ca.pem").touch()
     files = ["-f", "compose.yaml", "-f", "deploy/cluster/compose.services.yaml"]
     profiles = ["--profile", "docker-sandbox", "--profile", "cli", "--profile", "backup"]

@@ -117,7 +117,7 @@ def test_the_command_line_answers_what_is_true_in_a_deployment(deployment: Deplo
     assert done.stderr == ""  # of the engine's own progress nothing
     refused = deployment.tool("fairlead", "nats", "user", "list")
     assert refused.returncode == 1
-    assert "tools/nats-user" in refused.stderr
+    assert "scripts/nats-user" in refused.stderr
 
 
 ASK = """

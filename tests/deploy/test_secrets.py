@@ -17,7 +17,7 @@ USERS = ("gateway", "agent", "tools", "boxes", "scheduler", "webui", "provisione
 
 def _make(folder: Path, **environ: str) -> dict[str, str]:
     subprocess.run(
-        [ROOT / "tools/make-secrets", folder],
+        [ROOT / "scripts/make-secrets", folder],
         env={"PATH": os.environ["PATH"], **environ},
         check=True,
         timeout=60,
@@ -62,8 +62,8 @@ def test_the_server_takes_the_users_with_the_rights_of_the_table(tmp_path: Path)
 
 
 def test_the_file_that_secrets_are_put_into_follows_from_the_table() -> None:
-    loaded = runpy.run_path(str(ROOT / "tools" / "render-rights"))
-    assert loaded["rendered"]() == loaded["TARGET"].read_text(), "run tools/render-rights"
+    loaded = runpy.run_path(str(ROOT / "scripts" / "render-rights"))
+    assert loaded["rendered"]() == loaded["TARGET"].read_text(), "run scripts/render-rights"
 
 
 def test_keys_are_made_without_python(tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_passwords_of_an_earlier_version_are_removed_and_that_is_said(tmp_path: 
     for name in ("nats-gateway", "nats-passwords.conf", "gateway-token"):
         (folder / name).write_text("old")
     done = subprocess.run(
-        [ROOT / "tools/make-secrets", folder], check=True, timeout=60, capture_output=True, text=True
+        [ROOT / "scripts/make-secrets", folder], check=True, timeout=60, capture_output=True, text=True
     )
     assert "removed" in done.stdout
     assert not (folder / "nats-gateway").exists()
@@ -99,4 +99,4 @@ def test_no_seed_is_an_argument_of_a_process(tmp_path: Path) -> None:
     watching.write_text(f'#!/bin/sh\necho "$@" >>{seen}\nexec {shutil.which("python3")} "$@"\n')
     watching.chmod(0o755)
     _make(tmp_path / "secrets", PATH=f"{watching.parent}:{os.environ['PATH']}")
-    assert seen.read_text().split() == ["tools/ed25519"] * len(USERS)
+    assert seen.read_text().split() == ["scripts/ed25519"] * len(USERS)

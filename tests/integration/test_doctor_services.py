@@ -146,8 +146,8 @@ def test_a_frozen_nats_server_is_said_by_status_and_doctor(up: FairleadUp) -> No
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["nats"], "tools/nats-user add|list|remove|render"),
-        (["nats", "user", "list"], "tools/nats-user add|list|remove|render"),
+        (["nats"], "scripts/nats-user add|list|remove|render"),
+        (["nats", "user", "list"], "scripts/nats-user add|list|remove|render"),
         (["logs"], "docker compose logs -f"),
         (["up"], "docker compose up -d --wait"),
         (["down"], "docker compose --profile '*' down"),

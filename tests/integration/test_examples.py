@@ -22,16 +22,13 @@ REPORTS = "reports"
 def install(target: Path, *names: str) -> None:
     """Install example packages into a folder."""
     uv = subprocess.run(
-        [ROOT / FIND_UV], capture_output=True, text=True, check=True, timeout=60
+        [ROOT / "scripts/find-uv"], capture_output=True, text=True, check=True, timeout=60
     ).stdout.strip()
     command = [uv, "pip", "install", "-q", "--no-deps", "--python", sys.executable, "--target", str(target)]
     done = subprocess.run(
         [*command, *(str(EXAMPLES / name) for name in names)], capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, done.stderr[-2000:]
-
-
-FIND_UV = "scripts/find-uv" if (ROOT / "scripts/find-uv").exists() else "tools/find-uv"
 
 
 @pytest.fixture(scope="module")

@@ -109,7 +109,7 @@ def commands(page: Path) -> Iterator[list[str]]:
     """The words of each `fairlead ...` line in the indented and fenced blocks of a page, without comments."""
     text = page.read_text().replace("\\\n", " ")
     for line in re.findall(r"^(?: {4,}|(?<=\n))(.*\bfairlead .*|.*--rm cli .*)$", text, re.MULTILINE):
-        found = re.search(r"(?:^|\s)(?:fairlead|tools/fairlead|run --rm cli) ([a-z].*)$", line)
+        found = re.search(r"(?:^|\s)(?:fairlead|scripts/fairlead|run --rm cli) ([a-z].*)$", line)
         if not found or line.lstrip().startswith(("#", "|", "git", "*", "-", "`")):
             continue
         try:

@@ -19,7 +19,7 @@ from fairlead_common import other_systems
 from fairlead_common.errors import InvalidInputError
 
 _OF_DEPLOYMENT = (
-    "in a deployment of containers use: tools/nats-user add|list|remove|render, beside compose.yaml"
+    "in a deployment of containers use: scripts/nats-user add|list|remove|render, beside compose.yaml"
 )
 _VARIABLES = {
     "NATS_URL": "url",
@@ -68,7 +68,7 @@ Another system gets a user of its own, with less: fairlead nats user add --help"
 
 @nats.group()
 @click.option(
-    "--secrets", metavar="FOLDER", help="Those of a deployment of containers (tools/nats-user gives this)."
+    "--secrets", metavar="FOLDER", help="Those of a deployment of containers (scripts/nats-user gives this)."
 )
 @click.pass_context
 def user(ctx: click.Context, secrets: str | None) -> None:

@@ -1,4 +1,4 @@
-"""The NATS users of a deployment of containers: with keys of `tools/make-secrets`, and those added since."""
+"""NATS users of a deployment of containers: with keys of `scripts/make-secrets`, and those added since."""
 
 import os
 from collections.abc import Mapping
@@ -54,7 +54,7 @@ class DeploymentUsers(UserRegister):
             return path.read_text(encoding="ascii").strip()
         except OSError as error:
             raise CommandError(
-                f"{path} cannot be read ({error}): tools/make-secrets first", CONFIG
+                f"{path} cannot be read ({error}): scripts/make-secrets first", CONFIG
             ) from error
 
 

@@ -47,7 +47,7 @@ def parsed(text: str) -> dict[str, object]:
     if not host or not services:
         raise CommandError(
             "the file of NATS users is of an earlier version, and does not say what it follows from: "
-            "`make secrets` (or tools/make-secrets) writes it anew",
+            "`make secrets` (or scripts/make-secrets) writes it anew",
             CONFIG,
         )
     basis = hashlib.sha256(text.encode()).hexdigest()
