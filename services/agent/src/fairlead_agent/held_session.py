@@ -18,6 +18,7 @@ from fairlead_agent.deletion import Deletion
 from fairlead_agent.grants import Grants
 from fairlead_agent.loop import AgentLoop
 from fairlead_agent.mailbox import Mailbox
+from fairlead_agent.model_turn import ModelTurn
 from fairlead_agent.models.registry import Registry
 from fairlead_agent.next_step import Limits
 from fairlead_agent.owner import Owner
@@ -27,7 +28,6 @@ from fairlead_agent.projection import Projections
 from fairlead_agent.state_cache import StateCache
 from fairlead_agent.timers import drop_timers
 from fairlead_agent.tool_calls import HandOverError, ToolCalls
-from fairlead_agent.turn import Turn
 from fairlead_common import subjects
 from fairlead_common.buckets import Lease, Leases, session_lease
 from fairlead_common.bus import Bus
@@ -279,7 +279,7 @@ class HeldSession:
             owner, self._bus, parts.catalog, parts.places, parts.config, parts.grants, parts.worker
         )
         mailbox = Mailbox(owner, parts.config, calls, parts.grants, parts.deletion)
-        turn = Turn(owner, parts.registry, parts.catalog, parts.places, parts.config)
+        turn = ModelTurn(owner, parts.registry, parts.catalog, parts.places, parts.config)
         loop = AgentLoop(owner, mailbox, calls, turn, parts.catalog, parts.config, parts.worker)
         known = set(owner.state.settled_approvals)  # by an earlier owner
 
@@ -313,7 +313,7 @@ class HeldSession:
                 log.info("ownership_lost", why=str(failure))
             raise failure
 
-    async def _pump(self, owner: Owner, mailbox: Mailbox, turn: Turn) -> None:
+    async def _pump(self, owner: Owner, mailbox: Mailbox, turn: ModelTurn) -> None:
         """Consume mail as it comes, whatever the agent loop is at."""
         loop = asyncio.get_running_loop()
 
@@ -349,7 +349,7 @@ class HeldSession:
         finally:
             self.warm_since = None
 
-    def _interrupt_what_must_end(self, owner: Owner, turn: Turn) -> None:
+    def _interrupt_what_must_end(self, owner: Owner, turn: ModelTurn) -> None:
         """Stop the reply and the tool calls of a run that is aborted or over its time."""
         state, profile = owner.state, self._services.config.current.agent(owner.state.agent)
         run = state.run

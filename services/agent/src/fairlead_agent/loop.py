@@ -12,6 +12,7 @@ import structlog
 from fairlead_agent.catalog import Catalog, Tools
 from fairlead_agent.left_out import NOTHING, Cause
 from fairlead_agent.mailbox import Mailbox
+from fairlead_agent.model_turn import ModelTurn
 from fairlead_agent.models.interface import ModelError
 from fairlead_agent.next_step import (
     AddHeartbeatMessage,
@@ -31,7 +32,6 @@ from fairlead_agent.next_step import (
 )
 from fairlead_agent.owner import Owner
 from fairlead_agent.tool_calls import HandOverError, ToolCalls
-from fairlead_agent.turn import Turn
 from fairlead_agent.user_messages import heartbeat_message, user_message
 from fairlead_common.config import AgentConfig
 from fairlead_common.cron.acknowledgement import is_acknowledgement
@@ -63,7 +63,7 @@ class AgentLoop:
         owner: Owner,
         mailbox: Mailbox,
         calls: ToolCalls,
-        turn: Turn,
+        turn: ModelTurn,
         catalog: Catalog,
         config: LiveConfig,
         worker: str,
@@ -140,7 +140,7 @@ class AgentLoop:
                 case RunTools():
                     await self._run_tools()
                 case CallModel():
-                    await self._turn.take(self._state.agent, self._profile)
+                    await self._turn.run(self._state.agent, self._profile)
                 case EndRun():
                     await self._end(step)
                 case Idle() | Delete():  # for the caller: they end the loop

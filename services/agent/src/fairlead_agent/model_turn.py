@@ -31,7 +31,7 @@ MAX_RETRY_DELAY_S = 30.0
 MAX_ASKED_DELAY_S = 120.0  # of a wait that the provider asks for: before that it would refuse again
 
 
-class Turn:
+class ModelTurn:
     """Asks the model of a session."""
 
     def __init__(
@@ -53,7 +53,7 @@ class Turn:
         if self._reading is not None:
             self._reading.cancel()
 
-    async def take(self, agent: str, profile: AgentConfig) -> None:
+    async def run(self, agent: str, profile: AgentConfig) -> None:
         """Ask until the model answers, and write its message.
 
         Raises:
