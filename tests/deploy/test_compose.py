@@ -313,9 +313,9 @@ async def test_commands_run_in_containers_and_only_the_proxy_has_the_engine(depl
 
 @pytest.mark.skipif(not SOCKET.exists(), reason="the engine listens elsewhere")
 async def test_the_recipe_of_the_manual_works_on_a_deployment_that_was_used(deployment: Deployment) -> None:
-    manual = (ROOT / "docs" / "operations.md").read_text()
-    recipe = manual.partition("### Profile `docker-sandbox`")[2].partition("\n### ")[0]
-    lines = re.findall(r"^ {4}docker compose run --rm cli (.*)$", recipe, re.MULTILINE)
+    manual = (ROOT / "docs" / "operations" / "containers.md").read_text()
+    recipe = manual.partition("## Profile `docker-sandbox`")[2].partition("\n## ")[0]
+    lines = re.findall(r"^docker compose run --rm cli (.*)$", recipe, re.MULTILINE)
     assert len(lines) == 2
     async with deployment.gateway() as gateway:
         await ask(gateway, "before", "run: hostname")  # it has its place from then on

@@ -60,6 +60,6 @@ def test_every_image_of_ours_knows_its_revision(tmp_path: Path) -> None:
 
 
 def test_profiles_of_the_manual_are_kept_in_the_settings() -> None:
-    manual = (ROOT / "docs" / "operations.md").read_text()
-    for_one_command = re.findall(r"^ +COMPOSE_PROFILES=\S+ docker compose up.*$", manual, re.MULTILINE)
+    manual = (ROOT / "docs" / "operations" / "containers.md").read_text()
+    for_one_command = re.findall(r"^ *COMPOSE_PROFILES=\S+ docker compose up.*$", manual, re.MULTILINE)
     assert for_one_command == [], "the next upgrade would leave these containers behind"

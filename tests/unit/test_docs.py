@@ -17,6 +17,7 @@ from fairlead_common.config import parse_config
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "AGENTS.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES += sorted((ROOT / "docs" / "operations").glob("*.md"))
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 MAPS = [*NAMES, "bench/README.md"]  # pages that say which file does what
 MAPS += [
@@ -33,6 +34,8 @@ ELSEWHERE = {
     *(
         "auth.json",
         "up.json",
+        "port.json",
+        "users.json",
         "context.json",
         "keys.json",
         "extra-openai-models.yaml",
