@@ -164,7 +164,7 @@ def test_sb_14_memory_is_bounded_where_control_groups_can_be_made(box: Sandboxed
 
 def _can_limit() -> bool:
     name = f"fairlead-test-{secrets.token_hex(4)}"
-    made = cgroups.make(name, cgroups.Limits(64, 16, 1.0))
+    made = cgroups.make(name, cgroups.ResourceLimits(64, 16, 1.0))
     cgroups.remove(name)
     return len(made) == 3 or bool(made and (made[0] / "cgroup.controllers").exists())
 

@@ -5,7 +5,7 @@ import hypothesis.strategies as st
 import pytest
 
 from fairlead_common.rules import raw_paths
-from fairlead_tools.runner.confinement.workspace_root import ToolError
+from fairlead_tools.runner.confinement.workspace_root import ToolFailedError
 from fairlead_tools.runner.tools.patch import parse
 
 _NAMES = ["src/a", ".git/hooks/pre-commit", "b/x", "a/x", " x", "x ", "x\ty", "/dev/null", '"q"', "é", "x y"]
@@ -47,7 +47,7 @@ def test_every_path_that_a_patch_changes_is_seen_by_the_rules(parts: list[list[s
     text = end.join(line for part in parts for line in part)
     try:
         changes = parse(text)
-    except ToolError:
+    except ToolFailedError:
         return
     seen = set(raw_paths({"patch": text}))
     taken = {path for change in changes for path in (change.path, change.target) if path}

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import fairlead_tools.web.page as page_module
-from fairlead_tools.web.transport import Limits
+from fairlead_tools.web.transport import FetchLimits
 from tests.attacks.web_tools import LOCAL, SITE, Fetcher, site, words
 from tests.support.web_victim import Victim, answer, redirect, victim
 
@@ -55,7 +55,7 @@ class Pour:
 async def test_ss_33_endless_body_is_cut_at_the_limit(case: str, head: str, chunked: bool) -> None:
     say = Pour(head, chunked=chunked)
     async with victim(say) as server:
-        outcome = await site(server, Limits(20, 5 * MIB)).fetch(f"http://{SITE}:{server.port}/")
+        outcome = await site(server, FetchLimits(20, 5 * MIB)).fetch(f"http://{SITE}:{server.port}/")
     assert not outcome.is_error
     assert (outcome.details["chars"], outcome.details["cut"]) == (5 * MIB, True)
     assert "Only its beginning" in words(outcome)
@@ -79,7 +79,7 @@ async def test_ss_33_slow_server_is_given_up_when_the_time_is_over(what: str) ->
         writer.close()
 
     began = time.monotonic()
-    limits = Limits(0.5)
+    limits = FetchLimits(0.5)
     if what in ("body", "headers"):
         async with victim(drip) as server:
             said = await site(server, limits).refusal(f"http://{SITE}:{server.port}/")
@@ -99,7 +99,7 @@ async def test_ss_33_redirects_share_one_time_limit() -> None:
         await redirect(path + "x")(path, writer)
 
     async with victim(slowly) as server:
-        assert "within 0.5 s" in await site(server, Limits(0.5)).refusal(f"http://{SITE}:{server.port}/")
+        assert "within 0.5 s" in await site(server, FetchLimits(0.5)).refusal(f"http://{SITE}:{server.port}/")
 
 
 def bomb(unpacked_bytes: int) -> bytes:
@@ -169,7 +169,7 @@ async def test_ss_33_head_that_is_too_large_or_makes_no_sense_is_refused(head: s
         await writer.drain()
 
     async with victim(say) as server:
-        await site(server, Limits(5)).refusal(f"http://{SITE}:{server.port}/")
+        await site(server, FetchLimits(5)).refusal(f"http://{SITE}:{server.port}/")
 
 
 async def test_ss_33_endless_headers_are_refused() -> None:
@@ -181,7 +181,7 @@ async def test_ss_33_endless_headers_are_refused() -> None:
 
     async with victim(without_gap) as server:
         began = time.monotonic()
-        await site(server, Limits(20)).refusal(f"http://{SITE}:{server.port}/")
+        await site(server, FetchLimits(20)).refusal(f"http://{SITE}:{server.port}/")
         assert time.monotonic() - began < 10
 
 

@@ -8,7 +8,7 @@ from fairlead_common.ids import new_id
 from fairlead_common.messages import ToolCall
 from fairlead_tools.web.fetch import WebFetch
 from fairlead_tools.web.page import Pages
-from fairlead_tools.web.transport import Limits, Transport
+from fairlead_tools.web.transport import FetchLimits, Transport
 from tests.support.web_victim import Victim
 
 
@@ -55,7 +55,7 @@ class Fetcher:
         self,
         allow: list[tuple[str, int]] | None = None,
         names: Mapping[str, list[list[str]]] | None = None,
-        limits: Limits | None = None,
+        limits: FetchLimits | None = None,
         pages: Pages | None = None,
         cache_s: float = 0.0,
     ) -> None:
@@ -96,6 +96,6 @@ SITE = "site.test"
 LOCAL = {SITE: [["127.0.0.1"]]}
 
 
-def site(server: Victim, limits: Limits | None = None, **more: list[list[str]]) -> Fetcher:
+def site(server: Victim, limits: FetchLimits | None = None, **more: list[list[str]]) -> Fetcher:
     """A fetcher that may reach `server` as site.test, and nothing else on this machine."""
     return Fetcher(allow=[(SITE, server.port)], names={**LOCAL, **more}, limits=limits)

@@ -228,7 +228,7 @@ async def test_what_is_left_of_old_sandboxes_is_removed(tmp_path: Path) -> None:
         (folder / "state").mkdir(parents=True)
         (folder / "info").touch()
         os.utime(folder / "info", (time.time() - age_s,) * 2)
-        cgroups.make(group_name(folder), cgroups.Limits(64, 20, 1.0))
+        cgroups.make(group_name(folder), cgroups.ResourceLimits(64, 20, 1.0))
     sandbox._sweep()
     assert sorted(path.name for path in (tmp_path / "bubblewrap").iterdir()) == ["etc", "y0ung"]
     for folder in (old, young, tried):

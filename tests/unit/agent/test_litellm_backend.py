@@ -10,7 +10,7 @@ import pytest
 
 from fairlead_agent.models.interface import Finish, ModelError, ModelRequest
 from fairlead_agent.models.litellm_backend import LiteLLM
-from fairlead_agent.streamed_reply import Reply
+from fairlead_agent.streamed_reply import StreamedReply
 from fairlead_common.content import AssistantMessage, ThinkingBlock
 from fairlead_common.messages import ToolSpec
 from tests.support.strict_model import StrictModel, call, calls, claude, refuse, said
@@ -40,7 +40,7 @@ async def ask(model: str, **fields: Any) -> AssistantMessage:
         model=model, messages=json.dumps(USER).encode(), tools=TOOLS, tools_wire=WIRE, **fields
     )
     backend = LiteLLM(silence_s=lambda: 30.0)
-    reply = Reply("m1", "host")
+    reply = StreamedReply("m1", "host")
     async for batch in backend.stream(request):
         for piece in batch:
             reply.add(piece)

@@ -25,7 +25,7 @@ from fairlead_agent.models.interface import (
     ToolCallPiece,
 )
 from fairlead_agent.models.openai_compatible import OpenAICompatible
-from fairlead_agent.streamed_reply import Reply
+from fairlead_agent.streamed_reply import StreamedReply
 from fairlead_common.config import parse_model
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.messages import ToolSpec
@@ -413,7 +413,7 @@ def test_model_name_of_no_known_form_is_refused(name: str) -> None:
 
 
 def test_reply_keeps_blocks_in_order_and_joins_their_pieces() -> None:
-    reply = Reply("m1", "host")
+    reply = StreamedReply("m1", "host")
     for piece in (
         ThinkingPiece("h"),
         ThinkingPiece("m", "sig"),

@@ -15,7 +15,7 @@ from fairlead_agent.next_step import (
     Delete,
     EndRun,
     Idle,
-    Limits,
+    RunLimits,
     RunTools,
     StartHeartbeat,
     StartRun,
@@ -39,7 +39,7 @@ from fairlead_common.session_log.state import ABORT
 from fairlead_common.session_marks import HEARTBEAT
 from tests.unit.common.session_log.test_state import Log
 
-LIMITS = Limits(max_run_s=60.0, max_turns=3, max_run_tokens=0)
+LIMITS = RunLimits(max_run_s=60.0, max_turns=3, max_run_tokens=0)
 NOW_MS = 1_000
 
 
@@ -73,7 +73,7 @@ class World(Log):
         self.add(CustomEntry, name=HEARTBEAT, data={"key": "heartbeat-1", "seq": 9})
 
     def step(
-        self, start: StartRun | None = None, limits: Limits | None = LIMITS, now_ms: int = NOW_MS
+        self, start: StartRun | None = None, limits: RunLimits | None = LIMITS, now_ms: int = NOW_MS
     ) -> Step:
         return next_step(self.state, start, limits, now_ms)
 
@@ -251,7 +251,7 @@ def test_a_run_that_no_worker_gets_any_further_is_given_up(log: World) -> None:
         (LIMITS._replace(max_run_tokens=15), NOW_MS, None),
     ],
 )
-def test_limits(log: World, limits: Limits, now_ms: int, expected: tuple[str, str] | None) -> None:
+def test_limits(log: World, limits: RunLimits, now_ms: int, expected: tuple[str, str] | None) -> None:
     log.start()
     log.user("one", 1)
     log.assistant("c1")

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from fairlead_agent.models.interface import Finish, Piece, TextPiece, ThinkingPiece, ToolCallPiece
-from fairlead_agent.streamed_reply import Reply
+from fairlead_agent.streamed_reply import StreamedReply
 from fairlead_common.content import AssistantMessage, ThinkingBlock
 
 
 def made(*pieces: Piece) -> AssistantMessage:
-    reply = Reply("m1", "host")
+    reply = StreamedReply("m1", "host")
     for piece in pieces:
         reply.add(piece)
     return reply.message("m")

@@ -3,7 +3,7 @@
 from fairlead_common.content import AssistantMessage, TextBlock, ToolCallBlock, UserMessage
 from fairlead_common.entries import MessageEntry, RunEndEntry
 from fairlead_common.events import Delta, MessageUpdate
-from fairlead_gateway.chat_answer import Answer, Piece
+from fairlead_gateway.chat_answer import ChatAnswer, Piece
 
 PROMPT = 10
 
@@ -27,8 +27,8 @@ def reply(name: str, text: str, *, calls: bool = False, stop: str | None = None)
     return MessageEntry(id=name, run_id="r", message=message)
 
 
-def begun() -> Answer:
-    answer = Answer(PROMPT)
+def begun() -> ChatAnswer:
+    answer = ChatAnswer(PROMPT)
     assert list(answer.entry(12, user(PROMPT))) == []
     return answer
 
@@ -47,7 +47,7 @@ def test_late_words_of_an_earlier_answer_are_not_ours() -> None:
 
 
 def test_nothing_counts_before_the_prompt_is_part_of_the_conversation() -> None:
-    answer = Answer(PROMPT)
+    answer = ChatAnswer(PROMPT)
     assert list(answer.live(words("m", 0, "x", log_seq=11))) == []
     assert list(answer.entry(11, reply("m", "x"))) == []
     assert list(answer.entry(12, RunEndEntry(id="e", outcome="completed", seqs=[3]))) == []
@@ -95,7 +95,7 @@ def test_reply_that_was_cut_waits_for_the_end_of_the_run() -> None:
 
 
 def test_run_that_ended_without_taking_the_prompt_up_is_the_end_too() -> None:
-    answer = Answer(PROMPT)
+    answer = ChatAnswer(PROMPT)
     list(answer.entry(11, RunEndEntry(id="e", outcome="aborted", seqs=[PROMPT])))
     assert answer.problem is not None
 

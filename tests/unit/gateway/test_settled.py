@@ -17,7 +17,7 @@ from fairlead_common.events import (
     ToolExecutionUpdate,
     TurnStart,
 )
-from fairlead_gateway.settled import KINDS, Settled, Sniffed, sniff
+from fairlead_gateway.settled import KINDS, Sniffed, Superseded, sniff
 
 
 def of(event: LiveEvent) -> Sniffed:
@@ -62,14 +62,14 @@ QUEUED = QueuedEntry(id="q", kind="steer", content=[], mail_seq=1)
     ],
 )
 def test_log_overtakes_what_it_settles(entry: Entry, event: Sniffed, stale: bool) -> None:
-    settled = Settled()
+    settled = Superseded()
     assert not settled.is_stale(event)
     settled.fold(7, entry)
     assert settled.is_stale(event) is stale
 
 
 def test_only_the_last_ids_are_kept() -> None:
-    settled = Settled()
+    settled = Superseded()
     for n in range(1000):
         settled.fold(n, MessageEntry(id=f"m{n}", message=AssistantMessage(content=[], model="m")))
     settled.trim()

@@ -9,7 +9,7 @@ import pytest
 from fairlead_common.cron.jobs import ActiveWindow, At, Cron, Every, Misfire, Overlap, Schedule
 from fairlead_common.cron.times import milliseconds
 from fairlead_scheduler.firing.misfires import offset_ms, plan
-from fairlead_scheduler.jobs.job_table import JobTable, Position, Timing
+from fairlead_scheduler.jobs.job_table import JobTable, SlotPosition, Timing
 from fairlead_scheduler.jobs.schedule_times import Times, times_of
 from fairlead_scheduler.runs.concurrency import admit
 
@@ -180,7 +180,7 @@ def test_another_scheduler_goes_on_where_the_last_one_was_but_not_for_jobs_it_di
     table.put("new", every(MINUTE), 8)
     table.put("once", Timing(schedule=At(at_ms=START + MINUTE)), 3)
     table.put("late", Timing(schedule=At(at_ms=START + MINUTE)), 8)
-    table.go_on_from(Position(t_ms=START + 10 * MINUTE, revision=5))
+    table.go_on_from(SlotPosition(t_ms=START + 10 * MINUTE, revision=5))
     due = {entry.id: entry.due_ms for entry in table if entry.due_ms is not None}
     assert due == {"known": START + 11 * MINUTE, "new": START + MINUTE, "late": START + MINUTE}
 
@@ -192,7 +192,7 @@ def test_a_slot_that_is_put_off_is_not_lost_with_the_scheduler() -> None:
     assert entry.due_ms is not None
     put_off_ms = entry.due_ms - (START + HOUR)
     after = JobTable()
-    after.go_on_from(Position(t_ms=START + HOUR + put_off_ms - 1, revision=1))
+    after.go_on_from(SlotPosition(t_ms=START + HOUR + put_off_ms - 1, revision=1))
     assert after.put("a", jittered, 1).due_ms == entry.due_ms
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from fairlead_tools.sandboxes import cgroups
-from fairlead_tools.sandboxes.cgroups import Limits
+from fairlead_tools.sandboxes.cgroups import ResourceLimits
 
-LIMITS = Limits(memory_mb=64, pids=20, cpus=0.5)
+LIMITS = ResourceLimits(memory_mb=64, pids=20, cpus=0.5)
 
 
 @pytest.fixture

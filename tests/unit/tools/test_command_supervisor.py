@@ -14,7 +14,7 @@ import pytest
 
 from fairlead_tools.runner.confinement.restrict import Restriction
 from fairlead_tools.runner.confinement.workspace_root import Root
-from fairlead_tools.runner.plan import Plan, make_plan
+from fairlead_tools.runner.plan import CallPlan, make_plan
 from fairlead_tools.runner.process import children, fd_handoff, prefork, running_call
 from fairlead_tools.runner.process.children import Child
 from fairlead_tools.runner.process.command_supervisor import _kill_rest
@@ -217,13 +217,13 @@ class Workplace:
         self.prefork = Prefork(Root(str(folder)), None, bound)
         self._started: set[int] = set()
 
-    def run(self, plan: Plan = TRUE) -> int:
+    def run(self, plan: CallPlan = TRUE) -> int:
         """The guard of one command, or the worker of a file tool."""
         with self.running(plan) as pid:
             return pid
 
     @contextlib.contextmanager
-    def running(self, plan: Plan = TRUE) -> Iterator[int]:
+    def running(self, plan: CallPlan = TRUE) -> Iterator[int]:
         """The same, and its end is seen when the block ends."""
         child = self.prefork.take(plan)
         self._started.add(child.pid)

@@ -18,9 +18,9 @@ from fairlead_tools.sandboxes.channel import ChannelLostError
 from fairlead_tools.sandboxes.docker import DockerSandbox, journals, recipe
 from fairlead_tools.sandboxes.docker.engine import PROBE_TIMEOUT_S, Engine
 from fairlead_tools.sandboxes.docker.journals import Journals
-from fairlead_tools.sandboxes.docker.owner import NOBODY_ELSE, Owner, owner_of
+from fairlead_tools.sandboxes.docker.owner import NOBODY_ELSE, FileOwner, owner_of
 from fairlead_tools.sandboxes.docker.spares import expected_places
-from fairlead_tools.sandboxes.docker.stream import Frames
+from fairlead_tools.sandboxes.docker.stream import EngineFrames
 from fairlead_tools.sandboxes.sandbox import Place, SandboxRefusedError
 
 PLACE = Place(sandbox="docker", workspace="/w", scope="a")
@@ -146,7 +146,7 @@ def test_commands_run_as_the_owner_of_the_workspace_and_never_as_root(tmp_path: 
     assert owner_of(folder, "rw", tmp_path / "own") == NOBODY_ELSE
     assert folder.stat().st_uid == 0
     os.chown(folder, 77, 0)
-    assert owner_of(folder, "rw", tmp_path / "own") == Owner(77, 1000)
+    assert owner_of(folder, "rw", tmp_path / "own") == FileOwner(77, 1000)
 
 
 def test_handing_over_follows_no_links_and_takes_nothing_from_others(tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def frame(stream: int, data: bytes) -> bytes:
 @pytest.mark.parametrize("size", [1, 3, 7, 4096])
 async def test_engines_frames_come_apart_wherever_they_were_cut(size: int) -> None:
     reader = asyncio.StreamReader()
-    frames = Frames(reader, asyncio.get_running_loop())
+    frames = EngineFrames(reader, asyncio.get_running_loop())
     head = b"HTTP/1.1 101 UPGRADED\r\nConnection: Upgrade\r\n\r\n"
     sent = head + frame(1, b'{"a":1}\n{"b"') + frame(2, b"an error") + frame(1, b"") + frame(1, b":2}\n")
     for start in range(0, len(sent), size):
@@ -214,7 +214,7 @@ async def test_engines_frames_come_apart_wherever_they_were_cut(size: int) -> No
 
 
 async def test_engine_that_refuses_is_told_with_its_words() -> None:
-    frames = Frames(asyncio.StreamReader(), asyncio.get_running_loop())
+    frames = EngineFrames(asyncio.StreamReader(), asyncio.get_running_loop())
     frames.data_received(b'HTTP/1.1 409 Conflict\r\n\r\n{"message":"container is not running"}')
     with pytest.raises(ChannelLostError, match="container is not running"):
         await frames.upgraded

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from fairlead_tools.egress import hello
-from fairlead_tools.egress.allow import AllowFile, AllowList, Target, is_entry, parse_target
-from fairlead_tools.egress.proxy import Proxy, RefusedError, addresses_of, parse_request
+from fairlead_tools.egress.allow import AllowFile, AllowList, Destination, is_entry, parse_target
+from fairlead_tools.egress.proxy import Proxy, ProxyRefusedError, addresses_of, parse_request
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_entry_that_can_allow_nothing_is_known(entry: str, expected: bool) -> No
 def test_list_in_a_file_is_read_again_and_a_missing_one_allows_nothing(tmp_path: Path) -> None:
     path = tmp_path / "allow"
     allow = AllowFile(path)
-    target = Target("example.org", 443)
+    target = Destination("example.org", 443)
     assert not allow.current().allows(target)
     path.write_text(json.dumps(["example.org"]))
     assert allow.current().allows(target)
@@ -92,7 +92,7 @@ def test_plain_request_is_made_anew_and_hop_headers_stay_here() -> None:
         b"Connection: keep-alive\r\nAccept: */*\r\n\r\n"
     )
     request = parse_request(head)
-    assert request.target == Target("example.org", 8080)
+    assert request.target == Destination("example.org", 8080)
     assert request.head == (
         b"GET /a?b=c HTTP/1.1\r\nHost: Example.org:8080\r\nAccept: */*\r\nConnection: close\r\n\r\n"
     )
@@ -115,7 +115,7 @@ def test_plain_request_is_made_anew_and_hop_headers_stay_here() -> None:
     ],
 )
 def test_other_requests_are_refused(line: bytes) -> None:
-    with pytest.raises(RefusedError):
+    with pytest.raises(ProxyRefusedError):
         parse_request(line + b"\r\nHost: x\r\n\r\n")
 
 
@@ -144,11 +144,11 @@ def test_what_is_no_hello_names_nobody(data: bytes) -> None:
 
 
 async def test_names_that_lead_inwards_and_metadata_addresses_are_refused() -> None:
-    with pytest.raises(RefusedError, match="loopback"):
-        await addresses_of(Target("localhost", 443))
-    with pytest.raises(RefusedError, match="metadata"):
-        await addresses_of(Target("169.254.169.254", 80))
-    assert [str(each) for each in await addresses_of(Target("10.1.2.3", 80))] == ["10.1.2.3"]
+    with pytest.raises(ProxyRefusedError, match="loopback"):
+        await addresses_of(Destination("localhost", 443))
+    with pytest.raises(ProxyRefusedError, match="metadata"):
+        await addresses_of(Destination("169.254.169.254", 80))
+    assert [str(each) for each in await addresses_of(Destination("10.1.2.3", 80))] == ["10.1.2.3"]
 
 
 class Spoken:

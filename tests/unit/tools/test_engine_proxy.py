@@ -8,11 +8,11 @@ import docker
 import pytest
 
 from fairlead_common.config import DockerConfig
-from fairlead_tools.engine_proxy.refused import RefusedError
-from fairlead_tools.engine_proxy.requests import LABEL, Request, translated
+from fairlead_tools.engine_proxy.refused import EngineRefusedError
+from fairlead_tools.engine_proxy.requests import LABEL, EngineRequest, translated
 from fairlead_tools.engine_proxy.volume import Volume
 from fairlead_tools.sandboxes.docker import recipe
-from fairlead_tools.sandboxes.docker.owner import Owner
+from fairlead_tools.sandboxes.docker.owner import FileOwner
 
 OUTSIDE = "/var/lib/docker/volumes/x/_data"
 
@@ -26,7 +26,7 @@ def volume(tmp_path: Path) -> Volume:
 
 def sandbox() -> dict[str, Any]:
     """The description of a container as the docker sandbox sends it."""
-    settings, owner = DockerConfig(), Owner(10001, 10001)
+    settings, owner = DockerConfig(), FileOwner(10001, 10001)
     sources = recipe.Sources(
         f"{OUTSIDE}/r.pyz", f"{OUTSIDE}/tools/j", f"{OUTSIDE}/workspaces/w", f"{OUTSIDE}/e"
     )
@@ -38,7 +38,7 @@ def sandbox() -> dict[str, Any]:
     return made
 
 
-def create(body: dict[str, Any], volume: Volume) -> Request:
+def create(body: dict[str, Any], volume: Volume) -> EngineRequest:
     target = "/v1.41/containers/create?name=fairlead-1"
     return translated("POST", target, json.dumps(body).encode(), "mark", volume)
 
@@ -110,7 +110,7 @@ def test_a_container_with_more_than_a_sandbox_needs_is_refused(
 ) -> None:
     body = sandbox()
     body["HostConfig"].update(host)
-    with pytest.raises(RefusedError, match=why):
+    with pytest.raises(EngineRefusedError, match=why):
         create(body, volume)
 
 
@@ -118,7 +118,7 @@ def test_a_container_with_more_than_a_sandbox_needs_is_refused(
     "body", [{"hostConfig": {"Privileged": True}}, {"NetworkingConfig": {"EndpointsConfig": {"bus": {}}}}, {}]
 )
 def test_a_description_with_what_is_not_known_is_refused(body: dict[str, Any], volume: Volume) -> None:
-    with pytest.raises(RefusedError):
+    with pytest.raises(EngineRefusedError):
         create({**sandbox(), **body} if body else {}, volume)
 
 
@@ -143,7 +143,7 @@ def test_a_description_with_what_is_not_known_is_refused(body: dict[str, Any], v
     ],
 )
 def test_what_no_executor_needs_is_refused(method: str, target: str, volume: Volume) -> None:
-    with pytest.raises(RefusedError):
+    with pytest.raises(EngineRefusedError):
         translated(method, target, b"{}", "mark", volume)
 
 
@@ -160,5 +160,5 @@ def test_a_process_gets_no_privileges(volume: Volume) -> None:
     plain = {"Cmd": ["python3"], "User": "0:0", "AttachStdin": True, "Privileged": False, "Env": None}
     asked = translated("POST", "/containers/abc/exec", json.dumps(plain).encode(), "mark", volume)
     assert asked.container == "abc"
-    with pytest.raises(RefusedError, match="Privileged"):
+    with pytest.raises(EngineRefusedError, match="Privileged"):
         translated("POST", "/containers/abc/exec", b'{"Cmd": ["id"], "Privileged": true}', "mark", volume)

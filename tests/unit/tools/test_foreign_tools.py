@@ -35,7 +35,7 @@ from fairlead_tools.mcp_servers.catalogue import (
     updated,
 )
 from fairlead_tools.mcp_servers.environment import resolved
-from fairlead_tools.mcp_servers.server import Server
+from fairlead_tools.mcp_servers.server import McpServerConnection
 from fairlead_tools.mcp_servers.source import McpTools
 from fairlead_tools.nats_tools import declared
 from fairlead_tools.nats_tools.declared import declarations
@@ -471,7 +471,7 @@ async def test_last_words_of_a_server_do_not_repeat_its_keys(
         env={"WEATHER": Secret(from_env="FAIRLEAD_SECRET_WEATHER")},
         start_timeout_s=60,
     )
-    server = Server("weather", settings, tmp_path)
+    server = McpServerConnection("weather", settings, tmp_path)
     running = asyncio.create_task(server.run())
     server.lead()
     try:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fairlead_common.config import McpServer
-from fairlead_tools.mcp_servers.server import Server, UnreachableError
+from fairlead_tools.mcp_servers.server import McpServerConnection, McpUnreachableError
 
 Answer = Callable[[asyncio.StreamWriter], Awaitable[None]]
 
@@ -80,10 +80,10 @@ async def test_a_hostile_answer_is_an_unreachable_server_and_costs_little(
     hostile: Hostile, tmp_path: Path, kind: str
 ) -> None:
     hostile.answer = getattr(hostile, kind)
-    server = Server("x", McpServer(url=hostile.url), tmp_path)
+    server = McpServerConnection("x", McpServer(url=hostile.url), tmp_path)
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(server.run())
-        with pytest.raises(UnreachableError) as error:
+        with pytest.raises(McpUnreachableError) as error:
             await server.call("tool", arguments(), "c1", timeout_s=30.0, show=show)
         running.cancel()
     assert str(error.value)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from fairlead_common.config import ApiAuth, OpenApi, Secret, parse_config
 from fairlead_common.errors import InvalidInputError
 from fairlead_tools.openapi.documents import base_url
-from fairlead_tools.openapi.operations import Operation, operations
+from fairlead_tools.openapi.operations import ApiOperation, operations
 from fairlead_tools.openapi.request import ArgumentError, request
 from fairlead_tools.openapi.schemas import MAX_NODES, DocumentError, Resolver
 
@@ -22,7 +22,7 @@ def document(paths: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {"openapi": "3.1.0", "info": {"title": "t", "version": "1"}, "paths": paths, **more}
 
 
-def one(path: str, method: str = "get", item: dict[str, Any] | None = None, **operation: Any) -> Operation:
+def one(path: str, method: str = "get", item: dict[str, Any] | None = None, **operation: Any) -> ApiOperation:
     made = operations("x", OpenApi(document={}), document({path: {**(item or {}), method: operation}}))
     assert len(made) == 1
     return made[0]
@@ -222,7 +222,7 @@ def test_credentials_and_headers_of_http_are_no_arguments() -> None:
 
 
 def test_body_is_one_argument_where_its_fields_cannot_be_arguments() -> None:
-    def body(schema: dict[str, Any], *, required: bool = True) -> Operation:
+    def body(schema: dict[str, Any], *, required: bool = True) -> ApiOperation:
         content = {"application/json": {"schema": schema}}
         parameters = [{"name": "id", "in": "query", "schema": {"type": "string"}}]
         return one("/", "post", parameters=parameters, requestBody={"required": required, "content": content})

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from fairlead_tools.runner import linux
-from fairlead_tools.runner.confinement.workspace_root import Root, ToolError
+from fairlead_tools.runner.confinement.workspace_root import Root, ToolFailedError
 from fairlead_tools.runner.plan import FILE_TOOLS, run_tool
 
 SECRET = "the secret"
@@ -219,7 +219,7 @@ def test_fs_07_open_never_wins_the_race(box: Box) -> None:
         for _ in range(30_000):
             try:
                 fd = box.root.open("swap/secret", os.O_RDONLY)
-            except ToolError:
+            except ToolFailedError:
                 continue
             opened += 1
             assert os.read(fd, 100) == b"harmless"
@@ -266,7 +266,7 @@ def test_fs_10_proc_mounted_as_workspace_gives_no_way_out() -> None:
     walking = Root("/proc/self", openat2=False)
     for each in (root, walking):
         for path in ("root/etc/passwd", "cwd/x", "exe", "fd/0"):
-            with pytest.raises(ToolError):
+            with pytest.raises(ToolFailedError):
                 each.open(path, os.O_RDONLY)
         os.close(each.open("status", os.O_RDONLY))
         each.close()

@@ -12,8 +12,8 @@ from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
 from fairlead_tools.web.cache import Cache
 from fairlead_tools.web.marking import marked, visible
 from fairlead_tools.web.page import EXTRACT, Pages
-from fairlead_tools.web.transport import Limits
-from fairlead_tools.web.worker import Worker, WorkerError
+from fairlead_tools.web.transport import FetchLimits
+from fairlead_tools.web.worker import WebWorker, WorkerError
 from tests.attacks.web_tools import LOCAL, SITE, Fetcher, pictures, site, words
 from tests.support.web_victim import Victim, answer, victim
 
@@ -131,7 +131,7 @@ async def test_pdf_is_its_text_page_by_page() -> None:
 
 async def test_document_that_is_cut_off_is_refused_and_not_half_read() -> None:
     async with victim(answer(pdf("x" * 5000), "application/pdf")) as server:
-        said = await site(server, Limits(20, 2000)).refusal(f"http://{SITE}:{server.port}/")
+        said = await site(server, FetchLimits(20, 2000)).refusal(f"http://{SITE}:{server.port}/")
     assert "more than 2000 bytes" in said
 
 
@@ -224,7 +224,7 @@ async def test_title_cannot_break_out_of_the_marks() -> None:
 async def test_hostile_page_costs_a_bounded_time_and_is_still_read() -> None:
     page = "<html><body><article>" + "<p>Words, <i>many</i> words.</p>" * 60_000 + "</article></body></html>"
     async with victim(answer(page, "text/html")) as server:
-        fetcher = Fetcher([(SITE, server.port)], LOCAL, pages=Pages(Worker(EXTRACT, cpu_s=4)))
+        fetcher = Fetcher([(SITE, server.port)], LOCAL, pages=Pages(WebWorker(EXTRACT, cpu_s=4)))
         async with asyncio.timeout(40):
             text = await fetcher.text(f"http://{SITE}:{server.port}/")
     assert "Words, many words." in text.replace("*", "")
@@ -235,7 +235,7 @@ async def test_worker_that_takes_too_long_dies_and_is_reaped(tmp_path: Path) -> 
     program = tmp_path / "endless.py"
     program.write_text("import time\nwhile True: time.sleep(1)\n")
     with pytest.raises(WorkerError, match=r"longer than 0\.3 s"):
-        await Worker(program, wall_s=0.3).ask({})
+        await WebWorker(program, wall_s=0.3).ask({})
     children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
     commands = [Path(f"/proc/{child}/cmdline").read_bytes() for child in children]
     assert not [command for command in commands if b"endless.py" in command]
@@ -248,7 +248,7 @@ async def test_worker_ends_when_the_call_is_cancelled(tmp_path: Path) -> None:
     program.write_text(
         f"import os, time\nopen({str(mark)!r}, 'w').write(str(os.getpid()))\nwhile True: time.sleep(1)\n"
     )
-    task = asyncio.create_task(Worker(program).ask({}))
+    task = asyncio.create_task(WebWorker(program).ask({}))
     async with asyncio.timeout(20):
         while not mark.exists() or not mark.read_text():
             await asyncio.sleep(0.01)
@@ -264,10 +264,10 @@ async def test_worker_has_no_environment_and_no_memory_without_end(
     monkeypatch.setenv("OPENAI_API_KEY", "ENV-CANARY")
     program = tmp_path / "tell.py"
     program.write_text("import json, os\nprint(json.dumps(dict(os.environ)))\n")
-    assert "ENV-CANARY" not in str(await Worker(program).ask({}))
+    assert "ENV-CANARY" not in str(await WebWorker(program).ask({}))
     page = b"<html><body>" + b"<p><b>x</b></p>" * 300_000 + b"</body></html>"
     async with victim(answer(page, "text/html")) as server:
-        pages = Pages(Worker(EXTRACT, memory_bytes=150 << 20))
+        pages = Pages(WebWorker(EXTRACT, memory_bytes=150 << 20))
         fetcher = Fetcher([(SITE, server.port)], LOCAL, pages=pages)
         assert "cannot be read" in await fetcher.refusal(f"http://{SITE}:{server.port}/")
 

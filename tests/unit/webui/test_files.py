@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_webui.files import File, Files, Reply, answer, load
+from fairlead_webui.files import FileResponse, Files, StaticFile, answer, load
 
 SCRIPT = "console.log('fairlead');\n" * 40
 
@@ -23,7 +23,7 @@ def files(tmp_path: Path) -> Files:
     return load(tmp_path)
 
 
-def ask(files: Files, path: str, **more: object) -> Reply:
+def ask(files: Files, path: str, **more: object) -> FileResponse:
     return answer(files, json.dumps({"path": path, **more}).encode())
 
 
@@ -79,7 +79,7 @@ def test_the_routes_are_those_of_the_page() -> None:
     source = Path(__file__).parents[3] / "services/webui/web/src/routes.tsx"
     named = re.findall(r'path === "([^"]+)"', source.read_text())
     assert {"/", "/login", "/approvals"} <= set(named)
-    files = {"/index.html": File("text/html", '"1"', "no-cache", b"page", None)}
+    files = {"/index.html": StaticFile("text/html", '"1"', "no-cache", b"page", None)}
     for path in [*named, "/s/some_session-1"]:
         assert ask(files, path).headers["status"] == "200", path
 

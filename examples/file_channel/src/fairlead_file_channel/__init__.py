@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from fairlead_scheduler.delivery.channels import RefusedError
+from fairlead_scheduler.delivery.channels import UndeliverableError
 from fairlead_scheduler.delivery.message import DeliveryMessage
 
 
@@ -30,7 +30,7 @@ class FileChannel:
         """Write the file. An attempt that is repeated writes the same file again."""
         to = message.to or "answer"
         if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", to):
-            raise RefusedError(f"to: must be letters, digits, - and _, at most 64, got {to[:80]!r}")
+            raise UndeliverableError(f"to: must be letters, digits, - and _, at most 64, got {to[:80]!r}")
         await asyncio.to_thread(self._write, f"{to}-{message.delivery_id}.txt", message.text)
 
     def _write(self, name: str, text: str) -> None:

@@ -20,10 +20,10 @@ from fairlead_agent.loop import AgentLoop
 from fairlead_agent.mailbox import Mailbox
 from fairlead_agent.model_turn import ModelTurn
 from fairlead_agent.models.registry import Registry
-from fairlead_agent.next_step import Limits
+from fairlead_agent.next_step import RunLimits
 from fairlead_agent.owner import Owner
 from fairlead_agent.owners import Owners
-from fairlead_agent.placement import Places
+from fairlead_agent.placement import WorkspacePlaces
 from fairlead_agent.projection import Projections
 from fairlead_agent.state_cache import StateCache
 from fairlead_agent.timers import drop_timers
@@ -68,7 +68,7 @@ class Services:
     objects: Objects
     config: LiveConfig
     catalog: Catalog
-    places: Places
+    places: WorkspacePlaces
     registry: Registry
     grants: Grants
     projections: Projections
@@ -355,7 +355,7 @@ class HeldSession:
         run = state.run
         if run is None:
             return
-        late = profile is not None and Limits.of(profile).is_out_of_time(run, time.time_ns() // 1_000_000)
+        late = profile is not None and RunLimits.of(profile).is_out_of_time(run, time.time_ns() // 1_000_000)
         if late or run.aborting or state.deleting:
             owner.changed.set()
             turn.interrupt()

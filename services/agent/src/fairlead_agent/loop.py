@@ -21,7 +21,7 @@ from fairlead_agent.next_step import (
     Delete,
     EndRun,
     Idle,
-    Limits,
+    RunLimits,
     RunTools,
     StartHeartbeat,
     StartRun,
@@ -116,7 +116,7 @@ class AgentLoop:
 
     def _next_step(self) -> Step:
         profile = self._config.current.agent(self._state.agent)
-        limits = Limits.of(profile) if profile else None
+        limits = RunLimits.of(profile) if profile else None
         return next_step(self._state, self._mailbox.start, limits, time.time_ns() // 1_000_000)
 
     async def _take_over(self) -> None:

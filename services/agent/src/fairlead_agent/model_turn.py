@@ -13,8 +13,8 @@ from fairlead_agent.job_context import first_shown
 from fairlead_agent.models.interface import ModelError, ModelRequest
 from fairlead_agent.models.registry import Registry
 from fairlead_agent.owner import Owner
-from fairlead_agent.placement import Places, boundary, described, shown_name
-from fairlead_agent.streamed_reply import Reply
+from fairlead_agent.placement import WorkspacePlaces, boundary, described, shown_name
+from fairlead_agent.streamed_reply import StreamedReply
 from fairlead_agent.tool_arguments import Json
 from fairlead_agent.wire import Form
 from fairlead_common.config import AgentConfig
@@ -35,7 +35,7 @@ class ModelTurn:
     """Asks the model of a session."""
 
     def __init__(
-        self, owner: Owner, registry: Registry, catalog: Catalog, places: Places, config: LiveConfig
+        self, owner: Owner, registry: Registry, catalog: Catalog, places: WorkspacePlaces, config: LiveConfig
     ) -> None:
         self._owner = owner
         self._state = owner.state
@@ -69,7 +69,7 @@ class ModelTurn:
         await self._owner.show(TurnStart(run_id=run_id, log_seq=self._state.last_seq, turn=turn))
         self._interrupted = False
         for attempt in range(self._config.current.models.retries + 1):
-            reply = Reply(new_id(), request[1], request[2])
+            reply = StreamedReply(new_id(), request[1], request[2])
             try:
                 await self._read(model_name, request[0], reply)
             except ModelError as error:
@@ -174,7 +174,7 @@ class ModelTurn:
             )
         raise ModelError("overflow", text)
 
-    async def _read(self, model_name: str, request: ModelRequest, reply: Reply) -> None:
+    async def _read(self, model_name: str, request: ModelRequest, reply: StreamedReply) -> None:
         model, _ = self._registry.resolve(model_name)
         run_id, log_seq = self._run_id, self._state.last_seq
         count = 0

@@ -93,7 +93,7 @@ Step = (
 )
 
 
-class Limits(NamedTuple):
+class RunLimits(NamedTuple):
     """Limits of one run, from the agent's profile. Tokens: 0 is no limit."""
 
     max_run_s: float
@@ -101,7 +101,7 @@ class Limits(NamedTuple):
     max_run_tokens: int
 
     @classmethod
-    def of(cls, profile: AgentConfig) -> "Limits":
+    def of(cls, profile: AgentConfig) -> "RunLimits":
         """The limits that `profile` sets."""
         return cls(profile.max_run_s, profile.max_turns, profile.max_run_tokens)
 
@@ -127,7 +127,7 @@ class Limits(NamedTuple):
         return None
 
 
-def next_step(state: SessionState, start: StartRun | None, limits: Limits | None, now_ms: int) -> Step:
+def next_step(state: SessionState, start: StartRun | None, limits: RunLimits | None, now_ms: int) -> Step:
     """The next step of a session.
 
     Args:

@@ -58,7 +58,7 @@ def described(within: Boundary) -> str:
     return f"Commands run {where}{limit[within.access]}."
 
 
-class Places:
+class WorkspacePlaces:
     """Finds the place of a session's workspace.
 
     The folder of an agent is on the host where it was placed first, or by a person since: the key

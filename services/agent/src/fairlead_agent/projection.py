@@ -34,7 +34,7 @@ MAX_KNOWN: Final = 20_000
 READ_AT_ONCE: Final = 500  # summaries; each is about 1 kB
 
 
-class Known(NamedTuple):
+class ProjectedState(NamedTuple):
     """The last message under a key: its revision, and how far the summary in it had got."""
 
     revision: int
@@ -51,7 +51,7 @@ class Projections:
         self._waiting: dict[str, bytes | None] = {}  # key: value, or None to remove it
         self._busy: dict[str, asyncio.Task[None]] = {}
         self._before: dict[str, set[str]] = {}  # by key of a session: approvals that are written before it
-        self._known: Recent[str, Known] = Recent(MAX_KNOWN)  # what this process wrote last
+        self._known: Recent[str, ProjectedState] = Recent(MAX_KNOWN)  # what this process wrote last
         self._failed_at = 0.0
         self._wake = asyncio.Event()
 
@@ -252,7 +252,7 @@ class Projections:
             if known is None:
                 there = await self._bucket.last(key)
                 reached = _last_seq(there.data) + is_marker(there) if there else 0
-                known = Known(there.seq if there else 0, reached)
+                known = ProjectedState(there.seq if there else 0, reached)
             if known.last_seq > last_seq:
                 return
             try:
@@ -262,7 +262,7 @@ class Projections:
                 self._known.forget(key)
                 known = None
                 continue
-            self._known.put(key, Known(revision, last_seq))
+            self._known.put(key, ProjectedState(revision, last_seq))
             return
 
     async def shown(self, sessions: Collection[str]) -> dict[str, int]:

@@ -45,7 +45,7 @@ class _Block:
         return "".join(self.texts)
 
 
-class Reply:
+class StreamedReply:
     """Takes the pieces of one reply, and gives the message that they make.
 
     Args:

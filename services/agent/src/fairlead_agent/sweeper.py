@@ -40,14 +40,14 @@ _LEASE = "sweeper"
 _POSITION = "sweeper-position"
 
 
-class Pause(NamedTuple):
+class SweepPause(NamedTuple):
     """Until when nothing is tried (time of the loop), and how long that is, in seconds."""
 
     until: float
     pause_s: float
 
 
-_NO_PAUSE = Pause(0.0, PERIOD_S / 2)
+_NO_PAUSE = SweepPause(0.0, PERIOD_S / 2)
 
 
 class Unsettled(Outline):
@@ -62,7 +62,7 @@ class Unsettled(Outline):
     mail_at: float = 0.0
 
 
-class Position(msgspec.Struct):
+class SweepPosition(msgspec.Struct):
     """Where a sweep goes on.
 
     Fields:
@@ -85,12 +85,12 @@ class Sweeper:
         self._list_check = ListCheck(bus, projections)
         self._bucket = Bucket(bus, subjects.BUCKET_LEASES)
         self._lease: Lease | None = None
-        self._position = Position()
+        self._position = SweepPosition()
         self._saved_at = 0.0
         self._behind = True
         self._quiet_until = 0.0
         self._objects = Objects(bus)
-        self._pauses: dict[str, Pause] = {}  # before it is tried again to list a session
+        self._pauses: dict[str, SweepPause] = {}  # before it is tried again to list a session
 
     async def run(self, stop: asyncio.Event) -> None:
         """Sweep until `stop`, whenever this worker holds the lease."""
@@ -129,7 +129,7 @@ class Sweeper:
         if self._lease is None:
             return False
         stored = await self._bucket.get(_POSITION)
-        self._position = msgspec.json.decode(stored.data, type=Position) if stored else Position()
+        self._position = msgspec.json.decode(stored.data, type=SweepPosition) if stored else SweepPosition()
         for state in self._position.unsettled.values():
             state.hinted_at = state.mail_at = 0.0  # another process's clock
         self._pauses.clear()  # of the sessions of an earlier position
@@ -195,7 +195,7 @@ class Sweeper:
     async def _list(self, session: str, log_seq: int, now: float) -> None:
         """List one session from its log. This needs no owner: a summary never replaces a newer one."""
         pause_s = min(2 * self._pauses.get(session, _NO_PAUSE).pause_s, LONGEST_PAUSE_S)
-        self._pauses[session] = Pause(now + pause_s, pause_s)
+        self._pauses[session] = SweepPause(now + pause_s, pause_s)
         owner = Owner(self._bus, self._objects, SessionState(session))
         await owner.read()
         if not owner.state.exists:

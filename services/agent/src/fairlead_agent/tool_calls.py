@@ -15,10 +15,10 @@ import structlog
 from fairlead_agent.catalog import Catalog, Tools
 from fairlead_agent.grants import Grants
 from fairlead_agent.judgement import Judgement
-from fairlead_agent.next_step import Limits
+from fairlead_agent.next_step import RunLimits
 from fairlead_agent.offers import offers
 from fairlead_agent.owner import Owner
-from fairlead_agent.placement import Places, boundary
+from fairlead_agent.placement import WorkspacePlaces, boundary
 from fairlead_agent.policy import Verdict, names_secret
 from fairlead_agent.taint import brought
 from fairlead_agent.timers import set_timer
@@ -69,7 +69,7 @@ class ToolCalls:
         owner: Owner,
         bus: Bus,
         catalog: Catalog,
-        places: Places,
+        places: WorkspacePlaces,
         config: LiveConfig,
         grants: Grants,
         worker: str,
@@ -115,7 +115,7 @@ class ToolCalls:
         if state.run is None or state.run.aborting or state.deleting:
             return True
         profile = self._config.current.agent(state.agent)
-        return profile is None or Limits.of(profile).is_out_of_time(state.run, time.time_ns() // 1_000_000)
+        return profile is None or RunLimits.of(profile).is_out_of_time(state.run, time.time_ns() // 1_000_000)
 
     async def _recall(self) -> None:
         """Find out which pending calls were requested already, by this owner or one before it."""

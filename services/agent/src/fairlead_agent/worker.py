@@ -16,7 +16,7 @@ from fairlead_agent.grants import Grants
 from fairlead_agent.held_session import LEASE_TTL_S, RELEASED_S, HeldSession, Services
 from fairlead_agent.models.registry import Registry
 from fairlead_agent.owners import Owners
-from fairlead_agent.placement import Places
+from fairlead_agent.placement import WorkspacePlaces
 from fairlead_agent.projection import Projections
 from fairlead_agent.state_cache import StateCache
 from fairlead_common import subjects
@@ -65,7 +65,7 @@ class Worker:
             objects=Objects(bus),
             config=config,
             catalog=catalog,
-            places=Places(bus, catalog),
+            places=WorkspacePlaces(bus, catalog),
             registry=registry,
             grants=grants,
             projections=projections,

@@ -13,7 +13,7 @@ from fairlead_common.errors import FairleadError
 from fairlead_common.service import VERSION
 from fairlead_gateway import account, pages
 from fairlead_gateway.gateway import Gateway
-from fairlead_gateway.health import Readiness
+from fairlead_gateway.health import ReadinessCheck
 from fairlead_gateway.middleware import FrontDoor
 from fairlead_gateway.openapi import openapi_document
 from fairlead_gateway.problems import Problem, json_response, on_failure, on_problem
@@ -48,7 +48,7 @@ def create_app(gateway: Gateway, public_host: str = "") -> ASGIApp:
     app.openapi = lambda: openapi_document(list(gateway.config.current.agents))  # type: ignore[method-assign]
     app.state.gateway = gateway
     app.state.files = pages.Files(gateway.bus)
-    app.state.readiness = Readiness(gateway.bus)
+    app.state.readiness = ReadinessCheck(gateway.bus)
 
     async def openapi(_: Request) -> Response:
         return json_response(app.openapi())

@@ -33,7 +33,7 @@ class Piece(NamedTuple):
     text: str
 
 
-class Answer:
+class ChatAnswer:
     """Folds what happens in a session until the prompt with sequence `seq` is answered.
 
     Fields:

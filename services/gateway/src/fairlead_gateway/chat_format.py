@@ -20,7 +20,7 @@ from fairlead_gateway.problems import Problem, json_response
 _ENCODE: Final = msgspec.json.Encoder().encode
 
 
-class Wanted(NamedTuple):
+class CompletionOptions(NamedTuple):
     """What the client asked for: an answer as a stream or whole, and the usage at the end of a stream."""
 
     model: str
@@ -35,7 +35,7 @@ class ChatFormat:
         key: names the answer.
     """
 
-    def __init__(self, key: str, wanted: Wanted) -> None:
+    def __init__(self, key: str, wanted: CompletionOptions) -> None:
         self._id = f"chatcmpl-{key}"
         self._wanted = wanted
         self._created = int(time.time())

@@ -15,8 +15,8 @@ from fairlead_common.events import decode_event
 from fairlead_common.messages import Abort
 from fairlead_common.tail import Source, Tail
 from fairlead_gateway.accepted import AcceptedCalls, Visit
-from fairlead_gateway.chat_answer import Answer, Piece
-from fairlead_gateway.chat_format import ChatFormat, Wanted, error_chunk
+from fairlead_gateway.chat_answer import ChatAnswer, Piece
+from fairlead_gateway.chat_format import ChatFormat, CompletionOptions, error_chunk
 from fairlead_gateway.event_stream import HEADERS, KEEP_ALIVE_S, SEND_WITHIN_S, TAKE_WITHIN_S
 from fairlead_gateway.gateway import Gateway, answering
 from fairlead_gateway.problems import Problem, problem_of
@@ -32,7 +32,7 @@ GRACE_S: Final = (
 _LOG, _EVENT = 0, 1
 
 
-class Call(NamedTuple):
+class AcceptedCompletion(NamedTuple):
     """One accepted chat completion.
 
     Fields:
@@ -46,7 +46,7 @@ class Call(NamedTuple):
 
     gateway: Gateway
     session: str
-    wanted: Wanted
+    wanted: CompletionOptions
     key: str
     sender: str
     seq: int
@@ -61,9 +61,9 @@ class Call(NamedTuple):
 class Completion:
     """The answer to the client: an ASGI application."""
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: AcceptedCompletion) -> None:
         self._call = call
-        self._answer = Answer(call.seq)
+        self._answer = ChatAnswer(call.seq)
         self._pieces: list[Piece] = []  # read, and not yet written
         self._kept: list[Piece] = []  # for an answer that is sent whole
         self._abort: Callable[[], None] = lambda: None
@@ -249,7 +249,7 @@ class Completion:
             log.warning("call_not_ended", session=call.session, error=str(error))
 
 
-def _draining(call: Call) -> Problem:
+def _draining(call: AcceptedCompletion) -> Problem:
     headers = {"Retry-After": "2"}
     if call.visit is None:
         headers["x-should-retry"] = "false"

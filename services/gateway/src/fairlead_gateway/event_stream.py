@@ -36,7 +36,7 @@ from fairlead_common.tail import Source, Tail
 from fairlead_gateway.auth import Principal
 from fairlead_gateway.bodies import MAX_SEQ, check_parameters, one, whole_number
 from fairlead_gateway.gateway import Gateway, answering, gateway_of, principal_of
-from fairlead_gateway.settled import Settled, sniff
+from fairlead_gateway.settled import Superseded, sniff
 from fairlead_gateway.transcript import placed, read_before
 
 log = structlog.get_logger()
@@ -62,7 +62,7 @@ _ID: Final = re.compile(r"([0-9]{1,19})(?:\.([0-9]{1,4}))?-([0-9]{1,19})(?:-([0-
 _LOG, _EVENT = 0, 1
 
 
-class Position(NamedTuple):
+class StreamPosition(NamedTuple):
     """What a client has seen.
 
     Fields:
@@ -80,7 +80,7 @@ class Position(NamedTuple):
 _NOTHING: Final = (0, 0, 0)
 
 
-def parse_position(text: str) -> Position:
+def parse_position(text: str) -> StreamPosition:
     """The position that an event id stands for.
 
     Raises:
@@ -93,9 +93,9 @@ def parse_position(text: str) -> Position:
     assert log is not None  # noqa: S101 - both are in every id
     assert event is not None  # noqa: S101
     if index is None and parts is None:
-        return Position(log, event)
+        return StreamPosition(log, event)
     seen = 0 if index is None else index + (parts is None)
-    return Position(max(0, log - 1), event, parts or 0, seen)
+    return StreamPosition(max(0, log - 1), event, parts or 0, seen)
 
 
 async def events(request: Request) -> "Response | EventStream":
@@ -109,25 +109,25 @@ async def events(request: Request) -> "Response | EventStream":
     async with answering():
         await gateway.must_exist(session)
         if position is None:
-            position = await _now(gateway, session) if after == -1 else Position(after, 0)
+            position = await _now(gateway, session) if after == -1 else StreamPosition(after, 0)
     if request.method == "HEAD":
         return Response(headers={name.decode(): value.decode() for name, value in HEADERS})
     return EventStream(gateway, session, position, principal_of(request))
 
 
-async def _now(gateway: Gateway, session: str) -> Position:
+async def _now(gateway: Gateway, session: str) -> StreamPosition:
     event = await gateway.bus.last(subjects.EVENTS, subjects.event(session))
     entry = await gateway.bus.last(subjects.SESSIONS, subjects.session_log(session))
-    return Position(entry.seq if entry else 0, event.seq if event else 0)
+    return StreamPosition(entry.seq if entry else 0, event.seq if event else 0)
 
 
-class Frames:
+class EventFrames:
     """Turns records into the bytes of events, and knows how far it got."""
 
-    def __init__(self, position: Position) -> None:
+    def __init__(self, position: StreamPosition) -> None:
         self.log = position.log
         self.event = position.event
-        self.settled = Settled()
+        self.settled = Superseded()
         self._seen = (position.log + 1, position.entries, position.parts)
 
     def record(self, seq: int, entries: list[Placed]) -> list[bytes]:
@@ -204,11 +204,13 @@ def _is_json(data: bytes) -> bool:
 class EventStream:
     """The answer to a viewer: an ASGI application."""
 
-    def __init__(self, gateway: Gateway, session: str, position: Position, principal: Principal) -> None:
+    def __init__(
+        self, gateway: Gateway, session: str, position: StreamPosition, principal: Principal
+    ) -> None:
         self._gateway = gateway
         self._session = session
         self._principal = principal
-        self._frames = Frames(position)
+        self._frames = EventFrames(position)
         self._deleting = False
         self._deleted = False
         self._unreadable: LaterVersionError | None = None  # what stands behind the last record that is shown

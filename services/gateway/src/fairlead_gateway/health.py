@@ -33,7 +33,7 @@ async def alive(request: Request) -> Response:  # noqa: ARG001
     return json_response(answers.Alive(), headers={"Cache-Control": "no-store"})
 
 
-class Readiness:
+class ReadinessCheck:
     """What a prompt needs, looked at once in half a second however many ask."""
 
     def __init__(self, bus: Bus) -> None:
@@ -136,7 +136,7 @@ async def executors(bus: Bus) -> list[object]:
 async def ready(request: Request) -> Response:
     """200 when a prompt can be served, else 503 with what is missing."""
     gateway = gateway_of(request)
-    readiness: Readiness = request.app.state.readiness
+    readiness: ReadinessCheck = request.app.state.readiness
     missing = await readiness.missing()
     if gateway.streams.draining:
         missing = {"gateway": "is shutting down", **missing}

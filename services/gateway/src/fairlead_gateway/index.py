@@ -31,7 +31,7 @@ HIDDEN: Final = frozenset({"api"})  # sources of sessions that lists leave out u
 _decoder = msgspec.json.Decoder(SessionSummary)
 
 
-class Page(NamedTuple):
+class IndexPage(NamedTuple):
     """A part of the list, newest first; `cursor` is where the next part begins."""
 
     sessions: list[SessionSummary]
@@ -157,7 +157,9 @@ class Index:
         data = self._sessions.get(name)
         return None if data is None else _decoder.decode(data)
 
-    def page(self, limit: int, before: tuple[int, str] | None, query: str, source: str | None = "") -> Page:
+    def page(
+        self, limit: int, before: tuple[int, str] | None, query: str, source: str | None = ""
+    ) -> IndexPage:
         """At most `limit` sessions, newest first, that were last changed before `before`.
 
         Args:
@@ -169,14 +171,14 @@ class Index:
         while place > 0:
             if len(found) == limit:
                 updated_at, name = self._order[place]
-                return Page(found, f"{updated_at}.{name}")
+                return IndexPage(found, f"{updated_at}.{name}")
             place -= 1
             if not _is_wanted(self._source.get(self._order[place][1], ""), source):
                 continue
             summary = _decoder.decode(self._sessions[self._order[place][1]])
             if not wanted or wanted in _searched(summary):
                 found.append(summary)
-        return Page(found, None)
+        return IndexPage(found, None)
 
     def unchanged_since(self, moment: int, source: str) -> list[str]:
         """Idle sessions of a source that were last changed before `moment`, milliseconds since 1970."""

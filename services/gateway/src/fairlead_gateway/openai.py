@@ -19,10 +19,10 @@ from fairlead_gateway.accepted import AcceptedCall, AcceptedCalls, Visit, reques
 from fairlead_gateway.answers import Model, ModelList
 from fairlead_gateway.auth import Principal
 from fairlead_gateway.bodies import parse
-from fairlead_gateway.chat_format import Wanted
+from fairlead_gateway.chat_format import CompletionOptions
 from fairlead_gateway.chat_prompt import prompt_of, words_of
 from fairlead_gateway.chat_request import ChatMessage, ChatRequest, check_supported
-from fairlead_gateway.chat_stream import Call, Completion
+from fairlead_gateway.chat_stream import AcceptedCompletion, Completion
 from fairlead_gateway.gateway import Gateway, answering, gateway_of, principal_of
 from fairlead_gateway.problems import Problem, json_response, problem_of
 from fairlead_gateway.sessions import create_session, store_words
@@ -36,7 +36,7 @@ _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 _COUNT: Final = re.compile(r"[0-9]{1,4}\Z")
 
 
-class Attempt(NamedTuple):
+class CompletionAttempt(NamedTuple):
     """One request, and the prompt that it is about.
 
     Fields:
@@ -105,10 +105,10 @@ async def completions(request: Request) -> Completion | SideTask:
     options = body.stream_options
     usage_wanted = options is not None and bool(options.include_usage)
     return Completion(
-        Call(
+        AcceptedCompletion(
             gateway=gateway,
             session=attempt.session,
-            wanted=Wanted(body.model, bool(body.stream), usage_wanted),
+            wanted=CompletionOptions(body.model, bool(body.stream), usage_wanted),
             key=attempt.key,
             sender=sender,
             seq=seq,
@@ -137,7 +137,7 @@ async def _once(*, retry_is_safe: bool) -> AsyncIterator[None]:
 # -- which prompt it is --------------------------------------------------------------
 
 
-async def _attempt(request: Request, calls: AcceptedCalls, raw: bytes, sender: str) -> Attempt:
+async def _attempt(request: Request, calls: AcceptedCalls, raw: bytes, sender: str) -> CompletionAttempt:
     """What was accepted of this request before, or a new call."""
     headers = request.headers
     named = _named_session(request)
@@ -147,8 +147,8 @@ async def _attempt(request: Request, calls: AcceptedCalls, raw: bytes, sender: s
         session = named or f"chat-{suffix}"
         key = _token(given)
         call = request_hash([sender.encode(), session.encode(), key.encode()])
-        return Attempt(session, key, own=not named, again=True, visit=await calls.visit(call))
-    new = Attempt(named or f"chat-{new_id()}", new_id(), own=not named)
+        return CompletionAttempt(session, key, own=not named, again=True, visit=await calls.visit(call))
+    new = CompletionAttempt(named or f"chat-{new_id()}", new_id(), own=not named)
     counted = headers.get(RETRY_COUNT, "")
     if not _COUNT.match(counted):
         return new
@@ -158,13 +158,13 @@ async def _attempt(request: Request, calls: AcceptedCalls, raw: bytes, sender: s
     found = await calls.find(same, count) if count else None
     if found is not None:
         accepted, visit = found
-        return Attempt(
+        return CompletionAttempt(
             accepted.session, accepted.key, accepted.own, again=True, visit=visit, backoff_s=backoff_s
         )
     return new._replace(record=same, backoff_s=backoff_s)
 
 
-async def _recorded(calls: AcceptedCalls, attempt: Attempt) -> Visit | None:
+async def _recorded(calls: AcceptedCalls, attempt: CompletionAttempt) -> Visit | None:
     if not attempt.record:
         return attempt.visit
     return await calls.accept(attempt.record, AcceptedCall(attempt.session, attempt.key, attempt.own))
@@ -193,7 +193,7 @@ def _token(text: str) -> str:
 
 
 async def _prompts(
-    gateway: Gateway, messages: list[ChatMessage], sender: str, attempt: Attempt, *, known: bool
+    gateway: Gateway, messages: list[ChatMessage], sender: str, attempt: CompletionAttempt, *, known: bool
 ) -> list[UserInput]:
     """What the prompt may be stored as: without and with what was said before it, the likeliest last."""
     whole = attempt.own or not known
@@ -203,7 +203,9 @@ async def _prompts(
     return prompts
 
 
-async def _make(gateway: Gateway, attempt: Attempt, body: ChatRequest, principal: Principal) -> None:
+async def _make(
+    gateway: Gateway, attempt: CompletionAttempt, body: ChatRequest, principal: Principal
+) -> None:
     first_line = words_of(body.messages[-1]).strip().partition("\n")[0]
     notice = CreateSession(
         agent=body.model,
@@ -220,7 +222,7 @@ async def _make(gateway: Gateway, attempt: Attempt, body: ChatRequest, principal
 
 
 async def _store(
-    gateway: Gateway, attempt: Attempt, prompts: list[UserInput], trace: str | None, seen: Headers
+    gateway: Gateway, attempt: CompletionAttempt, prompts: list[UserInput], trace: str | None, seen: Headers
 ) -> int:
     for prompt in prompts[:-1]:
         try:

@@ -28,7 +28,7 @@ _PATH: Final = re.compile(r"/[A-Za-z0-9_\-./~@+,=]{0,1024}")
 _PASSED: Final[tuple[str, ...]] = ("content-type", "etag", "cache-control", "content-encoding")
 
 
-class File(NamedTuple):
+class WebFile(NamedTuple):
     """One file, as the webui service sent it."""
 
     status: int
@@ -42,10 +42,10 @@ class Files:
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
-        self._kept: OrderedDict[tuple[str, bool], File] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, bool], WebFile] = OrderedDict()
         self._bytes = 0
 
-    async def get(self, path: str, *, gzip: bool) -> File | None:
+    async def get(self, path: str, *, gzip: bool) -> WebFile | None:
         """The file of this path; None if nobody has it to give."""
         loop = asyncio.get_running_loop()
         kept = self._kept.get((path, gzip))
@@ -64,15 +64,15 @@ class Files:
             self._keep((path, gzip), fresh)
         return fresh
 
-    async def _ask(self, path: str, etag: str | None, *, gzip: bool) -> File:
+    async def _ask(self, path: str, etag: str | None, *, gzip: bool) -> WebFile:
         question = msgspec.json.encode({"path": path, "etag": etag, "gzip": gzip})
         reply = await self._bus.request(subjects.WEBUI_FILE, question, timeout_s=ASK_WITHIN_S)
         given = {name.lower(): value for name, value in reply.headers.items()}
         status = int(given.get("status", "200"))
         headers: dict[str, str] = {name: given[name] for name in _PASSED if name in given}
-        return File(status, headers, reply.data, asyncio.get_running_loop().time())
+        return WebFile(status, headers, reply.data, asyncio.get_running_loop().time())
 
-    def _keep(self, key: tuple[str, bool], file: File) -> None:
+    def _keep(self, key: tuple[str, bool], file: WebFile) -> None:
         if (old := self._kept.pop(key, None)) is not None:
             self._bytes -= len(old.body)
         self._kept[key] = file
@@ -82,7 +82,7 @@ class Files:
             self._bytes -= len(dropped.body)
 
 
-def _is_immutable(file: File) -> bool:
+def _is_immutable(file: WebFile) -> bool:
     return "immutable" in file.headers.get("cache-control", "")
 
 

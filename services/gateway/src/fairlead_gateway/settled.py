@@ -67,7 +67,7 @@ def _decoded(data: bytes) -> Sniffed | None:
     return Sniffed(kind, fields.log_seq, (fields.message_id or fields.call_id).encode(), line)
 
 
-class Settled:
+class Superseded:
     """Folds log entries; tells which live events came too late."""
 
     def __init__(self) -> None:

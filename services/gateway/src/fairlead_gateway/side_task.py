@@ -18,7 +18,7 @@ from fairlead_common.ids import new_id
 from fairlead_common.plain_calls import PlainAnswer, PlainCall, PlainMessage
 from fairlead_common.requests import ask_again
 from fairlead_gateway.chat_answer import Piece
-from fairlead_gateway.chat_format import ChatFormat, Wanted
+from fairlead_gateway.chat_format import ChatFormat, CompletionOptions
 from fairlead_gateway.chat_prompt import words_of
 from fairlead_gateway.chat_request import ChatMessage, ChatRequest
 from fairlead_gateway.event_stream import HEADERS
@@ -65,7 +65,7 @@ class SideTask:
         options = body.stream_options
         usage = options is not None and bool(options.include_usage)
         self._gateway = gateway
-        self._wanted = Wanted(body.model, bool(body.stream), usage)
+        self._wanted = CompletionOptions(body.model, bool(body.stream), usage)
         self._call = PlainCall(
             id=new_id(),
             agent=body.model,

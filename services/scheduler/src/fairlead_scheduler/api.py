@@ -39,7 +39,7 @@ from fairlead_scheduler.jobs.job_table import JobTable
 from fairlead_scheduler.leader import Leader
 from fairlead_scheduler.runs.run_store import RunStore
 from fairlead_scheduler.session_mail import SessionMail
-from fairlead_scheduler.settings import Settings
+from fairlead_scheduler.settings import SchedulerSettings
 from fairlead_scheduler.sources.event_triggers import EventTriggers
 
 
@@ -60,7 +60,7 @@ class Api:
         leader: Leader,
         trigger_loop: TriggerLoop,
         outbox: Outbox,
-        settings: Settings,
+        settings: SchedulerSettings,
         triggers: EventTriggers,
         clock: Clock,
     ) -> None:

@@ -26,9 +26,9 @@ from fairlead_scheduler.runs.run_executor import RunExecutor
 from fairlead_scheduler.runs.run_finalizer import RunFinalizer
 from fairlead_scheduler.runs.run_store import RunStore
 from fairlead_scheduler.session_mail import SessionMail
-from fairlead_scheduler.settings import Settings
+from fairlead_scheduler.settings import SchedulerSettings
 from fairlead_scheduler.sources.event_triggers import EventTriggers
-from fairlead_scheduler.sources.folder import Folder
+from fairlead_scheduler.sources.folder import EventFolder
 
 
 async def setup(bus: Bus) -> list[Part]:
@@ -38,7 +38,7 @@ async def setup(bus: Bus) -> list[Part]:
     clock = Clock()
     changed = asyncio.Event()
     name = os.environ.get("FAIRLEAD_WORKER") or f"scheduler-{socket.gethostname()}-{os.getpid()}"
-    settings = Settings(bus, config, changed.set)
+    settings = SchedulerSettings(bus, config, changed.set)
     table, store, run_store, mail = JobTable(), JobStore(bus), RunStore(bus, settings), SessionMail(bus)
     ttl_s = float(os.environ.get("FAIRLEAD_SCHEDULER_LEASE_S", TTL_S))
     leader = Leader(bus, name, changed.set, ttl_s=ttl_s)
@@ -51,7 +51,7 @@ async def setup(bus: Bus) -> list[Part]:
     slot_consumer = SlotConsumer(bus, store, run_store, mail, finalizer, config, clock)
     triggers = EventTriggers(bus, store, mail, settings, clock)
     job_service = JobService(store, table, settings, clock)
-    folder = Folder(job_service, store, mail, settings, table)
+    folder = EventFolder(job_service, store, mail, settings, table)
     api = Api(
         job_service, store, run_store, mail, table, leader, trigger_loop, outbox, settings, triggers, clock
     )

@@ -21,7 +21,7 @@ PAUSED = "paused"  # key in the bucket `runs`
 POLL_S = 5.0
 
 
-class Settings:
+class SchedulerSettings:
     """Part of every scheduler."""
 
     def __init__(self, bus: Bus, config: LiveConfig, on_change: Callable[[], None]) -> None:

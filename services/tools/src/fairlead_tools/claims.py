@@ -28,7 +28,7 @@ MAX_UNNOTED = 4096
 Action = Literal["run", "leave", "wait", "unknown"]
 
 
-class Verdict(NamedTuple):
+class ClaimVerdict(NamedTuple):
     """What may be done with a call.
 
     Fields:
@@ -50,7 +50,7 @@ class Verdict(NamedTuple):
 _decoder = msgspec.json.Decoder(ToolClaim)
 
 
-class Claims:
+class CallClaims:
     """Claims of one executor."""
 
     def __init__(self, bus: Bus, config: ExecutorConfig, records: Records, liveness: Liveness) -> None:
@@ -62,7 +62,7 @@ class Claims:
 
     async def take(
         self, call: ToolCall, place: Place | None, *, repeatable: bool, settled: ToolOutcome | None = None
-    ) -> Verdict:
+    ) -> ClaimVerdict:
         """Claim the call, or see who did.
 
         Args:
@@ -90,20 +90,20 @@ class Claims:
                     self._unnoted.pop(next(iter(self._unnoted)))
         there = await self._write(call, claim)
         if there.attempt == attempt:
-            return Verdict("run", place, attempt, fresh=True, settled=settled)
+            return ClaimVerdict("run", place, attempt, fresh=True, settled=settled)
         self._records.drop(call.call_id, attempt)
         if there.by == "agent":
-            return Verdict("leave")
+            return ClaimVerdict("leave")
         if there.attempt in self._unnoted:  # ours, and its result could not be written
-            return Verdict("run", place, there.attempt, settled=self._unnoted[there.attempt])
+            return ClaimVerdict("run", place, there.attempt, settled=self._unnoted[there.attempt])
         if await self._lives(there):
-            return Verdict("wait")
+            return ClaimVerdict("wait")
         if repeatable:
-            return Verdict("run", place, settled=settled)
+            return ClaimVerdict("run", place, settled=settled)
         noted = self._records.find(call.call_id, there.attempt)
         if there.journal != self._records.identity or noted is None:
-            return Verdict("unknown")
-        return Verdict("run", noted.place, there.attempt, settled=noted.settled)
+            return ClaimVerdict("unknown")
+        return ClaimVerdict("run", noted.place, there.attempt, settled=noted.settled)
 
     async def _write(self, call: ToolCall, claim: ToolClaim) -> ToolClaim:
         subject = subjects.tool_claim(self._config.host, call.call_id)

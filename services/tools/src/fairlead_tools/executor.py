@@ -25,7 +25,7 @@ from fairlead_common.outputs import Outputs
 from fairlead_common.pull import Job, PullConsumer
 from fairlead_common.tool_parts import read_parts
 from fairlead_common.trace import trace_headers, trace_id
-from fairlead_tools.claims import Claims, Verdict
+from fairlead_tools.claims import CallClaims, ClaimVerdict
 from fairlead_tools.colocated_commands import running_here
 from fairlead_tools.config import ExecutorConfig
 from fairlead_tools.executor_tools.calls import ExecutorCalls
@@ -64,7 +64,7 @@ class Serving(NamedTuple):
     job: Job
 
 
-class Target(NamedTuple):
+class CallTarget(NamedTuple):
     """Where a call would run: in a sandbox (`place`), or here (`tool`). `problem`: why it cannot."""
 
     problem: str
@@ -96,7 +96,7 @@ class Executor:
         self._workspaces = workspaces
         self._records = records
         self._liveness = liveness
-        self._claims = Claims(bus, config, records, liveness)
+        self._claims = CallClaims(bus, config, records, liveness)
         self._floor = HostPolicy(config)
         self._runner_calls = RunnerCalls(sandboxes, self._objects, self._show)
         self._host_calls = ExecutorCalls(config.state, self._show)
@@ -279,7 +279,7 @@ class Executor:
     async def _run_in_sandbox(
         self,
         call: ToolCall,
-        verdict: Verdict,
+        verdict: ClaimVerdict,
         place: Place,
         trace: str | None,
         repeatable: bool,
@@ -329,16 +329,16 @@ class Executor:
             raise BadMessageError(f"{job.subject}: it is in the object store, not in parts")
         return job.data
 
-    async def _target(self, call: ToolCall) -> Target:
+    async def _target(self, call: ToolCall) -> CallTarget:
         """Where the call would run, or why it cannot. Its workspace is made by then."""
         tool = self._host_tools.find(call.name)
         spec = BY_NAME.get(call.name) or (tool.spec if tool else None)
         if spec is None:
             known = ", ".join([*BY_NAME, *self._host_tools.current()])
-            return Target(f"There is no tool {call.name!r}. Available: {known}.", repeatable=False)
+            return CallTarget(f"There is no tool {call.name!r}. Available: {known}.", repeatable=False)
         problem = self._floor.problem(call, spec)
         if tool is not None:
-            return Target(problem, repeatable=spec.idempotent, tool=tool)
+            return CallTarget(problem, repeatable=spec.idempotent, tool=tool)
         if not problem and (never := impossible(call)):  # before what this machine happens to lack
             problem = _NO_WORKSPACE.format(never)
         problem = problem or self._sandboxes.problem(call, self._config.host)
@@ -349,7 +349,7 @@ class Executor:
             except InvalidInputError as error:
                 problem = _NO_WORKSPACE.format(error.problem)
         place = self._sandboxes.place(call, workspace)
-        return Target(problem, repeatable=spec.idempotent, place=place)
+        return CallTarget(problem, repeatable=spec.idempotent, place=place)
 
     async def _show(self, call: ToolCall, text: str, offset: int) -> None:
         masked = self._shown.setdefault(call.call_id, MaskedStream(HELD))

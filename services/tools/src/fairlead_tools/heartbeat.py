@@ -29,7 +29,7 @@ CHANGES_S = 1.0  # how soon a change of the tools is told
 MAX_TOOLS_BYTES = 256 * 1024  # of the tools that are not built in
 
 
-class Heartbeat:
+class ExecutorHeartbeat:
     """A part of the service."""
 
     def __init__(

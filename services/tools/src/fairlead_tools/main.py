@@ -14,7 +14,7 @@ from fairlead_tools.executor import Executor
 from fairlead_tools.executor_tools.extension_tools import ExtensionTools
 from fairlead_tools.executor_tools.secret import hold_environment
 from fairlead_tools.executor_tools.tools import ExecutorTools, ToolSource
-from fairlead_tools.heartbeat import Heartbeat
+from fairlead_tools.heartbeat import ExecutorHeartbeat
 from fairlead_tools.liveness import Liveness
 from fairlead_tools.mcp_servers.source import McpTools
 from fairlead_tools.nats_tools.source import NatsTools
@@ -63,7 +63,9 @@ async def setup(bus: Bus) -> list[Part]:
     ]
     host_tools = ExecutorTools(sources, frozenset(BY_NAME))
     executor = Executor(bus, config, sandboxes, host_tools, workspaces, records, liveness, tasks)
-    heartbeat = Heartbeat(bus, config, workspaces, sandboxes, host_tools, lambda: executor.running, drained)
+    heartbeat = ExecutorHeartbeat(
+        bus, config, workspaces, sandboxes, host_tools, lambda: executor.running, drained
+    )
     removals = WorkspaceGc(bus, config.host, sessions)
 
     async def execute(stop: asyncio.Event) -> None:

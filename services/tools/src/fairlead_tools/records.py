@@ -43,7 +43,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     settled: ToolOutcome | None = None
 
 
-class Open(NamedTuple):
+class UndeliveredCall(NamedTuple):
     """A call whose result was not delivered yet, as far as is known."""
 
     call_id: str
@@ -102,13 +102,13 @@ class Records:
                 path.rename(self._done / path.name) if keep else path.unlink()
             failpoint("tools.done.after")
 
-    def open_calls(self) -> list[Open]:
+    def open_calls(self) -> list[UndeliveredCall]:
         """Calls that somebody attempted and whose result was not delivered."""
         found = []
         for path in self._calls.iterdir():
             note = None if path.name.startswith(".") else _read(path)
             if note is not None:
-                found.append(Open(path.name.partition(".")[0], note))
+                found.append(UndeliveredCall(path.name.partition(".")[0], note))
         return found
 
     async def keep(self, stop: asyncio.Event) -> None:

@@ -14,7 +14,7 @@ from fairlead_common.content import ContentBlock, TextBlock, ToolOutcome, text_o
 from fairlead_common.masking import MaskedStream
 from fairlead_common.objects import Objects
 from fairlead_tools.executor_tools.secret import HELD
-from fairlead_tools.sandboxes.channel import Followed, Frame
+from fairlead_tools.sandboxes.channel import CallFrames, Frame
 
 log = structlog.get_logger()
 
@@ -34,7 +34,7 @@ class _Picture(msgspec.Struct, tag="image"):
     media_type: Annotated[str, msgspec.Meta(pattern=r"^image/[a-z0-9.+-]{1,40}$")]
 
 
-async def finished(report: object, followed: Followed, objects: Objects) -> ToolOutcome:
+async def finished(report: object, followed: CallFrames, objects: Objects) -> ToolOutcome:
     """The outcome with its pictures and, where its text was cut, its full output in the object store.
 
     A report that makes no sense is `unknown`: the runner had the call.
@@ -86,7 +86,7 @@ def shown(frame: Frame) -> list[tuple[str, int]]:
     return [(whole[at : at + MAX_SHOWN], offset + at) for at in range(0, len(whole), MAX_SHOWN)]
 
 
-async def _store_output(followed: Followed, objects: Objects) -> str | None:
+async def _store_output(followed: CallFrames, objects: Objects) -> str | None:
     """The name of the object; None where the disk of this host is full, which costs the output alone."""
     try:
         return await _spill(followed, objects)
@@ -95,7 +95,7 @@ async def _store_output(followed: Followed, objects: Objects) -> str | None:
         return None
 
 
-async def _spill(followed: Followed, objects: Objects) -> str:
+async def _spill(followed: CallFrames, objects: Objects) -> str:
     with tempfile.TemporaryDirectory(prefix="fairlead-") as folder:
         path = Path(folder) / "output"
         masked, offset = MaskedStream(HELD), 0
@@ -115,7 +115,7 @@ async def _spill(followed: Followed, objects: Objects) -> str:
         return await objects.put_file(path)
 
 
-async def _fetch(followed: Followed, offset: int) -> bytes:
+async def _fetch(followed: CallFrames, offset: int) -> bytes:
     await followed.send("fetch", offset=offset)
     while True:
         frame = await followed.next(FETCH_TIMEOUT_S)

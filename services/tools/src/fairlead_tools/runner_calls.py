@@ -13,7 +13,7 @@ from fairlead_common.failpoints import failpoint
 from fairlead_common.messages import ToolCall
 from fairlead_common.objects import Objects
 from fairlead_tools.results import finished, said, shown
-from fairlead_tools.sandboxes.channel import Channel, ChannelLostError, Followed, Frame
+from fairlead_tools.sandboxes.channel import CallFrames, Channel, ChannelLostError, Frame
 from fairlead_tools.sandboxes.sandbox import Place, Sandboxes, SandboxRefusedError
 
 log = structlog.get_logger()
@@ -50,7 +50,7 @@ class RunnerCalls:
         self._sandboxes = sandboxes
         self._objects = objects
         self._show = show
-        self._followed: dict[str, Followed] = {}
+        self._followed: dict[str, CallFrames] = {}
 
     async def outcome(
         self, call: ToolCall, place: Place, *, instead: ToolOutcome | None = None
@@ -112,7 +112,7 @@ class RunnerCalls:
         return frame.get("type") == "forgotten"
 
     async def _follow(
-        self, call: ToolCall, channel: Channel, followed: Followed, instead: ToolOutcome | None = None
+        self, call: ToolCall, channel: Channel, followed: CallFrames, instead: ToolOutcome | None = None
     ) -> ToolOutcome | None:
         if instead is None:
             failpoint("tools.call.before")
@@ -137,7 +137,7 @@ class RunnerCalls:
         return outcome
 
     async def _met(
-        self, call: ToolCall, frame: Frame, followed: Followed, instead: ToolOutcome | None
+        self, call: ToolCall, frame: Frame, followed: CallFrames, instead: ToolOutcome | None
     ) -> ToolOutcome | Literal[_Frame.PROGRESS] | None:
         """What a frame settles. Whatever makes no sense in it settles nothing, or is `unknown`."""
         match frame.get("type"):

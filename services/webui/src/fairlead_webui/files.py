@@ -42,7 +42,7 @@ _NOT_BUILT: Final = b"""<!doctype html><html lang="en">
 """
 
 
-class File(NamedTuple):
+class StaticFile(NamedTuple):
     """One file, ready to be sent."""
 
     content_type: str
@@ -66,14 +66,14 @@ class FileRequest(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class FileResponse:
     """Headers (`status`, `content-type`, `etag`, `cache-control`, `content-encoding`) and the raw body."""
 
     headers: dict[str, str]
     body: bytes
 
 
-Files = dict[str, File]
+Files = dict[str, StaticFile]
 
 _decoder = msgspec.json.Decoder(FileRequest)
 
@@ -95,7 +95,7 @@ def load(folder: Path = DIST) -> Files:
     return files
 
 
-def answer(files: Files, request: bytes) -> Reply:
+def answer(files: Files, request: bytes) -> FileResponse:
     """The reply to one request: a file, the page for a route of the application, else 404 with the page."""
     try:
         asked = _decoder.decode(request)
@@ -104,7 +104,7 @@ def answer(files: Files, request: bytes) -> Reply:
     if not files:
         if _ROUTES.fullmatch(asked.path) is None:
             return _text(404, "There is nothing at this address.")
-        return Reply(
+        return FileResponse(
             {"status": "503", "content-type": _TYPES[".html"], "cache-control": "no-store"}, _NOT_BUILT
         )
     file = files.get(asked.path)
@@ -117,11 +117,13 @@ def answer(files: Files, request: bytes) -> Reply:
     return _send(file, asked)
 
 
-def _absent(page: File) -> Reply:
-    return Reply({"status": "404", "content-type": page.content_type, "cache-control": "no-store"}, page.body)
+def _absent(page: StaticFile) -> FileResponse:
+    return FileResponse(
+        {"status": "404", "content-type": page.content_type, "cache-control": "no-store"}, page.body
+    )
 
 
-def _send(file: File, asked: FileRequest) -> Reply:
+def _send(file: StaticFile, asked: FileRequest) -> FileResponse:
     headers = {
         "status": "200",
         "content-type": file.content_type,
@@ -130,10 +132,10 @@ def _send(file: File, asked: FileRequest) -> Reply:
         "vary": "accept-encoding",
     }
     if asked.etag is not None and _matches(asked.etag, file.etag):
-        return Reply({**headers, "status": "304"}, b"")
+        return FileResponse({**headers, "status": "304"}, b"")
     if asked.gzip and file.gzipped is not None:
-        return Reply({**headers, "content-encoding": "gzip"}, file.gzipped)
-    return Reply(headers, file.body)
+        return FileResponse({**headers, "content-encoding": "gzip"}, file.gzipped)
+    return FileResponse(headers, file.body)
 
 
 def _matches(asked: str, etag: str) -> bool:
@@ -141,12 +143,12 @@ def _matches(asked: str, etag: str) -> bool:
     return any(tag.strip().removeprefix("W/") in (etag, "*") for tag in asked.split(","))
 
 
-def _read(path: Path, *, immutable: bool) -> File:
+def _read(path: Path, *, immutable: bool) -> StaticFile:
     body = path.read_bytes()
     if len(body) > MAX_FILE_BYTES:
         raise ValueError(f"{path.name}: at most {MAX_FILE_BYTES} bytes, got {len(body)}; split the bundle")
     gzipped = None if path.suffix in _COMPRESSED else gzip.compress(body, 9, mtime=0)
-    return File(
+    return StaticFile(
         content_type=_TYPES.get(path.suffix, "application/octet-stream"),
         etag=f'"{hashlib.sha256(body).hexdigest()}"',
         cache_control=_FOREVER if immutable else _REVALIDATE,
@@ -155,7 +157,7 @@ def _read(path: Path, *, immutable: bool) -> File:
     )
 
 
-def _text(status: int, text: str) -> Reply:
-    return Reply(
+def _text(status: int, text: str) -> FileResponse:
+    return FileResponse(
         {"status": str(status), "content-type": _TYPES[".txt"], "cache-control": "no-store"}, text.encode()
     )

@@ -122,7 +122,7 @@ class ModelError(FairleadError):
         self.retry_after_s = retry_after_s
 
 
-class Model(Protocol):
+class ModelBackend(Protocol):
     """A back end."""
 
     def stream(self, request: ModelRequest) -> AsyncIterator[list[Piece]]:

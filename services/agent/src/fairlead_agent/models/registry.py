@@ -6,7 +6,7 @@ from typing import Final, Protocol, runtime_checkable
 
 import structlog
 
-from fairlead_agent.models.interface import BackEndSetup, Model
+from fairlead_agent.models.interface import BackEndSetup, ModelBackend
 from fairlead_common import extensions
 from fairlead_common.config import parse_model
 from fairlead_common.errors import InvalidInputError
@@ -36,9 +36,9 @@ class Registry:
     def __init__(self, config: LiveConfig, environ: Mapping[str, str] | None = None) -> None:
         self._config = config
         self._environ = os.environ if environ is None else environ
-        self._made: dict[str, Model] = {}
+        self._made: dict[str, ModelBackend] = {}
 
-    def resolve(self, name: str) -> tuple[Model, str]:
+    def resolve(self, name: str) -> tuple[ModelBackend, str]:
         """The back end for a model name, and the name that it knows the model by.
 
         Raises:
@@ -49,7 +49,7 @@ class Registry:
             self._made[backend] = self._make(backend)
         return self._made[backend], model
 
-    def _make(self, backend: str) -> Model:
+    def _make(self, backend: str) -> ModelBackend:
         setup = BackEndSetup(
             settings=self._config.current.models.back_ends.get(backend, {}),
             environ=self._environ,
@@ -57,7 +57,7 @@ class Registry:
             demo_delay_s=lambda: self._config.current.models.demo_delay_s,
         )
         try:
-            made: Model = extensions.make(extensions.MODELS, backend, setup, BUILT_IN)
+            made: ModelBackend = extensions.make(extensions.MODELS, backend, setup, BUILT_IN)
         except ExtensionError as error:
             log.error("extension_failed", group=extensions.MODELS, extension=backend, error=str(error))
             raise InvalidInputError("model", str(error)) from error

@@ -21,7 +21,7 @@ from fairlead_common.projections import SessionSummary, decode_projection
 from fairlead_scheduler.delivery.message import DeliveryMessage
 from fairlead_scheduler.jobs.job_store import token
 from fairlead_scheduler.session_mail import SessionMail
-from fairlead_scheduler.settings import Settings
+from fairlead_scheduler.settings import SchedulerSettings
 
 if TYPE_CHECKING:
     import aiohttp
@@ -33,7 +33,7 @@ EXTENSION_TIMEOUT_S: Final = 30.0  # of one attempt of a channel of another pack
 _TRY_LATER: Final = frozenset({408, 425, 429})
 
 
-class RefusedError(FairleadError):
+class UndeliverableError(FairleadError):
     """It will never be delivered like this; trying again is of no use."""
 
 
@@ -44,7 +44,7 @@ class DeliveryChannel(Protocol):
         """Deliver; returns once the other side has it. It may be asked again with the same `delivery_id`.
 
         Raises:
-            RefusedError: it can never be delivered like this; anything else is tried again later.
+            UndeliverableError: it can never be delivered like this; anything else is tried again later.
         """
 
     async def close(self) -> None:
@@ -54,7 +54,7 @@ class DeliveryChannel(Protocol):
 class Channels:
     """Delivers letters."""
 
-    def __init__(self, bus: Bus, mail: SessionMail, settings: Settings) -> None:
+    def __init__(self, bus: Bus, mail: SessionMail, settings: SchedulerSettings) -> None:
         self._bus = bus
         self._mail = mail
         self._settings = settings
@@ -76,7 +76,7 @@ class Channels:
         """Deliver; returns once the other side has it.
 
         Raises:
-            RefusedError: it cannot be delivered.
+            UndeliverableError: it cannot be delivered.
             FairleadError, OSError, TimeoutError: not now.
         """
         match message.channel:
@@ -101,14 +101,14 @@ class Channels:
     async def _to_extension(self, name: str, message: DeliveryMessage) -> None:
         settings = self._settings.cron.channels.get(name)
         if settings is None:
-            raise RefusedError(f"there is no channel {name!r}: cron.channels does not have it")
+            raise UndeliverableError(f"there is no channel {name!r}: cron.channels does not have it")
         channel = self._extensions.get(name)
         if channel is None:
             try:
                 channel = self._extensions[name] = extensions.make(extensions.CHANNELS, name, settings)
             except ExtensionError as error:
                 log.error("extension_failed", group=extensions.CHANNELS, extension=name, error=str(error))
-                raise RefusedError(str(error)) from error
+                raise UndeliverableError(str(error)) from error
         try:
             async with asyncio.timeout(EXTENSION_TIMEOUT_S):
                 await channel.send(message)
@@ -119,7 +119,7 @@ class Channels:
 
     async def _to_session(self, message: DeliveryMessage, session: str) -> None:
         if not is_id(session):
-            raise RefusedError(f"to: {session[:64]!r} cannot be a session")
+            raise UndeliverableError(f"to: {session[:64]!r} cannot be a session")
         key = token(message.job_id, message.slot)
         source = f"cron:{message.job_id}"
         await self._mail.message(session, key, message.text, source, untrusted=message.untrusted)
@@ -158,7 +158,7 @@ class Channels:
     async def _to_webhook(self, message: DeliveryMessage) -> None:
         hook = self._settings.cron.webhooks.get(message.to or "")
         if hook is None:
-            raise RefusedError(f"cron.webhooks has no {message.to!r}")
+            raise UndeliverableError(f"cron.webhooks has no {message.to!r}")
         body = _body(message)
         headers = {
             "Content-Type": "application/json",
@@ -189,7 +189,7 @@ class Channels:
         if 200 <= status < 300:
             return
         if status < 500 and status not in _TRY_LATER:
-            raise RefusedError(f"the webhook answered {status}")
+            raise UndeliverableError(f"the webhook answered {status}")
         raise RetryableError(f"the webhook answered {status}")
 
 
@@ -197,18 +197,18 @@ def check_subject(subject: str) -> None:
     """Refuse a subject that answers must not go to: Fairlead's own and the server's.
 
     Raises:
-        RefusedError: it is one.
+        UndeliverableError: it is one.
     """
     bad = not subject or len(subject) > 255 or any(c in subject for c in "*> \t\r\n") or ".." in subject
     if bad or subject.startswith(("fairlead.", "$", "_INBOX", ".")) or subject.endswith("."):
-        raise RefusedError(f"to: {subject[:80]!r} is no subject that answers may go to")
+        raise UndeliverableError(f"to: {subject[:80]!r} is no subject that answers may go to")
 
 
 async def signature(hook: WebhookConfig, body: bytes) -> dict[str, str]:
     """The header that proves where a body comes from: `t=<seconds>,v1=<hex HMAC-SHA-256 of "t.body">`.
 
     Raises:
-        RefusedError: the secret is configured, and not there.
+        UndeliverableError: the secret is configured, and not there.
     """
     secret = await asyncio.to_thread(_read, hook.secret)
     if not secret:
@@ -225,11 +225,11 @@ def _read(secret: Secret) -> bytes:
         try:
             value = Path(secret.from_file).read_bytes().strip()
         except OSError as error:
-            raise RefusedError(f"the secret cannot be read: {error.strerror}") from error
+            raise UndeliverableError(f"the secret cannot be read: {error.strerror}") from error
     else:
         return b""
     if not value:
-        raise RefusedError("the secret is empty")
+        raise UndeliverableError("the secret is empty")
     return value
 
 

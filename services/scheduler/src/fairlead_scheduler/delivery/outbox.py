@@ -17,7 +17,7 @@ from fairlead_common.cron.runs import DeliveryState, RunEntry
 from fairlead_common.errors import ConflictError, FairleadError, NotFoundError
 from fairlead_common.objects import Objects
 from fairlead_scheduler.clock import Clock
-from fairlead_scheduler.delivery.channels import Channels, RefusedError
+from fairlead_scheduler.delivery.channels import Channels, UndeliverableError
 from fairlead_scheduler.delivery.message import DeliveryMessage
 from fairlead_scheduler.jobs.job_store import token
 from fairlead_scheduler.leader import Leader
@@ -152,7 +152,7 @@ class Outbox:
             return  # another scheduler sends it
         try:
             await self._channels.send(message)
-        except RefusedError as error:
+        except UndeliverableError as error:
             await self._failed(message, str(error), final=True)
         except (FairleadError, OSError, TimeoutError) as error:
             limit = self._channels.max_attempts(message)

@@ -14,7 +14,7 @@ _ONE_GRACE_MS = (120_000, 7_200_000)
 _NEAR_MS = 7_200_000
 
 
-class Plan(NamedTuple):
+class MisfirePlan(NamedTuple):
     """Decision about the due slots of one job.
 
     Fields:
@@ -38,11 +38,11 @@ def offset_ms(job: str, slot: int, stagger_ms: int, jitter_ms: int) -> int:
     return offset
 
 
-def plan(times: Times, schedule: Schedule, misfire: Misfire, cursor: int, now_ms: int) -> Plan:
+def plan(times: Times, schedule: Schedule, misfire: Misfire, cursor: int, now_ms: int) -> MisfirePlan:
     """Decide the slots later than `cursor` that are due at `now_ms`."""
     first = times.after(cursor)
     if first is None or first > now_ms:
-        return Plan([], 0, None, cursor)
+        return MisfirePlan([], 0, None, cursor)
     grace = grace_ms(times, schedule, misfire, first)
     floor = cursor if grace is None else max(cursor, now_ms - grace - 1)
     missed = first if first <= floor else None
@@ -53,7 +53,7 @@ def plan(times: Times, schedule: Schedule, misfire: Misfire, cursor: int, now_ms
     else:
         slots = fire = _all(times, floor, now_ms, MAX_AT_ONCE)
         coalesced = 0
-    return Plan(fire, coalesced, missed, slots[-1] if slots else max(cursor, floor))
+    return MisfirePlan(fire, coalesced, missed, slots[-1] if slots else max(cursor, floor))
 
 
 def grace_ms(times: Times, schedule: Schedule, misfire: Misfire, slot: int) -> int | None:

@@ -17,9 +17,9 @@ from fairlead_common.errors import FairleadError, RetryableError
 from fairlead_scheduler.clock import Clock
 from fairlead_scheduler.firing.misfires import plan
 from fairlead_scheduler.firing.slots import Slot, write_slot
-from fairlead_scheduler.jobs.job_table import Entry, JobTable, Position
+from fairlead_scheduler.jobs.job_table import Entry, JobTable, SlotPosition
 from fairlead_scheduler.leader import Leader
-from fairlead_scheduler.settings import Settings
+from fairlead_scheduler.settings import SchedulerSettings
 
 log = structlog.get_logger()
 
@@ -37,7 +37,7 @@ class TriggerLoop:
         bus: Bus,
         table: JobTable,
         leader: Leader,
-        settings: Settings,
+        settings: SchedulerSettings,
         clock: Clock,
         changed: asyncio.Event,
     ) -> None:
@@ -49,14 +49,14 @@ class TriggerLoop:
         self._clock = clock
         self._changed = changed
         self._saved_at = 0.0
-        self._saved = Position()
+        self._saved = SlotPosition()
         self.seen_revision: Callable[[], int] = lambda: 0  # how far the table follows the bucket
         self.lag_ms: int | None = None
 
     async def load(self) -> None:
         """Load the position up to which slots are decided."""
         stored = await self._bucket.get(POSITION)
-        position = msgspec.json.decode(stored.data, type=Position) if stored else Position()
+        position = msgspec.json.decode(stored.data, type=SlotPosition) if stored else SlotPosition()
         # A position in the future was written by a clock that was wrong.
         now_ms = self._clock.now_ms()
         self._table.go_on_from(msgspec.structs.replace(position, t_ms=min(position.t_ms, now_ms)))
@@ -82,7 +82,7 @@ class TriggerLoop:
         if self._leader.term and self._settings.may_fire:
             try:
                 await self._save(
-                    Position(t_ms=self._table.position.t_ms, revision=self._table.position.revision)
+                    SlotPosition(t_ms=self._table.position.t_ms, revision=self._table.position.revision)
                 )
             except FairleadError as error:
                 log.warning("position_not_saved", error=str(error))
@@ -96,7 +96,7 @@ class TriggerLoop:
             if due:
                 await self._fire_all(due, now_ms)
                 continue
-            self._table.position = Position(t_ms=now_ms, revision=revision)
+            self._table.position = SlotPosition(t_ms=now_ms, revision=revision)
             loop_s = asyncio.get_running_loop().time()
             if loop_s - self._saved_at > SAVE_S and self._worth_saving(now_ms):
                 self._saved_at = loop_s
@@ -110,7 +110,7 @@ class TriggerLoop:
     def _worth_saving(self, now_ms: int) -> bool:
         return abs(now_ms - self._saved.t_ms) > SAVE_S * 1000  # also back, after a clock that was wrong
 
-    async def _save(self, position: Position) -> None:
+    async def _save(self, position: SlotPosition) -> None:
         await self._bucket.put(POSITION, msgspec.json.encode(position), point="scheduler.position")
         self._saved = position
 

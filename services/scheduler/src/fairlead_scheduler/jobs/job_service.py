@@ -28,14 +28,14 @@ from fairlead_common.cron.times import moment_of, zone
 from fairlead_common.errors import ConflictError, InvalidInputError
 from fairlead_common.ids import check_id, new_id
 from fairlead_scheduler.clock import Clock
-from fairlead_scheduler.delivery.channels import RefusedError, check_subject
+from fairlead_scheduler.delivery.channels import UndeliverableError, check_subject
 from fairlead_scheduler.jobs.heartbeats import missing_warning
 from fairlead_scheduler.jobs.job_store import JobStore
 from fairlead_scheduler.jobs.job_table import JobTable
 from fairlead_scheduler.jobs.schedule_times import times_of
 from fairlead_scheduler.session_limits import SessionLimits, as_narrow, session_limits_of
 from fairlead_scheduler.session_mail import depth_of
-from fairlead_scheduler.settings import Settings
+from fairlead_scheduler.settings import SchedulerSettings
 
 PREVIEWED = 5
 PAST_MS = 60_000
@@ -46,7 +46,7 @@ _RESERVED = "heartbeat-"
 class JobService:
     """Makes and changes jobs."""
 
-    def __init__(self, store: JobStore, table: JobTable, settings: Settings, clock: Clock) -> None:
+    def __init__(self, store: JobStore, table: JobTable, settings: SchedulerSettings, clock: Clock) -> None:
         self._store = store
         self._table = table
         self._settings = settings
@@ -242,7 +242,7 @@ class JobService:
             case "nats":
                 try:
                     check_subject(turn.to or "")
-                except RefusedError as error:
+                except UndeliverableError as error:
                     raise InvalidInputError("payload.to", str(error).removeprefix("to: ")) from error
             case "web" if turn.to is not None:
                 check_id(turn.to, "payload.to")

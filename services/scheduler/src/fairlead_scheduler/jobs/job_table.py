@@ -34,7 +34,7 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     deleted: bool = False
 
 
-class Position(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class SlotPosition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """All slots up to `t_ms` are decided, for jobs as of `revision`."""
 
     t_ms: int = 0
@@ -89,7 +89,7 @@ class JobTable:
     def __init__(self, default_tz: str = "UTC", default_stagger_ms: int = 0) -> None:
         self.default_tz = default_tz
         self.default_stagger_ms = default_stagger_ms
-        self.position = Position()
+        self.position = SlotPosition()
         self._entries: dict[str, Entry] = {}
         self._heap: list[tuple[int, str]] = []
         self._enabled = 0
@@ -200,7 +200,7 @@ class JobTable:
         entry.aim()
         self._push(entry)
 
-    def go_on_from(self, position: Position) -> None:
+    def go_on_from(self, position: SlotPosition) -> None:
         """Take over how far another scheduler had got."""
         self.position = position
         passed: list[Entry] = []

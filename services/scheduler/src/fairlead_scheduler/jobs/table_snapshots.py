@@ -35,7 +35,7 @@ class Row(msgspec.Struct, frozen=True, array_like=True):
     timing: Timing
 
 
-class Head(msgspec.Struct, frozen=True):
+class SnapshotHeader(msgspec.Struct, frozen=True):
     """Which messages belong together: those of the side `a` or `b` that carry this generation.
 
     Fields:
@@ -57,7 +57,7 @@ class Chunk(msgspec.Struct, frozen=True):
     rows: list[Row]
 
 
-_head = msgspec.json.Decoder(Head)
+_head = msgspec.json.Decoder(SnapshotHeader)
 _chunk = msgspec.json.Decoder(Chunk)
 
 
@@ -122,7 +122,7 @@ class TableSnapshots:
                 return  # windows and names of unusual size: then no snapshot
             await self._bucket.put(f"{_HEAD}.{side}.{chunks}", data)
             chunks += 1
-        head = Head(generation, side, chunks, revision, table.default_tz, table.default_stagger_ms)
+        head = SnapshotHeader(generation, side, chunks, revision, table.default_tz, table.default_stagger_ms)
         await self._bucket.put(_HEAD, msgspec.json.encode(head))
         self._side = "b" if side == "a" else "a"
         self._revision = revision

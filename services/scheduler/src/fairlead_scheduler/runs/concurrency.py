@@ -5,14 +5,14 @@ from typing import Literal, NamedTuple
 from fairlead_common.cron.jobs import Overlap
 
 
-class Verdict(NamedTuple):
+class RunAdmission(NamedTuple):
     """Admission of a run."""
 
     kind: Literal["run", "wait", "skip"]
     why: str = ""
 
 
-def admit(running: list[str], key: str, overlap: Overlap, ahead: int, limit: int) -> Verdict:
+def admit(running: list[str], key: str, overlap: Overlap, ahead: int, limit: int) -> RunAdmission:
     """Whether the run `key` (`<job>.<slot>`) may run.
 
     Args:
@@ -21,16 +21,18 @@ def admit(running: list[str], key: str, overlap: Overlap, ahead: int, limit: int
         limit: number of slots.
     """
     if key in running:
-        return Verdict("run")
+        return RunAdmission("run")
     job = key.partition(".")[0]
     same = sum(other.partition(".")[0] == job for other in running)
     match overlap.policy:
         case "skip" if same or ahead:
-            return Verdict("skip", "the run before is still open")
+            return RunAdmission("skip", "the run before is still open")
         case "queue" if ahead >= overlap.max and (same or ahead):
-            return Verdict("skip", f"{ahead} runs of this job wait already, at most {overlap.max} may")
+            return RunAdmission("skip", f"{ahead} runs of this job wait already, at most {overlap.max} may")
         case "queue" if same or ahead:
-            return Verdict("wait")
+            return RunAdmission("wait")
         case "parallel" if same + ahead >= overlap.max:
-            return Verdict("skip", f"{same + ahead} runs of this job are open, at most {overlap.max} may be")
-    return Verdict("run") if len(running) < limit else Verdict("wait")
+            return RunAdmission(
+                "skip", f"{same + ahead} runs of this job are open, at most {overlap.max} may be"
+            )
+    return RunAdmission("run") if len(running) < limit else RunAdmission("wait")

@@ -3,7 +3,7 @@
 import msgspec
 
 from fairlead_common.cron.jobs import Overlap
-from fairlead_scheduler.runs.concurrency import Verdict, admit
+from fairlead_scheduler.runs.concurrency import RunAdmission, admit
 from fairlead_scheduler.runs.run_store import FINAL, ConcurrencyState, RunStore
 
 
@@ -13,9 +13,9 @@ class ConcurrencySlots:
     def __init__(self, run_store: RunStore) -> None:
         self._run_store = run_store
 
-    async def take(self, key: str, overlap: Overlap, ahead: int, limit: int) -> Verdict:
+    async def take(self, key: str, overlap: Overlap, ahead: int, limit: int) -> RunAdmission:
         """Admit the run `key`; it holds a slot if the verdict is `run`. See `concurrency.admit`."""
-        verdict = Verdict("wait")
+        verdict = RunAdmission("wait")
 
         def change(concurrency: ConcurrencyState) -> ConcurrencyState | None:
             nonlocal verdict

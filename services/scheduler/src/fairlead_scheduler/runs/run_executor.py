@@ -27,10 +27,10 @@ from fairlead_scheduler.leader import Leader
 from fairlead_scheduler.runs.concurrency_slots import ConcurrencySlots
 from fairlead_scheduler.runs.run_finalizer import RunFinalizer
 from fairlead_scheduler.runs.run_store import FINAL, RunStore
-from fairlead_scheduler.runs.run_watcher import Attempt, Ending, RunWatcher, deleted
+from fairlead_scheduler.runs.run_watcher import Ending, RunAttempt, RunWatcher, deleted
 from fairlead_scheduler.session_limits import narrowed
 from fairlead_scheduler.session_mail import SessionMail
-from fairlead_scheduler.settings import Settings
+from fairlead_scheduler.settings import SchedulerSettings
 
 log = structlog.get_logger()
 
@@ -42,7 +42,7 @@ DECLINE_HINT = f"(If there is nothing to report, reply with {HEARTBEAT_OK} alone
 
 
 @dataclass(slots=True)
-class Open:
+class ActiveRun:
     """An open run, queued or running."""
 
     run: RunEntry
@@ -69,7 +69,7 @@ class RunExecutor:
         finalizer: RunFinalizer,
         outbox: Outbox,
         leader: Leader,
-        settings: Settings,
+        settings: SchedulerSettings,
         clock: Clock,
     ) -> None:
         self._bus = bus
@@ -83,7 +83,7 @@ class RunExecutor:
         self._settings = settings
         self._clock = clock
         self._run_watcher = RunWatcher(bus, mail)
-        self._open: dict[str, Open] = {}
+        self._open: dict[str, ActiveRun] = {}
         self._seen = 0
         self._ends = 0  # of attended runs that left their run open
         self._ends_seen = 0
@@ -156,7 +156,7 @@ class RunExecutor:
             return
         run = known[0]
         defined = job_of(opened.job) if opened.job else None
-        each = Open(run, defined, opened.text, opened.untrusted)
+        each = ActiveRun(run, defined, opened.text, opened.untrusted)
         self._open[each.key] = each
         if run.status in FINAL:  # it ended, and whoever ended it did not get to the last line
             self._start(each, self._settle(each))
@@ -166,11 +166,11 @@ class RunExecutor:
             self._start(each, self._wait_for_retry(each))
         # What is queued, or was running, goes through the lane: there it may be already.
 
-    def _start(self, each: Open, work: Coroutine[object, object, None]) -> None:
+    def _start(self, each: ActiveRun, work: Coroutine[object, object, None]) -> None:
         assert self._tasks is not None  # noqa: S101 - only while `run` runs
         each.task = self._tasks.create_task(self._guard(each, work), name=f"run-{each.key}")
 
-    async def _guard(self, each: Open, work: Coroutine[object, object, None]) -> None:
+    async def _guard(self, each: ActiveRun, work: Coroutine[object, object, None]) -> None:
         """One run must not end the others; what fails here is taken up again."""
         again = True
         try:
@@ -215,12 +215,12 @@ class RunExecutor:
             else:
                 ahead[each.run.job_id] = ahead.get(each.run.job_id, 0) + 1
 
-    async def _skip(self, each: Open, why: str) -> None:
+    async def _skip(self, each: ActiveRun, why: str) -> None:
         await self._end(each, "skipped", error=why)
 
     # -- one run -------------------------------------------------------------------
 
-    async def _drive(self, each: Open, job: Job) -> None:
+    async def _drive(self, each: ActiveRun, job: Job) -> None:
         """Execute an admitted run to its end, or to the pause before the next attempt."""
         payload = job.payload
         assert isinstance(payload, AgentTurn)  # noqa: S101 - others are not opened
@@ -276,7 +276,7 @@ class RunExecutor:
         profile = self._settings.all.agent(payload.agent or "main") or AgentConfig()
         return is_acknowledgement(ending.text, max_rest_chars=profile.heartbeat.ack_max_chars)
 
-    def _session(self, each: Open, job: Job) -> str:
+    def _session(self, each: ActiveRun, job: Job) -> str:
         own = job.isolation.fresh_session or job.overlap.policy == "parallel"
         return token("cron", job.id, each.run.slot) if own else _shared_session(job)
 
@@ -290,7 +290,7 @@ class RunExecutor:
             session, payload.agent, job.name[:60], creator.depth, limits, one_run=one_run
         )
 
-    async def _attempt(self, each: Open, job: Job, payload: AgentTurn) -> Ending:
+    async def _attempt(self, each: ActiveRun, job: Job, payload: AgentTurn) -> Ending:
         """Send the prompt, unless it was sent before, and wait for its end."""
         session = each.run.session or self._session(each, job)
         made = each.run.mail_seq or await self._create(session, job, payload)
@@ -306,10 +306,10 @@ class RunExecutor:
         text = f"{text}\n\n{DECLINE_HINT}"
         seq = await self._mail.prompt(session, key, text, payload.agent, untrusted=each.untrusted)
         timeout_s = payload.timeout_seconds or self._settings.cron.timeout_s
-        ending = await self._run_watcher.attend(Attempt(session, key, seq, timeout_s, proof))
+        ending = await self._run_watcher.attend(RunAttempt(session, key, seq, timeout_s, proof))
         return ending._replace(untrusted=await self._run_watcher.tainted(session))
 
-    async def _wait_for_retry(self, each: Open) -> None:
+    async def _wait_for_retry(self, each: ActiveRun) -> None:
         """The pause before the next attempt; then it waits for a place like any other."""
         assert each.job is not None  # noqa: S101 - heartbeats are not retried
         pause_ms = each.job.runtime.retry_backoff_ms * 2 ** max(0, each.run.attempt - 1)
@@ -317,7 +317,7 @@ class RunExecutor:
         await asyncio.sleep(max(0.0, min(left_s, pause_ms / 1000)))
         await self._change(each, status="queued")
 
-    async def _heartbeat(self, each: Open) -> None:
+    async def _heartbeat(self, each: ActiveRun) -> None:
         run = each.run
         session = run.session or "main"
         if run.status != "running":
@@ -332,7 +332,7 @@ class RunExecutor:
         seq = each.run.mail_seq
         ending = deleted(session)
         if await self._run_watcher.stands((proof, seq)):
-            attempt = Attempt(session, f"heartbeat-{key}", seq, 0.0, (proof, seq))
+            attempt = RunAttempt(session, f"heartbeat-{key}", seq, 0.0, (proof, seq))
             ending = await self._run_watcher.attend(attempt)
         usage = ending.usage
         status = {"completed": "ok", "skipped": "skipped"}.get(ending.outcome, "error")
@@ -346,7 +346,7 @@ class RunExecutor:
             summary=ending.text.strip()[:SUMMARY_CHARS] or None,
         )
 
-    async def _change(self, each: Open, **fields: object) -> None:
+    async def _change(self, each: ActiveRun, **fields: object) -> None:
         """Write the run anew.
 
         Raises:
@@ -359,7 +359,7 @@ class RunExecutor:
         await self._run_store.change(fresh, known[1])
         each.run = fresh
 
-    async def _end(self, each: Open, status: str, **fields: object) -> None:
+    async def _end(self, each: ActiveRun, status: str, **fields: object) -> None:
         now_ms = self._clock.now_ms()
         started = each.run.started_at_ms
         await self._change(
@@ -371,7 +371,7 @@ class RunExecutor:
         )
         await self._settle(each)
 
-    async def _settle(self, each: Open) -> None:
+    async def _settle(self, each: ActiveRun) -> None:
         """Everything that follows from an end. Each step is idempotent."""
         run, job = each.run, each.job
         if job is not None:

@@ -15,7 +15,7 @@ from fairlead_scheduler.clock import Clock
 from fairlead_scheduler.jobs.job_store import JobStore, token
 from fairlead_scheduler.runs.run_store import RunStore
 from fairlead_scheduler.session_mail import SessionMail
-from fairlead_scheduler.settings import Settings
+from fairlead_scheduler.settings import SchedulerSettings
 
 log = structlog.get_logger()
 
@@ -24,7 +24,12 @@ class RunFinalizer:
     """Finalizes runs."""
 
     def __init__(
-        self, store: JobStore, run_store: RunStore, mail: SessionMail, settings: Settings, clock: Clock
+        self,
+        store: JobStore,
+        run_store: RunStore,
+        mail: SessionMail,
+        settings: SchedulerSettings,
+        clock: Clock,
     ) -> None:
         self._store = store
         self._run_store = run_store

@@ -18,7 +18,7 @@ from fairlead_common.cron.jobs import Document, JobState
 from fairlead_common.cron.runs import RunEntry
 from fairlead_common.errors import ConflictError
 from fairlead_common.failpoints import failpoint
-from fairlead_scheduler.settings import Settings
+from fairlead_scheduler.settings import SchedulerSettings
 
 APPLIED = 64  # runs that a state remembers having counted
 PRUNE_EVERY = 32
@@ -56,7 +56,7 @@ _encode = msgspec.json.encode
 class RunStore:
     """Reads and writes runs and states. Every scheduler may; each write is a compare-and-set."""
 
-    def __init__(self, bus: Bus, settings: Settings) -> None:
+    def __init__(self, bus: Bus, settings: SchedulerSettings) -> None:
         self._bus = bus
         self._bucket = Bucket(bus, subjects.BUCKET_RUNS)
         self._settings = settings

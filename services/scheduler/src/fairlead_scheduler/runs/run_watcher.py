@@ -38,7 +38,7 @@ MAX_KNOWN = 1000  # sessions whose logs need not be read from the start again
 ABORT_PATIENCE_S = 120.0  # for a run that was told to stop
 
 
-class Attempt(NamedTuple):
+class RunAttempt(NamedTuple):
     """One attempt to watch.
 
     Fields:
@@ -96,7 +96,7 @@ class RunWatcher:
         self._mail = mail
         self._clean: dict[str, int] = {}  # session: up to here its log has no words of strangers
 
-    async def attend(self, attempt: Attempt) -> Ending:
+    async def attend(self, attempt: RunAttempt) -> Ending:
         """Wait until the attempt ends."""
         seen = _Seen(InputView(attempt.mail_seq, attempt.key), checked_at_s=_loop_s())
         while True:
@@ -110,7 +110,7 @@ class RunWatcher:
                 await asyncio.sleep(LATER_PAUSE_S)
             seen.view = InputView(attempt.mail_seq, attempt.key)  # the log is read again from the prompt on
 
-    async def _follow(self, attempt: Attempt, seen: _Seen) -> Ending:
+    async def _follow(self, attempt: RunAttempt, seen: _Seen) -> Ending:
         source = Source(
             subjects.SESSIONS, subjects.session_log(attempt.session), attempt.mail_seq + 1, chained=False
         )
@@ -159,7 +159,7 @@ class RunWatcher:
             return True
         return any(map(reads_untrusted, entries))
 
-    async def _look(self, attempt: Attempt, seen: _Seen, record: Record) -> None:
+    async def _look(self, attempt: RunAttempt, seen: _Seen, record: Record) -> None:
         view = seen.view
         try:
             data = await self._objects.unpack(record.data, record.headers)
@@ -183,15 +183,15 @@ class RunWatcher:
             seen.ending = Ending(outcome, why, view.last_words, view.usage, view.quiet)
 
     @staticmethod
-    def _timeout_text(attempt: Attempt) -> str:
+    def _timeout_text(attempt: RunAttempt) -> str:
         return f"timeoutSeconds: at most {attempt.timeout_s:g} s"
 
-    def _pause_s(self, attempt: Attempt, seen: _Seen) -> float:
+    def _pause_s(self, attempt: RunAttempt, seen: _Seen) -> float:
         if not attempt.timeout_s or not seen.view.begun_ms or seen.sent_abort:
             return WAIT_S
         return max(0.05, min(WAIT_S, seen.view.begun_ms / 1000 + attempt.timeout_s - time.time()))
 
-    async def _watch_time(self, attempt: Attempt, seen: _Seen) -> None:
+    async def _watch_time(self, attempt: RunAttempt, seen: _Seen) -> None:
         view = seen.view
         if seen.aborted_at_s is not None:
             if _loop_s() - seen.aborted_at_s >= ABORT_PATIENCE_S:
@@ -202,7 +202,7 @@ class RunWatcher:
             await self._mail.abort(attempt.session, attempt.key, self._timeout_text(attempt), view.run_id)
             seen.aborted_at_s = _loop_s()
 
-    async def _watch_session(self, attempt: Attempt, seen: _Seen) -> None:
+    async def _watch_session(self, attempt: RunAttempt, seen: _Seen) -> None:
         """A session that was deleted tells nothing any more, also if there is another of its name."""
         try:
             if not await self.stands(attempt.proof):

@@ -63,7 +63,7 @@ class EventFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         }
 
 
-class Found(NamedTuple):
+class ReadEventFile(NamedTuple):
     """A file that was read. `key` names what comes of it, and is the same after a renaming."""
 
     event: EventFile
@@ -79,7 +79,7 @@ def job_of(name: str) -> str:
     return token(PREFIX, hashlib.sha256(name.encode()).hexdigest()[:24])
 
 
-def read(path: Path, name: str) -> Found | None:
+def read(path: Path, name: str) -> ReadEventFile | None:
     """What the file says that is, or was, called `name`; None if it is not whole yet.
 
     Raises:
@@ -101,7 +101,7 @@ def read(path: Path, name: str) -> Found | None:
         check_id(event.session, "session")
         if event.text is None and event.prompt is None:
             raise InvalidInputError("text", "an event needs a text or a prompt")
-    return Found(event, digest, token(job_of(name), digest[:12], str(stat.st_mtime_ns)))
+    return ReadEventFile(event, digest, token(job_of(name), digest[:12], str(stat.st_mtime_ns)))
 
 
 def _moment(at: str) -> str:

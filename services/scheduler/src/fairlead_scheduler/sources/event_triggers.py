@@ -21,7 +21,7 @@ from fairlead_scheduler.clock import Clock
 from fairlead_scheduler.firing.slots import Slot, write_slot
 from fairlead_scheduler.jobs.job_store import JobStore, token
 from fairlead_scheduler.session_mail import SessionMail
-from fairlead_scheduler.settings import Settings
+from fairlead_scheduler.settings import SchedulerSettings
 
 log = structlog.get_logger()
 
@@ -33,7 +33,7 @@ class EventTriggers:
     """Part of every scheduler; each message reaches one of them."""
 
     def __init__(
-        self, bus: Bus, store: JobStore, mail: SessionMail, settings: Settings, clock: Clock
+        self, bus: Bus, store: JobStore, mail: SessionMail, settings: SchedulerSettings, clock: Clock
     ) -> None:
         self._bus = bus
         self._store = store

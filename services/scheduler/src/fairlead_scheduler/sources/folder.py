@@ -27,20 +27,25 @@ from fairlead_scheduler.jobs.job_service import JobService
 from fairlead_scheduler.jobs.job_store import JobStore
 from fairlead_scheduler.jobs.job_table import JobTable
 from fairlead_scheduler.session_mail import SessionMail
-from fairlead_scheduler.settings import Settings
+from fairlead_scheduler.settings import SchedulerSettings
 from fairlead_scheduler.sources import event_files
-from fairlead_scheduler.sources.event_files import Found
+from fairlead_scheduler.sources.event_files import ReadEventFile
 
 log = structlog.get_logger()
 
 SCAN_S = 5.0
 
 
-class Folder:
+class EventFolder:
     """Part of every scheduler that reaches the folder; each file has its effect once all the same."""
 
     def __init__(
-        self, job_service: JobService, store: JobStore, mail: SessionMail, settings: Settings, table: JobTable
+        self,
+        job_service: JobService,
+        store: JobStore,
+        mail: SessionMail,
+        settings: SchedulerSettings,
+        table: JobTable,
     ) -> None:
         self._job_service = job_service
         self._store = store
@@ -174,7 +179,7 @@ class Folder:
             self._stuck.add((path.name, reason))
             log.warning("event_file_stuck", file=path.name, reason=reason, error=str(error))
 
-    async def _define(self, job: str, name: str, found: Found) -> None:
+    async def _define(self, job: str, name: str, found: ReadEventFile) -> None:
         """Make the job of a file, or bring it up to a file that was changed."""
         document = found.event.document(name)
         source = Source(folder=self._folder_id, digest=found.digest)

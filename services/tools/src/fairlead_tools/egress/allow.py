@@ -14,7 +14,7 @@ _LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 _NAME = re.compile(rf"{_LABEL}(?:\.{_LABEL})*\Z")
 
 
-class Target(NamedTuple):
+class Destination(NamedTuple):
     """A host, in lower case and without a trailing dot, and a port."""
 
     host: str
@@ -29,7 +29,7 @@ class Target(NamedTuple):
             return None
 
 
-def parse_target(text: str, default_port: int | None = None) -> Target | None:
+def parse_target(text: str, default_port: int | None = None) -> Destination | None:
     """What `host:port` or `[address]:port` means; None when it is neither."""
     found = re.fullmatch(r"(?:\[([0-9a-fA-F:.]+)\]|([^\[\]:]+))(?::([0-9]{1,5}))?", text)
     if found is None:
@@ -39,7 +39,7 @@ def parse_target(text: str, default_port: int | None = None) -> Target | None:
     if port is None or not 1 <= port <= 65535:
         return None
     host = (bracketed or plain).lower().removesuffix(".")
-    target = Target(host, port)
+    target = Destination(host, port)
     if bracketed:
         return target if target.address is not None else None
     if len(host) > 253 or not _NAME.match(host):
@@ -60,15 +60,15 @@ class AllowList:
     """Entries of the list. What is not understood allows nothing."""
 
     def __init__(self, entries: list[str]) -> None:
-        self._exact: set[Target] = set()
-        self._below: set[Target] = set()
+        self._exact: set[Destination] = set()
+        self._below: set[Destination] = set()
         for entry in entries:
             below = entry.startswith("*.")
             target = parse_target(entry.removeprefix("*."), DEFAULT_PORT)
             if target is not None:
                 (self._below if below else self._exact).add(target)
 
-    def allows(self, target: Target) -> bool:
+    def allows(self, target: Destination) -> bool:
         """Whether an entry names it; an address only by exactly that address."""
         if target in self._exact:
             return True
@@ -76,7 +76,7 @@ class AllowList:
             return False
         labels = target.host.split(".")
         parents = (".".join(labels[n:]) for n in range(1, len(labels)))
-        return any(Target(parent, target.port) in self._below for parent in parents)
+        return any(Destination(parent, target.port) in self._below for parent in parents)
 
 
 class AllowFile:

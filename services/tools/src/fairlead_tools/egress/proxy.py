@@ -19,7 +19,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from fairlead_tools.egress import hello
-from fairlead_tools.egress.allow import AllowFile, Target, parse_target
+from fairlead_tools.egress.allow import AllowFile, Destination, parse_target
 from fairlead_tools.web.address import Address, refusal
 
 MAX_HEAD_BYTES = 32 * 1024
@@ -34,7 +34,7 @@ _TOKEN = re.compile(rb"[A-Z]{1,20}\Z")
 _HOP = (b"proxy-", b"connection:", b"keep-alive:", b"te:", b"upgrade:")
 
 
-class RefusedError(Exception):
+class ProxyRefusedError(Exception):
     """The request goes nowhere; `status` for the client, the text for it and for the log."""
 
     def __init__(self, status: str, reason: str) -> None:
@@ -42,56 +42,56 @@ class RefusedError(Exception):
         self.status = status
 
 
-class Request(NamedTuple):
+class ProxyRequest(NamedTuple):
     """What the client wants. `head` is what a plain request becomes; empty for a tunnel."""
 
-    target: Target
+    target: Destination
     head: bytes
 
 
-def parse_request(head: bytes) -> Request:
+def parse_request(head: bytes) -> ProxyRequest:
     """The request whose head (up to the empty line) this is.
 
     Raises:
-        RefusedError: it is none that this proxy serves.
+        ProxyRefusedError: it is none that this proxy serves.
     """
     lines = head.split(b"\r\n")
     words = lines[0].split(b" ")
     if b"\0" in head or len(words) != 3 or not _TOKEN.match(words[0]) or words[2] not in _VERSIONS:
-        raise RefusedError("400 Bad Request", "not a request to a proxy")
+        raise ProxyRefusedError("400 Bad Request", "not a request to a proxy")
     try:
         wanted = words[1].decode("ascii")
     except UnicodeDecodeError:
-        raise RefusedError("400 Bad Request", "the address is not ASCII") from None
+        raise ProxyRefusedError("400 Bad Request", "the address is not ASCII") from None
     if words[0] == b"CONNECT":
         target = parse_target(wanted)
         if target is None:
-            raise RefusedError("400 Bad Request", f"no host and port: {wanted[:100]!r}")
-        return Request(target, b"")
+            raise ProxyRefusedError("400 Bad Request", f"no host and port: {wanted[:100]!r}")
+        return ProxyRequest(target, b"")
     parts = urlsplit(wanted)
     target = parse_target(parts.netloc, 80)
     if parts.scheme != "http" or target is None or re.search(r"[\x00-\x20\\]", wanted):
-        raise RefusedError("400 Bad Request", f"only http:// without a user: {wanted[:100]!r}")
+        raise ProxyRefusedError("400 Bad Request", f"only http:// without a user: {wanted[:100]!r}")
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     kept = [line for line in lines[1:] if line and not line.lower().startswith((*_HOP, b"host:"))]
     start = [words[0] + b" " + path.encode() + b" HTTP/1.1", b"Host: " + parts.netloc.encode()]
-    return Request(target, b"\r\n".join([*start, *kept, b"Connection: close", b"", b""]))
+    return ProxyRequest(target, b"\r\n".join([*start, *kept, b"Connection: close", b"", b""]))
 
 
 _VERSIONS = (b"HTTP/1.1", b"HTTP/1.0")
 
 
-async def addresses_of(target: Target) -> list[Address]:
+async def addresses_of(target: Destination) -> list[Address]:
     """Where the target may be reached.
 
     Raises:
-        RefusedError: nowhere, or one of its addresses is not public.
+        ProxyRefusedError: nowhere, or one of its addresses is not public.
     """
     literal = target.address
     if literal is not None:
         why = refusal(literal, allowed=True)
         if why:
-            raise RefusedError("403 Forbidden", f"{literal} is not reached: {why}")
+            raise ProxyRefusedError("403 Forbidden", f"{literal} is not reached: {why}")
         return [literal]
     try:
         async with asyncio.timeout(CONNECT_TIMEOUT_S):
@@ -99,12 +99,12 @@ async def addresses_of(target: Target) -> list[Address]:
                 target.host, target.port, type=socket.SOCK_STREAM
             )
     except (OSError, TimeoutError):
-        raise RefusedError("502 Bad Gateway", f"{target.host} has no address") from None
+        raise ProxyRefusedError("502 Bad Gateway", f"{target.host} has no address") from None
     addresses = [ipaddress.ip_address(str(each[4][0]).partition("%")[0]) for each in found]
     for each in addresses:
         why = refusal(each)
         if why:
-            raise RefusedError("403 Forbidden", f"{target.host} leads to {each}: {why}")
+            raise ProxyRefusedError("403 Forbidden", f"{target.host} leads to {each}: {why}")
     return addresses
 
 
@@ -122,9 +122,9 @@ class Proxy:
         self._open += 1
         try:
             if self._open > MAX_CONNECTIONS:
-                raise RefusedError("503 Service Unavailable", f"more than {MAX_CONNECTIONS} connections")
+                raise ProxyRefusedError("503 Service Unavailable", f"more than {MAX_CONNECTIONS} connections")
             await self._serve(reader, writer, note)
-        except RefusedError as error:
+        except ProxyRefusedError as error:
             note["refused"] = str(error)
             with contextlib.suppress(OSError):
                 text = f"{error}\n"
@@ -150,7 +150,7 @@ class Proxy:
         target = request.target
         note |= {"host": target.host, "port": target.port}
         if not self._allow.current().allows(target):
-            raise RefusedError("403 Forbidden", f"{target.host}:{target.port} is not on the list")
+            raise ProxyRefusedError("403 Forbidden", f"{target.host}:{target.port} is not on the list")
         addresses = await addresses_of(target)
         upstream = await _connect(addresses, target.port, note)
         try:
@@ -177,10 +177,10 @@ async def _connect(addresses: list[Address], port: int, note: dict[str, object])
             continue
         note["address"] = str(address)
         return streams
-    raise RefusedError("502 Bad Gateway", f"{addresses[0]}:{port} does not answer")
+    raise ProxyRefusedError("502 Bad Gateway", f"{addresses[0]}:{port} does not answer")
 
 
-async def _first_words(reader: asyncio.StreamReader, target: Target) -> bytes:
+async def _first_words(reader: asyncio.StreamReader, target: Destination) -> bytes:
     """What the client says first; on the port of TLS it has to ask for the host that was allowed."""
     if target.port != TLS_PORT:
         return b""

@@ -20,8 +20,8 @@ import structlog
 from yarl import URL
 
 from fairlead_common.logs import configure_logs
-from fairlead_tools.engine_proxy.refused import RefusedError
-from fairlead_tools.engine_proxy.requests import API, LABEL, Request, translated
+from fairlead_tools.engine_proxy.refused import EngineRefusedError
+from fairlead_tools.engine_proxy.requests import API, LABEL, EngineRequest, translated
 from fairlead_tools.engine_proxy.volume import Volume
 
 log = structlog.get_logger()
@@ -56,7 +56,7 @@ class EngineProxy:
                     await self._attach(asked, reader, writer)
                     return
                 status, answer = await self._ask(asked)
-            except RefusedError as error:
+            except EngineRefusedError as error:
                 log.warning("request_refused", method=method, reason=str(error))
                 status, answer = 403, json.dumps({"message": f"refused: {error}"}).encode()
             await _answer(writer, status, answer)
@@ -65,7 +65,7 @@ class EngineProxy:
         finally:
             writer.close()
 
-    async def _ask(self, asked: Request) -> tuple[int, bytes]:
+    async def _ask(self, asked: EngineRequest) -> tuple[int, bytes]:
         if asked.container:
             status, found = await self._inspect(asked.container)
             if status != 200:
@@ -78,11 +78,11 @@ class EngineProxy:
         return await self._request(asked.method, asked.path, asked.body)
 
     async def _attach(
-        self, asked: Request, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self, asked: EngineRequest, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         status, found = await self._json("GET", f"{API}/exec/{asked.process}/json")
         if status != 200 or not self._is_ours((await self._inspect(str(found.get("ContainerID"))))[1]):
-            raise RefusedError("no such process of yours")
+            raise EngineRefusedError("no such process of yours")
         theirs, ours = await asyncio.open_unix_connection(self._engine)
         ours.write(
             f"POST {asked.path} HTTP/1.1\r\nHost: docker\r\nContent-Type: application/json\r\n"

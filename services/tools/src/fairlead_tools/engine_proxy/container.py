@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from fairlead_tools.engine_proxy.refused import RefusedError
+from fairlead_tools.engine_proxy.refused import EngineRefusedError
 from fairlead_tools.engine_proxy.volume import Volume
 
 _CAPABILITIES: Final = {"SETUID", "SETGID", "KILL"}
@@ -41,7 +41,7 @@ def checked_container(given: dict[str, Any], volume: Volume) -> dict[str, Any]:
     """The description of a container without what is empty.
 
     Raises:
-        RefusedError: it wants more than a sandbox needs, or leaves a limit out.
+        EngineRefusedError: it wants more than a sandbox needs, or leaves a limit out.
     """
     made = {
         name: value
@@ -49,10 +49,10 @@ def checked_container(given: dict[str, Any], volume: Volume) -> dict[str, Any]:
         if name != "HostConfig" and value not in (None, False, [], {})
     }
     if unknown := made.keys() - _HARMLESS:
-        raise RefusedError(f"a container with {', '.join(sorted(unknown))[:200]}")
+        raise EngineRefusedError(f"a container with {', '.join(sorted(unknown))[:200]}")
     host = given.get("HostConfig")
     if not isinstance(host, dict):
-        raise RefusedError("a container without HostConfig")
+        raise EngineRefusedError("a container without HostConfig")
     return {**made, "HostConfig": _checked_host(host, volume)}
 
 
@@ -60,35 +60,39 @@ def _checked_host(given: dict[str, Any], volume: Volume) -> dict[str, Any]:
     host = {name: value for name, value in given.items() if value not in (None, False, [], {}, "")}
     known = _HARMLESS_HOST | _FIXED.keys() | {*_LIMITS, "CapAdd", "Mounts", "Binds", "LogConfig"}
     if unknown := host.keys() - known:
-        raise RefusedError(f"a container with HostConfig.{', '.join(sorted(unknown))[:200]}")
+        raise EngineRefusedError(f"a container with HostConfig.{', '.join(sorted(unknown))[:200]}")
     for name, values in _FIXED.items():
         if host.get(name) not in values:
-            raise RefusedError(f"HostConfig.{name}: must be one of {values}, got {str(host.get(name))[:80]}")
+            raise EngineRefusedError(
+                f"HostConfig.{name}: must be one of {values}, got {str(host.get(name))[:80]}"
+            )
     for name in _LIMITS:
         value = host.get(name)
         if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < _MAX_BYTES:
-            raise RefusedError(f"HostConfig.{name}: must be a limit, got {str(value)[:80]}")
+            raise EngineRefusedError(f"HostConfig.{name}: must be a limit, got {str(value)[:80]}")
     if not set(_texts(host.get("CapAdd", []), "CapAdd")) <= _CAPABILITIES:
-        raise RefusedError(
+        raise EngineRefusedError(
             f"HostConfig.CapAdd: at most {sorted(_CAPABILITIES)}, got {str(host['CapAdd'])[:80]}"
         )
     if (host.get("LogConfig") or {"Type": "local"}).get("Type") != "local":
-        raise RefusedError("HostConfig.LogConfig: must be of the type local")
+        raise EngineRefusedError("HostConfig.LogConfig: must be of the type local")
     for mount in host.get("Mounts", []):
         _check_mount(mount, volume)
     for bind in _texts(host.get("Binds", []), "Binds"):
         source, _, rest = bind.partition(":")
         if rest.rpartition(":")[2] not in ("ro", "rw"):
-            raise RefusedError(f"HostConfig.Binds: must end with ro or rw, got {bind[:200]!r}")
+            raise EngineRefusedError(f"HostConfig.Binds: must end with ro or rw, got {bind[:200]!r}")
         volume.check(source)
     return host
 
 
 def _check_mount(mount: object, volume: Volume) -> None:
     if not isinstance(mount, dict) or mount.get("Type") != "bind":
-        raise RefusedError(f"HostConfig.Mounts: only folders and files, got {str(mount)[:200]}")
+        raise EngineRefusedError(f"HostConfig.Mounts: only folders and files, got {str(mount)[:200]}")
     if unknown := {name for name, value in mount.items() if value} - {"Type", "Source", "Target", "ReadOnly"}:
-        raise RefusedError(f"HostConfig.Mounts: {', '.join(sorted(unknown))[:200]} is not for executors")
+        raise EngineRefusedError(
+            f"HostConfig.Mounts: {', '.join(sorted(unknown))[:200]} is not for executors"
+        )
     volume.check(mount.get("Source"))
 
 
@@ -96,14 +100,14 @@ def check_exec(given: dict[str, Any]) -> None:
     """Nothing, if a process may be started so in a sandbox.
 
     Raises:
-        RefusedError: it wants more than the container has.
+        EngineRefusedError: it wants more than the container has.
     """
     known = {"Container", "User", "Tty", "AttachStdin", "AttachStdout", "AttachStderr", "Cmd"}
     if unknown := {name for name, value in given.items() if value} - known:
-        raise RefusedError(f"a process with {', '.join(sorted(unknown))[:200]}")
+        raise EngineRefusedError(f"a process with {', '.join(sorted(unknown))[:200]}")
 
 
 def _texts(value: object, name: str) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-        raise RefusedError(f"HostConfig.{name}: must be a list of texts")
+        raise EngineRefusedError(f"HostConfig.{name}: must be a list of texts")
     return value

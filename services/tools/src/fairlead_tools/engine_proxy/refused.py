@@ -1,5 +1,5 @@
 """What is answered instead of asking the engine."""
 
 
-class RefusedError(Exception):
+class EngineRefusedError(Exception):
     """An executor has no need of this."""

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from fairlead_tools.engine_proxy.container import check_exec, checked_container
-from fairlead_tools.engine_proxy.refused import RefusedError
+from fairlead_tools.engine_proxy.refused import EngineRefusedError
 from fairlead_tools.engine_proxy.volume import Volume
 
 API: Final = "/v1.41"
@@ -33,7 +33,7 @@ _ROUTES: Final = [
 ]
 
 
-class Request(NamedTuple):
+class EngineRequest(NamedTuple):
     """What the engine is asked instead.
 
     Fields:
@@ -48,14 +48,14 @@ class Request(NamedTuple):
     process: str = ""
 
 
-def translated(method: str, target: str, body: bytes, mark: str, volume: Volume) -> Request:
+def translated(method: str, target: str, body: bytes, mark: str, volume: Volume) -> EngineRequest:
     """The request as the engine gets it.
 
     Args:
         mark: label value of all containers that are made and listed.
 
     Raises:
-        RefusedError: it is none that an executor needs.
+        EngineRefusedError: it is none that an executor needs.
     """
     parts = urlsplit(target)
     path = re.sub(r"^/v[0-9]+\.[0-9]+(?=/)", "", unquote(parts.path))
@@ -70,7 +70,7 @@ def translated(method: str, target: str, body: bytes, mark: str, volume: Volume)
         if rule == "list":
             parameters["filters"] = json.dumps(_filters(parameters.get("filters", "{}"), mark))
         content = _content(rule, body, mark, volume)
-        return Request(
+        return EngineRequest(
             rule,
             method,
             API + quote(path) + _query(parameters),
@@ -78,7 +78,7 @@ def translated(method: str, target: str, body: bytes, mark: str, volume: Volume)
             named.get("id", ""),
             named.get("exec", ""),
         )
-    raise RefusedError(f"{method} {path[:120]} is not for executors")
+    raise EngineRefusedError(f"{method} {path[:120]} is not for executors")
 
 
 def _query(parameters: dict[str, str]) -> str:
@@ -106,7 +106,7 @@ def _content(rule: str, body: bytes, mark: str, volume: Volume) -> bytes:
 def _filters(text: str, mark: str) -> dict[str, list[str]]:
     labels = _object(text.encode()).get("label") or []
     if not isinstance(labels, list) or not all(isinstance(each, str) for each in labels):
-        raise RefusedError("filters: label must be a list of texts")
+        raise EngineRefusedError("filters: label must be a list of texts")
     return {"label": [*labels, f"{LABEL}={mark}"]}
 
 
@@ -116,5 +116,5 @@ def _object(body: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         given = None
     if not isinstance(given, dict):
-        raise RefusedError("the body must be a JSON object")
+        raise EngineRefusedError("the body must be a JSON object")
     return given

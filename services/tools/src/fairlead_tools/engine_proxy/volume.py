@@ -4,7 +4,7 @@ import os
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from fairlead_tools.engine_proxy.refused import RefusedError
+from fairlead_tools.engine_proxy.refused import EngineRefusedError
 
 
 class Volume(NamedTuple):
@@ -17,15 +17,15 @@ class Volume(NamedTuple):
         """Nothing, if the engine finds a folder or a file of the volume there, and no link leads out.
 
         Raises:
-            RefusedError: it does not.
+            EngineRefusedError: it does not.
         """
         path = PurePosixPath(source) if isinstance(source, str) else PurePosixPath()
         if ".." in path.parts or not path.is_relative_to(self.outside) or path == self.outside:
-            raise RefusedError(f"{str(source)[:200]!r} does not lie in the executors' volume")
+            raise EngineRefusedError(f"{str(source)[:200]!r} does not lie in the executors' volume")
         step = self.inside
         for part in path.relative_to(self.outside).parts:
             step = step / part
             if step.is_symlink():
-                raise RefusedError(f"{part[:80]!r} in {str(path)[:200]!r} is a link")
+                raise EngineRefusedError(f"{part[:80]!r} in {str(path)[:200]!r} is a link")
             if not os.path.lexists(step):
                 return  # the engine makes what is missing

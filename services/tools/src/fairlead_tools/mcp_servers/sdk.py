@@ -49,7 +49,7 @@ _GUARD = Path(__file__).with_name("guard.py")
 Show = Callable[[str], Awaitable[None]]
 
 
-class Answer(NamedTuple):
+class McpCallResult(NamedTuple):
     """What a call came to.
 
     Fields:
@@ -68,7 +68,7 @@ class _OfServer(NamedTuple):
     data: object
 
 
-class Session:
+class McpSession:
     """An open connection to a server. `news` is set when it closed, or when its tools may have changed."""
 
     def __init__(self) -> None:
@@ -158,7 +158,7 @@ class Session:
 
     async def call(
         self, tool: str, arguments: Mapping[str, Any], call_id: str, *, timeout_s: float, show: Show
-    ) -> Answer:
+    ) -> McpCallResult:
         """One call; the server is told when it is cancelled, or takes longer than `timeout_s`."""
 
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
@@ -166,33 +166,33 @@ class Session:
             await show(f"{message} ({amount})\n" if message else f"{amount}\n")
 
         if self.closed:
-            return Answer("unsent", "its connection is closed")
+            return McpCallResult("unsent", "its connection is closed")
         try:
             async with asyncio.timeout(timeout_s):
                 result = await self.client.call_tool(
                     tool, dict(arguments), progress_callback=on_progress, meta=_meta(call_id)
                 )
         except TimeoutError:
-            return Answer("late", f"no answer within {timeout_s:g} s")
+            return McpCallResult("late", f"no answer within {timeout_s:g} s")
         except MCPError as error:
             return self._failed(error)
         except (pydantic.ValidationError, RuntimeError) as error:
-            return Answer("garbled", f"its answer makes no sense: {str(error)[:500]}")
-        return Answer("result", result=result)
+            return McpCallResult("garbled", f"its answer makes no sense: {str(error)[:500]}")
+        return McpCallResult("result", result=result)
 
-    def _failed(self, error: MCPError) -> Answer:
+    def _failed(self, error: MCPError) -> McpCallResult:
         if _is_of_server(error):
-            return Answer("refused", error.message)
+            return McpCallResult("refused", error.message)
         if error.code == NOT_STARTED:
-            return Answer("unsent", error.message)
+            return McpCallResult("unsent", error.message)
         if error.code in _AMBIGUOUS:
             if error.code == mcp_types.CONNECTION_CLOSED:
                 self.close()
-            return Answer("lost", error.message)
+            return McpCallResult("lost", error.message)
         if error.code == mcp_types.INVALID_REQUEST and error.message == "Session terminated":
             self.close()  # it was started again and knows nothing of us, nor of this call
-            return Answer("unsent", "its session was over")
-        return Answer("refused", error.message)
+            return McpCallResult("unsent", "its session was over")
+        return McpCallResult("refused", error.message)
 
 
 def _is_of_server(error: MCPError) -> bool:
@@ -243,13 +243,13 @@ def _listed(tool: mcp_types.Tool) -> Listed:
 @contextlib.asynccontextmanager
 async def open_session(
     server: McpServer, env: dict[str, str], headers: dict[str, str], log: Path
-) -> AsyncIterator[Session]:
+) -> AsyncIterator[McpSession]:
     """Connect, and part at the end; a server of our own is ended then.
 
     Args:
         log: where its standard error goes.
     """
-    session = Session()
+    session = McpSession()
     transport = _http(server, headers, session) if server.url else _stdio(server, env, log, session)
 
     async def on_message(message: object) -> None:
@@ -275,7 +275,9 @@ async def open_session(
 
 
 @contextlib.asynccontextmanager
-async def _stdio(server: McpServer, env: dict[str, str], log: Path, session: Session) -> AsyncIterator[Any]:
+async def _stdio(
+    server: McpServer, env: dict[str, str], log: Path, session: McpSession
+) -> AsyncIterator[Any]:
     """The SDK's own transport, under a guard, and with the end of the server told at once."""
     parameters = StdioServerParameters(
         command=sys.executable,
@@ -325,7 +327,7 @@ def _opened(log: Path) -> TextIO:
 
 
 @contextlib.asynccontextmanager
-async def _http(server: McpServer, headers: dict[str, str], session: Session) -> AsyncIterator[Any]:
+async def _http(server: McpServer, headers: dict[str, str], session: McpSession) -> AsyncIterator[Any]:
     timeout = httpx2.Timeout(REQUEST_S, read=None)  # calls have limits of their own
     headers = {**headers, "Accept-Encoding": "identity"}  # what is packed could grow without end
     async with (

@@ -20,7 +20,7 @@ from fairlead_tools.mcp_servers.catalogue import CatalogueFile, Listed, identity
 from fairlead_tools.mcp_servers.environment import inherited, resolved
 
 if TYPE_CHECKING:
-    from fairlead_tools.mcp_servers.sdk import Answer, Session
+    from fairlead_tools.mcp_servers.sdk import McpCallResult, McpSession
 
 log = structlog.get_logger()
 
@@ -35,11 +35,11 @@ _CLOSED: Final = -32000  # of the SDK's own errors
 PAUSES_S: Final = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 
 
-class UnreachableError(Exception):
+class McpUnreachableError(Exception):
     """The server cannot be reached, so the call was not started; the text says why."""
 
 
-class Server:
+class McpServerConnection:
     """The connection of this executor, and its part in the host's catalogue of the server."""
 
     def __init__(self, name: str, settings: McpServer, folder: Path) -> None:
@@ -48,7 +48,7 @@ class Server:
         self.file = CatalogueFile(folder, name)
         self._log = folder / f"{name}.log"
         self._leads = False
-        self._session: Session | None = None
+        self._session: McpSession | None = None
         self._wanted = asyncio.Event()
         self._turned = asyncio.Event()  # replaced whenever the connection opens or an attempt fails
         self._ended = False
@@ -134,7 +134,7 @@ class Server:
         finally:
             late.cancel()
 
-    async def _connected_as(self, session: "Session") -> None:
+    async def _connected_as(self, session: "McpSession") -> None:
         self._session = session
         self._failures, self._said = 0, ""
         self._used_at = asyncio.get_running_loop().time()
@@ -151,7 +151,7 @@ class Server:
         within_s = self.settings.start_timeout_s
         return max(HUNG_TIMES * within_s, HUNG_S) if self.settings.command else within_s
 
-    async def _serve(self, session: "Session") -> None:
+    async def _serve(self, session: "McpSession") -> None:
         async with asyncio.TaskGroup() as tasks:
             watching: asyncio.Task[None] | None = None
             while not session.closed and not self._is_idle():
@@ -262,11 +262,11 @@ class Server:
 
     async def call(
         self, tool: str, arguments: Mapping[str, Any], call_id: str, *, timeout_s: float, show: Progress
-    ) -> "Answer":
+    ) -> "McpCallResult":
         """One call over the connection, which is opened for it if need be.
 
         Raises:
-            UnreachableError: there is none; nothing was started.
+            McpUnreachableError: there is none; nothing was started.
         """
         end = asyncio.get_running_loop().time() + timeout_s
         session = await self._open(min(timeout_s, self.settings.start_timeout_s))
@@ -278,20 +278,20 @@ class Server:
             self._calls -= 1
             self._used_at = asyncio.get_running_loop().time()
 
-    async def _open(self, patience_s: float) -> "Session":
+    async def _open(self, patience_s: float) -> "McpSession":
         failures = self._failures
         try:
             async with asyncio.timeout(patience_s):
                 while self._session is None or self._session.closed:
                     if self._ended:
-                        raise UnreachableError("its settings changed meanwhile")
+                        raise McpUnreachableError("its settings changed meanwhile")
                     turned = self._turned
                     self._wanted.set()
                     await turned.wait()
                     if self._failures > failures:
-                        raise UnreachableError(self._problem)
+                        raise McpUnreachableError(self._problem)
         except TimeoutError as error:
-            raise UnreachableError(f"no connection within {patience_s:g} s") from error
+            raise McpUnreachableError(f"no connection within {patience_s:g} s") from error
         return self._session
 
 

@@ -12,7 +12,7 @@ from fairlead_common.live_config import LiveConfig
 from fairlead_common.messages import ToolSpec
 from fairlead_common.objects import Objects
 from fairlead_tools.mcp_servers.catalogue import identity_of, specs_of
-from fairlead_tools.mcp_servers.server import Server
+from fairlead_tools.mcp_servers.server import McpServerConnection
 from fairlead_tools.mcp_servers.tool import McpTool
 
 log = structlog.get_logger()
@@ -30,7 +30,7 @@ class McpTools:
         self._settings = settings
         self._host = host
         self._folder = state / "mcp"
-        self._servers: dict[str, tuple[Server, asyncio.Task[None]]] = {}
+        self._servers: dict[str, tuple[McpServerConnection, asyncio.Task[None]]] = {}
         self._tools: dict[str, McpTool] = {}
         self._specs: dict[tuple[str, str], ToolSpec] = {}
         self._problems: dict[str, str] = {}
@@ -95,7 +95,7 @@ class McpTools:
                 await asyncio.gather(task, return_exceptions=True)
         for name, settings in wanted.items():
             if name not in self._servers:
-                server = Server(name, settings, self._folder)
+                server = McpServerConnection(name, settings, self._folder)
                 self._servers[name] = (server, tasks.create_task(server.run(), name=f"mcp-{name}"))
 
     def _look(self) -> bool:

@@ -9,7 +9,7 @@ from fairlead_common.objects import Objects
 from fairlead_tools.executor_tools.results import text_result
 from fairlead_tools.executor_tools.tools import Progress
 from fairlead_tools.mcp_servers.results import outcome_of
-from fairlead_tools.mcp_servers.server import Server, UnreachableError
+from fairlead_tools.mcp_servers.server import McpServerConnection, McpUnreachableError
 
 RETRY_S: Final = 1.0
 
@@ -22,7 +22,7 @@ _UNKNOWN = (
 class McpTool:
     """Asks the server, once; again only what may be repeated."""
 
-    def __init__(self, server: Server, name: str, spec: ToolSpec, objects: Objects) -> None:
+    def __init__(self, server: McpServerConnection, name: str, spec: ToolSpec, objects: Objects) -> None:
         self._server = server
         self._name = name
         self._spec = spec
@@ -50,7 +50,7 @@ class McpTool:
             answer = await self._server.call(
                 self._name, call.arguments, call.call_id, timeout_s=timeout_s, show=progress
             )
-        except UnreachableError as error:
+        except McpUnreachableError as error:
             return self._not_started(str(error)), True
         match answer.kind:
             case "result":

@@ -15,7 +15,7 @@ from fairlead_common.objects import Objects
 from fairlead_common.requests import MicroInfo, discover
 from fairlead_tools.executor_tools.tools import PATIENCE_S
 from fairlead_tools.nats_tools.declared import OWN_SERVICES, declarations
-from fairlead_tools.nats_tools.tool import NatsTool
+from fairlead_tools.nats_tools.tool import NatsRequestTool
 
 log = structlog.get_logger()
 
@@ -63,7 +63,7 @@ class NatsTools:
         self._objects = objects
         self._settings = settings
         self._services: dict[str, tuple[MicroInfo, int]] = {}  # by instance, and how often it was missed
-        self._tools: dict[str, NatsTool] = {}
+        self._tools: dict[str, NatsRequestTool] = {}
         self._problems: dict[str, str] = {}
         self._declared_by: object = None
         self._changed = asyncio.Event()
@@ -71,7 +71,7 @@ class NatsTools:
         self.ready = False
 
     @property
-    def tools(self) -> Mapping[str, NatsTool]:
+    def tools(self) -> Mapping[str, NatsRequestTool]:
         """By name, as they are now."""
         return self._tools
 
@@ -132,7 +132,7 @@ class NatsTools:
         self._tools = {
             name: before[name]
             if name in before and before[name].declared == declared
-            else NatsTool(self._bus, self._objects, declared)
+            else NatsRequestTool(self._bus, self._objects, declared)
             for name, declared in sorted(found.tools.items())
         }
         if before.keys() != self._tools.keys():

@@ -25,7 +25,7 @@ _UNKNOWN = (
 )
 
 
-class NatsTool:
+class NatsRequestTool:
     """Asks the service, once; again only what may be repeated."""
 
     def __init__(self, bus: Bus, objects: Objects, declared: Declared) -> None:

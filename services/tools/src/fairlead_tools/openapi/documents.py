@@ -82,11 +82,11 @@ def _origin(url: str) -> str:
 
 async def _fetched(url: str, user_agent: str) -> bytes:
     from fairlead_tools.web.target import BadUrlError, parse
-    from fairlead_tools.web.transport import FetchError, Limits, Transport
+    from fairlead_tools.web.transport import FetchError, FetchLimits, Transport
 
     try:
         target = parse(url)
-        transport = Transport(frozenset([(target.host, target.port)]), Limits(30.0, MAX_BYTES))
+        transport = Transport(frozenset([(target.host, target.port)]), FetchLimits(30.0, MAX_BYTES))
         headers = {"User-Agent": user_agent, "Accept": "application/json"}
         response = await transport.request("GET", target, headers=headers)
     except (BadUrlError, FetchError) as error:

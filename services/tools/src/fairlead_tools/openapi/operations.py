@@ -34,7 +34,7 @@ class Input(NamedTuple):
     as_json: bool = False
 
 
-class Operation(NamedTuple):
+class ApiOperation(NamedTuple):
     """One operation as a tool.
 
     Fields:
@@ -53,7 +53,7 @@ class Operation(NamedTuple):
 
 def operations(
     name: str, config: OpenApi, document: dict[str, Any], left_out: dict[str, str] | None = None
-) -> list[Operation]:
+) -> list[ApiOperation]:
     """What the configuration lets through. An operation that cannot be a tool is left out.
 
     Args:
@@ -75,7 +75,7 @@ def operations(
             f"it has {len(chosen)} operations, at most {config.max_tools} (max_tools); choose with allow"
         )
     resolver = Resolver(document)
-    made: dict[str, Operation] = {}
+    made: dict[str, ApiOperation] = {}
     left_out = {} if left_out is None else left_out
     for path, method, item, operation in chosen:
         where = f"{method} {path[:200]}"
@@ -118,7 +118,7 @@ def _operation(
     method: str,
     item: dict[str, Any],
     operation: dict[str, Any],
-) -> Operation:
+) -> ApiOperation:
     own = str(
         operation.get("operationId") or f"{method.lower()}_{re.sub(r'[^A-Za-z0-9]+', '_', path).strip('_')}"
     )
@@ -156,7 +156,7 @@ def _operation(
         group="api",
         flags=["untrusted", "external"],
     )
-    return Operation(spec, method, path, inputs, body_type, body_argument)
+    return ApiOperation(spec, method, path, inputs, body_type, body_argument)
 
 
 def _description(operation: dict[str, Any], method: str, path: str) -> str:

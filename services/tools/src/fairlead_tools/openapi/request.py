@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
-from fairlead_tools.openapi.operations import Input, Operation
+from fairlead_tools.openapi.operations import ApiOperation, Input
 
 _SEPARATORS = {"spaceDelimited": " ", "pipeDelimited": "|"}
 _PARAMETER = re.compile(r"{([^{}]+)}")
@@ -17,7 +17,7 @@ class ArgumentError(ValueError):
     """An argument cannot be sent; the text names it, for the model."""
 
 
-class Request(NamedTuple):
+class OpenApiRequest(NamedTuple):
     """What is sent. `path` begins with a slash and is encoded."""
 
     path: str
@@ -26,7 +26,7 @@ class Request(NamedTuple):
     body: bytes | None
 
 
-def request(operation: Operation, arguments: dict[str, object]) -> Request:
+def request(operation: ApiOperation, arguments: dict[str, object]) -> OpenApiRequest:
     """The request that the arguments mean.
 
     Raises:
@@ -51,10 +51,10 @@ def request(operation: Operation, arguments: dict[str, object]) -> Request:
     body = _body(operation, fields)
     if body is not None:
         headers["Content-Type"] = operation.body_type
-    return Request(path, query, headers, body)
+    return OpenApiRequest(path, query, headers, body)
 
 
-def _body(operation: Operation, fields: dict[str, object]) -> bytes | None:
+def _body(operation: ApiOperation, fields: dict[str, object]) -> bytes | None:
     if not operation.body_type:
         return None
     if operation.body_argument:

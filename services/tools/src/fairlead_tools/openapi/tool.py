@@ -10,7 +10,7 @@ from fairlead_common.objects import Objects
 from fairlead_tools.executor_tools.results import text_result
 from fairlead_tools.executor_tools.secret import SecretError, read_secret
 from fairlead_tools.executor_tools.tools import Progress
-from fairlead_tools.openapi.operations import Operation
+from fairlead_tools.openapi.operations import ApiOperation
 from fairlead_tools.openapi.request import ArgumentError, request
 
 MAX_BODY_BYTES = 4 << 20
@@ -25,7 +25,7 @@ class ApiTool:
     """Sends one request for each call; never a second one."""
 
     def __init__(
-        self, operation: Operation, config: OpenApi, base_url: str, objects: Objects, user_agent: str
+        self, operation: ApiOperation, config: OpenApi, base_url: str, objects: Objects, user_agent: str
     ) -> None:
         self.operation = operation
         self._config = config
@@ -61,8 +61,8 @@ class ApiTool:
 
     async def _ask(self, call: ToolCall, secret: str, hidden: list[str]) -> ToolOutcome:
         from fairlead_tools.web.page import Pages
-        from fairlead_tools.web.target import Target, parse
-        from fairlead_tools.web.transport import FetchError, Limits, Transport
+        from fairlead_tools.web.target import WebTarget, parse
+        from fairlead_tools.web.transport import FetchError, FetchLimits, Transport
 
         made = request(self.operation, call.arguments)
         root = parse(self._base_url + made.path)
@@ -71,10 +71,10 @@ class ApiTool:
         query = [(name, value) for name, value in made.query if auth.kind != "query" or name != auth.name]
         shown = str(root.url.with_query(query or None))
         _add_credentials(auth, secret, headers, query)
-        target = Target(root.url.with_query(query or None), root.host, root.port)
+        target = WebTarget(root.url.with_query(query or None), root.host, root.port)
         # A little before the executor stops it: who asks for the outcome must hear that it is not known.
         seconds = min(self._config.timeout_s, max(0.8 * call.timeout_s, call.timeout_s - 1.0))
-        transport = Transport(frozenset([(root.host, root.port)]), Limits(seconds, MAX_BODY_BYTES))
+        transport = Transport(frozenset([(root.host, root.port)]), FetchLimits(seconds, MAX_BODY_BYTES))
         response = await transport.request(
             self.operation.method, target, headers=headers, data=made.body, redirects=0
         )

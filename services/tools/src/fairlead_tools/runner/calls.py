@@ -9,14 +9,14 @@ import time
 
 from fairlead_tools.runner import linux, protocol
 from fairlead_tools.runner.confinement.restrict import OPEN, Restriction
-from fairlead_tools.runner.confinement.user import User
-from fairlead_tools.runner.confinement.workspace_root import Root, ToolError
-from fairlead_tools.runner.connection import Connection
+from fairlead_tools.runner.confinement.user import UnprivilegedUser
+from fairlead_tools.runner.confinement.workspace_root import Root, ToolFailedError
+from fairlead_tools.runner.connection import RunnerConnection
 from fairlead_tools.runner.failpoints import failpoint
 from fairlead_tools.runner.journal import journal
 from fairlead_tools.runner.journal.journal import AlreadyStartedError, Journal
 from fairlead_tools.runner.outcome import Outcome, failed, unknown
-from fairlead_tools.runner.plan import PROCESS_TOOLS, Plan, make_plan
+from fairlead_tools.runner.plan import PROCESS_TOOLS, CallPlan, make_plan
 from fairlead_tools.runner.process.background_processes import LIFE_S, BackgroundProcesses
 from fairlead_tools.runner.process.children import Child
 from fairlead_tools.runner.process.output import MAX_FILE_BYTES, Output, summary
@@ -45,7 +45,7 @@ class Calls:
         self,
         root: Root,
         calls_journal: Journal,
-        user: User | None = None,
+        user: UnprivilegedUser | None = None,
         restriction: Restriction = OPEN,
     ) -> None:
         self._root = root
@@ -54,7 +54,9 @@ class Calls:
         self._journal = calls_journal
         self._running: dict[str, RunningCall] = {}
         self._unsaved: dict[str, Outcome] = {}
-        self._unsynced: dict[str, tuple[journal.Call, float]] = {}  # finished calls, and when to sync them
+        self._unsynced: dict[
+            str, tuple[journal.JournaledCall, float]
+        ] = {}  # finished calls, and when to sync them
         self._boot = linux.boot_id()
         self._waits: dict[str, Wait] = {}
         self._processes = BackgroundProcesses(".", self._boot)
@@ -89,7 +91,7 @@ class Calls:
         self._processes.recover()
         return found
 
-    def call(self, connection: Connection, frame: Frame) -> RunningCall | None:
+    def call(self, connection: RunnerConnection, frame: Frame) -> RunningCall | None:
         """Start the call of a `call` frame; None if it was answered at once or refused."""
         call_id = protocol.call_id_of(frame)
         if self._tell_known(connection, call_id):
@@ -108,7 +110,7 @@ class Calls:
                 self._answer(plan, connection)
                 return None
             running = self._start(plan)
-        except ToolError as error:
+        except ToolFailedError as error:
             _send_result(connection, call_id, failed(str(error)))
         except AlreadyStartedError:
             if not self._tell_known(connection, call_id):
@@ -123,13 +125,13 @@ class Calls:
             return running
         return None
 
-    def attach(self, connection: Connection, frame: Frame) -> None:
+    def attach(self, connection: RunnerConnection, frame: Frame) -> None:
         """Stream a running call to this connection, or send its recorded state."""
         call_id = protocol.call_id_of(frame)
         if not self._tell_known(connection, call_id):
             connection.send({"type": "state", "call_id": call_id, "state": journal.NEW})
 
-    def cancel(self, connection: Connection, frame: Frame) -> None:
+    def cancel(self, connection: RunnerConnection, frame: Frame) -> None:
         """Stop a call; the result follows once nothing of it runs any more."""
         call_id = protocol.call_id_of(frame)
         running = self._running.get(call_id)
@@ -141,7 +143,7 @@ class Calls:
         state = "stopping" if running is not None or wait is not None else self._journal.state(call_id)
         connection.send({"type": "state", "call_id": call_id, "state": state})
 
-    def forget(self, connection: Connection, frame: Frame) -> None:
+    def forget(self, connection: RunnerConnection, frame: Frame) -> None:
         """Keep only the tombstone of a call whose outcome was delivered."""
         call_id = protocol.call_id_of(frame)
         if call_id in self._running or call_id in self._waits:
@@ -154,7 +156,7 @@ class Calls:
         connection.send({"type": "forgotten", "call_id": call_id})
         self._journal.prepare()  # nobody waits for us now
 
-    def fetch(self, connection: Connection, frame: Frame) -> None:
+    def fetch(self, connection: RunnerConnection, frame: Frame) -> None:
         """Send a part of the full output."""
         call_id = protocol.call_id_of(frame)
         offset = int(protocol.number_of(frame, "offset", 0, 0, 1 << 50))
@@ -190,7 +192,11 @@ class Calls:
         self._conclude(running.call_id, running.call, running.followers, result)
 
     def _conclude(
-        self, call_id: str, call: journal.Call | None, followers: list[Connection], result: Outcome
+        self,
+        call_id: str,
+        call: journal.JournaledCall | None,
+        followers: list[RunnerConnection],
+        result: Outcome,
     ) -> None:
         if call is not None:
             try:
@@ -259,11 +265,11 @@ class Calls:
         del self._running[running.call_id]
         self._conclude(running.call_id, call, followers, result)
 
-    def _answer(self, plan: Plan, connection: Connection) -> None:
+    def _answer(self, plan: CallPlan, connection: RunnerConnection) -> None:
         """Execute `process` or `process_control`; a wait is answered later, by `tick`.
 
         Raises:
-            ToolError: it cannot be done, and nothing was.
+            ToolFailedError: it cannot be done, and nothing was.
             AlreadyStartedError: another process does it.
         """
         arguments = Arguments(plan.order["arguments"])
@@ -283,14 +289,14 @@ class Calls:
             raise
         try:
             result, process = process_tools.act(self._processes, arguments)
-        except ToolError as error:
+        except ToolFailedError as error:
             result, process = failed(str(error)), None
         if result is None and process is not None:
             self._waits[plan.call_id] = Wait(plan, process, call, connection, process_tools.KILL_WAIT_S)
         else:
             self._conclude(plan.call_id, call, [connection], result or failed("Nothing was done."))
 
-    def _tell_known(self, connection: Connection, call_id: str) -> bool:
+    def _tell_known(self, connection: RunnerConnection, call_id: str) -> bool:
         """Answer from the running calls or the journal; False if the call was never started."""
         running: RunningCall | Wait | None = self._running.get(call_id) or self._waits.get(call_id)
         if running is not None:
@@ -306,7 +312,7 @@ class Calls:
             _send_result(connection, call_id, known or unknown(_DIED))
         return state != journal.NEW
 
-    def _start(self, plan: Plan) -> RunningCall:
+    def _start(self, plan: CallPlan) -> RunningCall:
         """Journal the start, and only then send the order to a child process.
 
         Raises:
@@ -348,5 +354,5 @@ class Calls:
         return running
 
 
-def _send_result(connection: Connection, call_id: str, result: Outcome) -> None:
+def _send_result(connection: RunnerConnection, call_id: str, result: Outcome) -> None:
     connection.send({"type": "result", "call_id": call_id, "outcome": result})

@@ -13,7 +13,7 @@ QUEUE_LIMIT_BYTES = 96 * 1024 * 1024
 _READ_BYTES = 256 * 1024
 
 
-class Connection:
+class RunnerConnection:
     """A non-blocking stream socket with a queue. `greeted` is set once the versions are known to fit."""
 
     def __init__(self, sock: socket.socket) -> None:

@@ -19,10 +19,10 @@ from fairlead_tools.runner import linux
 from fairlead_tools.runner.calls import Calls
 from fairlead_tools.runner.confinement import sandbox_check
 from fairlead_tools.runner.confinement.restrict import RestrictionError, prepare
-from fairlead_tools.runner.confinement.user import User
+from fairlead_tools.runner.confinement.user import UnprivilegedUser
 from fairlead_tools.runner.confinement.workspace_root import Root
 from fairlead_tools.runner.journal.journal import Journal
-from fairlead_tools.runner.server import Server, log
+from fairlead_tools.runner.server import RunnerServer, log
 
 SOCKET = "sock"
 LOCK = "lock"
@@ -44,7 +44,7 @@ def serve(
     build: str,
     *,
     detach: bool,
-    user: User | None = None,
+    user: UnprivilegedUser | None = None,
     restriction: str = "",
 ) -> None:
     """With `detach`, returns once a runner listens in `state`: this one, or one that was there before.
@@ -85,7 +85,7 @@ def serve(
     os.write(lock, str(os.getpid()).encode("ascii"))
     log(f"runner {os.getpid()} serves; {len(died)} calls of an earlier one are unknown")
     gc.freeze()  # what is loaded by now stays; children would only copy it by looking
-    Server(calls, listener, build, idle_s).run()
+    RunnerServer(calls, listener, build, idle_s).run()
     os.unlink(SOCKET)
     log(f"runner {os.getpid()} ends")
     if detach:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import socket
 
-from fairlead_tools.runner.confinement.user import User
+from fairlead_tools.runner.confinement.user import UnprivilegedUser
 
 VARIABLE = "FAIRLEAD_FORWARD"  # `<port>=<path of the socket>`
 
-_NOBODY = User(65534, 65534)
+_NOBODY = UnprivilegedUser(65534, 65534)
 _CHUNK_BYTES = 64 * 1024
 _PATIENCE_S = 5.0  # with who listens there, and may be about to start
 _PAUSE_S = 0.05

@@ -73,7 +73,7 @@ def boot_id() -> str:
         return ""
 
 
-class Process(NamedTuple):
+class ProcessStat(NamedTuple):
     """One line of /proc. `start` is in clock ticks since boot: with it, a pid is never mistaken."""
 
     pid: int
@@ -84,7 +84,7 @@ class Process(NamedTuple):
     start: int
 
 
-def process(pid: int) -> Process | None:
+def process(pid: int) -> ProcessStat | None:
     """The /proc entry of a process; None when it is gone."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
@@ -93,12 +93,12 @@ def process(pid: int) -> Process | None:
         return None
     # The name in parentheses may hold anything, also spaces and parentheses.
     fields = stat[stat.rindex(b")") + 2 :].split()
-    return Process(
+    return ProcessStat(
         pid, int(fields[1]), int(fields[2]), int(fields[3]), fields[0].decode("ascii"), int(fields[19])
     )
 
 
-def processes() -> Iterator[Process]:
+def processes() -> Iterator[ProcessStat]:
     """All visible processes that are not zombies."""
     try:
         names = os.listdir("/proc")
@@ -120,12 +120,12 @@ def has_variables(pid: int, variables: set[bytes]) -> bool:
         return False
 
 
-def descendants(roots: set[int], alive: list[Process]) -> list[Process]:
+def descendants(roots: set[int], alive: list[ProcessStat]) -> list[ProcessStat]:
     """All of `alive` that descend from one of `roots`, without the roots."""
-    children: dict[int, list[Process]] = {}
+    children: dict[int, list[ProcessStat]] = {}
     for each in alive:
         children.setdefault(each.parent, []).append(each)
-    found: list[Process] = []
+    found: list[ProcessStat] = []
     queue = list(roots)
     while queue:
         for child in children.get(queue.pop(), []):
@@ -134,7 +134,7 @@ def descendants(roots: set[int], alive: list[Process]) -> list[Process]:
     return found
 
 
-def kill(target: Process, number: int = signal.SIGKILL) -> None:
+def kill(target: ProcessStat, number: int = signal.SIGKILL) -> None:
     """Signals exactly this process, never one that got its number later."""
     current = process(target.pid)
     if current is not None and current.start == target.start:

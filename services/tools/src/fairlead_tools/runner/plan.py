@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from fairlead_tools.runner import protocol
-from fairlead_tools.runner.confinement.workspace_root import Root, ToolError
+from fairlead_tools.runner.confinement.workspace_root import Root, ToolFailedError
 from fairlead_tools.runner.outcome import Outcome, failed
 from fairlead_tools.runner.process import environment
 from fairlead_tools.runner.process.command_launch import Order
@@ -27,7 +27,7 @@ COMMAND_TOOL = "bash"
 PROCESS_TOOLS = {"process": False, "process_control": True}  # answered by the runner itself; True: once
 
 
-class Tool(NamedTuple):
+class ToolFunction(NamedTuple):
     """A tool that is a function, loaded by the child that runs it, so that the runner stays small.
 
     Fields:
@@ -54,28 +54,28 @@ class Tool(NamedTuple):
 
 
 FILE_TOOLS = {
-    "read": Tool("files:read", once=False),
-    "ls": Tool("files:ls", once=False),
-    "glob": Tool("search:glob", once=False, most_s=SEARCH_TIMEOUT_S),
-    "grep": Tool("search:grep", once=False, most_s=SEARCH_TIMEOUT_S),
-    "write": Tool("files:write", once=True),
-    "edit": Tool("edit:edit", once=True),
-    "apply_patch": Tool("patch:apply_patch", once=True),
-    "delete": Tool("delete:delete", once=True),
+    "read": ToolFunction("files:read", once=False),
+    "ls": ToolFunction("files:ls", once=False),
+    "glob": ToolFunction("search:glob", once=False, most_s=SEARCH_TIMEOUT_S),
+    "grep": ToolFunction("search:grep", once=False, most_s=SEARCH_TIMEOUT_S),
+    "write": ToolFunction("files:write", once=True),
+    "edit": ToolFunction("edit:edit", once=True),
+    "apply_patch": ToolFunction("patch:apply_patch", once=True),
+    "delete": ToolFunction("delete:delete", once=True),
 }
 GIT_TOOLS = {
-    "git_status": Tool("git:status", once=False, most_s=SEARCH_TIMEOUT_S),
-    "git_diff": Tool("git:diff", once=False, most_s=SEARCH_TIMEOUT_S),
-    "git_log": Tool("git:log", once=False, most_s=SEARCH_TIMEOUT_S),
-    "git_commit": Tool("commit:commit", once=True, is_supervised=True),
-    "git_push": Tool("push:push", once=True, is_supervised=True),
-    "create_pr": Tool("pulls:create_pr", once=True, is_supervised=True),
-    "git_worktree": Tool("worktree:worktree", once=True, is_supervised=True),
+    "git_status": ToolFunction("git:status", once=False, most_s=SEARCH_TIMEOUT_S),
+    "git_diff": ToolFunction("git:diff", once=False, most_s=SEARCH_TIMEOUT_S),
+    "git_log": ToolFunction("git:log", once=False, most_s=SEARCH_TIMEOUT_S),
+    "git_commit": ToolFunction("commit:commit", once=True, is_supervised=True),
+    "git_push": ToolFunction("push:push", once=True, is_supervised=True),
+    "create_pr": ToolFunction("pulls:create_pr", once=True, is_supervised=True),
+    "git_worktree": ToolFunction("worktree:worktree", once=True, is_supervised=True),
 }
 PROJECT_TOOLS = {
-    "run_tests": Tool("project:run_tests", once=True, is_supervised=True),
-    "run_lint": Tool("project:run_lint", once=True, is_supervised=True),
-    "check_types": Tool("project:check_types", once=True, is_supervised=True),
+    "run_tests": ToolFunction("project:run_tests", once=True, is_supervised=True),
+    "run_lint": ToolFunction("project:run_lint", once=True, is_supervised=True),
+    "check_types": ToolFunction("project:check_types", once=True, is_supervised=True),
 }
 LOADED = (edit, files, search)  # imported before the fork
 TOOLS = {**FILE_TOOLS, **GIT_TOOLS, **PROJECT_TOOLS}
@@ -100,7 +100,7 @@ class Life(NamedTuple):
         return self.yield_s is None and self.terminal is None
 
 
-class Plan(NamedTuple):
+class CallPlan(NamedTuple):
     """A validated call. With `once` it may only ever start once."""
 
     call_id: str
@@ -112,11 +112,11 @@ class Plan(NamedTuple):
     life: Life = Life()
 
 
-def make_plan(call_id: str, frame: Frame) -> Plan:
+def make_plan(call_id: str, frame: Frame) -> CallPlan:
     """Validate a `call` frame.
 
     Raises:
-        ToolError: the arguments of the model are invalid.
+        ToolFailedError: the arguments of the model are invalid.
         FrameError: the frame of the executor is invalid.
     """
     tool = frame.get("tool")
@@ -130,11 +130,11 @@ def make_plan(call_id: str, frame: Frame) -> Plan:
         asked = arguments.whole("timeout_s", 0, 0, MAX_COMMAND_TIMEOUT_S)
         life = _life(arguments, asked)
         order = _command(call_id, arguments.text("command"), env, life)
-        return Plan(call_id, tool, float(asked or timeout_s), True, order, True, life)
+        return CallPlan(call_id, tool, float(asked or timeout_s), True, order, True, life)
     if isinstance(tool, str) and tool in PROCESS_TOOLS:
-        return Plan(call_id, tool, timeout_s, PROCESS_TOOLS[tool], {"arguments": values}, False)
+        return CallPlan(call_id, tool, timeout_s, PROCESS_TOOLS[tool], {"arguments": values}, False)
     if not isinstance(tool, str) or tool not in TOOLS:
-        raise ToolError(f"There is no tool {tool!r} here.")
+        raise ToolFailedError(f"There is no tool {tool!r} here.")
     known = TOOLS[tool]
     order = {"tool": tool, "arguments": values, "secrets": frame.get("secrets") is True}
     if tool not in FILE_TOOLS:
@@ -143,7 +143,7 @@ def make_plan(call_id: str, frame: Frame) -> Plan:
         timeout_s = float(arguments.whole("timeout_s", 0, 0, MAX_COMMAND_TIMEOUT_S) or timeout_s)
     else:
         timeout_s = min(timeout_s, known.most_s)
-    return Plan(call_id, tool, timeout_s, known.once, order, known.is_supervised)
+    return CallPlan(call_id, tool, timeout_s, known.once, order, known.is_supervised)
 
 
 def _life(arguments: Arguments, asked_s: int) -> Life:
@@ -163,17 +163,17 @@ def _command(call_id: str, text: str, env: object, life: Life) -> Order:
     try:
         size = len(text.encode("utf-8", "surrogateescape"))
     except UnicodeEncodeError:
-        raise ToolError("command: is not valid text") from None
+        raise ToolFailedError("command: is not valid text") from None
     if size > MAX_COMMAND_BYTES:
-        raise ToolError(
+        raise ToolFailedError(
             f"command: at most {MAX_COMMAND_BYTES} bytes, got {size}; write a script file and run that"
         )
     if "\0" in text:
-        raise ToolError("command: must not hold a NUL character")
+        raise ToolFailedError("command: must not hold a NUL character")
     try:
         variables = environment.build(environment.of_runner(), env, call_id)
     except ValueError as error:
-        raise ToolError(str(error)) from None
+        raise ToolFailedError(str(error)) from None
     if life.terminal and "TERM" not in env:
         variables["TERM"] = "xterm-256color"
     return {"argv": [environment.SHELL, "-c", text], "env": variables}
@@ -186,7 +186,7 @@ def run_tool(order: Order, root: Root) -> Outcome:
             os.environ.update(order["marks"])  # of this child alone
         root.secrets_allowed = order.get("secrets") is True
         return TOOLS[order["tool"]].load()(root, Arguments(order["arguments"]))
-    except ToolError as error:
+    except ToolFailedError as error:
         return failed(str(error))
     except OSError as error:
         return failed(f"The file system refused: {os.strerror(error.errno or 5)}")

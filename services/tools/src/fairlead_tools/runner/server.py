@@ -13,7 +13,7 @@ from typing import Callable
 
 from fairlead_tools.runner import protocol
 from fairlead_tools.runner.calls import Calls
-from fairlead_tools.runner.connection import Connection
+from fairlead_tools.runner.connection import RunnerConnection
 from fairlead_tools.runner.process.recovery import kill_orphans
 from fairlead_tools.runner.process.running_call import RunningCall
 from fairlead_tools.runner.protocol import Frame, FrameError
@@ -22,7 +22,7 @@ MAX_CONNECTIONS = 64
 DEAF_S = 0.5  # without a file for one more connection
 
 
-class Server:
+class RunnerServer:
     """Serves one workspace until it is idle for `idle_s`, or told to stop."""
 
     def __init__(self, calls: Calls, listener: socket.socket, build: str, idle_s: float) -> None:
@@ -31,7 +31,7 @@ class Server:
         self._build = build
         self._idle_s = idle_s
         self._selector = selectors.DefaultSelector()
-        self._connections: set[Connection] = set()
+        self._connections: set[RunnerConnection] = set()
         self._stopping = False
         self._has_dead = False
         self._deaf_until = float("inf")
@@ -144,11 +144,11 @@ class Server:
         if len(self._connections) >= MAX_CONNECTIONS:
             sock.close()
             return
-        connection = Connection(sock)
+        connection = RunnerConnection(sock)
         self._connections.add(connection)
         self._selector.register(sock, selectors.EVENT_READ, lambda: self._serve(connection))
 
-    def _serve(self, connection: Connection) -> None:
+    def _serve(self, connection: RunnerConnection) -> None:
         """Handle a readable or writable connection."""
         connection.flush()
         try:
@@ -175,7 +175,7 @@ class Server:
             if key.events != wanted:
                 self._selector.modify(each.sock, wanted, key.data)
 
-    def _answer(self, connection: Connection, line: bytes) -> None:
+    def _answer(self, connection: RunnerConnection, line: bytes) -> None:
         frame: Frame = {}
         try:
             frame = protocol.decode(line)
@@ -196,7 +196,7 @@ class Server:
                 answer["call_id"] = frame["call_id"]
             connection.send(answer)
 
-    def _hello(self, connection: Connection, frame: Frame) -> None:
+    def _hello(self, connection: RunnerConnection, frame: Frame) -> None:
         if frame.get("version") != protocol.VERSION:
             text = f"version: this runner speaks {protocol.VERSION}, got {frame.get('version')!r}"
             connection.send({"type": "error", "code": "version", "message": text})
@@ -214,7 +214,7 @@ class Server:
         )
 
     @property
-    def _operations(self) -> dict[object, Callable[[Connection, Frame], None]]:
+    def _operations(self) -> dict[object, Callable[[RunnerConnection, Frame], None]]:
         return {
             "call": self._call,
             "attach": self._calls.attach,
@@ -223,7 +223,7 @@ class Server:
             "fetch": self._calls.fetch,
         }
 
-    def _call(self, connection: Connection, frame: Frame) -> None:
+    def _call(self, connection: RunnerConnection, frame: Frame) -> None:
         running = self._calls.call(connection, frame)
         if running is not None:
             for fd in running.fds:

@@ -219,7 +219,7 @@ class BubblewrapSandbox:
             with contextlib.suppress(OSError):
                 place.folder.mkdir(exist_ok=True)
         box = Box(place, settings, state, self._scenery, self._archive, self._private, self._interpreter())
-        limits = cgroups.Limits(settings.memory_mb, settings.pids, settings.cpus)
+        limits = cgroups.ResourceLimits(settings.memory_mb, settings.pids, settings.cpus)
         groups = cgroups.make(group_name(folder), limits)
         self._has_groups = bool(groups)
         enter = ["/bin/sh", "-c", cgroups.ENTER, "sh", *map(str, groups), "--"]

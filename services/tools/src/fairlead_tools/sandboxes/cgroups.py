@@ -25,7 +25,7 @@ _PERIOD_US = 100_000
 _CONTROLLERS = ("pids", "memory", "cpu")
 
 
-class Limits(NamedTuple):
+class ResourceLimits(NamedTuple):
     """Of all processes of a sandbox together."""
 
     memory_mb: int
@@ -33,7 +33,7 @@ class Limits(NamedTuple):
     cpus: float
 
 
-def make(name: str, limits: Limits, root: Path = ROOT, own: Path = OWN) -> list[Path]:
+def make(name: str, limits: ResourceLimits, root: Path = ROOT, own: Path = OWN) -> list[Path]:
     """The groups to enter; fewer or none where the system does not let us.
 
     What is left out is logged: the sandbox then has the limits of single processes alone.
@@ -60,7 +60,7 @@ def make(name: str, limits: Limits, root: Path = ROOT, own: Path = OWN) -> list[
 def remove(name: str, root: Path = ROOT, own: Path = OWN) -> bool:
     """Remove the groups of this name; those with processes in them stay. Whether none is left."""
     left = False
-    for parent, _ in _wanted(Limits(0, 0, 0), root, own):
+    for parent, _ in _wanted(ResourceLimits(0, 0, 0), root, own):
         try:
             (parent / name).rmdir()
         except OSError as error:
@@ -68,7 +68,7 @@ def remove(name: str, root: Path = ROOT, own: Path = OWN) -> bool:
     return not left
 
 
-def _wanted(limits: Limits, root: Path, own: Path) -> Iterator[tuple[Path, dict[str, str]]]:
+def _wanted(limits: ResourceLimits, root: Path, own: Path) -> Iterator[tuple[Path, dict[str, str]]]:
     """Folders below which a group is made, and what is written into it."""
     memory, quota = str(limits.memory_mb * 1024 * 1024), str(int(limits.cpus * _PERIOD_US))
     places = _own_places(own)

@@ -70,9 +70,9 @@ class Channel:
             self._reading.cancel()
         self._lose()
 
-    def follow(self, call_id: str) -> "Followed":
+    def follow(self, call_id: str) -> "CallFrames":
         """The frames about one call, as a context manager."""
-        return Followed(self, call_id)
+        return CallFrames(self, call_id)
 
     async def send(self, frame: Frame) -> None:
         """Send one frame.
@@ -107,7 +107,7 @@ class Channel:
             queue.put_nowait(None)
 
 
-class Followed:
+class CallFrames:
     """Frames about one call."""
 
     def __init__(self, channel: Channel, call_id: str) -> None:
@@ -115,7 +115,7 @@ class Followed:
         self._call_id = call_id
         self._queue: asyncio.Queue[Frame | None] = asyncio.Queue()
 
-    def __enter__(self) -> "Followed":
+    def __enter__(self) -> "CallFrames":
         self._channel._waiting[self._call_id] = self._queue  # noqa: SLF001 - two halves of one thing
         return self
 

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from aiohttp.helpers import parse_mimetype
 
 from fairlead_tools.web.transport import FetchError, Response
-from fairlead_tools.web.worker import Worker, WorkerError
+from fairlead_tools.web.worker import WebWorker, WorkerError
 
 EXTRACT = Path(__file__).with_name("extract.py")
 Mode = Literal["markdown", "text", "raw"]
@@ -55,7 +55,7 @@ _CHARSETS = {
 _MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 
 
-class Page(NamedTuple):
+class WebPage(NamedTuple):
     """A page as it can be shown: `text`, or the bytes of a picture."""
 
     text: str = ""
@@ -67,10 +67,10 @@ class Page(NamedTuple):
 class Pages:
     """Makes pages; hostile formats are parsed by a process of their own."""
 
-    def __init__(self, worker: Worker | None = None) -> None:
-        self._worker = worker or Worker(EXTRACT)
+    def __init__(self, worker: WebWorker | None = None) -> None:
+        self._worker = worker or WebWorker(EXTRACT)
 
-    async def read(self, response: Response, mode: Mode) -> Page:
+    async def read(self, response: Response, mode: Mode) -> WebPage:
         """What `response` holds.
 
         Raises:
@@ -96,20 +96,20 @@ class Pages:
         text = _decoded(body, charset)
         if mode == "markdown" and media_type.endswith("json"):
             text = _indented(text)
-        return Page(text=text, media_type=media_type or "text/plain")
+        return WebPage(text=text, media_type=media_type or "text/plain")
 
-    async def _html(self, response: Response, mode: Mode, charset: str) -> Page:
+    async def _html(self, response: Response, mode: Mode, charset: str) -> WebPage:
         body = response.body if not charset else _decoded(response.body, charset).encode()
         if charset:  # what the header says counts more than what the page says of itself
             body = codecs.BOM_UTF8 + body
         found = await self._ask({"kind": mode, "url": str(response.target)}, body)
-        return Page(text=found["text"], title=found["title"], media_type="text/html")
+        return WebPage(text=found["text"], title=found["title"], media_type="text/html")
 
-    async def _pdf(self, response: Response) -> Page:
+    async def _pdf(self, response: Response) -> WebPage:
         if response.cut:
             raise FetchError(f"{response.target}: the document has more than {len(response.body)} bytes")
         found = await self._ask({"kind": "pdf", "url": str(response.target)}, response.body)
-        return Page(text=found["text"], title=found["title"], media_type="application/pdf")
+        return WebPage(text=found["text"], title=found["title"], media_type="application/pdf")
 
     async def _ask(self, request: dict[str, str], body: bytes) -> dict[str, str]:
         try:
@@ -169,11 +169,11 @@ def _indented(text: str) -> str:
         return text
 
 
-def _image(response: Response, media_type: str) -> Page:
+def _image(response: Response, media_type: str) -> WebPage:
     body = response.body
     if response.cut:
         raise FetchError(f"{response.target}: the picture has more than {len(body)} bytes")
     fits = body.startswith(_IMAGES[media_type]) and (media_type != "image/webp" or body[8:12] == b"WEBP")
     if not fits:
         raise FetchError(f"{response.target} says it is {media_type}, and is not")
-    return Page(image=body, media_type=media_type)
+    return WebPage(image=body, media_type=media_type)

@@ -7,9 +7,9 @@ import msgspec
 
 from fairlead_common.config import SearchConfig
 from fairlead_tools.executor_tools.secret import SecretError, read_secret
-from fairlead_tools.web.target import BadUrlError, Target, parse
-from fairlead_tools.web.transport import FetchError, Limits, Response, Transport
-from fairlead_tools.web.worker import Worker, WorkerError
+from fairlead_tools.web.target import BadUrlError, WebTarget, parse
+from fairlead_tools.web.transport import FetchError, FetchLimits, Response, Transport
+from fairlead_tools.web.worker import WebWorker, WorkerError
 
 MAX_REPLY_BYTES = 2 << 20
 _BRAVE = "https://api.search.brave.com"
@@ -25,7 +25,7 @@ class Query(NamedTuple):
     page: int = 1
 
 
-class Found(NamedTuple):
+class SearchResult(NamedTuple):
     """One result. `date`: as the provider writes it."""
 
     title: str
@@ -37,7 +37,7 @@ class Found(NamedTuple):
 class Provider(Protocol):
     """A search engine."""
 
-    async def search(self, query: Query) -> list[Found]:
+    async def search(self, query: Query) -> list[SearchResult]:
         """The results, best first.
 
         Raises:
@@ -84,9 +84,9 @@ class _Api:
             root = parse(base.rstrip("/") + path)
         except BadUrlError as error:
             raise FetchError(f"web_search: tools.web.search.base_url: {error}") from error
-        target = Target(root.url.with_query(params or None), root.host, root.port)
+        target = WebTarget(root.url.with_query(params or None), root.host, root.port)
         own = frozenset([(root.host, root.port)]) if self._config.base_url else frozenset()
-        transport = Transport(own, Limits(self._config.timeout_s, MAX_REPLY_BYTES))
+        transport = Transport(own, FetchLimits(self._config.timeout_s, MAX_REPLY_BYTES))
         all_headers = {**self._headers, **(headers or {})}
         data = None
         if body is not None:
@@ -128,14 +128,16 @@ class Searxng(_Api):
 
     name = "SearXNG"
 
-    async def search(self, query: Query) -> list[Found]:
+    async def search(self, query: Query) -> list[SearchResult]:
         """See `Provider`."""
         params = {"q": query.text, "format": "json", "pageno": str(query.page), "safesearch": "1"}
         if query.freshness:
             params["time_range"] = query.freshness
         answer = await self.ask("GET", "/search", params)
         return [
-            Found(_text(one, "title"), _text(one, "url"), _text(one, "content"), _text(one, "publishedDate"))
+            SearchResult(
+                _text(one, "title"), _text(one, "url"), _text(one, "content"), _text(one, "publishedDate")
+            )
             for one in _rows(answer.get("results"))
         ]
 
@@ -152,7 +154,7 @@ class Brave(_Api):
     name = "Brave"
     default_url = _BRAVE
 
-    async def search(self, query: Query) -> list[Found]:
+    async def search(self, query: Query) -> list[SearchResult]:
         """See `Provider`."""
         params = {"q": query.text, "count": str(query.limit), "offset": str(query.page - 1)}
         params |= {"safesearch": "moderate", "text_decorations": "false"}
@@ -162,7 +164,7 @@ class Brave(_Api):
         answer = await self.ask("GET", "/res/v1/web/search", params, headers)
         web = answer.get("web")
         return [
-            Found(
+            SearchResult(
                 _text(one, "title"),
                 _text(one, "url"),
                 _text(one, "description"),
@@ -178,7 +180,7 @@ class Tavily(_Api):
     name = "Tavily"
     default_url = _TAVILY
 
-    async def search(self, query: Query) -> list[Found]:
+    async def search(self, query: Query) -> list[SearchResult]:
         """See `Provider`."""
         if query.page > 1:
             return []
@@ -188,7 +190,9 @@ class Tavily(_Api):
         headers = {"Authorization": f"Bearer {self.key()}"}
         answer = await self.ask("POST", "/search", {}, headers, body)
         return [
-            Found(_text(one, "title"), _text(one, "url"), _text(one, "content"), _text(one, "published_date"))
+            SearchResult(
+                _text(one, "title"), _text(one, "url"), _text(one, "content"), _text(one, "published_date")
+            )
             for one in _rows(answer.get("results"))
         ]
 
@@ -204,9 +208,9 @@ class Ddgs:
         self._config = config
         self._backend = backend
         self._ca_file = ca_file
-        self._worker = Worker(Path(__file__).with_name("search_ddgs.py"), wall_s=config.timeout_s)
+        self._worker = WebWorker(Path(__file__).with_name("search_ddgs.py"), wall_s=config.timeout_s)
 
-    async def search(self, query: Query) -> list[Found]:
+    async def search(self, query: Query) -> list[SearchResult]:
         """See `Provider`."""
         request = {
             "query": query.text,
@@ -231,7 +235,7 @@ class Ddgs:
                 "asked; an operator can set tools.web.search.provider to searxng, brave or tavily."
             )
         return [
-            Found(_text(one, "title"), _text(one, "href"), _text(one, "body"))
+            SearchResult(_text(one, "title"), _text(one, "href"), _text(one, "body"))
             for one in _rows(answer.get("results"))
         ]
 

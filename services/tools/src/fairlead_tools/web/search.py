@@ -5,7 +5,7 @@ from fairlead_common.content import TextBlock, ToolOutcome
 from fairlead_common.messages import ToolCall
 from fairlead_tools.executor_tools.tools import Progress
 from fairlead_tools.web.marking import marked, nothing_fetched, visible
-from fairlead_tools.web.providers import Found, Provider, Query
+from fairlead_tools.web.providers import Provider, Query, SearchResult
 from fairlead_tools.web.transport import FetchError
 
 _TEXT_CHARS = 500
@@ -44,6 +44,6 @@ class WebSearch:
         return ToolOutcome(status="ok", content=[TextBlock(text=shown if found else head)], details=details)
 
 
-def _paragraph(number: int, found: Found) -> str:
+def _paragraph(number: int, found: SearchResult) -> str:
     date = f" ({found.date[:40]})" if found.date else ""
     return f"{number}. {found.title[:300]}{date}\n{found.url[:2000]}\n{found.text[:_TEXT_CHARS]}".rstrip()

@@ -88,9 +88,9 @@ def _agent(config: WebConfig) -> str:
 def _fetch(config: WebConfig, objects: Store) -> _Runs:
     from fairlead_tools.web.fetch import WebFetch
     from fairlead_tools.web.page import Pages
-    from fairlead_tools.web.transport import Limits, Transport, allowed
+    from fairlead_tools.web.transport import FetchLimits, Transport, allowed
 
-    limits = Limits(config.timeout_s, config.max_body_bytes)
+    limits = FetchLimits(config.timeout_s, config.max_body_bytes)
     transport = Transport(allowed(config.allow_private), limits)
     return WebFetch(transport, Pages(), objects, user_agent=_agent(config), cache_s=config.cache_s)
 

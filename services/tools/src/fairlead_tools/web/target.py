@@ -35,7 +35,7 @@ class BadUrlError(ValueError):
     """It cannot be fetched; the text says why, for the model."""
 
 
-class Target(NamedTuple):
+class WebTarget(NamedTuple):
     """Where a request goes. `host` is lower case, in ASCII, an IPv6 address without brackets."""
 
     url: URL
@@ -54,7 +54,7 @@ class Target(NamedTuple):
         return str(self.url)
 
 
-def parse(text: str) -> Target:
+def parse(text: str) -> WebTarget:
     """The target that `text` names.
 
     Raises:
@@ -83,10 +83,10 @@ def parse(text: str) -> Target:
         raise BadUrlError(f"url: {error}") from error
     if (url.scheme, url.raw_host, url.port) != (scheme, host, port) or url.raw_user is not None:
         raise BadUrlError("url: it can be read in two ways")
-    return Target(url, host, port)
+    return WebTarget(url, host, port)
 
 
-def follow(before: Target, location: str) -> Target:
+def follow(before: WebTarget, location: str) -> WebTarget:
     """The target of a redirect.
 
     Raises:

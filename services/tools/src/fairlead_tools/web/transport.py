@@ -15,7 +15,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 
 from fairlead_tools.web.address import Address, is_own, refusal
 from fairlead_tools.web.decoding import ACCEPTED, Decoder, EncodingError
-from fairlead_tools.web.target import BadUrlError, Target, follow, parse
+from fairlead_tools.web.target import BadUrlError, WebTarget, follow, parse
 
 log = structlog.get_logger()
 
@@ -31,7 +31,7 @@ Allowed = frozenset[tuple[str, int]]
 
 
 def allowed(entries: Iterable[str]) -> Allowed:
-    """What `tools.web.allow_private` lists (`host:port`, `[address]:port`), in the form of a `Target`.
+    """What `tools.web.allow_private` lists (`host:port`, `[address]:port`), in the form of a `WebTarget`.
 
     Raises:
         ValueError: an entry is none.
@@ -74,7 +74,7 @@ async def _once(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType)
         raise _BrokenError(str(error)) from error
 
 
-class Limits(NamedTuple):
+class FetchLimits(NamedTuple):
     """Of one fetch, redirects included. `body_bytes`: unpacked."""
 
     total_s: float = 30.0
@@ -84,7 +84,7 @@ class Limits(NamedTuple):
 class Response(NamedTuple):
     """What the last hop said. `cut`: its body is longer than the limit; `body` is the beginning."""
 
-    target: Target
+    target: WebTarget
     status: int
     headers: Mapping[str, str]
     body: bytes
@@ -139,16 +139,16 @@ class Transport:
     """
 
     def __init__(
-        self, allowed: Allowed = frozenset(), limits: Limits | None = None, *, look_up: Lookup = look_up
+        self, allowed: Allowed = frozenset(), limits: FetchLimits | None = None, *, look_up: Lookup = look_up
     ) -> None:
         self._allowed = allowed
-        self._limits = limits or Limits()
+        self._limits = limits or FetchLimits()
         self._look_up = look_up
 
     async def request(
         self,
         method: str,
-        target: Target,
+        target: WebTarget,
         *,
         headers: Mapping[str, str],
         data: bytes | None = None,
@@ -171,7 +171,12 @@ class Transport:
             raise
 
     async def _follow(
-        self, method: str, way: list[Target], headers: Mapping[str, str], data: bytes | None, redirects: int
+        self,
+        method: str,
+        way: list[WebTarget],
+        headers: Mapping[str, str],
+        data: bytes | None,
+        redirects: int,
     ) -> Response:
         """The answer of the last target; `way` grows by those that answers lead to."""
         for _ in range(redirects + 1):
@@ -181,7 +186,7 @@ class Transport:
             way.append(self._next(way[-1], response.headers["Location"]))
         raise FetchError(f"more than {redirects} redirects; the last one leads to {way[-1]}")
 
-    def _next(self, before: Target, location: str) -> Target:
+    def _next(self, before: WebTarget, location: str) -> WebTarget:
         try:
             return follow(before, location)
         except BadUrlError as error:
@@ -189,7 +194,7 @@ class Transport:
             raise FetchError(text, foreign=True) from error
 
     async def _hop(
-        self, method: str, target: Target, headers: Mapping[str, str], data: bytes | None
+        self, method: str, target: WebTarget, headers: Mapping[str, str], data: bytes | None
     ) -> Response:
         addresses = await self._addresses(target)
         checked = {str(address) for address in addresses}
@@ -232,7 +237,7 @@ class Transport:
             sent = not isinstance(error, _UNSENT)
             raise FetchError(f"{target.host}: {_reason(error)}", sent=sent) from error
 
-    async def _read(self, target: Target, response: aiohttp.ClientResponse) -> Response:
+    async def _read(self, target: WebTarget, response: aiohttp.ClientResponse) -> Response:
         redirected = response.status in _REDIRECTS
         limit_bytes = 0 if redirected else self._limits.body_bytes
         decoder = Decoder(
@@ -245,7 +250,7 @@ class Transport:
                     break
         return Response(target, response.status, response.headers, bytes(decoder.body), decoder.full)
 
-    async def _addresses(self, target: Target) -> list[Address]:
+    async def _addresses(self, target: WebTarget) -> list[Address]:
         """The addresses that the request may go to: all that the name has, or none if one is refused.
 
         Raises:

@@ -22,7 +22,7 @@ class WorkerError(Exception):
     """It gave no reply; the text says why."""
 
 
-class Worker:
+class WebWorker:
     """Starts a process for each request, at most two at a time.
 
     Args:

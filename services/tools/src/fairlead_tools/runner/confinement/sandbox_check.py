@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 
-from fairlead_tools.runner.confinement.user import User
+from fairlead_tools.runner.confinement.user import UnprivilegedUser
 
 EXPECTED = "FAIRLEAD_EXPECTED"
 
 
-def problem(expected: str, user: User | None, status: str = "/proc/self/status") -> str:
+def problem(expected: str, user: UnprivilegedUser | None, status: str = "/proc/self/status") -> str:
     """What is not as `expected` (`Seccomp=2 CapEff=e0`; hexadecimal), or as it must be for `user`.
 
     Empty when all is well.
@@ -38,7 +38,7 @@ def _same(found: str, wanted: str) -> bool:
         return False
 
 
-def _of_user(user: User) -> list[str]:
+def _of_user(user: UnprivilegedUser) -> list[str]:
     """What a process that became the user still has of root."""
     reader, writer = os.pipe()
     pid = os.fork()

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 
-class User(NamedTuple):
+class UnprivilegedUser(NamedTuple):
     """A user and group that are not root."""
 
     uid: int
@@ -37,7 +37,7 @@ class User(NamedTuple):
             os.setegid(0)
 
 
-def parse(text: str) -> User | None:
+def parse(text: str) -> UnprivilegedUser | None:
     """`1000:1000`; None for no text: stay who we are.
 
     Raises:
@@ -48,4 +48,4 @@ def parse(text: str) -> User | None:
     uid, gid = (int(part) for part in text.split(":"))
     if uid <= 0 or gid <= 0:
         raise ValueError(text)
-    return User(uid, gid)
+    return UnprivilegedUser(uid, gid)

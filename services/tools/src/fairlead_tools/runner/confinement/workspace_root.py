@@ -22,11 +22,11 @@ _DIRECTORY = _O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 _OUTSIDE = (errno.EXDEV, errno.ELOOP)
 
 
-class ToolError(Exception):
+class ToolFailedError(Exception):
     """The tool cannot do what it was asked; the text is for the model and holds no host paths."""
 
 
-class Place(NamedTuple):
+class PinnedPath(NamedTuple):
     """A name in an open directory: what is done there cannot be led elsewhere by links."""
 
     dir_fd: int
@@ -68,16 +68,16 @@ class Root:
         """`path` as seen from the root. An absolute one must spell the root itself in front.
 
         Raises:
-            ToolError: it is absolute and elsewhere, or no path at all.
+            ToolFailedError: it is absolute and elsewhere, or no path at all.
         """
         if "\0" in path:
-            raise ToolError("path: must not hold a NUL character")
+            raise ToolFailedError("path: must not hold a NUL character")
         try:
             size = len(os.fsencode(path))
         except UnicodeEncodeError:
-            raise ToolError("path: is not valid text") from None
+            raise ToolFailedError("path: is not valid text") from None
         if size > MAX_PATH_BYTES or path.count("/") > MAX_PARTS:
-            raise ToolError(
+            raise ToolFailedError(
                 f"path: at most {MAX_PATH_BYTES} bytes and {MAX_PARTS} parts, "
                 f"got {size} bytes and {path.count('/') + 1} parts"
             )
@@ -85,14 +85,14 @@ class Root:
             for prefix in self._prefixes:
                 if path == prefix or path.startswith(prefix.rstrip("/") + "/"):
                     return path[len(prefix) :].lstrip("/") or "."
-            raise ToolError(f"path: must be relative to the workspace, got {path!r}")
+            raise ToolFailedError(f"path: must be relative to the workspace, got {path!r}")
         return path or "."
 
     def open(self, path: str, flags: int, mode: int = 0) -> int:
         """A file descriptor of what `path` leads to, links within the workspace followed.
 
         Raises:
-            ToolError: it leads out of the workspace, or cannot be opened.
+            ToolFailedError: it leads out of the workspace, or cannot be opened.
         """
         relative = self.relative(path)
         try:
@@ -136,11 +136,11 @@ class Root:
             for fd in way:
                 os.close(fd)
 
-    def place(self, path: str, *, create_parents: bool = False) -> Place:
+    def place(self, path: str, *, create_parents: bool = False) -> PinnedPath:
         """Directory and name that `path` stands for, the last link followed too; it need not exist.
 
         Raises:
-            ToolError: it leads out of the workspace, or its directory cannot be opened.
+            ToolFailedError: it leads out of the workspace, or its directory cannot be opened.
         """
         relative = self.relative(path)
         try:
@@ -151,7 +151,7 @@ class Root:
                 dir_fd = self._directory(parent, create=create_parents)
                 target = _link(dir_fd, name)
                 if target is None:
-                    return Place(dir_fd, name)
+                    return PinnedPath(dir_fd, name)
                 os.close(dir_fd)
                 if target.startswith("/"):
                     raise OSError(errno.EXDEV, "leaves the workspace")
@@ -183,14 +183,14 @@ class Root:
         """A regular file, open for reading. Pipes, sockets and devices are refused without waiting.
 
         Raises:
-            ToolError: it is something else, leads out of the workspace, or is likely a secret that this call
-                may not show.
+            ToolFailedError: it is something else, leads out of the workspace, or is likely a secret that this
+                call may not show.
         """
         fd = self.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
         try:
             problem = not_regular(os.fstat(fd).st_mode)
             if problem:
-                raise ToolError(f"{path}: {problem}")
+                raise ToolFailedError(f"{path}: {problem}")
             self.check_shown(path, fd)
         except BaseException:
             os.close(fd)
@@ -201,7 +201,7 @@ class Root:
         """The path of what is open, relative to the workspace, without any links; "." for the workspace.
 
         Raises:
-            ToolError: it has none any more.
+            ToolFailedError: it has none any more.
         """
         try:
             top, found = (os.readlink(f"/proc/self/fd/{each}") for each in (self.fd, fd))
@@ -214,14 +214,14 @@ class Root:
             return "."
         head = top.rstrip("/") + "/"
         if not found.startswith(head):
-            raise ToolError("path: was moved while it was opened")
+            raise ToolFailedError("path: was moved while it was opened")
         return found[len(head) :]
 
     def check_shown(self, path: str, fd: int) -> None:
         """See that the content of what is open, a file or a folder, may be shown to whoever named `path`.
 
         Raises:
-            ToolError: it is likely a secret, and that was not allowed for exactly this path.
+            ToolFailedError: it is likely a secret, and that was not allowed for exactly this path.
         """
         real = self.real(fd)
         reason = secret(real)
@@ -229,23 +229,25 @@ class Root:
             return
         named, wanted = plain(self.relative(path)), plain(real)
         if named != wanted and not (secret(named) and wanted.startswith(f"{named}/")):
-            raise ToolError(
+            raise ToolFailedError(
                 f"{path}: leads to {real}, which is likely a secret: {reason}. Name {real} itself if you "
                 "need it; a person is asked then."
             )
         if not self.secrets_allowed:
-            raise ToolError(f"{path}: is likely a secret: {reason}; nobody allowed that this call shows it")
+            raise ToolFailedError(
+                f"{path}: is likely a secret: {reason}; nobody allowed that this call shows it"
+            )
 
-    def check_changed(self, path: str, place: Place) -> None:
+    def check_changed(self, path: str, place: PinnedPath) -> None:
         """See that no link makes `path` a file that a person would have been asked about under its own name.
 
         Raises:
-            ToolError: it does.
+            ToolFailedError: it does.
         """
         real = f"{self.real(place.dir_fd)}/{place.name}"
         if plain(real) != plain(self.relative(path)) and (reason := persistence(real) or secret(real)):
             real = os.path.normpath(real)
-            raise ToolError(
+            raise ToolFailedError(
                 f"{path}: leads to {real}, which is not changed without a person: {reason}. Name {real} "
                 "itself; a person is asked then."
             )
@@ -257,7 +259,7 @@ class Root:
         Parents are created; an existing file keeps its mode. Returns whether the file is new.
 
         Raises:
-            ToolError: it is no regular file, or leads out of the workspace.
+            ToolFailedError: it is no regular file, or leads out of the workspace.
         """
         place = self.place(path, create_parents=True)
         try:
@@ -265,7 +267,7 @@ class Root:
             old = _stat(place)
             problem = not_regular(old.st_mode) if old else ""
             if problem:
-                raise ToolError(f"{path}: {problem}")
+                raise ToolFailedError(f"{path}: {problem}")
             _replace(place, content, old)
         except OSError as error:
             raise refusal(path, error) from None
@@ -274,7 +276,7 @@ class Root:
         return old is None
 
 
-def _replace(place: Place, content: bytes, old: os.stat_result | None) -> None:
+def _replace(place: PinnedPath, content: bytes, old: os.stat_result | None) -> None:
     temporary = f"{TEMPORARY_PREFIX}{os.urandom(8).hex()}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     fd = os.open(temporary, flags, 0o600, dir_fd=place.dir_fd)
@@ -324,13 +326,13 @@ def not_regular(mode: int) -> str:
     return f"is {kind}, not a regular file"
 
 
-def refusal(path: str, error: OSError) -> ToolError:
+def refusal(path: str, error: OSError) -> ToolFailedError:
     """What the model reads about a path that could not be opened: its own words and the reason."""
     if error.errno in _OUTSIDE:
-        return ToolError(f"{path}: leads out of the workspace, or its links go in circles")
+        return ToolFailedError(f"{path}: leads out of the workspace, or its links go in circles")
     if error.errno == errno.ENXIO:
-        return ToolError(f"{path}: is a socket or a device, not a regular file")
-    return ToolError(f"{path}: {os.strerror(error.errno or errno.EIO)}")
+        return ToolFailedError(f"{path}: is a socket or a device, not a regular file")
+    return ToolFailedError(f"{path}: {os.strerror(error.errno or errno.EIO)}")
 
 
 def _real_path(fd: int) -> str:
@@ -364,7 +366,7 @@ def _link(dir_fd: int, name: str) -> str | None:
         raise
 
 
-def _stat(place: Place) -> os.stat_result | None:
+def _stat(place: PinnedPath) -> os.stat_result | None:
     try:
         return os.stat(place.name, dir_fd=place.dir_fd, follow_symlinks=False)
     except FileNotFoundError:

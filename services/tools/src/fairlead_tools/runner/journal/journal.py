@@ -36,7 +36,7 @@ class AlreadyStartedError(Exception):
     """This call passed the gate before, or another process is about to."""
 
 
-class Call:
+class JournaledCall:
     """One call that was reserved: its lock is ours until `close`."""
 
     def __init__(self, path: str, lock_fd: int, starts: StartedCalls) -> None:
@@ -153,7 +153,7 @@ class Journal:
             with contextlib.suppress(OSError, AlreadyStartedError):
                 self._next_lock = _locked(self._next)
 
-    def reserve(self, call_id: str) -> Call:
+    def reserve(self, call_id: str) -> JournaledCall:
         """Take the lock of a call.
 
         Raises:
@@ -165,7 +165,7 @@ class Journal:
         if fd < 0:
             fd = _locked(path)
         failpoint("runner.lock.after")
-        return Call(path, fd, self._starts)
+        return JournaledCall(path, fd, self._starts)
 
     def _take_next(self, path: str) -> int:
         """The lock of the folder that was made ahead, which is at `path` now; -1: make one."""

@@ -16,7 +16,7 @@ import os
 import time
 from typing import Any
 
-from fairlead_tools.runner.confinement.workspace_root import ToolError
+from fairlead_tools.runner.confinement.workspace_root import ToolFailedError
 from fairlead_tools.runner.failpoints import failpoint
 from fairlead_tools.runner.journal.journal import read_record
 from fairlead_tools.runner.outcome import Outcome
@@ -33,7 +33,7 @@ RUNNING, GONE = "running", "gone: its runner died, and it was killed with it"
 Record = dict[str, Any]
 
 
-class Process:
+class BackgroundProcess:
     """One background process. `running` is None once it has ended."""
 
     def __init__(self, name: str, directory: str, record: Record, running: RunningCall | None) -> None:
@@ -84,7 +84,7 @@ class BackgroundProcesses:
         self._directory = os.path.join(directory, "processes")
         self._boot = boot
         os.makedirs(self._directory, mode=0o700, exist_ok=True)
-        self._all: dict[str, Process] = {}
+        self._all: dict[str, BackgroundProcess] = {}
 
     def recover(self) -> None:
         """Adopt what an earlier runner left: records and output are kept, running processes killed."""
@@ -94,7 +94,7 @@ class BackgroundProcesses:
             if record is None:
                 _remove(path)
                 continue
-            process = Process(name, path, record, None)
+            process = BackgroundProcess(name, path, record, None)
             if not process.exit:
                 kill_leftovers(str(record.get("call_id")), record, self._boot)
                 self._end(process, {"state": GONE, "at": time.time()})
@@ -105,32 +105,32 @@ class BackgroundProcesses:
         """The running ones."""
         return [each.running for each in self._all.values() if each.running]
 
-    def all(self) -> list[Process]:
+    def all(self) -> list[BackgroundProcess]:
         """Oldest first."""
         return sorted(self._all.values(), key=lambda each: float(each.record.get("at", 0)))
 
-    def find(self, name: str) -> Process:
+    def find(self, name: str) -> BackgroundProcess:
         """The process of this name.
 
         Raises:
-            ToolError: there is none.
+            ToolFailedError: there is none.
         """
         found = self._all.get(name)
         if found is None:
             names = ", ".join(each.name for each in self.all()) or "none"
-            raise ToolError(f"process: there is no {name!r} here; known: {names}")
+            raise ToolFailedError(f"process: there is no {name!r} here; known: {names}")
         return found
 
     def check_room(self, starting: int) -> None:
         """Refuse one more beside those that run and those that may yet go to the background.
 
         Raises:
-            ToolError: there are too many.
+            ToolFailedError: there are too many.
         """
         if len(self.live) + starting >= MAX_LIVE:
-            raise ToolError(f"At most {MAX_LIVE} background processes may run at once; kill one first.")
+            raise ToolFailedError(f"At most {MAX_LIVE} background processes may run at once; kill one first.")
 
-    def adopt(self, running: RunningCall, output_path: str) -> Process:
+    def adopt(self, running: RunningCall, output_path: str) -> BackgroundProcess:
         """Make a running call a background process, with its output so far."""
         name = f"p{binascii.crc32(running.call_id.encode()):08x}"
         while name in self._all:
@@ -152,15 +152,15 @@ class BackgroundProcesses:
         failpoint("runner.background.before")
         _write(os.path.join(path, "record"), record)
         failpoint("runner.background.after")
-        process = Process(name, path, record, running)
+        process = BackgroundProcess(name, path, record, running)
         self._all[name] = process
         return process
 
-    def of(self, running: RunningCall) -> Process | None:
+    def of(self, running: RunningCall) -> BackgroundProcess | None:
         """The background process of a running call, if it is one."""
         return next((each for each in self._all.values() if each.running is running), None)
 
-    def ended(self, process: Process, result: Outcome) -> None:
+    def ended(self, process: BackgroundProcess, result: Outcome) -> None:
         """Note how it ended."""
         process.ring.close()
         process.running = None
@@ -178,12 +178,12 @@ class BackgroundProcesses:
         for each in over[: max(0, len(over) - MAX_KEPT)]:
             self.remove(each)
 
-    def _end(self, process: Process, how: Record) -> None:
+    def _end(self, process: BackgroundProcess, how: Record) -> None:
         process.exit = {name: value for name, value in how.items() if value is not None}
         with contextlib.suppress(OSError):  # a full disk: it is known as long as we live
             _write(os.path.join(process.directory, "exit"), process.exit)
 
-    def remove(self, process: Process) -> None:
+    def remove(self, process: BackgroundProcess) -> None:
         """Forget one that has ended, with its output."""
         self._all.pop(process.name, None)
         _remove(process.directory)

@@ -13,7 +13,7 @@ from typing import Callable, NamedTuple, NoReturn
 
 from fairlead_tools.runner import linux
 from fairlead_tools.runner.confinement.restrict import OPEN, Restriction
-from fairlead_tools.runner.confinement.user import User
+from fairlead_tools.runner.confinement.user import UnprivilegedUser
 from fairlead_tools.runner.failpoints import failpoint
 from fairlead_tools.runner.process import command_supervisor, fd_handoff, terminals, worker
 from fairlead_tools.runner.process.command_launch import LaunchSpec, Order
@@ -81,7 +81,7 @@ class Child(NamedTuple):
 
 def fork_command(
     cwd_fd: int,
-    user: User | None = None,
+    user: UnprivilegedUser | None = None,
     work: Callable[[Order], Order] | None = None,
     terminal: tuple[int, int] | None = None,
     *,
@@ -123,7 +123,10 @@ def fork_command(
 
 
 def fork_worker(
-    work: Callable[[Order], Order], root_fd: int, user: User | None = None, restriction: Restriction = OPEN
+    work: Callable[[Order], Order],
+    root_fd: int,
+    user: UnprivilegedUser | None = None,
+    restriction: Restriction = OPEN,
 ) -> Child:
     """Fork a worker that waits for its order, does `work`, and writes the outcome to `report`.
 

@@ -16,7 +16,7 @@ from typing import Any, Callable, NamedTuple, NoReturn
 
 from fairlead_tools.runner import linux
 from fairlead_tools.runner.confinement.restrict import OPEN, Restriction
-from fairlead_tools.runner.confinement.user import User
+from fairlead_tools.runner.confinement.user import UnprivilegedUser
 from fairlead_tools.runner.failpoints import failpoint
 from fairlead_tools.runner.process import terminals
 
@@ -40,7 +40,7 @@ class LaunchSpec(NamedTuple):
     gate: int
     output: int
     report: int
-    user: User | None
+    user: UnprivilegedUser | None
     work: Callable[[Order], Order] | None
     input: int = -1
     terminal: bool = False
@@ -90,7 +90,7 @@ def hand_in(fd: int, result: Order) -> None:
         view = view[os.write(fd, view) :]
 
 
-def become(user: User | None, parent: int) -> None:
+def become(user: UnprivilegedUser | None, parent: int) -> None:
     """After the wait, not before it: until then nothing that runs as this user can kill or read us."""
     if user is None:
         return

@@ -12,10 +12,10 @@ import os
 import time
 
 from fairlead_tools.runner.confinement.restrict import Restriction
-from fairlead_tools.runner.confinement.user import User
+from fairlead_tools.runner.confinement.user import UnprivilegedUser
 from fairlead_tools.runner.confinement.workspace_root import Root
 from fairlead_tools.runner.outcome import Outcome
-from fairlead_tools.runner.plan import Plan, run_tool
+from fairlead_tools.runner.plan import CallPlan, run_tool
 from fairlead_tools.runner.process import children
 from fairlead_tools.runner.process.children import Child
 from fairlead_tools.runner.process.command_launch import Order
@@ -32,7 +32,7 @@ class Prefork:
     And idle supervisors, each of which can take another command.
     """
 
-    def __init__(self, root: Root, user: User | None, restriction: Restriction) -> None:
+    def __init__(self, root: Root, user: UnprivilegedUser | None, restriction: Restriction) -> None:
         self._root = root
         self._user = user
         self._restriction = restriction
@@ -54,7 +54,7 @@ class Prefork:
         never = float("inf")
         return min(self._due if self._used else never, self._idle_until if self._idle else never)
 
-    def take(self, plan: Plan) -> Child:
+    def take(self, plan: CallPlan) -> Child:
         """A child that waits for this plan's order; with an input or a terminal it is always a new one.
 
         Raises:

@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 from fairlead_tools.runner import linux
-from fairlead_tools.runner.linux import Process
+from fairlead_tools.runner.linux import ProcessStat
 from fairlead_tools.runner.process import environment
 
 PATIENCE_S = 5.0
@@ -52,7 +52,7 @@ def kill_leftovers(call_id: str, record: dict[str, Any], boot: str) -> int:
     return len(killed)
 
 
-def _leftovers(call_id: str, record: dict[str, Any]) -> list[Process]:
+def _leftovers(call_id: str, record: dict[str, Any]) -> list[ProcessStat]:
     """Three signs: it descends from the supervisor, has the call's marks, or shares a session with such.
 
     A session's number is not given away while a process is in it, so one member that is surely

@@ -9,7 +9,7 @@ import signal
 import time
 from typing import Any
 
-from fairlead_tools.runner.connection import Connection
+from fairlead_tools.runner.connection import RunnerConnection
 from fairlead_tools.runner.journal import journal
 from fairlead_tools.runner.outcome import Outcome, failed, outcome, unknown
 from fairlead_tools.runner.plan import Life
@@ -37,7 +37,7 @@ class RunningCall:
         call_id: str,
         child: Child,
         timeout_s: float,
-        call: journal.Call | None,
+        call: journal.JournaledCall | None,
         output: Output | OutputRing | None,
         life: Life = PLAIN,
         command: str = "",
@@ -49,7 +49,7 @@ class RunningCall:
         self.life = life
         self.command = command
         self.began_at = time.time()
-        self.followers: list[Connection] = []
+        self.followers: list[RunnerConnection] = []
         self._timeout_s = timeout_s
         self._began = time.monotonic()
         self._stop_reason = ""

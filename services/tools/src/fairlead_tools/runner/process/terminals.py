@@ -8,8 +8,8 @@ import os
 import struct
 import termios  # here, for it cannot be loaded any more when no file is left
 
-from fairlead_tools.runner.confinement.user import User
-from fairlead_tools.runner.confinement.workspace_root import ToolError
+from fairlead_tools.runner.confinement.user import UnprivilegedUser
+from fairlead_tools.runner.confinement.workspace_root import ToolFailedError
 
 MAX_KEYS_BYTES = 4_000  # a terminal that nobody reads takes about so much
 
@@ -38,7 +38,7 @@ _NAMED.update({f"f{number}": f"\x1b{code}" for number, code in enumerate(_FUNCTI
 _CONTROLS = "@abcdefghijklmnopqrstuvwxyz[\\]^_"
 
 
-def open_one(columns: int, rows: int, user: User | None) -> tuple[int, int]:
+def open_one(columns: int, rows: int, user: UnprivilegedUser | None) -> tuple[int, int]:
     """Our end and the command's, of this size; the command's belongs to `user`, who may open it again."""
     with user.for_a_moment() if user else contextlib.nullcontext():
         ours, theirs = os.openpty()
@@ -55,7 +55,7 @@ def keys_bytes(keys: list[str]) -> bytes:
     """What a keyboard sends for these: names such as `Enter`, `C-c`, `M-x`, `Up`; anything else as it is.
 
     Raises:
-        ToolError: `C-` or `M-` before something that has no such key.
+        ToolFailedError: `C-` or `M-` before something that has no such key.
     """
     return b"".join(_key(key) for key in keys)
 
@@ -70,7 +70,7 @@ def _key(key: str) -> bytes:
             return b"\x7f"
         position = _CONTROLS.find(key[2].lower())
         if position < 0:
-            raise ToolError(f"keys: there is no key {key!r}")
+            raise ToolFailedError(f"keys: there is no key {key!r}")
         return bytes([position])
     if len(key) > 2 and key[:2] in ("M-", "m-"):
         return b"\x1b" + _key(key[2:])

@@ -8,7 +8,7 @@ from typing import Callable, NoReturn
 
 from fairlead_tools.runner import linux
 from fairlead_tools.runner.confinement.restrict import Restriction
-from fairlead_tools.runner.confinement.user import User
+from fairlead_tools.runner.confinement.user import UnprivilegedUser
 from fairlead_tools.runner.process import command_launch
 from fairlead_tools.runner.process.command_launch import Order
 
@@ -19,7 +19,7 @@ def work_once(
     gate_r: int,
     report_w: int,
     root_fd: int,
-    user: User | None,
+    user: UnprivilegedUser | None,
     restriction: Restriction,
 ) -> NoReturn:
     """Execute `work` for one order, and exit."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fairlead_tools.runner.confinement.workspace_root import ToolError
+from fairlead_tools.runner.confinement.workspace_root import ToolFailedError
 
 
 class Arguments:
@@ -18,33 +18,33 @@ class Arguments:
         """A string.
 
         Raises:
-            ToolError: it is missing or something else.
+            ToolFailedError: it is missing or something else.
         """
         value = self._values.get(field)
         if value is None and default is not None:
             return default
         if not isinstance(value, str):
-            raise ToolError(f"{self._name}{field}: must be a string, got {_kind(value)}")
+            raise ToolFailedError(f"{self._name}{field}: must be a string, got {_kind(value)}")
         return value
 
     def flag(self, field: str, *, default: bool = False) -> bool:
         """True or false.
 
         Raises:
-            ToolError: it is something else.
+            ToolFailedError: it is something else.
         """
         value = self._values.get(field)
         if value is None:
             return default
         if not isinstance(value, bool):
-            raise ToolError(f"{self._name}{field}: must be true or false, got {_kind(value)}")
+            raise ToolFailedError(f"{self._name}{field}: must be true or false, got {_kind(value)}")
         return value
 
     def whole(self, field: str, default: int, low: int, high: int) -> int:
         """A whole number within limits.
 
         Raises:
-            ToolError: it is something else, or outside.
+            ToolFailedError: it is something else, or outside.
         """
         value = self._values.get(field)
         if value is None:
@@ -53,35 +53,37 @@ class Arguments:
             value = int(value)
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
             shown = value if isinstance(value, (int, float)) else _kind(value)
-            raise ToolError(f"{self._name}{field}: must be a whole number from {low} to {high}, got {shown}")
+            raise ToolFailedError(
+                f"{self._name}{field}: must be a whole number from {low} to {high}, got {shown}"
+            )
         return value
 
     def objects(self, field: str, most: int) -> list[Arguments]:
         """A list of objects, at least one.
 
         Raises:
-            ToolError: it is something else, empty, or longer than `most`.
+            ToolFailedError: it is something else, empty, or longer than `most`.
         """
         values = self._values.get(field)
         if not isinstance(values, list) or not all(isinstance(value, dict) for value in values):
-            raise ToolError(f"{self._name}{field}: must be a list of objects, got {_kind(values)}")
+            raise ToolFailedError(f"{self._name}{field}: must be a list of objects, got {_kind(values)}")
         if not 1 <= len(values) <= most:
-            raise ToolError(f"{self._name}{field}: must hold 1 to {most} objects, got {len(values)}")
+            raise ToolFailedError(f"{self._name}{field}: must hold 1 to {most} objects, got {len(values)}")
         return [Arguments(value, f"{self._name}{field}[{index}].") for index, value in enumerate(values)]
 
     def texts(self, field: str, most: int) -> list[str]:
         """A list of strings, none of them empty; without the field, an empty one.
 
         Raises:
-            ToolError: it is something else, or longer than `most`.
+            ToolFailedError: it is something else, or longer than `most`.
         """
         values = self._values.get(field)
         if values is None:
             return []
         if not isinstance(values, list) or not all(isinstance(value, str) and value for value in values):
-            raise ToolError(f"{self._name}{field}: must be a list of strings, got {_kind(values)}")
+            raise ToolFailedError(f"{self._name}{field}: must be a list of strings, got {_kind(values)}")
         if not 1 <= len(values) <= most:
-            raise ToolError(f"{self._name}{field}: must hold 1 to {most} strings, got {len(values)}")
+            raise ToolFailedError(f"{self._name}{field}: must hold 1 to {most} strings, got {len(values)}")
         return list(values)
 
     def name(self, field: str) -> str:

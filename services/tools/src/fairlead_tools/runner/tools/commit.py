@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from fairlead_tools.runner.confinement.workspace_root import Root, ToolError
+from fairlead_tools.runner.confinement.workspace_root import Root, ToolFailedError
 from fairlead_tools.runner.outcome import Outcome, done
 from fairlead_tools.runner.tools.arguments import Arguments
 from fairlead_tools.runner.tools.files import encode, printable
@@ -19,12 +19,12 @@ def commit(root: Root, arguments: Arguments) -> Outcome:
     """A commit of the given files, or of everything that changed."""
     message = arguments.text("message")
     if not message.strip():
-        raise ToolError("message: must not be empty")
+        raise ToolFailedError("message: must not be empty")
     repository = Repository(root, arguments.text("path", "."))
     files = arguments.texts("files", 500)
     changed = read_status(repository, files)["files"]
     if not changed:
-        raise ToolError("There is nothing to commit" + (" in these files." if files else "."))
+        raise ToolFailedError("There is nothing to commit" + (" in these files." if files else "."))
     _check_filters(repository, [str(each["path"]) for each in changed])
     writes = {"GIT_OPTIONAL_LOCKS": "1", **_identity(repository)}
     repository.run("add", "--all", "--", *(files or [repository.top]), timeout_s=TIMEOUT_S)
@@ -50,7 +50,7 @@ def _check_filters(repository: Repository, paths: list[str]) -> None:
     """Refuse files whose stored form a program makes: without it the wrong content would be committed.
 
     Raises:
-        ToolError: there is such a file.
+        ToolFailedError: there is such a file.
     """
     answer = repository.run(
         "check-attr",
@@ -62,7 +62,7 @@ def _check_filters(repository: Repository, paths: list[str]) -> None:
     parts = answer.text.split("\0")
     for path, value in zip(parts[::3], parts[2::3]):
         if value not in ("unspecified", "unset", "set"):
-            raise ToolError(
+            raise ToolFailedError(
                 f"{printable(path)}: goes through the filter {value!r}, which this tool does not run; "
                 "commit with bash"
             )

@@ -6,7 +6,7 @@ import errno
 import os
 import stat
 
-from fairlead_tools.runner.confinement.workspace_root import Place, Root, ToolError, refusal
+from fairlead_tools.runner.confinement.workspace_root import PinnedPath, Root, ToolFailedError, refusal
 from fairlead_tools.runner.outcome import Outcome, done
 from fairlead_tools.runner.tools.arguments import Arguments
 
@@ -20,25 +20,27 @@ def delete(root: Root, arguments: Arguments) -> Outcome:
     relative = root.relative(path)
     parts = [part for part in relative.split("/") if part not in ("", ".")]
     if not parts:
-        raise ToolError("path: the workspace itself cannot be deleted")
+        raise ToolFailedError("path: the workspace itself cannot be deleted")
     if parts[-1] == "..":
-        raise ToolError(f"path: must end in a name, got {path!r}")
+        raise ToolFailedError(f"path: must end in a name, got {path!r}")
     dir_fd = root.open("/".join(parts[:-1]) or ".", os.O_RDONLY | os.O_DIRECTORY)
     try:
-        root.check_changed(path, Place(dir_fd, parts[-1]))
+        root.check_changed(path, PinnedPath(dir_fd, parts[-1]))
         found = os.stat(parts[-1], dir_fd=dir_fd, follow_symlinks=False)
         if not stat.S_ISDIR(found.st_mode):
             os.unlink(parts[-1], dir_fd=dir_fd)
             return done(f"Deleted {path}.", files=1, folders=0)
         if os.path.samestat(found, os.fstat(root.fd)):
-            raise ToolError("path: the workspace itself cannot be deleted")
+            raise ToolFailedError("path: the workspace itself cannot be deleted")
         if recursive:
             files, folders = _tree(dir_fd, parts[-1], 0)
             return done(f"Deleted {path}: {files} files and {folders} folders.", files=files, folders=folders)
         os.rmdir(parts[-1], dir_fd=dir_fd)
     except OSError as error:
         if error.errno == errno.ENOTEMPTY and not recursive:
-            raise ToolError(f"{path}: the folder is not empty; set recursive to delete all in it") from None
+            raise ToolFailedError(
+                f"{path}: the folder is not empty; set recursive to delete all in it"
+            ) from None
         raise refusal(path, error) from None
     finally:
         os.close(dir_fd)

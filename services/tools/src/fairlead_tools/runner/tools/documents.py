@@ -11,7 +11,7 @@ import zipfile
 from collections.abc import Iterator
 from typing import IO, Any, NamedTuple
 
-from fairlead_tools.runner.confinement.workspace_root import ToolError
+from fairlead_tools.runner.confinement.workspace_root import ToolFailedError
 
 MAX_DOCUMENT_BYTES = 64 * 1024 * 1024
 MAX_TEXT_BYTES = 8 * 1024 * 1024  # of a document that is shown by lines
@@ -57,10 +57,12 @@ def extract(kind: str, path: str, file: IO[bytes], size: int, pages: str) -> Tex
     """The text of a document.
 
     Raises:
-        ToolError: it is broken, locked, too large, or takes too much memory or time.
+        ToolFailedError: it is broken, locked, too large, or takes too much memory or time.
     """
     if size > MAX_DOCUMENT_BYTES:
-        raise ToolError(f"{path}: documents may have at most {MAX_DOCUMENT_BYTES} bytes, this one has {size}")
+        raise ToolFailedError(
+            f"{path}: documents may have at most {MAX_DOCUMENT_BYTES} bytes, this one has {size}"
+        )
     try:
         with _bounded():
             if kind == PDF:
@@ -70,9 +72,9 @@ def extract(kind: str, path: str, file: IO[bytes], size: int, pages: str) -> Tex
             data = file.read(MAX_DOCUMENT_BYTES)
             return Text(_html(data) if kind == HTML else _notebook(path, data), {"document": kind})
     except _TooLongError:
-        raise ToolError(f"{path}: its text could not be had within {TIME_S:g} s") from None
+        raise ToolFailedError(f"{path}: its text could not be had within {TIME_S:g} s") from None
     except MemoryError:
-        raise ToolError(f"{path}: its text takes more than {MEMORY_BYTES >> 20} MB of memory") from None
+        raise ToolFailedError(f"{path}: its text takes more than {MEMORY_BYTES >> 20} MB of memory") from None
 
 
 @contextlib.contextmanager
@@ -102,12 +104,12 @@ def _pdf(path: str, file: IO[bytes], pages: str) -> Text:
     try:
         reader = pypdf.PdfReader(file, strict=False)
         if reader.is_encrypted and not reader.decrypt(""):
-            raise ToolError(f"{path}: is locked with a password")
+            raise ToolFailedError(f"{path}: is locked with a password")
         total = min(len(reader.pages), MAX_PAGES)
-    except (ToolError, MemoryError):
+    except (ToolFailedError, MemoryError):
         raise
     except Exception as error:  # noqa: BLE001 - the library raises anything for a broken file
-        raise ToolError(f"{path}: is no PDF that can be read: {error}"[:500]) from None
+        raise ToolFailedError(f"{path}: is no PDF that can be read: {error}"[:500]) from None
     wanted = _pages(pages, total)
     parts: list[str] = []
     used = 0
@@ -142,7 +144,7 @@ def _pages(asked: str, total: int) -> list[int]:
     """`1-3,7` as numbers, in this order; all without a word.
 
     Raises:
-        ToolError: it is something else, or names none of the pages there are.
+        ToolFailedError: it is something else, or names none of the pages there are.
     """
     if not asked.strip():
         return list(range(1, total + 1))
@@ -150,11 +152,11 @@ def _pages(asked: str, total: int) -> list[int]:
     for part in asked.replace(" ", "").split(","):
         first, dash, last = part.partition("-")
         if not first.isdigit() or (last and not last.isdigit()) or len(part) > 16:
-            raise ToolError(f"pages: must be such as 1-3,7, got {asked[:100]!r}")
+            raise ToolFailedError(f"pages: must be such as 1-3,7, got {asked[:100]!r}")
         end = int(last) if last else total if dash else int(first)
         found += range(max(1, int(first)), min(end, total) + 1)
     if not found:
-        raise ToolError(f"pages: there are {total}, got {asked[:100]!r}")
+        raise ToolFailedError(f"pages: there are {total}, got {asked[:100]!r}")
     return list(dict.fromkeys(found))
 
 
@@ -167,10 +169,12 @@ def _pypdf() -> Any:
 
         import pypdf
     except ImportError:
-        raise ToolError("PDF files cannot be read here: the runner was packed without pypdf") from None
+        raise ToolFailedError("PDF files cannot be read here: the runner was packed without pypdf") from None
     except (TypeError, SyntaxError):
         version = ".".join(map(str, sys.version_info[:2]))
-        raise ToolError(f"PDF files cannot be read here: pypdf does not run on Python {version}") from None
+        raise ToolFailedError(
+            f"PDF files cannot be read here: pypdf does not run on Python {version}"
+        ) from None
     logging.getLogger("pypdf").setLevel(logging.CRITICAL)
     return pypdf
 
@@ -183,19 +187,19 @@ def _docx(path: str, file: IO[bytes]) -> str:
         with zipfile.ZipFile(file) as archive:
             entry = archive.getinfo("word/document.xml")
             if entry.file_size > MAX_DOCUMENT_BYTES:
-                raise ToolError(
+                raise ToolFailedError(
                     f"{path}: may unpack to at most {MAX_DOCUMENT_BYTES} bytes, it has {entry.file_size}"
                 )
             with archive.open(entry) as packed_file:
                 data = packed_file.read(MAX_DOCUMENT_BYTES + 1)
     except KeyError:
-        raise ToolError(f"{path}: holds no Word document") from None
-    except (ToolError, MemoryError):
+        raise ToolFailedError(f"{path}: holds no Word document") from None
+    except (ToolFailedError, MemoryError):
         raise
     except Exception as error:  # noqa: BLE001 - what unpacks has errors of every kind
-        raise ToolError(f"{path}: is no Word document that can be read: {error}"[:500]) from None
+        raise ToolFailedError(f"{path}: is no Word document that can be read: {error}"[:500]) from None
     if len(data) > MAX_DOCUMENT_BYTES:
-        raise ToolError(f"{path}: unpacks to more than {MAX_DOCUMENT_BYTES} bytes")
+        raise ToolFailedError(f"{path}: unpacks to more than {MAX_DOCUMENT_BYTES} bytes")
     return document_text(path, data)[:MAX_TEXT_BYTES]
 
 
@@ -212,7 +216,7 @@ def _notebook(path: str, data: bytes) -> str:
         cells = json.loads(data)["cells"]
         parts = [_cell(number, cell) for number, cell in enumerate(cells, 1)]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ToolError(f"{path}: is no notebook: {error!r}"[:300]) from None
+        raise ToolFailedError(f"{path}: is no notebook: {error!r}"[:300]) from None
     return "\n\n".join(parts)[:MAX_TEXT_BYTES]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xml.parsers import expat
 
-from fairlead_tools.runner.confinement.workspace_root import ToolError
+from fairlead_tools.runner.confinement.workspace_root import ToolFailedError
 
 _W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main "
 _STRICT = "http://purl.oclc.org/ooxml/wordprocessingml/main "
@@ -78,7 +78,7 @@ def document_text(path: str, data: bytes) -> str:
     """One line for a paragraph, `#` before headings, `-` before list items, `|` between cells.
 
     Raises:
-        ToolError: it is no XML, or declares entities, which such documents never do.
+        ToolFailedError: it is no XML, or declares entities, which such documents never do.
     """
     reader = _Reader()
     parser = expat.ParserCreate(namespace_separator=" ")
@@ -88,7 +88,7 @@ def document_text(path: str, data: bytes) -> str:
     parser.CharacterDataHandler = reader.text
 
     def refuse(*_: object) -> int:
-        raise ToolError(f"{path}: declares a document type or entities, which is refused")
+        raise ToolFailedError(f"{path}: declares a document type or entities, which is refused")
 
     parser.StartDoctypeDeclHandler = refuse
     parser.EntityDeclHandler = refuse
@@ -96,5 +96,5 @@ def document_text(path: str, data: bytes) -> str:
     try:
         parser.Parse(data, True)
     except expat.ExpatError as error:
-        raise ToolError(f"{path}: its text is broken: {error}") from None
+        raise ToolFailedError(f"{path}: its text is broken: {error}") from None
     return "\n".join(reader.lines)

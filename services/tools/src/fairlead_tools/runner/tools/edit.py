@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from fairlead_tools.runner.confinement.workspace_root import Root, ToolError
+from fairlead_tools.runner.confinement.workspace_root import Root, ToolFailedError
 from fairlead_tools.runner.outcome import Outcome, done
 from fairlead_tools.runner.tools.arguments import Arguments
 from fairlead_tools.runner.tools.files import encode
@@ -23,7 +23,7 @@ def edit(root: Root, arguments: Arguments) -> Outcome:
     with os.fdopen(root.open_file(path), "rb") as file:
         size = os.fstat(file.fileno()).st_size
         if size > MAX_FILE_BYTES:
-            raise ToolError(f"{path}: at most {MAX_FILE_BYTES} bytes can be edited, it has {size}")
+            raise ToolFailedError(f"{path}: at most {MAX_FILE_BYTES} bytes can be edited, it has {size}")
         before = file.read(MAX_FILE_BYTES).decode("utf-8", "surrogateescape")
     after = before
     replaced = 0
@@ -31,7 +31,7 @@ def edit(root: Root, arguments: Arguments) -> Outcome:
         after, count = _apply(path, after, each)
         replaced += count
     if after == before:
-        raise ToolError(f"{path}: the edits change nothing")
+        raise ToolFailedError(f"{path}: the edits change nothing")
     root.replace_file(path, encode(after, "edits"))
     diff = unified_diff(path, before, after)
     return done(f"Edited {path}: {replaced} replacement{'s' if replaced > 1 else ''}.", diff=diff)
@@ -43,18 +43,18 @@ def _apply(path: str, text: str, each: Arguments) -> tuple[str, int]:
     every = each.flag("replace_all")
     field = each.name("old_text")
     if not old:
-        raise ToolError(f"{field}: must not be empty")
+        raise ToolFailedError(f"{field}: must not be empty")
     if "\r\n" in text and "\r" not in old:  # models write LF; the file keeps its line ends
         old = old.replace("\n", "\r\n")
         new = new.replace("\r\n", "\n").replace("\n", "\r\n")
     count = text.count(old)
     if count == 0:
-        raise ToolError(
+        raise ToolFailedError(
             f"{field}: found 0 times in {path}; it must match exactly, with all spaces and line ends. "
             "No edit was made."
         )
     if count > 1 and not every:
-        raise ToolError(
+        raise ToolFailedError(
             f"{field}: found {count} times in {path} (lines {_lines(text, old)}); give more context to make "
             "it unique, or set replace_all. No edit was made."
         )

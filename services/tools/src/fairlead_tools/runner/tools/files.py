@@ -8,7 +8,7 @@ import os
 import stat
 from typing import BinaryIO
 
-from fairlead_tools.runner.confinement.workspace_root import Root, ToolError
+from fairlead_tools.runner.confinement.workspace_root import Root, ToolFailedError
 from fairlead_tools.runner.outcome import Outcome, done, image
 from fairlead_tools.runner.tools.arguments import Arguments
 
@@ -37,7 +37,7 @@ def read(root: Root, arguments: Arguments) -> Outcome:
         if kind:
             return _read_document(kind, path, file, size, arguments)
         if b"\0" in start:
-            raise ToolError(f"{path}: is a binary file of {size} bytes")
+            raise ToolFailedError(f"{path}: is a binary file of {size} bytes")
         file.seek(0)
         return _read_lines(path, file, offset, limit, numbers, size)
 
@@ -67,7 +67,7 @@ def _read_lines(path: str, file: BinaryIO, offset: int, limit: int, numbers: boo
         shown.append(f"{number:6d}\t{text}" if numbers else text)
     if not shown:
         if number and offset > 1:
-            raise ToolError(f"offset: {path} has {number} lines, got {offset}")
+            raise ToolFailedError(f"offset: {path} has {number} lines, got {offset}")
         return done(f"{path} is empty.", lines=0, bytes=size)
     last = offset + len(shown) - 1
     if more:
@@ -93,7 +93,9 @@ def _read_document(kind: str, path: str, file: BinaryIO, size: int, arguments: A
 
 def _read_picture(path: str, file: BinaryIO, start: bytes, media_type: str, size: int) -> Outcome:
     if size > MAX_IMAGE_BYTES:
-        raise ToolError(f"{path}: pictures may have at most {MAX_IMAGE_BYTES} bytes, this one has {size}")
+        raise ToolFailedError(
+            f"{path}: pictures may have at most {MAX_IMAGE_BYTES} bytes, this one has {size}"
+        )
     data = start + file.read(MAX_IMAGE_BYTES - len(start))
     return image(f"{path} ({media_type}, {len(data)} bytes)", media_type, base64.b64encode(data).decode())
 
@@ -138,12 +140,12 @@ def encode(text: str, field: str) -> bytes:
     """UTF-8; bytes that were no UTF-8 when they were read come out as they were.
 
     Raises:
-        ToolError: the text holds half a surrogate pair.
+        ToolFailedError: the text holds half a surrogate pair.
     """
     try:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError as error:
-        raise ToolError(f"{field}: no valid text at character {error.start}") from None
+        raise ToolFailedError(f"{field}: no valid text at character {error.start}") from None
 
 
 def ls(root: Root, arguments: Arguments) -> Outcome:

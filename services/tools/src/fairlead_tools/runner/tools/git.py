@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from fairlead_common.sensitive_paths import plain, secret
-from fairlead_tools.runner.confinement.workspace_root import Root, ToolError
+from fairlead_tools.runner.confinement.workspace_root import Root, ToolFailedError
 from fairlead_tools.runner.outcome import Outcome, done
 from fairlead_tools.runner.process.output import MAX_TEXT_BYTES, MAX_TEXT_LINES
 from fairlead_tools.runner.tools.arguments import Arguments
@@ -119,7 +119,7 @@ def _check_commits(repository: Repository, which: str) -> None:
     by which no likely secret is told.
 
     Raises:
-        ToolError: one is not.
+        ToolFailedError: one is not.
     """
     for end in re.split(r"\.{2,3}", which) if which else []:
         name = _OF_PARENTS.sub("", end) or "HEAD"
@@ -128,7 +128,7 @@ def _check_commits(repository: Repository, which: str) -> None:
             not is_plain
             or repository.run("rev-parse", "-q", "--verify", f"{name}^{{commit}}", may_fail=True).code
         ):
-            raise ToolError(f"revision: must name commits, and {end[:100]!r} is none")
+            raise ToolFailedError(f"revision: must name commits, and {end[:100]!r} is none")
 
 
 def _secrets(repository: Repository, files: list[dict[str, Any]], allowed: list[str]) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from fairlead_tools.runner.confinement.workspace_root import ToolError
+from fairlead_tools.runner.confinement.workspace_root import ToolFailedError
 
 SSH = "ssh -o BatchMode=yes"
 
@@ -92,7 +92,7 @@ def neutralised(own: Settings, *, abroad: bool) -> Settings:
         abroad: the command will talk to a remote.
 
     Raises:
-        ToolError: something cannot be stood against.
+        ToolFailedError: something cannot be stood against.
     """
     made = list(FIXED.items())
     for key, _ in own:
@@ -100,7 +100,7 @@ def neutralised(own: Settings, *, abroad: bool) -> Settings:
         if _REFUSED.fullmatch(name) or (
             abroad and _NOT_ABROAD.fullmatch(name) and not _HARMLESS_HTTP.fullmatch(name)
         ):
-            raise ToolError(
+            raise ToolFailedError(
                 f"The repository's own configuration sets {key!r}, which this tool cannot make harmless. "
                 "Remove it, or run git with bash."
             )

@@ -6,7 +6,7 @@ import fnmatch
 import re
 from typing import Callable
 
-from fairlead_tools.runner.confinement.workspace_root import ToolError
+from fairlead_tools.runner.confinement.workspace_root import ToolFailedError
 
 MAX_PATTERN_CHARS = 2_000
 MAX_ALTERNATIVES = 100
@@ -20,7 +20,7 @@ def matcher(pattern: str) -> Callable[[str], bool]:
     A pattern without a slash fits names at any depth, as in .gitignore.
     """
     if len(pattern) > MAX_PATTERN_CHARS:
-        raise ToolError(f"pattern: at most {MAX_PATTERN_CHARS} characters, got {len(pattern)}")
+        raise ToolFailedError(f"pattern: at most {MAX_PATTERN_CHARS} characters, got {len(pattern)}")
     tests = [_matcher_of_one(each) for each in _alternatives(pattern)]
     return lambda path: any(test(path) for test in tests)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Callable, NamedTuple
 
-from fairlead_tools.runner.confinement.workspace_root import ToolError
+from fairlead_tools.runner.confinement.workspace_root import ToolFailedError
 
 _PLAIN = str.maketrans(
     {
@@ -69,7 +69,7 @@ def apply_hunks(path: str, text: str, hunks: list[Hunk]) -> str:
     """The text with all hunks made. Line ends of the file are kept; context lines stay as they are.
 
     Raises:
-        ToolError: one of them fits nowhere; the text says which.
+        ToolFailedError: one of them fits nowhere; the text says which.
     """
     end = "\r\n" if "\r\n" in text else "\n"
     lines = text.replace("\r\n", "\n").split("\n")
@@ -98,7 +98,7 @@ def _place(path: str, lines: list[str], hunk: Hunk, start: int, number: int) -> 
     for anchor in hunk.anchors:
         found = _find(lines, [anchor], at, None, at_end=False)
         if found is None:
-            raise ToolError(f"{path}: hunk {number}: no line {anchor.strip()!r} below line {at + 1}")
+            raise ToolFailedError(f"{path}: hunk {number}: no line {anchor.strip()!r} below line {at + 1}")
         at = found + 1
     old = hunk.old
     if not old:
@@ -108,7 +108,7 @@ def _place(path: str, lines: list[str], hunk: Hunk, start: int, number: int) -> 
     found = _find(lines, old, at, hunk.line, at_end=hunk.at_end)
     if found is None:
         shown = "\n".join(old[:6])
-        raise ToolError(
+        raise ToolFailedError(
             f"{path}: hunk {number} fits nowhere below line {at + 1}; these lines are not there:\n{shown}"
         )
     return found

@@ -11,7 +11,7 @@ import os
 import re
 from typing import NamedTuple
 
-from fairlead_tools.runner.confinement.workspace_root import Root, ToolError
+from fairlead_tools.runner.confinement.workspace_root import Root, ToolFailedError
 from fairlead_tools.runner.tools.globs import parts_fit
 
 # The ones in front count more, wherever they lie.
@@ -37,7 +37,7 @@ _CLASSES = {
 }
 
 
-class Rule(NamedTuple):
+class IgnoreRule(NamedTuple):
     """One line.
 
     Fields:
@@ -61,7 +61,7 @@ class Rule(NamedTuple):
         return parts_fit(self.parts, name if self.by_name else path)
 
 
-def read_rules(text: str) -> list[Rule]:
+def read_rules(text: str) -> list[IgnoreRule]:
     """The rules of one file, in its order."""
     rules = []
     for line in text.removeprefix("\ufeff").split("\n"):
@@ -73,7 +73,7 @@ def read_rules(text: str) -> list[Rule]:
     return rules
 
 
-def _rule(line: str) -> Rule | None:
+def _rule(line: str) -> IgnoreRule | None:
     while line.endswith(" ") and not _is_escaped(line):
         line = line[:-1]
     if not line or line.startswith("#"):
@@ -87,14 +87,14 @@ def _rule(line: str) -> Rule | None:
     if not pattern:
         return None
     if not _SPECIAL.search(pattern):
-        return Rule(ignores, only_folders, by_name, pattern, [])
+        return IgnoreRule(ignores, only_folders, by_name, pattern, [])
     if by_name:
-        return Rule(ignores, only_folders, True, "", [_name(pattern)])
+        return IgnoreRule(ignores, only_folders, True, "", [_name(pattern)])
     names = pattern.replace("\\/", "/").split("/")
     parts = [None if name == "**" else _name(name) for name in names]
     if names[-1] == "**":  # all that is inside, and not the folder itself
         parts.append(_name("*"))
-    return Rule(ignores, only_folders, False, "", parts)
+    return IgnoreRule(ignores, only_folders, False, "", parts)
 
 
 def _is_escaped(line: str) -> bool:
@@ -179,7 +179,7 @@ class Ignored:
 
     def __init__(self, root: Root, top: str) -> None:
         self._root = root
-        self._rules: dict[str, tuple[list[Rule], ...]] = {}
+        self._rules: dict[str, tuple[list[IgnoreRule], ...]] = {}
         self._folders: dict[str, bool] = {"": False}
         self._base = ""
         top = "" if top == "." else top
@@ -212,16 +212,16 @@ class Ignored:
                 above = above.rpartition("/")[0]
         return False
 
-    def _of(self, folder: str) -> tuple[list[Rule], ...]:
+    def _of(self, folder: str) -> tuple[list[IgnoreRule], ...]:
         known = self._rules.get(folder)
         if known is None:
             known = self._rules[folder] = tuple(self._read(folder, name) for name in FILES)
         return known
 
-    def _read(self, folder: str, name: str) -> list[Rule]:
+    def _read(self, folder: str, name: str) -> list[IgnoreRule]:
         try:
             fd = self._root.open_file(f"{folder}/{name}" if folder else name)
-        except ToolError:
+        except ToolFailedError:
             return []
         with os.fdopen(fd, "rb") as file:
             return read_rules(file.read(MAX_BYTES).decode("utf-8", "surrogateescape"))

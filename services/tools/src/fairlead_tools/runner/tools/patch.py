@@ -6,7 +6,7 @@ import os
 import re
 from typing import NamedTuple
 
-from fairlead_tools.runner.confinement.workspace_root import Place, Root, ToolError
+from fairlead_tools.runner.confinement.workspace_root import PinnedPath, Root, ToolFailedError
 from fairlead_tools.runner.outcome import Outcome, done
 from fairlead_tools.runner.tools.arguments import Arguments
 from fairlead_tools.runner.tools.edit import MAX_DIFF_CHARS, MAX_FILE_BYTES, unified_diff
@@ -32,10 +32,10 @@ def apply_patch(root: Root, arguments: Arguments) -> Outcome:
     """All files as the patch wants them; `details.diff` says what changed."""
     text = arguments.text("patch")
     if len(text) > MAX_PATCH_CHARS:
-        raise ToolError(f"patch: at most {MAX_PATCH_CHARS} characters, got {len(text)}")
+        raise ToolFailedError(f"patch: at most {MAX_PATCH_CHARS} characters, got {len(text)}")
     changes = parse(text)
     if len(changes) > MAX_FILES:
-        raise ToolError(f"patch: at most {MAX_FILES} files, got {len(changes)}")
+        raise ToolFailedError(f"patch: at most {MAX_FILES} files, got {len(changes)}")
     made = _make(root, changes)
     _write(root, made)
     shown = [_line(each) for each in changes]
@@ -58,7 +58,7 @@ def _make(root: Root, changes: list[Change]) -> list[Made]:
     """What every file will hold. Nothing is written yet.
 
     Raises:
-        ToolError: one change does not fit, so none is made.
+        ToolFailedError: one change does not fit, so none is made.
     """
     files: dict[str, Made] = {}
 
@@ -75,25 +75,27 @@ def _make(root: Root, changes: list[Change]) -> list[Made]:
         old = now(each.path)
         if each.kind == "add":
             if old is not None:
-                raise ToolError(f"{each.path}: is there already, so it cannot be added. Nothing was changed.")
+                raise ToolFailedError(
+                    f"{each.path}: is there already, so it cannot be added. Nothing was changed."
+                )
             put(each.path, encode(each.content, "patch"))
             continue
         if old is None:
-            raise ToolError(f"{each.path}: No such file. Nothing was changed.")
+            raise ToolFailedError(f"{each.path}: No such file. Nothing was changed.")
         if each.kind == "delete":
             put(each.path, None)
             continue
         try:
             text = apply_hunks(each.path, old.decode("utf-8", "surrogateescape"), list(each.hunks))
-        except ToolError as error:
-            raise ToolError(f"{error}\nNothing was changed.") from None
+        except ToolFailedError as error:
+            raise ToolFailedError(f"{error}\nNothing was changed.") from None
         if each.target:
             if now(each.target) is not None:
-                raise ToolError(f"{each.target}: is there already, so nothing can move there.")
+                raise ToolFailedError(f"{each.target}: is there already, so nothing can move there.")
             put(each.path, None)
         put(each.target or each.path, encode(text, "patch"))
     if all(each.before == each.after for each in files.values()):
-        raise ToolError("patch: changes nothing")
+        raise ToolFailedError("patch: changes nothing")
     return list(files.values())
 
 
@@ -109,7 +111,7 @@ def _content(root: Root, path: str) -> bytes | None:
     with os.fdopen(root.open_file(path), "rb") as file:
         size = os.fstat(file.fileno()).st_size
         if size > MAX_FILE_BYTES:
-            raise ToolError(f"{path}: at most {MAX_FILE_BYTES} bytes can be patched, it has {size}")
+            raise ToolFailedError(f"{path}: at most {MAX_FILE_BYTES} bytes can be patched, it has {size}")
         return file.read(MAX_FILE_BYTES)
 
 
@@ -117,16 +119,16 @@ def _has_parent(root: Root, path: str) -> bool:
     """Whether the folder of a path is there; one that leads out of the workspace is refused.
 
     Raises:
-        ToolError: it leads out, or is no folder.
+        ToolFailedError: it leads out, or is no folder.
     """
     parts = [part for part in root.relative(path).split("/") if part not in ("", ".")]
     if not parts or parts[-1] == "..":
-        raise ToolError(f"path: must end in a name, got {path!r}")
+        raise ToolFailedError(f"path: must end in a name, got {path!r}")
     for count in range(1, len(parts)):
         folder = "/".join(parts[:count])
         try:
             os.close(root.open(folder, os.O_RDONLY | os.O_DIRECTORY))
-        except ToolError as error:
+        except ToolFailedError as error:
             if str(error).endswith(os.strerror(2)):
                 return False
             raise
@@ -137,24 +139,24 @@ def _write(root: Root, made: list[Made]) -> None:
     """Write all, each by rename; what cannot be finished is taken back.
 
     Raises:
-        ToolError: nothing was changed; or, should the disk refuse that too, which files were.
+        ToolFailedError: nothing was changed; or, should the disk refuse that too, which files were.
     """
     done_with: list[Made] = []
     try:
         for each in sorted(made, key=lambda each: each.after is None):  # a move: first there, then gone
             _put(root, each.path, each.after)
             done_with.append(each)
-    except (ToolError, OSError) as error:
+    except (ToolFailedError, OSError) as error:
         stuck = [each.path for each in reversed(done_with) if not _is_taken_back(root, each)]
         rest = f"These were changed: {', '.join(stuck)}." if stuck else "Nothing was changed."
-        reason = error if isinstance(error, ToolError) else os.strerror(error.errno or 5)
-        raise ToolError(f"{reason}. {rest}") from None
+        reason = error if isinstance(error, ToolFailedError) else os.strerror(error.errno or 5)
+        raise ToolFailedError(f"{reason}. {rest}") from None
 
 
 def _is_taken_back(root: Root, made: Made) -> bool:
     try:
         _put(root, made.path, made.before)
-    except (ToolError, OSError):
+    except (ToolFailedError, OSError):
         return False
     return True
 
@@ -166,7 +168,7 @@ def _put(root: Root, path: str, content: bytes | None) -> None:
     parent, _, name = root.relative(path).rstrip("/").rpartition("/")
     dir_fd = root.open(parent or ".", os.O_RDONLY | os.O_DIRECTORY)
     try:
-        root.check_changed(path, Place(dir_fd, name))
+        root.check_changed(path, PinnedPath(dir_fd, name))
         os.unlink(name, dir_fd=dir_fd)  # of a link: the link itself
     finally:
         os.close(dir_fd)
@@ -176,7 +178,7 @@ def parse(text: str) -> list[Change]:
     """The changes that a patch asks for, in either format.
 
     Raises:
-        ToolError: it is neither; the text names the line.
+        ToolFailedError: it is neither; the text names the line.
     """
     lines = text.replace("\r\n", "\n").strip("\n").split("\n")
     if lines and lines[0].startswith("<<") and lines[-1].strip() == lines[0].strip("<'\" "):
@@ -189,9 +191,9 @@ def parse(text: str) -> list[Change]:
 
         changes = parse_unified(lines)
     else:
-        raise ToolError(f"patch: must begin with {_BEGIN!r}, or be a unified diff")
+        raise ToolFailedError(f"patch: must begin with {_BEGIN!r}, or be a unified diff")
     if not changes:
-        raise ToolError("patch: names no file")
+        raise ToolFailedError("patch: names no file")
     for each in changes:
         _check_path(each.path)
         _check_path(each.target)
@@ -202,10 +204,12 @@ def _check_path(path: str) -> None:
     """Refuse spellings of a path that whoever looked at the patch before us may have read otherwise.
 
     Raises:
-        ToolError: it is quoted, or holds control characters.
+        ToolFailedError: it is quoted, or holds control characters.
     """
     if path.startswith('"') or any(ord(sign) < 32 for sign in path):
-        raise ToolError(f"patch: a path must not be quoted or hold control characters, got {path[:200]!r}")
+        raise ToolFailedError(
+            f"patch: a path must not be quoted or hold control characters, got {path[:200]!r}"
+        )
 
 
 class _Envelope:
@@ -230,10 +234,10 @@ class _Envelope:
                 changes.append(self._updated(line[17:].strip()))
             elif line:
                 raise self._problem("must name a file (*** Add File: ...)", line)
-        raise ToolError(f"patch: must end with {_END!r}")
+        raise ToolFailedError(f"patch: must end with {_END!r}")
 
-    def _problem(self, what: str, line: str) -> ToolError:
-        return ToolError(f"patch: line {self._at}: {what}, got {line[:100]!r}")
+    def _problem(self, what: str, line: str) -> ToolFailedError:
+        return ToolFailedError(f"patch: line {self._at}: {what}, got {line[:100]!r}")
 
     def _peek(self) -> str | None:
         return self._lines[self._at] if self._at < len(self._lines) else None
@@ -260,7 +264,7 @@ class _Envelope:
             hunks.append(self._hunk(is_first=not hunks))
         hunks = [each for each in hunks if each.rows]
         if not hunks and not target:
-            raise ToolError(f"patch: {path}: has no hunk")
+            raise ToolFailedError(f"patch: {path}: has no hunk")
         return Change("update", path, target=target, hunks=tuple(hunks))
 
     def _hunk(self, *, is_first: bool) -> Hunk:

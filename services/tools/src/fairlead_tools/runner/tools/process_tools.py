@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 
-from fairlead_tools.runner.confinement.workspace_root import ToolError
-from fairlead_tools.runner.connection import Connection
-from fairlead_tools.runner.journal.journal import Call
+from fairlead_tools.runner.confinement.workspace_root import ToolFailedError
+from fairlead_tools.runner.connection import RunnerConnection
+from fairlead_tools.runner.journal.journal import JournaledCall
 from fairlead_tools.runner.outcome import Outcome, done, outcome
-from fairlead_tools.runner.plan import Plan
+from fairlead_tools.runner.plan import CallPlan
 from fairlead_tools.runner.process import terminals
-from fairlead_tools.runner.process.background_processes import BackgroundProcesses, Process
+from fairlead_tools.runner.process.background_processes import BackgroundProcess, BackgroundProcesses
 from fairlead_tools.runner.process.output import MAX_TEXT_BYTES
 from fairlead_tools.runner.tools.arguments import Arguments
 from fairlead_tools.runner.tools.files import encode, printable
@@ -26,7 +26,12 @@ class Wait:
     """A call that is answered when its process says something or ends, or when its time is over."""
 
     def __init__(
-        self, plan: Plan, process: Process, call: Call | None, connection: Connection, wait_s: float
+        self,
+        plan: CallPlan,
+        process: BackgroundProcess,
+        call: JournaledCall | None,
+        connection: RunnerConnection,
+        wait_s: float,
     ):
         self.call_id = plan.call_id
         self.process = process
@@ -58,11 +63,11 @@ class Wait:
 
 def look(
     processes: BackgroundProcesses, call_id: str, arguments: Arguments
-) -> tuple[Outcome | None, Process | None, float]:
+) -> tuple[Outcome | None, BackgroundProcess | None, float]:
     """The outcome of `process`; or, for a poll that has to wait, the process and for how long.
 
     Raises:
-        ToolError: there is no such process, or the arguments do not fit.
+        ToolFailedError: there is no such process, or the arguments do not fit.
     """
     action = arguments.text("action")
     if action == "list":
@@ -71,7 +76,7 @@ def look(
     if action == "log":
         return _log(process, arguments), None, 0.0
     if action != "poll":
-        raise ToolError(f"action: must be list, poll or log, got {action!r}")
+        raise ToolFailedError(f"action: must be list, poll or log, got {action!r}")
     wait_s = arguments.whole("wait_s", 0, 0, MAX_WAIT_S)
     is_news = process.ring.total_bytes > process.unseen(call_id)
     if wait_s and process.running is not None and not is_news:
@@ -79,30 +84,30 @@ def look(
     return poll(process, call_id), None, 0.0
 
 
-def act(processes: BackgroundProcesses, arguments: Arguments) -> tuple[Outcome | None, Process]:
+def act(processes: BackgroundProcesses, arguments: Arguments) -> tuple[Outcome | None, BackgroundProcess]:
     """The outcome of `process_control`; None: the process was told to end, and that takes a moment.
 
     Raises:
-        ToolError: nothing was done.
+        ToolFailedError: nothing was done.
     """
     action = arguments.text("action")
     process = processes.find(arguments.text("process"))
     if action == "remove":
         if process.running is not None:
-            raise ToolError(f"{process.name} still runs; kill it first.")
+            raise ToolFailedError(f"{process.name} still runs; kill it first.")
         processes.remove(process)
         return done(f"Removed {process.name} and its output.", process=process.name), process
     if action not in ("write", "send_keys", "kill"):
-        raise ToolError(f"action: must be write, send_keys, kill or remove, got {action!r}")
+        raise ToolFailedError(f"action: must be write, send_keys, kill or remove, got {action!r}")
     if process.running is None:
-        raise ToolError(f"{process.name} does not run any more; it {process.state}.")
+        raise ToolFailedError(f"{process.name} does not run any more; it {process.state}.")
     if action == "kill":
         process.running.stop("cancelled")
         return None, process
     return (_write if action == "write" else _send_keys)(process, arguments), process
 
 
-def yielded(process: Process, so_far: tuple[str, bool], output_bytes: int) -> Outcome:
+def yielded(process: BackgroundProcess, so_far: tuple[str, bool], output_bytes: int) -> Outcome:
     """The outcome of a call that returns while its command runs on."""
     text, cut = so_far
     end = "" if not text or text.endswith("\n") else "\n"
@@ -115,11 +120,11 @@ def check(processes: BackgroundProcesses, tool: str, arguments: Arguments) -> No
     """Refuse what cannot be, before anything is journaled.
 
     Raises:
-        ToolError: the action is not one of this tool's, or there is no such process.
+        ToolFailedError: the action is not one of this tool's, or there is no such process.
     """
     known = ("list", "poll", "log") if tool == "process" else ("write", "send_keys", "kill", "remove")
     if arguments.text("action") not in known:
-        raise ToolError(f"action: must be one of {', '.join(known)}, got {arguments.text('action')!r}")
+        raise ToolFailedError(f"action: must be one of {', '.join(known)}, got {arguments.text('action')!r}")
     if arguments.text("action") != "list":
         processes.find(arguments.text("process"))
 
@@ -134,7 +139,7 @@ def _list(processes: BackgroundProcesses) -> Outcome:
     return done("\n".join(rows) or "No background processes.", processes=facts)
 
 
-def poll(process: Process, call_id: str) -> Outcome:
+def poll(process: BackgroundProcess, call_id: str) -> Outcome:
     """State and output that no poll has shown yet."""
     offset = process.unseen(call_id)
     end = process.ring.total_bytes
@@ -146,17 +151,17 @@ def poll(process: Process, call_id: str) -> Outcome:
     return _with_state(process, text or "(no new output)", new_bytes=end - offset)
 
 
-def _with_state(process: Process, text: str, **more: object) -> Outcome:
+def _with_state(process: BackgroundProcess, text: str, **more: object) -> Outcome:
     facts = {**process.facts(), **more}
     end = "" if text.endswith("\n") else "\n"
     return done(f"{text}{end}[{process.name} {_is(process)} after {facts['seconds']:.0f} s]", **facts)
 
 
-def _is(process: Process) -> str:
+def _is(process: BackgroundProcess) -> str:
     return "still runs" if process.running else process.state
 
 
-def _log(process: Process, arguments: Arguments) -> Outcome:
+def _log(process: BackgroundProcess, arguments: Arguments) -> Outcome:
     limit = arguments.whole("limit", LOG_LINES, 1, MAX_LOG_LINES)
     lines = process.ring.lines
     first = arguments.whole("offset", max(1, lines - limit + 1), 1, 1 << 40)
@@ -172,13 +177,13 @@ def _log(process: Process, arguments: Arguments) -> Outcome:
     return _with_state(process, text, first_line=number, lines=lines)
 
 
-def _write(process: Process, arguments: Arguments) -> Outcome:
+def _write(process: BackgroundProcess, arguments: Arguments) -> Outcome:
     data = encode(arguments.text("text", ""), "text")
     eof = arguments.flag("eof")
     if not data and not eof:
-        raise ToolError("text: must not be empty unless eof is set")
+        raise ToolFailedError("text: must not be empty unless eof is set")
     if len(data) > MAX_INPUT_BYTES:
-        raise ToolError(f"text: at most {MAX_INPUT_BYTES} bytes at a time, got {len(data)}")
+        raise ToolFailedError(f"text: at most {MAX_INPUT_BYTES} bytes at a time, got {len(data)}")
     taken = _put(process, data)
     if eof and taken == len(data) and process.running is not None:
         if process.record.get("pty"):
@@ -188,35 +193,37 @@ def _write(process: Process, arguments: Arguments) -> Outcome:
     return _taken(process, taken, len(data), "bytes")
 
 
-def _send_keys(process: Process, arguments: Arguments) -> Outcome:
+def _send_keys(process: BackgroundProcess, arguments: Arguments) -> Outcome:
     if not process.record.get("pty"):
-        raise ToolError(f"{process.name} has no terminal; start it with pty, or use write.")
+        raise ToolFailedError(f"{process.name} has no terminal; start it with pty, or use write.")
     data = terminals.keys_bytes(arguments.texts("keys", 50))
     if len(data) > terminals.MAX_KEYS_BYTES:
-        raise ToolError(f"keys: at most {terminals.MAX_KEYS_BYTES} bytes at a time, got {len(data)}")
+        raise ToolFailedError(f"keys: at most {terminals.MAX_KEYS_BYTES} bytes at a time, got {len(data)}")
     return _taken(process, _put(process, data), len(data), "bytes of keys")
 
 
-def _put(process: Process, data: bytes) -> int:
+def _put(process: BackgroundProcess, data: bytes) -> int:
     running = process.running
     if running is None or running.child.input < 0:
-        raise ToolError(f"{process.name} has no input any more.")
+        raise ToolFailedError(f"{process.name} has no input any more.")
     if not data:
         return 0
     try:
         return running.write(data)
     except OSError as error:
-        raise ToolError(f"{process.name} does not read its input any more ({error.strerror}).") from None
+        raise ToolFailedError(
+            f"{process.name} does not read its input any more ({error.strerror})."
+        ) from None
 
 
-def _taken(process: Process, taken: int, size: int, what: str) -> Outcome:
+def _taken(process: BackgroundProcess, taken: int, size: int, what: str) -> Outcome:
     if taken < size:
         text = f"{process.name} took only the first {taken} of {size} {what}: it does not read its input."
         return outcome("ok", text, is_error=True, details={**process.facts(), "taken_bytes": taken})
     return done(f"Sent {size} {what} to {process.name}.", **process.facts(), taken_bytes=taken)
 
 
-def _killed(process: Process) -> Outcome:
+def _killed(process: BackgroundProcess) -> Outcome:
     if process.running is not None:
         text = f"{process.name} was told to end and still runs."
         return outcome("ok", text, is_error=True, details=process.facts())

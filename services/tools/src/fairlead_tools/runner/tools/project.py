@@ -12,7 +12,7 @@ import shlex
 import subprocess
 from typing import Any, Callable, NamedTuple
 
-from fairlead_tools.runner.confinement.workspace_root import Root, ToolError
+from fairlead_tools.runner.confinement.workspace_root import Root, ToolFailedError
 from fairlead_tools.runner.outcome import Outcome, outcome
 from fairlead_tools.runner.process import environment
 from fairlead_tools.runner.tools import reports
@@ -90,12 +90,14 @@ def _check(root: Root, arguments: Arguments, kind: str, detect: Callable[[Projec
     path = arguments.text("path", ".")
     targets = arguments.texts("targets", MAX_TARGETS)
     if any(target.startswith("-") for target in targets):
-        raise ToolError("targets: must be files or names, not options")
+        raise ToolFailedError("targets: must be files or names, not options")
     project = Project(root.open(path, os.O_RDONLY | os.O_DIRECTORY), path)
     named = _named(root, path, kind)
     argv = named if isinstance(named, list) else []
     if not named and not (argv := detect(project)):
-        raise ToolError(f"{path}: no sign of {_WORDS[kind]} here; name a command in {SETTINGS} or use bash")
+        raise ToolFailedError(
+            f"{path}: no sign of {_WORDS[kind]} here; name a command in {SETTINGS} or use bash"
+        )
     if isinstance(named, str) and named:
         line = " ".join([named, *map(shlex.quote, targets)])
         argv = [environment.SHELL, "-c", line]
@@ -110,24 +112,24 @@ def _named(root: Root, path: str, kind: str) -> str | list[str]:
     where = f"{path}/{SETTINGS}"
     try:
         fd = root.open_file(where)
-    except ToolError as error:
+    except ToolFailedError as error:
         if str(error).endswith((os.strerror(2), os.strerror(20))):
             return ""
         raise
     with os.fdopen(fd, "rb") as file:
         data = file.read(MAX_SETTINGS_BYTES + 1)
     if len(data) > MAX_SETTINGS_BYTES:
-        raise ToolError(f"{SETTINGS}: at most {MAX_SETTINGS_BYTES} bytes, it has more")
+        raise ToolFailedError(f"{SETTINGS}: at most {MAX_SETTINGS_BYTES} bytes, it has more")
     try:
         settings = json.loads(data)
     except ValueError as error:
-        raise ToolError(f"{SETTINGS}: is no JSON: {error}") from None
+        raise ToolFailedError(f"{SETTINGS}: is no JSON: {error}") from None
     command = settings.get(kind, "") if isinstance(settings, dict) else None
     if isinstance(command, str):
         return command
     if isinstance(command, list) and all(isinstance(word, str) for word in command):
         return command
-    raise ToolError(f"{SETTINGS}: {kind}: must be a command, or a list of its words")
+    raise ToolFailedError(f"{SETTINGS}: {kind}: must be a command, or a list of its words")
 
 
 def _tests(project: Project) -> list[str]:
@@ -196,7 +198,7 @@ def _run(argv: list[str], fd: int) -> tuple[int, bytes]:
             env={**environment.plain(os.environ), **environment.inherited_marks(), **_VARIABLES},
         )
     except OSError as error:
-        raise ToolError(f"{argv[0]}: cannot be started: {error.strerror}") from None
+        raise ToolFailedError(f"{argv[0]}: cannot be started: {error.strerror}") from None
     with process:
         while process.stdout is not None:
             data = os.read(process.stdout.fileno(), 65_536)

@@ -10,13 +10,13 @@ import urllib.request
 from typing import Any
 from urllib.parse import quote
 
-from fairlead_tools.runner.confinement.workspace_root import Root, ToolError
+from fairlead_tools.runner.confinement.workspace_root import Root, ToolFailedError
 from fairlead_tools.runner.outcome import Outcome, done, failed, unknown
 from fairlead_tools.runner.process import environment, programs
 from fairlead_tools.runner.process.environment import find_program
 from fairlead_tools.runner.tools import remotes
 from fairlead_tools.runner.tools.arguments import Arguments
-from fairlead_tools.runner.tools.remotes import Access, Remote
+from fairlead_tools.runner.tools.remotes import Remote, RemoteAccess
 from fairlead_tools.runner.tools.repository import Repository, revision
 
 TIMEOUT_S = 30.0
@@ -26,7 +26,7 @@ MAX_TITLE_CHARS = 250
 MAX_BODY_CHARS = 60_000
 
 
-class Request:
+class PullRequest:
     """What is to be opened."""
 
     def __init__(self, repository: Repository, arguments: Arguments) -> None:
@@ -37,9 +37,9 @@ class Request:
         self.remote = remotes.find_remote(repository, arguments, self.branch)
         self.base = revision(arguments, "base") or _default_base(repository, self.remote.name)
         if not 1 <= len(self.title) <= MAX_TITLE_CHARS or "\n" in self.title:
-            raise ToolError(f"title: must be one line of 1 to {MAX_TITLE_CHARS} characters")
+            raise ToolFailedError(f"title: must be one line of 1 to {MAX_TITLE_CHARS} characters")
         if len(self.body) > MAX_BODY_CHARS:
-            raise ToolError(f"body: at most {MAX_BODY_CHARS} characters, got {len(self.body)}")
+            raise ToolFailedError(f"body: at most {MAX_BODY_CHARS} characters, got {len(self.body)}")
 
 
 def _default_base(repository: Repository, remote: str) -> str:
@@ -49,20 +49,20 @@ def _default_base(repository: Repository, remote: str) -> str:
 
 def create_pr(root: Root, arguments: Arguments) -> Outcome:
     """The address of the new request; or of the one that there is already."""
-    request = Request(Repository(root, arguments.text("path", ".")), arguments)
+    request = PullRequest(Repository(root, arguments.text("path", ".")), arguments)
     access = remotes.access()
     if request.remote.host != access.host:
         where = f"{request.remote.name!r} is on {request.remote.host}"
-        raise ToolError(f"remote: {where}; requests can be opened on {access.host}")
+        raise ToolFailedError(f"remote: {where}; requests can be opened on {access.host}")
     gh = find_program("gh")
     if gh and not access.is_gitlab and not os.environ.get("FAIRLEAD_GIT_API"):
         return _by_gh(gh, request, access)
     if not access.token:
-        raise ToolError("There is no token for this server (FAIRLEAD_GIT_TOKEN), and no gh.")
+        raise ToolFailedError("There is no token for this server (FAIRLEAD_GIT_TOKEN), and no gh.")
     return _Api(access, request.remote).open(request)
 
 
-def _by_gh(gh: str, request: Request, access: Access) -> Outcome:
+def _by_gh(gh: str, request: PullRequest, access: RemoteAccess) -> Outcome:
     remote = request.remote
     argv = [gh, "pr", "create", "--repo", f"{remote.host}/{remote.path}", "--head", request.branch]
     argv += ["--base", request.base] if request.base else []
@@ -88,7 +88,7 @@ def _number(url: str) -> int:
     return int(tail) if tail.isdigit() else 0
 
 
-def _opened(request: Request, url: str, number: int) -> Outcome:
+def _opened(request: PullRequest, url: str, number: int) -> Outcome:
     text = f"Opened {url} ({request.branch} into {request.base or 'the default branch'})."
     return done(text, url=url, number=number, branch=request.branch, base=request.base, draft=request.draft)
 
@@ -107,14 +107,14 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 class _Api:
     """GitHub's API, or GitLab's."""
 
-    def __init__(self, access: Access, remote: Remote) -> None:
+    def __init__(self, access: RemoteAccess, remote: Remote) -> None:
         self._access = access
         self._gitlab = access.is_gitlab
         path = f"projects/{quote(remote.path, safe='')}" if self._gitlab else f"repos/{remote.quoted}"
         self._url = f"{access.api}/{path}"
         self._owner = remote.path.partition("/")[0]
 
-    def open(self, request: Request) -> Outcome:
+    def open(self, request: PullRequest) -> Outcome:
         """Open it once; where the answer is lost, look whether it is there."""
         if not request.base:
             code, facts = self._ask("GET", "")
@@ -147,7 +147,7 @@ class _Api:
         url, number = ("web_url", "iid") if self._gitlab else ("html_url", "number")
         return str(facts.get(url, "")), int(facts.get(number) or 0)
 
-    def _find(self, request: Request) -> tuple[str, int] | None:
+    def _find(self, request: PullRequest) -> tuple[str, int] | None:
         """The open request for this branch, if the server knows one."""
         head, base = quote(request.branch, safe=""), quote(request.base, safe="")
         where = f"pulls?state=open&head={quote(self._owner, safe='')}:{head}&base={base}"
@@ -165,7 +165,7 @@ class _Api:
 
         Raises:
             _NoAnswerError: the request may have been taken, and there is no answer.
-            ToolError: the server was not reached.
+            ToolFailedError: the server was not reached.
         """
         headers = {"Accept": "application/json", "User-Agent": "fairlead", "Content-Type": "application/json"}
         word = {"PRIVATE-TOKEN": self._access.token} if self._gitlab else {
@@ -188,7 +188,7 @@ class _Api:
                 return error.code, _facts(error.read(MAX_ANSWER_BYTES))
         except urllib.error.URLError as error:
             if isinstance(error.reason, (ConnectionRefusedError, OSError)) and _never_sent(error.reason):
-                raise ToolError(f"The server cannot be reached: {error.reason}") from None
+                raise ToolFailedError(f"The server cannot be reached: {error.reason}") from None
             raise _NoAnswerError(str(error.reason)) from None
         except (OSError, ValueError, http.client.HTTPException) as error:
             raise _NoAnswerError(str(error) or type(error).__name__) from None

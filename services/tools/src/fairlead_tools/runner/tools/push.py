@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from fairlead_tools.runner.confinement.workspace_root import Root, ToolError
+from fairlead_tools.runner.confinement.workspace_root import Root, ToolFailedError
 from fairlead_tools.runner.outcome import Outcome, done, failed, unknown
 from fairlead_tools.runner.tools import remotes
 from fairlead_tools.runner.tools.arguments import Arguments
-from fairlead_tools.runner.tools.repository import GitError, Repository
+from fairlead_tools.runner.tools.repository import GitFailedError, Repository
 
 TIMEOUT_S = 110.0
 LOOK_S = 20.0
@@ -20,7 +20,7 @@ def push(root: Root, arguments: Arguments) -> Outcome:
     repository.go_abroad(remote.settings(remotes.access()))
     commit = repository.run("rev-parse", "-q", "--verify", f"refs/heads/{branch}", may_fail=True).text.strip()
     if not commit:
-        raise ToolError(f"branch: there is no {branch!r}")
+        raise ToolFailedError(f"branch: there is no {branch!r}")
     options = ["--porcelain", "--no-verify", "--no-signed", "--recurse-submodules=no", "--set-upstream"]
     options += ["--force-with-lease"] if arguments.flag("force_with_lease") else []
     facts = {"remote": remote.name, "url": remote.url, "branch": branch, "commit": commit}
@@ -31,7 +31,7 @@ def push(root: Root, arguments: Arguments) -> Outcome:
         )  # fmt: skip
         said, is_done = f"{answer.text}\n{answer.errors}", answer.code == 0
         is_refused = "\n!" in f"\n{answer.text}"
-    except GitError as error:
+    except GitFailedError as error:
         said, is_done, is_refused = str(error), False, False
     text = f"Pushed {branch} ({commit[:12]}) to {remote.name}."
     if is_done:
@@ -69,6 +69,6 @@ def _there(repository: Repository, remote: str, branch: str) -> str | None:
             "ls-remote", "--", remote, f"refs/heads/{branch}",
             variables=remotes.ALLOWED, timeout_s=LOOK_S, may_fail=True,
         )  # fmt: skip
-    except GitError:
+    except GitFailedError:
         return None
     return None if answer.code else answer.text.partition("\t")[0].strip()

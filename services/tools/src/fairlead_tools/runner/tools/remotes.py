@@ -12,7 +12,7 @@ import re
 from typing import NamedTuple
 from urllib.parse import quote, urlsplit
 
-from fairlead_tools.runner.confinement.workspace_root import ToolError
+from fairlead_tools.runner.confinement.workspace_root import ToolFailedError
 from fairlead_tools.runner.tools.arguments import Arguments
 from fairlead_tools.runner.tools.gitconfig import Settings
 from fairlead_tools.runner.tools.repository import Repository, revision
@@ -22,7 +22,7 @@ _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 ALLOWED = {"GIT_ALLOW_PROTOCOL": "https:http:ssh"}
 
 
-class Access(NamedTuple):
+class RemoteAccess(NamedTuple):
     """What the operator set. `host` may have a port."""
 
     token: str
@@ -44,7 +44,7 @@ class Remote(NamedTuple):
     host: str
     path: str
 
-    def settings(self, access: Access) -> Settings:
+    def settings(self, access: RemoteAccess) -> Settings:
         """What lets git in: the token for this one host, and only where nobody can read it on the way."""
         is_safe = (
             self.scheme == "https" or self.host.rpartition(":")[0] in _LOOPBACK or self.host in _LOOPBACK
@@ -61,7 +61,7 @@ class Remote(NamedTuple):
         return quote(self.path, safe="/")
 
 
-def access() -> Access:
+def access() -> RemoteAccess:
     """What the operator set."""
     host = os.environ.get("FAIRLEAD_GIT_HOST") or "github.com"
     api = os.environ.get("FAIRLEAD_GIT_API") or ""
@@ -69,22 +69,22 @@ def access() -> Access:
         api = "https://api.github.com" if host == "github.com" else f"https://{host}/api/v3"
         if "gitlab" in host:
             api = f"https://{host}/api/v4"
-    return Access(os.environ.get("FAIRLEAD_GIT_TOKEN") or "", host, api.rstrip("/"))
+    return RemoteAccess(os.environ.get("FAIRLEAD_GIT_TOKEN") or "", host, api.rstrip("/"))
 
 
 def current_branch(repository: Repository, arguments: Arguments) -> str:
     """The branch that was named, or the current one.
 
     Raises:
-        ToolError: there is none, or its name could be something else.
+        ToolFailedError: there is none, or its name could be something else.
     """
     branch = revision(arguments, "branch")
     if not branch:
         branch = repository.run("symbolic-ref", "-q", "--short", "HEAD", may_fail=True).text.strip()
         if not branch:
-            raise ToolError("branch: the work tree is on no branch; name one")
+            raise ToolFailedError("branch: the work tree is on no branch; name one")
     if repository.run("check-ref-format", f"refs/heads/{branch}", may_fail=True).code:
-        raise ToolError(f"branch: is no name of a branch: {branch!r}")
+        raise ToolFailedError(f"branch: is no name of a branch: {branch!r}")
     return branch
 
 
@@ -92,17 +92,17 @@ def find_remote(repository: Repository, arguments: Arguments, branch: str) -> Re
     """The remote that was named, or the branch's own, or `origin`.
 
     Raises:
-        ToolError: there is none, or it is no server.
+        ToolFailedError: there is none, or it is no server.
     """
     name = revision(arguments, "remote") or repository.setting(f"branch.{branch}.remote") or "origin"
     if name.startswith("-") or not re.fullmatch(r"[A-Za-z0-9_./-]{1,250}", name):
-        raise ToolError(f"remote: is no name of a remote: {name!r}")
+        raise ToolFailedError(f"remote: is no name of a remote: {name!r}")
     answer = repository.run("remote", "get-url", "--push", "--all", name, may_fail=True)
     urls = answer.text.split()
     if answer.code or not urls:
-        raise ToolError(f"remote: there is no {name!r}")
+        raise ToolFailedError(f"remote: there is no {name!r}")
     if len(urls) > 1:
-        raise ToolError(f"remote: {name!r} has {len(urls)} addresses to push to; use bash")
+        raise ToolFailedError(f"remote: {name!r} has {len(urls)} addresses to push to; use bash")
     return _parse(name, urls[0])
 
 
@@ -110,13 +110,15 @@ def _parse(name: str, url: str) -> Remote:
     parts = urlsplit(url)
     if parts.scheme in ("https", "http", "ssh") and parts.hostname:
         if parts.password or (parts.scheme != "ssh" and parts.username):
-            raise ToolError(f"remote: the address of {name!r} holds a password or a user; remove it")
+            raise ToolFailedError(f"remote: the address of {name!r} holds a password or a user; remove it")
         host = parts.netloc.rpartition("@")[2]
         return Remote(name, url, parts.scheme, host, _path(parts.path))
     scp = _SCP.fullmatch(url)
     if scp and "::" not in url:
         return Remote(name, url, "ssh", scp[1], _path(scp[2]))
-    raise ToolError(f"remote: {name!r} must be on a server (https or ssh), it is {url[:100]!r}; use bash")
+    raise ToolFailedError(
+        f"remote: {name!r} must be on a server (https or ssh), it is {url[:100]!r}; use bash"
+    )
 
 
 def _path(path: str) -> str:

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Mapping
 
-from fairlead_tools.runner.confinement.workspace_root import Root, ToolError
+from fairlead_tools.runner.confinement.workspace_root import Root, ToolFailedError
 from fairlead_tools.runner.process import programs
 from fairlead_tools.runner.process.environment import find_program
 from fairlead_tools.runner.process.programs import Done
@@ -19,7 +19,7 @@ OLDEST = (2, 32)  # knows settings in variables
 _REVISION = re.compile(r"[A-Za-z0-9_@^~./{}+:=#-]{1,250}")
 
 
-class GitError(ToolError):
+class GitFailedError(ToolFailedError):
     """Git refused; the text is its own."""
 
 
@@ -29,7 +29,7 @@ class Repository:
     def __init__(self, root: Root, path: str) -> None:
         program = find_program("git")
         if program is None:
-            raise ToolError("git is not installed here")
+            raise ToolFailedError("git is not installed here")
         self._git = program
         self._root = root
         self._workspace = os.path.realpath(f"/proc/self/fd/{root.fd}")
@@ -52,7 +52,7 @@ class Repository:
         """Allow commands that talk to a remote from here on.
 
         Raises:
-            ToolError: the repository's own configuration would have a say in that.
+            ToolFailedError: the repository's own configuration would have a say in that.
         """
         self._settings = gitconfig.neutralised(self.own, abroad=True) + more
 
@@ -67,13 +67,13 @@ class Repository:
         """What came of one git command.
 
         Raises:
-            GitError: it failed, unless that may be.
+            GitFailedError: it failed, unless that may be.
         """
         done = self._raw(*arguments, stdin=stdin, variables=variables, timeout_s=timeout_s)
         if done.code is None:
-            raise GitError(f"git {arguments[0]} took longer than {timeout_s:g} s and was stopped")
+            raise GitFailedError(f"git {arguments[0]} took longer than {timeout_s:g} s and was stopped")
         if done.code and not may_fail:
-            raise GitError(self.hide(f"git {arguments[0]}: {done.errors or done.text}")[:4_000])
+            raise GitFailedError(self.hide(f"git {arguments[0]}: {done.errors or done.text}")[:4_000])
         return done
 
     def hide(self, text: str) -> str:
@@ -109,7 +109,7 @@ class Repository:
     def _check_version(self) -> None:
         found = re.search(r"(\d+)\.(\d+)", self._raw("version").text)
         if found is None or (int(found[1]), int(found[2])) < OLDEST:
-            raise ToolError(f"git must be at least {OLDEST[0]}.{OLDEST[1]} to be run safely; use bash")
+            raise ToolFailedError(f"git must be at least {OLDEST[0]}.{OLDEST[1]} to be run safely; use bash")
 
     def _find(self, path: str) -> tuple[str, str, str]:
         """Work tree, its git folder and the one it shares; all in the workspace, or surely of this tree."""
@@ -118,12 +118,12 @@ class Repository:
         lines = done.text.splitlines()
         if done.code or len(lines) != 3:
             why = "not a git repository" if "not a git repo" in done.errors else done.errors
-            raise ToolError(self.hide(f"{path}: {why or 'has no work tree'}"))
+            raise ToolFailedError(self.hide(f"{path}: {why or 'has no work tree'}"))
         top, git_dir, common = (os.path.realpath(line) for line in lines)
         if not self._is_inside(top):
-            raise ToolError(f"{path}: its work tree lies outside the workspace")
+            raise ToolFailedError(f"{path}: its work tree lies outside the workspace")
         if not (self._is_inside(git_dir) and self._is_inside(common)) and not _belongs(top, git_dir):
-            raise ToolError(f"{path}: its git folder lies outside the workspace")
+            raise ToolFailedError(f"{path}: its git folder lies outside the workspace")
         return top, git_dir, common
 
     def _is_inside(self, path: str) -> bool:
@@ -137,7 +137,9 @@ class Repository:
             for line in lines:
                 target = os.path.realpath(os.path.join(self.common_dir, "objects", line.strip()))
                 if line.strip() and not line.startswith("#") and not self._is_inside(target):
-                    raise ToolError("The repository borrows objects from outside the workspace; use bash.")
+                    raise ToolFailedError(
+                        "The repository borrows objects from outside the workspace; use bash."
+                    )
 
 
 def _belongs(top: str, git_dir: str) -> bool:
@@ -158,9 +160,9 @@ def revision(arguments: Arguments, field: str, default: str = "") -> str:
     """A revision, branch or remote that cannot be taken for an option.
 
     Raises:
-        ToolError: it can, or holds signs that none has.
+        ToolFailedError: it can, or holds signs that none has.
     """
     value = arguments.text(field, default)
     if value and (value.startswith("-") or not _REVISION.fullmatch(value)):
-        raise ToolError(f"{field}: is no name of a revision: {value[:100]!r}")
+        raise ToolFailedError(f"{field}: is no name of a revision: {value[:100]!r}")
     return value

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import IO, Callable, NamedTuple
 
 from fairlead_common.sensitive_paths import secret
-from fairlead_tools.runner.confinement.workspace_root import TEMPORARY_PREFIX, Root, ToolError
+from fairlead_tools.runner.confinement.workspace_root import TEMPORARY_PREFIX, Root, ToolFailedError
 from fairlead_tools.runner.outcome import Outcome, done
 from fairlead_tools.runner.process.environment import find_program
 from fairlead_tools.runner.tools.arguments import Arguments
@@ -34,7 +34,7 @@ _MAX_NAMED = 5  # files that were shown in part, by name
 Hit = tuple[int, str]
 
 
-class Place(NamedTuple):
+class SearchRoot(NamedTuple):
     """Where a search begins.
 
     Fields:
@@ -60,14 +60,14 @@ class Place(NamedTuple):
         return self.ignored is not None and self.ignored.is_within(self.real + path, is_folder=is_folder)
 
 
-def _place(root: Root, arguments: Arguments, start: str, fd: int, only: str) -> Place:
+def _place(root: Root, arguments: Arguments, start: str, fd: int, only: str) -> SearchRoot:
     real = root.real(fd)
     relative = root.relative(start)
     allowed = root.secrets_allowed
     named_folder = allowed and bool(secret(real))
     fits = matcher(only) if only else _all
     named_glob = allowed and bool(only) and bool(secret(only))
-    return Place(
+    return SearchRoot(
         "" if relative == "." else relative.rstrip("/") + "/",
         "" if real == "." else real + "/",
         fits,
@@ -123,7 +123,7 @@ def glob(root: Root, arguments: Arguments) -> Outcome:
     return done("\n".join(shown), matches=len(found))
 
 
-def _nothing(what: str, root: Root, place: Place) -> str:
+def _nothing(what: str, root: Root, place: SearchRoot) -> str:
     """That nothing was found, and whether ignored files may be why."""
     text = f"No {what} found."
     folder = place.real.rstrip("/")
@@ -140,7 +140,7 @@ def _nothing(what: str, root: Root, place: Place) -> str:
 
 
 def _is_there(root: Root, path: str) -> bool:
-    with contextlib.suppress(ToolError):
+    with contextlib.suppress(ToolFailedError):
         os.close(root.open_file(path))
         return True
     return False
@@ -150,7 +150,7 @@ def grep(root: Root, arguments: Arguments) -> Outcome:
     """Lines that match a regular expression, as `path:line: text`."""
     pattern = arguments.text("pattern")
     if len(pattern) > MAX_PATTERN_CHARS:
-        raise ToolError(f"pattern: at most {MAX_PATTERN_CHARS} characters, got {len(pattern)}")
+        raise ToolFailedError(f"pattern: at most {MAX_PATTERN_CHARS} characters, got {len(pattern)}")
     start = arguments.text("path", ".")
     only = arguments.text("glob", "")
     ignore_case = arguments.flag("ignore_case")
@@ -183,10 +183,10 @@ def _compile(pattern: str, ignore_case: bool, literal: bool) -> re.Pattern[str]:
     try:
         return re.compile(re.escape(pattern) if literal else pattern, re.IGNORECASE if ignore_case else 0)
     except (re.error, RecursionError, OverflowError) as error:
-        raise ToolError(f"pattern: is no regular expression: {error}") from None
+        raise ToolFailedError(f"pattern: is no regular expression: {error}") from None
 
 
-def _outcome(root: Root, place: Place, hits: dict[str, list[Hit]], limit: int, left_out: int) -> Outcome:
+def _outcome(root: Root, place: SearchRoot, hits: dict[str, list[Hit]], limit: int, left_out: int) -> Outcome:
     chosen = shares({path: len(found) for path, found in hits.items()}, limit)
     lines = [
         f"{printable(path)}:{number}: {_cut(line)}"
@@ -214,7 +214,7 @@ def _cut(line: str) -> str:
     return f"{line[:MAX_LINE_CHARS]} [{len(line) - MAX_LINE_CHARS} more characters]"
 
 
-def _wanted(place: Place, paths: Iterator[str]) -> tuple[list[str], int]:
+def _wanted(place: SearchRoot, paths: Iterator[str]) -> tuple[list[str], int]:
     """The paths below the start that may be searched, and how many were left out because they are secret.
 
     How many must not depend on what is in them: else a search could guess at them letter by letter.
@@ -231,7 +231,7 @@ def _wanted(place: Place, paths: Iterator[str]) -> tuple[list[str], int]:
     return wanted, left_out
 
 
-def _walked(root: Root, start: str, place: Place) -> Iterator[str]:
+def _walked(root: Root, start: str, place: SearchRoot) -> Iterator[str]:
     skip = len(place.prefix)
     for each in walk(root, start, enters=lambda path: not place.is_ignored(path[skip:], is_folder=True)):
         if each.entry.is_file(follow_symlinks=False):
@@ -239,13 +239,13 @@ def _walked(root: Root, start: str, place: Place) -> Iterator[str]:
 
 
 def _in_files(
-    root: Root, place: Place, paths: list[str], regex: re.Pattern[str], limit: int
+    root: Root, place: SearchRoot, paths: list[str], regex: re.Pattern[str], limit: int
 ) -> dict[str, list[Hit]]:
     """By path the first matches; together more than `limit` when there are too many."""
     found: dict[str, list[Hit]] = {}
     count = 0
     for path in spread(sorted(paths)):
-        with contextlib.suppress(ToolError):  # it went, or led out of the workspace
+        with contextlib.suppress(ToolFailedError):  # it went, or led out of the workspace
             most = limit if count < _MANY else _FEW
             if hits := list(_in_file(root, place.prefix + path, regex, most)):
                 found[root.relative(place.prefix + path)] = hits

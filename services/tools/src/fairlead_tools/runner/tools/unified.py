@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from fairlead_tools.runner.confinement.workspace_root import ToolError
+from fairlead_tools.runner.confinement.workspace_root import ToolFailedError
 from fairlead_tools.runner.tools.hunks import Change, Hunk
 
 _RANGE = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
@@ -15,7 +15,7 @@ def parse_unified(lines: list[str]) -> list[Change]:
     """The changes of a unified diff. Line numbers are hints; the context decides.
 
     Raises:
-        ToolError: it is none; the text names the line.
+        ToolFailedError: it is none; the text names the line.
     """
     changes: list[Change] = []
     at = 0
@@ -46,13 +46,13 @@ def _file(lines: list[str], at: int) -> tuple[Change, int]:
         deleted = deleted or line.startswith("deleted file mode")
         added = added or line.startswith("new file mode")
         if line.startswith(("GIT binary patch", "Binary files ")):
-            raise ToolError(f"patch: line {at + 1}: binary files cannot be patched")
+            raise ToolFailedError(f"patch: line {at + 1}: binary files cannot be patched")
         at += 1
     if at < len(lines) and _is_head(lines, at):
         old, new = _path(lines[at][4:], "a/"), _path(lines[at + 1][4:], "b/")
         at += 2
     elif is_git and (deleted or added):
-        raise ToolError(f"patch: line {begun + 1}: an empty file needs its --- and +++ lines too")
+        raise ToolFailedError(f"patch: line {begun + 1}: an empty file needs its --- and +++ lines too")
     hunks: list[Hunk] = []
     while at < len(lines) and lines[at].startswith("@@ "):
         hunk, at = _hunk(lines, at)
@@ -66,9 +66,9 @@ def _file(lines: list[str], at: int) -> tuple[Change, int]:
     path = moved_from or old or new
     target = moved_to or (new if new and new != path else "")
     if not path:
-        raise ToolError(f"patch: line {begun + 1}: names no file")
+        raise ToolFailedError(f"patch: line {begun + 1}: names no file")
     if not hunks and not target:
-        raise ToolError(f"patch: {path}: has no hunk")
+        raise ToolFailedError(f"patch: {path}: has no hunk")
     return Change("update", path, target=target, hunks=tuple(hunks)), at
 
 
@@ -97,7 +97,7 @@ def _hunk(lines: list[str], at: int) -> tuple[Hunk, int]:
     while rows and rows[-1] == " " and at == len(lines) and len(rows) > 1:
         rows.pop()
     if not rows:
-        raise ToolError(f"patch: line {begun + 1}: the hunk is empty")
+        raise ToolFailedError(f"patch: line {begun + 1}: the hunk is empty")
     if head is None:
         return Hunk(rows, []), at
     first = int(head[1])

@@ -12,7 +12,7 @@ from fairlead_tools.runner.confinement.workspace_root import Root
 MAX_DIRECTORY = 200_000  # entries read of one directory
 
 
-class Found(NamedTuple):
+class WalkedEntry(NamedTuple):
     """A directory entry met on a walk. `path` is relative to the workspace."""
 
     path: str
@@ -28,7 +28,7 @@ def walk(
     enters: Callable[[str], bool] = lambda _: True,
     max_depth: int = 64,
     max_entries: int = 1_000_000,
-) -> Iterator[Found]:
+) -> Iterator[WalkedEntry]:
     """Everything beneath a directory, depth first by name; links are met, never followed.
 
     `dir_fd` of what is yielded stays open until the next one is asked for.
@@ -51,7 +51,7 @@ def walk(
             seen += 1
             if seen > max_entries:
                 return
-            yield Found(prefix + entry.name, entry.name, dir_fd, entry)
+            yield WalkedEntry(prefix + entry.name, entry.name, dir_fd, entry)
             if entry.name == ".git" or len(stack) >= max_depth or not entry.is_dir(follow_symlinks=False):
                 continue
             if enters(prefix + entry.name):

@@ -6,7 +6,7 @@ import os
 import re
 from typing import Any
 
-from fairlead_tools.runner.confinement.workspace_root import Root, ToolError
+from fairlead_tools.runner.confinement.workspace_root import Root, ToolFailedError
 from fairlead_tools.runner.outcome import Outcome, done
 from fairlead_tools.runner.tools.arguments import Arguments
 from fairlead_tools.runner.tools.files import printable
@@ -22,30 +22,30 @@ def worktree(root: Root, arguments: Arguments) -> Outcome:
     """A work tree was made or removed, or all are listed."""
     action = arguments.text("action")
     if action not in ("add", "list", "remove"):
-        raise ToolError(f"action: must be add, list or remove, got {action!r}")
+        raise ToolFailedError(f"action: must be add, list or remove, got {action!r}")
     repository = Repository(root, arguments.text("path", "."))
     if action == "list":
         return _list(repository)
     name = arguments.text("name")
     if not _NAME.fullmatch(name) or name.endswith((".lock", ".")) or ".." in name:
-        raise ToolError(f"name: must match {_NAME.pattern}, got {name[:100]!r}")
+        raise ToolFailedError(f"name: must match {_NAME.pattern}, got {name[:100]!r}")
     folder = os.path.join(repository.top, FOLDER)
     if os.path.islink(folder) or os.path.islink(os.path.join(folder, name)):
-        raise ToolError(f"{FOLDER}: must not be a link")
+        raise ToolFailedError(f"{FOLDER}: must not be a link")
     path = os.path.join(folder, name)
     return (_add if action == "add" else _remove)(repository, arguments, name, path)
 
 
 def _add(repository: Repository, arguments: Arguments, name: str, path: str) -> Outcome:
     if os.path.lexists(path):
-        raise ToolError(f"name: {FOLDER}/{name} is there already")
+        raise ToolFailedError(f"name: {FOLDER}/{name} is there already")
     branch = revision(arguments, "branch") or name
     base = revision(arguments, "base")
     if repository.run("check-ref-format", f"refs/heads/{branch}", may_fail=True).code:
-        raise ToolError(f"branch: is no name of a branch: {branch!r}")
+        raise ToolFailedError(f"branch: is no name of a branch: {branch!r}")
     known = repository.run("show-ref", "--verify", "--quiet", f"refs/heads/{branch}", may_fail=True).code == 0
     if known and base:
-        raise ToolError(f"base: the branch {branch!r} is there already; leave it out")
+        raise ToolFailedError(f"base: the branch {branch!r} is there already; leave it out")
     what = ["--", path, branch] if known else ["-b", branch, "--", path, base or "HEAD"]
     repository.run("worktree", "add", "--quiet", *what, timeout_s=TIMEOUT_S, variables=_WRITES)
     _ignore(repository)

@@ -11,17 +11,17 @@ from fairlead_tools.sandboxes.sandbox import SandboxRefusedError
 DEFAULT_ID = 1000
 
 
-class Owner(NamedTuple):
+class FileOwner(NamedTuple):
     """A user and a group."""
 
     uid: int
     gid: int
 
 
-NOBODY_ELSE = Owner(DEFAULT_ID, DEFAULT_ID)
+NOBODY_ELSE = FileOwner(DEFAULT_ID, DEFAULT_ID)
 
 
-def owner_of(workspace: Path, access: WorkspaceAccess, own: Path) -> Owner:
+def owner_of(workspace: Path, access: WorkspaceAccess, own: Path) -> FileOwner:
     """Who works in this folder.
 
     A folder of root's is handed over if it is one of Fairlead's own (beneath `own`), with all in it
@@ -37,7 +37,7 @@ def owner_of(workspace: Path, access: WorkspaceAccess, own: Path) -> Owner:
     except OSError as error:
         raise SandboxRefusedError(f"the workspace {workspace} cannot be used: {error.strerror}") from None
     if found.st_uid:
-        return Owner(found.st_uid, found.st_gid or DEFAULT_ID)
+        return FileOwner(found.st_uid, found.st_gid or DEFAULT_ID)
     if access == "rw" and not found.st_mode & stat.S_IWOTH:
         if os.geteuid() or not workspace.is_relative_to(own):
             raise SandboxRefusedError(

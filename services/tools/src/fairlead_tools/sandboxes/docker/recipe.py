@@ -15,7 +15,7 @@ from fairlead_tools.runner.forward import VARIABLE
 from fairlead_tools.runner.process.environment import GIVEN_PREFIX
 from fairlead_tools.sandboxes.docker.egress import SOCKET
 from fairlead_tools.sandboxes.docker.engine import Inspected
-from fairlead_tools.sandboxes.docker.owner import Owner
+from fairlead_tools.sandboxes.docker.owner import FileOwner
 
 RUNNER = "/fairlead/runner.pyz"
 STATE = "/fairlead/state"
@@ -63,7 +63,7 @@ def variant(settings: DockerConfig) -> str:
 
 
 def host_config(
-    settings: DockerConfig, sources: Sources, access: WorkspaceAccess, owner: Owner, image: Inspected
+    settings: DockerConfig, sources: Sources, access: WorkspaceAccess, owner: FileOwner, image: Inspected
 ) -> dict[str, Any]:
     """What the engine is told about limits, mounts and rights."""
     tmp_mb = max(1, min(settings.tmp_mb, settings.memory_mb // 2))
@@ -119,7 +119,7 @@ def _bind(source: str, target: str, *, read_only: bool) -> Mount:
 
 
 def container_config(
-    settings: DockerConfig, owner: Owner, labels: dict[str, str], *, idle_s: float
+    settings: DockerConfig, owner: FileOwner, labels: dict[str, str], *, idle_s: float
 ) -> dict[str, Any]:
     """What the engine is told about the main process. Nothing of the image's own entry point is left."""
     environment = {

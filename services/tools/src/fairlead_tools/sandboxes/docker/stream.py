@@ -25,10 +25,10 @@ class ExecStream(NamedTuple):
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
-    errors: "Frames"
+    errors: "EngineFrames"
 
 
-class Frames(asyncio.StreamReaderProtocol):
+class EngineFrames(asyncio.StreamReaderProtocol):
     """Takes the engine's frames apart: standard output goes to the reader, the end of the errors is kept."""
 
     def __init__(self, reader: asyncio.StreamReader, loop: asyncio.AbstractEventLoop) -> None:
@@ -91,7 +91,7 @@ async def open_exec(address: str, exec_id: str) -> ExecStream:
     """
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=protocol.MAX_FRAME_BYTES, loop=loop)
-    frames = Frames(reader, loop)
+    frames = EngineFrames(reader, loop)
     body = json.dumps({"Detach": False, "Tty": False})
     try:
         async with asyncio.timeout(OPEN_TIMEOUT_S):
@@ -110,7 +110,9 @@ async def open_exec(address: str, exec_id: str) -> ExecStream:
     return ExecStream(reader, asyncio.StreamWriter(transport, frames, reader, loop), frames)
 
 
-async def _connect(loop: asyncio.AbstractEventLoop, frames: Frames, address: str) -> asyncio.WriteTransport:
+async def _connect(
+    loop: asyncio.AbstractEventLoop, frames: EngineFrames, address: str
+) -> asyncio.WriteTransport:
     if address.startswith("unix://"):
         made, _ = await loop.create_unix_connection(lambda: frames, address.removeprefix("unix://"))
     else:
