@@ -18,10 +18,12 @@ import psutil
 from bench.latency import Result
 from bench.report import Row, spread
 from bench.setting import Json, Options
-from fairlead_common import subjects as s
-from fairlead_common.bus import Bus, BusSettings, Delivery
+from fairlead_common.bus import Bus
+from fairlead_common.bus.reply_inbox import Delivery
+from fairlead_common.bus.settings import BusSettings
+from fairlead_common.bus.streams import provision
 from fairlead_common.errors import BusUnavailableError, NotFoundError
-from fairlead_common.streams import provision
+from fairlead_common.protocol import subjects as s
 from tests.support.nats_server import NatsServer
 from tests.support.scheduler_process import SchedulerProcess
 

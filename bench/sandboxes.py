@@ -14,10 +14,10 @@ from bench.latency import Result, where
 from bench.machine import spent
 from bench.report import Row, spread
 from bench.setting import Json, Options
+from fairlead_common.bus.objects import Objects
 from fairlead_common.config import BubblewrapConfig, DockerConfig
-from fairlead_common.ids import new_id
-from fairlead_common.messages import SandboxKind, ToolCall
-from fairlead_common.objects import Objects
+from fairlead_common.protocol.ids import new_id
+from fairlead_common.protocol.messages import SandboxKind, ToolCall
 from fairlead_tools.runner_calls import RunnerCalls
 from fairlead_tools.sandboxes.bubblewrap import BubblewrapSandbox
 from fairlead_tools.sandboxes.docker import DockerSandbox

@@ -8,8 +8,9 @@ import hypothesis
 import pytest
 import structlog
 
-from fairlead_common.bus import Bus, BusSettings
-from fairlead_common.streams import provision
+from fairlead_common.bus import Bus
+from fairlead_common.bus.settings import BusSettings
+from fairlead_common.bus.streams import provision
 from tests.support.nats_server import NatsServer
 
 pytest_plugins = ["tests.support.tiers"]

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from fairlead_common.schemas import Schema, schemas_of
-from fairlead_common.service import VERSION
+from fairlead_common.protocol.schemas import Schema, schemas_of
+from fairlead_common.service.process import VERSION
 from scripts.contracts.channels import BINARY, CHANNELS, TEXT, Channel
 from scripts.contracts.headers import HEADERS
 

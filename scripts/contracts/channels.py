@@ -5,13 +5,12 @@ from typing import Any, Final, Literal, NamedTuple
 
 from fairlead_agent.balance import Load
 from fairlead_agent.replies import Answer
-from fairlead_common import subjects as s
 from fairlead_common.cron import requests as cron
 from fairlead_common.cron import runs as cron_runs
 from fairlead_common.cron.jobs import Job
-from fairlead_common.events import LiveEvent
-from fairlead_common.live_config import DocumentInEffect
-from fairlead_common.messages import (
+from fairlead_common.protocol import subjects as s
+from fairlead_common.protocol.events import LiveEvent
+from fairlead_common.protocol.messages import (
     Abort,
     CreateSession,
     Decision,
@@ -30,8 +29,9 @@ from fairlead_common.messages import (
     UserInput,
     WorkspaceQuery,
 )
-from fairlead_common.plain_calls import PlainAnswer, PlainCall
-from fairlead_common.projections import ApprovalSummary, SessionSummary
+from fairlead_common.protocol.plain_calls import PlainAnswer, PlainCall
+from fairlead_common.protocol.projections import ApprovalSummary, SessionSummary
+from fairlead_common.service.live_config import DocumentInEffect
 from fairlead_gateway.event_types import KNOWN_ENTRY
 from scripts.contracts.headers import CALL, LOG, MAIL, REQUEST
 
@@ -63,7 +63,7 @@ class Channel(NamedTuple):
     """One subject.
 
     Fields:
-        subject: as built by `fairlead_common.subjects` with words in capitals for its parameters.
+        subject: as built by `fairlead_common.protocol.subjects` with words in capitals for its parameters.
         payload: type of the message; None: empty.
         action: `receive`: Fairlead takes it. `send`: Fairlead publishes it.
         answer: type of the reply to a request, or several. plain: plain text is taken as well.

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from fairlead_common import subjects as s
+from fairlead_common.protocol import subjects as s
 
 HEADERS: Final = {
     s.H_REPLY_TO: "subject that receives the final answer of the prompt",

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from fairlead_common.config import DockerConfig
-from fairlead_common.messages import WorkspaceAccess
+from fairlead_common.protocol.messages import WorkspaceAccess
 from fairlead_tools.sandboxes.channel import Channel
 from fairlead_tools.sandboxes.docker import DockerSandbox
 from fairlead_tools.sandboxes.docker.engine import Inspected

@@ -7,21 +7,21 @@ import msgspec
 import pytest
 
 from fairlead_agent.catalog import Tools
-from fairlead_common import subjects as s
-from fairlead_common.buckets import Bucket
 from fairlead_common.bus import Bus
-from fairlead_common.content import ToolOutcome, ToolResultMessage, text_outcome
-from fairlead_common.entries import (
+from fairlead_common.bus.buckets import Bucket
+from fairlead_common.errors import ConflictError
+from fairlead_common.protocol import subjects as s
+from fairlead_common.protocol.approval_hash import shown_hash
+from fairlead_common.protocol.content import ToolOutcome, ToolResultMessage, text_outcome
+from fairlead_common.protocol.entries import (
     ApprovalEntry,
     ApprovalRequestEntry,
     DroppedEntry,
     Entry,
     RunEndEntry,
 )
-from fairlead_common.errors import ConflictError
-from fairlead_common.ids import new_id
-from fairlead_common.messages import ExecutorInfo, ToolCall, ToolSpec, UpdateSession
-from fairlead_common.shown import shown_hash
+from fairlead_common.protocol.ids import new_id
+from fairlead_common.protocol.messages import ExecutorInfo, ToolCall, ToolSpec, UpdateSession
 from tests.support.agent_world import HOST, World, agent_service, world
 from tests.support.nats_server import NatsServer
 

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from fairlead_common.messages import ToolCall
+from fairlead_common.protocol.messages import ToolCall
 from fairlead_tools.runner.confinement import seccomp
 from fairlead_tools.sandboxes.docker import recipe
 from fairlead_tools.sandboxes.sandbox import SandboxRefusedError

@@ -22,8 +22,8 @@ import pytest
 
 import fairlead_tools.runner
 from fairlead_common.bus import Bus
-from fairlead_common.objects import Objects
-from fairlead_common.sensitive_paths import persistence, secret
+from fairlead_common.bus.objects import Objects
+from fairlead_common.policy.sensitive_paths import persistence, secret
 from fairlead_tools.runner import linux
 from fairlead_tools.runner.plan import FILE_TOOLS
 from tests.attacks.sandboxed import SECRET, Sandboxed

@@ -22,18 +22,19 @@ from nats.aio.client import Client
 from nats.aio.subscription import Subscription
 
 from fairlead_common import nkey, other_systems, provision, rights
-from fairlead_common import subjects as s
 from fairlead_common.accounts import User, render_accounts
-from fairlead_common.bus import Bus, BusSettings
+from fairlead_common.bus import Bus
+from fairlead_common.bus.objects import Objects
+from fairlead_common.bus.outputs import Outputs
+from fairlead_common.bus.readiness import NEEDS, wait_until_provisioned
+from fairlead_common.bus.requests import discover
+from fairlead_common.bus.settings import BusSettings
 from fairlead_common.errors import ForbiddenError
-from fairlead_common.objects import Objects
-from fairlead_common.outputs import Outputs
 from fairlead_common.patterns import covers
-from fairlead_common.provisioned import NEEDS, wait_until_provisioned
-from fairlead_common.requests import discover
+from fairlead_common.protocol import subjects as s
 from fairlead_common.rights import Rights
-from fairlead_common.service import register
-from fairlead_common.tool_service import Asker, ServiceTool, ToolService
+from fairlead_common.service.process import register
+from fairlead_common.service.tool_service import Asker, ServiceTool, ToolService
 from fairlead_tools.nats_tools.source import services_of
 from tests.support.nats_server import NatsServer
 

@@ -4,7 +4,7 @@ import hypothesis
 import hypothesis.strategies as st
 import pytest
 
-from fairlead_common.rules import raw_paths
+from fairlead_common.policy.rules import raw_paths
 from fairlead_tools.runner.confinement.workspace_root import ToolFailedError
 from fairlead_tools.runner.tools.patch import parse
 

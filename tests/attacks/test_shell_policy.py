@@ -13,10 +13,10 @@ import hypothesis.strategies as st
 import pytest
 
 from fairlead_common.errors import InvalidInputError
-from fairlead_common.messages import ToolSpec
-from fairlead_common.readable_words import readable
-from fairlead_common.rules import Subject, allows, check_rules, parse_rule, subject, touches
-from fairlead_common.shell_words import read
+from fairlead_common.policy.readable_words import readable
+from fairlead_common.policy.rules import Subject, allows, check_rules, parse_rule, subject, touches
+from fairlead_common.policy.shell_words import read
+from fairlead_common.protocol.messages import ToolSpec
 from tests.attacks.shell_corpus import ATTACKS, HARMLESS, WORDS, furnish
 
 BASH = ToolSpec(name="bash", description="", parameters={}, group="runtime")

@@ -3,9 +3,9 @@
 import hashlib
 from collections.abc import Mapping
 
-from fairlead_common.content import ImageBlock, TextBlock, ToolOutcome
-from fairlead_common.ids import new_id
-from fairlead_common.messages import ToolCall
+from fairlead_common.protocol.content import ImageBlock, TextBlock, ToolOutcome
+from fairlead_common.protocol.ids import new_id
+from fairlead_common.protocol.messages import ToolCall
 from fairlead_tools.web.fetch import WebFetch
 from fairlead_tools.web.page import Pages
 from fairlead_tools.web.transport import FetchLimits, Transport

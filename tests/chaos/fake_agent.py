@@ -2,11 +2,11 @@
 
 import asyncio
 
-from fairlead_common import subjects as s
 from fairlead_common.bus import Bus
-from fairlead_common.content import AssistantMessage, TextBlock, UserMessage
-from fairlead_common.entries import EntryBase, MessageEntry, RunEndEntry, encode_entry
 from fairlead_common.errors import FairleadError
+from fairlead_common.protocol import subjects as s
+from fairlead_common.protocol.content import AssistantMessage, TextBlock, UserMessage
+from fairlead_common.protocol.entries import EntryBase, MessageEntry, RunEndEntry, encode_entry
 
 THINKS_S = 0.8  # so long that schedulers die meanwhile
 

@@ -18,10 +18,11 @@ from typing import Any
 
 import msgspec
 
-from fairlead_common import subjects as s
-from fairlead_common.bus import Bus, BusSettings
+from fairlead_common.bus import Bus
+from fairlead_common.bus.settings import BusSettings
+from fairlead_common.bus.streams import ensure_consumer, provision
 from fairlead_common.errors import FairleadError
-from fairlead_common.streams import ensure_consumer, provision
+from fairlead_common.protocol import subjects as s
 from tests.chaos import mutants
 from tests.chaos.fake_agent import answer_prompts
 from tests.support.nats_server import NatsServer

@@ -13,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_common import subjects as s
-from fairlead_common.bus import Bus, BusSettings
+from fairlead_common.bus import Bus
+from fairlead_common.bus.settings import BusSettings
+from fairlead_common.bus.streams import provision
 from fairlead_common.errors import FairleadError
-from fairlead_common.streams import provision
+from fairlead_common.protocol import subjects as s
 from tests.support.nats_cluster import Place
 from tests.support.nats_server import binary, free_port
 

@@ -8,7 +8,8 @@ import pytest
 
 from fairlead.door.membership import Membership
 from fairlead.home import Home
-from fairlead_common.bus import Bus, BusSettings, settings_from_environment
+from fairlead_common.bus import Bus
+from fairlead_common.bus.settings import BusSettings, settings_from_environment
 from fairlead_common.errors import AccessRefusedError
 from tests.deploy.asking import Told, ask, told
 from tests.deploy.confinement import must_be_confined

@@ -11,11 +11,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from fairlead_common import subjects as s
-from fairlead_common.buckets import Bucket
 from fairlead_common.bus import Bus
-from fairlead_common.content import ToolOutcome, ToolResultMessage
-from fairlead_common.messages import ExecutorInfo, ToolSpec
+from fairlead_common.bus.buckets import Bucket
+from fairlead_common.protocol import subjects as s
+from fairlead_common.protocol.content import ToolOutcome, ToolResultMessage
+from fairlead_common.protocol.messages import ExecutorInfo, ToolSpec
 from tests.integration.tools_fixture import HOST, WAIT_S, Host
 from tests.support.agent_world import World, agent_service
 from tests.support.nats_server import NatsServer

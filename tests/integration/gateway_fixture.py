@@ -10,10 +10,11 @@ from typing import Any
 import httpx
 import msgspec
 
-from fairlead_common import subjects
-from fairlead_common.buckets import Bucket
-from fairlead_common.bus import Bus, BusSettings
-from fairlead_common.content import (
+from fairlead_common.bus import Bus
+from fairlead_common.bus.buckets import Bucket
+from fairlead_common.bus.settings import BusSettings
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.content import (
     AssistantBlock,
     AssistantMessage,
     TextBlock,
@@ -21,18 +22,12 @@ from fairlead_common.content import (
     ToolCallBlock,
     UserMessage,
 )
-from fairlead_common.credentials import AuthFile, ensure_auth_file
-from fairlead_common.entries import (
-    DeletedEntry,
-    Entry,
-    MessageEntry,
-    RunEndEntry,
-    RunStartEntry,
-)
-from fairlead_common.events import Delta, LiveEvent, MessageStart, MessageUpdate
-from fairlead_common.ids import new_id
-from fairlead_common.live_config import LiveConfig
-from fairlead_common.projections import SessionSummary, session_key, session_marker
+from fairlead_common.protocol.entries import DeletedEntry, Entry, MessageEntry, RunEndEntry, RunStartEntry
+from fairlead_common.protocol.events import Delta, LiveEvent, MessageStart, MessageUpdate
+from fairlead_common.protocol.ids import new_id
+from fairlead_common.protocol.projections import SessionSummary, session_key, session_marker
+from fairlead_common.service.credentials import AuthFile, ensure_auth_file
+from fairlead_common.service.live_config import LiveConfig
 from fairlead_common.session_log.records import encode_record
 from fairlead_gateway.app import create_app
 from fairlead_gateway.auth import Auth

@@ -9,17 +9,18 @@ import pytest
 
 from fairlead_agent.owner import Owner
 from fairlead_agent.taint import named_by
-from fairlead_common import subjects as s
-from fairlead_common.buckets import Bucket, LeaseHolder, Leases, session_lease
 from fairlead_common.bus import Bus
-from fairlead_common.content import (
+from fairlead_common.bus.buckets import Bucket, LeaseHolder, Leases, session_lease
+from fairlead_common.bus.objects import Objects
+from fairlead_common.protocol import subjects as s
+from fairlead_common.protocol.content import (
     AssistantMessage,
     ToolOutcome,
     ToolResultMessage,
     UserMessage,
     text_outcome,
 )
-from fairlead_common.entries import (
+from fairlead_common.protocol.entries import (
     ApprovalEntry,
     ApprovalRequestEntry,
     DroppedEntry,
@@ -28,12 +29,11 @@ from fairlead_common.entries import (
     RunEndEntry,
     RunStartEntry,
 )
-from fairlead_common.generations import deletion_in, is_live
-from fairlead_common.ids import new_id
-from fairlead_common.messages import Decision, ToolCall
-from fairlead_common.objects import Objects
-from fairlead_common.projections import SessionSummary
+from fairlead_common.protocol.ids import new_id
+from fairlead_common.protocol.messages import Decision, ToolCall
+from fairlead_common.protocol.projections import SessionSummary
 from fairlead_common.session_log.conversation import Item
+from fairlead_common.session_log.generations import deletion_in, is_live
 from fairlead_common.session_log.state import SessionState
 from tests.support.agent_world import World, agent_service, world
 from tests.support.nats_server import NatsServer

@@ -8,13 +8,13 @@ import msgspec
 import pytest
 
 from fairlead_agent.projection import Projections
-from fairlead_common import subjects as s
-from fairlead_common.buckets import Bucket
 from fairlead_common.bus import Bus
-from fairlead_common.content import ToolResultMessage
-from fairlead_common.entries import ApprovalEntry, ApprovalRequestEntry, DroppedEntry, RunEndEntry
-from fairlead_common.messages import Decision
-from fairlead_common.projections import SessionSummary, session_key
+from fairlead_common.bus.buckets import Bucket
+from fairlead_common.protocol import subjects as s
+from fairlead_common.protocol.content import ToolResultMessage
+from fairlead_common.protocol.entries import ApprovalEntry, ApprovalRequestEntry, DroppedEntry, RunEndEntry
+from fairlead_common.protocol.messages import Decision
+from fairlead_common.protocol.projections import SessionSummary, session_key
 from tests.support.agent_world import World, agent_service, world
 from tests.support.nats_server import NatsServer
 

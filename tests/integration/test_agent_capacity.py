@@ -9,12 +9,12 @@ import pytest
 
 from fairlead_agent import sweeper, worker
 from fairlead_agent.owner import Owner
-from fairlead_common import subjects as s
 from fairlead_common.bus import Bus
-from fairlead_common.content import TextBlock, UserMessage
-from fairlead_common.entries import MessageEntry, RunStartEntry
-from fairlead_common.ids import new_id
-from fairlead_common.objects import Objects
+from fairlead_common.bus.objects import Objects
+from fairlead_common.protocol import subjects as s
+from fairlead_common.protocol.content import TextBlock, UserMessage
+from fairlead_common.protocol.entries import MessageEntry, RunStartEntry
+from fairlead_common.protocol.ids import new_id
 from fairlead_common.session_log.state import SessionState
 from tests.support.agent_world import World, agent_service, say_hi, world
 from tests.support.nats_server import NatsServer

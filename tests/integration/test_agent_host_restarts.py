@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_common import subjects as s
-from fairlead_common.buckets import Bucket
 from fairlead_common.bus import Bus
-from fairlead_common.entries import RunStartEntry
+from fairlead_common.bus.buckets import Bucket
+from fairlead_common.protocol import subjects as s
+from fairlead_common.protocol.entries import RunStartEntry
 from tests.support.agent_world import HOST, World, agent_service, world
 from tests.support.nats_server import NatsServer
 

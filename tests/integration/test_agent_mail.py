@@ -6,17 +6,17 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from fairlead_common import subjects as s
 from fairlead_common.bus import Bus
-from fairlead_common.content import UserMessage
-from fairlead_common.entries import (
+from fairlead_common.protocol import subjects as s
+from fairlead_common.protocol.content import UserMessage
+from fairlead_common.protocol.entries import (
     ApprovalRequestEntry,
     DroppedEntry,
     MessageEntry,
     QueuedEntry,
     RunStartEntry,
 )
-from fairlead_common.messages import SystemNotice
+from fairlead_common.protocol.messages import SystemNotice
 from tests.support.agent_world import World, agent_service, world
 from tests.support.nats_server import NatsServer
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from fairlead_common import subjects as s
 from fairlead_common.bus import Bus
-from fairlead_common.content import AssistantMessage, ToolResultMessage
-from fairlead_common.entries import ApprovalRequestEntry
-from fairlead_common.messages import Decision
+from fairlead_common.protocol import subjects as s
+from fairlead_common.protocol.content import AssistantMessage, ToolResultMessage
+from fairlead_common.protocol.entries import ApprovalRequestEntry
+from fairlead_common.protocol.messages import Decision
 from tests.support.agent_world import World, agent_service, world
 from tests.support.nats_server import NatsServer
 from tests.support.strict_model import Answer, StrictModel, call, calls, chunk, refuse, said, text

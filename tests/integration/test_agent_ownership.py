@@ -12,13 +12,14 @@ from fairlead_agent import held_session, worker
 from fairlead_agent.held_session import HeldSession
 from fairlead_agent.owner import Owner
 from fairlead_agent.owners import Owners
-from fairlead_common import subjects as s
-from fairlead_common.buckets import Bucket, LeaseHolder, Leases, session_lease
-from fairlead_common.bus import Bus, Delivery
-from fairlead_common.entries import EpochEntry, RunStartEntry
-from fairlead_common.messages import OwnerAnswer, OwnerQuestion
-from fairlead_common.streams import consumer_info
-from fairlead_common.tail import Tail
+from fairlead_common.bus import Bus
+from fairlead_common.bus.buckets import Bucket, LeaseHolder, Leases, session_lease
+from fairlead_common.bus.reply_inbox import Delivery
+from fairlead_common.bus.streams import consumer_info
+from fairlead_common.bus.tail import Tail
+from fairlead_common.protocol import subjects as s
+from fairlead_common.protocol.entries import EpochEntry, RunStartEntry
+from fairlead_common.protocol.messages import OwnerAnswer, OwnerQuestion
 from tests.support.agent_world import World, agent_service, world
 from tests.support.nats_server import NatsServer
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_common import subjects as s
-from fairlead_common.buckets import Bucket
+from fairlead_common.bus.buckets import Bucket
+from fairlead_common.protocol import subjects as s
 from tests.integration.test_placement import announce, hosts_of_calls
 from tests.support.agent_world import HOST, World, agent_service, world
 from tests.support.command_line import Done, run_here

@@ -11,11 +11,14 @@ from fairlead_agent.owner import Owner
 from fairlead_agent.owners import Owners
 from fairlead_agent.projection import AT_ONCE, Projections
 from fairlead_agent.sweeper import Sweeper
-from fairlead_common import subjects as s
-from fairlead_common.buckets import Bucket, LeaseHolder, Leases
-from fairlead_common.bus import Bus, BusSettings
-from fairlead_common.content import TextBlock, UserMessage
-from fairlead_common.entries import (
+from fairlead_common.bus import Bus
+from fairlead_common.bus.buckets import Bucket, LeaseHolder, Leases
+from fairlead_common.bus.objects import Objects
+from fairlead_common.bus.settings import BusSettings
+from fairlead_common.bus.streams import provision
+from fairlead_common.protocol import subjects as s
+from fairlead_common.protocol.content import TextBlock, UserMessage
+from fairlead_common.protocol.entries import (
     ApprovalRequestEntry,
     DeletedEntry,
     MessageEntry,
@@ -23,14 +26,12 @@ from fairlead_common.entries import (
     RunStartEntry,
     encode_entry,
 )
-from fairlead_common.ids import new_id
-from fairlead_common.live_config import LiveConfig
-from fairlead_common.messages import OwnerAnswer
-from fairlead_common.objects import Objects
-from fairlead_common.projections import SessionSummary, approval_key, session_key
+from fairlead_common.protocol.ids import new_id
+from fairlead_common.protocol.messages import OwnerAnswer
+from fairlead_common.protocol.projections import SessionSummary, approval_key, session_key
+from fairlead_common.service.live_config import LiveConfig
 from fairlead_common.session_log.conversation import Run
 from fairlead_common.session_log.state import SessionState
-from fairlead_common.streams import provision
 from tests.support.agent_world import agent_service
 from tests.support.nats_server import NatsServer
 

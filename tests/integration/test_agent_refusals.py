@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from fairlead_common import subjects as s
 from fairlead_common.bus import Bus
-from fairlead_common.content import ImageBlock, TextBlock, ToolOutcome, UserMessage, text_outcome
-from fairlead_common.entries import RunEndEntry
-from fairlead_common.ids import new_id
-from fairlead_common.messages import Attachment, CreateSession, ToolCall, UpdateSession
-from fairlead_common.objects import Objects
+from fairlead_common.bus.objects import Objects
+from fairlead_common.protocol import subjects as s
+from fairlead_common.protocol.content import ImageBlock, TextBlock, ToolOutcome, UserMessage, text_outcome
+from fairlead_common.protocol.entries import RunEndEntry
+from fairlead_common.protocol.ids import new_id
+from fairlead_common.protocol.messages import Attachment, CreateSession, ToolCall, UpdateSession
 from tests.support.agent_world import World, agent_service, world
 from tests.support.nats_server import NatsServer
 from tests.support.strict_model import StrictModel, call, calls, claude, refuse, text

@@ -11,10 +11,10 @@ import pytest
 from nats.aio.client import Client
 from nats.js.errors import APIError
 
-from fairlead_common import subjects as s
 from fairlead_common.bus import Bus
-from fairlead_common.content import UserMessage
-from fairlead_common.entries import CustomEntry, DroppedEntry, MessageEntry, QueuedEntry, RunEndEntry
+from fairlead_common.protocol import subjects as s
+from fairlead_common.protocol.content import UserMessage
+from fairlead_common.protocol.entries import CustomEntry, DroppedEntry, MessageEntry, QueuedEntry, RunEndEntry
 from tests.support.agent_world import World, agent_service, say_hi, world
 from tests.support.nats_server import NatsServer
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from fairlead_common import subjects as s
 from fairlead_common.bus import Bus
-from fairlead_common.content import UserMessage
-from fairlead_common.entries import DroppedEntry, RunStartEntry
+from fairlead_common.protocol import subjects as s
+from fairlead_common.protocol.content import UserMessage
+from fairlead_common.protocol.entries import DroppedEntry, RunStartEntry
 from tests.support.agent_world import World, agent_service, world
 from tests.support.nats_server import NatsServer
 from tests.support.scripted_model import read_log

@@ -8,14 +8,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from fairlead_common import subjects as s
-from fairlead_common.buckets import Bucket
 from fairlead_common.bus import Bus
-from fairlead_common.content import AssistantMessage, ToolOutcome, UserMessage, text_outcome
-from fairlead_common.entries import CustomEntry, Entry, RunEndEntry, RunStartEntry
-from fairlead_common.messages import HeartbeatNotice, SystemNotice, ToolCall
-from fairlead_common.projections import SessionSummary
-from fairlead_common.session_marks import HEARTBEAT_OK, HEARTBEAT_SKIPPED
+from fairlead_common.bus.buckets import Bucket
+from fairlead_common.protocol import subjects as s
+from fairlead_common.protocol.content import AssistantMessage, ToolOutcome, UserMessage, text_outcome
+from fairlead_common.protocol.custom_entries import HEARTBEAT_OK, HEARTBEAT_SKIPPED
+from fairlead_common.protocol.entries import CustomEntry, Entry, RunEndEntry, RunStartEntry
+from fairlead_common.protocol.messages import HeartbeatNotice, SystemNotice, ToolCall
+from fairlead_common.protocol.projections import SessionSummary
 from tests.support.agent_world import World, agent_service, world
 from tests.support.nats_server import NatsServer
 from tests.support.scripted_model import read_log

@@ -4,17 +4,23 @@ import msgspec
 
 from fairlead.backup.manifest import Manifest
 from fairlead.backup.settling import Settling
-from fairlead_common import subjects as s
-from fairlead_common.buckets import Bucket
 from fairlead_common.bus import Bus
-from fairlead_common.entries import (
+from fairlead_common.bus.buckets import Bucket
+from fairlead_common.protocol import subjects as s
+from fairlead_common.protocol.entries import (
     ApprovalRequestEntry,
     DeletedEntry,
     RunEndEntry,
     RunStartEntry,
     encode_entry,
 )
-from fairlead_common.projections import TOMBSTONE, SessionSummary, approval_key, session_key, session_marker
+from fairlead_common.protocol.projections import (
+    TOMBSTONE,
+    SessionSummary,
+    approval_key,
+    session_key,
+    session_marker,
+)
 
 MANIFEST = Manifest(
     id="b1",

@@ -21,10 +21,14 @@ from fairlead.backup.archive import open_backup
 from fairlead.backup.manifest import Manifest
 from fairlead.backup.settling import Settling
 from fairlead.home import Home
-from fairlead_common import subjects as s
-from fairlead_common.buckets import Bucket
-from fairlead_common.bus import Bus, BusSettings
-from fairlead_common.content import (
+from fairlead_common.bus import Bus
+from fairlead_common.bus.buckets import Bucket
+from fairlead_common.bus.chunked_requests import write_parts
+from fairlead_common.bus.settings import BusSettings
+from fairlead_common.bus.streams import ensure_consumer, provision
+from fairlead_common.errors import WeakConfigurationError
+from fairlead_common.protocol import subjects as s
+from fairlead_common.protocol.content import (
     AssistantMessage,
     TextBlock,
     ToolCallBlock,
@@ -32,7 +36,7 @@ from fairlead_common.content import (
     UserMessage,
     text_outcome,
 )
-from fairlead_common.entries import (
+from fairlead_common.protocol.entries import (
     ApprovalRequestEntry,
     Entry,
     MessageEntry,
@@ -41,11 +45,15 @@ from fairlead_common.entries import (
     decode_entry,
     encode_entry,
 )
-from fairlead_common.errors import WeakConfigurationError
-from fairlead_common.messages import ExecutorInfo, ToolCall, ToolClaim, ToolResult, ToolSpec, UserInput
+from fairlead_common.protocol.messages import (
+    ExecutorInfo,
+    ToolCall,
+    ToolClaim,
+    ToolResult,
+    ToolSpec,
+    UserInput,
+)
 from fairlead_common.snapshots import stream_info
-from fairlead_common.streams import ensure_consumer, provision
-from fairlead_common.tool_parts import write_parts
 from tests.support.fairlead_up import FAIRLEAD
 from tests.support.nats_server import NatsServer
 
@@ -263,7 +271,7 @@ async def test_calls_that_may_have_run_since_are_unknown_and_all_others_stay_wha
 async def test_sequences_times_gaps_and_objects_are_what_they_were(
     bus: Bus, nats_server: NatsServer, other: NatsServer, tmp_path: Path
 ) -> None:
-    from fairlead_common.objects import Objects
+    from fairlead_common.bus.objects import Objects
 
     for number in range(50):
         await bus.publish(f"fairlead.session.s{number % 5}.log", _closed(number), {s.H_STATE: "closed"})
@@ -354,7 +362,7 @@ async def test_a_server_that_holds_something_is_left_alone_unless_forced(
 async def test_nobody_may_be_at_work_on_the_server(
     bus: Bus, nats_server: NatsServer, other: NatsServer, tmp_path: Path
 ) -> None:
-    from fairlead_common.service import register
+    from fairlead_common.service.process import register
 
     await asyncio.to_thread(command, "backup", str(tmp_path / "b"), nats=nats_server, home=tmp_path / "none")
     after = await connect(other)

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_common import subjects as s
-from fairlead_common.buckets import Bucket
+from fairlead_common.bus.buckets import Bucket
 from fairlead_common.config import BubblewrapConfig
-from fairlead_common.messages import ToolCall
+from fairlead_common.protocol import subjects as s
+from fairlead_common.protocol.messages import ToolCall
 from fairlead_tools.runner.confinement import landlock
 from fairlead_tools.sandboxes import cgroups
 from fairlead_tools.sandboxes.bubblewrap import BubblewrapSandbox, group_name

@@ -2,11 +2,11 @@
 
 import pytest
 
-from fairlead_common import retry
-from fairlead_common import subjects as s
-from fairlead_common.bus import Bus, BusSettings
+from fairlead_common.bus import Bus, retry
+from fairlead_common.bus.settings import BusSettings
+from fairlead_common.bus.streams import STREAMS
 from fairlead_common.errors import BusUnavailableError
-from fairlead_common.streams import STREAMS
+from fairlead_common.protocol import subjects as s
 from tests.support.nats_server import NatsServer
 
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from fairlead_common.bus import Bus, BusSettings
+from fairlead_common.bus import Bus
+from fairlead_common.bus.settings import BusSettings
 from tests.support.nats_server import NatsServer
 
 pytest.register_assert_rewrite(

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from fairlead_common import subjects as s
-from fairlead_common.bus import Bus, JetStreamError, Record
+from fairlead_common.bus import Bus
+from fairlead_common.bus.stream_reader import JetStreamError, Record
+from fairlead_common.bus.streams import provision
 from fairlead_common.errors import FairleadError
-from fairlead_common.streams import provision
+from fairlead_common.protocol import subjects as s
 from tests.support.fake_bus import FakeBus, FakeServer
 
 STEPS = 400

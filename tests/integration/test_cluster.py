@@ -8,18 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_common import subjects as s
-from fairlead_common.answers import Reply
-from fairlead_common.buckets import Bucket
-from fairlead_common.bus import Bus, BusSettings, Delivery, WrongSequenceError
+from fairlead_common.bus import Bus, WrongSequenceError
+from fairlead_common.bus.buckets import Bucket
+from fairlead_common.bus.objects import Objects
+from fairlead_common.bus.pull_consumer import Job, PullConsumer
+from fairlead_common.bus.reply_inbox import Delivery, Reply
+from fairlead_common.bus.settings import BusSettings
+from fairlead_common.bus.stream_reader import JetStreamError
+from fairlead_common.bus.streams import provision
+from fairlead_common.bus.tail import Source, Tail
 from fairlead_common.errors import ConflictError, WeakConfigurationError
-from fairlead_common.ids import new_id
-from fairlead_common.objects import Objects
-from fairlead_common.pull import Job, PullConsumer
-from fairlead_common.reading import JetStreamError
+from fairlead_common.protocol import subjects as s
+from fairlead_common.protocol.ids import new_id
 from fairlead_common.snapshots import Snapshot, _send_first, put_back, take
-from fairlead_common.streams import provision
-from fairlead_common.tail import Source, Tail
 from tests.support.nats_cluster import NatsCluster, provision_patiently
 from tests.support.nats_server import NatsServer
 

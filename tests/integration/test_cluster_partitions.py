@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_common import subjects as s
-from fairlead_common.bus import Bus, BusSettings
+from fairlead_common.bus import Bus
+from fairlead_common.bus.settings import BusSettings
 from fairlead_common.errors import BusUnavailableError, NotFoundError
+from fairlead_common.protocol import subjects as s
 from tests.chaos.cluster.network import SERVICES, Network, both_ways
 from tests.support.nats_cluster import NatsCluster, Node, namespaces_work, provision_patiently
 

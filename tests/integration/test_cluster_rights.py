@@ -7,12 +7,14 @@ from contextlib import asynccontextmanager
 import pytest
 
 from fairlead_common import nkey, provision, rights
-from fairlead_common import subjects as s
 from fairlead_common.accounts import User, render_accounts
-from fairlead_common.bus import Bus, BusSettings, Delivery
+from fairlead_common.bus import Bus
+from fairlead_common.bus.pull_consumer import Job, PullConsumer
+from fairlead_common.bus.reply_inbox import Delivery
+from fairlead_common.bus.settings import BusSettings
 from fairlead_common.errors import BusUnavailableError
-from fairlead_common.ids import new_id
-from fairlead_common.pull import Job, PullConsumer
+from fairlead_common.protocol import subjects as s
+from fairlead_common.protocol.ids import new_id
 from tests.support.nats_cluster import NatsCluster
 
 pytestmark = pytest.mark.timeout(180)

@@ -5,11 +5,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from fairlead_common import subjects as s
-from fairlead_common.buckets import Bucket, LeaseHolder, Leases, is_marker
-from fairlead_common.bus import Bus, BusSettings
+from fairlead_common.bus import Bus
+from fairlead_common.bus.buckets import Bucket, LeaseHolder, Leases, is_marker
+from fairlead_common.bus.settings import BusSettings
+from fairlead_common.bus.streams import provision
 from fairlead_common.errors import ConflictError
-from fairlead_common.streams import provision
+from fairlead_common.protocol import subjects as s
 from tests.support.nats_server import NatsServer
 
 BUCKETS = [s.BUCKET_SESSIONS, s.BUCKET_RUNS, s.BUCKET_JOBS, s.BUCKET_WORKSPACES]

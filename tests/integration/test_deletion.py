@@ -10,11 +10,14 @@ import pytest
 
 from fairlead_agent import deletion
 from fairlead_agent.owner import Owner
-from fairlead_common import subjects as s
-from fairlead_common.buckets import Bucket
-from fairlead_common.bus import Bus, Record, WrongSequenceError
-from fairlead_common.content import AssistantMessage, ToolOutcome, text_outcome
-from fairlead_common.entries import (
+from fairlead_common.bus import Bus, WrongSequenceError
+from fairlead_common.bus.buckets import Bucket
+from fairlead_common.bus.objects import Objects
+from fairlead_common.bus.stream_reader import Record
+from fairlead_common.errors import LostOwnershipError
+from fairlead_common.protocol import subjects as s
+from fairlead_common.protocol.content import AssistantMessage, ToolOutcome, text_outcome
+from fairlead_common.protocol.entries import (
     CustomEntry,
     DeletedEntry,
     DroppedEntry,
@@ -22,12 +25,10 @@ from fairlead_common.entries import (
     MessageEntry,
     RunStartEntry,
 )
-from fairlead_common.errors import LostOwnershipError
-from fairlead_common.generations import DELETE, deletion_in, generation_start, is_live
-from fairlead_common.ids import new_id
-from fairlead_common.messages import ToolCall
-from fairlead_common.objects import Objects
-from fairlead_common.projections import SessionSummary, session_key
+from fairlead_common.protocol.ids import new_id
+from fairlead_common.protocol.messages import ToolCall
+from fairlead_common.protocol.projections import SessionSummary, session_key
+from fairlead_common.session_log.generations import DELETE, deletion_in, generation_start, is_live
 from fairlead_common.session_log.state import SessionState
 from fairlead_gateway import sessions
 from tests.integration.gateway_fixture import RunningGateway, running_gateway

@@ -13,9 +13,10 @@ from fairlead.checks import cluster, nats, streams
 from fairlead.checks.finding import Finding
 from fairlead.checks.look import Look
 from fairlead.home import Home
-from fairlead_common import subjects as s
-from fairlead_common.bus import Bus, BusSettings
-from fairlead_common.streams import STREAMS, provision
+from fairlead_common.bus import Bus
+from fairlead_common.bus.settings import BusSettings
+from fairlead_common.bus.streams import STREAMS, provision
+from fairlead_common.protocol import subjects as s
 from tests.support.nats_cluster import NatsCluster
 from tests.support.nats_server import NatsServer
 

@@ -19,11 +19,13 @@ from fairlead.checks.finding import Finding
 from fairlead.checks.look import Look
 from fairlead.environment import SERVICES
 from fairlead.home import Home
-from fairlead_common import subjects
-from fairlead_common.buckets import Bucket
-from fairlead_common.bus import Bus, BusSettings, Delivery
-from fairlead_common.dead import dead_letter
-from fairlead_common.streams import STREAMS, provision
+from fairlead_common.bus import Bus
+from fairlead_common.bus.buckets import Bucket
+from fairlead_common.bus.dead_letters import dead_letter
+from fairlead_common.bus.reply_inbox import Delivery
+from fairlead_common.bus.settings import BusSettings
+from fairlead_common.bus.streams import STREAMS, provision
+from fairlead_common.protocol import subjects
 from tests.support.nats_server import NatsServer, free_port
 
 FAIRLEAD = [sys.executable, "-m", "fairlead.main"]
@@ -196,7 +198,7 @@ async def test_dead_letters_are_told_with_their_reason(
 async def test_calls_for_a_host_that_is_away_are_told(
     nats_server: NatsServer, bus: Bus, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from fairlead_common.streams import ensure_consumer
+    from fairlead_common.bus.streams import ensure_consumer
 
     await ensure_consumer(bus, subjects.TOOLS, "tools-attic", subjects.tool_requests("attic"))
     await bus.publish(subjects.tool_request("attic", "c1"), b"{}")

@@ -19,7 +19,8 @@ from fairlead.door.membership import Membership
 from fairlead.door.rights import _mapped
 from fairlead.door.ticket import TLS_NAME, decode
 from fairlead.home import Home
-from fairlead_common.bus import Bus, BusSettings, settings_from_environment
+from fairlead_common.bus import Bus
+from fairlead_common.bus.settings import BusSettings, settings_from_environment
 from fairlead_common.errors import AccessRefusedError, BusUnavailableError
 from tests.support.fairlead_up import FairleadUp, Json
 from tests.support.joined_host import JoinedHost

@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from fairlead_common.bus import Bus
-from fairlead_common.credentials import AuthFile, ensure_auth_file
+from fairlead_common.service.credentials import AuthFile, ensure_auth_file
 from fairlead_gateway import auth as auth_module
 from fairlead_gateway.auth import PAGE_HEADER
 from fairlead_gateway.routes import OPERATIONS

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fairlead_common.bus import Bus
-from fairlead_common.objects import Objects
+from fairlead_common.bus.objects import Objects
 from tests.integration.gateway_fixture import RunningGateway, running_gateway, sse
 from tests.support.nats_server import NatsServer
 

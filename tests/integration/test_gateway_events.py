@@ -13,18 +13,18 @@ from typing import Any
 
 import pytest
 
-from fairlead_common import subjects
 from fairlead_common.bus import Bus
-from fairlead_common.content import (
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.content import (
     TextBlock,
     ToolCallBlock,
     ToolResultMessage,
     UserMessage,
     text_outcome,
 )
-from fairlead_common.entries import EpochEntry, MessageEntry, QueuedEntry
-from fairlead_common.events import ToolExecutionUpdate
-from fairlead_common.ids import new_id
+from fairlead_common.protocol.entries import EpochEntry, MessageEntry, QueuedEntry
+from fairlead_common.protocol.events import ToolExecutionUpdate
+from fairlead_common.protocol.ids import new_id
 from fairlead_gateway.server import FINISH_WITHIN_S
 from tests.integration.gateway_fixture import TOKEN, Event, FakeAgent, RunningGateway, running_gateway, sse
 from tests.support.nats_server import NatsServer

@@ -7,9 +7,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from fairlead_common import subjects
 from fairlead_common.bus import Bus
-from fairlead_common.messages import ExecutorInfo, MoveSession
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.messages import ExecutorInfo, MoveSession
 from tests.integration.gateway_fixture import FakeAgent, RunningGateway, running_gateway
 from tests.support.nats_server import NatsServer
 

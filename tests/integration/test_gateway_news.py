@@ -11,11 +11,11 @@ import httpx
 import msgspec
 import pytest
 
-from fairlead_common import subjects
 from fairlead_common.bus import Bus
 from fairlead_common.cron.runs import CronEvent
-from fairlead_common.messages import ExecutorInfo
-from fairlead_common.projections import ApprovalSummary, approval_key
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.messages import ExecutorInfo
+from fairlead_common.protocol.projections import ApprovalSummary, approval_key
 from fairlead_gateway.news import MAX_PENDING, Hint, Viewer
 from tests.integration.gateway_fixture import RunningGateway, running_gateway
 from tests.support.nats_server import NatsServer

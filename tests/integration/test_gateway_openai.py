@@ -10,9 +10,9 @@ import msgspec
 import openai
 import pytest
 
-from fairlead_common import subjects
 from fairlead_common.bus import Bus
-from fairlead_common.content import (
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.content import (
     AssistantMessage,
     TextBlock,
     ToolCallBlock,
@@ -21,14 +21,9 @@ from fairlead_common.content import (
     UserMessage,
     text_outcome,
 )
-from fairlead_common.entries import (
-    ApprovalRequestEntry,
-    DroppedEntry,
-    MessageEntry,
-    QueuedEntry,
-)
-from fairlead_common.ids import new_id
-from fairlead_common.messages import Abort, UserInput
+from fairlead_common.protocol.entries import ApprovalRequestEntry, DroppedEntry, MessageEntry, QueuedEntry
+from fairlead_common.protocol.ids import new_id
+from fairlead_common.protocol.messages import Abort, UserInput
 from tests.integration.gateway_fixture import TOKEN, FakeAgent, Json, RunningGateway, running_gateway
 from tests.support.nats_server import NatsServer
 

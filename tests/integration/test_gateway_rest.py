@@ -15,12 +15,13 @@ import httpx
 import msgspec
 import pytest
 
-from fairlead_common import subjects
-from fairlead_common.bus import Bus, Delivery
-from fairlead_common.credentials import AuthFile
-from fairlead_common.messages import Decision, ExecutorInfo
-from fairlead_common.projections import TOMBSTONE, ApprovalSummary, approval_key
-from fairlead_common.service import register
+from fairlead_common.bus import Bus
+from fairlead_common.bus.reply_inbox import Delivery
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.messages import Decision, ExecutorInfo
+from fairlead_common.protocol.projections import TOMBSTONE, ApprovalSummary, approval_key
+from fairlead_common.service.credentials import AuthFile
+from fairlead_common.service.process import register
 from fairlead_gateway.server import FINISH_WITHIN_S
 from tests.integration.gateway_fixture import TOKEN, FakeAgent, Json, RunningGateway, running_gateway
 from tests.support.nats_server import NatsServer, free_port

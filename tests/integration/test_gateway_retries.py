@@ -11,9 +11,10 @@ import msgspec
 import openai
 import pytest
 
-from fairlead_common import subjects
-from fairlead_common.bus import Bus, Record
-from fairlead_common.messages import Abort
+from fairlead_common.bus import Bus
+from fairlead_common.bus.stream_reader import Record
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.messages import Abort
 from fairlead_gateway import chat_stream
 from tests.integration.gateway_fixture import TOKEN, FakeAgent, RunningGateway, running_gateway
 from tests.support.nats_server import NatsServer

@@ -11,12 +11,12 @@ import msgspec
 import pytest
 from jsonschema import Draft202012Validator
 
-from fairlead_common import subjects
 from fairlead_common.bus import Bus
-from fairlead_common.entries import DeletedEntry, Entry, LaterEntry, decode_entry, encode_entry
-from fairlead_common.messages import ExecutorInfo
-from fairlead_common.projections import ApprovalSummary, approval_key
-from fairlead_common.service import register
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.entries import DeletedEntry, Entry, LaterEntry, decode_entry, encode_entry
+from fairlead_common.protocol.messages import ExecutorInfo
+from fairlead_common.protocol.projections import ApprovalSummary, approval_key
+from fairlead_common.service.process import register
 from tests.integration.gateway_fixture import TOKEN, RunningGateway, running_gateway
 from tests.support.nats_server import NatsServer
 from tests.support.scheduler_world import scheduler

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from fairlead_common import subjects
 from fairlead_common.bus import Bus
-from fairlead_common.content import TextBlock, UserMessage
-from fairlead_common.entries import MessageEntry
-from fairlead_common.messages import UserInput, decode_mail
-from fairlead_common.objects import Objects
+from fairlead_common.bus.objects import Objects
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.content import TextBlock, UserMessage
+from fairlead_common.protocol.entries import MessageEntry
+from fairlead_common.protocol.messages import UserInput, decode_mail
 from tests.integration.gateway_fixture import FakeAgent, RunningGateway, running_gateway
 from tests.support.nats_server import NatsServer
 

@@ -8,8 +8,8 @@ from typing import Any
 import openai
 import pytest
 
-from fairlead_common import subjects
 from fairlead_common.bus import Bus
+from fairlead_common.protocol import subjects
 from fairlead_gateway.gateway import Gateway
 from fairlead_gateway.sources import Expiry
 from tests.integration.gateway_fixture import TOKEN, Json, RunningGateway, running_gateway

@@ -9,11 +9,11 @@ import pytest
 import structlog
 
 from fairlead_agent import worker
-from fairlead_common import subjects as s
-from fairlead_common.buckets import Bucket
 from fairlead_common.bus import Bus
-from fairlead_common.entries import MessageEntry
-from fairlead_common.messages import ExecutorInfo
+from fairlead_common.bus.buckets import Bucket
+from fairlead_common.protocol import subjects as s
+from fairlead_common.protocol.entries import MessageEntry
+from fairlead_common.protocol.messages import ExecutorInfo
 from tests.support.agent_world import HOST, SPECS, World, agent_service, world
 from tests.support.nats_server import NatsServer
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_common import subjects
 from fairlead_common.bus import Bus
 from fairlead_common.errors import BusUnavailableError, NotFoundError
+from fairlead_common.protocol import subjects
 from tests.integration.tools_fixture import HOST, WAIT_S, Host, text_of
 from tests.support.nats_server import NatsServer
 from tests.support.small_disk import SmallDisk

@@ -9,15 +9,15 @@ import pytest
 from nats.micro.service import ServiceConfig
 
 from fairlead_agent.owner import Owner
-from fairlead_common import subjects as s
 from fairlead_common.bus import Bus
-from fairlead_common.content import TextBlock, UserMessage
-from fairlead_common.entries import CustomEntry, MessageEntry, RunStartEntry, consumed
+from fairlead_common.bus.objects import Objects
 from fairlead_common.errors import LostOwnershipError
-from fairlead_common.ids import new_id
-from fairlead_common.objects import Objects
-from fairlead_common.service import register
-from fairlead_common.session_log.readers import LogReaders
+from fairlead_common.protocol import subjects as s
+from fairlead_common.protocol.content import TextBlock, UserMessage
+from fairlead_common.protocol.entries import CustomEntry, MessageEntry, RunStartEntry, consumed
+from fairlead_common.protocol.ids import new_id
+from fairlead_common.service.log_readers import LogReaders
+from fairlead_common.service.process import register
 from fairlead_common.session_log.records import ONE_ENTRY, SEVERAL_ENTRIES, format_of
 from fairlead_common.session_log.state import SessionState
 from tests.support.agent_world import World, agent_service, world

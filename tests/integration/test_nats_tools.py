@@ -11,12 +11,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from fairlead_common import subjects as s
-from fairlead_common.buckets import Bucket
-from fairlead_common.bus import Bus, BusSettings, Delivery
-from fairlead_common.content import ToolOutcome
-from fairlead_common.objects import Objects
-from fairlead_common.tool_service import Asker, ServiceTool, ToolService
+from fairlead_common.bus import Bus
+from fairlead_common.bus.buckets import Bucket
+from fairlead_common.bus.objects import Objects
+from fairlead_common.bus.reply_inbox import Delivery
+from fairlead_common.bus.settings import BusSettings
+from fairlead_common.protocol import subjects as s
+from fairlead_common.protocol.content import ToolOutcome
+from fairlead_common.service.tool_service import Asker, ServiceTool, ToolService
 from tests.integration.foreign_tools_fixture import (
     Program,
     asked_by_agent,

@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from fairlead_common import subjects as s
-from fairlead_common.buckets import Bucket
 from fairlead_common.bus import Bus
-from fairlead_common.content import TextBlock, ToolResultMessage
-from fairlead_common.messages import ExecutorInfo, ToolSpec
+from fairlead_common.bus.buckets import Bucket
+from fairlead_common.protocol import subjects as s
+from fairlead_common.protocol.content import TextBlock, ToolResultMessage
+from fairlead_common.protocol.messages import ExecutorInfo, ToolSpec
 from tests.integration.tools_fixture import HOST, Host, host, text_of
 from tests.support.agent_world import World, agent_service
 from tests.support.nats_server import NatsServer

@@ -7,10 +7,12 @@ from contextlib import AsyncExitStack
 import pytest
 
 from fairlead_agent.owner import Owner
-from fairlead_common import subjects
 from fairlead_common.bus import INLINE_LIMIT_BYTES, Bus
-from fairlead_common.content import TextBlock, UserMessage
-from fairlead_common.entries import (
+from fairlead_common.bus.objects import Objects
+from fairlead_common.errors import LostOwnershipError
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.content import TextBlock, UserMessage
+from fairlead_common.protocol.entries import (
     EpochEntry,
     MessageEntry,
     RunEndEntry,
@@ -18,9 +20,7 @@ from fairlead_common.entries import (
     decode_entry,
     encode_entry,
 )
-from fairlead_common.errors import LostOwnershipError
-from fairlead_common.ids import new_id
-from fairlead_common.objects import Objects
+from fairlead_common.protocol.ids import new_id
 from fairlead_common.session_log.state import SessionState
 
 

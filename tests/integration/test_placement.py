@@ -8,19 +8,25 @@ from typing import Any
 import msgspec
 import pytest
 
-from fairlead_common import subjects as s
-from fairlead_common.buckets import Bucket
 from fairlead_common.bus import Bus
-from fairlead_common.content import (
+from fairlead_common.bus.buckets import Bucket
+from fairlead_common.protocol import subjects as s
+from fairlead_common.protocol.content import (
     AssistantMessage,
     TextBlock,
     ToolCallBlock,
     ToolOutcome,
     ToolResultMessage,
 )
-from fairlead_common.entries import DroppedEntry, Entry, MessageEntry, SessionInfoEntry
-from fairlead_common.generations import is_live
-from fairlead_common.messages import CreateSession, ExecutorInfo, MoveSession, ToolCall, UpdateSession
+from fairlead_common.protocol.entries import DroppedEntry, Entry, MessageEntry, SessionInfoEntry
+from fairlead_common.protocol.messages import (
+    CreateSession,
+    ExecutorInfo,
+    MoveSession,
+    ToolCall,
+    UpdateSession,
+)
+from fairlead_common.session_log.generations import is_live
 from tests.support.agent_world import HOST, SPECS, World, agent_service, say_hi, world
 from tests.support.nats_server import NatsServer
 

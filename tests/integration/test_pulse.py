@@ -10,23 +10,24 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_common import healthcheck, pulse
+from fairlead_common import healthcheck
 from fairlead_common.bus import Bus
-from fairlead_common.service import register
+from fairlead_common.service import liveness_file
+from fairlead_common.service.process import register
 
 
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "pulse"
     monkeypatch.setenv("FAIRLEAD_PULSE_FILE", str(path))
-    monkeypatch.setattr(pulse, "PERIOD_S", 0.02)
-    monkeypatch.setattr(pulse, "ANSWER_WITHIN_S", 0.3)
+    monkeypatch.setattr(liveness_file, "PERIOD_S", 0.02)
+    monkeypatch.setattr(liveness_file, "ANSWER_WITHIN_S", 0.3)
     return path
 
 
 async def _beat(bus: Bus, instance: str, file: Path, *, within_s: float) -> bool:
     """Whether a file came about that the check takes for a sign of life."""
-    task = asyncio.create_task(pulse.keep_pulse(bus, "webui", instance))
+    task = asyncio.create_task(liveness_file.keep_pulse(bus, "webui", instance))
     try:
         async with asyncio.timeout(within_s):
             while healthcheck.problem():
@@ -43,7 +44,7 @@ async def test_a_service_that_answers_over_nats_is_healthy_until_it_ends(bus: Bu
     micro = await register(bus, "webui", {})
     assert await _beat(bus, micro.id, file, within_s=10)
     assert file.read_text() == f"{micro.id}\n"
-    pulse.end_pulse()
+    liveness_file.end_pulse()
     assert "no sign of life" in healthcheck.problem()
 
 

@@ -17,9 +17,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from fairlead_common import subjects as s
-from fairlead_common.bus import Bus, BusSettings
-from fairlead_common.credentials import ensure_auth_file
+from fairlead_common.bus import Bus
+from fairlead_common.bus.settings import BusSettings
+from fairlead_common.protocol import subjects as s
+from fairlead_common.service.credentials import ensure_auth_file
 from tests.support.fairlead_up import FairleadUp
 from tests.support.hidden import environ_of
 from tests.support.nats_server import NatsServer

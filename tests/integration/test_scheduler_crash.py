@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from fairlead_common import subjects as s
 from fairlead_common.bus import Bus
-from fairlead_common.content import ToolOutcome, text_outcome
-from fairlead_common.entries import RunStartEntry
-from fairlead_common.messages import ToolCall
-from fairlead_common.streams import ensure_consumer
+from fairlead_common.bus.streams import ensure_consumer
+from fairlead_common.protocol import subjects as s
+from fairlead_common.protocol.content import ToolOutcome, text_outcome
+from fairlead_common.protocol.entries import RunStartEntry
+from fairlead_common.protocol.messages import ToolCall
 from tests.support.agent_world import World, agent_service, world
 from tests.support.nats_server import NatsServer
 from tests.support.scheduler_process import FAKETIME, SchedulerProcess

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from fairlead_common import subjects as s
-from fairlead_common.buckets import Bucket, is_marker
 from fairlead_common.bus import Bus
+from fairlead_common.bus.buckets import Bucket, is_marker
 from fairlead_common.errors import BusUnavailableError
+from fairlead_common.protocol import subjects as s
 from fairlead_scheduler.delivery.message import DeliveryMessage
 from fairlead_scheduler.delivery.outbox import POLL_S
 from fairlead_scheduler.session_mail import SessionMail

@@ -7,13 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from fairlead_common import subjects as s
 from fairlead_common.bus import Bus
-from fairlead_common.content import TextBlock, UserMessage
 from fairlead_common.cron.runs import RunEntry
-from fairlead_common.entries import MessageEntry
 from fairlead_common.errors import ConflictError
-from fairlead_common.ids import new_id
+from fairlead_common.protocol import subjects as s
+from fairlead_common.protocol.content import TextBlock, UserMessage
+from fairlead_common.protocol.entries import MessageEntry
+from fairlead_common.protocol.ids import new_id
 from fairlead_scheduler.runs import run_watcher
 from fairlead_scheduler.runs.run_executor import RunExecutor
 from fairlead_scheduler.runs.run_store import RunStore

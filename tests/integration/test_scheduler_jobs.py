@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from fairlead_common import subjects as s
 from fairlead_common.bus import Bus
+from fairlead_common.protocol import subjects as s
 from tests.support.nats_server import NatsServer
 from tests.support.scheduler_world import RefusalError, ask, at, event_job, mail, runs, scheduler, slots
 from tests.support.waiting import until

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fairlead_common.credentials import AuthFile
+from fairlead_common.service.credentials import AuthFile
 from tests.support.fairlead_up import FairleadUp, HttpError
 from tests.support.scripted_model import ModelProcess
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fairlead_common.config import SshConfig
-from fairlead_common.messages import ToolCall
+from fairlead_common.protocol.messages import ToolCall
 from fairlead_tools.sandboxes.sandbox import SandboxRefusedError
 from fairlead_tools.sandboxes.ssh import ssh_command
 from tests.integration.tools_fixture import Host, host, is_alive, text_of

@@ -7,11 +7,12 @@ from typing import Annotated
 import msgspec
 import pytest
 
-from fairlead_common import subjects as s
-from fairlead_common.bus import Bus, Delivery
+from fairlead_common.bus import Bus
+from fairlead_common.bus.reply_inbox import Delivery
+from fairlead_common.bus.requests import call_service, discover
 from fairlead_common.errors import InvalidInputError, NotFoundError
-from fairlead_common.requests import call_service, discover
-from fairlead_common.tool_service import Asker, ServiceTool, ToolService, schema_of
+from fairlead_common.protocol import subjects as s
+from fairlead_common.service.tool_service import Asker, ServiceTool, ToolService, schema_of
 
 
 class Place(msgspec.Struct, forbid_unknown_fields=True):

@@ -9,9 +9,9 @@ import signal
 
 import pytest
 
-from fairlead_common import subjects as s
-from fairlead_common.buckets import Bucket
-from fairlead_common.messages import ToolCall
+from fairlead_common.bus.buckets import Bucket
+from fairlead_common.protocol import subjects as s
+from fairlead_common.protocol.messages import ToolCall
 from tests.integration.tools_fixture import HOST, Host, host, is_alive, text_of
 from tests.support.waiting import until
 

@@ -6,12 +6,12 @@ import json
 import msgspec
 import pytest
 
-from fairlead_common import subjects as s
-from fairlead_common.buckets import Bucket
-from fairlead_common.content import ImageBlock
-from fairlead_common.events import ToolExecutionUpdate, decode_event
-from fairlead_common.messages import ExecutorInfo
-from fairlead_common.objects import Objects
+from fairlead_common.bus.buckets import Bucket
+from fairlead_common.bus.objects import Objects
+from fairlead_common.protocol import subjects as s
+from fairlead_common.protocol.content import ImageBlock
+from fairlead_common.protocol.events import ToolExecutionUpdate, decode_event
+from fairlead_common.protocol.messages import ExecutorInfo
 from tests.integration.tools_fixture import HOST, Host, host, is_alive, text_of
 from tests.support.waiting import until
 

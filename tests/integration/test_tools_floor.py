@@ -4,10 +4,10 @@ import asyncio
 
 import msgspec
 
-from fairlead_common import subjects as s
-from fairlead_common.buckets import Bucket
-from fairlead_common.messages import ExecutorInfo, ToolCall
-from fairlead_common.shown import shown_hash
+from fairlead_common.bus.buckets import Bucket
+from fairlead_common.protocol import subjects as s
+from fairlead_common.protocol.approval_hash import shown_hash
+from fairlead_common.protocol.messages import ExecutorInfo, ToolCall
 from tests.integration.tools_fixture import HOST, Host, host, text_of
 
 __all__ = ["host"]

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import msgspec
 
-from fairlead_common import subjects as s
-from fairlead_common.buckets import Bucket
+from fairlead_common.bus.buckets import Bucket
 from fairlead_common.errors import NotFoundError
-from fairlead_common.messages import ExecutorInfo, WorkspaceQuery
+from fairlead_common.protocol import subjects as s
+from fairlead_common.protocol.messages import ExecutorInfo, WorkspaceQuery
 from tests.integration.tools_fixture import HOST, Host, host, is_alive, text_of
 from tests.support.waiting import until
 

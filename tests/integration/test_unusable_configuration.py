@@ -11,8 +11,8 @@ import pytest
 
 from fairlead.document import access_of, connection
 from fairlead.home import Home
-from fairlead_common import subjects as s
 from fairlead_common.bus import Bus
+from fairlead_common.protocol import subjects as s
 from tests.support.command_line import Done, run_here
 from tests.support.fairlead_up import FairleadUp
 

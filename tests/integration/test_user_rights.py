@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from fairlead_common import answers, bus_settings, connection
-from fairlead_common import subjects as s
-from fairlead_common.bus import Bus, BusSettings
+from fairlead_common.bus import Bus, connection, reply_inbox, settings
+from fairlead_common.bus.settings import BusSettings
+from fairlead_common.bus.streams import is_there
 from fairlead_common.errors import BusUnavailableError, ForbiddenError
-from fairlead_common.service import register
-from fairlead_common.streams import is_there
+from fairlead_common.protocol import subjects as s
+from fairlead_common.service.process import register
 from tests.support.nats_server import NatsServer
 from tests.support.waiting import until
 
@@ -67,7 +67,7 @@ async def test_refusal_before_the_first_connection_does_not_count_against_a_late
     bus = await asyncio.wait_for(connecting, 20)
     try:
         monkeypatch.setattr(connection, "REFUSED_PATIENCE_S", 0.0)
-        assert bus.client.options["reconnect_time_wait"] == bus_settings.RECONNECT_PAUSE_S
+        assert bus.client.options["reconnect_time_wait"] == settings.RECONNECT_PAUSE_S
         bus._on_refused(PermissionError("Authorization Violation"))
         assert not bus.closed.is_set()
         bus._on_refused(PermissionError("Authorization Violation"))
@@ -79,7 +79,7 @@ async def test_refusal_before_the_first_connection_does_not_count_against_a_late
 async def test_right_to_hear_answers_that_comes_back_is_used_again_without_a_new_connection(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(answers, "DEAF_PAUSE_S", 0.1)
+    monkeypatch.setattr(reply_inbox, "DEAF_PAUSE_S", 0.1)
     server.start()
     bus = await Bus.connect(server.settings(), name="test")
     try:

@@ -6,12 +6,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from fairlead_common import subjects as s
-from fairlead_common.buckets import Bucket
 from fairlead_common.bus import Bus
-from fairlead_common.content import TextBlock, ToolResultMessage
-from fairlead_common.messages import ExecutorInfo
-from fairlead_common.objects import Objects
+from fairlead_common.bus.buckets import Bucket
+from fairlead_common.bus.objects import Objects
+from fairlead_common.protocol import subjects as s
+from fairlead_common.protocol.content import TextBlock, ToolResultMessage
+from fairlead_common.protocol.messages import ExecutorInfo
 from tests.integration.tools_fixture import HOST, Host, host, text_of
 from tests.support.agent_world import World, agent_service
 from tests.support.nats_server import NatsServer

@@ -14,13 +14,13 @@ import msgspec
 import pytest
 
 from fairlead_agent.removals import Removals
-from fairlead_common import subjects as s
 from fairlead_common.bus import Bus
-from fairlead_common.content import TextBlock, ToolOutcome
-from fairlead_common.ids import new_id
-from fairlead_common.messages import ToolCall, ToolResult
-from fairlead_common.objects import Objects
-from fairlead_common.tool_parts import write_parts
+from fairlead_common.bus.chunked_requests import write_parts
+from fairlead_common.bus.objects import Objects
+from fairlead_common.protocol import subjects as s
+from fairlead_common.protocol.content import TextBlock, ToolOutcome
+from fairlead_common.protocol.ids import new_id
+from fairlead_common.protocol.messages import ToolCall, ToolResult
 from tests.support.nats_server import NatsServer
 from tests.support.waiting import until
 

@@ -13,17 +13,27 @@ import msgspec
 import pytest
 
 from fairlead_agent import main as agent_main
-from fairlead_common import subjects as s
-from fairlead_common.buckets import Bucket
-from fairlead_common.bus import Bus, BusSettings, Delivery
-from fairlead_common.content import ToolOutcome, text_outcome
-from fairlead_common.entries import Entry, MessageEntry, RunEndEntry
+from fairlead_common.bus import Bus
+from fairlead_common.bus.buckets import Bucket
+from fairlead_common.bus.pull_consumer import Job, PullConsumer
+from fairlead_common.bus.reply_inbox import Delivery
+from fairlead_common.bus.settings import BusSettings
+from fairlead_common.bus.streams import ensure_consumer
 from fairlead_common.errors import ConflictError
-from fairlead_common.ids import new_id
-from fairlead_common.messages import Abort, ExecutorInfo, ToolCall, ToolClaim, ToolResult, ToolSpec, UserInput
-from fairlead_common.pull import Job, PullConsumer
+from fairlead_common.protocol import subjects as s
+from fairlead_common.protocol.content import ToolOutcome, text_outcome
+from fairlead_common.protocol.entries import Entry, MessageEntry, RunEndEntry
+from fairlead_common.protocol.ids import new_id
+from fairlead_common.protocol.messages import (
+    Abort,
+    ExecutorInfo,
+    ToolCall,
+    ToolClaim,
+    ToolResult,
+    ToolSpec,
+    UserInput,
+)
 from fairlead_common.session_log.records import entries_in
-from fairlead_common.streams import ensure_consumer
 from tests.support.nats_server import NatsServer
 from tests.support.scripted_model import ScriptedModel
 

@@ -12,7 +12,8 @@ With `virtual_time.py` waits take no time.
 
 from typing import Self
 
-from fairlead_common.bus import Bus, BusSettings
+from fairlead_common.bus import Bus
+from fairlead_common.bus.settings import BusSettings
 from tests.support.fake_nats.client import FakeClient
 from tests.support.fake_nats.server import FakeNats
 

@@ -16,7 +16,7 @@ from fairlead_agent.models.interface import (
     TextPiece,
     ToolCallPiece,
 )
-from fairlead_common.content import Usage
+from fairlead_common.protocol.content import Usage
 from tests.support.script import Message, decide, problems
 
 Answer = ModelError | list[Piece] | Callable[[list[Message]], list[Piece]]

@@ -14,8 +14,11 @@ import pytest
 
 from fairlead_agent import main as agent_main
 from fairlead_agent.models.registry import Registry
-from fairlead_common import subjects as s
-from fairlead_common.content import (
+from fairlead_common.bus.pull_consumer import Job
+from fairlead_common.bus.streams import TOOLS_WAIT_S, ensure_consumer
+from fairlead_common.errors import BusUnavailableError
+from fairlead_common.protocol import subjects as s
+from fairlead_common.protocol.content import (
     AssistantMessage,
     TextBlock,
     ToolOutcome,
@@ -23,7 +26,7 @@ from fairlead_common.content import (
     UserMessage,
     text_outcome,
 )
-from fairlead_common.entries import (
+from fairlead_common.protocol.entries import (
     ApprovalRequestEntry,
     CustomEntry,
     EpochEntry,
@@ -31,12 +34,9 @@ from fairlead_common.entries import (
     RunEndEntry,
     RunStartEntry,
 )
-from fairlead_common.entries import Entry as LogEntry
-from fairlead_common.errors import BusUnavailableError
-from fairlead_common.ids import new_id
-from fairlead_common.messages import Decision, DecisionKind
-from fairlead_common.pull import Job
-from fairlead_common.streams import TOOLS_WAIT_S, ensure_consumer
+from fairlead_common.protocol.entries import Entry as LogEntry
+from fairlead_common.protocol.ids import new_id
+from fairlead_common.protocol.messages import Decision, DecisionKind
 from tests.support.agent_world import HOST, World
 from tests.support.fake_bus import FakeBus, FakeServer
 from tests.support.memory_model import MemoryModel

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from fairlead_common.bus import Bus
+from fairlead_common.bus.streams import provision
 from fairlead_common.errors import BusUnavailableError
-from fairlead_common.streams import provision
 from tests.support.nats_server import binary, free_port
 
 NODES: Final = 3

@@ -9,10 +9,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from fairlead_common import subjects as s
-from fairlead_common.bus import Bus, BusSettings, Delivery
-from fairlead_common.entries import Entry
+from fairlead_common.bus import Bus
+from fairlead_common.bus.reply_inbox import Delivery
+from fairlead_common.bus.settings import BusSettings
 from fairlead_common.errors import BusUnavailableError, NotFoundError
+from fairlead_common.protocol import subjects as s
+from fairlead_common.protocol.entries import Entry
 from fairlead_common.session_log.records import entries_in
 from fairlead_scheduler import main as scheduler_main
 from tests.support.nats_server import NatsServer

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from hypothesis import strategies as st
 
-from fairlead_common.content import (
+from fairlead_common.protocol.content import (
     AssistantMessage,
     Source,
     TextBlock,
@@ -16,7 +16,15 @@ from fairlead_common.content import (
     UserMessage,
     text_outcome,
 )
-from fairlead_common.entries import (
+from fairlead_common.protocol.custom_entries import (
+    DELIVERY,
+    HEARTBEAT,
+    HEARTBEAT_OK,
+    HEARTBEAT_SKIPPED,
+    SYSTEM_EVENT,
+    THINKING,
+)
+from fairlead_common.protocol.entries import (
     ApprovalEntry,
     ApprovalRequestEntry,
     CustomEntry,
@@ -32,16 +40,8 @@ from fairlead_common.entries import (
     RunStartEntry,
     SessionInfoEntry,
 )
-from fairlead_common.generations import DELETE
+from fairlead_common.session_log.generations import DELETE
 from fairlead_common.session_log.state import ABORT, HANDED_OVER, SessionState
-from fairlead_common.session_marks import (
-    DELIVERY,
-    HEARTBEAT,
-    HEARTBEAT_OK,
-    HEARTBEAT_SKIPPED,
-    SYSTEM_EVENT,
-    THINKING,
-)
 
 
 class LogWriter:

@@ -11,12 +11,13 @@ import msgspec.inspect as look
 # Of the contract, all that is in a module; of the services, what they store for their later selves.
 CONTRACT = "fairlead_common"
 LEFT_OUT = {
-    "fairlead_common.programs": "reads what programs of the host say",
-    "fairlead_common.requests": "NATS's own answers",
-    "fairlead_common.shell_words": "never leaves the process",
-    "fairlead_common.rules": "never leaves the process",
-    "fairlead_common.tool_service": "never leaves the process",
+    "fairlead_common.policy.programs": "reads what programs of the host say",
+    "fairlead_common.bus.requests": "NATS's own answers",
+    "fairlead_common.policy.shell_words": "never leaves the process",
+    "fairlead_common.policy.rules": "never leaves the process",
+    "fairlead_common.service.tool_service": "never leaves the process",
 }
+FOLDERS = {"protocol", "bus", "policy", "service"}  # of the contract; none has two modules of one name
 STORED = {
     "fairlead_agent.sweeper": ("Unsettled", "Position"),
     "fairlead_scheduler.firing.slots": ("Slot",),
@@ -40,11 +41,18 @@ def wire_types() -> dict[str, type[msgspec.Struct]]:
         module = importlib.import_module(info.name)
         for name, value in vars(module).items():
             if _is_struct(value) and value.__module__ == info.name and not name.startswith("_"):
-                found[f"{info.name.removeprefix(f'{CONTRACT}.')}.{name}"] = value
+                found[f"{_short(info.name)}.{name}"] = value
     for module_name, names in STORED.items():
         for name in names:
             found[f"{module_name}.{name}"] = getattr(importlib.import_module(module_name), name)
     return {name: kind for name, kind in found.items() if not name.endswith(("Base", ".LaterEntry"))}
+
+
+def _short(module: str) -> str:
+    """Without the package of the contract: files of examples are named for good, modules move."""
+    inside = module.removeprefix(f"{CONTRACT}.")
+    package, _, rest = inside.partition(".")
+    return rest if package in FOLDERS else inside
 
 
 def _is_struct(value: object) -> bool:

@@ -76,7 +76,7 @@ def test_every_import_keeps_the_rules() -> None:
         ("fairlead_gateway/app.py", "import fairlead_agent.loop"),
         ("fairlead_agent/loop.py", "def late():\n    from nats.aio.client import Client"),
         ("fairlead_agent/loop.py", "import litellm"),
-        ("fairlead_common/bus.py", "import fairlead_tools"),
+        ("fairlead_common/bus/bus.py", "import fairlead_tools"),
         ("fairlead/run.py", "from fairlead_gateway import app"),
         ("fairlead_tools/main.py", "import fairlead"),
         ("fairlead_common/config.py", "import click"),

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from fairlead_common import content, entries, events, messages, projections, subjects
+from fairlead_common.protocol import content, entries, events, messages, projections, subjects
 from fairlead_gateway.openapi import openapi_document
 from scripts.contracts.asyncapi import asyncapi_document
 from scripts.contracts.channels import CHANNELS

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from fairlead_common import subjects
+from fairlead_common.protocol import subjects
 from tests.chaos.cluster.network import SERVICES, Network, both_ways
 from tests.chaos.evidence import Journal
 from tests.chaos.stack import is_gone, is_stopped

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import structlog
 
-from fairlead_common import subjects
-from fairlead_common.bus import Bus, BusSettings, WrongSequenceError
-from fairlead_common.entries import CustomEntry, encode_entry
+from fairlead_common.bus import Bus, WrongSequenceError
+from fairlead_common.bus.settings import BusSettings
 from fairlead_common.errors import FairleadError
-from fairlead_common.ids import new_id
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.entries import CustomEntry, encode_entry
+from fairlead_common.protocol.ids import new_id
 from tests.chaos.evidence import Journal
 from tests.chaos.oracle import Violation
 

@@ -8,12 +8,14 @@ from datetime import datetime
 import pytest
 
 from fairlead_agent.timers import drop_timers, set_timer
-from fairlead_common import subjects as s
-from fairlead_common.bus import Bus, Delivery, Record
+from fairlead_common.bus import Bus
+from fairlead_common.bus.pull_consumer import Job, PullConsumer
+from fairlead_common.bus.reply_inbox import Delivery
+from fairlead_common.bus.stream_reader import Record
+from fairlead_common.bus.streams import consumer_names, ensure_consumer, has_consumer
+from fairlead_common.bus.tail import Source, Tail
 from fairlead_common.errors import BusUnavailableError, NotFoundError
-from fairlead_common.pull import Job, PullConsumer
-from fairlead_common.streams import consumer_names, ensure_consumer, has_consumer
-from fairlead_common.tail import Source, Tail
+from fairlead_common.protocol import subjects as s
 from tests.support.bus_contract.server import Server, append
 from tests.support.waiting import until
 

@@ -6,17 +6,18 @@ from typing import Any
 
 import pytest
 
-from fairlead_common import subjects as s
-from fairlead_common.buckets import Bucket
-from fairlead_common.bus import Bus, JetStreamError, Record, WrongSequenceError
+from fairlead_common.bus import Bus, WrongSequenceError
+from fairlead_common.bus.buckets import Bucket
+from fairlead_common.bus.stream_reader import JetStreamError, Record
+from fairlead_common.bus.streams import provision
 from fairlead_common.errors import (
     BusUnavailableError,
     ConflictError,
     StreamFullError,
     WeakConfigurationError,
 )
-from fairlead_common.ids import new_id
-from fairlead_common.streams import provision
+from fairlead_common.protocol import subjects as s
+from fairlead_common.protocol.ids import new_id
 from tests.support.bus_contract.server import Server, append
 
 

@@ -2,9 +2,9 @@
 
 from typing import Protocol
 
-from fairlead_common import subjects as s
 from fairlead_common.bus import Bus
-from fairlead_common.ids import new_id
+from fairlead_common.protocol import subjects as s
+from fairlead_common.protocol.ids import new_id
 
 
 class Server(Protocol):

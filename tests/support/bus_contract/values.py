@@ -7,12 +7,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from fairlead_common import subjects as s
-from fairlead_common.buckets import Bucket, LeaseHolder, Leases
 from fairlead_common.bus import Bus
+from fairlead_common.bus.buckets import Bucket, LeaseHolder, Leases
+from fairlead_common.bus.objects import Objects, OutputInfo
+from fairlead_common.bus.outputs import Outputs
 from fairlead_common.errors import ConflictError, NotFoundError
-from fairlead_common.objects import Objects, OutputInfo
-from fairlead_common.outputs import Outputs
+from fairlead_common.protocol import subjects as s
 from tests.support.bus_contract.server import Server
 
 

@@ -6,8 +6,8 @@ from typing import Any
 import nats.errors
 from nats.aio.subscription import Subscription
 
-from fairlead_common.bus_settings import RECONNECT_PAUSE_S
-from fairlead_common.client import Client
+from fairlead_common.bus.inbox_client import Client
+from fairlead_common.bus.settings import RECONNECT_PAUSE_S
 from tests.support.fake_nats.consumer import Message
 from tests.support.fake_nats.server import FakeNats, Interest
 

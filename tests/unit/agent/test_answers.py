@@ -5,7 +5,7 @@ import pytest
 
 from fairlead_agent.inquiries import Inquiries
 from fairlead_agent.plain_calls import _encoded
-from fairlead_common.plain_calls import PlainAnswer
+from fairlead_common.protocol.plain_calls import PlainAnswer
 
 
 class BrokenBackend:

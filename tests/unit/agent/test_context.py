@@ -10,7 +10,8 @@ from fairlead_agent.catalog import Tools
 from fairlead_agent.models.interface import RESULT_IMAGES
 from fairlead_agent.wire import Form, Wire
 from fairlead_common.config import AgentConfig
-from fairlead_common.content import (
+from fairlead_common.errors import NotFoundError
+from fairlead_common.protocol.content import (
     AssistantMessage,
     ImageBlock,
     Message,
@@ -22,8 +23,7 @@ from fairlead_common.content import (
     UserMessage,
     text_outcome,
 )
-from fairlead_common.errors import NotFoundError
-from fairlead_common.messages import ToolSpec
+from fairlead_common.protocol.messages import ToolSpec
 from fairlead_common.session_log.conversation import Item, LeftOut
 
 

@@ -10,10 +10,10 @@ from fairlead_agent import judgement
 from fairlead_agent.judgement import Judgement
 from fairlead_agent.policy import Verdict
 from fairlead_common.config import AgentConfig, parse_config
-from fairlead_common.entries import ApprovalEntry, ApprovalRequestEntry
-from fairlead_common.messages import ToolCall, ToolSpec
+from fairlead_common.protocol.approval_hash import shown_hash
+from fairlead_common.protocol.entries import ApprovalEntry, ApprovalRequestEntry
+from fairlead_common.protocol.messages import ToolCall, ToolSpec
 from fairlead_common.session_log.state import SessionState
-from fairlead_common.shown import shown_hash
 
 BASH = ToolSpec(name="bash", description="", parameters={}, group="runtime")
 REQUEST = ToolCall(

@@ -11,8 +11,8 @@ import pytest
 from fairlead_agent.models.interface import Finish, ModelError, ModelRequest
 from fairlead_agent.models.litellm_backend import LiteLLM
 from fairlead_agent.streamed_reply import StreamedReply
-from fairlead_common.content import AssistantMessage, ThinkingBlock
-from fairlead_common.messages import ToolSpec
+from fairlead_common.protocol.content import AssistantMessage, ThinkingBlock
+from fairlead_common.protocol.messages import ToolSpec
 from tests.support.strict_model import StrictModel, call, calls, claude, refuse, said
 
 # litellm reads attributes that pydantic deprecates.

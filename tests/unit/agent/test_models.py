@@ -28,7 +28,7 @@ from fairlead_agent.models.openai_compatible import OpenAICompatible
 from fairlead_agent.streamed_reply import StreamedReply
 from fairlead_common.config import parse_model
 from fairlead_common.errors import InvalidInputError
-from fairlead_common.messages import ToolSpec
+from fairlead_common.protocol.messages import ToolSpec
 
 pytestmark = pytest.mark.process
 

@@ -24,8 +24,9 @@ from fairlead_agent.next_step import (
     may_end,
     next_step,
 )
-from fairlead_common.content import AssistantMessage, TextBlock, Usage
-from fairlead_common.entries import (
+from fairlead_common.protocol.content import AssistantMessage, TextBlock, Usage
+from fairlead_common.protocol.custom_entries import HEARTBEAT
+from fairlead_common.protocol.entries import (
     ApprovalEntry,
     ApprovalRequestEntry,
     CustomEntry,
@@ -34,9 +35,8 @@ from fairlead_common.entries import (
     RunEndEntry,
     RunStartEntry,
 )
-from fairlead_common.generations import DELETE
+from fairlead_common.session_log.generations import DELETE
 from fairlead_common.session_log.state import ABORT
-from fairlead_common.session_marks import HEARTBEAT
 from tests.unit.common.session_log.test_state import Log
 
 LIMITS = RunLimits(max_run_s=60.0, max_turns=3, max_run_tokens=0)

@@ -9,8 +9,8 @@ from fairlead_agent.offers import keys, offers
 from fairlead_agent.policy import Circumstances, Verdict, effects, judge
 from fairlead_common.config import AgentConfig, PolicyConfig, Rules, parse_config
 from fairlead_common.errors import InvalidInputError
-from fairlead_common.messages import ToolCall, ToolSpec
-from fairlead_common.shown import shown_hash
+from fairlead_common.protocol.approval_hash import shown_hash
+from fairlead_common.protocol.messages import ToolCall, ToolSpec
 
 BASH = ToolSpec(name="bash", description="", parameters={}, group="runtime")
 CONTROL = ToolSpec(name="process_control", description="", parameters={}, group="runtime")

@@ -6,7 +6,7 @@ import pytest
 
 from fairlead_agent.models.interface import Finish, Piece, TextPiece, ThinkingPiece, ToolCallPiece
 from fairlead_agent.streamed_reply import StreamedReply
-from fairlead_common.content import AssistantMessage, ThinkingBlock
+from fairlead_common.protocol.content import AssistantMessage, ThinkingBlock
 
 
 def made(*pieces: Piece) -> AssistantMessage:

@@ -6,7 +6,8 @@ from typing import cast
 import pytest
 
 from fairlead_agent.taint import brought, named_by
-from fairlead_common.content import (
+from fairlead_common.bus.objects import Objects
+from fairlead_common.protocol.content import (
     Message,
     Source,
     TextBlock,
@@ -16,10 +17,9 @@ from fairlead_common.content import (
     UserMessage,
     text_outcome,
 )
-from fairlead_common.messages import ToolCall
-from fairlead_common.objects import Objects
+from fairlead_common.protocol.custom_entries import CHAT_LAST, SYSTEM_PREFIX
+from fairlead_common.protocol.messages import ToolCall
 from fairlead_common.session_log.conversation import Item
-from fairlead_common.session_marks import CHAT_LAST, SYSTEM_PREFIX
 from fairlead_gateway.chat_prompt import prompt_of
 from fairlead_gateway.chat_request import ChatMessage
 

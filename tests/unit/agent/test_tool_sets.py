@@ -3,7 +3,7 @@
 import pytest
 
 from fairlead_agent.tool_sets import select, unknown
-from fairlead_common.messages import ToolSpec
+from fairlead_common.protocol.messages import ToolSpec
 
 
 def spec(name: str, group: str, *, read_only: bool = False) -> ToolSpec:

@@ -37,7 +37,7 @@ from fairlead.checks.look import Look
 from fairlead.checks.nats_facts import NatsFacts
 from fairlead.home import Home
 from fairlead.processes import ProcessFile
-from fairlead_common.streams import STREAMS
+from fairlead_common.bus.streams import STREAMS
 from tests.support.nats_server import free_port
 from tests.support.small_disk import SmallDisk
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_common.bus import settings_from_environment
+from fairlead_common.bus.settings import settings_from_environment
 from fairlead_common.config import overrides_from_environment
 from fairlead_common.errors import WeakConfigurationError
 

@@ -67,7 +67,7 @@ def test_every_registered_point_is_in_the_code() -> None:
 
 
 def test_every_registered_type_of_entry_exists() -> None:
-    from fairlead_common import content, entries
+    from fairlead_common.protocol import content, entries
 
     kinds = {
         each.__struct_config__.tag

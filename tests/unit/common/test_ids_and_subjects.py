@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_common import subjects
 from fairlead_common.errors import BadMessageError, InvalidInputError
-from fairlead_common.ids import check_id, new_id
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.ids import check_id, new_id
 
 
 @pytest.mark.parametrize("value", ["*", ">", "a.b", "", "a b", "a" * 65, "é", "a\n", "../x", "a\x00", "$JS"])

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from fairlead_common.content import ImageBlock, TextBlock, ToolOutcome
-from fairlead_common.masking import Mask, MaskedStream, secrets_of
+from fairlead_common.protocol.content import ImageBlock, TextBlock, ToolOutcome
+from fairlead_common.service.masking import Mask, MaskedStream, secrets_of
 
 KEY = "sk-proj-4f81aA90bQ77"
 OTHER = "ghp_0123456789abcdef"

@@ -6,7 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from fairlead_common.content import (
+from fairlead_common.errors import BadMessageError
+from fairlead_common.protocol.content import (
     AssistantMessage,
     ImageBlock,
     TextBlock,
@@ -17,7 +18,7 @@ from fairlead_common.content import (
     Usage,
     UserMessage,
 )
-from fairlead_common.entries import (
+from fairlead_common.protocol.entries import (
     ApprovalEntry,
     ApprovalRequestEntry,
     CustomEntry,
@@ -36,8 +37,7 @@ from fairlead_common.entries import (
     decode_entry,
     encode_entry,
 )
-from fairlead_common.errors import BadMessageError
-from fairlead_common.events import (
+from fairlead_common.protocol.events import (
     AgentEnd,
     Delta,
     LiveEvent,
@@ -50,7 +50,7 @@ from fairlead_common.events import (
     decode_event,
     derived,
 )
-from fairlead_common.messages import (
+from fairlead_common.protocol.messages import (
     Abort,
     Attachment,
     CreateSession,
@@ -65,7 +65,7 @@ from fairlead_common.messages import (
     UserInput,
     decode_mail,
 )
-from fairlead_common.projections import SessionSummary
+from fairlead_common.protocol.projections import SessionSummary
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -301,7 +301,7 @@ def test_the_end_of_a_run_is_the_last_event_that_stands_for_it() -> None:
 
 
 def test_what_a_header_says_of_consumed_mail_is_a_number_or_nothing() -> None:
-    from fairlead_common.entries import consumed
+    from fairlead_common.protocol.entries import consumed
 
     said = ["17", "", "nonsense", "-1", "²", "9" * 5000]
     assert [consumed({"Fairlead-Cursor": each}) for each in said] == [17, 0, 0, 0, 0, 0]

@@ -3,8 +3,7 @@
 import pytest
 
 from fairlead_common.config import SandboxChoice
-from fairlead_common.messages import ExecutorInfo, ToolCall
-from fairlead_common.placement import (
+from fairlead_common.config.placement import (
     choose_host,
     demanded_sandbox,
     effective_sandbox,
@@ -12,6 +11,7 @@ from fairlead_common.placement import (
     suits,
     workspace_root,
 )
+from fairlead_common.protocol.messages import ExecutorInfo, ToolCall
 
 
 def host(name: str, running: int = 0, capacity: int = 8, **fields: object) -> ExecutorInfo:

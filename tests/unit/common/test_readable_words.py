@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from fairlead_common.messages import ToolSpec
-from fairlead_common.rules import allows, parse_rule, subject
+from fairlead_common.policy.rules import allows, parse_rule, subject
+from fairlead_common.protocol.messages import ToolSpec
 
 BASH = ToolSpec(name="bash", description="", parameters={}, group="runtime")
 _LOOKING = [

@@ -6,9 +6,8 @@ import pytest
 
 from fairlead_common.config import parse_config
 from fairlead_common.errors import InvalidInputError
-from fairlead_common.messages import ToolSpec
-from fairlead_common.never import never_automatic, typed
-from fairlead_common.rules import (
+from fairlead_common.policy.always_ask import never_automatic, typed
+from fairlead_common.policy.rules import (
     allows,
     check_rules,
     glob_fits,
@@ -18,7 +17,8 @@ from fairlead_common.rules import (
     touches,
     unreadable,
 )
-from fairlead_common.shell_words import read
+from fairlead_common.policy.shell_words import read
+from fairlead_common.protocol.messages import ToolSpec
 
 BASH = ToolSpec(name="bash", description="", parameters={}, group="runtime")
 WRITE = ToolSpec(name="write", description="", parameters={}, group="fs")

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from fairlead_common.sensitive_paths import persistence, secret
+from fairlead_common.policy.sensitive_paths import persistence, secret
 
 
 @pytest.mark.parametrize(

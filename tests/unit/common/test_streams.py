@@ -2,7 +2,7 @@
 
 import pytest
 
-from fairlead_common.streams import STREAMS, weaknesses
+from fairlead_common.bus.streams import STREAMS, weaknesses
 
 SESSIONS = STREAMS[0]
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from fairlead_common.subjects import H_TRACE
-from fairlead_common.trace import child, trace_headers, trace_id
+from fairlead_common.protocol.subjects import H_TRACE
+from fairlead_common.protocol.trace import child, trace_headers, trace_id
 
 PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 

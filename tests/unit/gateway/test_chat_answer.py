@@ -1,8 +1,8 @@
 """The answer to one prompt out of a log that holds other things too."""
 
-from fairlead_common.content import AssistantMessage, TextBlock, ToolCallBlock, UserMessage
-from fairlead_common.entries import MessageEntry, RunEndEntry
-from fairlead_common.events import Delta, MessageUpdate
+from fairlead_common.protocol.content import AssistantMessage, TextBlock, ToolCallBlock, UserMessage
+from fairlead_common.protocol.entries import MessageEntry, RunEndEntry
+from fairlead_common.protocol.events import Delta, MessageUpdate
 from fairlead_gateway.chat_answer import ChatAnswer, Piece
 
 PROMPT = 10

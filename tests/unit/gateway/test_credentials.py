@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_common.credentials import AuthFile, ensure_auth_file
 from fairlead_common.errors import InvalidInputError, WeakConfigurationError
+from fairlead_common.service.credentials import AuthFile, ensure_auth_file
 
 
 def test_first_start_makes_a_private_file_and_shows_the_token_once(tmp_path: Path) -> None:

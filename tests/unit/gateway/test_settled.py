@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_common.content import AssistantMessage, ToolResultMessage, UserMessage, text_outcome
-from fairlead_common.entries import Entry, EpochEntry, MessageEntry, QueuedEntry, RunEndEntry
-from fairlead_common.events import (
+from fairlead_common.protocol.content import AssistantMessage, ToolResultMessage, UserMessage, text_outcome
+from fairlead_common.protocol.entries import Entry, EpochEntry, MessageEntry, QueuedEntry, RunEndEntry
+from fairlead_common.protocol.events import (
     Delta,
     LiveEvent,
     MessageStart,

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 
 import pytest
 
-from fairlead_common.streams import provision
+from fairlead_common.bus.streams import provision
 from tests.support.fake_bus import FakeBus, FakeServer
 from tests.support.virtual_time import VirtualLoop, wall_clock_follows
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from fairlead_common import subjects
-from fairlead_common.ids import is_id
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.ids import is_id
 from fairlead_scheduler.jobs.job_store import token
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from fairlead_common.schemas import schemas_of
+from fairlead_common.protocol.schemas import schemas_of
 from fairlead_gateway.openapi import openapi_document
 from fairlead_gateway.problems import Problem
 from fairlead_sdk import errors, models

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_common.bus import Bus, BusSettings
+from fairlead_common.bus import Bus
+from fairlead_common.bus.settings import BusSettings
+from fairlead_common.bus.streams import provision
 from fairlead_common.errors import BusUnavailableError
-from fairlead_common.streams import provision
 from tests.chaos.proxy import ProxyProcess, frames, is_acknowledgement
 from tests.support.nats_server import NatsServer
 

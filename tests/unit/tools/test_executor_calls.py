@@ -6,8 +6,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from fairlead_common.content import TextBlock, ToolOutcome, ToolStatus, text_outcome
-from fairlead_common.messages import ToolCall, ToolSpec
+from fairlead_common.protocol.content import TextBlock, ToolOutcome, ToolStatus, text_outcome
+from fairlead_common.protocol.messages import ToolCall, ToolSpec
 from fairlead_tools.executor_tools.calls import ExecutorCalls
 from fairlead_tools.executor_tools.tools import NotStartedError, Progress
 

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from fairlead_common.errors import InvalidInputError, WeakConfigurationError
-from fairlead_common.messages import SandboxKind, ToolCall
+from fairlead_common.protocol.messages import SandboxKind, ToolCall
 from fairlead_tools.config import config_from_environment
 from fairlead_tools.liveness import Liveness
 from fairlead_tools.records import KEEP_S, Note, Records

@@ -13,13 +13,13 @@ import pytest
 
 from fairlead_agent.catalog import Tools
 from fairlead_common.bus import Bus
+from fairlead_common.bus.objects import Objects
+from fairlead_common.bus.requests import Endpoint, MicroInfo
 from fairlead_common.config import McpServer, NatsTool, parse_config
 from fairlead_common.config.secret import Secret
 from fairlead_common.errors import InvalidInputError
-from fairlead_common.live_config import LiveConfig
-from fairlead_common.messages import ToolCall, ToolSpec
-from fairlead_common.objects import Objects
-from fairlead_common.requests import Endpoint, MicroInfo
+from fairlead_common.protocol.messages import ToolCall, ToolSpec
+from fairlead_common.service.live_config import LiveConfig
 from fairlead_tools.config import config_from_environment
 from fairlead_tools.executor_tools.names import joined
 from fairlead_tools.executor_tools.results import MAX_TEXT_BYTES, MAX_TEXT_LINES, cut_text

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from fairlead_common.errors import WeakConfigurationError
-from fairlead_common.messages import ToolCall, ToolSpec
-from fairlead_common.shown import shown_hash
+from fairlead_common.protocol.approval_hash import shown_hash
+from fairlead_common.protocol.messages import ToolCall, ToolSpec
 from fairlead_tools.config import ExecutorConfig, config_from_environment
 from fairlead_tools.host_policy import HostPolicy, read_host_policy
 from fairlead_tools.specs import BY_NAME

@@ -10,9 +10,9 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from fairlead_common.content import ImageBlock, TextBlock, ToolOutcome
-from fairlead_common.messages import SandboxKind, ToolCall, ToolResult
-from fairlead_common.objects import Objects
+from fairlead_common.bus.objects import Objects
+from fairlead_common.protocol.content import ImageBlock, TextBlock, ToolOutcome
+from fairlead_common.protocol.messages import SandboxKind, ToolCall, ToolResult
 from fairlead_tools import results, runner_calls
 from fairlead_tools.runner import protocol
 from fairlead_tools.runner_calls import RunnerCalls

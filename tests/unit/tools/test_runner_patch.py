@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_common.rules import raw_paths
+from fairlead_common.policy.rules import raw_paths
 from tests.unit.tools.test_runner_tools import Workspace
 
 

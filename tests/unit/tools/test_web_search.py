@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from fairlead_common.config import SearchConfig, Secret
-from fairlead_common.content import ToolOutcome
+from fairlead_common.protocol.content import ToolOutcome
 from fairlead_tools.executor_tools.secret import SecretError, read_secret
 from fairlead_tools.web.providers import Ddgs, provider
 from fairlead_tools.web.search import WebSearch

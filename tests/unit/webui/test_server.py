@@ -4,8 +4,8 @@ import asyncio
 import json
 from pathlib import Path
 
-from fairlead_common import subjects
 from fairlead_common.bus import Bus
+from fairlead_common.protocol import subjects
 from fairlead_webui.files import load
 from fairlead_webui.server import FileServer
 

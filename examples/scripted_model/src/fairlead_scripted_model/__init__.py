@@ -11,7 +11,7 @@ from fairlead_agent.models.interface import (
     TextPiece,
     ToolCallPiece,
 )
-from fairlead_common.content import Usage
+from fairlead_common.protocol.content import Usage
 
 
 class ScriptedModel:

@@ -18,8 +18,8 @@ def prepare_auth(home: Home) -> tuple[str | None, Callable[[], str]]:
     Raises:
         CommandError: `FAIRLEAD_TOKEN` is too weak, or the file that exists must not be used.
     """
-    from fairlead_common.credentials import ensure_auth_file
     from fairlead_common.errors import InvalidInputError, WeakConfigurationError
+    from fairlead_common.service.credentials import ensure_auth_file
 
     try:
         file, generated = ensure_auth_file(home.auth, os.environ.get("FAIRLEAD_TOKEN") or None)
@@ -36,8 +36,8 @@ def login_code(home: Home) -> str:
     Raises:
         CommandError: the home has no key, or one that must not be used.
     """
-    from fairlead_common.credentials import AuthFile
     from fairlead_common.errors import WeakConfigurationError
+    from fairlead_common.service.credentials import AuthFile
 
     path = Path(os.environ.get("FAIRLEAD_AUTH_FILE") or home.auth)
     try:
@@ -89,8 +89,8 @@ def bearer(environ: Mapping[str, str] | None = None, home: Home | None = None) -
         except (OSError, UnicodeDecodeError) as error:
             raise CommandError(f"FAIRLEAD_TOKEN_FILE: {named} cannot be read: {error}", CONFIG) from error
     home = home or home_from_environment(env)
-    from fairlead_common.credentials import SCOPES, AuthFile
     from fairlead_common.errors import WeakConfigurationError
+    from fairlead_common.service.credentials import SCOPES, AuthFile
 
     try:
         return AuthFile.read(home.auth).mint(list(SCOPES), TOKEN_TTL_S, user="cli")

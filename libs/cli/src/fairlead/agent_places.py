@@ -7,12 +7,12 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from fairlead_common import subjects
-from fairlead_common.bus import Bus, JetStreamError
+from fairlead_common.bus import Bus
+from fairlead_common.bus.stream_reader import NO_STREAM, JetStreamError
 from fairlead_common.config import AgentConfig, Config
-from fairlead_common.messages import ExecutorInfo
-from fairlead_common.placement import choose_host, described_place, suits
-from fairlead_common.reading import NO_STREAM
+from fairlead_common.config.placement import choose_host, described_place, suits
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.messages import ExecutorInfo
 
 _PREFIX: Final = f"$KV.{subjects.BUCKET_WORKSPACES}.agent."
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from fairlead_common.config_revisions import NOTHING, Revision
+from fairlead_common.service.config_revisions import NOTHING, Revision
 
 Json = dict[str, Any]
 

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, NamedTuple, TextIO
 from fairlead.client import ApiError, Client, Event
 from fairlead.errors import BY_OUTCOME, NOT_APPROVED, OK, TIMED_OUT, CommandError, UnreachableError
 from fairlead.transcript import Transcript
-from fairlead_common.ids import new_id
+from fairlead_common.protocol.ids import new_id
 
 Format = Literal["text", "json", "stream-json"]
 Ask = Callable[[dict[str, Any]], str]  # an approval request to `once`, `session`, `always` or `deny`

@@ -10,12 +10,15 @@ import msgspec
 from fairlead.errors import UNREACHABLE, USAGE, CommandError
 from fairlead.home import Home
 from fairlead.server.server import NatsAccess, known_access
-from fairlead_common import subjects
-from fairlead_common.buckets import Bucket
-from fairlead_common.bus import Bus, JetStreamError, settings_from_environment
+from fairlead_common.bus import Bus
+from fairlead_common.bus.buckets import Bucket
+from fairlead_common.bus.settings import settings_from_environment
+from fairlead_common.bus.stream_reader import NO_STREAM, JetStreamError
 from fairlead_common.config import Config, model_problems, parse_config
 from fairlead_common.config.later_keys import without_later_keys
-from fairlead_common.config_revisions import (
+from fairlead_common.errors import ConflictError, FairleadError, InvalidInputError
+from fairlead_common.protocol import subjects
+from fairlead_common.service.config_revisions import (
     DOCUMENT,
     Revision,
     in_effect,
@@ -23,9 +26,7 @@ from fairlead_common.config_revisions import (
     revisions,
     stored_config,
 )
-from fairlead_common.errors import ConflictError, FairleadError, InvalidInputError
-from fairlead_common.logs import configure_logs
-from fairlead_common.reading import NO_STREAM
+from fairlead_common.service.logs import configure_logs
 
 _ANSWER_S: Final = 1.0
 

@@ -21,8 +21,8 @@ from fairlead.processes import ProcessFile, die_with_parent
 from fairlead.server import server as nats_server
 from fairlead.server.server import NatsAccess
 from fairlead.server.store_guard import LOOK_EVERY_S, StoreGuard
-from fairlead_common.privacy import hide_memory, keep_files_private
 from fairlead_common.rights import PROVISIONER
+from fairlead_common.service.privacy import hide_memory, keep_files_private
 
 DRAIN_S: Final = 15.0
 SERVER_STOP_S: Final = 10.0

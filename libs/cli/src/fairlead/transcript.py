@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 
 from fairlead.client import Event
-from fairlead_common.content import AssistantMessage
-from fairlead_common.entries import MessageEntry, read_entry
 from fairlead_common.errors import BadMessageError
+from fairlead_common.protocol.content import AssistantMessage
+from fairlead_common.protocol.entries import MessageEntry, read_entry
 from fairlead_common.session_log.input_view import InputView
 
 Json = dict[str, Any]

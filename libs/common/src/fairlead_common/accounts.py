@@ -10,7 +10,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from fairlead_common import rights, streams
+from fairlead_common import rights
+from fairlead_common.bus import streams
 from fairlead_common.patterns import covers, overlap, overlaps
 from fairlead_common.rights import Rights
 

@@ -10,9 +10,9 @@ import sys
 import structlog
 import uvloop
 
-from fairlead_common import streams
-from fairlead_common import subjects as s
-from fairlead_common.bus import Bus, settings_from_environment
+from fairlead_common.bus import Bus, streams
+from fairlead_common.bus.patience import patiently
+from fairlead_common.bus.settings import settings_from_environment
 from fairlead_common.errors import (
     AccessRefusedError,
     FairleadError,
@@ -20,9 +20,9 @@ from fairlead_common.errors import (
     RetryableError,
     WeakConfigurationError,
 )
-from fairlead_common.ids import check_id
-from fairlead_common.logs import configure_logs
-from fairlead_common.patience import patiently
+from fairlead_common.protocol import subjects as s
+from fairlead_common.protocol.ids import check_id
+from fairlead_common.service.logs import configure_logs
 
 log = structlog.get_logger()
 

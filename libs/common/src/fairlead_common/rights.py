@@ -8,8 +8,8 @@ hears the answers that others get; `accounts` makes of it what the server reads,
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from fairlead_common import subjects as s
-from fairlead_common.ids import check_id
+from fairlead_common.protocol import subjects as s
+from fairlead_common.protocol.ids import check_id
 
 GATEWAY: Final = "gateway"
 AGENT: Final = "agent"

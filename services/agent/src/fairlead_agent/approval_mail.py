@@ -5,9 +5,9 @@ import time
 from fairlead_agent.grants import Grants
 from fairlead_agent.next_step import StartRun
 from fairlead_agent.owner import Owner
-from fairlead_common.entries import ApprovalDecision, ApprovalEntry, ApprovalRequestEntry
-from fairlead_common.ids import new_id
-from fairlead_common.messages import Decision
+from fairlead_common.protocol.entries import ApprovalDecision, ApprovalEntry, ApprovalRequestEntry
+from fairlead_common.protocol.ids import new_id
+from fairlead_common.protocol.messages import Decision
 
 
 class ApprovalMail:

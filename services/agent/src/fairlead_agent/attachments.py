@@ -1,9 +1,9 @@
 """What was said, with what was attached to it, as the model is shown it."""
 
-from fairlead_common.content import ContentBlock, ImageBlock, TextBlock
+from fairlead_common.bus.objects import Objects
 from fairlead_common.errors import NotFoundError
-from fairlead_common.messages import UserInput
-from fairlead_common.objects import Objects
+from fairlead_common.protocol.content import ContentBlock, ImageBlock, TextBlock
+from fairlead_common.protocol.messages import UserInput
 
 INLINE_TEXT_BYTES = 64 * 1024  # a text attachment up to this size is put into the message itself
 

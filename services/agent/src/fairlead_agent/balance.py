@@ -12,9 +12,10 @@ import msgspec
 import structlog
 
 from fairlead_agent.held_session import HeldSession
-from fairlead_common import subjects
-from fairlead_common.bus import Bus, Delivery
+from fairlead_common.bus import Bus
+from fairlead_common.bus.reply_inbox import Delivery
 from fairlead_common.errors import FairleadError
+from fairlead_common.protocol import subjects
 
 log = structlog.get_logger()
 

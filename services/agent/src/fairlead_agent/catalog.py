@@ -12,14 +12,15 @@ from jsonschema.protocols import Validator
 
 from fairlead_agent.recent import Recent
 from fairlead_agent.tool_sets import select, unknown
-from fairlead_common import subjects
-from fairlead_common.buckets import is_marker
-from fairlead_common.bus import Bus, Record
-from fairlead_common.entries import Placement
+from fairlead_common.bus import Bus
+from fairlead_common.bus.buckets import is_marker
+from fairlead_common.bus.stream_reader import Record
+from fairlead_common.bus.tail import Source, Tail
+from fairlead_common.config.placement import workspace_root
 from fairlead_common.errors import BusUnavailableError, FairleadError, NotFoundError
-from fairlead_common.messages import ExecutorInfo, ToolCall, ToolSpec, WorkspaceQuery
-from fairlead_common.placement import workspace_root
-from fairlead_common.tail import Source, Tail
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.entries import Placement
+from fairlead_common.protocol.messages import ExecutorInfo, ToolCall, ToolSpec, WorkspaceQuery
 
 log = structlog.get_logger()
 

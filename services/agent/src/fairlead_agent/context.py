@@ -16,7 +16,8 @@ from fairlead_agent.catalog import Tools
 from fairlead_agent.models.interface import RESULT_IMAGES
 from fairlead_agent.wire import Form, Wire
 from fairlead_common.config import AgentConfig
-from fairlead_common.content import (
+from fairlead_common.errors import FairleadError
+from fairlead_common.protocol.content import (
     AssistantMessage,
     ContentBlock,
     ImageBlock,
@@ -27,7 +28,6 @@ from fairlead_common.content import (
     ToolResultMessage,
     UserMessage,
 )
-from fairlead_common.errors import FairleadError
 from fairlead_common.session_log.conversation import Item, LeftOut
 
 FetchObject = Callable[[str], Coroutine[object, object, bytes]]

@@ -9,12 +9,13 @@ import structlog
 
 from fairlead_agent.owner import Owner
 from fairlead_agent.projection import Projections
-from fairlead_common import subjects
-from fairlead_common.buckets import Bucket
-from fairlead_common.bus import Bus, Record
-from fairlead_common.entries import DeletedEntry
+from fairlead_common.bus import Bus
+from fairlead_common.bus.buckets import Bucket
+from fairlead_common.bus.stream_reader import Record
 from fairlead_common.failpoints import failpoint
-from fairlead_common.ids import new_id
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.entries import DeletedEntry
+from fairlead_common.protocol.ids import new_id
 
 log = structlog.get_logger()
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from fairlead_common.events import Delta
+from fairlead_common.protocol.events import Delta
 
 PERIOD_S = 0.02
 

@@ -6,11 +6,12 @@ import msgspec
 import structlog
 
 from fairlead_agent.offers import keys_of
-from fairlead_common import subjects
-from fairlead_common.buckets import Bucket
-from fairlead_common.bus import Bus, Record
-from fairlead_common.entries import ApprovalRequestEntry
-from fairlead_common.tail import Source, Tail
+from fairlead_common.bus import Bus
+from fairlead_common.bus.buckets import Bucket
+from fairlead_common.bus.stream_reader import Record
+from fairlead_common.bus.tail import Source, Tail
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.entries import ApprovalRequestEntry
 
 log = structlog.get_logger()
 

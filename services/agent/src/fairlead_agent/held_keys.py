@@ -3,8 +3,8 @@
 import os
 from functools import cache
 
-from fairlead_common.content import ToolOutcome
-from fairlead_common.masking import Mask, secrets_of
+from fairlead_common.protocol.content import ToolOutcome
+from fairlead_common.service.masking import Mask, secrets_of
 
 
 def without_keys(outcome: ToolOutcome) -> ToolOutcome:

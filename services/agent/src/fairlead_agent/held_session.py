@@ -28,17 +28,17 @@ from fairlead_agent.projection import Projections
 from fairlead_agent.state_cache import StateCache
 from fairlead_agent.timers import drop_timers
 from fairlead_agent.tool_calls import HandOverError, ToolCalls
-from fairlead_common import subjects
-from fairlead_common.buckets import Lease, Leases, session_lease
 from fairlead_common.bus import Bus
-from fairlead_common.entries import CustomEntry, consumed
+from fairlead_common.bus.buckets import Lease, Leases, session_lease
+from fairlead_common.bus.objects import Objects
+from fairlead_common.bus.pull_consumer import Job
 from fairlead_common.errors import FairleadError, LaterVersionError, LostOwnershipError
 from fairlead_common.failpoints import failpoint
-from fairlead_common.ids import new_id
-from fairlead_common.live_config import LiveConfig
-from fairlead_common.messages import OwnerAnswer
-from fairlead_common.objects import Objects
-from fairlead_common.pull import Job
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.entries import CustomEntry, consumed
+from fairlead_common.protocol.ids import new_id
+from fairlead_common.protocol.messages import OwnerAnswer
+from fairlead_common.service.live_config import LiveConfig
 from fairlead_common.session_log.state import HANDED_OVER, SessionState
 
 log = structlog.get_logger()

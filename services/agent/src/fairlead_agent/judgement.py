@@ -8,12 +8,12 @@ from fairlead_agent.offers import keys_of
 from fairlead_agent.policy import Circumstances, Verdict, effects, judge, outside_hint
 from fairlead_agent.taint import FETCH, NamedBy, named_by
 from fairlead_common.config import AgentConfig, SandboxesConfig
-from fairlead_common.live_config import LiveConfig
-from fairlead_common.messages import SandboxKind, ToolCall, ToolSpec
-from fairlead_common.placement import demanded_sandbox
-from fairlead_common.rules import subject
+from fairlead_common.config.placement import demanded_sandbox
+from fairlead_common.policy.rules import subject
+from fairlead_common.protocol.approval_hash import shown_hash
+from fairlead_common.protocol.messages import SandboxKind, ToolCall, ToolSpec
+from fairlead_common.service.live_config import LiveConfig
 from fairlead_common.session_log.state import GRANTING, SessionState
-from fairlead_common.shown import shown_hash
 
 EXPIRED = "nobody answered the request for approval in time, so it expired (no person refused it)"
 _ALLOWANCE = {"safe": 0, "allow-all": 2}  # of a mode; of every other as much as `ask`

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from fairlead_common.config import AgentConfig, PolicyConfig, Rules
-from fairlead_common.rules import Rule, Subject, allows, parse_rule, touches, unreadable
+from fairlead_common.policy.rules import Rule, Subject, allows, parse_rule, touches, unreadable
 
 
 class Layer(NamedTuple):

@@ -35,7 +35,9 @@ from fairlead_agent.tool_calls import HandOverError, ToolCalls
 from fairlead_agent.user_messages import heartbeat_message, user_message
 from fairlead_common.config import AgentConfig
 from fairlead_common.cron.acknowledgement import is_acknowledgement
-from fairlead_common.entries import (
+from fairlead_common.errors import InvalidInputError
+from fairlead_common.protocol.custom_entries import HEARTBEAT_OK, HEARTBEAT_SKIPPED
+from fairlead_common.protocol.entries import (
     CustomEntry,
     DroppedEntry,
     EpochEntry,
@@ -44,11 +46,9 @@ from fairlead_common.entries import (
     RunEndEntry,
     RunStartEntry,
 )
-from fairlead_common.errors import InvalidInputError
-from fairlead_common.ids import new_id
-from fairlead_common.live_config import LiveConfig
-from fairlead_common.session_marks import HEARTBEAT_OK, HEARTBEAT_SKIPPED
-from fairlead_common.trace import trace_id
+from fairlead_common.protocol.ids import new_id
+from fairlead_common.protocol.trace import trace_id
+from fairlead_common.service.live_config import LiveConfig
 
 log = structlog.get_logger()
 

@@ -19,16 +19,24 @@ from fairlead_agent.notices import Notices
 from fairlead_agent.owner import Owner
 from fairlead_agent.replies import Replies, reply_subject, wanted_reply
 from fairlead_agent.tool_calls import ToolCalls
-from fairlead_common import subjects
-from fairlead_common.bus import Record
-from fairlead_common.content import Source, ToolResultMessage
-from fairlead_common.dead import dead_letter
-from fairlead_common.entries import CustomEntry, DroppedEntry, MessageEntry, QueuedEntry
+from fairlead_common.bus.dead_letters import dead_letter
+from fairlead_common.bus.stream_reader import Record
 from fairlead_common.errors import BadMessageError, NotFoundError
-from fairlead_common.generations import begins_session
-from fairlead_common.ids import new_id
-from fairlead_common.live_config import LiveConfig
-from fairlead_common.messages import INPUT_KINDS, Abort, Decision, Notice, ToolResult, UserInput, decode_mail
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.content import Source, ToolResultMessage
+from fairlead_common.protocol.entries import CustomEntry, DroppedEntry, MessageEntry, QueuedEntry
+from fairlead_common.protocol.ids import new_id
+from fairlead_common.protocol.messages import (
+    INPUT_KINDS,
+    Abort,
+    Decision,
+    Notice,
+    ToolResult,
+    UserInput,
+    decode_mail,
+)
+from fairlead_common.service.live_config import LiveConfig
+from fairlead_common.session_log.generations import begins_session
 from fairlead_common.session_log.state import ABORT
 
 log = structlog.get_logger()

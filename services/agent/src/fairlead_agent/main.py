@@ -17,9 +17,9 @@ from fairlead_agent.worker import Worker
 from fairlead_common.bus import Bus
 from fairlead_common.config import overrides_from_environment
 from fairlead_common.errors import InvalidInputError
-from fairlead_common.live_config import LiveConfig
-from fairlead_common.service import Part, run_service
-from fairlead_common.session_log.readers import LogReaders
+from fairlead_common.service.live_config import LiveConfig
+from fairlead_common.service.log_readers import LogReaders
+from fairlead_common.service.process import Part, run_service
 from fairlead_common.session_log.records import ONE_ENTRY, READ_FORMATS
 
 

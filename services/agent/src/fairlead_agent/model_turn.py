@@ -18,11 +18,11 @@ from fairlead_agent.streamed_reply import StreamedReply
 from fairlead_agent.tool_arguments import Json
 from fairlead_agent.wire import Form
 from fairlead_common.config import AgentConfig
-from fairlead_common.entries import MessageEntry
 from fairlead_common.errors import FairleadError, NotFoundError
-from fairlead_common.events import Delta, MessageStart, MessageUpdate, Retry, TurnStart
-from fairlead_common.ids import new_id
-from fairlead_common.live_config import LiveConfig
+from fairlead_common.protocol.entries import MessageEntry
+from fairlead_common.protocol.events import Delta, MessageStart, MessageUpdate, Retry, TurnStart
+from fairlead_common.protocol.ids import new_id
+from fairlead_common.service.live_config import LiveConfig
 
 log = structlog.get_logger()
 

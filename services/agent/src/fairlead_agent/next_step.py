@@ -9,8 +9,8 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from fairlead_common.config import AgentConfig
-from fairlead_common.content import AssistantMessage
-from fairlead_common.entries import Outcome, QueuedEntry
+from fairlead_common.protocol.content import AssistantMessage
+from fairlead_common.protocol.entries import Outcome, QueuedEntry
 from fairlead_common.session_log.conversation import Run
 from fairlead_common.session_log.rules import reply_outcome
 from fairlead_common.session_log.state import SessionState

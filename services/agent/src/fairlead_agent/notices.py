@@ -9,12 +9,17 @@ from fairlead_agent.approval_mail import ApprovalMail
 from fairlead_agent.next_step import StartRun
 from fairlead_agent.owner import Owner
 from fairlead_agent.placement import moved
-from fairlead_common.entries import CustomEntry, ModeChangeEntry, ModelChangeEntry, SessionInfoEntry
 from fairlead_common.errors import BadMessageError
-from fairlead_common.generations import DELETE
-from fairlead_common.ids import new_id
-from fairlead_common.live_config import LiveConfig
-from fairlead_common.messages import (
+from fairlead_common.protocol.custom_entries import (
+    DELIVERY,
+    HEARTBEAT,
+    HEARTBEAT_SKIPPED,
+    SYSTEM_EVENT,
+    THINKING,
+)
+from fairlead_common.protocol.entries import CustomEntry, ModeChangeEntry, ModelChangeEntry, SessionInfoEntry
+from fairlead_common.protocol.ids import new_id
+from fairlead_common.protocol.messages import (
     CreateSession,
     HeartbeatNotice,
     MoveSession,
@@ -22,7 +27,8 @@ from fairlead_common.messages import (
     SystemNotice,
     UpdateSession,
 )
-from fairlead_common.session_marks import DELIVERY, HEARTBEAT, HEARTBEAT_SKIPPED, SYSTEM_EVENT, THINKING
+from fairlead_common.service.live_config import LiveConfig
+from fairlead_common.session_log.generations import DELETE
 
 _decode = msgspec.json.decode
 

@@ -10,12 +10,12 @@ import shlex
 
 import msgspec
 
-from fairlead_common.entries import ApprovalRequestEntry
-from fairlead_common.messages import ToolCall, ToolSpec
-from fairlead_common.programs import grant_problem
-from fairlead_common.rules import raw_paths, runs_elsewhere
-from fairlead_common.shell_words import Words, read
-from fairlead_common.workspace_paths import normal
+from fairlead_common.policy.programs import grant_problem
+from fairlead_common.policy.rules import raw_paths, runs_elsewhere
+from fairlead_common.policy.shell_words import Words, read
+from fairlead_common.policy.workspace_paths import normal
+from fairlead_common.protocol.entries import ApprovalRequestEntry
+from fairlead_common.protocol.messages import ToolCall, ToolSpec
 
 MAX_SHOWN_CHARS = 400
 SHELL = "bash"

@@ -14,10 +14,14 @@ import msgspec
 import structlog
 
 from fairlead_agent.wire import Wire
-from fairlead_common import subjects
-from fairlead_common.bus import Bus, Record, WrongSequenceError
-from fairlead_common.dead import dead_letter
-from fairlead_common.entries import (
+from fairlead_common.bus import Bus, WrongSequenceError
+from fairlead_common.bus.dead_letters import dead_letter
+from fairlead_common.bus.objects import Objects
+from fairlead_common.bus.stream_reader import Record
+from fairlead_common.bus.tail import Source, Tail
+from fairlead_common.errors import BadMessageError, LostOwnershipError, NotFoundError
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.entries import (
     CustomEntry,
     DeletedEntry,
     DroppedEntry,
@@ -25,11 +29,10 @@ from fairlead_common.entries import (
     MessageEntry,
     RunEndEntry,
 )
-from fairlead_common.errors import BadMessageError, LostOwnershipError, NotFoundError
-from fairlead_common.events import EventBase
-from fairlead_common.generations import DELETE
-from fairlead_common.ids import new_id
-from fairlead_common.objects import Objects
+from fairlead_common.protocol.events import EventBase
+from fairlead_common.protocol.ids import new_id
+from fairlead_common.protocol.trace import trace_headers
+from fairlead_common.session_log.generations import DELETE
 from fairlead_common.session_log.records import (
     ONE_ENTRY,
     SEVERAL_ENTRIES,
@@ -37,8 +40,6 @@ from fairlead_common.session_log.records import (
     entries_in,
 )
 from fairlead_common.session_log.state import SessionState
-from fairlead_common.tail import Source, Tail
-from fairlead_common.trace import trace_headers
 
 log = structlog.get_logger()
 

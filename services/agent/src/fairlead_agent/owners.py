@@ -10,11 +10,12 @@ from collections.abc import Callable
 
 import msgspec
 
-from fairlead_common import subjects
-from fairlead_common.buckets import Leases, session_lease
-from fairlead_common.bus import Bus, Delivery
+from fairlead_common.bus import Bus
+from fairlead_common.bus.buckets import Leases, session_lease
+from fairlead_common.bus.reply_inbox import Delivery
 from fairlead_common.errors import BusUnavailableError, FairleadError, NotFoundError
-from fairlead_common.messages import OwnerAnswer, OwnerQuestion
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.messages import OwnerAnswer, OwnerQuestion
 
 ANSWER_S = 0.05
 SILENT_S = 2.0  # after so long without an answer, a holder is asked once more, and then counts as gone

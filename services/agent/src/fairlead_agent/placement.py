@@ -8,15 +8,15 @@ import msgspec
 
 from fairlead_agent.catalog import Catalog
 from fairlead_agent.owner import Owner
-from fairlead_common import subjects
-from fairlead_common.buckets import Bucket
 from fairlead_common.bus import Bus
+from fairlead_common.bus.buckets import Bucket
 from fairlead_common.config import AgentConfig
-from fairlead_common.entries import Placement, SessionInfoEntry
+from fairlead_common.config.placement import choose_host, described_place, effective_sandbox, suits
 from fairlead_common.errors import ConflictError, NotFoundError
-from fairlead_common.ids import new_id
-from fairlead_common.messages import ExecutorInfo, SandboxKind, WorkspaceAccess
-from fairlead_common.placement import choose_host, described_place, effective_sandbox, suits
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.entries import Placement, SessionInfoEntry
+from fairlead_common.protocol.ids import new_id
+from fairlead_common.protocol.messages import ExecutorInfo, SandboxKind, WorkspaceAccess
 from fairlead_common.session_log.state import SessionState
 
 REMEMBERED_S: Final = 2.0  # where an agent is placed; `fairlead agents place` takes as long to be noticed

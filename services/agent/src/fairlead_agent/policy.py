@@ -10,22 +10,15 @@ from fairlead_agent.layers import Layers
 from fairlead_agent.offers import SHELL, command_key, keys
 from fairlead_agent.sensitive_words import acts_later, files, sensitive_command
 from fairlead_agent.taint import FETCH, NamedBy, carries
-from fairlead_common.content import TrustFlag
-from fairlead_common.messages import SandboxKind, ToolSpec
-from fairlead_common.never import never_automatic, typed
-from fairlead_common.never_git import FORCED, is_forced_push
-from fairlead_common.programs import fetches
-from fairlead_common.rules import (
-    Subject,
-    command_allowed,
-    names,
-    raw_paths,
-    runs_elsewhere,
-    subject,
-)
-from fairlead_common.sensitive_paths import secret
-from fairlead_common.shell_words import read
-from fairlead_common.workspace_paths import normal
+from fairlead_common.policy.always_ask import never_automatic, typed
+from fairlead_common.policy.always_ask_git import FORCED, is_forced_push
+from fairlead_common.policy.programs import fetches
+from fairlead_common.policy.rules import Subject, command_allowed, names, raw_paths, runs_elsewhere, subject
+from fairlead_common.policy.sensitive_paths import secret
+from fairlead_common.policy.shell_words import read
+from fairlead_common.policy.workspace_paths import normal
+from fairlead_common.protocol.content import TrustFlag
+from fairlead_common.protocol.messages import SandboxKind, ToolSpec
 
 _CONFINED = ("docker", "bubblewrap")
 

@@ -9,13 +9,12 @@ import msgspec
 import structlog
 
 from fairlead_agent.recent import Recent
-from fairlead_common import subjects
-from fairlead_common.buckets import Bucket, is_marker
 from fairlead_common.bus import Bus
+from fairlead_common.bus.buckets import Bucket, is_marker
+from fairlead_common.config.placement import effective_sandbox
 from fairlead_common.errors import ConflictError, FairleadError
-from fairlead_common.live_config import LiveConfig
-from fairlead_common.placement import effective_sandbox
-from fairlead_common.projections import (
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.projections import (
     TOMBSTONE,
     ApprovalSummary,
     SessionSummary,
@@ -24,6 +23,7 @@ from fairlead_common.projections import (
     session_key,
     session_marker,
 )
+from fairlead_common.service.live_config import LiveConfig
 from fairlead_common.session_log.state import SessionState
 
 log = structlog.get_logger()

@@ -10,11 +10,12 @@ from typing import Final
 import msgspec
 import structlog
 
-from fairlead_common import subjects
-from fairlead_common.buckets import Bucket, is_marker
-from fairlead_common.bus import Bus, Delivery
+from fairlead_common.bus import Bus
+from fairlead_common.bus.buckets import Bucket, is_marker
+from fairlead_common.bus.reply_inbox import Delivery
 from fairlead_common.errors import FairleadError
-from fairlead_common.ids import check_id
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.ids import check_id
 
 log = structlog.get_logger()
 

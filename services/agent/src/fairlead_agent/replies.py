@@ -9,9 +9,9 @@ import contextlib
 import msgspec
 
 from fairlead_agent.owner import Owner
-from fairlead_common import subjects
-from fairlead_common.bus import Record
+from fairlead_common.bus.stream_reader import Record
 from fairlead_common.errors import BadMessageError, NotFoundError
+from fairlead_common.protocol import subjects
 from fairlead_common.session_log.input_view import InputView
 from fairlead_common.session_log.records import entries_in
 

@@ -5,10 +5,10 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
-from fairlead_common.programs import program
-from fairlead_common.sensitive_paths import persistence, plain, secret
-from fairlead_common.shell_words import Shell, Words
-from fairlead_common.workspace_paths import folders
+from fairlead_common.policy.programs import program
+from fairlead_common.policy.sensitive_paths import persistence, plain, secret
+from fairlead_common.policy.shell_words import Shell, Words
+from fairlead_common.policy.workspace_paths import folders
 
 
 def _names(text: str) -> frozenset[str]:

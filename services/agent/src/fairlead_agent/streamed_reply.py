@@ -9,7 +9,7 @@ import msgspec
 
 from fairlead_agent.models.interface import Failure, Finish, Piece, TextPiece, ThinkingPiece, ToolCallPiece
 from fairlead_agent.tool_arguments import Json, fitted, parse
-from fairlead_common.content import (
+from fairlead_common.protocol.content import (
     AssistantBlock,
     AssistantMessage,
     StopReason,
@@ -17,7 +17,7 @@ from fairlead_common.content import (
     ThinkingBlock,
     ToolCallBlock,
 )
-from fairlead_common.events import Delta
+from fairlead_common.protocol.events import Delta
 
 MAX_RAW_CHARS = 65536  # of arguments that are no JSON object, kept in the log
 

@@ -15,14 +15,15 @@ from fairlead_agent.list_check import ListCheck
 from fairlead_agent.owner import Owner
 from fairlead_agent.owners import Owners
 from fairlead_agent.projection import Projections
-from fairlead_common import subjects
-from fairlead_common.buckets import Bucket, Lease, Leases
-from fairlead_common.bus import Bus, Record
+from fairlead_common.bus import Bus
+from fairlead_common.bus.buckets import Bucket, Lease, Leases
+from fairlead_common.bus.objects import Objects
+from fairlead_common.bus.stream_reader import Record
 from fairlead_common.errors import FairleadError
 from fairlead_common.failpoints import failpoint
-from fairlead_common.generations import is_live
-from fairlead_common.ids import is_id
-from fairlead_common.objects import Objects
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.ids import is_id
+from fairlead_common.session_log.generations import is_live
 from fairlead_common.session_log.outline import Outline
 from fairlead_common.session_log.state import SessionState
 

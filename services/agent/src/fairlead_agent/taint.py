@@ -5,12 +5,19 @@ from collections.abc import Iterable, Iterator
 from typing import Final, Literal, NamedTuple
 from urllib.parse import urlsplit
 
-from fairlead_common.content import FETCHED, TextBlock, ToolOutcome, ToolResultMessage, TrustFlag, UserMessage
-from fairlead_common.messages import ToolCall, ToolSpec
-from fairlead_common.programs import works_offline
+from fairlead_common.policy.programs import works_offline
+from fairlead_common.policy.shell_words import Shell
+from fairlead_common.protocol.content import (
+    FETCHED,
+    TextBlock,
+    ToolOutcome,
+    ToolResultMessage,
+    TrustFlag,
+    UserMessage,
+)
+from fairlead_common.protocol.custom_entries import CHAT_EARLIER, CHAT_LAST, SYSTEM_PREFIX
+from fairlead_common.protocol.messages import ToolCall, ToolSpec
 from fairlead_common.session_log.conversation import Item
-from fairlead_common.session_marks import CHAT_EARLIER, CHAT_LAST, SYSTEM_PREFIX
-from fairlead_common.shell_words import Shell
 
 FETCH: Final = "web_fetch"
 SEARCH: Final = "web_search"

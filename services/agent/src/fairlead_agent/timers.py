@@ -6,11 +6,11 @@ from datetime import UTC, datetime
 
 import structlog
 
-from fairlead_common import subjects
 from fairlead_common.bus import Bus
+from fairlead_common.bus.pull_consumer import Job, PullConsumer
 from fairlead_common.errors import BadMessageError, FairleadError
 from fairlead_common.failpoints import failpoint
-from fairlead_common.pull import Job, PullConsumer
+from fairlead_common.protocol import subjects
 
 log = structlog.get_logger()
 

@@ -23,10 +23,13 @@ from fairlead_agent.policy import Verdict, names_secret
 from fairlead_agent.taint import brought
 from fairlead_agent.timers import set_timer
 from fairlead_agent.tool_arguments import expected
-from fairlead_common import subjects
 from fairlead_common.bus import Bus
+from fairlead_common.bus.chunked_requests import write_parts
 from fairlead_common.config import AgentConfig
-from fairlead_common.content import (
+from fairlead_common.errors import ConflictError
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.approval_hash import shown_hash
+from fairlead_common.protocol.content import (
     AssistantMessage,
     ToolCallBlock,
     ToolOutcome,
@@ -35,15 +38,12 @@ from fairlead_common.content import (
     TrustFlag,
     text_outcome,
 )
-from fairlead_common.entries import ApprovalRequestEntry, MessageEntry
-from fairlead_common.errors import ConflictError
-from fairlead_common.events import ToolExecutionStart
-from fairlead_common.ids import new_id
-from fairlead_common.live_config import LiveConfig
-from fairlead_common.messages import ToolCall, ToolClaim, ToolResult, ToolSpec
-from fairlead_common.shown import shown_hash
-from fairlead_common.tool_parts import write_parts
-from fairlead_common.trace import trace_headers
+from fairlead_common.protocol.entries import ApprovalRequestEntry, MessageEntry
+from fairlead_common.protocol.events import ToolExecutionStart
+from fairlead_common.protocol.ids import new_id
+from fairlead_common.protocol.messages import ToolCall, ToolClaim, ToolResult, ToolSpec
+from fairlead_common.protocol.trace import trace_headers
+from fairlead_common.service.live_config import LiveConfig
 
 log = structlog.get_logger()
 

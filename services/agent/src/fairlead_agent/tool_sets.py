@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from fairlead_common.messages import ToolSpec
+from fairlead_common.protocol.messages import ToolSpec
 
 _GROUPED: Final = {"coding": ("fs", "runtime", "git"), "web": ("web",)}
 _READING: Final = ("plan", "review")

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from fairlead_common.content import TextBlock, UserMessage
-from fairlead_common.entries import MessageEntry, QueuedEntry
-from fairlead_common.ids import new_id
+from fairlead_common.protocol.content import TextBlock, UserMessage
+from fairlead_common.protocol.entries import MessageEntry, QueuedEntry
+from fairlead_common.protocol.ids import new_id
 from fairlead_common.session_log.state import SessionState
 
 

@@ -19,16 +19,17 @@ from fairlead_agent.owners import Owners
 from fairlead_agent.placement import WorkspacePlaces
 from fairlead_agent.projection import Projections
 from fairlead_agent.state_cache import StateCache
-from fairlead_common import subjects
-from fairlead_common.buckets import LeaseHolder, Leases
-from fairlead_common.bus import Bus, Delivery
-from fairlead_common.dead import dead_letter
+from fairlead_common.bus import Bus
+from fairlead_common.bus.buckets import LeaseHolder, Leases
+from fairlead_common.bus.dead_letters import dead_letter
+from fairlead_common.bus.objects import Objects
+from fairlead_common.bus.pull_consumer import Job, PullConsumer
+from fairlead_common.bus.reply_inbox import Delivery
 from fairlead_common.errors import BadMessageError, FairleadError, InvalidInputError
-from fairlead_common.ids import check_id, is_id, new_id
-from fairlead_common.live_config import LiveConfig
-from fairlead_common.messages import OwnerAnswer, OwnerQuestion
-from fairlead_common.objects import Objects
-from fairlead_common.pull import Job, PullConsumer
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.ids import check_id, is_id, new_id
+from fairlead_common.protocol.messages import OwnerAnswer, OwnerQuestion
+from fairlead_common.service.live_config import LiveConfig
 
 log = structlog.get_logger()
 

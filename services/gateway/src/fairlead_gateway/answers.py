@@ -5,9 +5,9 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from fairlead_common.cron.jobs import Job
-from fairlead_common.messages import ExecutorInfo
-from fairlead_common.projections import Approval, Session
-from fairlead_common.schemas import reference
+from fairlead_common.protocol.messages import ExecutorInfo
+from fairlead_common.protocol.projections import Approval, Session
+from fairlead_common.protocol.schemas import reference
 from fairlead_gateway.store import StoreState
 
 Seq = Annotated[int, msgspec.Meta(ge=0, description="sequence in the stream SESSIONS")]

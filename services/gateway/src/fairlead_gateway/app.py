@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from fairlead_common.errors import FairleadError
-from fairlead_common.service import VERSION
+from fairlead_common.service.process import VERSION
 from fairlead_gateway import account, pages
 from fairlead_gateway.gateway import Gateway
 from fairlead_gateway.health import ReadinessCheck

@@ -8,11 +8,11 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from fairlead_common import subjects
 from fairlead_common.errors import ConflictError
-from fairlead_common.ids import check_id
-from fairlead_common.messages import Decision, DecisionKind
-from fairlead_common.projections import Approval, ApprovalSummary
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.ids import check_id
+from fairlead_common.protocol.messages import Decision, DecisionKind
+from fairlead_common.protocol.projections import Approval, ApprovalSummary
 from fairlead_gateway.answers import ApprovalList, Stored
 from fairlead_gateway.bodies import check_parameters, decode, one
 from fairlead_gateway.gateway import Gateway, answering, gateway_of, principal_of

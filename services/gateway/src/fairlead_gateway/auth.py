@@ -14,10 +14,12 @@ from typing import Final, Literal, NamedTuple
 
 import structlog
 
-from fairlead_common import subjects
-from fairlead_common.buckets import Bucket
 from fairlead_common.bus import Bus
-from fairlead_common.credentials import (
+from fairlead_common.bus.buckets import Bucket
+from fairlead_common.errors import ConflictError, WeakConfigurationError
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.ids import new_id
+from fairlead_common.service.credentials import (
     COOKIE_TTL_S,
     LOGIN_CODE_TTL_S,
     AuthFile,
@@ -26,8 +28,6 @@ from fairlead_common.credentials import (
     is_of_page,
     is_signed,
 )
-from fairlead_common.errors import ConflictError, WeakConfigurationError
-from fairlead_common.ids import new_id
 from fairlead_gateway.problems import Problem
 
 log = structlog.get_logger()

@@ -5,9 +5,9 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from fairlead_common.content import AssistantMessage, ThinkingBlock, Usage
-from fairlead_common.entries import Entry, MessageEntry
-from fairlead_common.events import LiveEvent, MessageUpdate
+from fairlead_common.protocol.content import AssistantMessage, ThinkingBlock, Usage
+from fairlead_common.protocol.entries import Entry, MessageEntry
+from fairlead_common.protocol.events import LiveEvent, MessageUpdate
 from fairlead_common.session_log.input_view import InputEnd, InputView
 from fairlead_gateway.chat_sent import SEPARATOR, Sent
 from fairlead_gateway.problems import Problem

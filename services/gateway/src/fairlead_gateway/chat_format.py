@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 import msgspec
 from starlette.responses import Response
 
-from fairlead_common.content import Usage
+from fairlead_common.protocol.content import Usage
 from fairlead_gateway.answers import (
     ChatCompletion,
     Choice,

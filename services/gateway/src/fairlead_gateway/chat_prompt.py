@@ -5,10 +5,10 @@ import binascii
 import re
 from typing import Final, NamedTuple
 
+from fairlead_common.bus.objects import Objects
 from fairlead_common.errors import InvalidInputError
-from fairlead_common.messages import MAX_TEXT_CHARS, Attachment, UserInput
-from fairlead_common.objects import Objects
-from fairlead_common.session_marks import CHAT_EARLIER, CHAT_LAST
+from fairlead_common.protocol.custom_entries import CHAT_EARLIER, CHAT_LAST
+from fairlead_common.protocol.messages import MAX_TEXT_CHARS, Attachment, UserInput
 from fairlead_gateway.chat_request import ChatMessage, Part
 
 MAX_PICTURES: Final = 16  # of the messages before the last one; of more the latest are kept

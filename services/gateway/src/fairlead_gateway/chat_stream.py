@@ -7,13 +7,13 @@ from typing import Final, NamedTuple
 import structlog
 from starlette.types import Receive, Scope, Send
 
-from fairlead_common import subjects
-from fairlead_common.bus import Record
-from fairlead_common.entries import LaterEntry
+from fairlead_common.bus.stream_reader import Record
+from fairlead_common.bus.tail import Source, Tail
 from fairlead_common.errors import BadMessageError, BusUnavailableError, FairleadError, LaterVersionError
-from fairlead_common.events import decode_event
-from fairlead_common.messages import Abort
-from fairlead_common.tail import Source, Tail
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.entries import LaterEntry
+from fairlead_common.protocol.events import decode_event
+from fairlead_common.protocol.messages import Abort
 from fairlead_gateway.accepted import AcceptedCalls, Visit
 from fairlead_gateway.chat_answer import ChatAnswer, Piece
 from fairlead_gateway.chat_format import ChatFormat, CompletionOptions, error_chunk

@@ -18,8 +18,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from fairlead_common import subjects
-from fairlead_common.bus import Record
+from fairlead_common.bus.stream_reader import Record
+from fairlead_common.bus.tail import Source, Tail
 from fairlead_common.errors import (
     BadMessageError,
     BusUnavailableError,
@@ -28,11 +28,11 @@ from fairlead_common.errors import (
     NotFoundError,
     RetryableError,
 )
-from fairlead_common.events import DerivedEvent, derived
-from fairlead_common.generations import deletion_in, generation_start
-from fairlead_common.ids import check_id
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.events import DerivedEvent, derived
+from fairlead_common.protocol.ids import check_id
+from fairlead_common.session_log.generations import deletion_in, generation_start
 from fairlead_common.session_log.records import Placed
-from fairlead_common.tail import Source, Tail
 from fairlead_gateway.auth import Principal
 from fairlead_gateway.bodies import MAX_SEQ, check_parameters, one, whole_number
 from fairlead_gateway.gateway import Gateway, answering, gateway_of, principal_of

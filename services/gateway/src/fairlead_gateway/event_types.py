@@ -4,9 +4,9 @@ from typing import Annotated, Any, Final, Union
 
 import msgspec
 
-from fairlead_common.entries import Entry, LaterEntry
-from fairlead_common.events import CaughtUp, DerivedEvent, LiveEvent, SessionDeleted
-from fairlead_common.schemas import reference
+from fairlead_common.protocol.entries import Entry, LaterEntry
+from fairlead_common.protocol.events import CaughtUp, DerivedEvent, LiveEvent, SessionDeleted
+from fairlead_common.protocol.schemas import reference
 
 # Every entry that this version writes. `LaterEntry` stands for those of later versions and has no schema.
 KNOWN_ENTRY: Final[Any] = Union[tuple(kind for kind in Entry.__args__ if kind is not LaterEntry)]  # noqa: UP007

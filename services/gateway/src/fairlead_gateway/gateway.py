@@ -8,12 +8,13 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.types import Receive
 
-from fairlead_common import subjects
-from fairlead_common.bus import Bus, Headers
-from fairlead_common.generations import last_stored
-from fairlead_common.ids import check_id
-from fairlead_common.live_config import LiveConfig
-from fairlead_common.objects import Objects
+from fairlead_common.bus import Bus
+from fairlead_common.bus.objects import Objects
+from fairlead_common.bus.reply_inbox import Headers
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.ids import check_id
+from fairlead_common.service.live_config import LiveConfig
+from fairlead_common.session_log.generations import last_stored
 from fairlead_gateway.auth import Auth, Principal
 from fairlead_gateway.index import Index
 from fairlead_gateway.news import News

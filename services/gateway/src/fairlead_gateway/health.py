@@ -10,9 +10,10 @@ import structlog
 from starlette.requests import Request
 from starlette.responses import Response
 
-from fairlead_common import subjects
-from fairlead_common.bus import Bus, JetStreamError
+from fairlead_common.bus import Bus
+from fairlead_common.bus.stream_reader import JetStreamError
 from fairlead_common.errors import FairleadError, NotFoundError
+from fairlead_common.protocol import subjects
 from fairlead_gateway import answers
 from fairlead_gateway.bodies import check_parameters
 from fairlead_gateway.gateway import Gateway, gateway_of

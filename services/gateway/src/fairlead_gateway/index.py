@@ -9,17 +9,13 @@ from typing import Final, Literal, NamedTuple
 import msgspec
 import structlog
 
-from fairlead_common import subjects
-from fairlead_common.buckets import is_marker
-from fairlead_common.bus import Bus, Record
+from fairlead_common.bus import Bus
+from fairlead_common.bus.buckets import is_marker
+from fairlead_common.bus.stream_reader import Record
+from fairlead_common.bus.tail import Source, Tail
 from fairlead_common.errors import BadMessageError, BusUnavailableError
-from fairlead_common.projections import (
-    TOMBSTONE,
-    ApprovalSummary,
-    SessionSummary,
-    decode_projection,
-)
-from fairlead_common.tail import Source, Tail
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.projections import TOMBSTONE, ApprovalSummary, SessionSummary, decode_projection
 
 log = structlog.get_logger()
 

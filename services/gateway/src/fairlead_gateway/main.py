@@ -9,10 +9,10 @@ import structlog
 
 from fairlead_common.bus import Bus
 from fairlead_common.config import overrides_from_environment
-from fairlead_common.credentials import GOOD_TOKEN_CHARS, AuthFile, ensure_auth_file
 from fairlead_common.errors import InvalidInputError, WeakConfigurationError
-from fairlead_common.live_config import LiveConfig
-from fairlead_common.service import Part, run_service
+from fairlead_common.service.credentials import GOOD_TOKEN_CHARS, AuthFile, ensure_auth_file
+from fairlead_common.service.live_config import LiveConfig
+from fairlead_common.service.process import Part, run_service
 from fairlead_gateway.app import create_app
 from fairlead_gateway.auth import REVOKED, Auth
 from fairlead_gateway.gateway import Gateway

@@ -9,8 +9,8 @@ import structlog
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from fairlead_common.credentials import Scope as Right
-from fairlead_common.live_config import LiveConfig
+from fairlead_common.service.credentials import Scope as Right
+from fairlead_common.service.live_config import LiveConfig
 from fairlead_gateway.auth import COOKIE, PAGE_HEADER, SECURE_COOKIE, Auth, Principal
 from fairlead_gateway.problems import Problem
 

@@ -7,12 +7,12 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from fairlead_common import subjects
-from fairlead_common.buckets import Bucket
-from fairlead_common.ids import check_id, new_id
-from fairlead_common.messages import ExecutorInfo, MoveSession
-from fairlead_common.placement import choose_host, described_place, suits
-from fairlead_common.projections import SessionSummary
+from fairlead_common.bus.buckets import Bucket
+from fairlead_common.config.placement import choose_host, described_place, suits
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.ids import check_id, new_id
+from fairlead_common.protocol.messages import ExecutorInfo, MoveSession
+from fairlead_common.protocol.projections import SessionSummary
 from fairlead_gateway.answers import MoveStored
 from fairlead_gateway.bodies import check_parameters, decode
 from fairlead_gateway.gateway import Gateway, answering, gateway_of, principal_of

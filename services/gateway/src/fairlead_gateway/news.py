@@ -6,9 +6,10 @@ from typing import Final, Literal, NamedTuple
 import msgspec
 import structlog
 
-from fairlead_common import subjects
-from fairlead_common.bus import Bus, Delivery
+from fairlead_common.bus import Bus
+from fairlead_common.bus.reply_inbox import Delivery
 from fairlead_common.cron.runs import CronEvent
+from fairlead_common.protocol import subjects
 
 log = structlog.get_logger()
 

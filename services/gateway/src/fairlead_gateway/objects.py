@@ -4,7 +4,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from fairlead_common.errors import NotFoundError
-from fairlead_common.ids import check_id
+from fairlead_common.protocol.ids import check_id
 from fairlead_gateway.bodies import check_parameters
 from fairlead_gateway.gateway import gateway_of
 from fairlead_gateway.problems import Problem

@@ -10,11 +10,11 @@ from typing import Final, NamedTuple
 from starlette.requests import Request
 from starlette.responses import Response
 
-from fairlead_common import subjects
-from fairlead_common.bus import Headers
+from fairlead_common.bus.reply_inbox import Headers
 from fairlead_common.errors import RetryableError
-from fairlead_common.ids import check_id, new_id
-from fairlead_common.messages import CreateSession, UserInput
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.ids import check_id, new_id
+from fairlead_common.protocol.messages import CreateSession, UserInput
 from fairlead_gateway.accepted import AcceptedCall, AcceptedCalls, Visit, request_hash
 from fairlead_gateway.answers import Model, ModelList
 from fairlead_gateway.auth import Principal

@@ -4,8 +4,8 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-from fairlead_common.schemas import Schema, reference, schemas_of
-from fairlead_common.service import VERSION
+from fairlead_common.protocol.schemas import Schema, reference, schemas_of
+from fairlead_common.service.process import VERSION
 from fairlead_gateway.answers import PASSED_ON, Error, OpenAIError
 from fairlead_gateway.auth import PAGE_HEADER
 from fairlead_gateway.event_types import KNOWN_ENTRY, SESSION_EVENT

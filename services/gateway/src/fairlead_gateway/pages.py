@@ -12,9 +12,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Match
 
-from fairlead_common import subjects
 from fairlead_common.bus import Bus
 from fairlead_common.errors import FairleadError
+from fairlead_common.protocol import subjects
 from fairlead_gateway.middleware import is_api
 from fairlead_gateway.problems import Problem
 

@@ -10,7 +10,8 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from fairlead_common.bus import JetStreamError, WrongSequenceError
+from fairlead_common.bus import WrongSequenceError
+from fairlead_common.bus.stream_reader import JetStreamError
 from fairlead_common.errors import (
     BusUnavailableError,
     ConflictError,

@@ -4,9 +4,9 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from fairlead_common import subjects
-from fairlead_common.ids import check_id
-from fairlead_common.messages import RetryRun
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.ids import check_id
+from fairlead_common.protocol.messages import RetryRun
 from fairlead_gateway.answers import PromptStored
 from fairlead_gateway.bodies import check_parameters, decode
 from fairlead_gateway.gateway import answering, gateway_of, principal_of

@@ -4,7 +4,7 @@ from typing import Final
 
 from starlette.requests import Request
 
-from fairlead_common.projections import Session
+from fairlead_common.protocol.projections import Session
 from fairlead_gateway import (
     account,
     answers,

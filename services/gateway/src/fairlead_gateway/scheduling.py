@@ -6,7 +6,6 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from fairlead_common import subjects
 from fairlead_common.cron.jobs import Document
 from fairlead_common.cron.requests import (
     MAX_FIRINGS,
@@ -33,7 +32,8 @@ from fairlead_common.cron.requests import (
 )
 from fairlead_common.cron.times import LAST_MS
 from fairlead_common.errors import BusUnavailableError, InvalidInputError, NotFoundError
-from fairlead_common.ids import check_id, new_id
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.ids import check_id, new_id
 from fairlead_gateway.bodies import check_parameters, decode, one
 from fairlead_gateway.gateway import gateway_of, principal_of
 from fairlead_gateway.operation import Operation, Parameter

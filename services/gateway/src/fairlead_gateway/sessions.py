@@ -9,13 +9,15 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from fairlead_common import subjects
-from fairlead_common.bus import Headers, WrongSequenceError
+from fairlead_common.bus import WrongSequenceError
+from fairlead_common.bus.reply_inbox import Headers
 from fairlead_common.config import Mode
+from fairlead_common.config.placement import effective_sandbox, sandbox_problem
 from fairlead_common.errors import ConflictError, InvalidInputError
-from fairlead_common.generations import is_deleted
-from fairlead_common.ids import check_id, new_id
-from fairlead_common.messages import (
+from fairlead_common.policy.rules import MAX_RULE_CHARS, MAX_RULES, check_rules
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.ids import check_id, new_id
+from fairlead_common.protocol.messages import (
     MAX_TEXT_CHARS,
     Abort,
     Attachment,
@@ -25,10 +27,9 @@ from fairlead_common.messages import (
     UserInput,
     WorkMode,
 )
-from fairlead_common.placement import effective_sandbox, sandbox_problem
-from fairlead_common.projections import Session, SessionSummary
-from fairlead_common.rules import MAX_RULE_CHARS, MAX_RULES, check_rules
-from fairlead_common.trace import child
+from fairlead_common.protocol.projections import Session, SessionSummary
+from fairlead_common.protocol.trace import child
+from fairlead_common.session_log.generations import is_deleted
 from fairlead_gateway.answers import Deleting, PromptStored, SessionPage, Stored
 from fairlead_gateway.bodies import check_parameters, decode, one, whole_number
 from fairlead_gateway.gateway import Gateway, answering, gateway_of, principal_of

@@ -6,8 +6,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from fairlead_common.content import AssistantMessage, ToolResultMessage
-from fairlead_common.entries import Entry, EpochEntry, MessageEntry, RunEndEntry, RunStartEntry
+from fairlead_common.protocol.content import AssistantMessage, ToolResultMessage
+from fairlead_common.protocol.entries import Entry, EpochEntry, MessageEntry, RunEndEntry, RunStartEntry
 
 _KEPT: Final = 64
 

@@ -12,11 +12,11 @@ import msgspec
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
-from fairlead_common import subjects
+from fairlead_common.bus.requests import ask_again
 from fairlead_common.errors import BusUnavailableError, InvalidInputError, NotFoundError
-from fairlead_common.ids import new_id
-from fairlead_common.plain_calls import PlainAnswer, PlainCall, PlainMessage
-from fairlead_common.requests import ask_again
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.ids import new_id
+from fairlead_common.protocol.plain_calls import PlainAnswer, PlainCall, PlainMessage
 from fairlead_gateway.chat_answer import Piece
 from fairlead_gateway.chat_format import ChatFormat, CompletionOptions
 from fairlead_gateway.chat_prompt import words_of

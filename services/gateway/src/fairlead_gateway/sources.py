@@ -12,12 +12,13 @@ import msgspec
 import structlog
 from starlette.requests import Request
 
-from fairlead_common import subjects
-from fairlead_common.bus import Record, WrongSequenceError
+from fairlead_common.bus import WrongSequenceError
+from fairlead_common.bus.stream_reader import Record
 from fairlead_common.errors import FairleadError, InvalidInputError
-from fairlead_common.ids import new_id
-from fairlead_common.messages import UpdateSession
-from fairlead_common.projections import SessionSummary
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.ids import new_id
+from fairlead_common.protocol.messages import UpdateSession
+from fairlead_common.protocol.projections import SessionSummary
 from fairlead_gateway.bodies import one
 from fairlead_gateway.gateway import Gateway, answering
 

@@ -7,12 +7,13 @@ import structlog
 from starlette.requests import Request
 from starlette.responses import Response
 
-from fairlead_common import subjects
-from fairlead_common.bus import Bus, Record
+from fairlead_common.bus import Bus
+from fairlead_common.bus.objects import Objects
+from fairlead_common.bus.stream_reader import Record
 from fairlead_common.errors import BadMessageError, NotFoundError
-from fairlead_common.generations import generation_start
-from fairlead_common.ids import check_id
-from fairlead_common.objects import Objects
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.ids import check_id
+from fairlead_common.session_log.generations import generation_start
 from fairlead_common.session_log.records import Placed, entries_in
 from fairlead_gateway.bodies import MAX_SEQ, check_parameters, one, whole_number
 from fairlead_gateway.gateway import answering, gateway_of

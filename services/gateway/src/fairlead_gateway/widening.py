@@ -3,9 +3,9 @@
 from typing import Final
 
 from fairlead_common.config import Config, SandboxChoice
-from fairlead_common.messages import CreateSession, UpdateSession
-from fairlead_common.placement import effective_sandbox, is_weaker
-from fairlead_common.projections import SessionSummary
+from fairlead_common.config.placement import effective_sandbox, is_weaker
+from fairlead_common.protocol.messages import CreateSession, UpdateSession
+from fairlead_common.protocol.projections import SessionSummary
 from fairlead_gateway.auth import Principal
 from fairlead_gateway.problems import Problem
 

@@ -5,10 +5,10 @@ from collections.abc import Callable
 
 import structlog
 
-from fairlead_common.buckets import Lease, LeaseHolder, Leases
 from fairlead_common.bus import Bus
+from fairlead_common.bus.buckets import Lease, LeaseHolder, Leases
 from fairlead_common.errors import FairleadError
-from fairlead_common.ids import new_id
+from fairlead_common.protocol.ids import new_id
 
 log = structlog.get_logger()
 

@@ -4,12 +4,12 @@ import asyncio
 import os
 import socket
 
-from fairlead_common.api_service import ApiService
 from fairlead_common.bus import Bus
 from fairlead_common.config import overrides_from_environment
-from fairlead_common.live_config import LiveConfig
-from fairlead_common.service import Part, run_service
-from fairlead_common.tool_service import ToolService
+from fairlead_common.service.api_service import ApiService
+from fairlead_common.service.live_config import LiveConfig
+from fairlead_common.service.process import Part, run_service
+from fairlead_common.service.tool_service import ToolService
 from fairlead_scheduler.agent_tools import AgentTools
 from fairlead_scheduler.api import Api
 from fairlead_scheduler.clock import Clock

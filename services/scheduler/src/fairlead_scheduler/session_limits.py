@@ -2,14 +2,14 @@
 
 from typing import Final, NamedTuple
 
-from fairlead_common import subjects
 from fairlead_common.bus import Bus
+from fairlead_common.bus.objects import Objects
 from fairlead_common.config import AgentConfig, Config
+from fairlead_common.config.placement import sandbox_problem
 from fairlead_common.cron.jobs import Limits
-from fairlead_common.entries import LaterEntry
 from fairlead_common.errors import BadMessageError, LaterVersionError, NotFoundError
-from fairlead_common.objects import Objects
-from fairlead_common.placement import sandbox_problem
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.entries import LaterEntry
 from fairlead_common.session_log.records import entries_in
 from fairlead_common.session_log.settings import SettingsView
 

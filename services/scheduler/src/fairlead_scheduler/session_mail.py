@@ -2,12 +2,11 @@
 
 import msgspec
 
-from fairlead_common import subjects
 from fairlead_common.bus import Bus
 from fairlead_common.cron.jobs import Limits
 from fairlead_common.errors import ConflictError
-from fairlead_common.generations import first_mail
-from fairlead_common.messages import (
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.messages import (
     Abort,
     CreateSession,
     HeartbeatNotice,
@@ -15,6 +14,7 @@ from fairlead_common.messages import (
     UpdateSession,
     UserInput,
 )
+from fairlead_common.session_log.generations import first_mail
 
 SENDER = "cron"
 

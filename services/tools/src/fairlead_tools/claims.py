@@ -10,12 +10,12 @@ from typing import Literal, NamedTuple
 import msgspec
 import structlog
 
-from fairlead_common import subjects
-from fairlead_common.buckets import Bucket
 from fairlead_common.bus import Bus
-from fairlead_common.content import ToolOutcome, text_outcome
+from fairlead_common.bus.buckets import Bucket
 from fairlead_common.errors import ConflictError
-from fairlead_common.messages import ToolCall, ToolClaim
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.content import ToolOutcome, text_outcome
+from fairlead_common.protocol.messages import ToolCall, ToolClaim
 from fairlead_tools.config import ExecutorConfig
 from fairlead_tools.liveness import Liveness
 from fairlead_tools.records import Note, Records

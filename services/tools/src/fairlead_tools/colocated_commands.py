@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from fairlead_common.ids import is_id
+from fairlead_common.protocol.ids import is_id
 from fairlead_tools.runner.process.environment import CALL_VARIABLE
 
 _MARK = f"{CALL_VARIABLE}=".encode()

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import msgspec
 
+from fairlead_common.config.placement import DEFAULT_POOL
 from fairlead_common.errors import InvalidInputError, WeakConfigurationError
-from fairlead_common.ids import check_id, host_label
-from fairlead_common.placement import DEFAULT_POOL
+from fairlead_common.protocol.ids import check_id, host_label
 
 
 class ExecutorConfig(msgspec.Struct, frozen=True, kw_only=True):

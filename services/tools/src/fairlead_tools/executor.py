@@ -11,20 +11,21 @@ from typing import NamedTuple
 import msgspec
 import structlog
 
-from fairlead_common import subjects
-from fairlead_common.bus import Bus, Delivery
-from fairlead_common.content import ToolOutcome, text_outcome
-from fairlead_common.dead import dead_letter
+from fairlead_common.bus import Bus
+from fairlead_common.bus.chunked_requests import read_parts
+from fairlead_common.bus.dead_letters import dead_letter
+from fairlead_common.bus.outputs import Outputs
+from fairlead_common.bus.pull_consumer import Job, PullConsumer
+from fairlead_common.bus.reply_inbox import Delivery
 from fairlead_common.errors import BadMessageError, FairleadError, InvalidInputError
-from fairlead_common.events import ToolExecutionUpdate
 from fairlead_common.failpoints import failpoint
-from fairlead_common.ids import check_id
-from fairlead_common.masking import MaskedStream
-from fairlead_common.messages import ToolCall, ToolResult
-from fairlead_common.outputs import Outputs
-from fairlead_common.pull import Job, PullConsumer
-from fairlead_common.tool_parts import read_parts
-from fairlead_common.trace import trace_headers, trace_id
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.content import ToolOutcome, text_outcome
+from fairlead_common.protocol.events import ToolExecutionUpdate
+from fairlead_common.protocol.ids import check_id
+from fairlead_common.protocol.messages import ToolCall, ToolResult
+from fairlead_common.protocol.trace import trace_headers, trace_id
+from fairlead_common.service.masking import MaskedStream
 from fairlead_tools.claims import CallClaims, ClaimVerdict
 from fairlead_tools.colocated_commands import running_here
 from fairlead_tools.config import ExecutorConfig

@@ -6,12 +6,13 @@ from collections.abc import Callable
 import msgspec
 import structlog
 
-from fairlead_common import subjects
-from fairlead_common.buckets import Bucket
-from fairlead_common.bus import Bus, Delivery
+from fairlead_common.bus import Bus
+from fairlead_common.bus.buckets import Bucket
+from fairlead_common.bus.reply_inbox import Delivery
 from fairlead_common.errors import FairleadError
-from fairlead_common.messages import ExecutorInfo, ToolSpec, WorkspaceQuery
-from fairlead_common.service import VERSION
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.messages import ExecutorInfo, ToolSpec, WorkspaceQuery
+from fairlead_common.service.process import VERSION
 from fairlead_tools.config import ExecutorConfig
 from fairlead_tools.executor_tools.tools import ExecutorTools
 from fairlead_tools.host_policy import read_host_policy

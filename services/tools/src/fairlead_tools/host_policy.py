@@ -14,14 +14,14 @@ import msgspec
 import referencing.exceptions
 from jsonschema.protocols import Validator
 
+from fairlead_common.config.placement import workspace_root
 from fairlead_common.errors import InvalidInputError, WeakConfigurationError
-from fairlead_common.messages import SandboxKind, ToolCall, ToolSpec
-from fairlead_common.never import never_automatic, typed
-from fairlead_common.never_git import FORCED, is_forced_push
-from fairlead_common.placement import workspace_root
-from fairlead_common.rules import Rule, check_rules, parse_rule, subject, touches, unreadable
-from fairlead_common.shell_words import read
-from fairlead_common.shown import shown_hash
+from fairlead_common.policy.always_ask import never_automatic, typed
+from fairlead_common.policy.always_ask_git import FORCED, is_forced_push
+from fairlead_common.policy.rules import Rule, check_rules, parse_rule, subject, touches, unreadable
+from fairlead_common.policy.shell_words import read
+from fairlead_common.protocol.approval_hash import shown_hash
+from fairlead_common.protocol.messages import SandboxKind, ToolCall, ToolSpec
 from fairlead_tools.config import ExecutorConfig
 from fairlead_tools.specs import BY_NAME
 

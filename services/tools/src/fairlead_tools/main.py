@@ -4,11 +4,11 @@ import asyncio
 import os
 
 from fairlead_common.bus import Bus
+from fairlead_common.bus.outputs import Outputs
+from fairlead_common.bus.readiness import wait_until_provisioned
 from fairlead_common.config import overrides_from_environment
-from fairlead_common.live_config import LiveConfig
-from fairlead_common.outputs import Outputs
-from fairlead_common.provisioned import wait_until_provisioned
-from fairlead_common.service import Part, run_service
+from fairlead_common.service.live_config import LiveConfig
+from fairlead_common.service.process import Part, run_service
 from fairlead_tools.config import ExecutorConfig, config_from_environment
 from fairlead_tools.executor import Executor
 from fairlead_tools.executor_tools.extension_tools import ExtensionTools

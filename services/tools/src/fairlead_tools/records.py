@@ -21,8 +21,8 @@ from typing import NamedTuple
 import msgspec
 import structlog
 
-from fairlead_common.content import ToolOutcome
 from fairlead_common.failpoints import failpoint
+from fairlead_common.protocol.content import ToolOutcome
 from fairlead_tools.sandboxes.sandbox import Place
 
 log = structlog.get_logger()

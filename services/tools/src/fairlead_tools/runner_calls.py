@@ -8,10 +8,10 @@ from typing import Literal
 
 import structlog
 
-from fairlead_common.content import ToolOutcome, text_outcome
+from fairlead_common.bus.objects import Objects
 from fairlead_common.failpoints import failpoint
-from fairlead_common.messages import ToolCall
-from fairlead_common.objects import Objects
+from fairlead_common.protocol.content import ToolOutcome, text_outcome
+from fairlead_common.protocol.messages import ToolCall
 from fairlead_tools.results import finished, said, shown
 from fairlead_tools.sandboxes.channel import CallFrames, Channel, ChannelLostError, Frame
 from fairlead_tools.sandboxes.sandbox import Place, Sandboxes, SandboxRefusedError

@@ -1,7 +1,7 @@
 """Wires the service that hands out the files of the web application."""
 
 from fairlead_common.bus import Bus
-from fairlead_common.service import Part, run_service
+from fairlead_common.service.process import Part, run_service
 from fairlead_webui.files import load
 from fairlead_webui.server import FileServer
 from fairlead_webui.sources import SourcesWatch

@@ -5,8 +5,9 @@ from typing import Final
 
 import structlog
 
-from fairlead_common import subjects
-from fairlead_common.bus import Bus, Delivery
+from fairlead_common.bus import Bus
+from fairlead_common.bus.reply_inbox import Delivery
+from fairlead_common.protocol import subjects
 from fairlead_webui.files import Files, answer
 
 log = structlog.get_logger()

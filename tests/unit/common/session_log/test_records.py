@@ -8,9 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fairlead_common import subjects
-from fairlead_common.content import TextBlock, UserMessage
-from fairlead_common.entries import (
+from fairlead_common.bus.requests import MicroInfo
+from fairlead_common.errors import BadMessageError, LaterVersionError
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.content import TextBlock, UserMessage
+from fairlead_common.protocol.entries import (
     DeletedEntry,
     Entry,
     LaterEntry,
@@ -19,9 +21,7 @@ from fairlead_common.entries import (
     decode_entry,
     encode_entry,
 )
-from fairlead_common.errors import BadMessageError, LaterVersionError
-from fairlead_common.requests import MicroInfo
-from fairlead_common.session_log.readers import METADATA, announced, read_by
+from fairlead_common.service.log_readers import METADATA, announced, read_by
 from fairlead_common.session_log.records import encode_record, entries_in
 from fairlead_common.session_log.state import SessionState
 from tests.support.session_logs import LogWriter, session_logs

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fairlead_common.content import (
+from fairlead_common.protocol.content import (
     AssistantMessage,
     ContentBlock,
     TextBlock,
@@ -12,7 +12,8 @@ from fairlead_common.content import (
     UserMessage,
     text_outcome,
 )
-from fairlead_common.entries import (
+from fairlead_common.protocol.custom_entries import HEARTBEAT_OK
+from fairlead_common.protocol.entries import (
     ApprovalEntry,
     ApprovalRequestEntry,
     CustomEntry,
@@ -25,9 +26,8 @@ from fairlead_common.entries import (
     RunEndEntry,
     RunStartEntry,
 )
-from fairlead_common.generations import DELETE
+from fairlead_common.session_log.generations import DELETE
 from fairlead_common.session_log.state import ABORT, SessionState
-from fairlead_common.session_marks import HEARTBEAT_OK
 
 
 class Log:

@@ -1,8 +1,8 @@
 """System events that wait: bounded, and marked by who wrote them."""
 
-from fairlead_common.entries import CustomEntry
+from fairlead_common.protocol.custom_entries import SYSTEM_EVENT
+from fairlead_common.protocol.entries import CustomEntry
 from fairlead_common.session_log.system_events import MAX_LINES, MAX_LINES_BYTES, Wakes
-from fairlead_common.session_marks import SYSTEM_EVENT
 
 
 def event(number: int, text: str, **data: object) -> CustomEntry:

@@ -5,9 +5,10 @@ import copy
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fairlead_common import subjects
-from fairlead_common.content import AssistantMessage, TextBlock, Usage, UserMessage
-from fairlead_common.entries import (
+from fairlead_common.bus.stream_reader import Record
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.content import AssistantMessage, TextBlock, Usage, UserMessage
+from fairlead_common.protocol.entries import (
     DroppedEntry,
     Entry,
     MessageEntry,
@@ -17,7 +18,6 @@ from fairlead_common.entries import (
     SessionInfoEntry,
     encode_entry,
 )
-from fairlead_common.reading import Record
 from fairlead_common.session_log.input_view import InputView
 from fairlead_common.session_log.outline import Outline
 from fairlead_common.session_log.rules import phase_of

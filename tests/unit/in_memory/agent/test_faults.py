@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import pytest
 
-from fairlead_common.content import ToolOutcome, text_outcome
-from fairlead_common.messages import ToolCall
-from fairlead_common.streams import provision
+from fairlead_common.bus.streams import provision
+from fairlead_common.protocol.content import ToolOutcome, text_outcome
+from fairlead_common.protocol.messages import ToolCall
 from tests.support.fake_bus import FakeServer
 from tests.support.fake_nats.faults import Fault
 from tests.support.memory_world import Agent, MemoryWorld, memory_world

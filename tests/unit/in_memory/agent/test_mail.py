@@ -5,10 +5,10 @@ import asyncio
 import msgspec
 import pytest
 
-from fairlead_common import subjects as s
-from fairlead_common.content import ToolOutcome
-from fairlead_common.entries import ApprovalEntry, DroppedEntry, RunEndEntry
-from fairlead_common.messages import (
+from fairlead_common.protocol import subjects as s
+from fairlead_common.protocol.content import ToolOutcome
+from fairlead_common.protocol.entries import ApprovalEntry, DroppedEntry, RunEndEntry
+from fairlead_common.protocol.messages import (
     Abort,
     Decision,
     HeartbeatNotice,

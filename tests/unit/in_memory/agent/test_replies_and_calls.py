@@ -5,11 +5,11 @@ import asyncio
 import pytest
 
 from fairlead_agent.models.interface import Finish, ModelError, TextPiece
-from fairlead_common import subjects as s
-from fairlead_common.buckets import Bucket
-from fairlead_common.content import AssistantMessage, TextBlock, ToolOutcome, ToolResultMessage
-from fairlead_common.entries import RunEndEntry
-from fairlead_common.messages import ToolCall
+from fairlead_common.bus.buckets import Bucket
+from fairlead_common.protocol import subjects as s
+from fairlead_common.protocol.content import AssistantMessage, TextBlock, ToolOutcome, ToolResultMessage
+from fairlead_common.protocol.entries import RunEndEntry
+from fairlead_common.protocol.messages import ToolCall
 from tests.support.agent_world import HOST
 from tests.support.fake_nats.faults import Fault
 from tests.support.memory_model import text

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from fairlead_common import subjects as s
+from fairlead_common.protocol import subjects as s
 from fairlead_scheduler import main as scheduler_main
 from tests.support.fake_bus import FakeBus, FakeServer
 from tests.support.memory_world import MemoryWorld, memory_world

@@ -11,12 +11,13 @@ from fairlead.backup.manifest import Manifest, StreamPart
 from fairlead.backup.settling import Settled, Settling
 from fairlead.backup.taking import Tell
 from fairlead.errors import CommandError
-from fairlead_common import subjects as s
-from fairlead_common.bus import Bus, JetStreamError
+from fairlead_common.bus import Bus
+from fairlead_common.bus.requests import discover
+from fairlead_common.bus.stream_reader import JetStreamError
+from fairlead_common.bus.streams import STREAMS, UNFINISHED, Config, strengthened
 from fairlead_common.errors import NotFoundError
-from fairlead_common.requests import discover
+from fairlead_common.protocol import subjects as s
 from fairlead_common.snapshots import Json, make_durable, put_back, stream_info
-from fairlead_common.streams import STREAMS, UNFINISHED, Config, strengthened
 
 # Viewers come back with the sequence of the last live event they saw, which may be later than the backup.
 _EVENTS_AHEAD: Final = 1_000_000_000

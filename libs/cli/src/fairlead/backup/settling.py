@@ -14,21 +14,18 @@ import msgspec
 
 from fairlead.backup.manifest import Manifest
 from fairlead.backup.pending import Waiting
-from fairlead_common import subjects as s
-from fairlead_common.buckets import Bucket, is_marker
-from fairlead_common.bus import Bus, Record
-from fairlead_common.content import ToolCallBlock, ToolResultMessage, text_outcome
-from fairlead_common.entries import (
-    ApprovalRequestEntry,
-    MessageEntry,
-    encode_entry,
-)
+from fairlead_common.bus import Bus
+from fairlead_common.bus.buckets import Bucket, is_marker
+from fairlead_common.bus.objects import Objects
+from fairlead_common.bus.stream_reader import Record
 from fairlead_common.errors import BadMessageError, ConflictError, LaterVersionError, NotFoundError
-from fairlead_common.generations import is_live
-from fairlead_common.ids import is_id, new_id
-from fairlead_common.messages import SystemNotice, ToolClaim
-from fairlead_common.objects import Objects
-from fairlead_common.projections import SessionSummary
+from fairlead_common.protocol import subjects as s
+from fairlead_common.protocol.content import ToolCallBlock, ToolResultMessage, text_outcome
+from fairlead_common.protocol.entries import ApprovalRequestEntry, MessageEntry, encode_entry
+from fairlead_common.protocol.ids import is_id, new_id
+from fairlead_common.protocol.messages import SystemNotice, ToolClaim
+from fairlead_common.protocol.projections import SessionSummary
+from fairlead_common.session_log.generations import is_live
 from fairlead_common.session_log.outline import Outline
 from fairlead_common.session_log.records import entries_in
 from fairlead_common.session_log.state import SessionState

@@ -30,12 +30,12 @@ from fairlead.backup.archive import HEAD, Writer, head_of
 from fairlead.backup.manifest import FORMAT, FilePart, Manifest, StreamPart
 from fairlead.errors import CommandError
 from fairlead.home import Home
-from fairlead_common import subjects as s
 from fairlead_common.bus import Bus
-from fairlead_common.ids import new_id
-from fairlead_common.messages import ExecutorInfo
+from fairlead_common.bus.streams import UNFINISHED
+from fairlead_common.protocol import subjects as s
+from fairlead_common.protocol.ids import new_id
+from fairlead_common.protocol.messages import ExecutorInfo
 from fairlead_common.snapshots import Durable, durables, server_version, stream_info, take
-from fairlead_common.streams import UNFINISHED
 
 ORDER: Final = (
     s.kv_stream(s.BUCKET_SESSIONS),

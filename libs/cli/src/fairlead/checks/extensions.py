@@ -2,7 +2,7 @@
 
 from fairlead.checks.finding import Finding, ok, problem
 from fairlead.checks.look import Look
-from fairlead_common.extensions import ExtensionError, configured, load
+from fairlead_common.service.extensions import ExtensionError, configured, load
 
 
 def installed(look: Look) -> list[Finding]:

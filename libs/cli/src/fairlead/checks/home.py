@@ -13,8 +13,8 @@ from fairlead.checks.finding import Finding, Mend, ok, problem, skipped, warning
 from fairlead.checks.look import Look
 from fairlead.home import Home
 from fairlead.processes import end_stale, holder_of, recorded
-from fairlead_common.credentials import GOOD_TOKEN_CHARS, AuthFile
 from fairlead_common.errors import WeakConfigurationError
+from fairlead_common.service.credentials import GOOD_TOKEN_CHARS, AuthFile
 
 _OLD_S: Final = 90 * 86_400
 _DRAFT_AGE_S: Final = 3600.0

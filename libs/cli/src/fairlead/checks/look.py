@@ -9,8 +9,8 @@ from fairlead.errors import CommandError
 from fairlead.home import Home
 from fairlead.server.server import NatsAccess
 from fairlead_common.config import Config, overrides_from_environment, parse_config
-from fairlead_common.config_revisions import stored_config
 from fairlead_common.errors import FairleadError
+from fairlead_common.service.config_revisions import stored_config
 
 GATHER_PART: Final = 0.75  # of the time for all checks
 

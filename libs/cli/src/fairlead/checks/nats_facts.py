@@ -18,13 +18,15 @@ import msgspec
 from fairlead.agent_places import hosts
 from fairlead.environment import SERVICES
 from fairlead.server.server import NatsAccess
-from fairlead_common import subjects as s
-from fairlead_common.bus import Bus, Delivery, JetStreamError, Record, settings_from_environment
-from fairlead_common.config_revisions import in_effect, problem_of, revisions
+from fairlead_common.bus import Bus
+from fairlead_common.bus.reply_inbox import Delivery
+from fairlead_common.bus.settings import settings_from_environment
+from fairlead_common.bus.stream_reader import NO_STREAM, JetStreamError, Record
+from fairlead_common.bus.streams import STREAMS, consumer_info, consumer_names
 from fairlead_common.errors import BusUnavailableError, FairleadError, ForbiddenError, NotFoundError
-from fairlead_common.logs import configure_logs
-from fairlead_common.reading import NO_STREAM
-from fairlead_common.streams import STREAMS, consumer_info, consumer_names
+from fairlead_common.protocol import subjects as s
+from fairlead_common.service.config_revisions import in_effect, problem_of, revisions
+from fairlead_common.service.logs import configure_logs
 
 SERVICES_QUIET_S: Final = 0.5  # without a further answer, once there is one of each
 # The consumer that services of one kind share, and what it reads, by stream. TOOLS has one for each host.
@@ -324,7 +326,7 @@ async def _dead(bus: Bus, facts: NatsFacts) -> None:
 
 
 async def _sessions(bus: Bus, facts: NatsFacts) -> None:
-    from fairlead_common.projections import SessionSummary, decode_projection
+    from fairlead_common.protocol.projections import SessionSummary, decode_projection
 
     prefix = f"$KV.{s.BUCKET_LEASES}.session."
     leases = await bus.last_of_each(s.kv_stream(s.BUCKET_LEASES), f"{prefix}*")

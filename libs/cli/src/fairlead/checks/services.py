@@ -9,7 +9,7 @@ import msgspec
 from fairlead.checks.finding import Finding, ok, problem, skipped, warning
 from fairlead.checks.look import Look
 from fairlead.environment import SERVICES
-from fairlead_common.messages import ExecutorInfo
+from fairlead_common.protocol.messages import ExecutorInfo
 
 _MUST: Final = frozenset({"gateway", "agent", "tools"})
 

@@ -6,9 +6,10 @@ from typing import Any, Final
 from fairlead.checks.finding import Finding, Mend, ok, problem, skipped, warning
 from fairlead.checks.look import Look
 from fairlead.checks.nats_facts import SHARED, NatsFacts
-from fairlead_common import subjects as s
-from fairlead_common.bus import Bus, settings_from_environment
-from fairlead_common.streams import STREAMS, provision, weaknesses
+from fairlead_common.bus import Bus
+from fairlead_common.bus.settings import settings_from_environment
+from fairlead_common.bus.streams import STREAMS, provision, weaknesses
+from fairlead_common.protocol import subjects as s
 
 _FULL_PERCENT: Final = 80
 _BY_SERVICES: Final = frozenset({s.SLOTS})  # made by the scheduler, not by provisioning

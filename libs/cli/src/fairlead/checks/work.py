@@ -5,7 +5,7 @@ from typing import Final
 
 from fairlead.checks.finding import Finding, ok, problem, skipped, warning
 from fairlead.checks.look import Look
-from fairlead_common import subjects as s
+from fairlead_common.protocol import subjects as s
 
 MAIL_WARNING_S: Final = 60.0
 MAIL_PROBLEM_S: Final = 600.0

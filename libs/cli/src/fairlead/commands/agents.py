@@ -11,12 +11,12 @@ from fairlead.agent_places import Hosts, better_host, host_of, hosts, offered, p
 from fairlead.document import access_of, connection, given_to_this_start, load
 from fairlead.errors import FAILED, UNREACHABLE, USAGE, CommandError
 from fairlead.home import home_from_environment
-from fairlead_common import subjects
-from fairlead_common.buckets import Bucket
 from fairlead_common.bus import Bus
+from fairlead_common.bus.buckets import Bucket
 from fairlead_common.config import AgentConfig, Config
-from fairlead_common.config_revisions import stored_config
 from fairlead_common.errors import ConflictError, FairleadError
+from fairlead_common.protocol import subjects
+from fairlead_common.service.config_revisions import stored_config
 
 _T = TypeVar("_T")
 

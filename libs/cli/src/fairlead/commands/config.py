@@ -16,8 +16,8 @@ from fairlead.document import Stored, access_of, connection, given_to_this_start
 from fairlead.errors import FAILED, USAGE, CommandError
 from fairlead.home import home_from_environment
 from fairlead_common.bus import Bus
-from fairlead_common.config_revisions import stored_config
 from fairlead_common.errors import FairleadError, InvalidInputError
+from fairlead_common.service.config_revisions import stored_config
 
 _T = TypeVar("_T")
 Json = dict[str, Any]

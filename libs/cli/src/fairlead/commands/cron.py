@@ -66,7 +66,7 @@ def add(key: str | None, dry_run: bool, as_json: bool, url: str | None, **given:
     if dry_run:
         _tell({"preview": _call(url, "POST", "preview", {"job": job})}, as_json=as_json)
         return
-    from fairlead_common.ids import new_id
+    from fairlead_common.protocol.ids import new_id
 
     key = key or new_id()
     answer = _call(url, "POST", "jobs", {"job": job, "key": key}, key=key)
@@ -126,7 +126,7 @@ cron.command("disable")(_switch("disable", enabled=False))
 @_URL
 def run_job(job: str, force: bool, as_json: bool, url: str | None) -> None:
     """Run a job now; its schedule stays as it is."""
-    from fairlead_common.ids import new_id
+    from fairlead_common.protocol.ids import new_id
 
     key = new_id()
     body = {"mode": "force" if force else "due", "key": key}

@@ -94,7 +94,7 @@ def join(ticket: str, workers: int, capacity: int | None, replace: bool, no_run:
     from fairlead.door.joining import check, reach
     from fairlead.door.joining import join as joined
     from fairlead.door.ticket import decode
-    from fairlead_common.logs import configure_logs
+    from fairlead_common.service.logs import configure_logs
 
     configure_logs("cli", level="error")  # what matters to a person is raised
     given = decode(_line() if ticket == "-" else ticket)

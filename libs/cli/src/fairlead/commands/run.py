@@ -56,7 +56,7 @@ def run(prompt: tuple[str, ...], url: str | None, output_format: Any, **wishes: 
     from fairlead.access import open_client
     from fairlead.conversation import Conversation, Wishes, ask_on_terminal
     from fairlead_common.errors import InvalidInputError
-    from fairlead_common.ids import check_id
+    from fairlead_common.protocol.ids import check_id
 
     if wishes["session"]:
         try:

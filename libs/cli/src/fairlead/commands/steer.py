@@ -12,7 +12,7 @@ def steer(session: str, text: tuple[str, ...], url: str | None) -> None:
     from urllib.parse import quote
 
     from fairlead.access import open_client
-    from fairlead_common.ids import new_id
+    from fairlead_common.protocol.ids import new_id
 
     key = new_id()
     body = {"text": " ".join(text), "key": key}

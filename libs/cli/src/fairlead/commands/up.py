@@ -16,7 +16,7 @@ from fairlead.processes import UpLock, end_stale
 from fairlead.server.server import is_answering, remember_external
 from fairlead.supervisor import Supervisor
 from fairlead_common.errors import InvalidInputError
-from fairlead_common.ids import host_label
+from fairlead_common.protocol.ids import host_label
 
 
 @click.command()

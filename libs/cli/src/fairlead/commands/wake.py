@@ -39,7 +39,7 @@ def heartbeat(agent: str, if_due: bool, as_json: bool, url: str | None) -> None:
 
 def _fire(url: str | None, path: str, body: dict[str, object], *, as_json: bool) -> None:
     from fairlead.access import open_client
-    from fairlead_common.ids import new_id
+    from fairlead_common.protocol.ids import new_id
 
     key = new_id()
     answer = open_client(url).patiently("POST", path, {**body, "key": key}, key=key, patience_s=3.0)

@@ -20,7 +20,7 @@ from fairlead.home import Home, home_from_environment, read_json, write_private
 from fairlead.server import user_basis
 from fairlead.server.reload import reload_by_request
 from fairlead.server.seed import public_key_of
-from fairlead_common.bus import BusSettings
+from fairlead_common.bus.settings import BusSettings
 
 # Names and ports on the network `bus`, and folders, as compose.yaml and deploy/nats have them.
 HUB_URL: Final = "nats://nats:4222"

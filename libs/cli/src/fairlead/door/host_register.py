@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 from fairlead.errors import USAGE, CommandError
 from fairlead.home import Home
 from fairlead_common.errors import InvalidInputError
-from fairlead_common.ids import check_id
+from fairlead_common.protocol.ids import check_id
 
 KEPT_S: Final = 30 * 86400  # how long a ticket that is over is remembered, to say why it is refused
 

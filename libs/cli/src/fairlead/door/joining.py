@@ -14,7 +14,8 @@ from fairlead.door.rights import JOINING, join_subject
 from fairlead.door.ticket import TLS_NAME, Ticket
 from fairlead.errors import FAILED, UNREACHABLE, USAGE, CommandError
 from fairlead_common import nkey
-from fairlead_common.bus import Bus, settings_from_environment
+from fairlead_common.bus import Bus
+from fairlead_common.bus.settings import settings_from_environment
 from fairlead_common.errors import AccessRefusedError, BusUnavailableError, FairleadError
 
 REACH_S: Final = 5.0

@@ -26,12 +26,14 @@ from fairlead.door.ticket import TLS_NAME
 from fairlead.errors import CONFIG, FAILED, CommandError
 from fairlead.home import read_json, write_private
 from fairlead.server.reload import NotReloadedError
-from fairlead_common import subjects
-from fairlead_common.bus import Bus, BusSettings, Delivery
+from fairlead_common.bus import Bus
+from fairlead_common.bus.reply_inbox import Delivery
+from fairlead_common.bus.settings import BusSettings
 from fairlead_common.errors import AccessRefusedError, BusUnavailableError, FairleadError
-from fairlead_common.logs import configure_logs
+from fairlead_common.protocol import subjects
 from fairlead_common.provision import for_host
-from fairlead_common.pulse import VARIABLE
+from fairlead_common.service.liveness_file import VARIABLE
+from fairlead_common.service.logs import configure_logs
 
 log = structlog.get_logger()
 

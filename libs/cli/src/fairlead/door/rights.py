@@ -7,10 +7,11 @@ from typing import Final
 
 from fairlead.door.host_register import hosts_of, invitations_of, register_file
 from fairlead.home import Home, read_json
-from fairlead_common import rights, subjects
+from fairlead_common import rights
 from fairlead_common.accounts import INTO_A_LINK, SYSTEM, User, render_accounts
-from fairlead_common.ids import check_id
 from fairlead_common.patterns import covers
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.ids import check_id
 from fairlead_common.rights import Others, Rights
 
 REGISTRAR: Final = "registrar"

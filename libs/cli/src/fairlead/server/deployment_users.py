@@ -10,7 +10,7 @@ from fairlead.server import user_basis
 from fairlead.server.user_register import UserRegister, mapping
 from fairlead_common import rights
 from fairlead_common.accounts import User
-from fairlead_common.ids import check_id
+from fairlead_common.protocol.ids import check_id
 from fairlead_common.rights import NOBODY, Others, Rights
 
 URL: Final = "nats://nats:4222"  # on the network `bus`

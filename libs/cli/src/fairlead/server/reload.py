@@ -12,7 +12,7 @@ from fairlead.home import Home
 from fairlead.processes import recorded
 
 if TYPE_CHECKING:
-    from fairlead_common.bus import BusSettings
+    from fairlead_common.bus.settings import BusSettings
 
 RELOAD_WITHIN_S: Final = 5.0
 _RELOADED: Final = "Reloaded server configuration"

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from fairlead.errors import CONFIG, CommandError
-from fairlead_common.ids import check_id
+from fairlead_common.protocol.ids import check_id
 
 _MARK: Final = "#: "
 

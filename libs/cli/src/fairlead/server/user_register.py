@@ -19,7 +19,7 @@ from fairlead.home import read_json, read_register, write_file, write_private
 from fairlead_common import nkey, other_systems
 from fairlead_common.accounts import STREAMS, User, render_accounts
 from fairlead_common.errors import InvalidInputError
-from fairlead_common.ids import check_id
+from fairlead_common.protocol.ids import check_id
 from fairlead_common.rights import Others, Rights
 
 

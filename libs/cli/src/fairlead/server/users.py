@@ -11,7 +11,7 @@ from fairlead.server.seed import public_key_of
 from fairlead.server.user_register import UserRegister, mapping
 from fairlead_common import rights
 from fairlead_common.accounts import User
-from fairlead_common.ids import check_id
+from fairlead_common.protocol.ids import check_id
 from fairlead_common.rights import Others
 
 SERVER: Final = "nats"  # its name in the home's process file

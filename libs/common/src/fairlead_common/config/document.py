@@ -26,7 +26,7 @@ from fairlead_common.config.policy import PolicyConfig, check_layer, check_polic
 from fairlead_common.config.sandboxes import SandboxesConfig
 from fairlead_common.config.web import WebConfig
 from fairlead_common.errors import InvalidInputError
-from fairlead_common.ids import check_id
+from fairlead_common.protocol.ids import check_id
 
 
 class ToolsConfig(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):

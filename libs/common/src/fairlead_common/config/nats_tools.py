@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import msgspec
 
 from fairlead_common.config.part import Part
-from fairlead_common.content import TrustFlag
+from fairlead_common.protocol.content import TrustFlag
 
 
 class NatsTool(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -3,7 +3,7 @@
 from typing import Literal
 
 from fairlead_common.config.part import Part
-from fairlead_common.rules import check_rules
+from fairlead_common.policy.rules import check_rules
 
 
 class Rules(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from fairlead_common.config.part import Part, Positive
-from fairlead_common.messages import SandboxKind, WorkspaceAccess
+from fairlead_common.protocol.messages import SandboxKind, WorkspaceAccess
 
 
 class SandboxChoice(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from fairlead_common.errors import InvalidInputError
-from fairlead_common.schemas import reference
+from fairlead_common.protocol.schemas import reference
 
 MAX_PAYLOAD_BYTES = 256 * 1024
 MAX_JOBS = 100_000

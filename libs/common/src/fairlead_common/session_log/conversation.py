@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from fairlead_common.content import Message, Usage
+from fairlead_common.protocol.content import Message, Usage
 
 LeftOut = Literal["all", "images"]  # of a message that the model could not take
 

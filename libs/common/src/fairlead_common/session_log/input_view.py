@@ -3,8 +3,9 @@
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from fairlead_common.content import AssistantMessage, ToolResultMessage, Usage, UserMessage
-from fairlead_common.entries import (
+from fairlead_common.protocol.content import AssistantMessage, ToolResultMessage, Usage, UserMessage
+from fairlead_common.protocol.custom_entries import HEARTBEAT_OK, HEARTBEAT_SKIPPED
+from fairlead_common.protocol.entries import (
     ApprovalRequestEntry,
     CustomEntry,
     DeletedEntry,
@@ -22,7 +23,6 @@ from fairlead_common.session_log.rules import (
     named,
     reply_outcome,
 )
-from fairlead_common.session_marks import HEARTBEAT_OK, HEARTBEAT_SKIPPED
 
 
 class InputEnd(NamedTuple):

@@ -2,10 +2,10 @@
 
 import msgspec
 
-from fairlead_common import subjects
-from fairlead_common.entries import consumed
-from fairlead_common.generations import deletion_in
-from fairlead_common.reading import Record
+from fairlead_common.bus.stream_reader import Record
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.entries import consumed
+from fairlead_common.session_log.generations import deletion_in
 from fairlead_common.session_log.rules import phase_of
 
 

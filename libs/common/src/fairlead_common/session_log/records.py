@@ -10,9 +10,16 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from fairlead_common.entries import DeletedEntry, Entry, LaterEntry, decode_entry, encode_entry, read_entry
 from fairlead_common.errors import BadMessageError, LaterVersionError
-from fairlead_common.subjects import H_FORMAT
+from fairlead_common.protocol.entries import (
+    DeletedEntry,
+    Entry,
+    LaterEntry,
+    decode_entry,
+    encode_entry,
+    read_entry,
+)
+from fairlead_common.protocol.subjects import H_FORMAT
 
 ONE_ENTRY: Final = 1
 SEVERAL_ENTRIES: Final = 2

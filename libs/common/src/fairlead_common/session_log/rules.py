@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from fairlead_common.content import AssistantMessage, ToolResultMessage, UserMessage
-from fairlead_common.entries import (
+from fairlead_common.protocol.content import AssistantMessage, ToolResultMessage, UserMessage
+from fairlead_common.protocol.entries import (
     ApprovalEntry,
     DeletedEntry,
     DroppedEntry,
@@ -13,7 +13,7 @@ from fairlead_common.entries import (
     Outcome,
     RunEndEntry,
 )
-from fairlead_common.subjects import H_STATE
+from fairlead_common.protocol.subjects import H_STATE
 
 PARKED_OUTCOME: Final = "waiting_approval"
 PHASES: Final = frozenset({"open", "parked", "closed"})

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from fairlead_common.entries import (
+from fairlead_common.protocol.custom_entries import THINKING
+from fairlead_common.protocol.entries import (
     CustomEntry,
     DeletedEntry,
     Entry,
@@ -13,7 +14,6 @@ from fairlead_common.entries import (
     SessionInfoEntry,
 )
 from fairlead_common.session_log.rules import reads_untrusted
-from fairlead_common.session_marks import THINKING
 
 
 @dataclass(slots=True, kw_only=True)

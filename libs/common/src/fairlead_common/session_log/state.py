@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, fields, replace
 from typing import NamedTuple
 
-from fairlead_common.content import (
+from fairlead_common.protocol.content import (
     AssistantMessage,
     Message,
     TextBlock,
@@ -12,7 +12,8 @@ from fairlead_common.content import (
     Usage,
     UserMessage,
 )
-from fairlead_common.entries import (
+from fairlead_common.protocol.custom_entries import DELIVERY, HEARTBEAT_OK, SYSTEM_PREFIX
+from fairlead_common.protocol.entries import (
     ApprovalEntry,
     ApprovalRequestEntry,
     CustomEntry,
@@ -29,8 +30,8 @@ from fairlead_common.entries import (
     RunStartEntry,
     SessionInfoEntry,
 )
-from fairlead_common.generations import DELETE
 from fairlead_common.session_log.conversation import Item, LeftOut, Run
+from fairlead_common.session_log.generations import DELETE
 from fairlead_common.session_log.rules import (
     PARKED_OUTCOME,
     answers_before,
@@ -40,11 +41,6 @@ from fairlead_common.session_log.rules import (
 )
 from fairlead_common.session_log.settings import Settings
 from fairlead_common.session_log.system_events import SILENT, Wakes
-from fairlead_common.session_marks import (
-    DELIVERY,
-    HEARTBEAT_OK,
-    SYSTEM_PREFIX,
-)
 
 ABORT = "abort"  # name of the custom entry that asks the open run to end
 HANDED_OVER = "handed_over"  # that says that its owner left on purpose

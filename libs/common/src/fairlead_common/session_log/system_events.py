@@ -4,14 +4,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
-from fairlead_common.content import TextBlock
-from fairlead_common.entries import CustomEntry
-from fairlead_common.session_marks import (
-    HEARTBEAT,
-    HEARTBEAT_SKIPPED,
-    SYSTEM_EVENT,
-    SYSTEM_PREFIX,
-)
+from fairlead_common.protocol.content import TextBlock
+from fairlead_common.protocol.custom_entries import HEARTBEAT, HEARTBEAT_SKIPPED, SYSTEM_EVENT, SYSTEM_PREFIX
+from fairlead_common.protocol.entries import CustomEntry
 
 # Entries that people have no part in: a session is not newer for them.
 SILENT = frozenset({SYSTEM_EVENT, HEARTBEAT, HEARTBEAT_SKIPPED})

@@ -23,7 +23,7 @@ from fairlead_agent.models.interface import (
     ThinkingPiece,
     ToolCallPiece,
 )
-from fairlead_common.content import Usage
+from fairlead_common.protocol.content import Usage
 
 _DIRECTIVE = re.compile(r"^\s*(run|read|write|find|search|list)\s*:\s*(.+)$", re.IGNORECASE | re.MULTILINE)
 

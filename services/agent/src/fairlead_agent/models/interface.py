@@ -5,9 +5,9 @@ from typing import Any, Final, Literal, NamedTuple, Protocol
 
 import msgspec
 
-from fairlead_common.content import StopReason, Usage
 from fairlead_common.errors import FairleadError
-from fairlead_common.messages import ToolSpec
+from fairlead_common.protocol.content import StopReason, Usage
+from fairlead_common.protocol.messages import ToolSpec
 
 
 class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -26,7 +26,7 @@ from fairlead_agent.models.interface import (
     ToolCallPiece,
 )
 from fairlead_agent.models.provider_errors import MAX_TEXT_CHARS, provider_error, retry_after_s
-from fairlead_common.content import StopReason, Usage
+from fairlead_common.protocol.content import StopReason, Usage
 
 _ENVIRONMENT = {
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",

@@ -25,7 +25,7 @@ from fairlead_agent.models.interface import (
     ToolCallPiece,
 )
 from fairlead_agent.models.provider_errors import provider_error, retry_after_s
-from fairlead_common.content import StopReason, Usage
+from fairlead_common.protocol.content import StopReason, Usage
 
 OPENAI_URL = "https://api.openai.com/v1"
 

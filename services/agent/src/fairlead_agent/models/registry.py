@@ -7,11 +7,11 @@ from typing import Final, Protocol, runtime_checkable
 import structlog
 
 from fairlead_agent.models.interface import BackEndSetup, ModelBackend
-from fairlead_common import extensions
 from fairlead_common.config import parse_model
 from fairlead_common.errors import InvalidInputError
-from fairlead_common.extensions import ExtensionError
-from fairlead_common.live_config import LiveConfig
+from fairlead_common.service import extensions
+from fairlead_common.service.extensions import ExtensionError
+from fairlead_common.service.live_config import LiveConfig
 
 log = structlog.get_logger()
 

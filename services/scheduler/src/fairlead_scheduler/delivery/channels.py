@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Final, Protocol
 import msgspec
 import structlog
 
-from fairlead_common import extensions, subjects
 from fairlead_common.bus import Bus
 from fairlead_common.config import Secret, WebhookConfig
 from fairlead_common.errors import BadMessageError, FairleadError, RetryableError
-from fairlead_common.extensions import ExtensionError
-from fairlead_common.ids import is_id
-from fairlead_common.projections import SessionSummary, decode_projection
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.ids import is_id
+from fairlead_common.protocol.projections import SessionSummary, decode_projection
+from fairlead_common.service import extensions
+from fairlead_common.service.extensions import ExtensionError
 from fairlead_scheduler.delivery.message import DeliveryMessage
 from fairlead_scheduler.jobs.job_store import token
 from fairlead_scheduler.session_mail import SessionMail

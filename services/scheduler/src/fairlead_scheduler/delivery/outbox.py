@@ -9,13 +9,13 @@ import asyncio
 import msgspec
 import structlog
 
-from fairlead_common import subjects
-from fairlead_common.buckets import Bucket, is_marker
 from fairlead_common.bus import Bus
+from fairlead_common.bus.buckets import Bucket, is_marker
+from fairlead_common.bus.objects import Objects
 from fairlead_common.cron.jobs import AgentTurn, Job
 from fairlead_common.cron.runs import DeliveryState, RunEntry
 from fairlead_common.errors import ConflictError, FairleadError, NotFoundError
-from fairlead_common.objects import Objects
+from fairlead_common.protocol import subjects
 from fairlead_scheduler.clock import Clock
 from fairlead_scheduler.delivery.channels import Channels, UndeliverableError
 from fairlead_scheduler.delivery.message import DeliveryMessage

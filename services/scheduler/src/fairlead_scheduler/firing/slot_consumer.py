@@ -9,17 +9,17 @@ import asyncio
 import msgspec
 import structlog
 
-from fairlead_common import subjects
 from fairlead_common.bus import Bus
+from fairlead_common.bus.dead_letters import dead_letter
+from fairlead_common.bus.pull_consumer import Job as Delivered
+from fairlead_common.bus.pull_consumer import PullConsumer
 from fairlead_common.cron.jobs import AgentTurn, Document, Job, SystemEvent, job_of
 from fairlead_common.cron.runs import CronEvent, RunEntry
-from fairlead_common.dead import dead_letter
 from fairlead_common.errors import BadMessageError, FairleadError, InvalidInputError
 from fairlead_common.failpoints import failpoint
-from fairlead_common.live_config import LiveConfig
-from fairlead_common.messages import HeartbeatNotice
-from fairlead_common.pull import Job as Delivered
-from fairlead_common.pull import PullConsumer
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.messages import HeartbeatNotice
+from fairlead_common.service.live_config import LiveConfig
 from fairlead_scheduler.clock import Clock
 from fairlead_scheduler.firing.slots import Slot, decode_slot
 from fairlead_scheduler.jobs.heartbeats import agent_of

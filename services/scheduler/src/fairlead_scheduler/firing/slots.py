@@ -2,10 +2,10 @@
 
 import msgspec
 
-from fairlead_common import subjects
 from fairlead_common.bus import Bus
 from fairlead_common.cron.runs import Cause
 from fairlead_common.errors import BadMessageError, ConflictError
+from fairlead_common.protocol import subjects
 
 
 class Slot(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):

@@ -10,10 +10,10 @@ from collections.abc import Callable
 import msgspec
 import structlog
 
-from fairlead_common import subjects
-from fairlead_common.buckets import Bucket
 from fairlead_common.bus import Bus
+from fairlead_common.bus.buckets import Bucket
 from fairlead_common.errors import FairleadError, RetryableError
+from fairlead_common.protocol import subjects
 from fairlead_scheduler.clock import Clock
 from fairlead_scheduler.firing.misfires import plan
 from fairlead_scheduler.firing.slots import Slot, write_slot

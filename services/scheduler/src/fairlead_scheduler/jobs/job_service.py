@@ -4,7 +4,6 @@ import hashlib
 
 import msgspec
 
-from fairlead_common.api_service import LimitError
 from fairlead_common.cron.jobs import (
     MAX_ID_CHARS,
     MAX_PAYLOAD_BYTES,
@@ -26,7 +25,8 @@ from fairlead_common.cron.runs import CronEvent
 from fairlead_common.cron.schedules import check_interval, check_window, schedule_of, schedule_words
 from fairlead_common.cron.times import moment_of, zone
 from fairlead_common.errors import ConflictError, InvalidInputError
-from fairlead_common.ids import check_id, new_id
+from fairlead_common.protocol.ids import check_id, new_id
+from fairlead_common.service.api_service import LimitError
 from fairlead_scheduler.clock import Clock
 from fairlead_scheduler.delivery.channels import UndeliverableError, check_subject
 from fairlead_scheduler.jobs.heartbeats import missing_warning

@@ -4,14 +4,14 @@ import hashlib
 
 import msgspec
 
-from fairlead_common import subjects
-from fairlead_common.buckets import Bucket
 from fairlead_common.bus import Bus
+from fairlead_common.bus.buckets import Bucket
 from fairlead_common.cron.jobs import Document
 from fairlead_common.cron.runs import CronEvent
 from fairlead_common.errors import ConflictError, NotFoundError
-from fairlead_common.ids import is_id
-from fairlead_common.projections import TOMBSTONE
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.ids import is_id
+from fairlead_common.protocol.projections import TOMBSTONE
 
 MAX_TOKEN_CHARS = 54
 

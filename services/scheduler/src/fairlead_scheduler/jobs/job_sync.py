@@ -7,12 +7,14 @@ from collections.abc import Callable
 import msgspec
 import structlog
 
-from fairlead_common import subjects
-from fairlead_common.bus import Bus, Delivery, Record
+from fairlead_common.bus import Bus
+from fairlead_common.bus.reply_inbox import Delivery
+from fairlead_common.bus.stream_reader import Record
+from fairlead_common.bus.tail import Source, Tail
 from fairlead_common.config import Config
 from fairlead_common.cron.runs import CronEvent
 from fairlead_common.errors import FairleadError, RetryableError
-from fairlead_common.tail import Source, Tail
+from fairlead_common.protocol import subjects
 from fairlead_scheduler.clock import Clock
 from fairlead_scheduler.jobs.heartbeats import plant
 from fairlead_scheduler.jobs.job_table import JobTable, Timing

@@ -8,10 +8,10 @@ import asyncio
 import msgspec
 import structlog
 
-from fairlead_common import subjects
-from fairlead_common.buckets import Bucket
 from fairlead_common.bus import Bus
-from fairlead_common.ids import new_id
+from fairlead_common.bus.buckets import Bucket
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.ids import new_id
 from fairlead_scheduler.jobs.job_table import Entry, JobTable, Timing
 
 log = structlog.get_logger()

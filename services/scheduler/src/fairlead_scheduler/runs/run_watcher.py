@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import structlog
 
-from fairlead_common import subjects
-from fairlead_common.bus import Bus, Record
-from fairlead_common.content import Usage
-from fairlead_common.entries import LaterEntry
+from fairlead_common.bus import Bus
+from fairlead_common.bus.objects import Objects
+from fairlead_common.bus.stream_reader import Record
+from fairlead_common.bus.tail import Source, Tail
 from fairlead_common.errors import (
     BadMessageError,
     FairleadError,
@@ -22,11 +22,12 @@ from fairlead_common.errors import (
     NotFoundError,
     RetryableError,
 )
-from fairlead_common.objects import Objects
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.content import Usage
+from fairlead_common.protocol.entries import LaterEntry
 from fairlead_common.session_log.input_view import InputView
 from fairlead_common.session_log.records import READ_FORMATS, entries_in, format_of
 from fairlead_common.session_log.rules import reads_untrusted
-from fairlead_common.tail import Source, Tail
 from fairlead_scheduler.session_mail import SessionMail
 
 log = structlog.get_logger()

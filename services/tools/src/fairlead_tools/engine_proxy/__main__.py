@@ -19,7 +19,7 @@ import aiohttp
 import structlog
 from yarl import URL
 
-from fairlead_common.logs import configure_logs
+from fairlead_common.service.logs import configure_logs
 from fairlead_tools.engine_proxy.refused import EngineRefusedError
 from fairlead_tools.engine_proxy.requests import API, LABEL, EngineRequest, translated
 from fairlead_tools.engine_proxy.volume import Volume

@@ -14,8 +14,8 @@ from pathlib import Path
 import msgspec
 import structlog
 
-from fairlead_common.content import ToolOutcome, text_outcome
-from fairlead_common.messages import ToolCall
+from fairlead_common.protocol.content import ToolOutcome, text_outcome
+from fairlead_common.protocol.messages import ToolCall
 from fairlead_tools.executor_tools.tools import ExecutorTool, NotStartedError
 from fairlead_tools.runner_calls import Show
 

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 
 import structlog
 
-from fairlead_common import extensions
 from fairlead_common.config import Config
-from fairlead_common.extensions import ExtensionError
-from fairlead_common.live_config import LiveConfig
-from fairlead_common.messages import ToolSpec
+from fairlead_common.protocol.messages import ToolSpec
+from fairlead_common.service import extensions
+from fairlead_common.service.extensions import ExtensionError
+from fairlead_common.service.live_config import LiveConfig
 from fairlead_tools.executor_tools.tools import ExecutorTool
 
 log = structlog.get_logger()

@@ -2,8 +2,8 @@
 
 import msgspec
 
-from fairlead_common.content import ContentBlock, TextBlock, ToolOutcome
-from fairlead_common.objects import Objects
+from fairlead_common.bus.objects import Objects
+from fairlead_common.protocol.content import ContentBlock, TextBlock, ToolOutcome
 from fairlead_tools.executor_tools.secret import HELD
 
 MAX_TEXT_BYTES = 50_000

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from fairlead_common.config import Secret
-from fairlead_common.masking import Mask, secrets_of
+from fairlead_common.service.masking import Mask, secrets_of
 
 MAX_BYTES = 16_384
 

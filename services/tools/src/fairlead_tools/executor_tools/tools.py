@@ -7,8 +7,8 @@ from typing import Protocol, runtime_checkable
 
 import structlog
 
-from fairlead_common.content import ToolOutcome
-from fairlead_common.messages import ToolCall, ToolSpec
+from fairlead_common.protocol.content import ToolOutcome
+from fairlead_common.protocol.messages import ToolCall, ToolSpec
 
 log = structlog.get_logger()
 

@@ -17,8 +17,8 @@ import msgspec
 import structlog
 
 from fairlead_common.config import McpServer
-from fairlead_common.content import TrustFlag
-from fairlead_common.messages import ToolSpec
+from fairlead_common.protocol.content import TrustFlag
+from fairlead_common.protocol.messages import ToolSpec
 from fairlead_tools.executor_tools.names import joined
 from fairlead_tools.executor_tools.schemas import BrokenSchemaError, checked_schema, described
 

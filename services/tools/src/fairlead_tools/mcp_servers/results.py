@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from fairlead_common.content import ContentBlock, ImageBlock, ToolOutcome
-from fairlead_common.objects import Objects
+from fairlead_common.bus.objects import Objects
+from fairlead_common.protocol.content import ContentBlock, ImageBlock, ToolOutcome
 from fairlead_tools.executor_tools.results import text_result
 
 PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})

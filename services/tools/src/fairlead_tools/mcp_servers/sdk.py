@@ -26,7 +26,7 @@ from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 from mcp_types import methods
 
 from fairlead_common.config import McpServer
-from fairlead_common.service import VERSION
+from fairlead_common.service.process import VERSION
 from fairlead_tools.mcp_servers.catalogue import Listed
 from fairlead_tools.mcp_servers.telling import LOST, NOT_STARTED, TellingTransport
 

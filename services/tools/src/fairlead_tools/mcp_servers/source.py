@@ -7,10 +7,10 @@ from pathlib import Path
 
 import structlog
 
+from fairlead_common.bus.objects import Objects
 from fairlead_common.config import McpServer
-from fairlead_common.live_config import LiveConfig
-from fairlead_common.messages import ToolSpec
-from fairlead_common.objects import Objects
+from fairlead_common.protocol.messages import ToolSpec
+from fairlead_common.service.live_config import LiveConfig
 from fairlead_tools.mcp_servers.catalogue import identity_of, specs_of
 from fairlead_tools.mcp_servers.server import McpServerConnection
 from fairlead_tools.mcp_servers.tool import McpTool

@@ -3,9 +3,9 @@
 import asyncio
 from typing import Final
 
-from fairlead_common.content import ToolOutcome, text_outcome
-from fairlead_common.messages import ToolCall, ToolSpec
-from fairlead_common.objects import Objects
+from fairlead_common.bus.objects import Objects
+from fairlead_common.protocol.content import ToolOutcome, text_outcome
+from fairlead_common.protocol.messages import ToolCall, ToolSpec
 from fairlead_tools.executor_tools.results import text_result
 from fairlead_tools.executor_tools.tools import Progress
 from fairlead_tools.mcp_servers.results import outcome_of

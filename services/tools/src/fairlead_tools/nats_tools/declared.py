@@ -7,12 +7,12 @@ from typing import NamedTuple, get_args
 
 import msgspec
 
+from fairlead_common.bus.requests import Endpoint, MicroInfo
 from fairlead_common.config import NatsTool
-from fairlead_common.content import TrustFlag
 from fairlead_common.errors import InvalidInputError
-from fairlead_common.ids import check_id
-from fairlead_common.messages import ToolSpec
-from fairlead_common.requests import Endpoint, MicroInfo
+from fairlead_common.protocol.content import TrustFlag
+from fairlead_common.protocol.ids import check_id
+from fairlead_common.protocol.messages import ToolSpec
 from fairlead_tools.executor_tools.names import joined
 from fairlead_tools.executor_tools.schemas import BrokenSchemaError, checked_schema, described
 

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 import structlog
 
 from fairlead_common.bus import Bus
+from fairlead_common.bus.objects import Objects
+from fairlead_common.bus.requests import MicroInfo, discover
 from fairlead_common.config import Config
 from fairlead_common.errors import BusUnavailableError
-from fairlead_common.ids import is_id
-from fairlead_common.live_config import LiveConfig
-from fairlead_common.objects import Objects
-from fairlead_common.requests import MicroInfo, discover
+from fairlead_common.protocol.ids import is_id
+from fairlead_common.service.live_config import LiveConfig
 from fairlead_tools.executor_tools.tools import PATIENCE_S
 from fairlead_tools.nats_tools.declared import OWN_SERVICES, declarations
 from fairlead_tools.nats_tools.tool import NatsRequestTool

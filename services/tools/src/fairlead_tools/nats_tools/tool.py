@@ -5,13 +5,14 @@ from typing import Final
 
 import msgspec
 
-from fairlead_common import subjects
-from fairlead_common.bus import Bus, Headers
-from fairlead_common.content import ToolOutcome, text_outcome
-from fairlead_common.ids import is_id
-from fairlead_common.messages import ToolCall, ToolSpec
-from fairlead_common.objects import Objects
-from fairlead_common.requests import Reply, call_service
+from fairlead_common.bus import Bus
+from fairlead_common.bus.objects import Objects
+from fairlead_common.bus.reply_inbox import Headers
+from fairlead_common.bus.requests import Reply, call_service
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.content import ToolOutcome, text_outcome
+from fairlead_common.protocol.ids import is_id
+from fairlead_common.protocol.messages import ToolCall, ToolSpec
 from fairlead_tools.executor_tools.results import text_result
 from fairlead_tools.executor_tools.tools import Progress
 from fairlead_tools.nats_tools.declared import Declared

@@ -6,8 +6,8 @@ from typing import Any, Literal, NamedTuple
 
 from fairlead_common.config import OpenApi
 from fairlead_common.errors import InvalidInputError
-from fairlead_common.messages import ToolSpec
-from fairlead_common.rules import API_KEY, Subject, parse_rule, touches
+from fairlead_common.policy.rules import API_KEY, Subject, parse_rule, touches
+from fairlead_common.protocol.messages import ToolSpec
 from fairlead_tools.executor_tools.names import joined
 from fairlead_tools.executor_tools.schemas import BrokenSchemaError, checked_schema, described
 from fairlead_tools.openapi.schemas import DocumentError, Resolver

@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 import structlog
 
+from fairlead_common.bus.objects import Objects
 from fairlead_common.config import Config, OpenApi
 from fairlead_common.errors import InvalidInputError
-from fairlead_common.live_config import LiveConfig
-from fairlead_common.objects import Objects
-from fairlead_common.service import VERSION
+from fairlead_common.service.live_config import LiveConfig
+from fairlead_common.service.process import VERSION
 from fairlead_tools.openapi.documents import base_url, changed_at, load
 from fairlead_tools.openapi.operations import operations
 from fairlead_tools.openapi.schemas import DocumentError

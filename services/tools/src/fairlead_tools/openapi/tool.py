@@ -3,10 +3,10 @@
 import base64
 from urllib.parse import quote, quote_plus
 
+from fairlead_common.bus.objects import Objects
 from fairlead_common.config import ApiAuth, OpenApi
-from fairlead_common.content import ContentBlock, ImageBlock, ToolOutcome, text_outcome
-from fairlead_common.messages import ToolCall, ToolSpec
-from fairlead_common.objects import Objects
+from fairlead_common.protocol.content import ContentBlock, ImageBlock, ToolOutcome, text_outcome
+from fairlead_common.protocol.messages import ToolCall, ToolSpec
 from fairlead_tools.executor_tools.results import text_result
 from fairlead_tools.executor_tools.secret import SecretError, read_secret
 from fairlead_tools.executor_tools.tools import Progress

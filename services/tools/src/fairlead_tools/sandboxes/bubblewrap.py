@@ -26,7 +26,7 @@ import msgspec
 import structlog
 
 from fairlead_common.config import BubblewrapConfig
-from fairlead_common.messages import SandboxKind
+from fairlead_common.protocol.messages import SandboxKind
 from fairlead_tools.runner import linux
 from fairlead_tools.runner.confinement import landlock
 from fairlead_tools.runner.journal import journal

@@ -15,7 +15,7 @@ from pathlib import Path
 import structlog
 
 from fairlead_common.failpoints import failpoint
-from fairlead_common.messages import SandboxKind
+from fairlead_common.protocol.messages import SandboxKind
 from fairlead_tools.runner.journal import journal
 from fairlead_tools.sandboxes.ages import journal_age_s
 from fairlead_tools.sandboxes.channel import Channel, ChannelLostError

@@ -16,14 +16,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import fairlead_common.sensitive_paths
+import fairlead_common.policy.sensitive_paths
 from fairlead_tools.runner.tools.documents import LIBRARY
 
 Library = dict[str, tuple[Path, bytes]]
 
 _SOURCES = Path(__file__).parents[1] / "runner"
 # What the runner shares with the agent: the table of files that are asked about.
-_SHARED = Path(fairlead_common.sensitive_paths.__file__)
+_SHARED = Path(fairlead_common.policy.sensitive_paths.__file__)
 _MAIN = b"import sys\nfrom fairlead_tools.runner.__main__ import main\nsys.exit(main())\n"
 _SMALL: dict[str, Any] = {"compress_type": zipfile.ZIP_DEFLATED, "compresslevel": 1}
 _UNCHECKED = py_compile.PycInvalidationMode.UNCHECKED_HASH  # the name has the hash of the sources
@@ -57,6 +57,7 @@ def _archive(library: Library) -> bytes:
         archive.writestr("__main__.py", _MAIN)
         archive.writestr("fairlead_tools/__init__.py", b"")
         archive.writestr("fairlead_common/__init__.py", b"")
+        archive.writestr("fairlead_common/policy/__init__.py", b"")
         for name, source in _sources():
             compiled = Path(scratch) / "compiled"
             py_compile.compile(
@@ -77,7 +78,7 @@ def _sources() -> list[tuple[str, Path]]:
         (f"fairlead_tools/runner/{path.relative_to(_SOURCES).as_posix()}", path)
         for path in sorted(_SOURCES.rglob("*.py"))
     ]
-    return [*runner, (f"fairlead_common/{_SHARED.name}", _SHARED)]
+    return [*runner, (f"fairlead_common/policy/{_SHARED.name}", _SHARED)]
 
 
 def _library() -> Iterator[tuple[str, Path]]:

@@ -10,7 +10,7 @@ import msgspec
 import structlog
 
 from fairlead_common.errors import FairleadError
-from fairlead_common.messages import SandboxKind, ToolCall, WorkspaceAccess
+from fairlead_common.protocol.messages import SandboxKind, ToolCall, WorkspaceAccess
 from fairlead_tools.sandboxes.channel import Channel, ChannelLostError
 
 log = structlog.get_logger()

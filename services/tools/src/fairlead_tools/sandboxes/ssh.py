@@ -22,7 +22,7 @@ from typing import IO
 import structlog
 
 from fairlead_common.config import SshConfig
-from fairlead_common.messages import SandboxKind
+from fairlead_common.protocol.messages import SandboxKind
 from fairlead_tools.runner import protocol
 from fairlead_tools.sandboxes.channel import Channel, ChannelLostError
 from fairlead_tools.sandboxes.pack import pack_runner

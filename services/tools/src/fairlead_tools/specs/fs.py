@@ -1,6 +1,6 @@
 """Files."""
 
-from fairlead_common.messages import ToolSpec
+from fairlead_common.protocol.messages import ToolSpec
 from fairlead_tools.specs.schema import FLAG, PATH, TEXT, form, reader, whole
 
 _GROUP = "fs"

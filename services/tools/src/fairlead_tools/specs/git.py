@@ -1,6 +1,6 @@
 """Git and pull requests."""
 
-from fairlead_common.messages import ToolSpec
+from fairlead_common.protocol.messages import ToolSpec
 from fairlead_tools.specs.schema import FLAG, TEXT, Schema, form, reader, texts, whole
 
 _GROUP = "git"

@@ -1,6 +1,6 @@
 """Commands, processes and the project's own checks."""
 
-from fairlead_common.messages import ToolSpec
+from fairlead_common.protocol.messages import ToolSpec
 from fairlead_tools.specs.schema import TEXT, form, reader, texts, whole
 
 _GROUP = "runtime"

@@ -1,6 +1,6 @@
 """JSON Schema of arguments, in few words."""
 
-from fairlead_common.messages import ToolSpec
+from fairlead_common.protocol.messages import ToolSpec
 
 Schema = dict[str, object]
 

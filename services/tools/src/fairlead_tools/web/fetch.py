@@ -3,8 +3,8 @@
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from fairlead_common.content import ImageBlock, TextBlock, ToolOutcome, text_outcome
-from fairlead_common.messages import ToolCall
+from fairlead_common.protocol.content import ImageBlock, TextBlock, ToolOutcome, text_outcome
+from fairlead_common.protocol.messages import ToolCall
 from fairlead_tools.executor_tools.tools import Progress
 from fairlead_tools.web.cache import Cache
 from fairlead_tools.web.marking import marked, nothing_fetched, visible

@@ -3,7 +3,7 @@
 import re
 import secrets
 
-from fairlead_common.content import FETCHED, TextBlock, ToolOutcome
+from fairlead_common.protocol.content import FETCHED, TextBlock, ToolOutcome
 
 # Invisible characters can carry words that people do not see: Unicode tags, bidirectional overrides,
 # zero-width ones (not the joiner of scripts and emoji), and control characters, which also work on terminals.

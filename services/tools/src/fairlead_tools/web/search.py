@@ -1,8 +1,8 @@
 """The tool `web_search`."""
 
 from fairlead_common.config import SearchConfig
-from fairlead_common.content import TextBlock, ToolOutcome
-from fairlead_common.messages import ToolCall
+from fairlead_common.protocol.content import TextBlock, ToolOutcome
+from fairlead_common.protocol.messages import ToolCall
 from fairlead_tools.executor_tools.tools import Progress
 from fairlead_tools.web.marking import marked, nothing_fetched, visible
 from fairlead_tools.web.providers import Provider, Query, SearchResult

@@ -1,6 +1,6 @@
 """The web tools as models see them. Apart from what they need, which is loaded at the first call."""
 
-from fairlead_common.messages import ToolSpec
+from fairlead_common.protocol.messages import ToolSpec
 
 DEFAULT_CHARS = 20_000
 MAX_CHARS = 50_000

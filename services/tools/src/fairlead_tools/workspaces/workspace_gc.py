@@ -10,9 +10,9 @@ import asyncio
 import msgspec
 import structlog
 
-from fairlead_common import subjects
 from fairlead_common.bus import Bus
 from fairlead_common.errors import FairleadError, InvalidInputError, NotFoundError
+from fairlead_common.protocol import subjects
 from fairlead_tools.workspaces.session_workspaces import SessionWorkspaces
 
 log = structlog.get_logger()

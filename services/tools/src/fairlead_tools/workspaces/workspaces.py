@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from fairlead_common.errors import InvalidInputError
-from fairlead_common.messages import ToolCall, WorkspaceQuery
+from fairlead_common.protocol.messages import ToolCall, WorkspaceQuery
 from fairlead_tools.workspaces.session_workspaces import SessionWorkspaces
 
 INSTRUCTION_FILES = ("AGENTS.md", "CLAUDE.md")

@@ -9,7 +9,7 @@ import stat
 import sys
 from typing import NamedTuple
 
-from fairlead_common.sensitive_paths import persistence, plain, secret
+from fairlead_common.policy.sensitive_paths import persistence, plain, secret
 from fairlead_tools.runner import linux
 
 MAX_LINKS = 40

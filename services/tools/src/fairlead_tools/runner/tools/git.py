@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from fairlead_common.sensitive_paths import plain, secret
+from fairlead_common.policy.sensitive_paths import plain, secret
 from fairlead_tools.runner.confinement.workspace_root import Root, ToolFailedError
 from fairlead_tools.runner.outcome import Outcome, done
 from fairlead_tools.runner.process.output import MAX_TEXT_BYTES, MAX_TEXT_LINES

@@ -9,7 +9,7 @@ import stat
 from collections.abc import Iterator
 from typing import IO, Callable, NamedTuple
 
-from fairlead_common.sensitive_paths import secret
+from fairlead_common.policy.sensitive_paths import secret
 from fairlead_tools.runner.confinement.workspace_root import TEMPORARY_PREFIX, Root, ToolFailedError
 from fairlead_tools.runner.outcome import Outcome, done
 from fairlead_tools.runner.process.environment import find_program

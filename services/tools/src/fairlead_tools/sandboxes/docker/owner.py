@@ -5,7 +5,7 @@ import stat
 from pathlib import Path
 from typing import NamedTuple
 
-from fairlead_common.messages import WorkspaceAccess
+from fairlead_common.protocol.messages import WorkspaceAccess
 from fairlead_tools.sandboxes.sandbox import SandboxRefusedError
 
 DEFAULT_ID = 1000

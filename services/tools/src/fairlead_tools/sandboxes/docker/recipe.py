@@ -9,7 +9,7 @@ import msgspec
 from docker.types import LogConfig, Mount, Ulimit
 
 from fairlead_common.config import DockerConfig
-from fairlead_common.messages import WorkspaceAccess
+from fairlead_common.protocol.messages import WorkspaceAccess
 from fairlead_tools.runner.confinement.sandbox_check import EXPECTED
 from fairlead_tools.runner.forward import VARIABLE
 from fairlead_tools.runner.process.environment import GIVEN_PREFIX

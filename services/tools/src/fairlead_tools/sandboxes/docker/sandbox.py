@@ -13,7 +13,7 @@ from pathlib import Path
 import structlog
 
 from fairlead_common.config import DockerConfig
-from fairlead_common.messages import SandboxKind
+from fairlead_common.protocol.messages import SandboxKind
 from fairlead_tools.sandboxes.channel import Channel, ChannelLostError
 from fairlead_tools.sandboxes.docker import recipe
 from fairlead_tools.sandboxes.docker.egress import Egress

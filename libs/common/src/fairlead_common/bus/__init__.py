@@ -1,0 +1,8 @@
+"""The connection to NATS, with the guarantees that Fairlead builds on.
+
+`Bus` is the face of this package; the other modules are built on it or are parts of it.
+"""
+
+from fairlead_common.bus.bus import INLINE_LIMIT_BYTES, Bus, WrongSequenceError
+
+__all__ = ["INLINE_LIMIT_BYTES", "Bus", "WrongSequenceError"]

@@ -1,0 +1,203 @@
+"""The object store: attachments, long tool outputs, payloads too large for one message.
+
+Objects are named by the SHA-256 of their bytes, so that storing one twice is one object, and whoever reads
+one sees whether it is what was stored. The bucket is an ordinary one (`nats object get objects <name>`); what
+executors store has a stream of its own, see `outputs.py`.
+"""
+
+import asyncio
+import base64
+import hashlib
+import io
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from pathlib import Path
+from typing import BinaryIO, Final
+
+import msgspec
+
+from fairlead_common.bus.bus import INLINE_LIMIT_BYTES, Bus
+from fairlead_common.bus.reply_inbox import Headers
+from fairlead_common.errors import BusUnavailableError, ConflictError, NotFoundError
+from fairlead_common.failpoints import failpoint
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.ids import new_id
+
+TIMEOUT_S: Final = 60.0
+CHUNK_BYTES: Final = 128 * 1024
+LIMIT_BYTES: Final = 256 << 20
+
+_STREAM: Final = subjects.OBJECTS_STREAM
+
+
+class _Info(msgspec.Struct, kw_only=True):
+    """What the bucket knows of an object; `nuid` names its chunks."""
+
+    name: str
+    bucket: str = subjects.OBJECTS
+    nuid: str = ""
+    size: int = 0
+    chunks: int = 0
+    digest: str = ""
+    deleted: bool = False
+
+
+class OutputInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """Part 0 of what an executor stored; it is written last."""
+
+    size: int
+    parts: int
+
+
+_info = msgspec.json.Decoder(_Info)
+_output = msgspec.json.Decoder(OutputInfo)
+
+
+class Objects:
+    """The bucket `objects`, and to read also what executors stored."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+
+    async def put(self, data: bytes) -> str:
+        """Store `data`; its name.
+
+        Raises:
+            BusUnavailableError: not stored within a minute.
+            StreamFullError: a limit is reached.
+        """
+        return await self._put(hashlib.sha256(data).hexdigest(), io.BytesIO(data))
+
+    async def put_file(self, path: Path) -> str:
+        """Store the bytes of a file without holding them in memory; the object's name."""
+        with path.open("rb") as file:
+            name = (await asyncio.to_thread(hashlib.file_digest, file, "sha256")).hexdigest()
+            file.seek(0)
+            return await self._put(name, file)
+
+    async def get(self, name: str, *, limit_bytes: int = LIMIT_BYTES) -> bytes:
+        """The bytes of an object.
+
+        Raises:
+            NotFoundError: there is none of this name whose bytes fit it, or it is larger than `limit_bytes`.
+            BusUnavailableError: not read within a minute.
+        """
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                async with aclosing(self._candidates(name, limit_bytes)) as candidates:
+                    async for data in candidates:
+                        digest = await asyncio.to_thread(hashlib.sha256, data)
+                        if digest.hexdigest() == name:
+                            return data
+        except TimeoutError as error:
+            raise BusUnavailableError(f"object {name}: not read within {TIMEOUT_S:.0f} s") from error
+        raise NotFoundError(f"object {name} does not exist")
+
+    async def pack(self, data: bytes) -> tuple[bytes, Headers]:
+        """What to publish for `data`: itself, or over 512 KiB an empty payload that refers to it."""
+        if len(data) <= INLINE_LIMIT_BYTES:
+            return data, {}
+        return b"", {subjects.H_OBJECT: await self.put(data)}
+
+    async def unpack(self, data: bytes, headers: Headers) -> bytes:
+        """The payload that `pack` was given."""
+        name = headers.get(subjects.H_OBJECT)
+        return data if name is None else await self.get(name)
+
+    async def is_lost(self, name: str) -> bool:
+        """Whether an object that could not be read is gone, and nobody will find it in the bucket again.
+
+        A write decides that, for a read may show the past: the mark of a deletion, where no object is. Who
+        stores the object once more takes it away.
+        """
+        try:
+            await self._bus.create(_STREAM, _meta(name), msgspec.json.encode(_Info(name=name, deleted=True)))
+        except ConflictError:
+            try:
+                await self.get(name)
+            except NotFoundError:  # it was deleted before, or not all of its bytes are there
+                return True
+            return False
+        return True
+
+    # -- inside ------------------------------------------------------------
+
+    async def _put(self, name: str, source: BinaryIO) -> str:
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                if not await self._has(name):
+                    failpoint("objects.put.before")
+                    await self._store(name, source)
+                    failpoint("objects.put.after")
+        except TimeoutError as error:
+            raise BusUnavailableError(f"object {name}: not stored within {TIMEOUT_S:.0f} s") from error
+        return name
+
+    async def _has(self, name: str) -> bool:
+        return await self._known(name) is not None
+
+    async def _store(self, name: str, source: BinaryIO) -> None:
+        info = _Info(name=name, nuid=new_id(), digest=_digest(name))
+        while chunk := source.read(CHUNK_BYTES):
+            await self._bus.publish(f"$O.{subjects.OBJECTS}.C.{info.nuid}", chunk)
+            info.size += len(chunk)
+            info.chunks += 1
+        await self._bus.publish(_meta(name), msgspec.json.encode(info), {"Nats-Rollup": "sub"})
+
+    async def _known(self, name: str) -> _Info | None:
+        record = await self._bus.last(_STREAM, _meta(name))
+        if record is None:
+            return None
+        try:
+            info = _info.decode(record.data)
+        except msgspec.DecodeError:
+            return None
+        return None if info.deleted else info
+
+    async def _candidates(self, name: str, limit_bytes: int) -> AsyncGenerator[bytes, None]:
+        """What is stored under this name: in the bucket, and by each host.
+
+        A host may say what it likes of a name: what it stored hides nothing that another did.
+        """
+        too_large = 0
+        info = await self._known(name)
+        if info is not None:
+            if info.size > limit_bytes:
+                raise _too_large(name, info.size, limit_bytes)
+            yield await self._joined(_STREAM, f"$O.{subjects.OBJECTS}.C.{info.nuid}", info.size)
+        manifest = f"fairlead.output.*.{name}.0"
+        for record in await self._bus.last_of_each(subjects.OUTPUTS, manifest):
+            try:
+                size = _output.decode(record.data).size
+            except msgspec.DecodeError:
+                continue
+            if size > limit_bytes:
+                too_large = size
+                continue
+            host = record.subject.split(".")[2]
+            yield await self._joined(subjects.OUTPUTS, f"fairlead.output.{host}.{name}.*", size)
+        if too_large:
+            raise _too_large(name, too_large, limit_bytes)
+
+    async def _joined(self, stream: str, subject: str, size: int) -> bytes:
+        """The records of a subject, one after the other, up to `size` bytes."""
+        parts, left = [], size
+        async for record in self._bus.read(stream, subject, batch=64):
+            if not record.subject.endswith(".0") or stream == _STREAM:
+                parts.append(record.data)
+                left -= len(record.data)
+            if left <= 0:
+                break
+        return b"".join(parts)[:size]
+
+
+def _meta(name: str) -> str:
+    return f"$O.{subjects.OBJECTS}.M.{base64.urlsafe_b64encode(name.encode()).decode()}"
+
+
+def _digest(name: str) -> str:
+    return f"SHA-256={base64.urlsafe_b64encode(bytes.fromhex(name)).decode()}"
+
+
+def _too_large(name: str, size: int, limit_bytes: int) -> NotFoundError:
+    return NotFoundError(f"object {name}: at most {limit_bytes} bytes, it has {size}")

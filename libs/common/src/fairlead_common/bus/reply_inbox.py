@@ -1,0 +1,150 @@
+"""The answers of one connection: where they come, who waits for them, and why there will be none."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final, NamedTuple
+
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+
+from fairlead_common.bus.inbox_client import Client
+from fairlead_common.errors import BusUnavailableError, FairleadError, ForbiddenError, NotFoundError
+
+DEAF_PAUSE_S: Final = 5.0  # before a user who may not hear answers asks for them again
+
+Headers = dict[str, str]
+Reply = Msg | FairleadError | None  # an answer, why there will be none, or: the connection went
+
+
+class Delivery(NamedTuple):
+    """One message from a subscription."""
+
+    subject: str
+    reply: str
+    data: bytes
+    headers: Headers
+
+
+class Answers:
+    """One subscription serves all requests, so that a request may have many answers."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._prefix = ""
+        self._token = 0
+        self._waiting: dict[str, asyncio.Queue[Reply]] = {}
+        self._asked: dict[str, str] = {}  # by inbox: the subject, as errors of the server name it
+        self._hearing: Subscription | None = None
+        self._deaf: ForbiddenError | None = None
+        self._deaf_until = 0.0  # time of the loop
+
+    async def begin(self) -> None:
+        """Hear them, on a connection that was just made."""
+        self._prefix = self._client.new_inbox()
+        await self._hear()
+
+    @contextmanager
+    def inbox(self) -> Iterator[tuple[str, asyncio.Queue[Reply]]]:
+        """An inbox of its own, and the queue that its answers land in."""
+        self._token += 1
+        inbox = f"{self._prefix}.{self._token}"
+        queue = self._waiting[inbox] = asyncio.Queue[Reply]()
+        try:
+            yield inbox, queue
+        finally:
+            self._waiting.pop(inbox, None)
+            self._asked.pop(inbox, None)
+
+    async def expect(self, subject: str, inbox: str) -> None:
+        """A request to `subject` is about to be sent, whose answers go to `inbox`, if that is one of ours.
+
+        Raises:
+            ForbiddenError: this user may not hear answers.
+        """
+        if self._deaf is not None and (inbox in self._waiting or subject in self._waiting):
+            await self._hear_again(self._deaf)
+        if inbox in self._waiting:
+            self._asked[inbox] = subject.lower()
+
+    def lost(self) -> None:
+        """The connection went, and with it all answers that were on their way."""
+        self._deaf = None  # the next connection asks for the answers by itself
+        for queue in self._waiting.values():
+            queue.put_nowait(None)
+
+    def forbidden(self, verb: str, subject: str) -> None:
+        """Tell whoever waits for an answer of `subject` that there will be none."""
+        if verb != "publish":
+            if subject == f"{self._prefix}.*".lower():  # no answer would ever come
+                self._deaf = ForbiddenError(
+                    f"this NATS user may not hear {self._prefix}.*, where answers come"
+                )
+                self._deaf_until = asyncio.get_running_loop().time() + DEAF_PAUSE_S
+                for queue in self._waiting.values():
+                    queue.put_nowait(self._deaf)
+            return
+        for inbox, asked in self._asked.items():
+            if asked == subject:
+                self._waiting[inbox].put_nowait(
+                    ForbiddenError(f"this NATS user may not publish to {subject}")
+                )
+
+    async def _hear(self) -> None:
+        self._hearing = await self._client.subscribe(
+            f"{self._prefix}.*", cb=self._on_answer, pending_msgs_limit=-1, pending_bytes_limit=-1
+        )
+
+    async def _hear_again(self, deaf: ForbiddenError) -> None:
+        """Ask for the answers anew, now and then: nobody tells a user that a right was given back to it.
+
+        Raises:
+            ForbiddenError: the right was missing a moment ago.
+        """
+        now = asyncio.get_running_loop().time()
+        if now < self._deaf_until or self._hearing is None:
+            raise deaf
+        self._deaf_until = now + DEAF_PAUSE_S
+        await self._hearing.unsubscribe()  # else a reconnect would make both
+        await self._hear()
+        self._deaf = None
+
+    async def _on_answer(self, msg: Msg) -> None:
+        queue = self._waiting.get(msg.subject)
+        if queue is not None:
+            self._asked.pop(msg.subject, None)
+            queue.put_nowait(msg)
+
+
+async def next_reply(queue: asyncio.Queue[Reply], timeout_s: float, subject: str) -> Msg:
+    """The next reply in an inbox.
+
+    Raises:
+        BusUnavailableError: none came within `timeout_s`, or the connection went.
+        ForbiddenError: this user may not ask.
+    """
+    try:
+        if queue.empty():
+            async with asyncio.timeout(timeout_s):
+                msg = await queue.get()
+        else:
+            msg = queue.get_nowait()
+    except TimeoutError as error:
+        raise BusUnavailableError(f"no answer to {subject} within {timeout_s:g} s") from error
+    if isinstance(msg, FairleadError):
+        raise msg
+    if msg is None:
+        raise BusUnavailableError(f"the connection was lost before {subject} was answered")
+    return msg
+
+
+def delivery_of(msg: Msg, subject: str) -> Delivery:
+    """What a reply to a request on `subject` says.
+
+    Raises:
+        NotFoundError: it says that nobody listens.
+    """
+    headers = msg.headers or {}
+    if headers.get("Status") == "503":
+        raise NotFoundError(f"nobody answers {subject}")
+    return Delivery(msg.subject, msg.reply, msg.data, headers)

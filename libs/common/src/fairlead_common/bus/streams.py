@@ -1,0 +1,369 @@
+"""The streams and buckets of Fairlead, made when missing and refused when weaker than needed."""
+
+from typing import Final
+
+import structlog
+
+from fairlead_common.bus.bus import Bus
+from fairlead_common.bus.stream_reader import NO_CONSUMER, NO_STREAM, JetStreamError
+from fairlead_common.errors import BusUnavailableError, WeakConfigurationError
+from fairlead_common.protocol import subjects as s
+
+log = structlog.get_logger()
+
+# In the metadata of a stream that is being restored: nobody may work on it before that is finished.
+UNFINISHED: Final = "fairlead-restore"
+
+SLOTS_WAIT_S: Final = 8.0  # a slot that nobody has settled for so long goes to another scheduler
+TOOLS_WAIT_S: Final = 6.0  # a request that a dead executor held is delivered again after so much silence
+
+_SECOND: Final = 1_000_000_000
+_DAY: Final = 86_400 * _SECOND
+
+_NO_CLUSTER: Final = 10074
+_NO_PEERS: Final = 10005
+
+Config = dict[str, object]
+
+
+def _stream(name: str, subjects: list[str], **more: object) -> Config:
+    return {
+        "name": name,
+        "subjects": subjects,
+        "retention": "limits",
+        "storage": "file",
+        "discard": "new",
+        "max_age": 0,
+        "max_msgs": -1,
+        "max_bytes": -1,
+        "max_consumers": -1,
+        "allow_direct": True,
+        "duplicate_window": 120 * _SECOND,
+        **more,
+    }
+
+
+# What may be lost with the server's page cache, and is written often: no fsync for each message. Memory
+# streams are no choice for it: a server that restarts has forgotten that they exist.
+_LOSSY: Final = "async"
+
+
+def _bucket(name: str, *, persist_mode: str = "default", republish: bool = False, history: int = 1) -> Config:
+    more: Config = {"persist_mode": persist_mode}
+    if republish:
+        more["republish"] = {"src": f"$KV.{name}.>", "dest": f"fairlead.kv.{name}.>"}
+    return _stream(
+        s.kv_stream(name),
+        [f"$KV.{name}.>"],
+        max_msgs_per_subject=history,
+        allow_rollup_hdrs=True,
+        allow_msg_ttl=True,
+        deny_delete=True,
+        **more,
+    )
+
+
+STREAMS: Final[list[Config]] = [
+    _stream(
+        s.SESSIONS,
+        ["fairlead.session.*.in.>", "fairlead.session.*.log", s.PROMPT_PUBLIC],
+        subject_transform={"src": s.PROMPT_PUBLIC, "dest": "fairlead.session.{{wildcard(1)}}.in.prompt"},
+        republish={"src": "fairlead.session.*.>", "dest": "fairlead.live.{{wildcard(1)}}.>"},
+        allow_atomic=True,
+    ),
+    # The server refuses schedules on a stream that discards new messages, so timers have their own;
+    # it has no limit, so it discards nothing.
+    _stream(
+        s.TIMERS,
+        ["fairlead.timer.>"],
+        discard="old",
+        allow_msg_ttl=True,
+        allow_msg_schedules=True,
+        allow_rollup_hdrs=True,
+    ),
+    _stream(
+        s.TOOLS,
+        ["fairlead.tool.*.*.request", "fairlead.tool.*.*.claim", "fairlead.tool.*.*.part.*.*"],
+        max_age=14 * _DAY,
+    ),
+    # Written once: executors could otherwise replace what they stored, and what others did.
+    _stream(s.OUTPUTS, ["fairlead.output.*.*.*"], max_msgs_per_subject=1, discard_new_per_subject=True),
+    _stream(
+        s.EVENTS,
+        ["fairlead.event.*"],
+        persist_mode=_LOSSY,
+        discard="old",
+        max_age=600 * _SECOND,
+        max_bytes=64 << 20,
+        republish={"src": "fairlead.event.*", "dest": "fairlead.live.{{wildcard(1)}}.event"},
+    ),
+    _stream(s.SLOTS, ["fairlead.cron.*.*"], max_age=120 * _DAY),
+    _stream(s.DEAD, ["fairlead.dead.*"], max_age=90 * _DAY),
+    _bucket(s.BUCKET_SESSIONS, republish=True),
+    _bucket(s.BUCKET_LEASES, persist_mode=_LOSSY),
+    _bucket(s.BUCKET_EXECUTORS, persist_mode=_LOSSY, republish=True),
+    _bucket(s.BUCKET_WORKSPACES),
+    _bucket(s.BUCKET_CONFIG, republish=True, history=64),
+    _bucket(s.BUCKET_CREDENTIALS),
+    _bucket(s.BUCKET_JOBS, republish=True),
+    _bucket(s.BUCKET_RUNS),
+    {
+        **_stream(s.OBJECTS_STREAM, [f"$O.{s.OBJECTS}.C.>", f"$O.{s.OBJECTS}.M.>"]),
+        "allow_rollup_hdrs": True,
+    },
+]
+
+
+def subjects_of(config: Config) -> list[str]:
+    """The subjects that a stream takes."""
+    return _texts(config.get("subjects"))
+
+
+def republished_to(config: Config) -> str:
+    """Where what a stream stores is told again, with `{{...}}` for words of the subject; empty: nowhere."""
+    told = config.get("republish")
+    return str(told["dest"]) if isinstance(told, dict) else ""
+
+
+# A difference in one of these could lose data or let two act where one may.
+_EXACT: Final = ("retention", "storage", "allow_direct", "republish", "subject_transform")
+_MUST_HAVE: Final = (
+    "allow_msg_ttl",
+    "allow_msg_schedules",
+    "allow_rollup_hdrs",
+    "allow_atomic",
+    "discard_new_per_subject",
+)
+
+
+async def provision(bus: Bus) -> None:
+    """Make the streams and buckets that are missing and check those that exist. Safe to repeat.
+
+    Raises:
+        WeakConfigurationError: one exists with settings that could lose data.
+        BusUnavailableError: JetStream is not there.
+    """
+    for wanted in STREAMS:
+        await _ensure_stream(bus, _replicated(wanted, bus.settings.replicas))
+    await ensure_consumer(bus, s.SESSIONS, s.AGENTS_CONSUMER, s.ALL_MAIL)
+    # Forwarding one takes milliseconds; a question whose time is over must not wait long for another agent.
+    await ensure_consumer(bus, s.TIMERS, s.TIMERS_CONSUMER, s.DUE_TIMERS, ack_wait_s=5.0)
+    await ensure_consumer(bus, s.SLOTS, s.SLOTS_CONSUMER, s.ALL_SLOTS, ack_wait_s=SLOTS_WAIT_S)
+
+
+async def is_there(bus: Bus, name: str) -> bool:
+    """Whether a stream exists and takes all its subjects; one of an earlier version may lack some.
+
+    Raises:
+        WeakConfigurationError: it exists with settings that could lose data.
+        BusUnavailableError: JetStream is not there.
+    """
+    wanted = next(each for each in STREAMS if each["name"] == name)
+    wanted = _replicated(wanted, bus.settings.replicas)
+    actual = await _actual(bus, name)
+    return actual is not None and not _has_too_few(wanted, actual) and not _lacks(wanted, actual)
+
+
+async def has_consumer(bus: Bus, stream: str, name: str) -> bool:
+    """Whether a durable consumer exists."""
+    try:
+        return await consumer_info(bus, stream, name) is not None
+    except JetStreamError as error:
+        if error.code != NO_STREAM:
+            raise
+        return False
+
+
+async def consumer_info(bus: Bus, stream: str, name: str, *, timeout_s: float | None = None) -> Config | None:
+    """A consumer, as the server that leads it knows it; None if there is none of this name.
+
+    Raises:
+        JetStreamError: the server refused; there is no such stream, say.
+        BusUnavailableError: nobody leads it right now.
+    """
+    try:
+        return await bus.api(f"CONSUMER.INFO.{stream}.{name}", timeout_s=timeout_s)
+    except JetStreamError as error:
+        if error.code != NO_CONSUMER:
+            raise
+        return None
+
+
+async def consumer_names(bus: Bus, stream: str, *, timeout_s: float | None = None) -> list[str]:
+    """All consumers of a stream.
+
+    Ask for each of them with `consumer_info`: a list of what they are waits for all servers of a cluster, and
+    leaves out what one of them does not tell in time.
+
+    Raises:
+        JetStreamError: the server refused; there is no such stream, say.
+    """
+    names: list[str] = []
+    while True:
+        page = await bus.api(f"CONSUMER.NAMES.{stream}", {"offset": len(names)}, timeout_s=timeout_s)
+        some, total = page.get("consumers"), page.get("total")
+        names += some if isinstance(some, list) else []
+        if not some or not isinstance(total, int) or len(names) >= total:
+            return names
+
+
+def _replicated(wanted: Config, replicas: int) -> Config:
+    config = {**wanted, "num_replicas": replicas}
+    if replicas > 1:  # the lazy mode exists for one replica only
+        config["persist_mode"] = "default"
+    return config
+
+
+async def _ensure_stream(bus: Bus, wanted: Config) -> None:
+    name = str(wanted["name"])
+    actual = await _actual(bus, name)
+    if actual is None:
+        actual = await _create(bus, wanted)
+        log.info("stream_created", stream=name)
+    if _has_too_few(wanted, actual):
+        actual = await _raise_replicas(bus, wanted, actual)
+        log.info("stream_replicas_raised", stream=name, replicas=wanted["num_replicas"])
+    if lacking := _lacks(wanted, actual):
+        more = {**actual, "subjects": [*subjects_of(actual), *lacking]}
+        await bus.api(f"STREAM.UPDATE.{name}", more, timeout_s=15.0)
+        log.info("stream_widened", stream=name, subjects=lacking)
+
+
+async def _create(bus: Bus, wanted: Config) -> Config:
+    name = str(wanted["name"])
+    try:
+        return _config_of(name, await bus.api(f"STREAM.CREATE.{name}", wanted, timeout_s=15.0))
+    except JetStreamError as error:
+        if error.code == _NO_CLUSTER:
+            raise WeakConfigurationError(
+                f"FAIRLEAD_NATS_REPLICAS: {wanted['num_replicas']} replicas need a cluster, "
+                "and this NATS server is alone"
+            ) from error
+        if error.code == _NO_PEERS:
+            raise BusUnavailableError(f"too few NATS servers are up: {error}") from error
+        raise
+
+
+async def _raise_replicas(bus: Bus, wanted: Config, actual: Config) -> Config:
+    """The lazy mode of a stream cannot be changed, but what it holds may be lost: it is made anew."""
+    name = str(wanted["name"])
+    if actual.get("persist_mode") == _LOSSY:
+        await bus.api(f"STREAM.DELETE.{name}", timeout_s=15.0)
+        return await _create(bus, wanted)
+    raised = {**actual, "num_replicas": wanted["num_replicas"]}
+    return _config_of(name, await bus.api(f"STREAM.UPDATE.{name}", raised, timeout_s=15.0))
+
+
+def _has_too_few(wanted: Config, actual: Config) -> bool:
+    """Whether the stream has fewer replicas than are wanted."""
+    return int(str(actual.get("num_replicas") or 1)) < int(str(wanted.get("num_replicas") or 1))
+
+
+async def _actual(bus: Bus, name: str) -> Config | None:
+    """The configuration of a stream, or None if there is none."""
+    try:
+        return _config_of(name, await bus.api(f"STREAM.INFO.{name}"))
+    except JetStreamError as error:
+        if error.code != NO_STREAM:
+            raise
+        return None
+
+
+def _config_of(name: str, info: Config) -> Config:
+    config = info["config"]
+    if not isinstance(config, dict):
+        raise WeakConfigurationError(f"stream {name}: the server sent no configuration")
+    return config
+
+
+def _lacks(wanted: Config, actual: Config) -> list[str]:
+    """The subjects that an existing stream does not take yet.
+
+    Raises:
+        WeakConfigurationError: it is weaker in any other way.
+    """
+    has = subjects_of(actual)
+    lacking = [subject for subject in subjects_of(wanted) if subject not in has]
+    problems = weaknesses(wanted, {**actual, "subjects": [*has, *lacking]})
+    if problems:
+        raise WeakConfigurationError(f"stream {wanted['name']} is set up too weakly: {'; '.join(problems)}")
+    return lacking
+
+
+def strengthened(wanted: Config, actual: Config) -> Config:
+    """`actual` with what is weaker in it than in `wanted` made as that is, and nothing else changed."""
+    subjects = subjects_of(actual)
+    missing = [subject for subject in subjects_of(wanted) if subject not in subjects]
+    better: Config = {**actual, "subjects": [*subjects, *missing]}
+    for key, value in wanted.items():
+        candidate = {**better, key: value}
+        if len(weaknesses(wanted, candidate)) < len(weaknesses(wanted, better)):
+            better = candidate
+    return better
+
+
+def weaknesses(wanted: Config, actual: Config) -> list[str]:
+    """What is weaker in `actual`, each as `<setting> is <value>, must be <value>`."""
+    metadata = actual.get("metadata")
+    if isinstance(metadata, dict) and UNFINISHED in metadata:
+        return ["a restore into it was not finished: run `fairlead restore` again"]
+    problems = [
+        f"{key} is {actual.get(key)!r}, must be {wanted.get(key)!r}"
+        for key in _EXACT
+        if (actual.get(key) or None) != (wanted.get(key) or None)
+    ]
+    problems += [f"{key} is off, must be on" for key in _MUST_HAVE if wanted.get(key) and not actual.get(key)]
+    if wanted["discard"] == "new" and actual.get("discard") != "new":
+        problems.append(f"discard is {actual.get('discard')!r}, must be 'new'")
+    wanted_age, actual_age = int(str(wanted["max_age"])), int(str(actual.get("max_age") or 0))
+    if actual_age and (wanted_age == 0 or actual_age < wanted_age):
+        problems.append(f"max_age is {actual_age} ns, must be {wanted_age or 'unlimited'}")
+    if actual.get("persist_mode") == "async" and wanted.get("persist_mode") != "async":
+        problems.append("persist_mode is 'async', must be 'default'")
+    missing = set(subjects_of(wanted)) - set(subjects_of(actual))
+    if missing:
+        problems.append(f"subjects lack {sorted(missing)}")
+    if _has_too_few(wanted, actual):
+        problems.append(f"num_replicas is {actual.get('num_replicas')}, must be {wanted['num_replicas']}")
+    return problems
+
+
+def _texts(value: object) -> list[str]:
+    return [str(item) for item in value] if isinstance(value, list) else []
+
+
+async def ensure_consumer(
+    bus: Bus, stream: str, name: str, filter_subject: str, *, ack_wait_s: float = 30.0
+) -> None:
+    """A durable pull consumer with explicit acknowledgement and no limit on deliveries.
+
+    Args:
+        ack_wait_s: a delivery that nobody speaks of for so long is made again.
+
+    Raises:
+        WeakConfigurationError: it exists with other settings.
+    """
+    wanted: Config = {
+        "durable_name": name,
+        "ack_policy": "explicit",
+        "ack_wait": int(ack_wait_s * _SECOND),
+        "max_deliver": -1,
+        "max_ack_pending": 100_000,
+        "deliver_policy": "all",
+        "replay_policy": "instant",
+        "filter_subject": filter_subject,
+    }
+    info = await consumer_info(bus, stream, name)
+    if info is None:
+        info = await bus.api(
+            f"CONSUMER.CREATE.{stream}.{name}.{filter_subject}",
+            {"stream_name": stream, "config": wanted, "action": "create"},
+        )
+    config = info["config"]
+    if not isinstance(config, dict):
+        raise WeakConfigurationError(f"consumer {name}: the server sent no configuration")
+    for key in ("ack_policy", "max_deliver", "filter_subject"):
+        if config.get(key) != wanted[key]:
+            raise WeakConfigurationError(
+                f"consumer {name} of {stream}: {key} is {config.get(key)!r}, must be {wanted[key]!r}"
+            )

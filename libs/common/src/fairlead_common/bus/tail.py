@@ -1,0 +1,208 @@
+"""The live tail: all records of one or more streams as they are stored, in order, without gaps.
+
+Subscribe to the republished subject first, then catch up by direct get, then join the two by
+sequence. A reconnect, a dropped message, or a record whose predecessor was never seen starts
+another catch-up; a slow poll behind it all covers what nothing else noticed.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+import structlog
+
+from fairlead_common.bus.bus import Bus
+from fairlead_common.bus.connection import Subscription
+from fairlead_common.bus.reply_inbox import Delivery
+from fairlead_common.bus.stream_reader import Record
+from fairlead_common.errors import RetryableError
+
+log = structlog.get_logger()
+
+POLL_S = 5.0
+
+
+class Source(NamedTuple):
+    """One stream that feeds the tail.
+
+    Fields:
+        start: first sequence wanted.
+        chained: all its records share one subject, so that a gap shows in `previous`.
+        lossy: the stream may lose its end with the server, and then counts on from an earlier sequence.
+        latest: only its last record counts, and catching up reads that one alone.
+    """
+
+    stream: str
+    subject: str
+    start: int
+    chained: bool = False
+    lossy: bool = False
+    latest: bool = False
+
+
+class Tail:
+    """Follow `sources` over the live subject `live`. Use as an async context manager.
+
+    Args:
+        route: index of the source that a live subject belongs to, or None if it is not wanted.
+        poll_s: at least so often what is stored is read again, whatever was heard.
+    """
+
+    def __init__(
+        self,
+        bus: Bus,
+        live: str,
+        sources: list[Source],
+        route: Callable[[str], int | None],
+        *,
+        poll_s: float = POLL_S,
+    ) -> None:
+        self._bus = bus
+        self._live = live
+        self._sources = sources
+        self._route = route
+        self._poll_s = poll_s
+        self.seen = [source.start - 1 for source in sources]
+        self._ready: deque[tuple[int, Record]] = deque()
+        self._heard: list[dict[int, Record]] = [{} for _ in sources]
+        self._behind = True
+        self._catching_up = False  # what is heard meanwhile waits for its turn
+        self._changed = asyncio.Event()
+        self._polled_at = 0.0
+        self._subscription: Subscription | None = None
+        self._forget: Callable[[], None] = lambda: None
+
+    async def __aenter__(self) -> "Tail":
+        self._subscription = await self._bus.subscribe(self._live, self._on_live)
+        self._forget = self._bus.on_reconnect(self.catch_up_soon)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._forget()
+        if self._subscription is not None:
+            await self._subscription.unsubscribe()
+
+    def catch_up_soon(self) -> None:
+        """Read the stored records again before the next one is handed out."""
+        self._behind = True
+        self._changed.set()
+
+    @property
+    def has_news(self) -> bool:
+        """Whether `take` would return something, or would look for it, without waiting."""
+        return bool(self._ready) or self._behind
+
+    async def wait(self, timeout_s: float) -> bool:
+        """Whether there may be news, as soon as there is, or after `timeout_s`."""
+        loop = asyncio.get_running_loop()
+        if not self.has_news:
+            self._changed.clear()
+            pause = min(timeout_s, max(0.0, self._polled_at + self._poll_s - loop.time()))
+            try:
+                async with asyncio.timeout(pause):
+                    await self._changed.wait()
+            except TimeoutError:
+                self._behind = self._behind or loop.time() >= self._polled_at + self._poll_s
+        return self.has_news
+
+    async def take(self) -> list[tuple[int, Record]]:
+        """What is new, oldest first, as (index of the source, record). Does not wait for more.
+
+        Raises:
+            BusUnavailableError: catching up failed; nothing is lost, call again.
+        """
+        if self._behind:
+            await self._catch_up()
+        news = list(self._ready)
+        self._ready.clear()
+        return news
+
+    async def follow(self, stop: asyncio.Event, handle: Callable[[int, Record], None]) -> None:
+        """Give `handle` every record until `stop`: a part of a service. While the bus is away it waits."""
+
+        async def wake_at_stop() -> None:
+            await stop.wait()
+            self._changed.set()
+
+        async with asyncio.TaskGroup() as tasks:
+            waking = tasks.create_task(wake_at_stop())
+            while not stop.is_set():
+                if not await self.wait(self._poll_s):
+                    continue
+                try:
+                    news = await self.take()
+                except RetryableError as error:
+                    log.warning("tail_behind", live=self._live, error=str(error))
+                    continue
+                for index, record in news:
+                    handle(index, record)
+            waking.cancel()
+
+    async def _catch_up(self) -> None:
+        self._catching_up = True
+        try:
+            await self._read_and_join()
+        finally:
+            self._catching_up = False
+
+    async def _read_and_join(self) -> None:
+        self._behind = False  # set again by whatever goes wrong from here on
+        self._polled_at = asyncio.get_running_loop().time()
+        for index, source in enumerate(self._sources):
+            try:
+                if source.lossy:
+                    last = await self._bus.last_sequence(source.stream)
+                    self.seen[index] = min(self.seen[index], last)
+                if source.latest:
+                    await self._read_latest(index, source)
+                    continue
+                async for record in self._bus.read(source.stream, source.subject, start=self.seen[index] + 1):
+                    self._hand_over(index, record)
+            except BaseException:
+                self._behind = True
+                raise
+        # No await from here on: nothing can be heard between the last look and the switch to live.
+        for index, source in enumerate(self._sources):
+            heard = self._heard[index]
+            for seq in sorted(heard):
+                if source.chained and (heard[seq].previous or 0) > self.seen[index]:
+                    self._behind = True
+                    break
+                self._hand_over(index, heard.pop(seq))
+
+    async def _read_latest(self, index: int, source: Source) -> None:
+        record = await self._bus.last(source.stream, source.subject)
+        if record is not None:
+            self._hand_over(index, record)
+
+    def _hand_over(self, index: int, record: Record) -> None:
+        if record.seq > self.seen[index]:
+            self.seen[index] = record.seq
+            self._ready.append((index, record))
+
+    def _on_live(self, delivery: Delivery) -> None:
+        index = self._route(delivery.subject)
+        if index is None:
+            return
+        source = self._sources[index]
+        if self._bus.replicated and not (source.chained or source.lossy):
+            # A leader that dies between storing and republishing leaves a gap that no header shows.
+            self.catch_up_soon()
+            return
+        headers = delivery.headers
+        record = Record(
+            subject=headers.get("Nats-Subject", delivery.subject),
+            seq=int(headers.get("Nats-Sequence", "0")),
+            data=delivery.data,
+            headers=headers,
+            previous=int(headers.get("Nats-Last-Sequence", "0")),
+        )
+        if self._behind or self._catching_up:
+            self._heard[index][record.seq] = record
+        elif self._sources[index].chained and (record.previous or 0) > self.seen[index]:
+            self._behind = True
+            self._heard[index][record.seq] = record
+        else:
+            self._hand_over(index, record)
+        self._changed.set()

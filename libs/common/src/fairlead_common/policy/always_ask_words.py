@@ -1,0 +1,153 @@
+"""Programs and words that a person has to see each time, of commands whose words can be told."""
+
+import posixpath
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from fairlead_common.policy.always_ask_git import git_reason
+from fairlead_common.policy.programs import SHELLS
+from fairlead_common.policy.shell_words import Words
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_WIPERS: Final = re.compile(
+    r"mkfs(\..+)?|mkswap|wipefs|s?fdisk|cfdisk|s?gdisk|parted|blkdiscard|cryptsetup|shred|dmsetup|[lvp]v[a-z]+|zpool"
+)
+_POWER: Final = _names("shutdown reboot halt poweroff telinit kexec")
+_RIGHTS: Final = _names("sudo doas su pkexec runuser run0")
+_LATER: Final = _names("crontab at batch systemd-run anacron")
+_ACCOUNTS: Final = _names(
+    "useradd userdel usermod adduser deluser groupadd groupdel groupmod gpasswd passwd chpasswd chsh chfn "
+    "visudo vipw vigr newusers"
+)
+_KERNEL: Final = _names("insmod modprobe rmmod umount swapon swapoff pivot_root losetup setenforce")
+# What stands for a whole machine, a home, or everything here.
+_WHOLE: Final = re.compile(
+    r"/|/[*.?]+|~[\w.-]*(/[*.]*)?|\$\{?HOME\}?(/[*.]*)?|\*|\.?\.?/?\*|(\.\./)*\.\.(/\*)?"
+    r"|/(bin|boot|dev|etc|home|lib|lib64|media|mnt|opt|proc|root|run|sbin|srv|sys|usr|var|Users|Library|System)(/\*)?"
+    r"|/(home|Users)/[^/]+(/\*)?|/var/lib(/\*)?|/usr/(bin|lib|local|share)(/\*)?"
+)
+_CHANGERS: Final = _names("rm chmod chown chgrp find chattr setfacl")
+_WHOLE_IS_HERE: Final = _names("rm shred unlink")
+_FETCHERS: Final = _names("curl wget fetch aria2c nc ncat http https xh lynx ftp scp rsync")
+_READERS: Final = _names("python perl ruby node php lua deno bun")
+_RUNNING: Final = SHELLS | _names("eval source .")
+_DEVICE: Final = re.compile(r"/dev/(?!null\Z|stdout\Z|stderr\Z|tty\Z|fd/)")
+_WRITERS: Final = _names("dd tee cp mv truncate fallocate install ln cat")
+_REMOVES: Final = "it removes or changes everything"
+_RUNS: Final = "it runs what it downloads"
+
+
+def is_device(path: str) -> bool:
+    """Whether something is written straight to a device; those that only take or show text do not count."""
+    return _DEVICE.match(posixpath.normpath(path) if path else "") is not None
+
+
+_BY_NAME: Final = (
+    (_RIGHTS, "it wants other rights"),
+    (_POWER, "it stops the machine or changes what it starts"),
+    (_ACCOUNTS, "it changes who may use the machine"),
+    (_KERNEL, "it changes what the machine runs on"),
+)
+
+
+def reason(words: Words) -> str:
+    """Why a person has to see this command each time; empty when nothing speaks for that.
+
+    Args:
+        words: the name of the program without its folder, and what follows.
+    """
+    name, rest = words[0], words[1:]
+    found = next((why for names, why in _BY_NAME if name in names), "")
+    if found:
+        return found
+    if _WIPERS.fullmatch(name):
+        return "it wipes or changes a device or a file"
+    if name in _WRITERS and any(is_device(word.removeprefix("of=")) for word in rest):
+        return "it writes to a device"
+    if name in _CHANGERS:
+        return _everything(name, rest)
+    return git_reason(rest) if name == "git" else _of_the_system(name, rest)
+
+
+def _of_the_system(name: str, rest: Words) -> str:
+    if name == "systemctl" and set(rest) & (_POWER | {"enable", "mask", "link", "edit"}):
+        return "it stops the machine or changes what it starts"
+    if name == "init" and rest[:1] in (("0",), ("6",)):
+        return "it stops the machine"
+    if (name in _LATER and rest[:1] != ("-l",)) or (name == "loginctl" and "enable-linger" in rest):
+        return "it leaves something that runs later"
+    if name == "mount" and any(not word.startswith("-") for word in rest):
+        return "it changes what the machine runs on"
+    if name == "kill" and "-1" in rest[1:]:
+        return "it ends every process"
+    return ""
+
+
+def _everything(name: str, rest: Words) -> str:
+    if name == "find":
+        starts = [word for word in rest if not re.match(r"-[HLPDO]", word)]
+        head = starts[: next((at for at, word in enumerate(starts) if word[:1] in "-(!"), len(starts))]
+        acts = {"-delete", "-exec", "-execdir", "-ok", "-okdir"} & set(rest)
+        return _REMOVES if acts and any(is_whole(word) and normal(word) != "." for word in head) else ""
+    letters = "".join(word[1:] for word in rest if re.match(r"-[^-]", word))
+    is_deep = "r" in letters.lower() or any(
+        "--recursive".startswith(word) for word in rest if word[:3] == "--r"
+    )
+    if not is_deep:
+        return ""
+    for word in rest:
+        if is_whole(word) and (name in _WHOLE_IS_HERE or normal(word) != "."):
+            return _REMOVES
+    return ""
+
+
+def normal(path: str) -> str:
+    """A path without `.`, `..` and doubled slashes, as far as they can be told from its text."""
+    plain = posixpath.normpath(path) if path else path
+    return "/" + plain.lstrip("/") if plain.startswith("/") else plain
+
+
+def is_whole(word: str) -> bool:
+    """Whether a word stands for a whole machine, a home, or all that is here."""
+    plain = normal(word)
+    return not word.startswith("-") and (plain == "." or _WHOLE.fullmatch(plain) is not None)
+
+
+def downloaded(commands: list[Words], writes: Iterable[str]) -> str:
+    """Whether something is fetched, and what came of it is run, from a pipe or from a file."""
+    fetching = [words for words in commands if words[0] in _FETCHERS]
+    if not fetching:
+        return ""
+    kept = {_base(path) for path in writes} | {_base(path) for words in fetching for path in _kept(words)}
+    for words in commands:
+        rest = [word for word in words[1:] if not word.startswith("-")]
+        reads_input = (words[0] in SHELLS or words[0] in _READERS) and (not rest or "-s" in words)
+        substitutes = words[0] in _RUNNING and any(word[:1] in "$<`" for word in words[1:] if word)
+        if (reads_input and "-c" not in words) or substitutes:
+            return _RUNS
+        runs_file = words[0] in _RUNNING or words[0] in _READERS
+        if kept and ((runs_file and {_base(word) for word in rest[:2]} & kept) or _base(words[0]) in kept):
+            return _RUNS
+    return ""
+
+
+def _kept(words: Words) -> list[str]:
+    """Files into which a program that fetches writes."""
+    found = []
+    for word, following in zip(words[1:], [*words[2:], ""], strict=True):
+        if re.fullmatch(r"-[a-zA-Z]*[oO]|--output|--output-document|--out", word):
+            found.append(following)
+        elif match := re.match(r"(?:--output|--output-document|--out)=(.+)|-[oO](.+)", word):
+            found.append(match[1] or match[2])
+        if "/" in word:  # the name that it has over there
+            found.append(word.partition("?")[0].partition("#")[0].rstrip("/"))
+    return found
+
+
+def _base(path: str) -> str:
+    return path.rpartition("/")[2]

@@ -1,0 +1,25 @@
+"""The fingerprint of what a person is shown before they allow a call. Both ends compute it."""
+
+import hashlib
+
+import msgspec
+
+from fairlead_common.protocol.messages import ToolCall
+
+
+def shown_hash(call: ToolCall, host: str) -> str:
+    """SHA-256 over all that decides what will run, and where. Whatever else is in the call is not shown."""
+    shown = [
+        call.session,
+        call.name,
+        call.arguments,
+        host,
+        call.workspace,
+        call.workspace_kind,
+        call.repository,
+        call.sandbox,
+        call.scope,
+        call.access,
+        call.remote,
+    ]
+    return hashlib.sha256(msgspec.json.encode(shown, order="deterministic")).hexdigest()

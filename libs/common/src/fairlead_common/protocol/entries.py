@@ -1,0 +1,344 @@
+"""Entries: the append-only log of a session. All state of a session is a fold over them.
+
+Every entry has an `id`, the `parent_id` that makes the log a tree, the `epoch` of the owner that
+wrote it, and the `cursor`: the stream sequence of the last mail that is consumed once this entry
+is stored.
+"""
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from fairlead_common.errors import BadMessageError
+from fairlead_common.protocol.content import ContentBlock, Message, Source, Usage
+from fairlead_common.protocol.messages import SandboxKind, WorkspaceAccess, WorkspaceKind
+from fairlead_common.protocol.subjects import H_CURSOR
+
+# truncated: the last reply was cut off at a limit of the model, so that the answer is not whole.
+Outcome = Literal[
+    "completed",
+    "truncated",
+    "aborted",
+    "failed",
+    "timed_out",
+    "turn_limit",
+    "budget",
+    "waiting_approval",
+    "unknown",
+]
+
+
+ApprovalDecision = Literal["once", "session", "always", "deny", "expired"]
+
+
+class EntryBase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What all entries have. `ts` is milliseconds since 1970, UTC, for people only."""
+
+    id: str
+    parent_id: str | None = None
+    ts: int = 0
+    epoch: int = 0
+    cursor: int = 0
+    run_id: str | None = None
+
+
+class MessageEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="message"):
+    """Something the model sees: user, assistant or tool result.
+
+    Fields:
+        items: ids of the queued items that this user message was made of.
+    """
+
+    message: Message
+    items: list[str] = []
+
+
+class QueuedEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="queued"):
+    """A steer or follow-up that was accepted and waits for its moment.
+
+    Fields:
+        mail_seq: stream sequence of its mail.
+        untrusted: strangers wrote it, or what it was made of.
+    """
+
+    kind: Source
+    content: list[ContentBlock]
+    mail_seq: int
+    key: str | None = None
+    sender: str | None = None
+    reply_to: str | None = None
+    untrusted: bool = False
+
+
+class DroppedEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="dropped"):
+    """Queued items that will not be said, or mail that came too late to matter.
+
+    Fields:
+        items: ids of queued items.
+        seqs: sequences of mail.
+        repeats: sequence of the earlier mail under the same key, which this mail repeats; 0: none.
+        reply_to: of mail that repeats one whose answer is not known yet; it gets the same answer.
+    """
+
+    reason: str
+    items: list[str] = []
+    seqs: list[int] = []
+    keys: list[str] = []
+    repeats: int = 0
+    reply_to: str | None = None
+
+
+class RunStartEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="run_start"):
+    """The session leaves idle.
+
+    Fields:
+        resumes: the run that was parked for an approval, or ended without an answer, and goes on in this one.
+    """
+
+    agent: str
+    model: str
+    mode: str
+    resumes: str | None = None
+
+
+class RunEndEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="run_end"):
+    """The session is idle again, or parked (`waiting_approval`).
+
+    Fields:
+        seqs: sequences of all prompts, steers and follow-ups that this run ended.
+        keys: their idempotency keys, where they had one.
+        error_code: why it did not complete, for programs, where one of these applies; otherwise empty:
+            `context_length_exceeded`, `model_auth`, `model_rate_limited`, `model_quota_exceeded`,
+            `model_unavailable`, `model_request_refused`, `input_refused`, `content_filter`, `refusal`,
+            `reply_paused`, `output_limit`, `empty_reply`. Later versions may add more.
+        left_out: entries of messages that later requests to the model leave out, since it could not take
+            them: too long, or refused. A tool result stays paired with its call. The log keeps them.
+        left_out_images: the same of their images alone.
+    """
+
+    outcome: Outcome
+    error: str | None = None
+    error_code: str = ""
+    left_out: list[str] = []
+    left_out_images: list[str] = []
+    turns: int = 0
+    usage: Usage = Usage()
+    duration_ms: int = 0
+    seqs: list[int] = []
+    keys: list[str] = []
+
+
+class ApprovalRequestEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="approval_request"):
+    """A tool call waits for a person.
+
+    Fields:
+        shown_hash: SHA-256 over everything that was shown; the decision must carry it.
+        expires_at: milliseconds since 1970; then it is denied.
+        why: which rule asks.
+        grants: what `session` and `always` would allow, in words; one that is missing is not on offer.
+        tainted: the model had read what strangers wrote when it asked for this.
+        group: of the tool.
+    """
+
+    call_id: str
+    tool: str
+    arguments: dict[str, object]
+    workspace: str
+    host: str
+    shown_hash: str
+    expires_at: int
+    why: str
+    sandbox: SandboxKind = "local"
+    scope: str = ""
+    access: WorkspaceAccess = "rw"
+    remote: str = ""
+    grants: dict[str, str] = {}
+    tainted: bool = False
+    group: str = ""
+
+
+class ApprovalEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="approval"):
+    """What was decided, by whom. `expired` counts as denied."""
+
+    approval_id: str
+    call_id: str
+    decision: ApprovalDecision
+    reason: str = ""
+    sender: str | None = None
+
+
+class EpochEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="epoch"):
+    """A new owner took over an open run.
+
+    Fields:
+        attempt: how many owners in a row began without getting any further.
+    """
+
+    worker: str
+    attempt: int = 1
+
+
+class Placement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where a session's workspace lies; all but `host` as in `ToolCall`."""
+
+    host: str
+    workspace: str
+    kind: WorkspaceKind = "folder"
+    repository: str = ""
+
+
+class SessionInfoEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="session_info"):
+    """Name and settings of the session; None leaves what was.
+
+    Fields:
+        sandbox: that the session wishes for; it counts while it is no weaker than the profile's.
+        placement: of its workspace from here on; without any it is where the agent's workspace is.
+        deny: rules of this session alone, beside those of the configuration.
+        work_mode: instead of the profile's.
+        source: as in `CreateSession`.
+    """
+
+    agent: str | None = None
+    title: str | None = None
+    sandbox: SandboxKind | None = None
+    placement: Placement | None = None
+    deny: list[str] | None = None
+    work_mode: str | None = None
+    source: str | None = None
+
+
+class ModeChangeEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="mode_change"):
+    """Permission mode from here on."""
+
+    mode: str
+
+
+class ModelChangeEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="model_change"):
+    """Model from here on."""
+
+    model: str
+
+
+class CustomEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="custom"):
+    """Kept with the session, never sent to the model."""
+
+    name: str
+    data: dict[str, object] = {}
+
+
+class DeletedEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="deleted"):
+    """The session was deleted up to here, and the log begins anew: with a session of the same id, if any.
+
+    `cursor` is the notice that asked for it: later mail belongs to the next session, whose first entry has no
+    parent.
+    """
+
+
+class LaterEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="later"):
+    """An entry that only a later version knows: what all entries have counts, the rest is kept as it came.
+
+    Never written as such; `encode_entry` gives back the bytes that were read.
+
+    Fields:
+        kind: its type, as that version calls it.
+        problem: what this version does not know: its type, or a value in it. The state of the session cannot
+            be told.
+        raw: all of it.
+    """
+
+    kind: str = ""
+    problem: str = ""
+    raw: msgspec.Raw = msgspec.Raw(b"")
+
+
+Entry = (
+    MessageEntry
+    | QueuedEntry
+    | DroppedEntry
+    | RunStartEntry
+    | RunEndEntry
+    | ApprovalRequestEntry
+    | ApprovalEntry
+    | EpochEntry
+    | SessionInfoEntry
+    | ModeChangeEntry
+    | ModelChangeEntry
+    | CustomEntry
+    | DeletedEntry
+    | LaterEntry
+)
+
+
+class _Head(EntryBase, frozen=True, kw_only=True):
+    """What is known of an entry of whatever type."""
+
+    type: str
+
+
+_decoder: msgspec.json.Decoder[Entry] = msgspec.json.Decoder(Entry)
+_head: msgspec.json.Decoder[_Head] = msgspec.json.Decoder(_Head)
+_encoder = msgspec.json.Encoder()
+_KNOWN = frozenset(str(kind.__struct_config__.tag) for kind in Entry.__args__)
+
+
+def consumed(headers: Mapping[str, str]) -> int:
+    """Last mailbox sequence that a log entry consumed, by its headers; 0 where they say none."""
+    said = headers.get(H_CURSOR, "")
+    return int(said) if said.isascii() and said.isdecimal() and len(said) < 20 else 0
+
+
+def decode_entry(payload: bytes) -> Entry:
+    """The entry that a record of the log holds; a `LaterEntry` for a type or a value of a later version.
+
+    Raises:
+        BadMessageError: it is no entry.
+    """
+    try:
+        return _decoder.decode(payload)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        later = _later(payload, str(error))
+        if later is None:
+            raise BadMessageError(f"log entry: {error}") from error
+        return later
+
+
+def read_entry(payload: bytes) -> Entry:
+    """As `decode_entry`, for readers that only show the log or wait for the end of a run.
+
+    The end of a run with an outcome of a later version is a `RunEndEntry` with that outcome.
+
+    Raises:
+        BadMessageError: it is no entry.
+    """
+    entry = decode_entry(payload)
+    if not (isinstance(entry, LaterEntry) and entry.kind == "run_end" and entry.problem):
+        return entry
+    fields = msgspec.json.decode(payload, type=dict[str, object])
+    outcome = fields.get("outcome")
+    try:
+        known = msgspec.convert({**fields, "outcome": "unknown"}, RunEndEntry)
+    except msgspec.ValidationError:
+        return entry
+    return msgspec.structs.replace(known, outcome=str(outcome))
+
+
+def _later(payload: bytes, problem: str) -> LaterEntry | None:
+    try:
+        head = _head.decode(payload)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    # msgspec says so of an enum's value and of a tag inside; anything else is no value of any version.
+    is_value = problem.startswith(("Invalid enum value", "Invalid value"))
+    if head.type in _KNOWN and not is_value:
+        return None
+    about = {name: getattr(head, name) for name in EntryBase.__struct_fields__}
+    problem = problem if head.type in _KNOWN else f"unknown type {head.type[:40]!r}"
+    return LaterEntry(**about, kind=head.type, problem=problem, raw=msgspec.Raw(payload))
+
+
+def encode_entry(entry: Entry) -> bytes:
+    """The record that holds this entry."""
+    if isinstance(entry, LaterEntry):
+        return bytes(entry.raw)
+    return _encoder.encode(entry)

@@ -1,0 +1,282 @@
+"""Events: what a client sees of a session while it lives.
+
+Two sources, one stream for the client. What is *true* comes from the log: `derived()` says which
+events a log entry stands for. What is only *under way* (text as it arrives, output as it is
+printed) is published by the agent and the executors on `fairlead.event.<session>` and is replaced
+by the log entry that carries its id.
+"""
+
+from collections.abc import Iterator
+from typing import Final, Literal
+
+import msgspec
+
+from fairlead_common.errors import BadMessageError
+from fairlead_common.protocol.content import (
+    AssistantMessage,
+    StopReason,
+    ToolResultMessage,
+    ToolStatus,
+    Usage,
+)
+from fairlead_common.protocol.entries import (
+    ApprovalDecision,
+    ApprovalEntry,
+    ApprovalRequestEntry,
+    DroppedEntry,
+    Entry,
+    MessageEntry,
+    Outcome,
+    QueuedEntry,
+    RunEndEntry,
+    RunStartEntry,
+)
+from fairlead_common.protocol.messages import SandboxKind
+
+
+class EventBase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What all live events have.
+
+    Fields:
+        log_seq: last sequence of the session's log when it was sent; older partials are settled.
+    """
+
+    run_id: str = ""
+    log_seq: int = 0
+
+
+class TurnStart(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="turn_start"):
+    """The model is about to be asked."""
+
+    turn: int
+
+
+class MessageStart(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="message_start"):
+    """An assistant message begins; `message_id` is the id its log entry will have.
+
+    A second start with another id while none has ended means that the first was thrown away
+    (a new owner asked the model again).
+    """
+
+    message_id: str
+    model: str
+
+
+class Delta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A piece of an assistant message.
+
+    Fields:
+        index: which content block it belongs to.
+        text: words, thought, or the next piece of a tool call's arguments.
+        name, call_id: of the tool call, with its first piece.
+    """
+
+    type: Literal["text_delta", "thinking_delta", "tool_call_delta"]
+    index: int
+    text: str = ""
+    name: str | None = None
+    call_id: str | None = None
+
+
+class MessageUpdate(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="message_update"):
+    """The next piece; `n` counts the pieces of this message from 0, so that a gap shows."""
+
+    message_id: str
+    n: int
+    delta: Delta
+
+
+class ToolExecutionStart(
+    EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="tool_execution_start"
+):
+    """The call is on its way to an executor."""
+
+    call_id: str
+    name: str
+
+
+class ToolExecutionUpdate(
+    EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="tool_execution_update"
+):
+    """Output as it is printed. `offset` is the position of `text` in the output, in characters."""
+
+    call_id: str
+    text: str
+    offset: int = 0
+
+
+class Retry(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="retry"):
+    """The model will be asked again after `delay_s`."""
+
+    attempt: int
+    delay_s: float
+    error: str
+
+
+LiveEvent = TurnStart | MessageStart | MessageUpdate | ToolExecutionStart | ToolExecutionUpdate | Retry
+
+_decoder: msgspec.json.Decoder[LiveEvent] = msgspec.json.Decoder(LiveEvent)
+
+
+def decode_event(payload: bytes) -> LiveEvent:
+    """The live event that a payload holds.
+
+    Raises:
+        BadMessageError: it is none.
+    """
+    try:
+        return _decoder.decode(payload)
+    except msgspec.DecodeError as error:
+        raise BadMessageError(f"event: {error}") from error
+
+
+class AgentStart(msgspec.Struct, frozen=True, kw_only=True, tag="agent_start"):
+    """A run began."""
+
+    run_id: str
+    agent: str
+    model: str
+
+
+class MessageEnd(msgspec.Struct, frozen=True, kw_only=True, tag="message_end"):
+    """An assistant message is complete; the entry `message_id` holds it."""
+
+    run_id: str
+    message_id: str
+    stop_reason: StopReason
+
+
+class TurnEnd(msgspec.Struct, frozen=True, kw_only=True, tag="turn_end"):
+    """The model asked for no tool: its turn is over."""
+
+    run_id: str
+
+
+class ToolExecutionEnd(msgspec.Struct, frozen=True, kw_only=True, tag="tool_execution_end"):
+    """A tool call has its result."""
+
+    run_id: str
+    call_id: str
+    name: str
+    status: ToolStatus
+    is_error: bool
+
+
+class QueueUpdate(msgspec.Struct, frozen=True, kw_only=True, tag="queue_update"):
+    """Queued items: `item` was accepted, or `items` were dropped."""
+
+    run_id: str
+    state: Literal["queued", "dropped"]
+    item: str | msgspec.UnsetType = msgspec.UNSET
+    items: list[str] | msgspec.UnsetType = msgspec.UNSET
+
+
+class ApprovalAsked(msgspec.Struct, frozen=True, kw_only=True, tag="approval_request"):
+    """A tool call waits for a person, who is shown these fields of `ApprovalRequestEntry`."""
+
+    run_id: str
+    approval_id: str
+    call_id: str
+    tool: str
+    arguments: dict[str, object]
+    workspace: str
+    host: str
+    sandbox: SandboxKind
+    why: str
+    grants: dict[str, str]
+    tainted: bool
+    shown_hash: str
+    expires_at: int
+
+
+class ApprovalDecided(msgspec.Struct, frozen=True, kw_only=True, tag="approval_decision"):
+    """An approval was decided or has expired."""
+
+    run_id: str
+    approval_id: str
+    call_id: str
+    decision: ApprovalDecision
+
+
+class AgentEnd(msgspec.Struct, frozen=True, kw_only=True, tag="agent_end"):
+    """The last event of a run; the fields are those of `RunEndEntry`."""
+
+    run_id: str
+    outcome: Outcome
+    error: str | None
+    error_code: str
+    usage: Usage
+    turns: int
+
+
+DerivedEvent = (
+    AgentStart
+    | MessageEnd
+    | TurnEnd
+    | ToolExecutionEnd
+    | QueueUpdate
+    | ApprovalAsked
+    | ApprovalDecided
+    | AgentEnd
+)
+
+
+class CaughtUp(msgspec.Struct, frozen=True, kw_only=True, tag="caught_up"):
+    """The stored log up to `seq` was sent; what follows is live."""
+
+    seq: int
+
+
+class SessionDeleted(msgspec.Struct, frozen=True, kw_only=True, tag="session_deleted"):
+    """The last event of a session."""
+
+
+_SHOWN_OF_A_REQUEST: Final = (
+    "call_id", "tool", "arguments", "workspace", "host", "sandbox", "why", "grants", "tainted", "shown_hash",
+    "expires_at",
+)  # fmt: skip
+
+
+def derived(entry: Entry) -> Iterator[DerivedEvent]:
+    """The events that a log entry stands for, beside the event `entry` that carries it whole."""
+    run_id = entry.run_id or ""
+    match entry:
+        case RunStartEntry():
+            yield AgentStart(run_id=run_id, agent=entry.agent, model=entry.model)
+        case MessageEntry(message=AssistantMessage() as message):
+            yield MessageEnd(run_id=run_id, message_id=entry.id, stop_reason=message.stop_reason)
+            if not message.tool_calls:
+                yield TurnEnd(run_id=run_id)
+        case MessageEntry(message=ToolResultMessage() as message):
+            yield ToolExecutionEnd(
+                run_id=run_id,
+                call_id=message.call_id,
+                name=message.name,
+                status=message.outcome.status,
+                is_error=message.outcome.is_error,
+            )
+        case QueuedEntry():
+            yield QueueUpdate(run_id=run_id, item=entry.id, state="queued")
+        case DroppedEntry():
+            yield QueueUpdate(run_id=run_id, items=entry.items, state="dropped")
+        case ApprovalRequestEntry():
+            shown = {name: getattr(entry, name) for name in _SHOWN_OF_A_REQUEST}
+            yield ApprovalAsked(run_id=run_id, approval_id=entry.id, **shown)
+        case ApprovalEntry():
+            yield ApprovalDecided(
+                run_id=run_id,
+                approval_id=entry.approval_id,
+                call_id=entry.call_id,
+                decision=entry.decision,
+            )
+        case RunEndEntry():
+            yield AgentEnd(
+                run_id=run_id,
+                outcome=entry.outcome,
+                error=entry.error,
+                error_code=entry.error_code,
+                usage=entry.usage,
+                turns=entry.turns,
+            )
+        case _:
+            return

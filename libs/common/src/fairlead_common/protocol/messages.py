@@ -1,0 +1,381 @@
+"""Commands on the bus: what lands in a session's mailbox, and what executors are asked and say.
+
+The kind of a mail is told by its subject; the payload is JSON, or plain text for a prompt, a steer
+or a follow-up, so that `nats pub fairlead.prompt.main "hello"` works.
+"""
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from fairlead_common.errors import BadMessageError
+from fairlead_common.protocol.content import ToolOutcome, TrustFlag
+
+MAX_TEXT_CHARS = 4_000_000
+
+SandboxKind = Literal["local", "bubblewrap", "docker", "ssh"]
+WorkspaceAccess = Literal["none", "ro", "rw"]
+WorkMode = Literal["", "plan", "implement", "bugfix", "review"]
+WorkspaceKind = Literal["folder", "scratch", "clone", "worktree"]
+
+
+class Attachment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A file that came with a prompt; its bytes lie in the object store."""
+
+    object: str
+    name: str
+    media_type: str
+    size_bytes: int = 0
+
+
+class OwnerQuestion(msgspec.Struct, frozen=True, kw_only=True):
+    """A request on `fairlead.owner.<boot>`, by an agent process that was handed a wake-up.
+
+    Fields:
+        session: an empty one asks only whether the process lives.
+        seq: sequence of the mail that the wake-up came with.
+        look: read the mailbox from the stream.
+    """
+
+    session: str = ""
+    seq: int = 0
+    look: bool = False
+
+
+class OwnerAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether the process owns the session, and whether that mail has reached it there."""
+
+    owned: bool = False
+    seen: bool = False
+
+
+class UserInput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A prompt, a steer or a follow-up.
+
+    Fields:
+        agent: profile of a session that does not exist yet; ignored for one that does.
+        reply_to: subject that receives the final answer as JSON.
+        sender: who said so; set by the gateway.
+        untrusted: strangers wrote it, or what it was made of.
+    """
+
+    text: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_TEXT_CHARS)]
+    attachments: list[Attachment] = []
+    agent: str | None = None
+    reply_to: str | None = None
+    sender: str | None = None
+    untrusted: bool = False
+
+
+class Abort(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Stop the open run; or, with `item`, only drop that queued item.
+
+    Fields:
+        run_id: the only run that is meant; another one goes on.
+    """
+
+    reason: str = ""
+    item: str | None = None
+    sender: str | None = None
+    run_id: str | None = None
+
+
+DecisionKind = Literal["once", "session", "always", "deny"]
+
+
+class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a person said to an approval request. Written create-only: the first one counts.
+
+    Fields:
+        shown_hash: hash of what the person saw; a decision about anything else is refused.
+    """
+
+    approval_id: str
+    decision: DecisionKind
+    shown_hash: str
+    reason: str = ""
+    sender: str | None = None
+
+
+class CreateSession(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Body of the notice `create`.
+
+    Fields:
+        sandbox: a stronger one than the profile demands; a weaker one does not count.
+        deny: rules of this session alone. work_mode: see `AgentConfig`.
+        source: `api`: made for one call of OpenAI's API; hidden in lists, and deleted after some days. `job`:
+            made for one run of a job; deleted with its history. Empty: an ordinary session.
+        depth: of a job's session: how many jobs stand between it and a person.
+    """
+
+    agent: str | None = None
+    mode: str | None = None
+    title: str | None = None
+    sandbox: SandboxKind | None = None
+    deny: list[str] | None = None
+    work_mode: WorkMode | None = None
+    source: str = ""
+    sender: str | None = None
+    depth: int | None = None
+
+
+class UpdateSession(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Body of a notice `update...`: what is None stays as it is. `source` as in `CreateSession`."""
+
+    mode: str | None = None
+    title: str | None = None
+    model: str | None = None
+    thinking: str | None = None
+    sandbox: SandboxKind | None = None
+    deny: list[str] | None = None
+    work_mode: WorkMode | None = None
+    source: str | None = None
+    sender: str | None = None
+
+
+class MoveSession(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Body of a notice `move-...`: make the workspace anew on another host. What is in it stays where it is.
+
+    Fields:
+        force_empty: also where the workspace is a folder of the agent, which is another one over there.
+    """
+
+    host: str
+    force_empty: bool = False
+    sender: str | None = None
+
+
+class RetryRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Body of a notice `retry-...`: ask the model again where the last run ended without an answer."""
+
+    sender: str | None = None
+
+
+class SystemNotice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Body of the notices `system-<key>` (a line for the next turn) and `delivery-<key>` (for people only).
+
+    Fields:
+        source: what it comes from, `cron:<job>`, `wake`, `trigger:<name>`.
+        untrusted: strangers wrote it, or what it was made of.
+    """
+
+    text: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_TEXT_CHARS)]
+    source: str = ""
+    untrusted: bool = False
+
+
+class HeartbeatNotice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Body of the notice `heartbeat-<key>`: a turn without anybody asking, once the session is idle.
+
+    Fields:
+        reason: `interval` is dropped while the session is busy; `wake` waits until it is idle.
+        force: also when no system event waits and the heartbeat file is empty.
+    """
+
+    reason: Literal["interval", "wake"] = "interval"
+    force: bool = False
+
+
+class Notice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """System events and fired timers: `create`, `update-...`, `move-...`, `retry-...`, `approval-<id>` ..."""
+
+    name: str
+    body: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Ask the executors of one host to run one tool.
+
+    Fields:
+        call_id: derived from the log entry that asked; the subject is create-only by it.
+        arguments: JSON object, already valid against the tool's schema.
+        workspace: absolute path on the host, or a name under the host's workspace folder.
+        workspace_kind: what the name stands for; all but `folder` belong to one session, and are made by the
+            executor when they are first needed.
+        repository: of a `clone` or `worktree`: an address that git knows, or a path on the host.
+        timeout_s: wall-clock seconds after which the tool is stopped.
+        token: random; the result must carry it, so that no other executor can forge it.
+        sandbox: kind of boundary that it runs in; never replaced by a weaker one.
+        scope: calls of the same scope may share a sandbox: `session-<id>`, `agent-<name>` or `shared`.
+        access: what the sandbox may do with the workspace.
+        remote: which host of the configuration, for `ssh`.
+        approved: hash of what a person was shown and allowed; empty when nobody was asked.
+        tainted: the session has read what strangers wrote.
+        flags: what the call does to the session's trust.
+        secrets_allowed: the likely secrets that its arguments name may be shown: a person, or a rule that
+            names exactly them, allowed that.
+    """
+
+    call_id: str
+    session: str
+    name: str
+    arguments: dict[str, object]
+    workspace: str
+    token: str
+    timeout_s: Annotated[float, msgspec.Meta(gt=0, le=86_400)] = 120.0
+    sandbox: SandboxKind = "local"
+    scope: str = "shared"
+    access: WorkspaceAccess = "rw"
+    remote: str = ""
+    workspace_kind: WorkspaceKind = "folder"
+    repository: str = ""
+    agent: str = "main"
+    approved: str = ""
+    tainted: bool = False
+    flags: list[TrustFlag] = []
+    secrets_allowed: bool = False
+
+
+class WorkspaceQuery(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Ask the executors of a host about a workspace; the fields are those of `ToolCall`.
+
+    Fields:
+        file: name of the small text file that is wanted; empty: its instructions.
+    """
+
+    workspace: str
+    workspace_kind: WorkspaceKind = "folder"
+    repository: str = ""
+    file: str = ""
+
+
+class ToolClaim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The right to start a call, held by whoever wrote it first.
+
+    Fields:
+        by: `executor` (it may start the call) or `agent` (the call was cancelled before it started).
+        journal: names the state folder under which an executor claimed; only there it can be adopted.
+        attempt: random; names the executor's note, and tells this claim from an earlier one of its holder.
+    """
+
+    by: Literal["executor", "agent"]
+    holder: str
+    journal: str = ""
+    attempt: str = ""
+
+
+class ToolResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The one result of a call, in the session's mailbox."""
+
+    call_id: str
+    token: str
+    outcome: ToolOutcome
+    executor: str = ""
+
+
+class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A tool as executors announce it and models see it.
+
+    Fields:
+        parameters: JSON Schema (draft 2020-12) of the arguments.
+        idempotent: running it again does no harm, so it may be retried.
+        parallel: may run beside other parallel calls of the same message.
+        read_only: allowed in mode `safe`, and never asked about.
+        shows: name of the argument that says most (`path`, `command`), for one-line displays.
+        group: `fs`, `runtime`, `git`, `web`, `mcp`, `api`, `nats` or `platform`; rules say `group:<group>`.
+        flags: what a call does to the session's trust.
+        timeout_s: wall-clock seconds that one call may take; 0: as the configuration says for all tools.
+    """
+
+    name: str
+    description: str
+    parameters: dict[str, object]
+    idempotent: bool = False
+    parallel: bool = False
+    read_only: bool = False
+    shows: str | None = None
+    group: str = ""
+    flags: list[TrustFlag] = []
+    timeout_s: Annotated[float, msgspec.Meta(ge=0, le=86_400)] = 0.0
+
+
+class ExecutorInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Heartbeat of one executor: key `<host>.<executor>` of the bucket `executors`, with a TTL.
+
+    Fields:
+        labels: what the operator says of the host (`gpu=yes`, `zone=home`); agents may ask for them.
+        sandboxes: the kinds that work here now.
+        workspace_root: absolute path under which named workspaces lie.
+        default_workspace: absolute path of the workspace of sessions that name none.
+        warnings: what a person should look at, such as tools that are withheld.
+    """
+
+    executor: str
+    host: str
+    pool: str = "default"
+    capacity: int = 8
+    running: int = 0
+    labels: dict[str, str] = {}
+    draining: bool = False
+    sandboxes: list[str] = msgspec.field(default_factory=lambda: ["local"])
+    tools: list[ToolSpec] = []
+    workspace_root: str = ""
+    default_workspace: str = ""
+    version: str = ""
+    warnings: list[str] = []
+
+
+class ModelState(msgspec.Struct, frozen=True, kw_only=True):
+    """What the agent service found of one model, with the keys that it has.
+
+    Fields:
+        agents: that use it; `default` if it is the one of agents that name none.
+        state: `ok`, `warning` or `problem`. text: what was found. advice: what to do; empty when all is well.
+    """
+
+    model: str
+    agents: list[str] = []
+    state: str = "ok"
+    text: str = ""
+    advice: str = ""
+
+
+class ModelStates(msgspec.Struct, frozen=True):
+    """The answer of the agent service on `fairlead.agent.models`."""
+
+    models: list[ModelState] = []
+
+
+INPUT_KINDS = ("prompt", "steer", "followup")
+
+_input = msgspec.json.Decoder(UserInput)
+_abort = msgspec.json.Decoder(Abort)
+_decision = msgspec.json.Decoder(Decision)
+_result = msgspec.json.Decoder(ToolResult)
+
+Mail = UserInput | Abort | Decision | Notice | ToolResult
+
+
+def decode_mail(kind: str, key: str, payload: bytes) -> Mail:
+    """The mail that a payload of this kind holds.
+
+    Raises:
+        BadMessageError: it does not fit its kind; the text says where.
+    """
+    try:
+        match kind:
+            case "prompt" | "steer" | "followup":
+                if payload.lstrip()[:1] == b"{":
+                    return _input.decode(payload)
+                return UserInput(text=_text(payload))
+            case "abort":
+                return _abort.decode(payload) if payload.strip() else Abort()
+            case "approval":
+                return _decision.decode(payload)
+            case "result":
+                return _result.decode(payload)
+            case "notice":
+                return Notice(name=key, body=msgspec.Raw(payload or b"null"))
+            case _:
+                raise BadMessageError(f"unknown kind of mail: {kind!r}")
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadMessageError(f"{kind}: {error}") from error
+
+
+def _text(payload: bytes) -> str:
+    text = payload.decode("utf-8")
+    if not text.strip():
+        raise BadMessageError("text: must not be empty")
+    if len(text) > MAX_TEXT_CHARS:
+        raise BadMessageError(f"text: at most {MAX_TEXT_CHARS} characters, got {len(text)}")
+    return text

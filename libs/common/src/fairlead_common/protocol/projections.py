@@ -1,0 +1,166 @@
+"""Projections: what lists show of sessions and pending approvals, in the bucket `sessions`.
+
+The agent service writes them after it wrote the log; anybody may read them. They can be rebuilt from
+the logs at any time and decide nothing. A value is removed by a marker under the same key (header
+`KV-Operation`, payload `{"deleted": true}`), which stays: that of a session says in `last_seq` up to which
+entry its log was deleted, so that what an owner of before shows later is refused.
+"""
+
+from typing import Final, Literal
+
+import msgspec
+
+from fairlead_common.errors import BadMessageError
+from fairlead_common.protocol.content import Usage
+
+SessionStatus = Literal["idle", "running", "waiting_approval"]
+
+_SESSION: Final = "session."
+_APPROVAL: Final = "approval."
+TOMBSTONE: Final = b'{"deleted":true}'
+
+
+class SessionUsage(msgspec.Struct, frozen=True, kw_only=True):
+    """Tokens and money of all runs of a session so far."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cost_usd: float = 0.0
+
+    def plus(self, usage: Usage) -> "SessionUsage":
+        """The sum with the usage of one more run or turn."""
+        return SessionUsage(
+            input_tokens=self.input_tokens + usage.input_tokens,
+            output_tokens=self.output_tokens + usage.output_tokens,
+            cache_read_tokens=self.cache_read_tokens + usage.cache_read_tokens,
+            cost_usd=self.cost_usd + usage.cost_usd,
+        )
+
+
+class Session(msgspec.Struct, frozen=True, kw_only=True):
+    """One session, as lists and the HTTP API show it.
+
+    Fields:
+        created_at, updated_at: milliseconds since 1970, UTC.
+        last_outcome: how the last run ended, an `Outcome` or one of a later version; None before the first.
+        preview: beginning of the last thing said, on one line.
+        sandbox: that its calls run in.
+        deny: rules of this session alone. work_mode: what it is for; its own, or else the profile's.
+        workspace_kind, host: of a workspace that has a place of its own; empty: it is where the agent's is.
+        context_tokens: size of the last request to the model; context_window: what fits.
+        queued: items that wait for their moment. approvals: how many are pending.
+        last_seq: sequence of the last log entry that this was made from; of a deleted session: the last that
+            was deleted.
+        news_seq: sequence of the last of those entries that shows people something new; 0: not known.
+        source: where it comes from, as in `CreateSession`; empty: an ordinary session.
+    """
+
+    id: str = ""
+    agent: str = ""
+    title: str = ""
+    mode: str = ""
+    model: str = ""
+    sandbox: str = ""
+    deny: list[str] = []
+    work_mode: str = ""
+    workspace_kind: str = ""
+    host: str = ""
+    source: str = ""
+    status: SessionStatus = "idle"
+    created_at: int = 0
+    updated_at: int = 0
+    last_outcome: str | None = None
+    preview: str = ""
+    usage: SessionUsage = SessionUsage()
+    context_tokens: int = 0
+    context_window: int = 0
+    queued: int = 0
+    approvals: int = 0
+    last_seq: int = 0
+    news_seq: int = 0
+
+
+class SessionSummary(Session, frozen=True, kw_only=True):
+    """What is stored of a session: key `session.<id>`.
+
+    Fields:
+        deleted: the session is gone; nothing else in this value counts.
+    """
+
+    deleted: bool = False
+
+
+class Approval(msgspec.Struct, frozen=True, kw_only=True):
+    """One tool call that waits for a person, as lists and the HTTP API show it.
+
+    Fields:
+        id: of the log entry that asked; the decision goes to the session's mail `approval.<id>`.
+        shown_hash: SHA-256 over everything that is shown; the decision carries it.
+        requested_at, expires_at: milliseconds since 1970, UTC.
+        grants: what `session` and `always` would allow, in words; one that is missing is not on offer.
+        tainted: the model had read what strangers wrote when it asked for this.
+    """
+
+    id: str = ""
+    session: str = ""
+    call_id: str = ""
+    tool: str = ""
+    arguments: dict[str, object] = {}
+    workspace: str = ""
+    host: str = ""
+    why: str = ""
+    shown_hash: str = ""
+    expires_at: int = 0
+    requested_at: int = 0
+    sandbox: str = "local"
+    scope: str = ""
+    access: str = "rw"
+    remote: str = ""
+    grants: dict[str, str] = {}
+    tainted: bool = False
+
+
+class ApprovalSummary(Approval, frozen=True, kw_only=True):
+    """What is stored of a pending approval: key `approval.<id>`.
+
+    Fields:
+        deleted: it is decided or expired; nothing else in this value counts.
+    """
+
+    deleted: bool = False
+
+
+_session = msgspec.json.Decoder(SessionSummary)
+_approval = msgspec.json.Decoder(ApprovalSummary)
+
+
+def session_marker(last_seq: int) -> bytes:
+    """Payload of the marker of a session whose log was deleted up to this entry; 0: it is not known."""
+    return b'{"deleted":true,"last_seq":%d}' % last_seq
+
+
+def session_key(session: str) -> str:
+    """The key of a session in the bucket `sessions`."""
+    return f"{_SESSION}{session}"
+
+
+def approval_key(approval: str) -> str:
+    """The key of a pending approval in the bucket `sessions`."""
+    return f"{_APPROVAL}{approval}"
+
+
+def decode_projection(key: str, value: bytes) -> tuple[str, SessionSummary | ApprovalSummary] | None:
+    """The id under `key` and what is stored of it; None for a key that is neither.
+
+    Raises:
+        BadMessageError: the value does not fit its key.
+    """
+    try:
+        if key.startswith(_SESSION):
+            return key.removeprefix(_SESSION), _session.decode(value)
+        if key.startswith(_APPROVAL):
+            return key.removeprefix(_APPROVAL), _approval.decode(value)
+    except msgspec.DecodeError as error:
+        raise BadMessageError(f"{key}: {error}") from error
+    return None

@@ -1,0 +1,272 @@
+"""Every subject, stream, bucket and header that Fairlead uses, and how they are built and parsed."""
+
+from typing import Final, NamedTuple
+
+from fairlead_common.errors import BadMessageError
+from fairlead_common.protocol.ids import check_id
+
+# Streams
+SESSIONS: Final = "SESSIONS"
+TIMERS: Final = "TIMERS"
+TOOLS: Final = "TOOLS"
+EVENTS: Final = "EVENTS"
+SLOTS: Final = "SLOTS"
+DEAD: Final = "DEAD"
+OUTPUTS: Final = "OUTPUTS"
+
+# Buckets (stream KV_<bucket>, subject $KV.<bucket>.<key>)
+BUCKET_SESSIONS: Final = "sessions"
+BUCKET_LEASES: Final = "leases"
+BUCKET_EXECUTORS: Final = "executors"
+BUCKET_WORKSPACES: Final = "workspaces"
+BUCKET_CONFIG: Final = "config"
+BUCKET_CREDENTIALS: Final = "credentials"
+BUCKET_JOBS: Final = "jobs"
+BUCKET_RUNS: Final = "runs"
+OBJECTS: Final = "objects"
+OBJECTS_STREAM: Final = f"OBJ_{OBJECTS}"
+LARGE: Final = (OBJECTS_STREAM, OUTPUTS)  # streams of what is too large for a message
+
+# Durable consumers
+AGENTS_CONSUMER: Final = "agents"
+TIMERS_CONSUMER: Final = "timers"
+SLOTS_CONSUMER: Final = "schedulers"
+
+# Headers
+H_REPLY_TO: Final = "Fairlead-Reply-To"  # where the final answer of a prompt is published
+H_EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"  # "0": stored only as the first on its subject
+H_EXPECTED_ON: Final = "Nats-Expected-Last-Subject-Sequence-Subject"  # that this is about, if it is another
+H_OBJECT: Final = "Fairlead-Object"  # the payload lies in the object store under this name
+H_PARTS: Final = "Fairlead-Parts"  # of a tool request: `<tag>:<count>`, its payload is in parts beside it
+H_CURSOR: Final = "Fairlead-Cursor"  # on log entries: last mailbox sequence consumed
+H_FORMAT: Final = "Fairlead-Format"  # on records of a log: what they hold, see session_log/records.py
+H_STATE: Final = "Fairlead-State"  # on log entries: open | parked | closed
+H_TRACE: Final = "traceparent"
+# Of mail: sequence of the last record of the session that its sender knew of. If the session was deleted by a
+# later record the mail was not meant for the one that has its id since, and is dropped.
+H_SEEN: Final = "Fairlead-Seen"
+
+# Headers of calls to tools that NATS micro services offer
+H_SESSION: Final = "Fairlead-Session"
+H_CALL: Final = "Fairlead-Call-Id"  # the same for every repetition: an idempotency key
+H_AGENT: Final = "Fairlead-Agent"
+H_TAINTED: Final = "Fairlead-Tainted"  # "1": the session has read what strangers wrote
+H_PROGRESS: Final = "Fairlead-Progress"  # "1" on a reply: it is progress, the result follows
+
+MAIL_KINDS: Final = frozenset({"prompt", "steer", "followup", "abort", "approval", "notice", "result"})
+
+PROMPT_PUBLIC: Final = "fairlead.prompt.*"
+ALL_SESSIONS: Final = "fairlead.session.>"
+ALL_MAIL: Final = "fairlead.session.*.in.>"
+DUE_TIMERS: Final = "fairlead.timer.*.*.due"
+WAKE: Final = "fairlead.wake"  # core, queue group: a hint that a session needs an owner
+AGENT_LOAD: Final = "fairlead.load.agent"  # core: how many sessions each agent process has at work
+ALL_SLOTS: Final = "fairlead.cron.*.*"
+CRON_CHANGED: Final = "fairlead.changed.cron"  # core: what happens to jobs, for whoever looks
+AGENT_CONFIGURATION: Final = "fairlead.agent.configuration"  # core request: the revision that is in effect
+AGENT_OVERRIDES: Final = "fairlead.agent.overrides"  # core request of the owner: what this start was given
+AGENT_MODELS: Final = "fairlead.agent.models"  # core request: whether the models of agents answer
+MODEL_ASK: Final = "fairlead.model.ask"  # core request: one plain call of a model
+MODEL_CANCEL: Final = "fairlead.model.cancel"  # core: stop the plain call whose id is the payload
+WEBUI_FILE: Final = "fairlead.webui.file"  # core request: one file of the web application
+
+
+def owner(boot: str) -> str:
+    """Core request: what the agent process `boot` says of a session that it owns."""
+    return f"fairlead.owner.{check_id(boot, 'boot')}"
+
+
+def session_all(session: str) -> str:
+    """Everything that is stored of one session; the fence of an atomic close."""
+    return f"fairlead.session.{check_id(session, 'session')}.>"
+
+
+def session_log(session: str) -> str:
+    """The append-only log of a session."""
+    return f"fairlead.session.{check_id(session, 'session')}.log"
+
+
+def session_mail(session: str) -> str:
+    """Filter over the whole mailbox of a session."""
+    return f"fairlead.session.{check_id(session, 'session')}.in.>"
+
+
+def mail(session: str, kind: str, key: str | None = None) -> str:
+    """The subject of one kind of mail; with a key it is written create-only.
+
+    Raises:
+        InvalidInputError: the session or the key is not one subject token.
+        ValueError: the kind is not one of `MAIL_KINDS`.
+    """
+    if kind not in MAIL_KINDS:
+        raise ValueError(f"unknown kind of mail: {kind}")
+    subject = f"fairlead.session.{check_id(session, 'session')}.in.{kind}"
+    return subject if key is None else f"{subject}.{check_id(key, 'key')}"
+
+
+def timer(session: str, name: str) -> str:
+    """A durable timer of a session; when due it becomes the notice of the same name."""
+    return f"fairlead.timer.{check_id(session, 'session')}.{check_id(name, 'timer')}"
+
+
+def parse_due_timer(subject: str) -> tuple[str, str]:
+    """Session and name of `fairlead.timer.<session>.<name>.due`.
+
+    Raises:
+        BadMessageError: it is not such a subject.
+    """
+    tokens = subject.split(".")
+    if len(tokens) != 5 or tokens[1] != "timer" or tokens[4] != "due":
+        raise BadMessageError(f"not a subject of a due timer: {subject!r}")
+    return tokens[2], tokens[3]
+
+
+def live(session: str) -> str:
+    """Filter over the live tail of a session (republished; not stored)."""
+    return f"fairlead.live.{check_id(session, 'session')}.>"
+
+
+def event(session: str) -> str:
+    """Deltas and progress of a session (bounded memory stream)."""
+    return f"fairlead.event.{check_id(session, 'session')}"
+
+
+def tool_request(host: str, call: str) -> str:
+    """A tool call for the executors of one host."""
+    return f"fairlead.tool.{check_id(host, 'host')}.{check_id(call, 'call')}.request"
+
+
+def tool_claim(host: str, call: str) -> str:
+    """Who may start that call; create-only, for ever."""
+    return f"fairlead.tool.{check_id(host, 'host')}.{check_id(call, 'call')}.claim"
+
+
+def tool_part(host: str, call: str, tag: str, number: int) -> str:
+    """One part of a request that is too large for a message, for the executors of that host alone."""
+    check_id(tag, "tag")
+    return f"fairlead.tool.{check_id(host, 'host')}.{check_id(call, 'call')}.part.{tag}.{number}"
+
+
+def output_part(host: str, name: str, number: int) -> str:
+    """One part of what an executor of a host stores for good, by the SHA-256 of the whole."""
+    return f"fairlead.output.{check_id(host, 'host')}.{check_id(name, 'object')}.{number}"
+
+
+def tool_requests(host: str) -> str:
+    """Filter over all calls for one host."""
+    return f"fairlead.tool.{check_id(host, 'host')}.*.request"
+
+
+def tools_consumer(host: str) -> str:
+    """The durable consumer that the executors of one host share."""
+    return f"tools-{check_id(host, 'host')}"
+
+
+def workspace_instructions(host: str) -> str:
+    """Core request to the executors of a host: the AGENTS.md of the workspace named in the payload."""
+    return f"fairlead.workspace.{check_id(host, 'host')}.instructions"
+
+
+def workspaces_to_remove(host: str) -> str:
+    """Core request to the agents: names of workspaces that the host is to remove, as a JSON list."""
+    return f"fairlead.workspace.{check_id(host, 'host')}.gone"
+
+
+def workspace_removed(host: str) -> str:
+    """Core request to the agents: the host has removed the workspace named in the payload."""
+    return f"fairlead.workspace.{check_id(host, 'host')}.removed"
+
+
+def workspace_gone(host: str, workspace: str) -> str:
+    """Key of the bucket `workspaces`: the host is to remove this workspace, whose session was deleted."""
+    return f"gone.{check_id(host, 'host')}.{check_id(workspace, 'workspace')}"
+
+
+def workspaces_gone(host: str) -> str:
+    """Filter over all those keys of a host."""
+    return f"$KV.{BUCKET_WORKSPACES}.gone.{check_id(host, 'host')}.*"
+
+
+def cancel(call: str) -> str:
+    """Core NATS: stop a running call."""
+    return f"fairlead.cancel.{check_id(call, 'call')}"
+
+
+def service_tool(service: str, tool: str) -> str:
+    """Core request: one call of a tool that a service of Fairlead offers."""
+    return f"fairlead.service.{check_id(service, 'service')}.{check_id(tool, 'tool')}"
+
+
+def dead(origin: str) -> str:
+    """Dead letters of one origin (`sessions`, `tools`, ...)."""
+    return f"fairlead.dead.{check_id(origin, 'origin')}"
+
+
+def kv_stream(bucket: str) -> str:
+    """The stream of a bucket."""
+    return f"KV_{bucket}"
+
+
+def kv(bucket: str, key: str) -> str:
+    """The stored subject of one key of a bucket. Keys may have dots (`approval.<id>`)."""
+    for token in key.split("."):
+        check_id(token, "key")
+    return f"$KV.{bucket}.{key}"
+
+
+def api(method: str) -> str:
+    """Core request to a service: `cron.list`, `wake`, ..."""
+    for token in method.split("."):
+        check_id(token, "method")
+    return f"fairlead.api.{method}"
+
+
+def slot(job: str, slot: str) -> str:
+    """One firing of a job; create-only, so that it happens once."""
+    return f"fairlead.cron.{check_id(job, 'job')}.{check_id(slot, 'slot')}"
+
+
+class SessionSubject(NamedTuple):
+    """What a subject of the SESSIONS stream, or of its live tail, says."""
+
+    session: str
+    part: str  # in | log | event
+    kind: str  # kind of mail; empty for the log
+    key: str
+
+
+def parse_session(subject: str) -> SessionSubject:
+    """The parts of `fairlead.session.<id>...` or `fairlead.live.<id>...`.
+
+    Raises:
+        BadMessageError: the subject is none of them.
+    """
+    tokens = subject.split(".")
+    if len(tokens) < 4 or tokens[0] != "fairlead" or tokens[1] not in ("session", "live"):
+        raise BadMessageError(f"not a subject of a session: {subject!r}")
+    return SessionSubject(
+        session=tokens[2],
+        part=tokens[3],
+        kind=tokens[4] if len(tokens) > 4 else "",
+        key=".".join(tokens[5:]),
+    )
+
+
+class ToolSubject(NamedTuple):
+    """What a subject of the TOOLS stream says."""
+
+    host: str
+    call: str
+    part: str  # request | claim
+
+
+def parse_tool(subject: str) -> ToolSubject:
+    """The parts of `fairlead.tool.<host>.<call>.<part>`.
+
+    Raises:
+        BadMessageError: the subject is none of them.
+    """
+    tokens = subject.split(".")
+    if len(tokens) != 5 or tokens[:2] != ["fairlead", "tool"]:
+        raise BadMessageError(f"not a subject of a tool call: {subject!r}")
+    return ToolSubject(tokens[2], tokens[3], tokens[4])

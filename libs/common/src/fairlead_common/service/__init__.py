@@ -1,0 +1,1 @@
+"""What every service process shares: its skeleton, its logs, its configuration, what it hides."""

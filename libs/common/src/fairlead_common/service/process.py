@@ -1,0 +1,162 @@
+"""The skeleton of every service process: one task group, one stop event, one way out."""
+
+import asyncio
+import errno
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Coroutine
+
+import nats.errors
+import nats.micro
+import structlog
+import uvloop
+from nats.micro.service import Service as MicroService
+from nats.micro.service import ServiceConfig
+
+from fairlead_common.bus import Bus
+from fairlead_common.bus.readiness import wait_until_provisioned
+from fairlead_common.bus.settings import settings_from_environment
+from fairlead_common.errors import (
+    AccessRefusedError,
+    BusUnavailableError,
+    StreamFullError,
+    WeakConfigurationError,
+)
+from fairlead_common.service.liveness_file import end_pulse, keep_pulse
+from fairlead_common.service.log_readers import announced
+from fairlead_common.service.logs import configure_logs
+from fairlead_common.service.privacy import hide_memory, keep_files_private
+
+log = structlog.get_logger()
+
+VERSION = "0.1.0"
+EXIT_CONFIG = 78  # EX_CONFIG: starting again will not help
+
+Part = Callable[[asyncio.Event], Coroutine[object, object, None]]
+Setup = Callable[[Bus], Awaitable[list[Part]]]
+
+
+def run_service(
+    name: str,
+    setup: Setup,
+    *,
+    metadata: dict[str, str] | None = None,
+    inbox: Callable[[], str] | None = None,
+    private_files: bool = True,
+) -> None:
+    """Connect, provision, register as a NATS micro service, run the parts; then exit the process.
+
+    Exit status 0 after SIGTERM or SIGINT, 78 for a configuration that must not run and a user that NATS
+    refuses, 1 for the rest.
+
+    Args:
+        setup: makes the parts; each runs until the stop event it is given is set, and drains then.
+        inbox: whose answers they are that come to it, where not all processes of a service may hear them.
+        private_files: what it writes is for its own user only; not where it also makes people's files.
+    """
+    hide_memory()
+    if private_files:
+        keep_files_private()
+    configure_logs(name, level=os.environ.get("FAIRLEAD_LOG_LEVEL", "info"))
+    try:
+        uvloop.run(_serve(name, setup, metadata or {}, inbox or (lambda: name)))
+    except* WeakConfigurationError as group:
+        log.error("configuration_refused", error="; ".join(str(e) for e in group.exceptions))
+        sys.exit(EXIT_CONFIG)
+    except* AccessRefusedError as group:
+        log.error("access_refused", error="; ".join(str(e) for e in group.exceptions))
+        sys.exit(EXIT_CONFIG)
+    except* BusUnavailableError as group:
+        log.error("bus_unavailable", error="; ".join(str(e) for e in group.exceptions))
+        sys.exit(1)
+    except* StreamFullError as group:
+        log.error("store_full", error="; ".join(str(e) for e in group.exceptions))
+        sys.exit(1)
+    except* OSError as group:
+        found = group.exceptions[0]
+        if not isinstance(found, OSError) or found.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EMFILE):
+            raise
+        log.error("resource_exhausted", error=str(found))
+        sys.exit(1)
+
+
+async def _serve(name: str, setup: Setup, metadata: dict[str, str], inbox: Callable[[], str]) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(signum, stop.set)
+    bus = await Bus.connect(settings_from_environment(), name=name, inbox=inbox())
+    try:
+        await wait_until_provisioned(bus, name)
+        micro = await register(bus, name, metadata)
+        parts = await setup(bus)
+        await _run_parts(name, micro.id, parts, bus, stop)
+        await micro.stop()
+    finally:
+        end_pulse()
+        await bus.close()
+
+
+async def register(bus: Bus, name: str, metadata: dict[str, str]) -> MicroService:
+    """Answer `$SRV.PING|INFO|STATS` as `fairlead-<name>`, with the revision of its image if it has one."""
+    revision = os.environ.get("FAIRLEAD_REVISION", "")
+    known = {"revision": revision} if revision not in ("", "unknown") else {}
+    return await nats.micro.add_service(
+        bus.client,
+        ServiceConfig(
+            name=f"fairlead-{name}",
+            version=VERSION,
+            description=f"Fairlead {name}",
+            metadata={"pid": str(os.getpid()), **known, **announced(), **metadata},
+        ),
+    )
+
+
+async def retire(bus: Bus, micro: MicroService) -> None:
+    """Offer no endpoint any more, without dropping a request that the server has already handed over.
+
+    The library's own `stop` forgets what is on its way; whoever asked would wait in vain.
+    """
+    subscriptions = [each._subscription for each in micro._endpoints if each._subscription]  # noqa: SLF001
+    micro._endpoints = []  # noqa: SLF001
+    try:
+        async with asyncio.timeout(2.0):
+            for each in subscriptions:
+                await bus.client._send_unsubscribe(each._id)  # noqa: SLF001
+            await bus.round_trip()
+            for each in subscriptions:
+                await each.drain()
+            await micro.stop()
+    except (nats.errors.Error, BusUnavailableError, TimeoutError) as error:
+        log.warning("endpoints_dropped", error=str(error))
+
+
+async def _run_parts(name: str, instance: str, parts: list[Part], bus: Bus, stop: asyncio.Event) -> None:
+    async def lost_bus() -> None:
+        await bus.closed.wait()
+        if bus.refusal:
+            raise AccessRefusedError(bus.refusal)
+        raise BusUnavailableError("the connection to NATS closed for good")
+
+    async with asyncio.TaskGroup() as tasks:
+        watch = tasks.create_task(lost_bus(), name="bus")
+        pulse = tasks.create_task(keep_pulse(bus, name, instance), name="pulse")
+        running = [tasks.create_task(_part(part, stop), name=f"{name}-{n}") for n, part in enumerate(parts)]
+        log.info("service_ready", pid=os.getpid())
+        await stop.wait()
+        log.info("service_draining")
+        if running:
+            _, late = await asyncio.wait(running, timeout=float(os.environ.get("FAIRLEAD_DRAIN_S", "10")))
+            for task in late:
+                log.warning("drain_timed_out", part=task.get_name())
+                task.cancel()
+        watch.cancel()
+        pulse.cancel()
+    log.info("service_stopped")
+
+
+async def _part(part: Part, stop: asyncio.Event) -> None:
+    await part(stop)
+    if not stop.is_set():
+        raise RuntimeError("a part of the service ended by itself")

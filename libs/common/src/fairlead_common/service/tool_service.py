@@ -1,0 +1,182 @@
+"""Tools that a service offers to agents: endpoints of a NATS micro service that executors find by themselves.
+
+    class Wake(msgspec.Struct, forbid_unknown_fields=True):
+        after_s: Annotated[float, msgspec.Meta(gt=0, description="Seconds from now.")]
+        prompt: str
+
+    async def wake(arguments: Wake, asker: Asker) -> object:
+        name = await timers.set(asker.session, arguments.after_s, arguments.prompt)
+        return {"timer": name}              # text, or anything that msgspec can write as JSON
+
+    tools = ToolService(bus, "scheduler", [
+        ServiceTool(name="wake", description="Wake this session later.", arguments=Wake, run=wake),
+    ])
+    return [..., tools.run]                 # a part of the service
+
+The tool's name towards models is its plain `name`, its group `platform`. What it raises is what the model
+reads: `InvalidInputError`, `NotFoundError` and `ConflictError` say what was wrong with the call; anything
+else is logged and told without details. A call may come twice (the executor died) only if the tool says
+`idempotent`; `asker.call_id` is the same then. A tool that starts something and says `idempotent` should
+therefore name what it starts by `asker.call_id`.
+
+The other side is `fairlead_tools.nats_tools`; `docs/tools.md` has the wire for other languages.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
+
+import msgspec
+import structlog
+from nats.micro.request import ERROR_CODE_HEADER, ERROR_HEADER, Request
+
+from fairlead_common.bus import INLINE_LIMIT_BYTES, Bus
+from fairlead_common.errors import (
+    ConflictError,
+    FairleadError,
+    InvalidInputError,
+    NotFoundError,
+    RetryableError,
+)
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.content import TrustFlag
+from fairlead_common.service.endpoints import Endpoint, serve
+
+log = structlog.get_logger()
+
+MAX_CALLS = 64  # at the same time; more wait
+STOP_PATIENCE_S = 5.0
+
+
+class Asker(NamedTuple):
+    """Who calls, as the executor says.
+
+    Fields:
+        call_id: the same for every repetition of one call.
+        tainted: the session has read what strangers wrote.
+        progress: shows a piece of text to whoever watches; it may be lost.
+    """
+
+    session: str
+    call_id: str
+    agent: str
+    tainted: bool
+    progress: Callable[[str], Awaitable[None]]
+
+
+class ServiceTool(msgspec.Struct, frozen=True, kw_only=True):
+    """One tool; the fields mean what they mean in `ToolSpec`.
+
+    Fields:
+        arguments: a msgspec struct. Its JSON Schema is what models see (`Meta(description=...)` counts);
+            use `forbid_unknown_fields=True`.
+        run: gets a decoded `arguments` and the asker; the result is text, or is written as JSON.
+        timeout_s: None: as the configuration says for all tools.
+    """
+
+    name: str
+    description: str
+    arguments: type[Any]
+    run: Callable[[Any, Asker], Awaitable[object]]
+    idempotent: bool = False
+    read_only: bool = False
+    parallel: bool = False
+    timeout_s: float | None = None
+    flags: list[TrustFlag] = []
+
+    def metadata(self) -> dict[str, str]:
+        """How the endpoint says that it is a tool."""
+        found = {
+            "fairlead.tool": self.name,
+            "fairlead.description": self.description,
+            "fairlead.schema": msgspec.json.encode(schema_of(self.arguments)).decode(),
+        }
+        for word in ("idempotent", "read_only", "parallel"):
+            if getattr(self, word):
+                found[f"fairlead.{word}"] = "true"
+        if self.timeout_s is not None:
+            found["fairlead.timeout_s"] = f"{self.timeout_s:g}"
+        if self.flags:
+            found["fairlead.flags"] = ",".join(self.flags)
+        return found
+
+
+def schema_of(arguments: type[Any]) -> dict[str, object]:
+    """The JSON Schema of a struct, with `type: object` at its top."""
+    (_,), components = msgspec.json.schema_components([arguments], ref_template="#/$defs/{name}")
+    schema: dict[str, object] = dict(components.pop(arguments.__name__))
+    schema.pop("title", None)
+    schema.pop("description", None)
+    if components:
+        schema["$defs"] = components
+    return schema
+
+
+class ToolService:
+    """The tools of one service. Its micro service is `fairlead-<service>-tools`."""
+
+    def __init__(self, bus: Bus, service: str, tools: list[ServiceTool]) -> None:
+        self._bus = bus
+        self._service = service
+        self._tools = tools
+        self._slots = asyncio.Semaphore(MAX_CALLS)
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """A part of the service: offer the tools until `stop`; calls under way get a few seconds more."""
+        endpoints = [self._endpoint(tool) for tool in self._tools]
+        await serve(self._bus, f"{self._service}-tools", endpoints, stop, patience_s=STOP_PATIENCE_S)
+
+    def _endpoint(self, tool: ServiceTool) -> Endpoint:
+        async def answer(request: Request) -> None:
+            await self._answer(tool, request)
+
+        subject = subjects.service_tool(self._service, tool.name)
+        return Endpoint(tool.name, subject, answer, tool.metadata())
+
+    async def _answer(self, tool: ServiceTool, request: Request) -> None:
+        reply = request._msg.reply  # noqa: SLF001 - `respond` hides it, and waits for no connection
+        headers = request.headers or {}
+
+        async def progress(text: str) -> None:
+            await self._bus.emit(reply, text.encode(), {subjects.H_PROGRESS: "1"})
+
+        asker = Asker(
+            session=headers.get(subjects.H_SESSION, ""),
+            call_id=headers.get(subjects.H_CALL, ""),
+            agent=headers.get(subjects.H_AGENT, ""),
+            tainted=headers.get(subjects.H_TAINTED) == "1",
+            progress=progress,
+        )
+        async with self._slots:
+            data, error = await self._outcome(tool, request.data, asker)
+        if reply:
+            await self._bus.emit(reply, data, error)
+
+    async def _outcome(
+        self, tool: ServiceTool, data: bytes, asker: Asker
+    ) -> tuple[bytes, dict[str, str] | None]:
+        try:
+            arguments = msgspec.json.decode(data or b"{}", type=tool.arguments)
+            result = await tool.run(arguments, asker)
+            payload = result.encode() if isinstance(result, str) else msgspec.json.encode(result)
+        except (InvalidInputError, msgspec.DecodeError, UnicodeDecodeError) as error:
+            return _refused("400", str(error))
+        except NotFoundError as error:
+            return _refused("404", str(error))
+        except ConflictError as error:
+            return _refused("409", str(error.args[0]))
+        except RetryableError as error:
+            return _refused("503", str(error))
+        except FairleadError as error:
+            return _refused("500", str(error))
+        except Exception as error:
+            log.exception("tool_failed", tool=tool.name, error=repr(error))
+            return _refused("500", f"{tool.name} failed inside; its log says why")
+        if len(payload) > INLINE_LIMIT_BYTES:
+            return _refused("500", f"result: at most {INLINE_LIMIT_BYTES} bytes, got {len(payload)}")
+        return payload, None
+
+
+def _refused(code: str, text: str) -> tuple[bytes, dict[str, str]]:
+    """The text goes into the payload whole; a header is one line."""
+    return text.encode(), {ERROR_CODE_HEADER: code, ERROR_HEADER: " ".join(text.split())[:500]}
