@@ -3,8 +3,8 @@
 import re
 from typing import Any, Final, Literal, NamedTuple
 
-from fairlead_agent.balance import Load
-from fairlead_agent.replies import Answer
+from fairlead_agent.ownership.balance import Load
+from fairlead_agent.session.replies import Answer
 from fairlead_common.cron import requests as cron
 from fairlead_common.cron import runs as cron_runs
 from fairlead_common.cron.jobs import Job

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from fairlead_agent.catalog import Tools
+from fairlead_agent.tools.catalog import Tools
 from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import Bucket
 from fairlead_common.errors import ConflictError

@@ -8,10 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from fairlead_agent import held_session, worker
-from fairlead_agent.held_session import HeldSession
-from fairlead_agent.owner import Owner
-from fairlead_agent.owners import Owners
+from fairlead_agent import worker
+from fairlead_agent.ownership import held_session
+from fairlead_agent.ownership.held_session import HeldSession
+from fairlead_agent.ownership.owners import Owners
+from fairlead_agent.session.owner import Owner
 from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import Bucket, LeaseHolder, Leases, session_lease
 from fairlead_common.bus.reply_inbox import Delivery
@@ -306,10 +307,10 @@ async def test_a_connection_that_is_made_anew_costs_no_session(
 
 
 async def test_silence_long_ago_counts_no_more(w: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fairlead_agent.owners.SILENT_S", 0.2)
-    monkeypatch.setattr("fairlead_agent.owners.FORGOTTEN_S", 1.0)
-    monkeypatch.setattr("fairlead_agent.owners.LAST_ANSWER_S", 0.1)
-    monkeypatch.setattr("fairlead_agent.owners.PAUSE_S", 0.0)
+    monkeypatch.setattr("fairlead_agent.ownership.owners.SILENT_S", 0.2)
+    monkeypatch.setattr("fairlead_agent.ownership.owners.FORGOTTEN_S", 1.0)
+    monkeypatch.setattr("fairlead_agent.ownership.owners.LAST_ANSWER_S", 0.1)
+    monkeypatch.setattr("fairlead_agent.ownership.owners.PAUSE_S", 0.0)
     other = Other(w.bus)
     await other.own("a")
     owners = Owners(w.bus, Leases(w.bus, LeaseHolder("me", "me"), ttl_s=4), lambda question: OwnerAnswer())

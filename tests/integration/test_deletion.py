@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from fairlead_agent import deletion
-from fairlead_agent.owner import Owner
+from fairlead_agent.session import deletion
+from fairlead_agent.session.owner import Owner
 from fairlead_common.bus import Bus, WrongSequenceError
 from fairlead_common.bus.buckets import Bucket
 from fairlead_common.bus.objects import Objects
@@ -115,7 +115,7 @@ async def test_a_result_that_comes_after_the_deletion_brings_nothing_back(
         return text_outcome("ok", "late", is_error=False)
 
     w.tool = slow
-    monkeypatch.setattr("fairlead_agent.tool_calls.CANCEL_PATIENCE_S", 0.5)
+    monkeypatch.setattr("fairlead_agent.tools.calls.CANCEL_PATIENCE_S", 0.5)
     async with agent_service(nats_server, monkeypatch):
         await w.say("a", "op=P1 steps=1")
         await w.call_runs()
@@ -227,7 +227,7 @@ async def test_an_unfinished_deletion_is_finished_and_logged_once(
 async def test_what_is_only_listed_is_404_and_can_be_deleted(
     w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("fairlead_agent.list_check.AGAIN_S", 1e9)
+    monkeypatch.setattr("fairlead_agent.projections.list_check.AGAIN_S", 1e9)
     bucket = Bucket(w.bus, s.BUCKET_SESSIONS)
     async with agent_service(nats_server, monkeypatch), running_gateway(nats_server.url, tmp_path) as gateway:
         await w.say("b", "op=P1")
@@ -250,7 +250,7 @@ async def test_lists_are_healed_of_sessions_and_approvals_that_are_not_there(
     w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bucket = Bucket(w.bus, s.BUCKET_SESSIONS)
-    monkeypatch.setattr("fairlead_agent.list_check.AT_ONCE", 2)
+    monkeypatch.setattr("fairlead_agent.projections.list_check.AT_ONCE", 2)
     for n in range(5):
         await bucket.put(session_key(f"z{n}"), msgspec.json.encode(SessionSummary(id=f"z{n}", last_seq=1)))
     await bucket.put("approval.a1", b'{"id":"a1","session":"z1","tool":"bash"}')

@@ -8,7 +8,7 @@ import nats.micro
 import pytest
 from nats.micro.service import ServiceConfig
 
-from fairlead_agent.owner import Owner
+from fairlead_agent.session.owner import Owner
 from fairlead_common.bus import Bus
 from fairlead_common.bus.objects import Objects
 from fairlead_common.errors import LostOwnershipError

@@ -125,7 +125,7 @@ async def test_agent_is_placed_on_the_least_loaded_host_that_offers_its_sandbox_
 async def test_the_place_of_an_agent_is_read_at_the_beginning_of_a_run_and_not_at_each_turn(
     w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fairlead_agent.placement.REMEMBERED_S", 0.0)  # as if each turn took longer
+    monkeypatch.setattr("fairlead_agent.tools.placement.REMEMBERED_S", 0.0)  # as if each turn took longer
     reads = 0
     last = Bucket.last
 
@@ -149,8 +149,8 @@ async def test_the_place_of_an_agent_is_read_at_the_beginning_of_a_run_and_not_a
 async def test_the_next_turn_goes_where_an_agent_was_placed_when_its_host_is_not_heard_any_more(
     w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fairlead_agent.placement.REMEMBERED_S", 0.0)
-    monkeypatch.setattr("fairlead_agent.catalog.FRESH_S", -1.0)
+    monkeypatch.setattr("fairlead_agent.tools.placement.REMEMBERED_S", 0.0)
+    monkeypatch.setattr("fairlead_agent.tools.catalog.FRESH_S", -1.0)
     await announce(w.bus, "elsewhere")
 
     async def move(call: ToolCall) -> ToolOutcome:
@@ -214,7 +214,7 @@ async def test_session_whose_host_is_lost_is_told_so_and_goes_on_elsewhere_when_
         await w.say("a", "op=P1 steps=1")
         assert await hosts_of_calls(w, "a") == ["lost"]
         await Bucket(w.bus, s.BUCKET_EXECUTORS).delete("lost.e1")
-        monkeypatch.setattr("fairlead_agent.catalog.FRESH_S", 0.5)
+        monkeypatch.setattr("fairlead_agent.tools.catalog.FRESH_S", 0.5)
         heartbeat = asyncio.create_task(_beat(w))
         await w.run_end("a")
         assert [text[:22] for text in await results(w, "a")] == ["Not started: host lost"]
@@ -236,7 +236,7 @@ async def test_folder_of_an_agent_is_left_behind_only_by_force(
     w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await announce(w.bus, HOST, running=1)
-    monkeypatch.setattr("fairlead_agent.catalog.FIRST_WORD_S", 0.5)  # of `other`, which never says one
+    monkeypatch.setattr("fairlead_agent.tools.catalog.FIRST_WORD_S", 0.5)  # of `other`, which never says one
     async with agent_service(nats_server, monkeypatch):
         await w.say("a", "op=P1 steps=1")
         await w.run_end("a")

@@ -19,7 +19,7 @@ LEFT_OUT = {
 }
 FOLDERS = {"protocol", "bus", "policy", "service"}  # of the contract; none has two modules of one name
 STORED = {
-    "fairlead_agent.sweeper": ("Unsettled", "Position"),
+    "fairlead_agent.ownership.sweeper": ("Unsettled", "Position"),
     "fairlead_scheduler.firing.slots": ("Slot",),
     "fairlead_scheduler.runs.run_store": ("StoredState", "ConcurrencyState", "OpenRun"),
     "fairlead_scheduler.delivery.message": ("DeliveryMessage",),

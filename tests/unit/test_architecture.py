@@ -73,9 +73,9 @@ def test_every_import_keeps_the_rules() -> None:
 @pytest.mark.parametrize(
     ("place", "source"),
     [
-        ("fairlead_gateway/app.py", "import fairlead_agent.loop"),
-        ("fairlead_agent/loop.py", "def late():\n    from nats.aio.client import Client"),
-        ("fairlead_agent/loop.py", "import litellm"),
+        ("fairlead_gateway/app.py", "import fairlead_agent.session.loop"),
+        ("fairlead_agent/session/loop.py", "def late():\n    from nats.aio.client import Client"),
+        ("fairlead_agent/session/loop.py", "import litellm"),
         ("fairlead_common/bus/bus.py", "import fairlead_tools"),
         ("fairlead/run.py", "from fairlead_gateway import app"),
         ("fairlead_tools/main.py", "import fairlead"),

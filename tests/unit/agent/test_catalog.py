@@ -8,9 +8,9 @@ import msgspec
 import pytest
 import structlog.testing
 
-from fairlead_agent import catalog as catalog_module
-from fairlead_agent.catalog import FORGET_S, MAX_HOSTS, MAX_INSTRUCTIONS, MAX_TOOL_SETS, Catalog
-from fairlead_agent.recent import Recent
+from fairlead_agent.lru import LruCache
+from fairlead_agent.tools import catalog as catalog_module
+from fairlead_agent.tools.catalog import FORGET_S, MAX_HOSTS, MAX_INSTRUCTIONS, MAX_TOOL_SETS, Catalog
 from fairlead_common.bus.stream_reader import Record
 from fairlead_common.errors import BusUnavailableError, NotFoundError
 from fairlead_common.protocol.entries import Placement
@@ -49,7 +49,7 @@ def beat(catalog: Catalog, host: str, executor: str, **fields: Any) -> None:
 
 
 def test_what_was_used_last_is_kept() -> None:
-    recent: Recent[str, int] = Recent(2)
+    recent: LruCache[str, int] = LruCache(2)
     recent.put("a", 1)
     recent.put("b", 2)
     assert recent.get("a") == 1

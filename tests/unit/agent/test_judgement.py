@@ -6,9 +6,9 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from fairlead_agent import judgement
-from fairlead_agent.judgement import Judgement
-from fairlead_agent.policy import Verdict
+from fairlead_agent.policy import evaluate as judgement
+from fairlead_agent.policy.evaluate import SessionPolicy
+from fairlead_agent.policy.verdict import Verdict
 from fairlead_common.config import AgentConfig, parse_config
 from fairlead_common.protocol.approval_hash import shown_hash
 from fairlead_common.protocol.entries import ApprovalEntry, ApprovalRequestEntry
@@ -41,7 +41,7 @@ def judged(
     answer = ApprovalEntry(id="b", approval_id="a", call_id="c", decision=cast(Any, decision))
     state.apply(answer, 2)
     config = SimpleNamespace(current=parse_config({}, settings or {}))
-    about = Judgement(state, cast(Any, config), cast(Any, SimpleNamespace(of=lambda _: set())))
+    about = SessionPolicy(state, cast(Any, config), cast(Any, SimpleNamespace(of=lambda _: set())))
     marked = about.marked(now, BASH, "h")
     return marked, about.verdict(marked, BASH, AgentConfig(), "h")
 
@@ -105,7 +105,7 @@ def test_a_session_that_is_narrower_than_its_profile_asks_before_it_makes_a_job(
 ) -> None:
     state = SessionState("s", agent="main", **session)
     config = SimpleNamespace(current=parse_config({}, {}))
-    about = Judgement(state, cast(Any, config), cast(Any, SimpleNamespace(of=lambda _: set())))
+    about = SessionPolicy(state, cast(Any, config), cast(Any, SimpleNamespace(of=lambda _: set())))
     agent = msgspec.convert({"mode": "allow-all", **profile}, AgentConfig)
     call = ToolCall(
         call_id="c",
@@ -134,7 +134,7 @@ def test_what_was_said_is_looked_through_only_where_an_address_counts(
     config = SimpleNamespace(current=parse_config({}, {}))
     for spec, private in ((fetch, False), (read, True), (fetch, True)):
         state = SessionState("s", agent="main", private=private)
-        about = Judgement(state, cast(Any, config), cast(Any, SimpleNamespace(of=lambda _: set())))
+        about = SessionPolicy(state, cast(Any, config), cast(Any, SimpleNamespace(of=lambda _: set())))
         url = f"https://example.com/{spec.name}/{private}"
         call = msgspec.structs.replace(REQUEST, name=spec.name, arguments={"url": url})
         about.verdict(call, spec, AgentConfig(), "h")

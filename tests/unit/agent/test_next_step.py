@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_agent.next_step import (
+from fairlead_agent.session.next_step import (
     MAX_ATTEMPTS,
     AddHeartbeatMessage,
     AddUserMessage,

@@ -1,6 +1,6 @@
 """The sandbox that the calls of a session ask for."""
 
-from fairlead_agent.placement import boundary, described
+from fairlead_agent.tools.placement import boundary, described
 from fairlead_common.config import AgentConfig, SandboxChoice
 
 

@@ -3,10 +3,10 @@
 import msgspec
 import pytest
 
-from fairlead_agent.judgement import is_networked
-from fairlead_agent.layers import Layers, layers_of
-from fairlead_agent.offers import keys, offers
-from fairlead_agent.policy import Circumstances, Verdict, effects, judge
+from fairlead_agent.policy.approval_scopes import keys, offers
+from fairlead_agent.policy.evaluate import is_networked
+from fairlead_agent.policy.layers import Layers, layers_of
+from fairlead_agent.policy.verdict import Circumstances, Verdict, effects, judge
 from fairlead_common.config import AgentConfig, PolicyConfig, Rules, parse_config
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.protocol.approval_hash import shown_hash

@@ -5,7 +5,7 @@ from typing import cast
 
 import pytest
 
-from fairlead_agent.taint import brought, named_by
+from fairlead_agent.policy.taint import brought, named_by
 from fairlead_common.bus.objects import Objects
 from fairlead_common.protocol.content import (
     Message,

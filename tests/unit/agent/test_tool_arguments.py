@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fairlead_agent.tool_arguments import expected, fitted, parse
+from fairlead_agent.tools.arguments import expected, fitted, parse
 
 SCHEMA: dict[str, Any] = {
     "type": "object",

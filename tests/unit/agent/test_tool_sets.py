@@ -2,7 +2,7 @@
 
 import pytest
 
-from fairlead_agent.tool_sets import select, unknown
+from fairlead_agent.tools.tool_sets import select, unknown
 from fairlead_common.protocol.messages import ToolSpec
 
 

@@ -11,7 +11,7 @@ import jsonschema
 import msgspec
 import pytest
 
-from fairlead_agent.catalog import Tools
+from fairlead_agent.tools.catalog import Tools
 from fairlead_common.bus import Bus
 from fairlead_common.bus.objects import Objects
 from fairlead_common.bus.requests import Endpoint, MicroInfo

@@ -12,8 +12,8 @@ from types import MappingProxyType
 
 import msgspec
 
-from fairlead_agent.catalog import Tools
 from fairlead_agent.models.interface import RESULT_IMAGES
+from fairlead_agent.tools.catalog import Tools
 from fairlead_agent.wire import Form, Wire
 from fairlead_common.config import AgentConfig
 from fairlead_common.errors import FairleadError

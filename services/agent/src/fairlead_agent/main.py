@@ -4,15 +4,15 @@ import asyncio
 import os
 import socket
 
-from fairlead_agent.catalog import Catalog
-from fairlead_agent.grants import Grants
 from fairlead_agent.inquiries import Inquiries
 from fairlead_agent.models.registry import Registry
+from fairlead_agent.ownership.sweeper import Sweeper
 from fairlead_agent.plain_calls import PlainCalls
-from fairlead_agent.projection import Projections
-from fairlead_agent.removals import Removals
-from fairlead_agent.sweeper import Sweeper
-from fairlead_agent.timers import Timers
+from fairlead_agent.policy.grants import Grants
+from fairlead_agent.projections.lists import Projections
+from fairlead_agent.session.timers import Timers
+from fairlead_agent.tools.catalog import Catalog
+from fairlead_agent.tools.workspace_gc import WorkspaceGc
 from fairlead_agent.worker import Worker
 from fairlead_common.bus import Bus
 from fairlead_common.config import overrides_from_environment
@@ -49,7 +49,7 @@ async def setup(bus: Bus) -> list[Part]:
         worker.run,
         Sweeper(bus, worker.leases, worker.owners, projections).run,
         Timers(bus).run,
-        Removals(bus).run,
+        WorkspaceGc(bus).run,
         Inquiries(bus, config, registry).run,
         PlainCalls(bus, config, registry).run,
         models,

@@ -7,15 +7,15 @@ import random
 import structlog
 
 from fairlead_agent import context, left_out
-from fairlead_agent.catalog import Catalog, Tools
 from fairlead_agent.deltas import Deltas
 from fairlead_agent.job_context import first_shown
 from fairlead_agent.models.interface import ModelError, ModelRequest
 from fairlead_agent.models.registry import Registry
-from fairlead_agent.owner import Owner
-from fairlead_agent.placement import WorkspacePlaces, boundary, described, shown_name
+from fairlead_agent.session.owner import Owner
 from fairlead_agent.streamed_reply import StreamedReply
-from fairlead_agent.tool_arguments import Json
+from fairlead_agent.tools.arguments import Json
+from fairlead_agent.tools.catalog import Catalog, Tools
+from fairlead_agent.tools.placement import WorkspacePlaces, boundary, described, shown_name
 from fairlead_agent.wire import Form
 from fairlead_common.config import AgentConfig
 from fairlead_common.errors import FairleadError, NotFoundError

@@ -8,7 +8,7 @@ from types import MappingProxyType
 import msgspec
 
 from fairlead_agent.models.interface import Failure, Finish, Piece, TextPiece, ThinkingPiece, ToolCallPiece
-from fairlead_agent.tool_arguments import Json, fitted, parse
+from fairlead_agent.tools.arguments import Json, fitted, parse
 from fairlead_common.protocol.content import (
     AssistantBlock,
     AssistantMessage,

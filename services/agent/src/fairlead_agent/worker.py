@@ -9,16 +9,16 @@ from collections.abc import Callable, Coroutine
 
 import structlog
 
-from fairlead_agent.balance import Balance
-from fairlead_agent.catalog import Catalog
-from fairlead_agent.deletion import Deletion
-from fairlead_agent.grants import Grants
-from fairlead_agent.held_session import LEASE_TTL_S, RELEASED_S, HeldSession, Services
 from fairlead_agent.models.registry import Registry
-from fairlead_agent.owners import Owners
-from fairlead_agent.placement import WorkspacePlaces
-from fairlead_agent.projection import Projections
-from fairlead_agent.state_cache import StateCache
+from fairlead_agent.ownership.balance import Balance
+from fairlead_agent.ownership.held_session import LEASE_TTL_S, RELEASED_S, HeldSession, Services
+from fairlead_agent.ownership.owners import Owners
+from fairlead_agent.ownership.state_cache import StateCache
+from fairlead_agent.policy.grants import Grants
+from fairlead_agent.projections.lists import Projections
+from fairlead_agent.session.deletion import Deletion
+from fairlead_agent.tools.catalog import Catalog
+from fairlead_agent.tools.placement import WorkspacePlaces
 from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import LeaseHolder, Leases
 from fairlead_common.bus.dead_letters import dead_letter

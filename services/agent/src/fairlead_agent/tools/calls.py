@@ -12,17 +12,17 @@ from typing import Literal
 import msgspec
 import structlog
 
-from fairlead_agent.catalog import Catalog, Tools
-from fairlead_agent.grants import Grants
-from fairlead_agent.judgement import Judgement
-from fairlead_agent.next_step import RunLimits
-from fairlead_agent.offers import offers
-from fairlead_agent.owner import Owner
-from fairlead_agent.placement import WorkspacePlaces, boundary
-from fairlead_agent.policy import Verdict, names_secret
-from fairlead_agent.taint import brought
-from fairlead_agent.timers import set_timer
-from fairlead_agent.tool_arguments import expected
+from fairlead_agent.policy.approval_scopes import offers
+from fairlead_agent.policy.evaluate import SessionPolicy
+from fairlead_agent.policy.grants import Grants
+from fairlead_agent.policy.taint import brought
+from fairlead_agent.policy.verdict import Verdict, names_secret
+from fairlead_agent.session.next_step import RunLimits
+from fairlead_agent.session.owner import Owner
+from fairlead_agent.session.timers import set_timer
+from fairlead_agent.tools.arguments import expected
+from fairlead_agent.tools.catalog import Catalog, Tools
+from fairlead_agent.tools.placement import WorkspacePlaces, boundary
 from fairlead_common.bus import Bus
 from fairlead_common.bus.chunked_requests import write_parts
 from fairlead_common.config import AgentConfig
@@ -80,7 +80,7 @@ class ToolCalls:
         self._catalog = catalog
         self._places = places
         self._config = config
-        self._judgement = Judgement(owner.state, config, grants)
+        self._judgement = SessionPolicy(owner.state, config, grants)
         self._worker = worker
         self._sent: dict[str, tuple[ToolCall, float]] = {}  # by call: the request, and when it was seen
         self._recalled = False

@@ -9,16 +9,16 @@ from collections.abc import Callable
 import msgspec
 import structlog
 
-from fairlead_agent.approval_mail import ApprovalMail
 from fairlead_agent.attachments import content_of
-from fairlead_agent.deletion import Deletion
-from fairlead_agent.grants import Grants
-from fairlead_agent.held_keys import without_keys
-from fairlead_agent.next_step import StartRun
-from fairlead_agent.notices import Notices
-from fairlead_agent.owner import Owner
-from fairlead_agent.replies import Replies, reply_subject, wanted_reply
-from fairlead_agent.tool_calls import ToolCalls
+from fairlead_agent.policy.grants import Grants
+from fairlead_agent.session.approval_mail import ApprovalMail
+from fairlead_agent.session.deletion import Deletion
+from fairlead_agent.session.next_step import StartRun
+from fairlead_agent.session.notices import Notices
+from fairlead_agent.session.owner import Owner
+from fairlead_agent.session.replies import Replies, reply_subject, wanted_reply
+from fairlead_agent.tools.calls import ToolCalls
+from fairlead_agent.tools.held_keys import without_keys
 from fairlead_common.bus.dead_letters import dead_letter
 from fairlead_common.bus.stream_reader import Record
 from fairlead_common.errors import BadMessageError, NotFoundError

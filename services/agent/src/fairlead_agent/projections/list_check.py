@@ -9,7 +9,7 @@ from typing import Final
 
 import structlog
 
-from fairlead_agent.projection import Projections
+from fairlead_agent.projections.lists import Projections
 from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import is_marker
 from fairlead_common.errors import BadMessageError

@@ -7,8 +7,8 @@ that one. A kill between two steps leaves the log open, so that the sweeper has 
 
 import structlog
 
-from fairlead_agent.owner import Owner
-from fairlead_agent.projection import Projections
+from fairlead_agent.projections.lists import Projections
+from fairlead_agent.session.owner import Owner
 from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import Bucket
 from fairlead_common.bus.stream_reader import Record

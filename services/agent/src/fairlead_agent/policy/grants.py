@@ -5,7 +5,7 @@ import asyncio
 import msgspec
 import structlog
 
-from fairlead_agent.offers import keys_of
+from fairlead_agent.policy.approval_scopes import keys_of
 from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import Bucket
 from fairlead_common.bus.stream_reader import Record

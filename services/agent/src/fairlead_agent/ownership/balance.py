@@ -11,7 +11,7 @@ from math import ceil
 import msgspec
 import structlog
 
-from fairlead_agent.held_session import HeldSession
+from fairlead_agent.ownership.held_session import HeldSession
 from fairlead_common.bus import Bus
 from fairlead_common.bus.reply_inbox import Delivery
 from fairlead_common.errors import FairleadError

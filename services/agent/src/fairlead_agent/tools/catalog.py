@@ -10,8 +10,8 @@ import referencing.exceptions
 import structlog
 from jsonschema.protocols import Validator
 
-from fairlead_agent.recent import Recent
-from fairlead_agent.tool_sets import select, unknown
+from fairlead_agent.lru import LruCache
+from fairlead_agent.tools.tool_sets import select, unknown
 from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import is_marker
 from fairlead_common.bus.stream_reader import Record
@@ -95,10 +95,12 @@ class Catalog:
         self._started = asyncio.get_running_loop().time()
         self._heard: dict[str, float] = {}  # host: when any of its executors was last heard
         self._changed = asyncio.Event()
-        self._tools: Recent[tuple[object, ...], Tools] = Recent(MAX_TOOL_SETS)
-        self._encoded: Recent[str, tuple[list[ToolSpec], bytes]] = Recent(MAX_HOSTS)
-        self._instructions: Recent[tuple[str, str], tuple[float, str]] = Recent(MAX_INSTRUCTIONS)
-        self._not_read: Recent[tuple[str, str], float] = Recent(MAX_INSTRUCTIONS)  # since their last answer
+        self._tools: LruCache[tuple[object, ...], Tools] = LruCache(MAX_TOOL_SETS)
+        self._encoded: LruCache[str, tuple[list[ToolSpec], bytes]] = LruCache(MAX_HOSTS)
+        self._instructions: LruCache[tuple[str, str], tuple[float, str]] = LruCache(MAX_INSTRUCTIONS)
+        self._not_read: LruCache[tuple[str, str], float] = LruCache(
+            MAX_INSTRUCTIONS
+        )  # since their last answer
 
     async def follow(self, stop: asyncio.Event) -> None:
         """A part of the service: keep up with the bucket `executors`."""

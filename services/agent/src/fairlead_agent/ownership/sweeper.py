@@ -11,10 +11,10 @@ from typing import NamedTuple
 import msgspec
 import structlog
 
-from fairlead_agent.list_check import ListCheck
-from fairlead_agent.owner import Owner
-from fairlead_agent.owners import Owners
-from fairlead_agent.projection import Projections
+from fairlead_agent.ownership.owners import Owners
+from fairlead_agent.projections.list_check import ListCheck
+from fairlead_agent.projections.lists import Projections
+from fairlead_agent.session.owner import Owner
 from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import Bucket, Lease, Leases
 from fairlead_common.bus.objects import Objects

@@ -6,10 +6,10 @@ Rules over commands save questions; they do not contain a hostile program. The s
 from collections.abc import Collection
 from typing import Literal, NamedTuple
 
-from fairlead_agent.layers import Layers
-from fairlead_agent.offers import SHELL, command_key, keys
-from fairlead_agent.sensitive_words import acts_later, files, sensitive_command
-from fairlead_agent.taint import FETCH, NamedBy, carries
+from fairlead_agent.policy.approval_scopes import SHELL, command_key, keys
+from fairlead_agent.policy.layers import Layers
+from fairlead_agent.policy.sensitive_words import acts_later, files, sensitive_command
+from fairlead_agent.policy.taint import FETCH, NamedBy, carries
 from fairlead_common.policy.always_ask import never_automatic, typed
 from fairlead_common.policy.always_ask_git import FORCED, is_forced_push
 from fairlead_common.policy.programs import fetches
@@ -46,7 +46,7 @@ class Circumstances(NamedTuple):
         followed: names of files that unattended runs follow, beside those that always count.
         narrowed: what makes the session narrower than its profile, in words; empty when nothing does.
         root: absolute path of the workspace, as its file tools spell it; empty when that is not known.
-        granted: keys, as `offers.keys` makes them, of what was allowed for longer than once.
+        granted: keys, as `approval_scopes.keys` makes them, of what was allowed for longer than once.
     """
 
     mode: str = "ask"

@@ -9,12 +9,11 @@ from collections.abc import Callable, Coroutine
 
 import structlog
 
-from fairlead_agent.catalog import Catalog, Tools
 from fairlead_agent.left_out import NOTHING, Cause
-from fairlead_agent.mailbox import Mailbox
 from fairlead_agent.model_turn import ModelTurn
 from fairlead_agent.models.interface import ModelError
-from fairlead_agent.next_step import (
+from fairlead_agent.session.mailbox import Mailbox
+from fairlead_agent.session.next_step import (
     AddHeartbeatMessage,
     AddUserMessage,
     CallModel,
@@ -30,9 +29,10 @@ from fairlead_agent.next_step import (
     may_end,
     next_step,
 )
-from fairlead_agent.owner import Owner
-from fairlead_agent.tool_calls import HandOverError, ToolCalls
-from fairlead_agent.user_messages import heartbeat_message, user_message
+from fairlead_agent.session.owner import Owner
+from fairlead_agent.session.user_messages import heartbeat_message, user_message
+from fairlead_agent.tools.calls import HandOverError, ToolCalls
+from fairlead_agent.tools.catalog import Catalog, Tools
 from fairlead_common.config import AgentConfig
 from fairlead_common.cron.acknowledgement import is_acknowledgement
 from fairlead_common.errors import InvalidInputError

@@ -5,10 +5,10 @@ Each becomes entries, the last of which consumes it.
 
 import msgspec
 
-from fairlead_agent.approval_mail import ApprovalMail
-from fairlead_agent.next_step import StartRun
-from fairlead_agent.owner import Owner
-from fairlead_agent.placement import moved
+from fairlead_agent.session.approval_mail import ApprovalMail
+from fairlead_agent.session.next_step import StartRun
+from fairlead_agent.session.owner import Owner
+from fairlead_agent.tools.placement import moved
 from fairlead_common.errors import BadMessageError
 from fairlead_common.protocol.custom_entries import (
     DELIVERY,

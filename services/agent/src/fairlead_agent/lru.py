@@ -6,7 +6,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class Recent(Generic[K, V]):
+class LruCache(Generic[K, V]):
     """At most `limit` values; for a new one the value goes that was not used for the longest time."""
 
     def __init__(self, limit: int) -> None:

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import msgspec
 import structlog
 
-from fairlead_agent.recent import Recent
+from fairlead_agent.lru import LruCache
 from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import Bucket, is_marker
 from fairlead_common.config.placement import effective_sandbox
@@ -51,7 +51,7 @@ class Projections:
         self._waiting: dict[str, bytes | None] = {}  # key: value, or None to remove it
         self._busy: dict[str, asyncio.Task[None]] = {}
         self._before: dict[str, set[str]] = {}  # by key of a session: approvals that are written before it
-        self._known: Recent[str, ProjectedState] = Recent(MAX_KNOWN)  # what this process wrote last
+        self._known: LruCache[str, ProjectedState] = LruCache(MAX_KNOWN)  # what this process wrote last
         self._failed_at = 0.0
         self._wake = asyncio.Event()
 

@@ -2,9 +2,9 @@
 
 import time
 
-from fairlead_agent.grants import Grants
-from fairlead_agent.next_step import StartRun
-from fairlead_agent.owner import Owner
+from fairlead_agent.policy.grants import Grants
+from fairlead_agent.session.next_step import StartRun
+from fairlead_agent.session.owner import Owner
 from fairlead_common.protocol.entries import ApprovalDecision, ApprovalEntry, ApprovalRequestEntry
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.protocol.messages import Decision

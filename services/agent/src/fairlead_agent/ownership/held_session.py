@@ -13,21 +13,21 @@ from dataclasses import dataclass
 
 import structlog
 
-from fairlead_agent.catalog import Catalog
-from fairlead_agent.deletion import Deletion
-from fairlead_agent.grants import Grants
-from fairlead_agent.loop import AgentLoop
-from fairlead_agent.mailbox import Mailbox
 from fairlead_agent.model_turn import ModelTurn
 from fairlead_agent.models.registry import Registry
-from fairlead_agent.next_step import RunLimits
-from fairlead_agent.owner import Owner
-from fairlead_agent.owners import Owners
-from fairlead_agent.placement import WorkspacePlaces
-from fairlead_agent.projection import Projections
-from fairlead_agent.state_cache import StateCache
-from fairlead_agent.timers import drop_timers
-from fairlead_agent.tool_calls import HandOverError, ToolCalls
+from fairlead_agent.ownership.owners import Owners
+from fairlead_agent.ownership.state_cache import StateCache
+from fairlead_agent.policy.grants import Grants
+from fairlead_agent.projections.lists import Projections
+from fairlead_agent.session.deletion import Deletion
+from fairlead_agent.session.loop import AgentLoop
+from fairlead_agent.session.mailbox import Mailbox
+from fairlead_agent.session.next_step import RunLimits
+from fairlead_agent.session.owner import Owner
+from fairlead_agent.session.timers import drop_timers
+from fairlead_agent.tools.calls import HandOverError, ToolCalls
+from fairlead_agent.tools.catalog import Catalog
+from fairlead_agent.tools.placement import WorkspacePlaces
 from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import Lease, Leases, session_lease
 from fairlead_common.bus.objects import Objects

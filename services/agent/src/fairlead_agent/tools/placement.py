@@ -6,8 +6,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from fairlead_agent.catalog import Catalog
-from fairlead_agent.owner import Owner
+from fairlead_agent.session.owner import Owner
+from fairlead_agent.tools.catalog import Catalog
 from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import Bucket
 from fairlead_common.config import AgentConfig

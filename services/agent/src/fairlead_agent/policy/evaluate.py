@@ -2,11 +2,11 @@
 
 import msgspec
 
-from fairlead_agent.grants import Grants
-from fairlead_agent.layers import Layers, layers_of
-from fairlead_agent.offers import keys_of
-from fairlead_agent.policy import Circumstances, Verdict, effects, judge, outside_hint
-from fairlead_agent.taint import FETCH, NamedBy, named_by
+from fairlead_agent.policy.approval_scopes import keys_of
+from fairlead_agent.policy.grants import Grants
+from fairlead_agent.policy.layers import Layers, layers_of
+from fairlead_agent.policy.taint import FETCH, NamedBy, named_by
+from fairlead_agent.policy.verdict import Circumstances, Verdict, effects, judge, outside_hint
 from fairlead_common.config import AgentConfig, SandboxesConfig
 from fairlead_common.config.placement import demanded_sandbox
 from fairlead_common.policy.rules import subject
@@ -19,7 +19,7 @@ EXPIRED = "nobody answered the request for approval in time, so it expired (no p
 _ALLOWANCE = {"safe": 0, "allow-all": 2}  # of a mode; of every other as much as `ask`
 
 
-class Judgement:
+class SessionPolicy:
     """Judges the calls of one session."""
 
     def __init__(self, state: SessionState, config: LiveConfig, grants: Grants) -> None:

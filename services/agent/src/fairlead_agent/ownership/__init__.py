@@ -1,0 +1,1 @@
+"""Which worker holds which session, and that none is left without one."""

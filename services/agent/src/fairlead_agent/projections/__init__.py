@@ -1,0 +1,1 @@
+"""Lists that are derived from the logs and can be made again."""
