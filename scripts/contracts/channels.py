@@ -32,7 +32,7 @@ from fairlead_common.protocol.messages import (
 from fairlead_common.protocol.plain_calls import PlainAnswer, PlainCall
 from fairlead_common.protocol.projections import ApprovalSummary, SessionSummary
 from fairlead_common.service.live_config import DocumentInEffect
-from fairlead_gateway.event_types import KNOWN_ENTRY
+from fairlead_gateway.events.event_types import KNOWN_ENTRY
 from scripts.contracts.headers import CALL, LOG, MAIL, REQUEST
 
 TEXT: Final = "text"

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from fairlead_gateway.openapi import openapi_document
+from fairlead_gateway.openapi_document import openapi_document
 from scripts.contracts.asyncapi import asyncapi_document
 from scripts.contracts.typescript import typescript
 

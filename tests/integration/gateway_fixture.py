@@ -30,12 +30,12 @@ from fairlead_common.service.credentials import AuthFile, ensure_auth_file
 from fairlead_common.service.live_config import LiveConfig
 from fairlead_common.session_log.records import encode_record
 from fairlead_gateway.app import create_app
-from fairlead_gateway.auth import Auth
+from fairlead_gateway.events.change_hints import News
 from fairlead_gateway.gateway import Gateway
-from fairlead_gateway.index import Index
+from fairlead_gateway.http.auth import Auth
+from fairlead_gateway.http.server import HttpServer
 from fairlead_gateway.main import note_revoked
-from fairlead_gateway.news import News
-from fairlead_gateway.server import HttpServer
+from fairlead_gateway.sessions.session_index import Index
 
 TOKEN = "a-token-for-tests-only"
 Json = dict[str, Any]

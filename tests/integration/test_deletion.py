@@ -30,7 +30,7 @@ from fairlead_common.protocol.messages import ToolCall
 from fairlead_common.protocol.projections import SessionSummary, session_key
 from fairlead_common.session_log.generations import DELETE, deletion_in, generation_start, is_live
 from fairlead_common.session_log.state import SessionState
-from fairlead_gateway import sessions
+from fairlead_gateway.sessions import sessions
 from tests.integration.gateway_fixture import RunningGateway, running_gateway
 from tests.support.agent_world import World, agent_service, world
 from tests.support.nats_server import NatsServer

@@ -15,8 +15,8 @@ import pytest
 
 from fairlead_common.bus import Bus
 from fairlead_common.service.credentials import AuthFile, ensure_auth_file
-from fairlead_gateway import auth as auth_module
-from fairlead_gateway.auth import PAGE_HEADER
+from fairlead_gateway.http import auth as auth_module
+from fairlead_gateway.http.auth import PAGE_HEADER
 from fairlead_gateway.routes import OPERATIONS
 from tests.integration.gateway_fixture import TOKEN, FakeAgent, RunningGateway, running_gateway, sse
 from tests.support.nats_server import NatsServer
@@ -708,7 +708,7 @@ async def test_requests_that_can_be_read_in_two_ways_are_refused(gateway: Runnin
 async def test_slow_and_endless_heads_are_cut_off(
     gateway: RunningGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fairlead_gateway.server.HEADERS_WITHIN_S", 0.3)
+    monkeypatch.setattr("fairlead_gateway.http.server.HEADERS_WITHIN_S", 0.3)
     assert await raw(gateway.port, b"") == b""
     assert await raw(gateway.port, b"GET /healthz HTTP/1.1\r\nHost: loc") == b""
     many = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n" + b"X-A: " + b"a" * 40_000 + b"\r\n\r\n"
@@ -719,7 +719,7 @@ async def test_slow_and_endless_heads_are_cut_off(
 
 
 async def test_slow_body_is_408(gateway: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fairlead_gateway.middleware.BODY_TIMEOUT_S", 0.3)
+    monkeypatch.setattr("fairlead_gateway.http.middleware.BODY_TIMEOUT_S", 0.3)
     head = f"POST /api/sessions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n"
     answer = await raw(gateway.port, f"{head}Content-Length: 10\r\n\r\n{{".encode())
     assert status_of(answer) == 408

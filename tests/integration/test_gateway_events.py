@@ -25,7 +25,7 @@ from fairlead_common.protocol.content import (
 from fairlead_common.protocol.entries import EpochEntry, MessageEntry, QueuedEntry
 from fairlead_common.protocol.events import ToolExecutionUpdate
 from fairlead_common.protocol.ids import new_id
-from fairlead_gateway.server import FINISH_WITHIN_S
+from fairlead_gateway.http.server import FINISH_WITHIN_S
 from tests.integration.gateway_fixture import TOKEN, Event, FakeAgent, RunningGateway, running_gateway, sse
 from tests.support.nats_server import NatsServer
 
@@ -419,7 +419,7 @@ async def test_drain_ends_streams_before_they_are_cut_off(
 async def test_viewer_who_does_not_read_is_cut_off(
     gateway: RunningGateway, bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fairlead_gateway.event_stream.SEND_WITHIN_S", 0.3)
+    monkeypatch.setattr("fairlead_gateway.events.event_stream.SEND_WITHIN_S", 0.3)
     session = await gateway.session()
     agent = FakeAgent(bus, session)
     for n in range(40):
@@ -498,7 +498,7 @@ async def test_pages_of_the_log_divide_no_record(gateway: RunningGateway, bus: B
 async def test_a_record_of_a_later_format_is_refused_and_not_left_out(
     gateway: RunningGateway, bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fairlead_gateway.event_stream.LATER_S", 2)  # that the stream stays open
+    monkeypatch.setattr("fairlead_gateway.events.event_stream.LATER_S", 2)  # that the stream stays open
     agent = FakeAgent(bus, "later")
     await agent.begin([1])
     headers = {subjects.H_FORMAT: "9"}

@@ -16,7 +16,7 @@ from fairlead_common.cron.runs import CronEvent
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.messages import ExecutorInfo
 from fairlead_common.protocol.projections import ApprovalSummary, approval_key
-from fairlead_gateway.news import MAX_PENDING, Hint, Viewer
+from fairlead_gateway.events.change_hints import MAX_PENDING, Hint, Viewer
 from tests.integration.gateway_fixture import RunningGateway, running_gateway
 from tests.support.nats_server import NatsServer
 

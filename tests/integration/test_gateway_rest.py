@@ -22,7 +22,7 @@ from fairlead_common.protocol.messages import Decision, ExecutorInfo
 from fairlead_common.protocol.projections import TOMBSTONE, ApprovalSummary, approval_key
 from fairlead_common.service.credentials import AuthFile
 from fairlead_common.service.process import register
-from fairlead_gateway.server import FINISH_WITHIN_S
+from fairlead_gateway.http.server import FINISH_WITHIN_S
 from tests.integration.gateway_fixture import TOKEN, FakeAgent, Json, RunningGateway, running_gateway
 from tests.support.nats_server import NatsServer, free_port
 
@@ -214,7 +214,7 @@ class FakeWebui:
 async def test_pages_come_from_the_webui_and_outlive_it(
     gateway: RunningGateway, bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fairlead_gateway.pages.FRESH_S", 0.0)
+    monkeypatch.setattr("fairlead_gateway.http.web_files.FRESH_S", 0.0)
     webui = FakeWebui(bus)
     webui.answer = (
         {

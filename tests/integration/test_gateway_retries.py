@@ -15,7 +15,7 @@ from fairlead_common.bus import Bus
 from fairlead_common.bus.stream_reader import Record
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.messages import Abort
-from fairlead_gateway import chat_stream
+from fairlead_gateway.openai_api import stream
 from tests.integration.gateway_fixture import TOKEN, FakeAgent, RunningGateway, running_gateway
 from tests.support.nats_server import NatsServer
 
@@ -124,7 +124,7 @@ async def test_retry_of_a_call_whose_prompt_was_not_stored_yet_stores_it(
         raise TimeoutError
 
     with monkeypatch.context() as broken:
-        broken.setattr("fairlead_gateway.openai._store", dies)
+        broken.setattr("fairlead_gateway.openai_api.routes._store", dies)
         body = {"model": "main", "messages": GO}
         status, _ = await gateway.call("POST", "/v1/chat/completions", body, headers=FIRST)
         assert status == 503
@@ -190,7 +190,7 @@ async def test_answer_that_was_sent_long_ago_is_not_given_again(
         assert await asking == f"answer {number}"
         await until(bus, "*.ended", number + 1)
     assert await ask_plainly("1") == "answer 1"
-    monkeypatch.setattr("fairlead_gateway.accepted.LATE_S", 0.0)
+    monkeypatch.setattr("fairlead_gateway.openai_api.accepted.LATE_S", 0.0)
     again = asyncio.create_task(ask_plainly("2"))
     agent, _ = await agent_of(bus, 2)
     await finish(agent, "answer 2")
@@ -200,7 +200,7 @@ async def test_answer_that_was_sent_long_ago_is_not_given_again(
 async def test_run_of_a_client_that_never_comes_back_is_stopped_after_the_grace(
     gateway: RunningGateway, bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chat_stream, "GRACE_S", 0.3)
+    monkeypatch.setattr(stream, "GRACE_S", 0.3)
     await leave(gateway, FIRST)
     async with asyncio.timeout(20):
         while not await aborts(bus):
@@ -211,7 +211,7 @@ async def test_run_of_a_client_that_never_comes_back_is_stopped_after_the_grace(
 async def test_client_that_cannot_come_back_stops_its_run_at_once(
     gateway: RunningGateway, bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chat_stream, "GRACE_S", 600.0)
+    monkeypatch.setattr(stream, "GRACE_S", 600.0)
     await leave(gateway, {})
     async with asyncio.timeout(20):
         while not await aborts(bus):
@@ -221,7 +221,7 @@ async def test_client_that_cannot_come_back_stops_its_run_at_once(
 async def test_same_key_again_keeps_the_run_that_the_first_request_left(
     gateway: RunningGateway, bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chat_stream, "GRACE_S", 1.0)
+    monkeypatch.setattr(stream, "GRACE_S", 1.0)
     key = {"Idempotency-Key": "k1"}
     await leave(gateway, key)
     body = {"model": "main", "messages": GO}

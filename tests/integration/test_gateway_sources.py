@@ -11,7 +11,7 @@ import pytest
 from fairlead_common.bus import Bus
 from fairlead_common.protocol import subjects
 from fairlead_gateway.gateway import Gateway
-from fairlead_gateway.sources import Expiry
+from fairlead_gateway.sessions.session_sources import Expiry
 from tests.integration.gateway_fixture import TOKEN, Json, RunningGateway, running_gateway
 from tests.support.agent_world import World, agent_service, world
 from tests.support.nats_server import NatsServer

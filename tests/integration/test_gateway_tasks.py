@@ -231,7 +231,7 @@ async def test_model_is_left_alone_when_the_client_of_a_task_leaves(
 async def test_task_whose_worker_died_is_answered_by_the_next_one(
     gateway: RunningGateway, bus: Bus, there: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fairlead_gateway.side_task.SILENCE_S", 1.0)
+    monkeypatch.setattr("fairlead_gateway.openai_api.side_task.SILENCE_S", 1.0)
     died = asyncio.Event()
     deaf = await bus.subscribe(
         subjects.MODEL_ASK, lambda _: died.set(), queue="agents"
@@ -247,7 +247,7 @@ async def test_task_whose_worker_died_is_answered_by_the_next_one(
 async def test_task_that_takes_long_is_asked_for_at_most_twice(
     gateway: RunningGateway, bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fairlead_gateway.side_task.SILENCE_S", 0.1)
+    monkeypatch.setattr("fairlead_gateway.openai_api.side_task.SILENCE_S", 0.1)
     asked: asyncio.Queue[Delivery] = asyncio.Queue()
     await bus.subscribe(subjects.MODEL_ASK, asked.put_nowait, queue="agents")  # as several workers would
     asking = asyncio.create_task(ask(gateway, "say 1 token", {"X-OpenWebUI-Task": "title"}))
@@ -267,7 +267,7 @@ async def test_slow_task_is_one_call_of_the_model(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("fairlead_gateway.side_task.SILENCE_S", 0.2)
+    monkeypatch.setattr("fairlead_gateway.openai_api.side_task.SILENCE_S", 0.2)
     async with agent_service(nats_server, monkeypatch):
         answer = await ask(gateway, "say 1 token stall=2", {"X-OpenWebUI-Task": "title"})
         assert answer["choices"][0]["message"]["content"].split() == ["word"]

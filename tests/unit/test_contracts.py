@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from fairlead_common.protocol import content, entries, events, messages, projections, subjects
-from fairlead_gateway.openapi import openapi_document
+from fairlead_gateway.openapi_document import openapi_document
 from scripts.contracts.asyncapi import asyncapi_document
 from scripts.contracts.channels import CHANNELS
 from scripts.contracts.files import ROOT, contracts

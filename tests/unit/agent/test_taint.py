@@ -20,8 +20,8 @@ from fairlead_common.protocol.content import (
 from fairlead_common.protocol.custom_entries import CHAT_LAST, SYSTEM_PREFIX
 from fairlead_common.protocol.messages import ToolCall
 from fairlead_common.session_log.conversation import Item
-from fairlead_gateway.chat_prompt import prompt_of
-from fairlead_gateway.chat_request import ChatMessage
+from fairlead_gateway.openai_api.prompt import prompt_of
+from fairlead_gateway.openai_api.request import ChatMessage
 
 
 def said(text: str, *, source: Source = "prompt", untrusted: bool = False) -> Message:

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from fairlead_common.errors import InvalidInputError, WeakConfigurationError
+from fairlead_gateway.http.server import public_host_from_environment
 from fairlead_gateway.main import auth_file
-from fairlead_gateway.server import public_host_from_environment
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from fairlead_common.protocol.schemas import schemas_of
-from fairlead_gateway.openapi import openapi_document
-from fairlead_gateway.problems import Problem
+from fairlead_gateway.http.problems import Problem
+from fairlead_gateway.openapi_document import openapi_document
 from fairlead_sdk import errors, models
 
 CONTRACT: dict[str, Any] = openapi_document()["components"]["schemas"]

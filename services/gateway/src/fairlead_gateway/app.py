@@ -11,12 +11,12 @@ from starlette.types import ASGIApp
 
 from fairlead_common.errors import FairleadError
 from fairlead_common.service.process import VERSION
-from fairlead_gateway import account, pages
 from fairlead_gateway.gateway import Gateway
-from fairlead_gateway.health import ReadinessCheck
-from fairlead_gateway.middleware import FrontDoor
-from fairlead_gateway.openapi import openapi_document
-from fairlead_gateway.problems import Problem, json_response, on_failure, on_problem
+from fairlead_gateway.http import login, web_files
+from fairlead_gateway.http.health import ReadinessCheck
+from fairlead_gateway.http.middleware import FrontDoor
+from fairlead_gateway.http.problems import Problem, json_response, on_failure, on_problem
+from fairlead_gateway.openapi_document import openapi_document
 from fairlead_gateway.routes import OPERATIONS
 
 # JSON is compressed. Events go out as they are written, downloads are often compressed already, and the files
@@ -47,7 +47,7 @@ def create_app(gateway: Gateway, public_host: str = "") -> ASGIApp:
     )
     app.openapi = lambda: openapi_document(list(gateway.config.current.agents))  # type: ignore[method-assign]
     app.state.gateway = gateway
-    app.state.files = pages.Files(gateway.bus)
+    app.state.files = web_files.Files(gateway.bus)
     app.state.readiness = ReadinessCheck(gateway.bus)
 
     async def openapi(_: Request) -> Response:
@@ -56,8 +56,8 @@ def create_app(gateway: Gateway, public_host: str = "") -> ASGIApp:
     for operation in OPERATIONS:
         app.add_route(operation.path, operation.endpoint, methods=[operation.method])
     app.add_route("/openapi.json", openapi, methods=["GET"])
-    app.add_route("/login", account.login_page, methods=["GET"])
-    app.add_route("/{path:path}", pages.page, methods=["GET"])
+    app.add_route("/login", login.login_page, methods=["GET"])
+    app.add_route("/{path:path}", web_files.page, methods=["GET"])
     compressed = GZipMiddleware(app, compresslevel=6, exclude_content_types=NOT_COMPRESSED)
     return FrontDoor(compressed, gateway.auth, gateway.config, public_host)
 
@@ -65,7 +65,7 @@ def create_app(gateway: Gateway, public_host: str = "") -> ASGIApp:
 async def _on_http_exception(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101 - registered for it only
     if error.status_code == 405:
-        return pages.wrong_address(request).response(request.url.path)
+        return web_files.wrong_address(request).response(request.url.path)
     return Problem(error.status_code, str(error.detail)).response(request.url.path)
 
 

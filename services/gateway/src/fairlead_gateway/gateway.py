@@ -15,10 +15,10 @@ from fairlead_common.protocol import subjects
 from fairlead_common.protocol.ids import check_id
 from fairlead_common.service.live_config import LiveConfig
 from fairlead_common.session_log.generations import last_stored
-from fairlead_gateway.auth import Auth, Principal
-from fairlead_gateway.index import Index
-from fairlead_gateway.news import News
-from fairlead_gateway.problems import Problem
+from fairlead_gateway.events.change_hints import News
+from fairlead_gateway.http.auth import Auth, Principal
+from fairlead_gateway.http.problems import Problem
+from fairlead_gateway.sessions.session_index import Index
 
 ANSWER_WITHIN_S: Final = 12.0  # of a request that waits for NATS; a restart of the server fits in
 

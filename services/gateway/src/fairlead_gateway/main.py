@@ -14,12 +14,12 @@ from fairlead_common.service.credentials import GOOD_TOKEN_CHARS, AuthFile, ensu
 from fairlead_common.service.live_config import LiveConfig
 from fairlead_common.service.process import Part, run_service
 from fairlead_gateway.app import create_app
-from fairlead_gateway.auth import REVOKED, Auth
+from fairlead_gateway.events.change_hints import News
 from fairlead_gateway.gateway import Gateway
-from fairlead_gateway.index import Index
-from fairlead_gateway.news import News
-from fairlead_gateway.server import HttpServer, address_from_environment, public_host_from_environment
-from fairlead_gateway.sources import Expiry
+from fairlead_gateway.http.auth import REVOKED, Auth
+from fairlead_gateway.http.server import HttpServer, address_from_environment, public_host_from_environment
+from fairlead_gateway.sessions.session_index import Index
+from fairlead_gateway.sessions.session_sources import Expiry
 
 log = structlog.get_logger()
 

@@ -5,25 +5,16 @@ from typing import Final
 from starlette.requests import Request
 
 from fairlead_common.protocol.projections import Session
-from fairlead_gateway import (
-    account,
-    answers,
-    approvals,
-    event_stream,
-    health,
-    moves,
-    news_stream,
-    objects,
-    openai,
-    retrying,
-    scheduling,
-    sessions,
-    transcript,
-)
-from fairlead_gateway.bodies import MAX_SEQ
-from fairlead_gateway.chat_request import ChatRequest
-from fairlead_gateway.event_types import SESSION_EVENT
+from fairlead_gateway import responses
+from fairlead_gateway.events import change_stream, event_stream
+from fairlead_gateway.events.event_types import SESSION_EVENT
+from fairlead_gateway.http import downloads, health, login
+from fairlead_gateway.http.request_parsing import MAX_SEQ
+from fairlead_gateway.openai_api import routes as openai_api
+from fairlead_gateway.openai_api.request import ChatRequest
 from fairlead_gateway.operation import ID_PATTERN, Operation, Parameter, Schema
+from fairlead_gateway.scheduling import scheduling
+from fairlead_gateway.sessions import approvals, run_retry, session_moves, sessions, transcript
 
 _KEY_TEXT: Final = (
     "The same key and words again are the same prompt, however often they are sent. The key may also come as "
@@ -48,7 +39,7 @@ def _say(kind: str, text: str) -> Operation:
         f"/api/sessions/{{session}}/{kind}",
         endpoint,
         text,
-        {202: answers.PromptStored},
+        {202: responses.PromptStored},
         body=sessions.Words,
         problems=(404, 409, 507),
         details=_KEY_TEXT,
@@ -57,34 +48,34 @@ def _say(kind: str, text: str) -> Operation:
 
 OPERATIONS: Final[tuple[Operation, ...]] = (
     Operation(
-        "GET", "/healthz", health.alive, "200 while the process lives", {200: answers.Alive}, public=True
+        "GET", "/healthz", health.alive, "200 while the process lives", {200: responses.Alive}, public=True
     ),
     Operation(
         "GET",
         "/readyz",
         health.ready,
         "200 when a prompt can be served, else 503 with what is missing",
-        {200: answers.Readiness, 503: answers.Readiness},
+        {200: responses.Readiness, 503: responses.Readiness},
         public=True,
     ),
     Operation(
         "POST",
         "/api/login",
-        account.login,
+        login.login,
         "the login cookie, for the token",
         {204: None},
-        body=account.TokenBody,
+        body=login.TokenBody,
         problems=(401, 429),
         public=True,
         details="The cookie counts only with the header X-Fairlead-Page that this answer carries.",
     ),
-    Operation("POST", "/api/logout", account.logout, "the cookie is cleared and revoked", {204: None}),
+    Operation("POST", "/api/logout", login.logout, "the cookie is cleared and revoked", {204: None}),
     Operation(
         "GET",
         "/api/me",
-        account.me,
+        login.me,
         "who asks, and what they may",
-        {200: answers.Me},
+        {200: responses.Me},
     ),
     Operation(
         "POST",
@@ -101,7 +92,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "/api/sessions",
         sessions.listing,
         "sessions, newest first",
-        {200: answers.SessionPage},
+        {200: responses.SessionPage},
         parameters=(
             _number("limit", "how many at most", 1, 1000),
             Parameter(
@@ -123,7 +114,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "/api/sessions/{session}",
         sessions.change,
         "another title, mode, model or sandbox",
-        {202: answers.Stored},
+        {202: responses.Stored},
         body=sessions.SessionChange,
         problems=(404, 507),
     ),
@@ -132,7 +123,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "/api/sessions/{session}",
         sessions.delete,
         "204 when nothing is stored of it any more, 202 while that is still going on",
-        {204: None, 202: answers.Deleting},
+        {204: None, 202: responses.Deleting},
         problems=(404, 507),
     ),
     _say("prompt", "start a run, or continue the session"),
@@ -143,7 +134,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "/api/sessions/{session}/abort",
         sessions.abort,
         "stop the open run",
-        {202: answers.Stored},
+        {202: responses.Stored},
         body=sessions.AbortBody,
         body_required=False,
         problems=(404, 507),
@@ -151,10 +142,10 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     Operation(
         "POST",
         "/api/sessions/{session}/retry",
-        retrying.retry,
+        run_retry.retry,
         "try again what the last run left without an answer; nothing is said a second time",
-        {202: answers.PromptStored},
-        body=retrying.RetryBody,
+        {202: responses.PromptStored},
+        body=run_retry.RetryBody,
         body_required=False,
         problems=(404, 507),
         details="A session that works, waits for a person, or whose last run has its answer ignores it.",
@@ -162,10 +153,10 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     Operation(
         "POST",
         "/api/sessions/{session}/move",
-        moves.move,
+        session_moves.move,
         "a workspace on another host; what is in it stays where it is",
-        {202: answers.MoveStored},
-        body=moves.Move,
+        {202: responses.MoveStored},
+        body=session_moves.Move,
         body_required=False,
         problems=(404, 409, 507),
     ),
@@ -174,7 +165,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "/api/sessions/{session}/queue/{item}",
         sessions.drop,
         "drop one queued item",
-        {202: answers.Stored},
+        {202: responses.Stored},
         problems=(404, 507),
     ),
     Operation(
@@ -182,7 +173,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "/api/sessions/{session}/entries",
         transcript.entries,
         "entries of the log, oldest first",
-        {200: answers.EntryPage},
+        {200: responses.EntryPage},
         parameters=(
             _number("after", "sequence after which to begin", 0),
             _number("before", "sequence before which to end: the last entries before it", 0),
@@ -209,7 +200,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "/api/approvals",
         approvals.listing,
         "approvals that wait for a person",
-        {200: answers.ApprovalList},
+        {200: responses.ApprovalList},
         parameters=(Parameter("session", {"type": "string", "pattern": ID_PATTERN}, "only of this session"),),
     ),
     Operation(
@@ -217,14 +208,14 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "/api/approvals/{approval}",
         approvals.decide,
         "allow or deny; the first decision counts, and a lasting one only where `grants` has it",
-        {202: answers.Stored},
+        {202: responses.Stored},
         body=approvals.DecisionBody,
         problems=(404, 409, 507),
     ),
     Operation(
         "GET",
         "/api/objects/{object}",
-        objects.download,
+        downloads.download,
         "a stored object, as a download",
         {200: {"type": "string", "format": "binary"}},
         problems=(404,),
@@ -234,40 +225,40 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     Operation(
         "GET",
         "/api/news",
-        news_stream.news,
+        change_stream.news,
         "server-sent hints that a list has changed: sessions, approvals, jobs, executors",
-        {200: answers.Welcome | answers.Changed},
+        {200: responses.Welcome | responses.Changed},
         kind="text/event-stream",
     ),
-    Operation("GET", "/api/agents", health.agents, "the profiles", {200: answers.AgentList}),
+    Operation("GET", "/api/agents", health.agents, "the profiles", {200: responses.AgentList}),
     Operation(
         "GET",
         "/api/status",
         health.status,
         "services and executors as NATS reports them",
-        {200: answers.Status},
+        {200: responses.Status},
     ),
     Operation(
         "GET",
         "/v1/models",
-        openai.models,
+        openai_api.models,
         "the agents, as OpenAI lists models",
-        {200: answers.ModelList},
+        {200: responses.ModelList},
     ),
     Operation(
         "GET",
         "/v1/models/{model}",
-        openai.model,
+        openai_api.model,
         "one agent, as OpenAI describes a model",
-        {200: answers.Model},
+        {200: responses.Model},
         problems=(404,),
     ),
     Operation(
         "POST",
         "/v1/chat/completions",
-        openai.completions,
+        openai_api.completions,
         "a prompt to an agent and its answer; with `stream` as server-sent events",
-        {200: answers.ChatCompletion},
+        {200: responses.ChatCompletion},
         body=ChatRequest,
         parameters=(
             Parameter(

@@ -1,0 +1,1 @@
+"""Server-sent events: what happens in a session, and hints that a list has changed."""

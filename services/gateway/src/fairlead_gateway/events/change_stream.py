@@ -1,0 +1,87 @@
+"""Server-sent hints that a list has changed: whoever looks at lists need not ask for them all the time.
+
+An event names what changed, of jobs also how; the lists are the truth. A client that was away asks
+for its lists once it is back. Several changes of one thing between two looks are one hint.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from fairlead_gateway.events.change_hints import Hint, Viewer
+from fairlead_gateway.events.event_stream import HEADERS, KEEP_ALIVE_S, LOGIN_CHECK_S, SEND_WITHIN_S
+from fairlead_gateway.gateway import Gateway, gateway_of, principal_of
+from fairlead_gateway.http.auth import Principal
+from fairlead_gateway.http.request_parsing import check_parameters
+from fairlead_gateway.responses import Changed
+
+PAUSE_S: Final = 0.1  # between two looks
+
+
+async def news(request: Request) -> ASGIApp | Response:
+    """The stream of hints."""
+    check_parameters(request)
+    if request.method == "HEAD":
+        return Response(headers={name.decode(): value.decode() for name, value in HEADERS})
+    return NewsStream(gateway_of(request), principal_of(request))
+
+
+class NewsStream:
+    """The answer to one client: an ASGI application."""
+
+    def __init__(self, gateway: Gateway, principal: Principal) -> None:
+        self._gateway = gateway
+        self._principal = principal
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI."""
+        abort: Callable[[], None] = scope.get("fairlead.abort", lambda: None)
+        await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
+
+        async def write(chunk: bytes) -> None:
+            async with asyncio.timeout(SEND_WITHIN_S):
+                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+
+        async def pump() -> None:
+            try:
+                await self._pump(write)
+            except TimeoutError:
+                abort()
+
+        await self._gateway.streams.run(pump(), receive)
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _pump(self, write: Callable[[bytes], Awaitable[None]]) -> None:
+        viewer, loop = Viewer(), asyncio.get_running_loop()
+        viewers = self._gateway.news.viewers
+        viewers.add(viewer)
+        try:
+            await write(b'event: welcome\ndata: {"type":"welcome"}\n\n')
+            sent_at = loop.time()
+            while self._gateway.auth.still_good(self._principal):
+                hints = viewer.take()
+                if hints:
+                    await write(b"".join(_frame(hint) for hint in hints))
+                    sent_at = loop.time()
+                    await asyncio.sleep(PAUSE_S)
+                elif loop.time() - sent_at >= KEEP_ALIVE_S:
+                    await write(b": alive\n\n")
+                    sent_at = loop.time()
+                try:
+                    async with asyncio.timeout(LOGIN_CHECK_S):
+                        await viewer.woken.wait()
+                except TimeoutError:
+                    continue
+        finally:
+            viewers.discard(viewer)
+
+
+def _frame(hint: Hint) -> bytes:
+    change = Changed(kind=hint.kind, id=hint.id, action=hint.action, status=hint.status)
+    body = msgspec.json.encode(change)
+    return b"event: changed\ndata: %s\n\n" % body

@@ -1,0 +1,339 @@
+"""Who is asking: the token, signed tokens and the login cookie, and a pause for those who guess.
+
+Credentials are verified before the throttle is asked: a right one is accepted whatever others at the same
+address (a proxy, a container network, another program of this machine) have sent.
+"""
+
+import asyncio
+import secrets
+import time
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, Literal, NamedTuple
+
+import structlog
+
+from fairlead_common.bus import Bus
+from fairlead_common.bus.buckets import Bucket
+from fairlead_common.errors import ConflictError, WeakConfigurationError
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.ids import new_id
+from fairlead_common.service.credentials import (
+    COOKIE_TTL_S,
+    LOGIN_CODE_TTL_S,
+    AuthFile,
+    Claims,
+    Scope,
+    is_of_page,
+    is_signed,
+)
+from fairlead_gateway.http.problems import Problem
+
+log = structlog.get_logger()
+
+MAX_FAILURES: Final = 10
+FAILURE_WINDOW_S: Final = 60.0
+PAUSE_S: Final = 60.0
+RELOAD_S: Final = 2.0
+
+COOKIE: Final = "fairlead"
+SECURE_COOKIE: Final = "__Host-fairlead"
+# Browsers send a cookie to every port of a host name, so whatever listens on another port can read it. A
+# login therefore has a second half, which only the origin that logged in can read (local storage) and send.
+PAGE_HEADER: Final = "X-Fairlead-Page"
+REVOKED: Final = "revoked."  # keys of the bucket `sessions`: logins that were ended before their time
+
+
+Via = Literal["token", "signed", "cookie", "code"]
+
+
+class Login(NamedTuple):
+    """A fresh login in a browser.
+
+    Fields:
+        cookie: value of `Set-Cookie`.
+        page: what the page keeps to itself and sends as `X-Fairlead-Page` with each request.
+    """
+
+    cookie: str
+    page: str
+
+
+class Principal(NamedTuple):
+    """Who asks.
+
+    Fields:
+        via: `code` is a fresh login code, which is good for one login and nothing else.
+        expires_at: seconds since 1970; None for the admin token.
+        token_id: of a signed token, a cookie or a code.
+        made_from: of a cookie: the signed token it was made from.
+        generation: of the auth file that said so.
+    """
+
+    user: str
+    scopes: frozenset[Scope]
+    via: Via
+    expires_at: int | None = None
+    token_id: str = ""
+    made_from: str = ""
+    generation: int = 0
+
+    def may(self, scope: Scope) -> bool:
+        """Whether they have this right."""
+        return scope in self.scopes or "admin" in self.scopes
+
+
+class Throttle:
+    """Counts failures by address."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._failures: dict[str, deque[float]] = {}
+        self._paused: dict[str, float] = {}
+
+    def check(self, address: str) -> None:
+        """Nothing, or a `Problem` while the address has to wait."""
+        until = self._paused.get(address)
+        if until is None:
+            return
+        left = until - self._clock()
+        if left <= 0:
+            del self._paused[address]
+            return
+        raise Problem(
+            429,
+            f"at most {MAX_FAILURES} failed logins within {FAILURE_WINDOW_S:.0f} s: wait {left:.0f} s",
+            headers={"Retry-After": str(int(left) + 1)},
+        )
+
+    def fail(self, address: str) -> None:
+        """Note a failure."""
+        now = self._clock()
+        if len(self._failures) >= 10_000:
+            self._forget(now)
+        times = self._failures.setdefault(address, deque(maxlen=MAX_FAILURES))
+        times.append(now)
+        if len(times) == MAX_FAILURES and now - times[0] <= FAILURE_WINDOW_S:
+            self._paused[address] = now + PAUSE_S
+            del self._failures[address]
+            log.warning("login_paused", address=address)
+
+    def paused(self) -> dict[str, int]:
+        """Addresses whose wrong tokens are refused unread now, and for how many more seconds."""
+        now = self._clock()
+        return {a: int(until - now) + 1 for a, until in self._paused.items() if until > now}
+
+    def _forget(self, now: float) -> None:
+        self._failures = {a: t for a, t in self._failures.items() if now - t[-1] <= FAILURE_WINDOW_S}
+        self._paused = {a: until for a, until in self._paused.items() if until > now}
+        if len(self._failures) >= 10_000:  # more addresses than one person has: start over
+            self._failures.clear()
+
+
+class Auth:
+    """Tells who is asking, from the headers of a request."""
+
+    def __init__(self, file: AuthFile, bus: Bus) -> None:
+        self._file = file
+        self._stamp = _stamp(file.path)
+        self._bus = bus
+        self._revoked: dict[str, float] = {}
+        self._generation = 0
+        self.throttle = Throttle()
+
+    def identify(
+        self, authorization: str | None, cookies: list[str], page: str, address: str, *, secure: bool = False
+    ) -> Principal:
+        """Who sends these credentials.
+
+        Args:
+            page: value of `X-Fairlead-Page`; without the right one a cookie is worth nothing.
+            secure: the request came over TLS; decides which cookie of an earlier version is taken away.
+
+        Raises:
+            Problem: 401 without good ones, 429 after too many bad ones.
+        """
+        if authorization is not None:
+            return self._bearer(authorization, address)
+        unbound = False
+        for value in cookies:
+            claims = self._file.verify_signed(value, use="cookie")
+            if claims is None or self._is_revoked(claims.id, claims.made_from):
+                continue
+            if is_of_page(claims, page):
+                return self._principal(claims, "cookie")
+            unbound = True
+        if unbound:
+            raise _unauthorized(f"the login cookie counts only with the header {PAGE_HEADER} of its login")
+        if any(claims.is_old_cookie for claims in map(self._file.read_signed, cookies) if claims):
+            problem = _unauthorized("the login cookie was made by an earlier version: log in again")
+            problem.headers["Set-Cookie"] = clear_cookie(secure=secure)
+            raise problem
+        raise _unauthorized("log in, or send `Authorization: Bearer <token>`")
+
+    def _bearer(self, authorization: str, address: str) -> Principal:
+        scheme, _, token = authorization.partition(" ")
+        token = token.strip()
+        if scheme.lower() != "bearer" or not token:
+            raise _unauthorized("the Authorization header must be `Bearer <token>`")
+        return self.accept_token(token, address)
+
+    def accept_token(self, token: str, address: str) -> Principal:
+        """Who has this token: the admin token or a signed one. A right one is never throttled.
+
+        An admin token that is short enough to be guessed is the exception: for it the pause comes first.
+
+        Raises:
+            Problem: 401 if it is wrong, 429 after too many wrong ones.
+        """
+        if is_signed(token):
+            claims = self._file.verify_signed(token)
+            if claims is not None and not self._is_revoked(claims.id, claims.made_from):
+                return self._principal(claims, "signed")
+            known = self._file.read_signed(token)
+            if known is not None and known.is_old_cookie:
+                raise _unauthorized(
+                    "the token was made by an earlier version: log in again, or make a new one"
+                )
+            if known is not None:  # once ours: no guess, only too late
+                raise _unauthorized("the token has expired or was revoked")
+        if self._file.guessable:
+            self.throttle.check(address)
+        if not is_signed(token) and self._file.verify_token(token):
+            return Principal("admin", frozenset(("admin",)), "token", generation=self._generation)
+        self.throttle.check(address)
+        self.throttle.fail(address)
+        raise _unauthorized("the token is wrong")
+
+    def still_good(self, principal: Principal) -> bool:
+        """Whether credentials that were good once are so now: streams ask while they run."""
+        if principal.expires_at is not None and principal.expires_at <= time.time():
+            return False
+        revoked = self._is_revoked(principal.token_id, principal.made_from)
+        return principal.generation == self._generation and not revoked
+
+    # -- logging in and out --------------------------------------------------
+
+    async def redeem(self, code: str) -> Principal:
+        """Who may log in with this code. It opens one login, whichever gateway it is shown to.
+
+        Wrong codes do not count as failed logins: a code is signed and cannot be guessed, and any web page
+        can have a browser of this machine send wrong ones.
+
+        Raises:
+            Problem: 401 for a code that is wrong, expired or used up.
+        """
+        claims = self._file.verify_signed(code, use="login")
+        if claims is None:
+            raise _unauthorized(
+                "the login code is wrong or has expired; ask for a new one with `fairlead login`"
+            )
+        try:
+            await self._bus.create(
+                subjects.kv_stream(subjects.BUCKET_LEASES),
+                subjects.kv(subjects.BUCKET_LEASES, f"login.{claims.id}"),
+                new_id().encode(),  # different each time, so that a repetition is a conflict
+                {"Nats-TTL": f"{LOGIN_CODE_TTL_S + 60}s"},
+            )
+        except ConflictError:
+            raise _unauthorized(
+                "the login code was used already; ask for a new one with `fairlead login`"
+            ) from None
+        return self._principal(claims, "code")
+
+    def login(self, principal: Principal, *, secure: bool) -> Login:
+        """A fresh login. One that is made from a signed token ends with it, by time and by revocation.
+
+        Its page value is made here and never taken from a client: a value that somebody else knew before
+        the login would be no secret after it.
+        """
+        ttl_s, made_from = float(COOKIE_TTL_S), ""
+        if principal.via == "signed" and principal.expires_at is not None:
+            ttl_s, made_from = min(ttl_s, principal.expires_at - time.time()), principal.token_id
+        page = secrets.token_urlsafe(32)
+        value = self._file.mint_cookie(
+            sorted(principal.scopes), ttl_s, user=principal.user, page=page, made_from=made_from
+        )
+        return Login(_cookie(value, int(ttl_s), secure=secure), page)
+
+    async def revoke(self, principal: Principal) -> None:
+        """End a login before its time, in every gateway."""
+        if not principal.token_id or principal.expires_at is None:
+            return
+        left = principal.expires_at - time.time()
+        if left > 0:
+            self.note_revoked(principal.token_id, principal.expires_at)
+            await Bucket(self._bus, subjects.BUCKET_SESSIONS).put(
+                f"{REVOKED}{principal.token_id}", str(principal.expires_at).encode(), ttl_s=left + 1
+            )
+
+    def note_revoked(self, token_id: str, expires_at: float) -> None:
+        """Another gateway, or this one, ended a login."""
+        now = time.time()
+        if len(self._revoked) > 10_000:
+            self._revoked = {key: until for key, until in self._revoked.items() if until > now}
+        if expires_at > now:
+            self._revoked[token_id] = expires_at
+
+    def _principal(self, claims: Claims, via: Via) -> Principal:
+        return Principal(
+            user=claims.user,
+            scopes=frozenset(claims.scopes),
+            via=via,
+            expires_at=claims.expires_at,
+            token_id=claims.id,
+            made_from=claims.made_from,
+            generation=self._generation,
+        )
+
+    def _is_revoked(self, *token_ids: str) -> bool:
+        return any(token_id in self._revoked for token_id in token_ids)
+
+    # -- the file ------------------------------------------------------------
+
+    async def watch(self, stop: asyncio.Event) -> None:
+        """A part of the service: take over a new token or key as soon as the file is replaced."""
+        while not stop.is_set():
+            try:
+                async with asyncio.timeout(RELOAD_S):
+                    await stop.wait()
+            except TimeoutError:
+                self._reload()
+
+    def _reload(self) -> None:
+        stamp = _stamp(self._file.path)
+        if stamp == self._stamp:
+            return
+        try:
+            self._file = AuthFile.read(self._file.path)
+        except (WeakConfigurationError, FileNotFoundError) as error:
+            log.error("auth_file_ignored", error=str(error))
+            if not isinstance(error.__cause__, OSError):  # one that could not be opened is tried again
+                self._stamp = stamp
+            return
+        self._stamp = stamp
+        self._generation += 1
+        log.info("auth_file_changed")
+
+
+def clear_cookie(*, secure: bool) -> str:
+    """The `Set-Cookie` value that takes the login away."""
+    return _cookie("", 0, secure=secure)
+
+
+def _cookie(value: str, max_age_s: int, *, secure: bool) -> str:
+    name, more = (SECURE_COOKIE, "; Secure") if secure else (COOKIE, "")
+    return f"{name}={value}; Path=/; Max-Age={max_age_s}; HttpOnly; SameSite=Strict{more}"
+
+
+def _unauthorized(message: str) -> Problem:
+    return Problem(401, message, headers={"WWW-Authenticate": "Bearer"})
+
+
+def _stamp(path: Path) -> tuple[int, int, int]:
+    try:
+        info = path.lstat()
+    except OSError:
+        return (0, 0, 0)
+    return (info.st_ino, info.st_mtime_ns, info.st_mode)

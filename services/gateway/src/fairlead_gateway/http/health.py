@@ -1,0 +1,234 @@
+"""Whether it lives, whether a prompt can be served, and what is out there."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import aclosing
+from typing import Any, Final
+
+import msgspec
+import structlog
+from starlette.requests import Request
+from starlette.responses import Response
+
+from fairlead_common.bus import Bus
+from fairlead_common.bus.stream_reader import JetStreamError
+from fairlead_common.errors import FairleadError, NotFoundError
+from fairlead_common.protocol import subjects
+from fairlead_gateway import responses
+from fairlead_gateway.gateway import Gateway, gateway_of
+from fairlead_gateway.http.problems import json_response
+from fairlead_gateway.http.request_parsing import check_parameters
+from fairlead_gateway.http.store_status import store_state
+
+log = structlog.get_logger()
+
+CHECK_WITHIN_S: Final = 1.5
+CACHE_S: Final = 0.5
+STATUS_WAIT_S: Final = 0.5
+
+_EXECUTORS: Final = subjects.kv_stream(subjects.BUCKET_EXECUTORS)
+
+
+async def alive(request: Request) -> Response:  # noqa: ARG001
+    """200 while the process lives."""
+    return json_response(responses.Alive(), headers={"Cache-Control": "no-store"})
+
+
+class ReadinessCheck:
+    """What a prompt needs, looked at once in half a second however many ask."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._checked_at = float("-inf")
+        self._missing: dict[str, str] = {}
+        self._lock = asyncio.Lock()
+        self.replicas: dict[str, int] = {}  # of the session log: how many are current, and of how many
+
+    async def missing(self) -> dict[str, str]:
+        """What is missing, and why; empty when a prompt can be served."""
+        async with self._lock:
+            loop = asyncio.get_running_loop()
+            if self._missing or loop.time() - self._checked_at > CACHE_S:
+                self._missing = await self._check()
+                self._checked_at = loop.time()
+            return self._missing
+
+    async def _check(self) -> dict[str, str]:
+        if not self._bus.connected:
+            return {"bus": "not connected to NATS"}
+        checks: dict[str, Callable[[], Awaitable[str]]] = {
+            "streams": self._streams,
+            "store": self._store,
+            "agent": self._agent,
+            "tools": self._executors,
+        }
+        results = await asyncio.gather(*(_checked(check) for check in checks.values()))
+        return {name: problem for name, problem in zip(checks, results, strict=True) if problem}
+
+    async def _streams(self) -> str:
+        info = await self._bus.api(f"STREAM.INFO.{subjects.SESSIONS}", timeout_s=CHECK_WITHIN_S)
+        self.replicas = replicas_of(info)
+        leads = "cluster" not in info or _group(info).get("leader")
+        return "" if leads else "no NATS server leads them: more than half have to run and reach each other"
+
+    async def _store(self) -> str:
+        found = store_state()
+        return found.problem if found else ""
+
+    async def _agent(self) -> str:
+        try:
+            await self._bus.request("$SRV.PING.fairlead-agent", b"", timeout_s=CHECK_WITHIN_S)
+        except NotFoundError:
+            return "no agent service answers"
+        return ""
+
+    async def _executors(self) -> str:
+        return "" if await executors(self._bus) else "no executor has a fresh heartbeat"
+
+
+def replicas_of(info: Mapping[str, object]) -> dict[str, int]:
+    """How many copies of a stream are current, as its leader knows; nothing if there is only one.
+
+    Without a leader: as a server knows that names itself among them.
+    """
+    group = _group(info)
+    others = group.get("replicas")
+    if not others:
+        return {}
+    current = sum(1 for each in others if each.get("current") and not each.get("offline"))
+    leading = 1 if group.get("leader") else 0
+    return {"current": current + leading, "wanted": len(others) + leading}
+
+
+def _group(info: Mapping[str, object]) -> dict[str, Any]:
+    group = info.get("cluster")
+    return group if isinstance(group, dict) else {}
+
+
+async def _checked(check: Callable[[], Awaitable[str]]) -> str:
+    try:
+        async with asyncio.timeout(CHECK_WITHIN_S):
+            return await check()
+    except TimeoutError:
+        return f"no answer within {CHECK_WITHIN_S:g} s"
+    except FairleadError as error:
+        log.warning("readiness_failed", error=str(error))
+        return "cannot be read"
+
+
+async def executors(bus: Bus) -> list[object]:
+    """The heartbeats that have not expired."""
+    try:
+        records = await bus.last_of_each(_EXECUTORS, f"$KV.{subjects.BUCKET_EXECUTORS}.>")
+    except JetStreamError as error:
+        if error.code != 413:  # more than 1,024 of them: enough
+            raise
+        records = [r async for r in bus.read(_EXECUTORS, f"$KV.{subjects.BUCKET_EXECUTORS}.>", limit=1024)]
+    found = []
+    for record in records:
+        if "KV-Operation" not in record.headers and record.data:
+            try:
+                found.append(msgspec.json.decode(record.data))
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                log.warning("heartbeat_ignored", subject=record.subject)
+    return found
+
+
+async def ready(request: Request) -> Response:
+    """200 when a prompt can be served, else 503 with what is missing."""
+    gateway = gateway_of(request)
+    readiness: ReadinessCheck = request.app.state.readiness
+    missing = await readiness.missing()
+    if gateway.streams.draining:
+        missing = {"gateway": "is shutting down", **missing}
+    body = responses.Readiness(
+        status="unready" if missing else "ready",
+        missing=missing,
+        configuration=gateway.config.problem,  # prompts are served all the same
+        replicas=readiness.replicas,
+        login_paused=len(gateway.auth.throttle.paused()),  # which addresses is for those who may ask
+    )
+    return json_response(body, 503 if missing else 200, {"Cache-Control": "no-store"})
+
+
+async def status(request: Request) -> Response:
+    """Services and executors as NATS reports them."""
+    check_parameters(request)
+    gateway = gateway_of(request)
+    async with asyncio.TaskGroup() as tasks:
+        heard = tasks.create_task(_bus_problem(gateway))
+        stats = tasks.create_task(_services(gateway, "STATS"))
+        info = tasks.create_task(_services(gateway, "INFO"))
+        found = tasks.create_task(_executors_or_nothing(gateway))
+    metadata = {service.get("id"): service.get("metadata") for service in info.result()}
+    services = [{**service, "metadata": metadata.get(service.get("id")) or {}} for service in stats.result()]
+    services.sort(key=lambda service: (str(service.get("name")), str(service.get("id"))))
+    problem = heard.result()
+    return json_response(
+        responses.Status(
+            services=services,
+            executors=found.result(),
+            store=store_state(),
+            problems=[problem] if problem else [],
+            gateway=responses.GatewayState(
+                streams=len(gateway.streams),
+                sessions=len(gateway.index),
+                login_paused=gateway.auth.throttle.paused(),
+            ),
+        )
+    )
+
+
+async def _bus_problem(gateway: Gateway) -> str:
+    """Why NATS cannot be asked, so that what is listed is not all there is; empty when it answers."""
+    try:
+        await gateway.bus.round_trip(timeout_s=CHECK_WITHIN_S)
+    except FairleadError as error:
+        return f"NATS does not answer the gateway, so services and executors are not known: {error}"
+    return ""
+
+
+async def _services(gateway: Gateway, verb: str) -> list[dict[str, object]]:
+    found = []
+    try:
+        async with asyncio.timeout(4 * STATUS_WAIT_S):
+            asked = gateway.bus.request_many(f"$SRV.{verb}", b"", timeout_s=STATUS_WAIT_S)
+            async with aclosing(asked) as replies:
+                async for reply in replies:
+                    service = msgspec.json.decode(reply.data, type=dict[str, object])
+                    if str(service.get("name", "")).startswith("fairlead-"):
+                        found.append(service)
+    except (FairleadError, TimeoutError, msgspec.DecodeError) as error:
+        log.warning("status_incomplete", error=str(error))
+    return found
+
+
+async def _executors_or_nothing(gateway: Gateway) -> list[object]:
+    try:
+        async with asyncio.timeout(CHECK_WITHIN_S):
+            return await executors(gateway.bus)
+    except (FairleadError, TimeoutError) as error:
+        log.warning("status_incomplete", error=str(error))
+        return []
+
+
+async def agents(request: Request) -> Response:
+    """The profiles that sessions can have."""
+    check_parameters(request)
+    config = gateway_of(request).config.current
+    found = []
+    for name in config.agents:
+        profile = config.agent(name)
+        if profile is not None:
+            found.append(
+                responses.Agent(
+                    name=name,
+                    description=profile.description,
+                    model=profile.model,
+                    mode=profile.mode,
+                    tools=profile.tools,
+                    work_mode=profile.work_mode,
+                    sandbox=responses.AgentSandbox(kind=profile.sandbox.kind, when=profile.sandbox.when),
+                )
+            )
+    return json_response(responses.AgentList(agents=found))

@@ -1,0 +1,283 @@
+"""The front door, before any route: Host, Origin, credentials, limits; and headers on every answer."""
+
+import asyncio
+import re
+from typing import Final
+from urllib.parse import urlsplit
+
+import structlog
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from fairlead_common.service.credentials import Scope as Right
+from fairlead_common.service.live_config import LiveConfig
+from fairlead_gateway.http.auth import COOKIE, PAGE_HEADER, SECURE_COOKIE, Auth, Principal
+from fairlead_gateway.http.problems import Problem
+
+log = structlog.get_logger()
+
+BODY_TIMEOUT_S: Final = 30.0
+DISCARDED_BYTES: Final = 32 << 20  # of a body that is too large
+DISCARD_S: Final = 1.0
+
+LOOPBACK_HOSTS: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
+SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
+PUBLIC_API: Final = frozenset({"/api/login"})
+
+_HOST: Final = re.compile(
+    r"(?P<name>\[[0-9a-fA-F:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(?::(?P<port>[0-9]{1,5}))?"
+)
+_PAGE: Final = PAGE_HEADER.lower().encode()
+_SINGLE: Final = frozenset(
+    {b"host", b"origin", b"authorization", b"content-length", b"sec-fetch-site", _PAGE}
+)
+_FORBIDDEN_PARAMETERS: Final = re.compile(
+    rb"(?:^|&)(?:token|access_token|api_key|apikey|authorization)=", re.I
+)
+
+_CSP: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; font-src 'self'; "
+    "connect-src 'self'; manifest-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; "
+    "object-src 'none'; require-trusted-types-for 'script'; trusted-types default dompurify"
+)
+_HEADERS: Final[list[tuple[bytes, bytes]]] = [
+    (b"content-security-policy", _CSP.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cross-origin-embedder-policy", b"require-corp"),
+    (b"permissions-policy", b"camera=(), microphone=(), geolocation=(), clipboard-read=()"),
+]
+_NO_STORE: Final = (b"cache-control", b"no-store")
+_HSTS: Final = (b"strict-transport-security", b"max-age=31536000")
+
+
+class Asked:
+    """The headers of a request that decide whether it is let in.
+
+    Args:
+        public_host: a name that clients have over TLS only: a request for it is taken for secure.
+    """
+
+    def __init__(self, scope: Scope, public_host: str = "") -> None:
+        found: dict[bytes, str] = {}
+        self.cookies: list[str] = []
+        for name, value in scope["headers"]:
+            if name == b"cookie":
+                self.cookies += _cookies(value.decode("latin-1"))
+                continue
+            if name in _SINGLE and name in found:
+                raise Problem(400, f"the header {name.decode()} must be there once")
+            found[name] = value.decode("latin-1")
+        self.found = found
+        client = scope.get("client")
+        self.address = client[0] if client else ""
+        self.method: str = scope["method"]
+        self.path: str = scope["path"]
+        forwarded = found.get(b"x-forwarded-proto", "") if self.address in ("127.0.0.1", "::1") else ""
+        is_public = bool(public_host) and found.get(b"host", "").lower().removesuffix(":443") == public_host
+        self.secure = is_public or "https" in (scope["scheme"], forwarded)
+        self.is_public = is_public
+
+    def get(self, name: bytes) -> str | None:
+        """The value of a header."""
+        return self.found.get(name)
+
+
+class FrontDoor:
+    """Lets a request in to `app`, or answers it."""
+
+    def __init__(self, app: ASGIApp, auth: Auth, config: LiveConfig, public_host: str = "") -> None:
+        self._app = app
+        self._auth = auth
+        self._config = config
+        self._public_host = public_host
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI."""
+        if scope["type"] != "http":
+            return
+        path, secure = scope["path"], scope["scheme"] == "https"
+        api = is_api(path)
+        try:
+            asked = Asked(scope, self._public_host)
+            secure = asked.secure
+            principal = self._admit(asked, scope)
+            receive = self._limited(asked, receive)
+        except Problem as problem:
+            headers = _with_headers(send, api=True, secure=secure)
+            if problem.status == 413:
+                await _discard(receive)
+            await problem.response(path)(scope, receive, headers)
+            return
+        scope.setdefault("state", {}).update(principal=principal, secure=secure, address=asked.address)
+        try:
+            await self._app(scope, receive, _with_headers(send, api=api, secure=secure))
+        except ClientDisconnect:
+            return  # nobody is left to be told
+        except Exception:
+            log.exception("request_failed", method=asked.method, path=path)
+
+    def _admit(self, asked: Asked, scope: Scope) -> Principal | None:
+        """Who asks; None where nobody has to say.
+
+        Raises:
+            Problem: they may not come in.
+        """
+        host = asked.get(b"host") or ""
+        if not asked.is_public:
+            self._check_host(host)
+        origin = asked.get(b"origin")
+        if origin is not None and not _same_origin(origin, host, secure=asked.secure):
+            raise Problem(403, "requests from other origins are refused", field="Origin")
+        if _FORBIDDEN_PARAMETERS.search(scope["query_string"]):
+            raise Problem(400, "credentials must not be in the address: send them as a header", field="query")
+        if asked.get(b"content-encoding") not in (None, "identity"):
+            raise Problem(415, "compressed bodies are refused", field="Content-Encoding")
+        if not is_api(asked.path) or asked.path in PUBLIC_API:
+            return None
+        principal = self._auth.identify(
+            asked.get(b"authorization"),
+            asked.cookies,
+            asked.get(_PAGE) or "",
+            asked.address,
+            secure=asked.secure,
+        )
+        if principal.via == "cookie":
+            _check_cookie_request(asked, origin)
+        if not principal.may(right_for(asked.method, asked.path)):
+            raise Problem(403, f"this needs the right `{right_for(asked.method, asked.path)}`")
+        return principal
+
+    def _check_host(self, host: str) -> None:
+        match = _HOST.fullmatch(host)
+        if match is None:
+            raise Problem(
+                400, "the Host header must be there once and be `name` or `name:port`", field="Host"
+            )
+        name = match["name"].lower()
+        if name in LOOPBACK_HOSTS:
+            return
+        if not {name, host.lower()} & {entry.lower() for entry in self._config.current.gateway.hosts}:
+            raise Problem(421, "unknown host name; add it to the setting gateway.hosts", field="Host")
+
+    def _limited(self, asked: Asked, receive: Receive) -> Receive:
+        """`receive` with a limit on the size of the body and on the time that it takes."""
+        limit = self._config.current.gateway.max_body_bytes
+        length = asked.get(b"content-length")
+        if length is not None and length.isascii() and length.isdigit() and int(length) > limit:
+            raise _too_large(limit, int(length))
+        loop = asyncio.get_running_loop()
+        size, deadline, complete = 0, 0.0, False
+
+        async def limited() -> Message:
+            nonlocal size, deadline, complete
+            if complete:
+                return await receive()
+            deadline = deadline or loop.time() + BODY_TIMEOUT_S
+            try:
+                async with asyncio.timeout_at(deadline):
+                    message = await receive()
+            except TimeoutError:
+                raise Problem(
+                    408, f"the body took longer than {BODY_TIMEOUT_S:.0f} s", headers={"Connection": "close"}
+                ) from None
+            size += len(message.get("body", b""))
+            if size > limit:
+                await _discard(receive)
+                raise _too_large(limit, size)
+            complete = not message.get("more_body", False)
+            return message
+
+        return limited
+
+
+def is_api(path: str) -> bool:
+    """Whether `path` belongs to the API, and needs credentials."""
+    return path.startswith(("/api/", "/v1/")) or path in ("/api", "/v1", "/openapi.json")
+
+
+def right_for(method: str, path: str) -> Right:
+    """The right that a request needs."""
+    if method in SAFE_METHODS or path == "/api/logout":
+        return "read"
+    return "approve" if path.startswith("/api/approvals/") else "write"
+
+
+def _check_cookie_request(asked: Asked, origin: str | None) -> None:
+    """A cookie is sent by the browser whoever asked for it, so the page must be ours."""
+    site = asked.get(b"sec-fetch-site")
+    if site is not None and site not in ("same-origin", "none"):
+        raise Problem(403, "requests from other sites are refused", field="Sec-Fetch-Site")
+    if asked.method in SAFE_METHODS:
+        return
+    if origin is None and site != "same-origin":
+        raise Problem(403, "with the login cookie a change needs an Origin header", field="Origin")
+    kind = (asked.get(b"content-type") or "application/json").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise Problem(415, "with the login cookie a body must be application/json", field="Content-Type")
+
+
+def _same_origin(origin: str, host: str, *, secure: bool) -> bool:
+    try:
+        parts = urlsplit(origin)
+        port = parts.port
+    except ValueError:
+        return False
+    if parts.scheme not in ("http", "https") or (secure and parts.scheme != "https"):
+        return False
+    if parts.path or parts.query or parts.fragment or "@" in parts.netloc:
+        return False
+    default = 443 if parts.scheme == "https" else 80
+    match = _HOST.fullmatch(host)
+    asked_port = int(match["port"]) if match and match["port"] else default
+    name = match["name"].strip("[]").lower() if match else ""
+    return (parts.hostname or "") == name and (port or default) == asked_port
+
+
+def _cookies(header: str) -> list[str]:
+    """The values of our cookie."""
+    pairs = (part.strip().partition("=") for part in header.split(";"))
+    return [value for name, _, value in pairs if name in (COOKIE, SECURE_COOKIE)]
+
+
+def _too_large(limit: int, actual: int) -> Problem:
+    return Problem(
+        413,
+        f"body: at most {limit} bytes (setting gateway.max_body_bytes), got {actual}",
+        field="body",
+        limit=limit,
+        value=actual,
+        headers={"Connection": "close"},
+    )
+
+
+async def _discard(receive: Receive) -> None:
+    """Read on for a moment: closed on while it still sends, a client would never see the answer."""
+    left = DISCARDED_BYTES
+    try:
+        async with asyncio.timeout(DISCARD_S):
+            while left > 0:
+                message = await receive()
+                left -= len(message.get("body", b""))
+                if not message.get("more_body", False):
+                    return
+    except TimeoutError:
+        return
+
+
+def _with_headers(send: Send, *, api: bool, secure: bool) -> Send:
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = list(message.get("headers", []))
+            there = {name for name, _ in headers}
+            more = [*_HEADERS, _NO_STORE] if api else _HEADERS
+            headers += [pair for pair in more if pair[0] not in there]
+            if secure:
+                headers.append(_HSTS)
+            message = {**message, "headers": headers}
+        await send(message)
+
+    return sending

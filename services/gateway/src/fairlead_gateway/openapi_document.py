@@ -1,0 +1,163 @@
+"""The OpenAPI document, made from the table of routes and the Structs that bodies are decoded as."""
+
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+from fairlead_common.protocol.schemas import Schema, reference, schemas_of
+from fairlead_common.service.process import VERSION
+from fairlead_gateway.events.event_types import KNOWN_ENTRY, SESSION_EVENT
+from fairlead_gateway.http.auth import PAGE_HEADER
+from fairlead_gateway.operation import ID_PATTERN, Operation
+from fairlead_gateway.responses import PASSED_ON, Error, OpenAIError
+from fairlead_gateway.routes import OPERATIONS
+
+_PROBLEM_TEXTS: Final = {
+    400: "something does not fit; the message names the field, the limit and the actual value",
+    401: "no credentials, or wrong ones",
+    403: "not from this origin, or without the right",
+    404: "does not exist",
+    405: "this address does not take this method",
+    408: "the body took too long",
+    409: "something else is there already",
+    413: "the body is too large",
+    415: "this kind of body is not taken",
+    421: "unknown host name",
+    422: "the run ended at a limit",
+    429: "too many failed logins, or the budget is used up",
+    502: "the run failed",
+    503: "NATS did not answer",
+    504: "the run took too long",
+    507: "the store is full; nothing was accepted",
+}
+_BASE64: Final = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
+_ALWAYS: Final = (400, 403, 408, 413, 415, 421, 503)
+
+
+def openapi_document(agents: Sequence[str] = ()) -> dict[str, Any]:
+    """The whole document.
+
+    Args:
+        agents: the agents that there are; empty: any name.
+    """
+    shapes, schemas = _schemas()
+    paths: dict[str, Any] = {}
+    for operation in OPERATIONS:
+        paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation, shapes)
+    if agents:
+        schemas["NewSession"]["properties"]["agent"]["anyOf"] = [{"enum": agents}, {"type": "null"}]
+    schemas["Upload"]["properties"]["data"]["pattern"] = _BASE64
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Fairlead", "version": VERSION},
+        "paths": paths,
+        "components": {
+            "schemas": schemas,
+            "securitySchemes": {
+                "token": {"type": "http", "scheme": "bearer"},
+                "cookie": {"type": "apiKey", "in": "cookie", "name": "fairlead"},
+                "page": {
+                    "type": "apiKey",
+                    "in": "header",
+                    "name": PAGE_HEADER,
+                    "description": "the header of the answer to the login; the cookie counts only with it",
+                },
+            },
+        },
+        "security": [{"token": []}, {"cookie": [], "page": []}],
+    }
+
+
+def _schemas() -> tuple[dict[Any, Schema], dict[str, Schema]]:
+    """The schema of each type that routes take or answer, and the components of the document."""
+    taken = [operation.body for operation in OPERATIONS if operation.body is not None]
+    answered = [
+        answer
+        for operation in OPERATIONS
+        for answer in operation.answers.values()
+        if answer is not None and not isinstance(answer, dict)
+    ]
+    # What is passed on as another service wrote it may lack what has a default.
+    shapes, schemas = schemas_of([*taken, *PASSED_ON, KNOWN_ENTRY], [*answered, Error, OpenAIError])
+    schemas["Entry"] = {
+        "description": "An entry of a session's log. Fields with their default value are left out. Later "
+        "versions may add types: take one that you do not know for one that changes nothing.",
+        **shapes[KNOWN_ENTRY],
+    }
+    schemas["StoredEntry"] = {
+        "description": "An entry and its sequence in the stream SESSIONS; with its index, from 0, where one "
+        "record holds several.",
+        "allOf": [
+            reference("Entry"),
+            {
+                "type": "object",
+                "properties": {"seq": {"type": "integer"}, "index": {"type": "integer"}},
+                "required": ["seq"],
+            },
+        ],
+    }
+    schemas["SessionEvent"] = {"description": "The data of one event.", **shapes[SESSION_EVENT]}
+    shapes[SESSION_EVENT] = reference("SessionEvent")
+    return shapes, schemas
+
+
+def _operation(operation: Operation, shapes: dict[Any, Schema]) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "summary": operation.text,
+        "operationId": _name(operation),
+        "parameters": [
+            *(
+                {
+                    "name": name,
+                    "in": "path",
+                    "required": True,
+                    "schema": {"type": "string", "pattern": ID_PATTERN},
+                }
+                for name in re.findall(r"{(\w+)}", operation.path)
+            ),
+            *(
+                {"name": p.name, "in": p.place, "description": p.text, "schema": p.schema, "required": False}
+                for p in operation.parameters
+            ),
+        ],
+        "responses": _responses(operation, shapes),
+    }
+    if operation.body is not None:
+        found["requestBody"] = {
+            "required": operation.body_required,
+            "content": {
+                "application/json": {"schema": {"$ref": f"#/components/schemas/{operation.body.__name__}"}}
+            },
+        }
+    if operation.details:
+        found["description"] = operation.details
+    if operation.public:
+        found["security"] = []
+    return found
+
+
+def _responses(operation: Operation, shapes: dict[Any, Schema]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    error = OpenAIError if operation.path.startswith("/v1/") else Error
+    statuses = {*_ALWAYS, *operation.problems, *(() if operation.public else (401, 429))}
+    for status in sorted(statuses):
+        found[str(status)] = {
+            "description": _PROBLEM_TEXTS[status],
+            "content": {"application/json": {"schema": reference(error.__name__)}},
+        }
+    for status, kind in operation.answers.items():
+        answer: dict[str, Any] = {"description": operation.text}
+        if operation.kind == "text/event-stream":
+            # OpenAPI 3.1 has no word for the items of a stream.
+            content = {"schema": {"type": "string"}, "x-event-data": shapes[kind]}
+            answer["content"] = {operation.kind: content}
+        elif kind is not None:
+            schema = kind if isinstance(kind, dict) else shapes[kind]
+            answer["content"] = {operation.kind: {"schema": schema}}
+        found[str(status)] = answer
+    return found
+
+
+def _name(operation: Operation) -> str:
+    words = re.sub(r"[^a-z0-9]+", "_", operation.path.lower()).strip("_")
+    return f"{operation.method.lower()}_{words}"

@@ -1,0 +1,279 @@
+"""What routes answer: response bodies are encoded from these structs, and OpenAPI is generated from them."""
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from fairlead_common.cron.jobs import Job
+from fairlead_common.protocol.messages import ExecutorInfo
+from fairlead_common.protocol.projections import Approval, Session
+from fairlead_common.protocol.schemas import reference
+from fairlead_gateway.http.store_status import StoreState
+
+Seq = Annotated[int, msgspec.Meta(ge=0, description="sequence in the stream SESSIONS")]
+
+
+def passed_on(struct: type[msgspec.Struct]) -> Any:
+    """A JSON object that is passed on as another service wrote it: the fields of `struct`, perhaps more."""
+    return Annotated[dict[str, object], msgspec.Meta(extra_json_schema=reference(struct.__name__))]
+
+
+class Stored(msgspec.Struct, frozen=True, kw_only=True):
+    """JetStream has stored the request."""
+
+    seq: Seq
+
+
+class PromptStored(msgspec.Struct, frozen=True, kw_only=True):
+    """JetStream has stored the request under this idempotency key."""
+
+    seq: Seq
+    key: str
+
+
+class MoveStored(msgspec.Struct, frozen=True, kw_only=True):
+    """JetStream has stored the wish; the next calls go to `host`."""
+
+    seq: Seq
+    host: str
+
+
+class SessionPage(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of the list, newest first. `next`: give it as `before` for the next page."""
+
+    sessions: list[Session]
+    next: str | None
+
+
+class Deleting(msgspec.Struct, frozen=True, kw_only=True):
+    """The deletion is stored and still under way."""
+
+    status: Literal["deleting"] = "deleting"
+
+
+class EntryPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Entries, oldest first. `next`: give it as the next `after`, or `before` when reading backwards."""
+
+    entries: list[Annotated[dict[str, object], msgspec.Meta(extra_json_schema=reference("StoredEntry"))]]
+    next: int | None
+
+
+class ApprovalList(msgspec.Struct, frozen=True, kw_only=True):
+    """Pending approvals, oldest first."""
+
+    approvals: list[Approval]
+
+
+class Me(msgspec.Struct, frozen=True, kw_only=True):
+    """Who asks, and what they may: `read`, `write`, `approve`."""
+
+    user: str
+    scopes: list[str]
+
+
+class AgentSandbox(msgspec.Struct, frozen=True, kw_only=True):
+    """The sandbox that a profile demands."""
+
+    kind: str
+    when: str
+
+
+class Agent(msgspec.Struct, frozen=True, kw_only=True):
+    """A profile that sessions can have."""
+
+    name: str
+    description: str
+    model: str
+    mode: str
+    tools: list[str]
+    work_mode: str
+    sandbox: AgentSandbox
+
+
+class AgentList(msgspec.Struct, frozen=True, kw_only=True):
+    """The profiles."""
+
+    agents: list[Agent]
+
+
+class Alive(msgspec.Struct, frozen=True, kw_only=True):
+    """The process lives."""
+
+    status: Literal["ok"] = "ok"
+
+
+class Readiness(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Whether a prompt can be served.
+
+    Fields:
+        missing: what is missing, and why.
+        configuration: why the last stored revision is not in effect.
+        replicas: copies of the session log in a cluster: `current` of `wanted`.
+        login_paused: how many addresses failed to log in too often.
+    """
+
+    status: Literal["ready", "unready"]
+    missing: dict[str, str]
+    configuration: str = ""
+    replicas: dict[str, int] = {}
+    login_paused: int = 0
+
+
+class ServiceInstance(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One instance of a service, as NATS reports it (`$SRV.STATS`), with the metadata of `$SRV.INFO`.
+
+    Fields:
+        started: RFC 3339.
+    """
+
+    name: str
+    id: str
+    metadata: dict[str, str]
+    version: str = ""
+    type: str = ""
+    started: str = ""
+    endpoints: list[dict[str, object]] | None = None
+
+
+class GatewayState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The gateway that answers.
+
+    Fields:
+        streams: how many event streams it has open. sessions: how many it lists.
+        login_paused: addresses that failed to log in too often, and for how many seconds they wait.
+    """
+
+    streams: int
+    sessions: int
+    login_paused: dict[str, int] = {}
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Services and executors as NATS reports them.
+
+    Fields:
+        store: how full the disk of the streams is, where that is watched.
+        problems: why the lists are not complete.
+    """
+
+    services: list[passed_on(ServiceInstance)]  # type: ignore[valid-type] # known at run time
+    executors: list[passed_on(ExecutorInfo)]  # type: ignore[valid-type]
+    gateway: GatewayState
+    store: StoreState | None = None
+    problems: list[str] = []
+
+
+class Model(msgspec.Struct, frozen=True, kw_only=True):
+    """An agent, as OpenAI describes a model."""
+
+    id: str
+    object: Literal["model"] = "model"
+    created: int = 0
+    owned_by: str = "fairlead"
+
+
+class ModelList(msgspec.Struct, frozen=True, kw_only=True):
+    """The agents, as OpenAI lists models."""
+
+    data: list[Model]
+    object: Literal["list"] = "list"
+
+
+class PromptTokens(msgspec.Struct, frozen=True, kw_only=True):
+    """Of the prompt's tokens, those that were read from the provider's cache."""
+
+    cached_tokens: int
+
+
+class CompletionUsage(msgspec.Struct, frozen=True, kw_only=True):
+    """Tokens, as OpenAI counts them."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+    prompt_tokens_details: PromptTokens
+
+
+class CompletionMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The answer. `reasoning_content`: what the model thought, if it did."""
+
+    content: str
+    role: Literal["assistant"]
+    reasoning_content: str = ""
+
+
+class Choice(msgspec.Struct, frozen=True, kw_only=True):
+    """The one choice."""
+
+    message: CompletionMessage
+    finish_reason: str | None
+    index: int = 0
+    logprobs: None = None
+
+
+class ChatCompletion(msgspec.Struct, frozen=True, kw_only=True):
+    """A whole answer, as OpenAI's clients expect it. `created`: seconds since 1970."""
+
+    id: str
+    created: int
+    model: str
+    choices: list[Choice]
+    usage: CompletionUsage
+    object: Literal["chat.completion"] = "chat.completion"
+
+
+class Welcome(msgspec.Struct, frozen=True, kw_only=True, tag="welcome"):
+    """The first event of `GET /api/news`: ask for your lists now."""
+
+
+class Changed(msgspec.Struct, frozen=True, kw_only=True, tag="changed", omit_defaults=True):
+    """A list has changed.
+
+    Fields:
+        id: of what changed; empty: anything of this kind.
+        action, status: of a job's last event (`CronEvent`).
+    """
+
+    kind: Literal["session", "approval", "job", "executor"]
+    id: str
+    action: str = ""
+    status: str = ""
+
+
+class ErrorDetail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Why a request was refused.
+
+    Fields:
+        code: for programs. message: for people; it names the field, the limit and the actual value.
+        field: of the body, the query or the headers. limit, value: where a limit was crossed.
+    """
+
+    code: str
+    message: str
+    field: str | None = None
+    limit: float | str | None = None
+    value: float | str | None = None
+
+
+class Error(msgspec.Struct, frozen=True, kw_only=True):
+    """The body of every answer that is not a success."""
+
+    error: ErrorDetail
+
+
+class OpenAIErrorDetail(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a request was refused, in OpenAI's fields."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class OpenAIError(msgspec.Struct, frozen=True, kw_only=True):
+    """The body of every answer under `/v1` that is not a success."""
+
+    error: OpenAIErrorDetail
+
+
+PASSED_ON = (ExecutorInfo, ServiceInstance, Job)

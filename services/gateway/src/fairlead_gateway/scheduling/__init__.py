@@ -1,0 +1,1 @@
+"""Jobs, wake-ups and hooks, passed on to the scheduler."""

@@ -1,0 +1,1 @@
+"""Sessions: made, listed, changed, spoken to and read."""

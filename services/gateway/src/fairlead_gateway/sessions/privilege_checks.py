@@ -1,0 +1,90 @@
+"""What lets a session or a job do more without a person, and so needs the right `approve`."""
+
+from typing import Final
+
+from fairlead_common.config import Config, SandboxChoice
+from fairlead_common.config.placement import effective_sandbox, is_weaker
+from fairlead_common.protocol.messages import CreateSession, UpdateSession
+from fairlead_common.protocol.projections import SessionSummary
+from fairlead_gateway.http.auth import Principal
+from fairlead_gateway.http.problems import Problem
+
+_MODES: Final = ("safe", "ask", "allow-all")
+_WORK: Final = {"plan": 0, "review": 0, "": 1, "implement": 2, "bugfix": 2}  # by how many tools there are
+
+
+def check_new(principal: Principal, config: Config, session: str, notice: CreateSession) -> None:
+    """Refuse a new session that would do more than one of `main`, or than its agent's profile says.
+
+    Raises:
+        Problem: 403, naming the field.
+    """
+    if principal.may("approve"):
+        return
+    profile = config.agent(notice.agent or "main")
+    if profile is None:
+        return  # refused as unknown elsewhere
+    check_agent(principal, config, notice.agent or "main", "agent")
+    _check_mode(notice.mode, profile.mode)
+    _check_work_mode(notice.work_mode, profile.work_mode)
+    _check_sandbox(notice.sandbox, effective_sandbox(profile.sandbox, session, ""))
+
+
+def check_agent(principal: Principal, config: Config, agent: str, field: str) -> None:
+    """Refuse work for an agent whose mode is wider than that of `main`.
+
+    Args:
+        field: the one that names the agent, for the answer.
+
+    Raises:
+        Problem: 403, naming the field.
+    """
+    if principal.may("approve"):
+        return
+    profile, usual = config.agent(agent), config.agent("main")
+    if profile is not None and usual is not None and _is_wider(profile.mode, usual.mode):
+        raise _refusal(field, f"{agent!r} with the mode {profile.mode!r}", usual.mode)
+
+
+def check_change(
+    principal: Principal, config: Config, session: SessionSummary, change: UpdateSession
+) -> None:
+    """Refuse a change after which the session may do more than before.
+
+    Raises:
+        Problem: 403, naming the field.
+    """
+    if principal.may("approve"):
+        return
+    _check_mode(change.mode, session.mode)
+    _check_work_mode(change.work_mode, session.work_mode)
+    profile = config.agent(session.agent or "main")
+    choice = profile.sandbox if profile else SandboxChoice()
+    _check_sandbox(change.sandbox, effective_sandbox(choice, session.id, session.sandbox))
+    if change.deny is not None and (dropped := set(session.deny) - set(change.deny)):
+        raise _refusal("deny", f"without {', '.join(sorted(dropped))}", ", ".join(session.deny))
+
+
+def _check_mode(wish: str | None, now: str) -> None:
+    if wish is not None and _is_wider(wish, now):
+        raise _refusal("mode", repr(wish), now)
+
+
+def _check_work_mode(wish: str | None, now: str) -> None:
+    if wish is not None and _WORK.get(wish, 2) > _WORK.get(now, 0):
+        raise _refusal("work_mode", repr(wish), now)
+
+
+def _check_sandbox(wish: str | None, now: str) -> None:
+    if wish is not None and is_weaker(wish, now):
+        raise _refusal("sandbox", repr(wish), now)
+
+
+def _is_wider(wish: str, now: str) -> bool:
+    known = wish in _MODES and now in _MODES
+    return _MODES.index(wish) > _MODES.index(now) if known else wish != now
+
+
+def _refusal(field: str, wish: str, now: str) -> Problem:
+    text = f"{field}: {wish} allows more than {now or 'nothing'!r}, so it needs the right `approve`"
+    return Problem(403, text, field=field)

@@ -1,0 +1,39 @@
+"""Trying again what a run has left undone, without saying the prompt a second time."""
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.ids import check_id
+from fairlead_common.protocol.messages import RetryRun
+from fairlead_gateway.gateway import answering, gateway_of, principal_of
+from fairlead_gateway.http.problems import json_response
+from fairlead_gateway.http.request_parsing import check_parameters, decode
+from fairlead_gateway.responses import PromptStored
+from fairlead_gateway.sessions.sessions import Id, chosen_key
+
+
+class RetryBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Body of `POST /api/sessions/{id}/retry`."""
+
+    key: Id | None = None
+
+
+async def retry(request: Request) -> Response:
+    """202 once the wish is stored. A session that works, or whose last run has an answer, ignores it."""
+    check_parameters(request)
+    gateway = gateway_of(request)
+    session = check_id(request.path_params["session"], "session")
+    body = await decode(request, RetryBody, default=RetryBody())
+    key = chosen_key(body.key, request.headers.getlist("idempotency-key"))
+    wish = RetryRun(sender=principal_of(request).user)
+    async with answering():
+        seen = await gateway.must_exist(session)
+        seq = await gateway.bus.create(
+            subjects.SESSIONS,
+            subjects.mail(session, "notice", f"retry-{key}"),
+            msgspec.json.encode(wish),
+            seen,
+        )
+    return json_response(PromptStored(seq=seq, key=key), 202)

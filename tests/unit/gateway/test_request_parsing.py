@@ -1,0 +1,61 @@
+"""Refusals name the field, the limit and the actual value, and never crash."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairlead_common.errors import InvalidInputError
+from fairlead_gateway.http.request_parsing import parse
+from fairlead_gateway.openai_api.request import ChatRequest
+from fairlead_gateway.sessions.approvals import DecisionBody
+from fairlead_gateway.sessions.sessions import NewSession, SessionChange, Words
+
+MODELS: list[type] = [NewSession, SessionChange, Words, DecisionBody, ChatRequest]
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=30),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=10), inner, max_size=4),
+    max_leaves=12,
+)
+named = st.sampled_from(sorted({name for model in MODELS for name in model.__struct_fields__}))  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("model", MODELS)
+@given(body=st.binary(max_size=60) | json_values.map(msgspec.json.encode))
+def test_any_body_is_taken_or_refused(model: type, body: bytes) -> None:
+    _try(body, model)
+
+
+@pytest.mark.parametrize("model", MODELS)
+@given(fields=st.dictionaries(named, json_values, max_size=5))
+def test_any_value_of_a_known_field_is_taken_or_refused(model: type, fields: dict[str, object]) -> None:
+    _try(msgspec.json.encode(fields), model)
+
+
+def _try(body: bytes, model: type) -> None:
+    refused: InvalidInputError | None = None
+    try:
+        msgspec.json.encode(parse(body, model)).decode()
+    except InvalidInputError as error:
+        refused = error
+    assert refused is None or (refused.field and len(str(refused)) < 600)
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ('{"mode": "x"}', 'mode: must be one of safe, ask, allow-all; got "x"'),
+        ('{"title": 5}', "title: expected `str | null`, got `int`; got 5"),
+        (
+            '{"tilte": "x"}',
+            "tilte: object contains unknown field `tilte`; "
+            "there are title, mode, model, sandbox, deny, work_mode",
+        ),
+        ('{"title": "' + "x" * 501 + '"}', "title: expected `str` of length <= 500; got 501 characters"),
+    ],
+)
+def test_refusals_say_what_is_wrong(body: str, says: str) -> None:
+    with pytest.raises(InvalidInputError) as refused:
+        parse(body.encode(), SessionChange)
+    assert str(refused.value) == says
