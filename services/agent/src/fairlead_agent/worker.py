@@ -4,11 +4,11 @@ At any moment this process may die: nothing here is the truth.
 """
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Callable, Coroutine
 
 import structlog
 
+from fairlead_agent.lru import LruCache
 from fairlead_agent.models.registry import Registry
 from fairlead_agent.ownership.balance import Balance
 from fairlead_agent.ownership.held_session import LEASE_TTL_S, RELEASED_S, HeldSession, Services
@@ -80,10 +80,9 @@ class Worker:
             worker=name,
         )
         self._held: dict[str, HeldSession] = {}
-        self._released: OrderedDict[str, float] = OrderedDict()  # session: when it may be tried again
-        self._others: OrderedDict[str, str] = (
-            OrderedDict()
-        )  # session: the process that owned it when last asked
+        # By session: when it may be tried again; and the process that owned it when it was last asked.
+        self._released: LruCache[str, float] = LruCache(MAX_RELEASED)
+        self._others: LruCache[str, str] = LruCache(MAX_OTHERS)
         self._tasks: asyncio.TaskGroup | None = None
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -134,36 +133,10 @@ class Worker:
         held = self._held.get(session)
         if held is not None and held.consumed(job.seq):
             self._start(job.ack())
-        elif held is None and (boot := self._others.pop(session, "")):
-            self._start(self._ask_first(boot, session, job))
-        else:
-            self._take(session, job)
-
-    def _take(self, session: str, job: Job) -> None:
-        if session not in self._held and self._room(hinted=False) <= 0:
+        elif held is None and self._room(hinted=False) <= 0:
             self._start(job.nak(1.0))
-            return
-        self._hold(session).jobs[job.seq] = job
-
-    async def _ask_first(self, boot: str, session: str, job: Job) -> None:
-        """Most wake-ups of a session that another process owned a moment ago have reached that one."""
-        try:
-            answer = await self.owners.ask(boot, session, job.seq)
-        except FairleadError as error:
-            log.info("owner_not_asked", session=session, error=str(error))
-            answer = None
-        if answer is not None and answer.owned and answer.seen:
-            self._note_other(session, boot)
-            await job.ack()
-        elif self._stop.is_set():
-            await job.nak(0.0)
         else:
-            self._take(session, job)
-
-    def _note_other(self, session: str, boot: str) -> None:
-        self._others[session] = boot
-        while len(self._others) > MAX_OTHERS:
-            self._others.popitem(last=False)
+            self._hold(session).jobs[job.seq] = job
 
     async def _bury(self, job: Job, reason: str) -> None:
         """Mail to something that cannot be a session: keep it as a dead letter, and deliver it no more."""
@@ -193,18 +166,17 @@ class Worker:
 
     def _rests(self, session: str) -> bool:
         """Whether `session` was released as unreadable, and another try is not due yet."""
-        until = self._released.get(session, 0.0)
-        if until and until <= asyncio.get_running_loop().time():
-            del self._released[session]
-            return False
-        return bool(until)
+        until = self._released.get(session)
+        return until is not None and asyncio.get_running_loop().time() < until
 
     # -- sessions ------------------------------------------------------------
 
     def _hold(self, session: str, *, hinted: bool = False) -> HeldSession:
         held = self._held.get(session)
         if held is None:
-            held = self._held[session] = HeldSession(session, self._services, hinted=hinted)
+            owned_by = self._others.get(session) or ""
+            held = HeldSession(session, self._services, hinted=hinted, owned_by=owned_by)
+            self._held[session] = held
             assert self._tasks is not None  # noqa: S101 - as above
             held.task = self._tasks.create_task(self._serve(held), name=f"session-{session}")
         return held
@@ -215,11 +187,11 @@ class Worker:
         finally:
             self._held.pop(held.session, None)
             if held.owned_by:
-                self._note_other(held.session, held.owned_by)
+                self._others.put(held.session, held.owned_by)
+            else:
+                self._others.forget(held.session)
         if held.unreadable:
-            self._released[held.session] = asyncio.get_running_loop().time() + RELEASED_S
-            while len(self._released) > MAX_RELEASED:
-                self._released.popitem(last=False)
+            self._released.put(held.session, asyncio.get_running_loop().time() + RELEASED_S)
             why = held.unreadable
             log.warning("session_released", session=held.session, why=why, again_in_s=RELEASED_S)
 

@@ -14,7 +14,6 @@ import structlog
 from fairlead_agent.ownership.held_session import HeldSession
 from fairlead_common.bus import Bus
 from fairlead_common.bus.reply_inbox import Delivery
-from fairlead_common.errors import FairleadError
 from fairlead_common.protocol import subjects
 
 log = structlog.get_logger()
@@ -58,11 +57,8 @@ class Balance:
                     lag_s += loop.time() - before - TICK_S
                 working = sum(each.warm_since is None for each in held.values())
                 lagging = lag_s / TELL_S * TICK_S > LAG_S
-                try:
-                    load = msgspec.json.encode(Load(self._boot, working, lagging))
-                    await self._bus.emit(subjects.AGENT_LOAD, load)
-                except FairleadError:
-                    continue  # the bus is away; the next round tells
+                load = msgspec.json.encode(Load(self._boot, working, lagging))
+                await self._bus.emit(subjects.AGENT_LOAD, load)
                 self._shed(held, self.excess(working, lagging=lagging))
         finally:
             await listening.unsubscribe()

@@ -89,17 +89,17 @@ class HeldSession:
         hinted: because of a hint, not of mail.
         jobs: wake-ups that are not acknowledged, by the sequence of their mail.
         warm_since: time of the loop; None while there is work.
-        owned_by: the process that owns it, where this one could not.
+        owned_by: the process that owns it instead, as far as is known; it is asked before the lease is tried.
         unreadable: why only a later version can serve it.
     """
 
-    def __init__(self, session: str, services: Services, *, hinted: bool) -> None:
+    def __init__(self, session: str, services: Services, *, hinted: bool, owned_by: str = "") -> None:
         self.session = session
         self.hinted = hinted
         self.jobs: dict[int, Job] = {}
         self.task: asyncio.Task[None] | None = None
         self.warm_since: float | None = None
-        self.owned_by = ""
+        self.owned_by = owned_by
         self.unreadable = ""
         self._services = services
         self._bus = services.bus
@@ -212,6 +212,9 @@ class HeldSession:
     async def _acquire(self) -> Lease | None:
         """The lease; None if another process owns the session. Then what reached that one is acknowledged."""
         leases, key = self._services.leases, session_lease(self.session)
+        owned_by, self.owned_by = self.owned_by, ""
+        if owned_by and await self._is_served_by(owned_by):
+            return None
         lease = await leases.acquire(key)
         for _ in range(3):
             if lease is not None:
@@ -252,25 +255,25 @@ class HeldSession:
         return bool(first or self.jobs) and not self._services.stop.is_set()
 
     async def _work(self) -> SessionState:
-        state, wire = self._services.cache.take(self.session)
+        parts = self._services
+        state, wire = parts.cache.take(self.session)
         try:
-            parts = self._services
             async with Owner(self._bus, parts.objects, state, wire, parts.may_write) as owner:
                 self._owner = owner
-                if self._services.stop.is_set():
+                if parts.stop.is_set():
                     owner.stopping.set()
                 await self._drive(owner)
                 if state.deleting:
-                    await self._services.deletion.carry_out(owner)
+                    await parts.deletion.carry_out(owner)
         except HandOverError:
             log.info("session_handed_over")
             if self._lease is not None:
-                await self._services.leases.release(self._lease)
+                await parts.leases.release(self._lease)
                 self._lease = None
             await self._bus.emit(subjects.WAKE, self.session.encode())
             raise
         if state.last_seq:
-            self._services.cache.keep(state, wire)
+            parts.cache.keep(state, wire)
         return state
 
     async def _drive(self, owner: Owner) -> None:

@@ -13,7 +13,7 @@ import msgspec
 from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import Leases, session_lease
 from fairlead_common.bus.reply_inbox import Delivery
-from fairlead_common.errors import BusUnavailableError, FairleadError, NotFoundError
+from fairlead_common.errors import BusUnavailableError, NotFoundError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.messages import OwnerAnswer, OwnerQuestion
 
@@ -52,7 +52,7 @@ class Owners:
         async def reply() -> None:
             while True:
                 delivery = await asked.get()
-                with contextlib.suppress(FairleadError, msgspec.DecodeError):  # the asker asks again
+                with contextlib.suppress(msgspec.DecodeError):  # of a later version: it asks again
                     answer = self._answer(_question.decode(delivery.data))
                     await self._bus.emit(delivery.reply, msgspec.json.encode(answer))
 
