@@ -673,8 +673,8 @@ def lint(text: str) -> list[str]:
 
 @pytest.mark.process
 def test_the_configuration_opens_nothing_that_is_not_needed(tmp_path: Path) -> None:
-    from fairlead.home import Home
-    from fairlead.server.server import prepare
+    from fairlead_common.installation.home import Home
+    from fairlead_node.nats_server.server import prepare
 
     home = Home(tmp_path / "home")
     home.prepare()

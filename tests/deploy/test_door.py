@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from fairlead.door.membership import Membership
-from fairlead.home import Home
 from fairlead_common.bus import Bus
 from fairlead_common.bus.settings import BusSettings, settings_from_environment
 from fairlead_common.errors import AccessRefusedError
+from fairlead_common.installation.home import Home
+from fairlead_remote.membership import Membership
 from tests.deploy.asking import Told, ask, told
 from tests.deploy.confinement import must_be_confined
 from tests.deploy.deployment import NEEDS_COMPOSE, RECOVERY_S, Deployment, Json

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, expect
 
-from fairlead.home import Home
-from fairlead.server.server import known_access
+from fairlead_common.installation.home import Home
+from fairlead_common.installation.nats_access import known_access
 from tests.e2e import test_web
 from tests.e2e.tab import PATIENCE_MS, Tab
 from tests.support.fairlead_up import FairleadUp

@@ -2,8 +2,6 @@
 
 import msgspec
 
-from fairlead.backup.manifest import Manifest
-from fairlead.backup.settling import Settling
 from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import Bucket
 from fairlead_common.protocol import subjects as s
@@ -21,6 +19,8 @@ from fairlead_common.protocol.projections import (
     session_key,
     session_marker,
 )
+from fairlead_node.backup.manifest import Manifest
+from fairlead_node.backup.reconcile import Settling
 
 MANIFEST = Manifest(
     id="b1",

@@ -17,16 +17,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from fairlead.backup.archive import open_backup
-from fairlead.backup.manifest import Manifest
-from fairlead.backup.settling import Settling
-from fairlead.home import Home
 from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import Bucket
 from fairlead_common.bus.chunked_requests import write_parts
 from fairlead_common.bus.settings import BusSettings
 from fairlead_common.bus.streams import ensure_consumer, provision
 from fairlead_common.errors import WeakConfigurationError
+from fairlead_common.installation.home import Home
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.content import (
     AssistantMessage,
@@ -54,6 +51,9 @@ from fairlead_common.protocol.messages import (
     UserInput,
 )
 from fairlead_common.snapshots import stream_info
+from fairlead_node.backup.archive import open_backup
+from fairlead_node.backup.manifest import Manifest
+from fairlead_node.backup.reconcile import Settling
 from tests.support.fairlead_up import FAIRLEAD
 from tests.support.nats_server import NatsServer
 

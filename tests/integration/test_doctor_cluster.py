@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.checks import cluster, nats, streams
-from fairlead.checks.finding import Finding
-from fairlead.checks.look import Look
-from fairlead.home import Home
 from fairlead_common.bus import Bus
 from fairlead_common.bus.settings import BusSettings
 from fairlead_common.bus.streams import STREAMS, provision
+from fairlead_common.installation.home import Home
 from fairlead_common.protocol import subjects as s
+from fairlead_node.doctor import cluster, nats, streams
+from fairlead_node.doctor.context import Look
+from fairlead_node.doctor.finding import Finding
 from tests.support.nats_cluster import NatsCluster
 from tests.support.nats_server import NatsServer
 

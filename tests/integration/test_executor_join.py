@@ -13,15 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.door.authority import Authority
-from fairlead.door.joining import reach
-from fairlead.door.membership import Membership
-from fairlead.door.rights import _mapped
-from fairlead.door.ticket import TLS_NAME, decode
-from fairlead.home import Home
 from fairlead_common.bus import Bus
 from fairlead_common.bus.settings import BusSettings, settings_from_environment
 from fairlead_common.errors import AccessRefusedError, BusUnavailableError
+from fairlead_common.installation.home import Home
+from fairlead_remote.authority import Authority
+from fairlead_remote.join_token import TLS_NAME, decode
+from fairlead_remote.joining import reach
+from fairlead_remote.membership import Membership
+from fairlead_remote.rights import _mapped
 from tests.support.fairlead_up import FairleadUp, Json
 from tests.support.joined_host import JoinedHost
 from tests.support.nats_server import free_port

@@ -8,12 +8,12 @@ import pytest
 from click.testing import CliRunner
 
 from fairlead.commands.executor import executor
-from fairlead.door.authority import Authority
-from fairlead.door.leaf import write_leaf
-from fairlead.errors import CommandError
 from fairlead_common.bus import Bus
 from fairlead_common.bus.settings import BusSettings
+from fairlead_common.installation.errors import CommandError
 from fairlead_common.provision import everything
+from fairlead_remote.authority import Authority
+from fairlead_remote.leaf import write_leaf
 from tests.integration.tools_fixture import HOST, Host, text_of
 from tests.support.nats_server import NatsServer, free_port
 from tests.support.waiting import until

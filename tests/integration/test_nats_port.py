@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.checks import nats
-from fairlead.checks.look import Look
-from fairlead.errors import CommandError
-from fairlead.home import Home
-from fairlead.server import server
+from fairlead_common.installation.errors import CommandError
+from fairlead_common.installation.home import Home
+from fairlead_node.doctor import nats
+from fairlead_node.doctor.context import Look
+from fairlead_node.nats_server import server
 from tests.support.command_line import run_here
 from tests.support.fairlead_up import FairleadUp
 from tests.support.nats_server import free_port

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from fairlead.document import access_of, connection
-from fairlead.home import Home
 from fairlead_common.bus import Bus
+from fairlead_common.installation.home import Home
+from fairlead_common.installation.nats_access import access_of, connection
 from fairlead_common.protocol import subjects as s
 from tests.support.command_line import Done, run_here
 from tests.support.fairlead_up import FairleadUp

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.processes import started_at
+from fairlead_common.installation.processes import started_at
 from tests.support.fairlead_up import FairleadUp
 from tests.support.hidden import environ_of
 from tests.support.nats_server import NatsServer

@@ -17,8 +17,8 @@ import nats
 import nats.errors
 import pytest
 
-from fairlead.home import Home, write_private
-from fairlead.server.users import NatsUsers
+from fairlead_common.installation.home import Home, write_private
+from fairlead_remote.nats_users.home_users import NatsUsers
 from tests.integration.foreign_tools_fixture import Program, block
 from tests.support.fairlead_up import FairleadUp
 from tests.support.mcp_servers import SERVER

@@ -25,7 +25,7 @@ STORED = {
     "fairlead_scheduler.delivery.message": ("DeliveryMessage",),
     "fairlead_scheduler.jobs.job_table": ("Position",),
     "fairlead_tools.records": ("Note",),
-    "fairlead.backup.manifest": ("Head", "Manifest"),
+    "fairlead_node.backup.manifest": ("Head", "Manifest"),
 }
 
 Json = Any

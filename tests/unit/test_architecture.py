@@ -22,7 +22,7 @@ OWNERS = {
     "apscheduler": ["fairlead_scheduler/"],
     "jsonschema": ["fairlead_agent/", "fairlead_tools/"],
     "click": ["fairlead/"],
-    "cryptography": ["fairlead/door/authority.py"],
+    "cryptography": ["fairlead_remote/authority.py"],
     "ddgs": ["fairlead_tools/web/search_ddgs.py"],
     "lxml": ["fairlead_tools/web/extract.py"],
     "pypdf": ["fairlead_tools/"],

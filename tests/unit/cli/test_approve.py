@@ -6,7 +6,7 @@ import pytest
 
 from fairlead import access
 from fairlead.commands.approve import approve
-from fairlead.errors import USAGE, CommandError
+from fairlead_common.installation.errors import USAGE, CommandError
 
 
 class _Client:

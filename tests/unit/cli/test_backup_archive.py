@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from fairlead.backup import places
-from fairlead.backup.archive import HEAD, MANIFEST, Writer, head_of, open_backup, read_manifest
-from fairlead.backup.manifest import FORMAT, FilePart, Manifest, StreamPart
-from fairlead.errors import CommandError
-from fairlead.home import Home
-from fairlead.server.store_swap import exchange
+from fairlead_common.installation.errors import CommandError
+from fairlead_common.installation.home import Home
+from fairlead_node.backup import locations
+from fairlead_node.backup.archive import HEAD, MANIFEST, Writer, head_of, open_backup, read_manifest
+from fairlead_node.backup.manifest import FORMAT, FilePart, Manifest, StreamPart
+from fairlead_node.nats_server.store_swap import exchange
 
 PAYLOAD = os.urandom(700_001)
 
@@ -220,7 +220,7 @@ def test_only_the_files_of_a_home_are_put_back_and_only_where_it_belongs_to_the_
     own.nats_context.write_text('{"description": "external", "url": "nats://there:4222"}')
     with open_backup(write(tmp_path / "b.tar", files=[odd, kept])) as backup:
         for home in (laptop, own):
-            with places.target(home, "nats://there:4222", backup, force=False):
+            with locations.target(home, "nats://there:4222", backup, force=False):
                 pass
     assert not laptop.auth.exists()
     assert own.auth.read_text() == "{}"

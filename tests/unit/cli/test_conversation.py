@@ -10,7 +10,7 @@ import pytest
 
 from fairlead.client import Client
 from fairlead.conversation import Ask, Conversation, Wishes, ask_on_terminal
-from fairlead.errors import UnreachableError
+from fairlead_common.installation.errors import UnreachableError
 from tests.unit.cli.fake_gateway import FakeGateway, fake_gateway
 
 Json = dict[str, Any]

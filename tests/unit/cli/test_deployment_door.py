@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.door.admission import Admission, answered
-from fairlead.door.authority import Authority
-from fairlead.door.deployment import DeploymentDoor, DeploymentHome, listen_of
-from fairlead.door.door import Listen
-from fairlead.door.host_register import Invitation
-from fairlead.door.rights import system_users
-from fairlead.errors import CommandError
-from fairlead.server import user_basis
-from fairlead.server.deployment_users import DeploymentUsers
 from fairlead_common import nkey, other_systems
+from fairlead_common.installation.errors import CommandError
+from fairlead_remote.authority import Authority
+from fairlead_remote.deployment import DeploymentDoor, DeploymentHome, listen_of
+from fairlead_remote.enrollment import Admission, answered
+from fairlead_remote.host_register import Invitation
+from fairlead_remote.listener import Listen
+from fairlead_remote.nats_users import basis
+from fairlead_remote.nats_users.deployment_users import DeploymentUsers
+from fairlead_remote.rights import system_users
 from tests.support.nats_server import binary
 
 SERVICES = ("gateway", "agent", "tools", "boxes", "scheduler", "webui", "provisioner", "operator")
@@ -67,12 +67,12 @@ def test_the_users_with_the_hosts_are_those_that_were_given_and_the_door(
     assert len(keys) == len(SERVICES) + 1
     (reloader,) = (user.public_key for user in system_users(door.home))
     assert set(re.findall("nkey: (U[A-Z2-7]{55})", written)) == {*keys, reloader}
-    assert written.startswith(f"# of {user_basis.parsed(given)['basis']}\n")
+    assert written.startswith(f"# of {basis.parsed(given)['basis']}\n")
     door.hosts.invite(invitation("garage"), replace=False)
     door.hosts.redeem("t1", nkey.public_key(nkey.new_seed()))
     written = door.home.users_config.read_text()
     assert '"host.garage" {' in written
-    assert written.startswith(f"# of {user_basis.parsed(given)['basis']}\n")
+    assert written.startswith(f"# of {basis.parsed(given)['basis']}\n")
 
 
 @pytest.mark.parametrize("name", ["users", "door"])

@@ -18,7 +18,10 @@ from typing import Any
 
 import pytest
 
-from fairlead.checks import (
+from fairlead_common.bus.streams import STREAMS
+from fairlead_common.installation.home import Home
+from fairlead_common.installation.processes import ProcessFile
+from fairlead_node.doctor import (
     cluster,
     disk,
     docker,
@@ -26,18 +29,15 @@ from fairlead.checks import (
     home,
     machine,
     models,
-    run,
+    runner,
     sandboxes,
     services,
     streams,
     tailnet,
 )
-from fairlead.checks.finding import Finding, ok
-from fairlead.checks.look import Look
-from fairlead.checks.nats_facts import NatsFacts
-from fairlead.home import Home
-from fairlead.processes import ProcessFile
-from fairlead_common.bus.streams import STREAMS
+from fairlead_node.doctor.context import Look
+from fairlead_node.doctor.finding import Finding, ok
+from fairlead_node.doctor.nats_facts import NatsFacts
 from tests.support.nats_server import free_port
 from tests.support.small_disk import SmallDisk
 
@@ -146,7 +146,7 @@ def test_processes_of_a_killed_start_are_found_and_ended(place: Home) -> None:
 
 
 def test_processes_of_a_running_start_are_left_alone(place: Home) -> None:
-    from fairlead.processes import UpLock
+    from fairlead_common.installation.processes import UpLock
 
     lock = UpLock(place)
     lock.acquire()
@@ -617,15 +617,15 @@ def test_a_check_that_fails_or_hangs_breaks_no_other(place: Home, monkeypatch: p
         raise RuntimeError("no luck")
 
     checks = (
-        run.Check("x.hangs", hangs),
-        run.Check("x.fails", fails),
-        run.Check("x.well", lambda _: ok("x.well", "")),
+        runner.Check("x.hangs", hangs),
+        runner.Check("x.fails", fails),
+        runner.Check("x.well", lambda _: ok("x.well", "")),
     )
-    monkeypatch.setattr(run, "CHECKS", checks)
+    monkeypatch.setattr(runner, "CHECKS", checks)
     began = time.monotonic()
     found = {
         each.check: each
-        for each in run.all_findings(within_s=0.3, environ={"FAIRLEAD_HOME": str(place.path)})
+        for each in runner.all_findings(within_s=0.3, environ={"FAIRLEAD_HOME": str(place.path)})
     }
     took = time.monotonic() - began
     forever.set()
@@ -672,7 +672,7 @@ def test_the_report_has_a_stable_form(place: Home) -> None:
         assert each["check"].startswith(f"{each['group']}.")
         assert "\n" not in each["text"]
         assert each["advice"] or each["state"] in ("ok", "skipped")
-    assert 0 < report["took_s"] < 2 * run.WITHIN_S
+    assert 0 < report["took_s"] < 2 * runner.WITHIN_S
     assert {each["state"] for each in report["checks"] if each["group"] == "nats"} == {"skipped"}
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from fairlead.commands.up import _choose_door
-from fairlead.door.door import Door
-from fairlead.errors import CommandError
-from fairlead.home import Home
-from fairlead.output import Console
+from fairlead_common.installation.errors import CommandError
+from fairlead_common.installation.home import Home
+from fairlead_node.output import Console
+from fairlead_remote.listener import Door
 
 
 @pytest.fixture

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.environment import Plan, default_model, parse_sets, parse_workers, service_environment
-from fairlead.errors import CommandError
-from fairlead.home import Home
-from fairlead.server.server import NatsAccess
+from fairlead_common.installation.errors import CommandError
+from fairlead_common.installation.home import Home
+from fairlead_common.installation.nats_access import NatsAccess
+from fairlead_node.environment import Plan, default_model, parse_sets, parse_workers, service_environment
 
 HOME = Home(Path("/home/somebody/fairlead"))
 PLAN = Plan(HOME, 8420, Path("/work space"), {"models.default": "demo"}, "mill")

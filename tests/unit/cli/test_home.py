@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.backup.places import source
-from fairlead.door.hosts import Hosts
-from fairlead.errors import CommandError
-from fairlead.home import (
+from fairlead_common import rights
+from fairlead_common.installation.errors import CommandError
+from fairlead_common.installation.home import (
     Home,
     home_from_environment,
     note_port,
@@ -21,9 +20,10 @@ from fairlead.home import (
     port_of,
     write_private,
 )
-from fairlead.processes import ProcessFile, UpLock, end_stale, recorded
-from fairlead.server.users import NatsUsers
-from fairlead_common import rights
+from fairlead_common.installation.processes import ProcessFile, UpLock, end_stale, recorded
+from fairlead_node.backup.locations import source
+from fairlead_remote.hosts import Hosts
+from fairlead_remote.nats_users.home_users import NatsUsers
 from tests.support.fairlead_up import FAIRLEAD
 from tests.support.nats_server import free_port
 

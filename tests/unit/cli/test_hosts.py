@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.door.door import Door, Listen, parse_listen
-from fairlead.door.host_register import Host, Invitation, checked
-from fairlead.door.hosts import Hosts
-from fairlead.door.rights import at_the_door
-from fairlead.errors import CommandError
-from fairlead.home import Home
-from fairlead.server.users import NatsUsers
 from fairlead_common import nkey, other_systems
 from fairlead_common.accounts import DOMAIN
+from fairlead_common.installation.errors import CommandError
+from fairlead_common.installation.home import Home
 from fairlead_common.rights import Rights
+from fairlead_remote.host_register import Host, Invitation, checked
+from fairlead_remote.hosts import Hosts
+from fairlead_remote.listener import Door, Listen, parse_listen
+from fairlead_remote.nats_users.home_users import NatsUsers
+from fairlead_remote.rights import at_the_door
 
 
 @pytest.fixture

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.backup.own_server import server_over
-from fairlead.errors import CommandError
-from fairlead.home import Home
-from fairlead.server import server as nats_server
-from fairlead.server.text import quoted
+from fairlead_common.installation.errors import CommandError
+from fairlead_common.installation.home import Home
+from fairlead_node.backup.own_server import server_over
+from fairlead_node.nats_server import server as nats_server
+from fairlead_remote.nats_users.quoting import quoted
 from tests.support.nats_server import binary
 
 NAME = 'josé Żółw 家 "q" \\back'

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.errors import CommandError
-from fairlead.home import Home, write_file
-from fairlead.server.users import SERVICES, NatsUsers
 from fairlead_common import nkey, other_systems, rights
+from fairlead_common.installation.errors import CommandError
+from fairlead_common.installation.home import Home, write_file
+from fairlead_remote.nats_users.home_users import SERVICES, NatsUsers
 from tests.support.nats_server import binary
 
 
@@ -139,16 +139,16 @@ def test_a_user_that_the_server_may_know_is_listed_and_one_that_was_removed_stay
         return [each.name for each in users.added()] == ["mill"], '"mill" {' in users.config.read_text()
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("fairlead.home.write_file", killed)
-        patch.setattr("fairlead.server.user_register.write_file", killed)
+        patch.setattr("fairlead_common.installation.home.write_file", killed)
+        patch.setattr("fairlead_remote.nats_users.register.write_file", killed)
         users.add("mill", rights.executor("mill"))
     listed, served = known()
     assert listed or not served
     if not listed:
         users.add("mill", rights.executor("mill"))
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("fairlead.home.write_file", killed)
-        patch.setattr("fairlead.server.user_register.write_file", killed)
+        patch.setattr("fairlead_common.installation.home.write_file", killed)
+        patch.setattr("fairlead_remote.nats_users.register.write_file", killed)
         users.remove("mill")
     listed, served = known()
     users.prepare("here")

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.commands.service import login_command
-from fairlead.errors import CommandError
-from fairlead.service import env_file
-from fairlead.service.plist import plist_text
-from fairlead.service.unit import STOP_S, SUBGROUPS_SINCE, unit_text, unit_word
-from fairlead.service.wanted import Kind, Places, Scope, Wanted, checked_arguments, launchd_places
-from fairlead.supervisor import DRAIN_S, SERVER_STOP_S
+from fairlead.commands.service import checked_arguments, login_command
+from fairlead_common.installation.errors import CommandError
+from fairlead_node.os_service import env_file
+from fairlead_node.os_service.plist import plist_text
+from fairlead_node.os_service.spec import Kind, Places, Scope, Wanted, launchd_places
+from fairlead_node.os_service.unit import STOP_S, SUBGROUPS_SINCE, unit_text, unit_word
+from fairlead_node.supervisor import DRAIN_S, SERVER_STOP_S
 
 ODD = "two words; $HOME %h \"quoted\" back\\slash 'single' `tick`"
 

@@ -13,8 +13,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from fairlead.commands.service import service
-from fairlead.errors import CommandError
-from fairlead.service import situation
+from fairlead_common.installation.errors import CommandError
+from fairlead_node.os_service import platform
 
 SYSTEMCTL = r"""#!/bin/sh
 echo "systemctl $*" >> "$CALLS"
@@ -113,7 +113,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gateway_port: int) 
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("FAIRLEAD_HOME", str(made.home))
     monkeypatch.setenv("FAIRLEAD_PORT", str(gateway_port))
-    monkeypatch.setattr(situation, "_RUNS", tmp_path)
+    monkeypatch.setattr(platform, "_RUNS", tmp_path)
     return made
 
 
@@ -181,8 +181,8 @@ def test_the_service_of_another_home_is_left_alone(machine: Machine, monkeypatch
 
 
 def test_a_home_that_runs_in_a_terminal_is_not_taken_from_it(machine: Machine) -> None:
-    from fairlead.home import Home
-    from fairlead.processes import UpLock
+    from fairlead_common.installation.home import Home
+    from fairlead_common.installation.processes import UpLock
 
     home = Home(machine.home)
     home.prepare()
@@ -268,15 +268,15 @@ def test_a_machine_without_systemd_is_told_what_to_do(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, kernel: str, marks: bool, told: str
 ) -> None:
     (machine.folder / "version").write_text(kernel)
-    monkeypatch.setattr(situation, "_RUNS", machine.folder / "nowhere")
-    monkeypatch.setattr(situation, "_KERNEL", machine.folder / "version")
-    monkeypatch.setattr(situation, "in_container", lambda: marks)
+    monkeypatch.setattr(platform, "_RUNS", machine.folder / "nowhere")
+    monkeypatch.setattr(platform, "_KERNEL", machine.folder / "version")
+    monkeypatch.setattr(platform, "in_container", lambda: marks)
     assert told in machine.refused("install")
 
 
 def test_launchd_is_asked_in_its_own_words(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(machine.folder))
-    monkeypatch.setattr(situation, "manager", lambda: "launchd")
+    monkeypatch.setattr(platform, "manager", lambda: "launchd")
     machine.well("install", "--env", "OPENAI_API_KEY=sk-secret")
     target = f"gui/{os.geteuid()}/dev.fairlead.fairlead"
     plist = machine.folder / "Library/LaunchAgents/dev.fairlead.fairlead.plist"
@@ -319,7 +319,7 @@ def test_what_launchd_starts_reads_the_environment_and_stays_down_when_refused(m
 
 
 def test_the_journal_is_asked_for_the_log(machine: Machine) -> None:
-    from fairlead.service.systemd import Systemd
+    from fairlead_node.os_service.systemd import Systemd
 
     argv = Systemd("user").log_command("fairlead", lines=7, follow=True)
     assert argv[:4] == ["journalctl", "--user", "--unit", "fairlead.service"]

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pytest
 
-from fairlead.server.store_guard import StoreGuard
+from fairlead_node.nats_server.store_guard import StoreGuard
 
 MIB = 1 << 20
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from fairlead.backup import places
-from fairlead.errors import CommandError
-from fairlead.home import Home
-from fairlead.server import store_swap
-from fairlead.server.server import NatsAccess
+from fairlead_common.installation.errors import CommandError
+from fairlead_common.installation.home import Home
+from fairlead_common.installation.nats_access import NatsAccess
+from fairlead_node.backup import locations
+from fairlead_node.nats_server import store_swap
 
 
 class KilledError(BaseException):
@@ -42,13 +42,13 @@ def _server(monkeypatch: pytest.MonkeyPatch) -> None:
         yield NatsAccess("nats://127.0.0.1:1")
 
     monkeypatch.delenv("FAIRLEAD_NATS_URL", raising=False)
-    monkeypatch.setattr(places, "server_over", over)
-    monkeypatch.setattr(places, "_put_files", lambda home, backup: None)
+    monkeypatch.setattr(locations, "server_over", over)
+    monkeypatch.setattr(locations, "_put_files", lambda home, backup: None)
 
 
 def restore(home: Home) -> None:
     backup: Any = None
-    with places.target(home, None, backup, force=True):
+    with locations.target(home, None, backup, force=True):
         pass
 
 

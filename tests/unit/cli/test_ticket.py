@@ -4,8 +4,8 @@ import string
 
 import pytest
 
-from fairlead.door.ticket import PREFIX, Ticket, decode
-from fairlead.errors import CommandError
+from fairlead_common.installation.errors import CommandError
+from fairlead_remote.join_token import PREFIX, Ticket, decode
 
 TICKET = Ticket(
     id="t1",

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote, urlsplit
 
-from fairlead.errors import FAILED, CommandError, UnreachableError
+from fairlead_common.installation.errors import FAILED, CommandError, UnreachableError
 
 REQUEST_TIMEOUT_S: Final = 20.0
 SILENCE_S: Final = 30.0  # the server sends a comment every 10 s; without any the connection is dead

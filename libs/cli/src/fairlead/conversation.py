@@ -10,8 +10,15 @@ from collections.abc import Callable
 from typing import Any, Final, Literal, NamedTuple, TextIO
 
 from fairlead.client import ApiError, Client, Event
-from fairlead.errors import BY_OUTCOME, NOT_APPROVED, OK, TIMED_OUT, CommandError, UnreachableError
 from fairlead.transcript import Transcript
+from fairlead_common.installation.errors import (
+    BY_OUTCOME,
+    NOT_APPROVED,
+    OK,
+    TIMED_OUT,
+    CommandError,
+    UnreachableError,
+)
 from fairlead_common.protocol.ids import new_id
 
 Format = Literal["text", "json", "stream-json"]

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import click
 
-from fairlead.errors import USAGE, CommandError
+from fairlead_common.installation.errors import USAGE, CommandError
 
 NAME_CHARS: Final = 60
 

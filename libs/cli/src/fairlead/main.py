@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import click
 
-from fairlead.errors import ABORTED, FAILED, CommandError
+from fairlead_common.installation.errors import ABORTED, FAILED, CommandError
 
 # name: module in fairlead.commands, and what --help says of it without loading it
 _COMMANDS: Final[dict[str, tuple[str, str]]] = {

@@ -7,16 +7,17 @@ from typing import TypeVar
 
 import click
 
-from fairlead.agent_places import Hosts, better_host, host_of, hosts, offered, problem
-from fairlead.document import access_of, connection, given_to_this_start, load
-from fairlead.errors import FAILED, UNREACHABLE, USAGE, CommandError
-from fairlead.home import home_from_environment
 from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import Bucket
 from fairlead_common.config import AgentConfig, Config
 from fairlead_common.errors import ConflictError, FairleadError
+from fairlead_common.installation.errors import FAILED, UNREACHABLE, USAGE, CommandError
+from fairlead_common.installation.home import home_from_environment
+from fairlead_common.installation.nats_access import access_of, connection
 from fairlead_common.protocol import subjects
 from fairlead_common.service.config_revisions import stored_config
+from fairlead_node.agent_places import Hosts, better_host, host_of, hosts, offered, problem
+from fairlead_node.document import given_to_this_start, load
 
 _T = TypeVar("_T")
 

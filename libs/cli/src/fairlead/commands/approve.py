@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from fairlead.errors import USAGE, CommandError
+from fairlead_common.installation.errors import USAGE, CommandError
 
 
 @click.command()

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fairlead.errors import FAILED, UNREACHABLE, USAGE, CommandError
-from fairlead.home import Home, home_from_environment
+from fairlead_common.installation.errors import FAILED, UNREACHABLE, USAGE, CommandError
+from fairlead_common.installation.home import Home, home_from_environment
 
 if TYPE_CHECKING:
-    from fairlead.backup.manifest import Manifest
+    from fairlead_node.backup.manifest import Manifest
 
 
 @click.command()
@@ -43,8 +43,8 @@ def backup(
     Not in it: workspaces and what else lies on the disks of executors, logs, keys of model providers (they
     are in the environment), live events that are older than what the sessions say.
     """  # noqa: D301 - click wants the control character
-    from fairlead.backup.checking import check_file
-    from fairlead.backup.telling import Progress, size
+    from fairlead_node.backup.progress import Progress, size
+    from fairlead_node.backup.verify import check_file
 
     if to is not None and folder is not None:
         raise CommandError("name the file or folder once: as an argument, or with --to", USAGE)
@@ -94,11 +94,11 @@ def _summary(path: Path, manifest: "Manifest") -> dict[str, object]:
 
 
 def _make(home: Home, to: Path | None, url: str | None, progress: "object") -> Path:
-    from fairlead.backup.archive import Writer
-    from fairlead.backup.places import source
-    from fairlead.backup.taking import backup_path, take_backup
-    from fairlead.document import connection
     from fairlead_common.errors import FairleadError
+    from fairlead_common.installation.nats_access import connection
+    from fairlead_node.backup.archive import Writer
+    from fairlead_node.backup.create import backup_path, take_backup
+    from fairlead_node.backup.locations import source
 
     path = backup_path(to, home)
 

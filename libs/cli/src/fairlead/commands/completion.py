@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 from click.shell_completion import get_completion_class
 
-from fairlead.errors import USAGE, CommandError
+from fairlead_common.installation.errors import USAGE, CommandError
 
 
 @click.command()

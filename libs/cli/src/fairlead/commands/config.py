@@ -10,14 +10,15 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
-from fairlead.agent_places import hosts, notes
 from fairlead.config_text import history_lines, origin_lines
-from fairlead.document import Stored, access_of, connection, given_to_this_start, load, save
-from fairlead.errors import FAILED, USAGE, CommandError
-from fairlead.home import home_from_environment
 from fairlead_common.bus import Bus
 from fairlead_common.errors import FairleadError, InvalidInputError
+from fairlead_common.installation.errors import FAILED, USAGE, CommandError
+from fairlead_common.installation.home import home_from_environment
+from fairlead_common.installation.nats_access import access_of, connection
 from fairlead_common.service.config_revisions import stored_config
+from fairlead_node.agent_places import hosts, notes
+from fairlead_node.document import Stored, given_to_this_start, load, save
 
 _T = TypeVar("_T")
 Json = dict[str, Any]

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from fairlead.cron_job import job_options, job_patch, new_job
-from fairlead.errors import FAILED, USAGE, CommandError
+from fairlead_common.installation.errors import FAILED, USAGE, CommandError
 
 _URL = click.option("--url", help="Another server (default: FAIRLEAD_URL, else this machine).")
 _JSON = click.option("--json", "as_json", is_flag=True, help="As JSON.")

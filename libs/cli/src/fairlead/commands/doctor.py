@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import click
 
-from fairlead.errors import USAGE, CommandError
+from fairlead_common.installation.errors import USAGE, CommandError
 
 _MARKS: Final = {"ok": "ok     ", "warning": "WARNING", "problem": "PROBLEM", "skipped": "-      "}
 _COLOURS: Final = {"ok": "green", "warning": "yellow", "problem": "red", "skipped": "bright_black"}
@@ -39,7 +39,7 @@ def doctor(
 
     Ends with status 1 if there is a problem, with 0 otherwise; --strict counts warnings too.
     """
-    from fairlead.checks.run import all_findings
+    from fairlead_node.doctor.runner import all_findings
 
     if dry_run and not fix:
         raise CommandError("--dry-run goes with --fix", USAGE)
@@ -67,7 +67,7 @@ def _report(
 ) -> dict[str, Any]:
     from importlib.metadata import version as version_of
 
-    from fairlead.checks.finding import SCHEMA
+    from fairlead_node.doctor.finding import SCHEMA
 
     return {
         "schema": SCHEMA,

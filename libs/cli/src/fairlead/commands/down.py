@@ -7,9 +7,9 @@ from typing import Final
 
 import click
 
-from fairlead.errors import FAILED, CommandError
-from fairlead.home import home_from_environment
-from fairlead.processes import UpLock
+from fairlead_common.installation.errors import FAILED, CommandError
+from fairlead_common.installation.home import home_from_environment
+from fairlead_common.installation.processes import UpLock
 
 _PATIENCE_S: Final = 40.0
 

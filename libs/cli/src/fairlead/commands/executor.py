@@ -12,15 +12,15 @@ from typing import IO, Any, Final
 
 import click
 
-from fairlead.door.admission import Admission, Known, Letting
-from fairlead.door.door import Door
-from fairlead.door.membership import Membership
-from fairlead.environment import Plan
-from fairlead.errors import CONFIG, USAGE, CommandError
-from fairlead.home import home_from_environment, workspace_of
-from fairlead.output import console_of_this_terminal
-from fairlead.processes import UpLock, end_stale
-from fairlead.server.server import NatsAccess
+from fairlead_common.installation.errors import CONFIG, USAGE, CommandError
+from fairlead_common.installation.home import home_from_environment, workspace_of
+from fairlead_common.installation.nats_access import NatsAccess
+from fairlead_common.installation.processes import UpLock, end_stale
+from fairlead_node.environment import Plan
+from fairlead_node.output import console_of_this_terminal
+from fairlead_remote.enrollment import Admission, Known, Letting
+from fairlead_remote.listener import Door
+from fairlead_remote.membership import Membership
 
 MAX_EXPIRES_S: Final = 30 * 86400
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -51,9 +51,9 @@ def invite(
 
     Whoever has the ticket can join: send it as you would send a password.
     """
-    from fairlead.door.host_register import Invitation, checked
-    from fairlead.door.ticket import Ticket
     from fairlead_common import nkey
+    from fairlead_remote.host_register import Invitation, checked
+    from fairlead_remote.join_token import Ticket
 
     named = _labels(labels)
     checked(host, pool, named)
@@ -91,10 +91,10 @@ def join(ticket: str, workers: int, capacity: int | None, replace: bool, no_run:
     On the command line a ticket can be seen by other users of the machine while it joins; it is good for
     nothing afterwards.
     """
-    from fairlead.door.joining import check, reach
-    from fairlead.door.joining import join as joined
-    from fairlead.door.ticket import decode
     from fairlead_common.service.logs import configure_logs
+    from fairlead_remote.join_token import decode
+    from fairlead_remote.joining import check, reach
+    from fairlead_remote.joining import join as joined
 
     configure_logs("cli", level="error")  # what matters to a person is raised
     given = decode(_line() if ticket == "-" else ticket)
@@ -122,7 +122,7 @@ def join(ticket: str, workers: int, capacity: int | None, replace: bool, no_run:
 @click.option("--capacity", type=click.IntRange(1, 1000), help="Calls of each at the same time (default 8).")
 def run(workers: int, capacity: int | None) -> None:
     """Run the executors of a machine that has joined, and keep them running."""
-    from fairlead.supervisor import Supervisor
+    from fairlead_node.supervisor import Supervisor
 
     home = home_from_environment()
     membership = Membership(home)
@@ -210,7 +210,7 @@ def leaf(
 
     A leaf node is as trusted as the server in the middle: that cannot hold it to the rights of its hosts.
     """
-    from fairlead.door.leaf import write_leaf
+    from fairlead_remote.leaf import write_leaf
 
     hub = hub_file.readline().strip() if hub_file is not None else hub
     if not hub:
@@ -231,8 +231,8 @@ def _admission() -> Letting:
     home = home_from_environment()
     if not os.environ.get("FAIRLEAD_IN_CONTAINERS"):
         return Admission(Door(home))
-    from fairlead.document import access_of
-    from fairlead.door.distant import DistantAdmission
+    from fairlead_common.installation.nats_access import access_of
+    from fairlead_remote.remote_client import DistantAdmission
 
     return DistantAdmission(access_of(home))
 

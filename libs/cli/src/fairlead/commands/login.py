@@ -11,8 +11,8 @@ def login(prepare: bool, url: str | None) -> None:
 
     This works where the home is: it is made with the key in there.
     """
-    from fairlead.access import login_code, prepare_auth, server_url
-    from fairlead.home import home_from_environment
+    from fairlead_common.installation.access import login_code, prepare_auth, server_url
+    from fairlead_common.installation.home import home_from_environment
 
     home = home_from_environment()
     if prepare:

@@ -8,9 +8,9 @@ from typing import BinaryIO, Final
 
 import click
 
-from fairlead.errors import FAILED, CommandError
-from fairlead.home import home_from_environment
-from fairlead.output import Console, teller, wants_colour
+from fairlead_common.installation.errors import FAILED, CommandError
+from fairlead_common.installation.home import home_from_environment
+from fairlead_node.output import Console, teller, wants_colour
 
 _POLL_S: Final = 0.2
 

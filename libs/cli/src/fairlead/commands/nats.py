@@ -7,16 +7,16 @@ import time
 
 import click
 
-from fairlead.door.door import NAME as DOOR
-from fairlead.door.door import Door
-from fairlead.errors import UNREACHABLE, USAGE, CommandError
-from fairlead.home import Home, home_from_environment, read_json
-from fairlead.server.deployment_users import URL, users_in
-from fairlead.server.reload import reload_server
-from fairlead.server.user_register import Known, UserRegister
-from fairlead.server.users import NatsUsers
 from fairlead_common import other_systems
 from fairlead_common.errors import InvalidInputError
+from fairlead_common.installation.errors import UNREACHABLE, USAGE, CommandError
+from fairlead_common.installation.home import Home, home_from_environment, read_json
+from fairlead_remote.listener import NAME as DOOR
+from fairlead_remote.listener import Door
+from fairlead_remote.nats_users.deployment_users import URL, users_in
+from fairlead_remote.nats_users.home_users import NatsUsers
+from fairlead_remote.nats_users.register import Known, UserRegister
+from fairlead_remote.nats_users.reload import reload_server
 
 _OF_DEPLOYMENT = (
     "in a deployment of containers use: scripts/nats-user add|list|remove|render, beside compose.yaml"

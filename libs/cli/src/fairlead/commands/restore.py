@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fairlead.errors import UNREACHABLE, USAGE, CommandError
-from fairlead.home import Home, home_from_environment
+from fairlead_common.installation.errors import UNREACHABLE, USAGE, CommandError
+from fairlead_common.installation.home import Home, home_from_environment
 
 if TYPE_CHECKING:
-    from fairlead.backup.archive import Backup
-    from fairlead.backup.places import Target
-    from fairlead.backup.settling import Settled
-    from fairlead.backup.telling import Progress
+    from fairlead_node.backup.archive import Backup
+    from fairlead_node.backup.locations import Target
+    from fairlead_node.backup.progress import Progress
+    from fairlead_node.backup.reconcile import Settled
 
 _SHOWN = 20
 
@@ -39,9 +39,9 @@ def restore(file: Path, nats_url: str | None, replicas: int | None, force: bool,
 
     A restore that was cut off has lost nothing in a home, and can simply be run again.
     """
-    from fairlead.backup.archive import open_backup
-    from fairlead.backup.places import target
-    from fairlead.backup.telling import Progress
+    from fairlead_node.backup.archive import open_backup
+    from fairlead_node.backup.locations import target
+    from fairlead_node.backup.progress import Progress
 
     home = home_from_environment()
     copies = replicas or _replicas()
@@ -73,9 +73,9 @@ def _replicas() -> int:
 async def _restore(
     backup: "Backup", place: "Target", progress: "Progress", replicas: int, *, force: bool
 ) -> "Settled":
-    from fairlead.backup.restoring import restore_streams
-    from fairlead.document import connection
     from fairlead_common.errors import FairleadError
+    from fairlead_common.installation.nats_access import connection
+    from fairlead_node.backup.restore import restore_streams
 
     try:
         async with connection(place.access) as bus:

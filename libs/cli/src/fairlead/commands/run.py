@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import click
 
-from fairlead.errors import USAGE, CommandError
+from fairlead_common.installation.errors import USAGE, CommandError
 
 _STDIN_PATIENCE_S: Final = 3.0  # beside a prompt: a pipe that nobody writes to must not hold it up
 

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import click
 
-from fairlead.errors import CONFIG, FAILED, CommandError
-from fairlead.home import home_from_environment
-from fairlead.service.wanted import NAMES, Kind, Scope, check_name
+from fairlead_common.installation.errors import CONFIG, FAILED, USAGE, CommandError
+from fairlead_common.installation.home import home_from_environment
+from fairlead_node.os_service.spec import NAMES, Kind, Scope, check_name
 
 _READY_WITHIN_S: Final = 90.0
 
@@ -51,13 +51,14 @@ def install(
     FAIRLEAD_* settings of this shell that are not secret go with it; keys do only by --env, into a file that
     only the service's user (or root) can read.
     """  # noqa: D301 - click wants the control character
-    from fairlead.service import installing
+    from fairlead_node.os_service import installer
 
     scope: Scope = "system" if system else "user"
     kind: Kind = "executor" if executor else "up"
     chosen = check_name(name or NAMES[kind])
-    request = installing.Request(kind, scope, chosen, user, env, list(arguments), dry_run, force)
-    changed = installing.install(request, click.echo)
+    words = checked_arguments(kind, list(arguments))
+    request = installer.Request(kind, scope, chosen, user, env, words, dry_run, force)
+    changed = installer.install(request, click.echo)
     if dry_run:
         return
     click.echo(f"{chosen}: {'set up and started' if changed else 'nothing to change'}")
@@ -74,7 +75,7 @@ def install(
 @click.option("--dry-run", is_flag=True, help="Print what would be done.")
 def uninstall(system: bool, executor: bool, name: str | None, end_commands: bool, dry_run: bool) -> None:
     """Stop the service and remove it. What it stored is kept."""
-    from fairlead.service.installing import uninstall as remove
+    from fairlead_node.os_service.installer import uninstall as remove
 
     scope, chosen = _which(system, executor, name)
     remove(scope, chosen, click.echo, dry_run=dry_run, end_commands=end_commands)
@@ -87,7 +88,7 @@ def uninstall(system: bool, executor: bool, name: str | None, end_commands: bool
 @click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
 def status(system: bool, executor: bool, name: str | None, as_json: bool) -> None:
     """Show whether the service runs and answers. Exit status 0 only if it does."""
-    from fairlead.service.installing import controller
+    from fairlead_node.os_service.installer import controller
 
     scope, chosen = _which(system, executor, name)
     control = controller(scope)
@@ -135,7 +136,7 @@ def _lines(state: Any, home: Path | None, health: tuple[bool, str] | None, defin
 @click.option("-n", "--lines", type=click.IntRange(0, 1_000_000), default=50, show_default=True)
 def logs(system: bool, executor: bool, name: str | None, follow: bool, lines: int) -> None:
     """Show what the service printed (`fairlead logs` shows the services one by one)."""
-    from fairlead.service.installing import controller
+    from fairlead_node.os_service.installer import controller
 
     scope, chosen = _which(system, executor, name)
     argv = controller(scope).log_command(chosen, lines=lines, follow=follow)
@@ -150,15 +151,15 @@ def _turner(verb: str, text: str) -> Callable[..., None]:
     @_EXECUTOR
     @_NAME
     def turn(system: bool, executor: bool, name: str | None) -> None:
-        from fairlead.service import situation
-        from fairlead.service.installing import controller
-        from fairlead.service.steps import do
+        from fairlead_node.os_service import platform
+        from fairlead_node.os_service.actions import do
+        from fairlead_node.os_service.installer import controller
 
         scope, chosen = _which(system, executor, name)
         control = controller(scope)
         if not control.places(chosen).definition.exists():
             raise CommandError(f"there is no service {chosen}: `fairlead service install` first")
-        situation.require_rights(scope, verb)
+        platform.require_rights(scope, verb)
         for step in control.turn(chosen, verb):
             do(step)
         if verb != "stop":
@@ -184,7 +185,7 @@ def run(env_file: Path, arguments: tuple[str, ...]) -> None:
     What starting again does not mend ends with status 0, which such a manager leaves alone.
     """
     from fairlead.main import main
-    from fairlead.service.env_file import read
+    from fairlead_node.os_service.env_file import read
 
     try:
         os.environ.update(read(env_file))
@@ -201,13 +202,13 @@ def run(env_file: Path, arguments: tuple[str, ...]) -> None:
 
 def _which(system: bool, executor: bool, name: str | None) -> tuple[Scope, str]:
     """The service that is meant: the user's, unless only the machine has one of that name."""
-    from fairlead.service import situation
-    from fairlead.service.wanted import launchd_places, systemd_places
+    from fairlead_node.os_service import platform
+    from fairlead_node.os_service.spec import launchd_places, systemd_places
 
     chosen = check_name(name or NAMES["executor" if executor else "up"])
     if system:
         return "system", chosen
-    places = launchd_places if situation.manager() == "launchd" else systemd_places
+    places = launchd_places if platform.manager() == "launchd" else systemd_places
     only_system = (
         places("system", chosen).definition.exists() and not places("user", chosen).definition.exists()
     )
@@ -224,7 +225,7 @@ def _is_executor(control: Any, name: str) -> bool:
 
 def _settings(control: Any, name: str) -> dict[str, str]:
     """What of its environment file this user may read."""
-    from fairlead.service.env_file import read
+    from fairlead_node.os_service.env_file import read
 
     try:
         return read(control.places(name).environment)
@@ -234,8 +235,8 @@ def _settings(control: Any, name: str) -> dict[str, str]:
 
 def _health(settings: dict[str, str]) -> tuple[bool, str]:
     """Whether the gateway says that a prompt can be served, and what it says."""
-    from fairlead.checks.http import ask
-    from fairlead.home import port_from_environment
+    from fairlead_common.installation.home import port_from_environment
+    from fairlead_node.doctor.http import ask
 
     try:
         url = f"http://127.0.0.1:{port_from_environment({**os.environ, **settings})}"
@@ -255,7 +256,7 @@ def _tell_when_ready(scope: Scope, name: str, kind: Kind) -> None:
     Raises:
         CommandError: it does not run.
     """
-    from fairlead.service.installing import controller
+    from fairlead_node.os_service.installer import controller
 
     control = controller(scope)
     settings = _settings(control, name)
@@ -296,8 +297,8 @@ def login_command(home: Path | None) -> str:
 
 def _let_linger(linger: bool | None) -> None:
     """Let the user's services run without a login, if that is wanted."""
-    from fairlead.service.situation import user_name
-    from fairlead.service.steps import run as run_command
+    from fairlead_node.os_service.actions import run as run_command
+    from fairlead_node.os_service.platform import user_name
 
     name = user_name()
     try:
@@ -316,3 +317,31 @@ def _let_linger(linger: bool | None) -> None:
         run_command(["loginctl", "enable-linger", name], timeout_s=15.0)
     except CommandError as error:
         click.echo(f"note: it ends when you log out: {error}; {hint}")
+
+
+def checked_arguments(kind: Kind, arguments: list[str]) -> list[str]:
+    """`up ...` or `executor run ...`, looked through.
+
+    Raises:
+        CommandError, click.UsageError: they make no sense, or hold a password.
+    """
+    for word in arguments:
+        address = word.partition("=")[2] or word
+        if "://" in address and "@" in address.partition("://")[2].partition("/")[0]:
+            raise CommandError(
+                "an address with a password in it would be readable by everybody on this machine: "
+                "leave --nats out and give --env FAIRLEAD_NATS_URL, which goes into a private file",
+                USAGE,
+            )
+    if kind == "executor":
+        from fairlead.commands.executor import run
+
+        run.make_context("executor run", list(arguments))
+        return ["executor", "run", *arguments]
+    from fairlead.commands.up import up
+    from fairlead_node.environment import parse_sets, parse_workers
+
+    found = up.make_context("up", list(arguments)).params
+    parse_sets(found["sets"])
+    parse_workers(found["workers"])
+    return ["up", *arguments]

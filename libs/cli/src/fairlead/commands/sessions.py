@@ -128,7 +128,7 @@ def change(session: str, url: str | None, deny: tuple[str, ...], **wishes: str |
     from urllib.parse import quote
 
     from fairlead.access import open_client
-    from fairlead.errors import USAGE, CommandError
+    from fairlead_common.installation.errors import USAGE, CommandError
 
     body: dict[str, object] = {name: value for name, value in wishes.items() if value is not None}
     if deny:

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import click
 
-from fairlead.errors import UNREACHABLE, CommandError
+from fairlead_common.installation.errors import UNREACHABLE, CommandError
 
 _DULL: Final = frozenset({"type", "id", "metadata"})
 

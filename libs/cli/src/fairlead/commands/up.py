@@ -7,16 +7,16 @@ from collections.abc import Callable
 
 import click
 
-from fairlead.door.door import Door
-from fairlead.environment import Plan, default_model, parse_sets, parse_workers
-from fairlead.errors import CONFIG, FAILED, UNREACHABLE, USAGE, CommandError
-from fairlead.home import Home, home_from_environment, port_from_environment, workspace_of
-from fairlead.output import Console, console_of_this_terminal
-from fairlead.processes import UpLock, end_stale
-from fairlead.server.server import is_answering, remember_external
-from fairlead.supervisor import Supervisor
 from fairlead_common.errors import InvalidInputError
+from fairlead_common.installation.errors import CONFIG, FAILED, UNREACHABLE, USAGE, CommandError
+from fairlead_common.installation.home import Home, home_from_environment, port_from_environment, workspace_of
+from fairlead_common.installation.processes import UpLock, end_stale
 from fairlead_common.protocol.ids import host_label
+from fairlead_node.environment import Plan, default_model, parse_sets, parse_workers
+from fairlead_node.nats_server.server import is_answering, remember_external
+from fairlead_node.output import Console, console_of_this_terminal
+from fairlead_node.supervisor import Supervisor
+from fairlead_remote.listener import Door
 
 
 @click.command()
@@ -58,7 +58,7 @@ def up(
     if model.binding:
         overrides.setdefault("models.default", model.name)
     if overrides:
-        from fairlead.document import check  # half a second, so only where there is something to check
+        from fairlead_node.document import check  # half a second, so only where there is something to check
 
         check({}, overrides)
     console = console_of_this_terminal(dict(os.environ))
@@ -165,7 +165,7 @@ def _require_free(port: int) -> None:
 
 
 def _announcer(home: Home, port: int, console: Console) -> Callable[[float], None]:
-    from fairlead.access import prepare_auth
+    from fairlead_common.installation.access import prepare_auth
 
     generated, code = prepare_auth(home)
 

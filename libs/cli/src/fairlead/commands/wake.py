@@ -4,7 +4,7 @@ import json
 
 import click
 
-from fairlead.errors import FAILED, CommandError
+from fairlead_common.installation.errors import FAILED, CommandError
 
 _URL = click.option("--url", help="Another server (default: FAIRLEAD_URL, else this machine).")
 _JSON = click.option("--json", "as_json", is_flag=True, help="As JSON.")

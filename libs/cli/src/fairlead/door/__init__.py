@@ -1,1 +1,0 @@
-"""Executors of other machines: the door that they come through, tickets, and who was let in."""

@@ -1,0 +1,1 @@
+"""One Fairlead on one machine: its home folder, its processes, and how programs there reach it."""

@@ -1,0 +1,144 @@
+"""Streams from a backup into a server that has none of them yet; what was begun can be begun again.
+
+Each stream carries a mark until everything is done. Services refuse to start on a marked stream, and the next
+restore replaces it: so a restore that was killed leaves nothing that looks like a Fairlead.
+"""
+
+from typing import Final
+
+from fairlead_common.bus import Bus
+from fairlead_common.bus.requests import discover
+from fairlead_common.bus.stream_reader import JetStreamError
+from fairlead_common.bus.streams import STREAMS, UNFINISHED, Config, strengthened
+from fairlead_common.errors import NotFoundError
+from fairlead_common.installation.errors import CommandError
+from fairlead_common.protocol import subjects as s
+from fairlead_common.snapshots import Json, make_durable, put_back, stream_info
+from fairlead_node.backup.archive import Backup
+from fairlead_node.backup.create import Tell
+from fairlead_node.backup.manifest import Manifest, StreamPart
+from fairlead_node.backup.reconcile import Settled, Settling
+
+# Viewers come back with the sequence of the last live event they saw, which may be later than the backup.
+_EVENTS_AHEAD: Final = 1_000_000_000
+_LAST: Final = s.SESSIONS  # its mark is taken off when all others are
+
+
+async def restore_streams(bus: Bus, backup: Backup, tell: Tell, *, replicas: int, force: bool) -> Settled:
+    """Put all streams back, settle what nobody can know, and only then let services start.
+
+    Args:
+        replicas: of each stream, whatever it had.
+        force: delete what is there.
+
+    Raises:
+        CommandError: somebody is at work there, or there is something already.
+        FairleadError: the server went away or refused; run it again.
+    """
+    manifest = backup.manifest
+    await _require_silence(bus)
+    await _make_room(bus, manifest, force=force)
+    for part in manifest.streams:
+        await _restore(bus, backup, part, tell, replicas)
+    await _continue_events(bus, manifest, replicas)
+    settled = await Settling(bus, manifest).settle()
+    for part in manifest.streams:  # services wait for them
+        for durable in part.durables:
+            await make_durable(bus, part.name, durable)
+    names = [part.name for part in manifest.streams if part.name != _LAST]
+    for name in [*names, _LAST]:
+        await _unmark(bus, name)
+    return settled
+
+
+async def _require_silence(bus: Bus) -> None:
+    """Nobody may work on streams that are being put back.
+
+    Raises:
+        CommandError: services of Fairlead answer.
+    """
+    names = sorted({each.name for each in await discover(bus) if each.name.startswith("fairlead-")})
+    if names:
+        raise CommandError(
+            f"services are at work on this server ({', '.join(names)}): stop them first "
+            "(`fairlead down`, or `docker compose stop` of all but nats)"
+        )
+
+
+async def _make_room(bus: Bus, manifest: Manifest, *, force: bool) -> None:
+    names = {part.name for part in manifest.streams} | {str(each["name"]) for each in STREAMS}
+    there = {name: info for name in sorted(names) if (info := await stream_info(bus, name)) is not None}
+    begun = _LAST in there and _is_marked(there[_LAST].config)
+    full = {
+        name: info.state.get("messages")
+        for name, info in there.items()
+        if info.state.get("messages") and not (begun or _is_marked(info.config))
+    }
+    if full and not force:
+        listed = ", ".join(f"{name} ({count} messages)" for name, count in full.items())
+        raise CommandError(
+            f"something is stored there already: {listed}. Nothing was changed. With --force these "
+            "streams are deleted, with all that is in them, and what the backup holds takes their place"
+        )
+    for name in there:
+        try:
+            await bus.api(f"STREAM.DELETE.{name}", timeout_s=30.0)
+        except JetStreamError as error:
+            raise CommandError(f"stream {name} cannot be deleted: {error}") from error
+
+
+def _is_marked(config: Json) -> bool:
+    metadata = config.get("metadata")
+    return isinstance(metadata, dict) and UNFINISHED in metadata
+
+
+def _as_wanted(config: Json, replicas: int) -> Config:
+    """The configuration of a stream as it was, but as strong as this version needs it."""
+    wanted = next((each for each in STREAMS if each["name"] == config["name"]), None)
+    changed = {**(strengthened(wanted, config) if wanted else config), "num_replicas": replicas}
+    if replicas > 1:
+        changed["persist_mode"] = "default"
+    return {key: value for key, value in changed.items() if key not in ("placement", "mirror", "sources")}
+
+
+async def _restore(bus: Bus, backup: Backup, part: StreamPart, tell: Tell, replicas: int) -> None:
+    config = _as_wanted(part.config, replicas)
+    metadata = config.get("metadata")
+    known = metadata if isinstance(metadata, dict) else {}
+    config["metadata"] = {**known, UNFINISHED: backup.manifest.id}
+    sent = 0
+
+    def pieces() -> "object":
+        nonlocal sent
+        for piece in backup.pieces(part.part):
+            yield piece
+            sent += len(piece)
+            tell(part.name, sent, part.size_bytes)
+
+    tell(part.name, 0, part.size_bytes)
+    state = await put_back(bus, config, part.state, pieces())  # type: ignore[arg-type] # a generator of bytes
+    last = int(str(state.get("last_seq") or 0))
+    if last < part.number("last_seq"):
+        raise CommandError(
+            f"stream {part.name} ends at {last} after the restore, and did at {part.number('last_seq')} when "
+            "the backup was made: the backup is damaged"
+        )
+
+
+async def _continue_events(bus: Bus, manifest: Manifest, replicas: int) -> None:
+    wanted = next(each for each in STREAMS if each["name"] == s.EVENTS)
+    config = {**_as_wanted(wanted, replicas), "first_seq": manifest.events_seq + _EVENTS_AHEAD}
+    await bus.api(f"STREAM.CREATE.{s.EVENTS}", config, timeout_s=15.0)
+
+
+async def _unmark(bus: Bus, name: str) -> None:
+    info = await stream_info(bus, name)
+    if info is None:
+        raise NotFoundError(f"stream {name} went away")
+    metadata = info.config.get("metadata")
+    kept = (
+        {key: value for key, value in metadata.items() if key != UNFINISHED}
+        if isinstance(metadata, dict)
+        else {}
+    )
+    await bus.api(f"STREAM.UPDATE.{name}", {**info.config, "metadata": kept}, timeout_s=30.0)

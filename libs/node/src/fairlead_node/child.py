@@ -1,0 +1,171 @@
+"""One child process that is kept running: started, listened to, restarted with growing pauses."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from fairlead_common.installation.errors import CONFIG
+from fairlead_common.installation.processes import ProcessFile
+from fairlead_node.output import Console, LogFile
+
+FIRST_PAUSE_S: Final = 0.2
+LONGEST_PAUSE_S: Final = 10.0
+STEADY_S: Final = 30.0  # up for that long: the next end is a new story
+_MAX_LINE: Final = 64 * 1024
+
+
+class RefusedError(Exception):
+    """A child says that its configuration must not run: starting it again will not help."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f"{name} refused its configuration: {reason}")
+
+
+class Command(NamedTuple):
+    """What to run."""
+
+    name: str
+    argv: list[str]
+    environ: Mapping[str, str]
+
+
+class Child:
+    """One named process and its restarts.
+
+    Args:
+        tell: prints one line of its output.
+        before_exec: runs in the child before its program.
+        umask: of the child; this process's own is for its own files.
+    """
+
+    def __init__(
+        self,
+        command: Command,
+        *,
+        console: Console,
+        log: LogFile,
+        book: ProcessFile,
+        tell: Callable[[str], None],
+        before_exec: Callable[[], None] | None,
+        umask: int = -1,
+    ) -> None:
+        self.name = command.name
+        self._command = command
+        self._console = console
+        self._log = log
+        self._book = book
+        self._tell = tell
+        self._before_exec = before_exec
+        self._umask = umask
+        self._process: asyncio.subprocess.Process | None = None
+        self._last_error = ""
+
+    @property
+    def running(self) -> bool:
+        """Whether its process lives."""
+        return self._process is not None and self._process.returncode is None
+
+    async def wait(self, timeout_s: float) -> bool:
+        """Whether its process has ended, at the latest after `timeout_s`."""
+        if self._process is None:
+            return True
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._process.wait()
+        return not self.running
+
+    def signal(self, signum: signal.Signals) -> None:
+        """Send a signal, if it runs."""
+        if self._process is not None and self.running:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.send_signal(signum)
+
+    async def keep_running(self, stop: asyncio.Event, *, once: bool = False) -> None:
+        """Run it, again and again, until `stop` is set and it has ended.
+
+        Args:
+            once: until it has ended well.
+
+        Raises:
+            RefusedError: it ended with status 78.
+        """
+        pause = FIRST_PAUSE_S
+        while not stop.is_set():
+            began = time.monotonic()
+            status = await self._run_once()
+            if status == CONFIG and not stop.is_set():
+                raise RefusedError(self.name, self._last_error or "see its log")
+            if stop.is_set() or (once and status == 0):
+                return
+            if time.monotonic() - began >= STEADY_S:
+                pause = FIRST_PAUSE_S
+            self._console.say(f"{self.name} {_how(status)}; it starts again in {pause:.1f} s")
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await stop.wait()
+            pause = min(pause * 2, LONGEST_PAUSE_S)
+
+    async def _run_once(self) -> int:
+        process = await asyncio.create_subprocess_exec(
+            *self._command.argv,
+            env=dict(self._command.environ),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,  # Ctrl-C reaches the supervisor alone, which keeps the order
+            preexec_fn=self._before_exec,
+            umask=self._umask,
+        )
+        self._process = process
+        self._book.add(self.name, process.pid)
+        assert process.stdout is not None  # noqa: S101 - asked for above
+        listener = asyncio.create_task(self._listen(process.stdout), name=f"log-{self.name}")
+        try:
+            status = await process.wait()
+        finally:
+            # What it said last; a grandchild may hold the pipe open, so this is no wait for its end.
+            await asyncio.wait([listener], timeout=0.5)
+            listener.cancel()
+        self._book.remove(self.name)
+        return status
+
+    async def _listen(self, pipe: asyncio.StreamReader) -> None:
+        rest = b""
+        while chunk := await pipe.read(65536):
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in lines:
+                self._hear(line)
+            if len(rest) > _MAX_LINE:
+                self._hear(rest)
+                rest = b""
+        if rest:
+            self._hear(rest)
+
+    def _hear(self, line: bytes) -> None:
+        self._log.write(line)
+        text = line.decode("utf-8", "replace").rstrip("\r")
+        with contextlib.suppress(ValueError, AttributeError):
+            record = json.loads(text)
+            if record.get("level") in ("error", "critical"):
+                self._last_error = str(record.get("error") or record.get("event"))
+        self._tell(text)
+
+
+def _how(status: int) -> str:
+    if status >= 0:
+        return f"ended with status {status}"
+    try:
+        return f"was ended by {signal.Signals(-status).name}"
+    except ValueError:
+        return f"was ended by signal {-status}"
+
+
+def environment_of_server(environ: Mapping[str, str], memory_limit: str) -> dict[str, str]:
+    """The little that nats-server needs, with Go's soft memory limit."""
+    kept = {key: environ[key] for key in ("PATH", "HOME", "TZ") if key in environ}
+    return {**kept, "GOMEMLIMIT": environ.get("GOMEMLIMIT", memory_limit), "PWD": os.getcwd()}

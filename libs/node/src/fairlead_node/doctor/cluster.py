@@ -1,0 +1,81 @@
+"""Streams on several servers: whether the loss of one server is the loss of anything."""
+
+from typing import Any, Final
+
+from fairlead_node.doctor.context import Look
+from fairlead_node.doctor.finding import Finding, ok, problem, warning
+from fairlead_node.doctor.nats_facts import NatsFacts
+
+_ENOUGH: Final = 3  # replicas: one server may be away, and what is stored is stored twice all the same
+_SHOWN: Final = 3  # streams that are named
+
+
+def streams(look: Look) -> list[Finding]:
+    """How well each stream is spread over the servers of a cluster; nothing where there is one server."""
+    facts = look.facts()
+    stored = {name: info for name, info in facts.streams.items() if info is not None}
+    groups = {name: info.get("cluster") or {} for name, info in stored.items()}
+    if not facts.greeting.get("cluster") and not any(group.get("name") for group in groups.values()):
+        return []
+    findings = []
+    leaderless = sorted({*facts.leaderless, *(name for name in groups if not groups[name].get("leader"))})
+    if leaderless:
+        findings.append(
+            problem(
+                "streams.leader",
+                f"nobody leads {_some(leaderless)}: nothing can be stored there",
+                "more than half of the servers have to run and to reach each other: start what is missing; "
+                "`nats server list` shows who is there",
+            )
+        )
+    findings += _behind(groups)
+    servers = _servers(look, facts, groups)
+    wanted = min(_ENOUGH, servers)
+    few = sorted(name for name, info in stored.items() if int(info["config"].get("num_replicas", 1)) < wanted)
+    if few:
+        findings.append(
+            problem(
+                "streams.replicas",
+                f"{_some(few)}: fewer than {wanted} replicas on {servers} servers: when one goes, so do they",
+                f"`--replicas {wanted}`, or FAIRLEAD_NATS_REPLICAS={wanted} for all services: their next "
+                "start copies what is stored",
+            )
+        )
+    if not findings and groups:
+        findings.append(ok("streams.cluster", f"{servers} servers; {len(groups)} streams, each on {wanted}"))
+    return findings
+
+
+def _behind(groups: dict[str, dict[str, Any]]) -> list[Finding]:
+    """A finding for each server whose replicas are not what the leaders have."""
+    late: dict[str, set[str]] = {}
+    offline = set()
+    for name, group in groups.items():
+        for peer in group.get("replicas") or []:
+            if peer.get("offline"):
+                offline.add(str(peer.get("name")))
+            if peer.get("offline") or not peer.get("current"):
+                late.setdefault(str(peer.get("name")), set()).add(name)
+    return [
+        warning(
+            "streams.replicas",
+            f"server {server} {'is offline' if server in offline else 'is behind'}: {_some(sorted(names))}",
+            "start it, or see whether its disk is full or the others do not reach it: one more that goes "
+            "stops what is stored there. `nats stream info` shows the lag",
+        )
+        for server, names in sorted(late.items())
+    ]
+
+
+def _servers(look: Look, facts: NatsFacts, groups: dict[str, dict[str, Any]]) -> int:
+    """How many there are, as far as a client can see: they are named nowhere as a whole."""
+    access = look.access()
+    known = {group.get("leader") for group in groups.values()}
+    known |= {peer.get("name") for group in groups.values() for peer in group.get("replicas") or []}
+    named = len(access.url.split(",")) if access else 0
+    return max(len(known - {None, ""}), named, len(facts.greeting.get("connect_urls") or []))
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"{', '.join(names[:_SHOWN])}{more}"

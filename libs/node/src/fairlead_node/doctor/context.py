@@ -1,0 +1,65 @@
+"""What the checks look at: the home, the address of the gateway, and what NATS told."""
+
+import threading
+from collections.abc import Mapping
+from typing import Final
+
+from fairlead_common.config import Config, overrides_from_environment, parse_config
+from fairlead_common.errors import FairleadError
+from fairlead_common.installation.errors import CommandError
+from fairlead_common.installation.home import Home
+from fairlead_common.installation.nats_access import NatsAccess
+from fairlead_common.service.config_revisions import stored_config
+from fairlead_node.doctor.nats_facts import NatsFacts, gather
+
+GATHER_PART: Final = 0.75  # of the time for all checks
+
+
+class Look:
+    """One look at one installation. NATS is asked once, whoever wants to know."""
+
+    def __init__(
+        self, home: Home, url: str, environ: Mapping[str, str], *, offline: bool, within_s: float = 4.5
+    ) -> None:
+        self.home = home
+        self.url = url
+        self.environ = environ
+        self.offline = offline
+        self._within_s = within_s
+        self._facts: NatsFacts | None = None
+        self._lock = threading.Lock()
+
+    def access(self) -> NatsAccess | None:
+        """How to reach NATS; None where nothing was ever started and the environment names no server."""
+        from fairlead_common.installation.nats_access import access_of
+
+        try:
+            return access_of(self.home)
+        except CommandError:
+            return None
+
+    def facts(self) -> NatsFacts:
+        """What NATS told, or why it did not."""
+        with self._lock:
+            if self._facts is None:
+                access = None if self.offline else self.access()
+                self._facts = NatsFacts() if access is None else gather(access, GATHER_PART * self._within_s)
+            return self._facts
+
+    def config(self) -> Config:
+        """The effective configuration: with what the services were given, else with what this shell has.
+
+        Raises:
+            FairleadError: it does not fit.
+        """
+        facts = self.facts()
+        given = facts.overrides
+        overrides = overrides_from_environment(self.environ) if given is None else given
+        return stored_config(facts.document or {}, overrides)
+
+    def config_or_defaults(self) -> Config:
+        """The effective configuration, or the defaults where it does not fit: another check says so."""
+        try:
+            return self.config()
+        except FairleadError:
+            return parse_config({}, {})

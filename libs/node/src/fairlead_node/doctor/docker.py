@@ -1,0 +1,171 @@
+"""The Docker engine, where there is one."""
+
+import http.client
+import json
+import re
+import socket
+import time
+from datetime import UTC, datetime
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final
+
+from fairlead_node.doctor.context import Look
+from fairlead_node.doctor.finding import Finding, Mend, ok, problem, skipped, warning
+
+_WITHIN_S: Final = 3.0
+_BUILD_WITHIN_S: Final = 1800.0
+_OLD_IMAGE_DAYS: Final = 60
+# The first of each line without the escapes of November 2025 (CVE-2025-31133, -52565, -52881).
+_MENDED_RUNC: Final = ((1, 2, 8), (1, 3, 3), (1, 4, 0))
+_USUAL: Final = "unix:///var/run/docker.sock"
+
+Json = dict[str, Any]
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    """HTTP over a socket of this machine."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__("engine", timeout=_WITHIN_S)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(_WITHIN_S)
+        self.sock.connect(self._path)
+
+
+class EngineSilentError(Exception):
+    """The engine does not answer."""
+
+
+def engine(look: Look) -> list[Finding]:
+    """The engine, its runc, and the image of sandboxes."""
+    profiles = look.config_or_defaults().agents
+    wanted = sorted(name for name, profile in profiles.items() if profile.sandbox.kind == "docker")
+    address = look.environ.get("DOCKER_HOST") or _USUAL
+    try:
+        version, info = _ask(address, "/version"), _ask(address, "/info")
+    except EngineSilentError as error:
+        if wanted:
+            text = f"agents {', '.join(wanted)} need it: {error}"
+            return [problem("sandboxes.docker", text, "start the engine, and let this user reach its socket")]
+        return [skipped("sandboxes.docker", f"{error}; no agent needs it")]
+    options = [str(option) for option in info.get("SecurityOptions") or []]
+    guards = [
+        word for word in ("rootless", "userns", "seccomp", "apparmor", "selinux") if _has(options, word)
+    ]
+    guarded = ", ".join(guards) or "no guards"
+    text = f"engine {version.get('Version')}, cgroup v{info.get('CgroupVersion', '?')}, {guarded}"
+    findings = [ok("sandboxes.docker", text)]
+    if "seccomp" not in guards:
+        findings[0] = warning(
+            "sandboxes.docker", text, "the engine runs without seccomp: sandboxes are weaker"
+        )
+    findings.append(_runc(version, info))
+    settings = look.config_or_defaults().sandboxes.docker
+    runtimes = sorted(info.get("Runtimes") or {})
+    if settings.runtime and settings.runtime not in runtimes:
+        text = f"sandboxes.docker.runtime is {settings.runtime!r}, the engine has {', '.join(runtimes)}"
+        findings.append(problem("sandboxes.runtime", text, "install it, or change the setting"))
+    findings.append(_image(address, settings.image, wanted))
+    return findings
+
+
+def _has(options: list[str], word: str) -> bool:
+    return any(f"name={word}" in option for option in options)
+
+
+def _runc(version: Json, info: Json) -> Finding:
+    parts = {str(part.get("Name")): str(part.get("Version")) for part in version.get("Components") or []}
+    found = parts.get("runc", "")
+    if info.get("DefaultRuntime", "runc") != "runc" or not found:
+        return skipped("sandboxes.runc", f"the default runtime is {info.get('DefaultRuntime') or 'unknown'}")
+    if not is_mended(found):
+        return warning(
+            "sandboxes.runc",
+            f"runc {found} may let containers escape: 1.2.8, 1.3.3 and 1.4.0 are mended",
+            "upgrade runc; a distribution may have mended an older one: its changelog names CVE-2025-31133",
+        )
+    return ok("sandboxes.runc", f"runc {found}")
+
+
+def is_mended(version: str) -> bool:
+    """Whether this runc has the fixes of November 2025."""
+    found = re.match(r"(\d+)\.(\d+)\.(\d+)(?:[-~]rc\.?(\d+))?", version)
+    if found is None:
+        return False
+    numbers = (int(found[1]), int(found[2]), int(found[3]))
+    if numbers == (1, 4, 0) and found[4]:
+        return int(found[4]) >= 3
+    return any(numbers[:2] == first[:2] and numbers >= first for first in _MENDED_RUNC) or numbers >= (
+        1,
+        4,
+        0,
+    )
+
+
+def _image(address: str, name: str, wanted: list[str]) -> Finding:
+    try:
+        image = _ask(address, f"/images/{name}/json")
+    except EngineSilentError:
+        folder = _recipe()
+        usual = name == "fairlead-sandbox:latest"
+        if not wanted:
+            return skipped("sandboxes.image", f"{name} is not there; no agent needs it")
+        mend = Mend(f"build {name}", lambda: _build(folder, name)) if usual and folder else None
+        return problem(
+            "sandboxes.image", f"{name} is not there", "`make sandbox-image` builds the usual one", mend
+        )
+    try:
+        made = datetime.fromisoformat(str(image.get("Created"))[:19]).replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        return ok("sandboxes.image", name)
+    days = (time.time() - made) / 86_400
+    if days > _OLD_IMAGE_DAYS:
+        return warning(
+            "sandboxes.image",
+            f"{name} is {days:.0f} days old: it lacks security updates",
+            "`make sandbox-image`",
+        )
+    return ok("sandboxes.image", f"{name}, {days:.0f} days old")
+
+
+def _recipe() -> Path | None:
+    spec = find_spec("fairlead_tools")
+    folder = Path(spec.origin).parents[2] / "sandbox" if spec and spec.origin else None
+    return folder if folder and (folder / "Dockerfile").exists() else None
+
+
+def _build(folder: Path | None, name: str) -> str:
+    import subprocess
+
+    done = subprocess.run(
+        ["docker", "build", "--quiet", "--label", "fairlead.image=sandbox", "--tag", name, str(folder)],
+        capture_output=True, text=True, timeout=_BUILD_WITHIN_S, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        raise RuntimeError(f"docker build: {done.stderr.strip()[-300:]}")
+    return f"built {name}"
+
+
+def _ask(address: str, path: str) -> Json:
+    try:
+        if address.startswith("unix://"):
+            connection: http.client.HTTPConnection = _UnixConnection(address.removeprefix("unix://"))
+        elif address.startswith(("tcp://", "http://")):
+            connection = http.client.HTTPConnection(address.partition("://")[2], timeout=_WITHIN_S)
+        else:
+            raise EngineSilentError(f"DOCKER_HOST must be unix:// or tcp://, got {address[:80]!r}")
+        connection.request("GET", path)
+        response = connection.getresponse()
+        found = json.loads(response.read(4 << 20))
+        connection.close()
+    except FileNotFoundError as error:
+        raise EngineSilentError(f"no engine at {address}") from error
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        raise EngineSilentError(f"{address}: {getattr(error, 'strerror', None) or error}") from error
+    if response.status != 200 or not isinstance(found, dict):
+        raise EngineSilentError(f"{address}{path} answers with HTTP {response.status}")
+    return found

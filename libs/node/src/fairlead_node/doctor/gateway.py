@@ -1,0 +1,174 @@
+"""The front door: whether it serves, on which address, and what its certificate and clock say."""
+
+import ipaddress
+import json
+import socket
+import ssl
+import time
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from fairlead_common.installation.errors import CommandError
+from fairlead_node.doctor.context import Look
+from fairlead_node.doctor.finding import Finding, ok, problem, skipped, warning
+from fairlead_node.doctor.http import Answer, ask
+
+_TLS_WARNING_DAYS: Final = 14
+_CLOCK_LIMIT_S: Final = 5.0
+_TOKENS: Final = ("FAIRLEAD_TOKEN", "FAIRLEAD_TOKEN_FILE")
+_CONNECT_S: Final = 2.0
+
+
+def logins(look: Look) -> Finding:
+    """Whether wrong tokens come in such numbers that the gateway refuses further ones unread."""
+    answer = ask(look.url, "/readyz")
+    try:
+        count = int(json.loads(answer.body).get("login_paused", 0)) if answer else None
+    except (ValueError, AttributeError, TypeError):
+        count = None
+    if count is None:
+        return skipped("gateway.logins", "no gateway to ask")
+    if not count:
+        return ok("gateway.logins", "no address sends many wrong tokens")
+    return warning(
+        "gateway.logins",
+        f"wrong tokens come from {count} {'address' if count == 1 else 'addresses'}",
+        "`fairlead status` names them (login_paused): is there a client with an old token?",
+    )
+
+
+def ready(look: Look) -> Finding:
+    """Whether a prompt can be served."""
+    answer = ask(look.url, "/readyz")
+    if answer is None:
+        return _silent(look)
+    if answer.status == 200:
+        return ok("gateway.ready", f"{look.url} is ready")
+    if answer.status == 503:
+        missing = _missing(answer)
+        return problem("gateway.ready", f"{look.url} is not ready: {missing}", "see `fairlead logs`")
+    return problem(
+        "gateway.ready",
+        f"{look.url} answers with HTTP {answer.status}",
+        "is that another program? set FAIRLEAD_PORT",
+    )
+
+
+def _missing(answer: Answer) -> str:
+    try:
+        missing = json.loads(answer.body)["missing"]
+        return "; ".join(f"{name}: {why}" for name, why in missing.items())
+    except (ValueError, KeyError, AttributeError):
+        return answer.body[:300]
+
+
+def _silent(look: Look) -> Finding:
+    host, port = _address(look.url)
+    try:
+        socket.create_connection((host, port), timeout=_CONNECT_S).close()
+    except OSError:
+        if (look.home.path / "executor" / "access.json").exists():
+            return skipped("gateway.ready", "this home only runs executors; its gateway is elsewhere")
+        return warning(
+            "gateway.ready", f"nothing runs at {look.url} (the port is free)", "`fairlead up` starts it"
+        )
+    return problem(
+        "gateway.ready",
+        f"something listens on {host}:{port} and does not speak HTTP",
+        "set FAIRLEAD_PORT to another",
+    )
+
+
+def access(look: Look) -> Finding:
+    """Whether the token that commands of this shell send is taken."""
+    from fairlead_common.installation.access import bearer
+
+    name = "gateway.access"
+    if not any(look.environ.get(each) for each in _TOKENS) and not look.home.auth.exists():
+        text = "no token here: FAIRLEAD_TOKEN is not set, and nothing was started in this home"
+        return skipped(name, text)
+    try:
+        token = bearer(look.environ, look.home)
+    except CommandError as error:
+        return problem(name, str(error), "commands that ask the gateway end with this")
+    answer = ask(look.url, "/api/me", headers={"Authorization": f"Bearer {token}"})
+    if answer is None:
+        return skipped(name, "no gateway answers")
+    given = next((each for each in _TOKENS if look.environ.get(each)), "")
+    if answer.status == 401:
+        advice = f"correct or unset {given}" if given else "is this the home of that gateway? FAIRLEAD_HOME"
+        return problem(name, f"{look.url} refuses the token of {given or look.home.auth}", advice)
+    if answer.status != 200:
+        return skipped(name, f"{look.url} answers with HTTP {answer.status}")
+    return ok(name, f"the token of {given or 'this home'} is taken")
+
+
+def address(look: Look) -> Finding:
+    """Who can reach the gateway, and by what they have to prove themselves."""
+    bind = look.environ.get("FAIRLEAD_HOST_BIND") or "127.0.0.1"
+    token = look.environ.get("FAIRLEAD_TOKEN_FILE") or look.environ.get("FAIRLEAD_TOKEN")
+    auth = Path(look.environ.get("FAIRLEAD_AUTH_FILE") or look.home.auth)
+    try:
+        loopback = bind == "localhost" or ipaddress.ip_address(bind).is_loopback
+    except ValueError:
+        return problem(
+            "gateway.address", f"FAIRLEAD_HOST_BIND is {bind!r}, which is no address", "such as 127.0.0.1"
+        )
+    if loopback:
+        return ok("gateway.address", f"{bind}: this machine only")
+    if not token and not auth.exists():
+        return problem(
+            "gateway.address", f"{bind}: reachable by others, without a token yet", "set FAIRLEAD_TOKEN_FILE"
+        )
+    if not look.environ.get("FAIRLEAD_PUBLIC_URL", "").startswith("https://"):
+        return warning(
+            "gateway.address", f"{bind}: reachable by others, with a token, but not encrypted",
+            "put a proxy with HTTPS (or tailscale serve) before it and set FAIRLEAD_PUBLIC_URL",
+        )  # fmt: skip
+    return ok("gateway.address", f"{bind}, behind {look.environ['FAIRLEAD_PUBLIC_URL']}")
+
+
+def certificate(look: Look) -> Finding:
+    """How long the certificate of the public address is good."""
+    url = look.environ.get("FAIRLEAD_PUBLIC_URL") or look.url
+    if not url.startswith("https://"):
+        return skipped("gateway.certificate", "no https address is configured")
+    host, port = _address(url)
+    try:
+        with (
+            socket.create_connection((host, port), timeout=_CONNECT_S) as plain,
+            ssl.create_default_context().wrap_socket(plain, server_hostname=host) as secured,
+        ):
+            until = str((secured.getpeercert() or {}).get("notAfter", ""))
+    except ssl.SSLCertVerificationError as error:
+        return problem(
+            "gateway.certificate", f"{host}: {error.verify_message}", "renew or replace the certificate"
+        )
+    except OSError as error:
+        return warning(
+            "gateway.certificate", f"{host}:{port} does not answer: {error}", "is the proxy running?"
+        )
+    days = (ssl.cert_time_to_seconds(until) - time.time()) / 86_400
+    if days < _TLS_WARNING_DAYS:
+        return warning("gateway.certificate", f"{host}: good for {days:.0f} more days", "renew it")
+    return ok("gateway.certificate", f"{host}: good for {days:.0f} more days")
+
+
+def clock(look: Look) -> Finding:
+    """This machine's clock beside the gateway's, which signs and expires logins."""
+    if time.time() < 1_700_000_000:
+        return problem("gateway.clock", time.strftime("it is %Y-%m-%d here", time.gmtime()), "set the clock")
+    answer = ask(look.url, "/healthz")
+    if answer is None or not answer.date:
+        return skipped("gateway.clock", "no gateway to compare with")
+    drift_s = abs(parsedate_to_datetime(answer.date).timestamp() - time.time())
+    if drift_s > _CLOCK_LIMIT_S:
+        return warning("gateway.clock", f"{drift_s:.0f} s away from the gateway's", "set both by NTP")
+    return ok("gateway.clock", "as the gateway's")
+
+
+def _address(url: str) -> tuple[str, int]:
+    parts = urlsplit(url)
+    return parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)

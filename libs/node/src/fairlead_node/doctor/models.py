@@ -1,0 +1,184 @@
+"""The configuration document, and the models that it names."""
+
+import asyncio
+import http.client
+import socket
+from importlib.util import find_spec
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from fairlead_common.config import Config, model_problems
+from fairlead_common.config.later_keys import without_later_keys
+from fairlead_common.errors import FairleadError
+from fairlead_node.doctor.context import Look
+from fairlead_node.doctor.finding import Finding, Mend, ok, problem, skipped, warning
+from fairlead_node.environment import DEMO, default_model
+
+_WITHIN_S: Final = 3.0
+_OPENAI: Final = "https://api.openai.com/v1"
+_HOSTS: Final = {
+    "anthropic": "api.anthropic.com", "openai": "api.openai.com", "openrouter": "openrouter.ai",
+    "gemini": "generativelanguage.googleapis.com", "mistral": "api.mistral.ai", "groq": "api.groq.com",
+}  # fmt: skip
+
+
+def document(look: Look) -> Finding:
+    """The stored configuration, with what this shell adds."""
+    facts = look.facts()
+    name = "models.configuration"
+    if facts.document is None:
+        if "configuration" in facts.forbidden:
+            return skipped(name, "this NATS user may not read its revisions")
+        if not facts.connected and not facts.refused:
+            return skipped(name, "nothing was started here")
+        why = facts.unanswered.get("configuration") or facts.refused or "no answer"
+        return skipped(name, f"NATS did not tell: {why}")
+    if facts.document_problem:
+        again = f"revision {facts.document_revision}" if facts.document_revision else "an empty document"
+        mend = Mend(f"write {again} of the configuration as a new revision", lambda: _write_again(look))
+        advice = "`fairlead config history` and `... rollback <revision>`, or `fairlead doctor --fix`"
+        return problem(name, facts.document_problem, advice, mend)
+    try:
+        config = look.config()
+    except FairleadError as error:
+        return problem(name, str(error), "`fairlead config edit`, or `... rollback <revision>`")
+    if wrong := model_problems(config):
+        field, why = next(iter(wrong.items()))
+        return problem(name, f"{field}: {why}", f"`fairlead config set {field} <model>`")
+    _, unknown = without_later_keys(facts.document, Config)
+    if unknown:
+        text = f"keys that this version does not know have no effect: {', '.join(unknown[:5])}"
+        return problem(name, text, "of a later version, or a typing error: `fairlead config unset <key>`")
+    agents = ", ".join(sorted(config.agents))
+    stored = f"revision {facts.document_revision}, valid" if facts.document_revision else "nothing is stored"
+    return ok(name, f"{stored}; agents: {agents}")
+
+
+def _write_again(look: Look) -> str:
+    from fairlead_common.installation.nats_access import connection
+    from fairlead_node.document import load, save
+
+    access = look.access()
+    if access is None:
+        raise OSError("nothing was started here")
+
+    async def write() -> str:
+        async with connection(access) as bus:
+            stored = await load(bus)
+            if not stored.problem:
+                return f"revision {stored.used.revision} of the configuration is in effect"
+            return f"wrote revision {await save(bus, stored.used.content, stored)} of the configuration"
+
+    return asyncio.run(write())
+
+
+def models(look: Look) -> list[Finding]:
+    """Each model that an agent uses: whether it answers, as the agent service finds, which has the keys.
+
+    Where nothing runs: whether its provider can be reached with what this shell has, as `up` would start.
+    """
+    facts = look.facts()
+    if facts.models is not None:
+        return [_found(each) for each in facts.models]
+    if facts.connected or facts.refused or look.environ.get("FAIRLEAD_IN_CONTAINERS"):
+        return [skipped("models.reachable", _silent(look))]
+    config = look.config_or_defaults()
+    suggested = default_model(look.environ)
+    default = config.models.default
+    if default == DEMO and not look.environ.get("FAIRLEAD_MODEL"):
+        default = suggested.name  # as `up` does
+    names = sorted({profile.model or default for profile in config.agents.values()})
+    findings = []
+    for name in names:
+        findings += _model(look, name)
+    return findings
+
+
+def _found(state: dict[str, Any]) -> Finding:
+    """What the agent service found of one model."""
+    users = ", ".join(state.get("agents") or [])
+    name = str(state.get("model"))
+    told = str(state.get("text", ""))
+    text = told if told.startswith(f"{name}:") else f"{name} (of {users}): {told}"
+    match state.get("state"):
+        case "ok":
+            return ok("models.reachable", text)
+        case "warning":
+            return warning("models.reachable", text, str(state.get("advice", "")))
+        case _:
+            return problem("models.reachable", text, str(state.get("advice", "")))
+
+
+def _silent(look: Look) -> str:
+    """Why the agent service was not heard."""
+    facts = look.facts()
+    if look.offline:
+        return "--offline"
+    if "models" in facts.forbidden:
+        return "this NATS user may not ask the agent service"
+    if facts.refused:
+        return f"NATS did not let us ask the agent service: {facts.refused}"
+    return facts.unanswered.get("models") or "no agent service answers, and it alone has the keys"
+
+
+def _model(look: Look, name: str) -> list[Finding]:
+    if name == DEMO:
+        advice = "set FAIRLEAD_MODEL, OPENAI_API_KEY or ANTHROPIC_API_KEY before the start (a service: --env)"
+        return [warning("models.reachable", "demo: it only pretends to think", advice)]
+    kind, _, rest = name.partition("/")
+    findings = []
+    if kind == "litellm":
+        found = find_spec("litellm") is not None
+        findings.append(
+            ok("models.litellm", "installed")
+            if found
+            else problem(
+                "models.litellm", f"{name} needs litellm, which is missing", "install fairlead-agent whole"
+            )
+        )
+    if look.offline:
+        return [*findings, skipped("models.reachable", f"{name}: --offline")]
+    if kind == "openai":
+        return [*findings, _openai(look, name)]
+    host = _HOSTS.get(rest.partition("/")[0] if kind == "litellm" else kind)
+    if host is None:
+        return [*findings, skipped("models.reachable", f"{name}: where its provider is, is not known here")]
+    return [*findings, _reachable(name, host, 443)]
+
+
+def _reachable(name: str, host: str, port: int) -> Finding:
+    try:
+        socket.create_connection((host, port), timeout=_WITHIN_S).close()
+    except OSError as error:
+        text = f"{name}: no answer from {host}:{port} ({error})"
+        return problem("models.reachable", text, "check the network, and HTTPS_PROXY")
+    return ok("models.reachable", f"{name}: {host} answers")
+
+
+def _openai(look: Look, name: str) -> Finding:
+    base = (look.environ.get("OPENAI_BASE_URL") or _OPENAI).rstrip("/")
+    parts = urlsplit(base)
+    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    key = look.environ.get("OPENAI_API_KEY", "")
+    where = f"{name} at {parts.hostname}"
+    connection = kind(parts.hostname or "", parts.port, timeout=_WITHIN_S)
+    try:
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        connection.request("GET", f"{parts.path}/models", headers=headers)
+        status = connection.getresponse().status
+    except (OSError, http.client.HTTPException) as error:
+        text = f"{where}: no answer ({getattr(error, 'strerror', None) or error})"
+        return problem("models.reachable", text, "check OPENAI_BASE_URL and the network")
+    finally:
+        connection.close()
+    if status in (401, 403) and key:
+        return problem(
+            "models.reachable", f"{where}: the key is refused (HTTP {status})", "check OPENAI_API_KEY"
+        )
+    if status in (401, 403):
+        return ok("models.reachable", f"{where} answers; its key is not set here")
+    if status >= 500:
+        return warning(
+            "models.reachable", f"{where} answers with HTTP {status}", "is the provider in trouble?"
+        )
+    return ok("models.reachable", f"{where} answers{'' if status == 200 else f' (HTTP {status})'}")

@@ -1,0 +1,227 @@
+"""The NATS server: reachable, new enough, set up so that nothing is lost."""
+
+import os
+import re
+from pathlib import Path
+from typing import Final
+
+from fairlead_common.installation.home import read_json
+from fairlead_common.installation.processes import recorded
+from fairlead_node.doctor.context import Look
+from fairlead_node.doctor.finding import Finding, ok, problem, skipped, warning
+from fairlead_node.doctor.nats_facts import NatsFacts
+from fairlead_remote.nats_users.home_users import NatsUsers
+
+FLOOR: Final = (2, 15)
+MIN_PAYLOAD_BYTES: Final = 1 << 20
+CONSUMERS_NEEDED: Final = 10_000
+_MANY_CONSUMERS: Final = 800
+_MORE_CONSUMERS: Final = "set jetstream { limits { default_max_consumers: 100000 } }"
+_FULL_PERCENT: Final = 80
+_SKEW_WARNING_S: Final = 2.0
+_SKEW_PROBLEM_S: Final = 30.0
+
+
+def server(look: Look) -> list[Finding]:
+    """Whether it answers, lets us in, and is new enough."""
+    facts = look.facts()
+    if not facts.url:
+        return [skipped("nats.server", "no NATS server is known: nothing was ever started in this home")]
+    if not facts.greeting:
+        if _embedded(look) and (process := _process(look)):
+            text = f"process {process} runs and does not answer at {facts.url}: {facts.refused}"
+            advice = f"`kill -9 {process}`: `fairlead up` starts it again, and nothing accepted is lost"
+            return [problem("nats.server", text, advice)]
+        advice = (
+            "`fairlead up` starts the embedded one" if _embedded(look) else "is it running? FAIRLEAD_NATS_URL"
+        )
+        return [
+            (problem if look.environ.get("FAIRLEAD_NATS_URL") else warning)(
+                "nats.server", f"no answer from {facts.url}: {facts.refused}", advice
+            )
+        ]
+    version = str(facts.greeting.get("version", "?"))
+    findings = [_version(version, facts), *_silent(facts)]
+    if not facts.connected:
+        advice = (
+            "check FAIRLEAD_NATS_USER and _PASSWORD_FILE, _CREDS or _NKEY, or run this as the home's owner"
+        )
+        findings.append(problem("nats.access", f"{facts.url} lets nobody in: {facts.refused}", advice))
+    elif facts.unanswered:
+        parts = ", ".join(f"{name} ({why})" for name, why in sorted(facts.unanswered.items()))
+        findings.append(
+            warning(
+                "nats.access", f"not answered: {parts}", "does this NATS user have the right to ask for it?"
+            )
+        )
+    else:
+        findings.append(ok("nats.access", f"connected to {facts.url}"))
+    if facts.forbidden:
+        shown = ", ".join(sorted(facts.forbidden))
+        findings.append(skipped("nats.rights", f"this NATS user may not ask for {shown}"))
+    return findings
+
+
+def contexts(look: Look) -> list[Finding]:
+    """Contexts of the `nats` command line with a key of this home: whether they name the port of now."""
+    name = "nats.contexts"
+    if not _embedded(look):
+        return [skipped(name, "this home has no NATS server of its own")]
+    known = look.access()
+    folder = Path(look.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser() / "nats" / "context"
+    findings = []
+    for file in sorted(folder.glob("*.json")) if known else []:
+        context = read_json(file)
+        if not str(context.get("nkey", "")).startswith(f"{look.home.nats}{os.sep}"):
+            continue
+        if known and context.get("url") != known.url:
+            text = f"{file} names {context.get('url')}, and the server is at {known.url}"
+            port = str(context.get("url")).rpartition(":")[2]
+            advice = f"set its url, or start with FAIRLEAD_NATS_PORT={port}"
+            findings.append(problem(name, text, advice))
+    others = ", ".join(each.name for each in NatsUsers(look.home).added())
+    told = f"{known.url if known else 'no address yet'}; users of other systems: {others or 'none'}"
+    return findings or [ok(name, told)]
+
+
+def _process(look: Look) -> int:
+    """The number of the embedded server's process; 0 if none runs."""
+    return next((each.pid for each in recorded(look.home) if each.name == "nats"), 0)
+
+
+def _silent(facts: NatsFacts) -> list[Finding]:
+    """Those of several servers that do not answer, while others do."""
+    fatal = 2 * len(facts.silent) >= facts.named
+    advice = (
+        "start it, or see whether this machine reaches it: nothing is stored before more than half are up"
+        if fatal
+        else "start it, or see whether this machine reaches it: with half of them gone nothing is stored"
+    )
+    return [
+        (problem if fatal else warning)("nats.server", f"no answer from {place}: {why}", advice)
+        for place, why in facts.silent.items()
+    ]
+
+
+def _version(version: str, facts: NatsFacts) -> Finding:
+    numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
+    if numbers < FLOOR:
+        wanted = ".".join(map(str, FLOOR))
+        return problem(
+            "nats.server", f"{facts.url} is nats-server {version}, too old: {wanted} or newer is needed",
+            "upgrade it: older ones lack atomic batches, schedules or message TTLs as Fairlead uses them",
+        )  # fmt: skip
+    heard = ", ".join(place for place in facts.url.split(", ") if place not in facts.silent)
+    return ok("nats.server", f"nats-server {version} at {heard}")
+
+
+def settings(look: Look) -> list[Finding]:
+    """What the server was told, as far as it can be seen."""
+    facts = look.facts()
+    if not facts.greeting:
+        return [skipped("nats.settings", "no server to look at")]
+    findings = []
+    limit = int(facts.greeting.get("max_payload", 0))
+    if limit < MIN_PAYLOAD_BYTES:
+        findings.append(
+            problem(
+                "nats.max-payload",
+                f"{limit:,} bytes, must be {MIN_PAYLOAD_BYTES:,} or more",
+                "max_payload: 1MB",
+            )
+        )
+    else:
+        findings.append(ok("nats.max-payload", f"{limit:,} bytes"))
+    findings += [_sync(look), _acks(facts), _consumers_limit(look), _jetstream(facts)]
+    return findings
+
+
+def _sync(look: Look) -> Finding:
+    if not _embedded(look):
+        return skipped(
+            "nats.sync",
+            "clients cannot see it: a single server needs `sync_interval: always`, or use three replicas",
+        )
+    found = _told(look, "sync_interval")
+    if found != "always":
+        return problem(
+            "nats.sync", f"sync_interval is {found or 'not set (2 minutes)'}, must be always",
+            "restart `fairlead up`, which writes the file anew: what was accepted may be lost with the power",
+        )  # fmt: skip
+    return ok("nats.sync", "every write reaches the disk before it is confirmed")
+
+
+def _acks(facts: NatsFacts) -> Finding:
+    if facts.acks_readable is None:
+        return skipped("nats.acks", "nothing was delivered to see how acknowledgements look")
+    if not facts.acks_readable:
+        return problem(
+            "nats.acks", "acknowledgement subjects have a form that the client library cannot read",
+            "set feature_flags { js_ack_fc_v2: false } in the server's configuration",
+        )  # fmt: skip
+    return ok("nats.acks", "acknowledgements have the form that is read")
+
+
+def _consumers_limit(look: Look) -> Finding:
+    for name, info in sorted(look.facts().streams.items()):
+        most = int(info["config"].get("max_consumers", -1)) if info else -1
+        count = int(info["state"].get("consumer_count", 0)) if info else 0
+        if 0 < most < CONSUMERS_NEEDED:
+            text = f"stream {name} takes {most:,} consumers and has {count:,}"
+            return warning("nats.consumers", text, f"`nats stream edit {name} --max-consumers=-1`")
+        if count >= _MANY_CONSUMERS:
+            text = f"stream {name} has {count:,} consumers; a server takes 1,000 unless told otherwise"
+            return warning("nats.consumers", text, _MORE_CONSUMERS)
+    if not _embedded(look):
+        return skipped(
+            "nats.consumers", "clients cannot see how many the server takes (1,000 unless told more)"
+        )
+    found = _told(look, "default_max_consumers")
+    if not found.isdecimal() or int(found) < CONSUMERS_NEEDED:
+        return warning("nats.consumers", f"a stream takes {found or '1,000'} consumers", _MORE_CONSUMERS)
+    return ok("nats.consumers", f"a stream takes {int(found):,}")
+
+
+def _jetstream(facts: NatsFacts) -> Finding:
+    if not facts.account:
+        return skipped("nats.store", "the account's limits were not answered")
+    limits = facts.account.get("limits") or {}
+    used, most = int(facts.account.get("storage", 0)), int(limits.get("max_storage", -1))
+    reserved = int(facts.account.get("reserved_storage", 0))
+    text = f"{used / (1 << 20):,.1f} MiB stored in {facts.account.get('streams', 0)} streams"
+    if reserved:
+        text += f", {reserved / (1 << 20):,.0f} MiB reserved"
+    if most > 0:
+        percent = 100 * max(used, reserved) // most
+        text += f", {percent} % of {most / (1 << 30):,.1f} GiB"
+        if percent >= 95:
+            return problem(
+                "nats.store", text, "raise the account's storage limit: new prompts are refused soon"
+            )
+        if percent >= _FULL_PERCENT:
+            return warning("nats.store", text, "raise the account's storage limit")
+    return ok("nats.store", text)
+
+
+def clock(look: Look) -> Finding:
+    """This machine's clock beside the server's."""
+    skew = look.facts().clock_skew_s
+    if skew is None:
+        return skipped("nats.clock", "no server to compare with")
+    text = f"this clock is {abs(skew):.1f} s {'ahead of' if skew > 0 else 'behind'} the server's"
+    if abs(skew) >= _SKEW_PROBLEM_S:
+        return problem("nats.clock", text, "set both by NTP: logins and schedules go wrong")
+    if abs(skew) >= _SKEW_WARNING_S:
+        return warning("nats.clock", text, "set both by NTP")
+    return ok("nats.clock", "as the server's" if abs(skew) < 0.1 else text)
+
+
+def _told(look: Look, setting: str) -> str:
+    """What the embedded server was told in its file; empty: nothing."""
+    text = (look.home.nats / "server.conf").read_text("utf-8")
+    found = re.search(rf"\b{setting}:\s*([^\s}}]+)", text)
+    return found[1] if found else ""
+
+
+def _embedded(look: Look) -> bool:
+    return not look.environ.get("FAIRLEAD_NATS_URL") and (look.home.nats / "server.conf").exists()

@@ -1,0 +1,143 @@
+"""What the kernel offers to sandboxes, and bubblewrap."""
+
+import ctypes
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+from fairlead_node.doctor.context import Look
+from fairlead_node.doctor.finding import Finding, ok, problem, skipped, warning
+from fairlead_node.unconfined import unconfined_agents
+
+_OLDEST_BWRAP: Final = (0, 8)
+_LANDLOCK_CREATE: Final = 444
+_LANDLOCK_VERSION: Final = 1
+
+
+def kernel(look: Look) -> list[Finding]:
+    """User namespaces, Landlock and seccomp."""
+    if sys.platform != "linux":
+        return [skipped("sandboxes.kernel", "Linux only; docker and ssh work here")]
+    return [_namespaces(look), _landlock(), _seccomp()]
+
+
+def _namespaces(look: Look) -> Finding:
+    try:
+        done = subprocess.run(
+            ["unshare", "--user", "--map-root-user", "true"],
+            capture_output=True,
+            text=True,
+            timeout=3,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        return skipped("sandboxes.namespaces", f"`unshare` cannot be run: {error}")
+    if done.returncode == 0:
+        return ok("sandboxes.namespaces", "users may make namespaces")
+    said = done.stderr.strip()[-160:]
+    advice = (
+        "an AppArmor profile for bwrap, or sysctl kernel.apparmor_restrict_unprivileged_userns=0"
+        if _sysctl("kernel/apparmor_restrict_unprivileged_userns") == "1"
+        else "sysctl user.max_user_namespaces and kernel.unprivileged_userns_clone; not inside a container"
+    )
+    return _needed(look, "sandboxes.namespaces", f"users may make none: {said}", advice)
+
+
+def _landlock() -> Finding:
+    libc = ctypes.CDLL(None, use_errno=True)
+    abi = libc.syscall(_LANDLOCK_CREATE, None, ctypes.c_size_t(0), ctypes.c_uint32(_LANDLOCK_VERSION))
+    if abi <= 0:
+        return warning(
+            "sandboxes.landlock",
+            "the kernel has none: bubblewrap lacks its second wall",
+            "Linux 5.13 or newer",
+        )
+    return ok("sandboxes.landlock", f"ABI {abi}")
+
+
+def _seccomp() -> Finding:
+    text = Path("/proc/self/status").read_text("utf-8", "replace")
+    if "Seccomp:" not in text:
+        return warning("sandboxes.seccomp", "the kernel has none", "a kernel with CONFIG_SECCOMP_FILTER")
+    return ok("sandboxes.seccomp", "there")
+
+
+def bubblewrap(look: Look) -> Finding:
+    """Whether bwrap works here."""
+    if sys.platform != "linux":
+        return skipped("sandboxes.bubblewrap", "Linux only")
+    path = shutil.which("bwrap")
+    if path is None:
+        return _needed(look, "sandboxes.bubblewrap", "not installed", "apt install bubblewrap (0.8 or newer)")
+    said = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=3, check=False).stdout
+    numbers = tuple(int(part) for part in re.findall(r"\d+", said)[:2])
+    if numbers < _OLDEST_BWRAP:
+        return _needed(look, "sandboxes.bubblewrap", f"{said.strip()} is too old", "0.8 or newer")
+    try:
+        done = subprocess.run(
+            [path, "--unshare-all", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "true"],
+            capture_output=True, text=True, timeout=3, check=False,
+        )  # fmt: skip
+    except subprocess.SubprocessError as error:
+        return _needed(look, "sandboxes.bubblewrap", f"does not run: {error}", "")
+    if done.returncode:
+        return _needed(
+            look, "sandboxes.bubblewrap", f"does not work here: {done.stderr.strip()[-200:]}",
+            "see user namespaces above; inside a container it cannot work",
+        )  # fmt: skip
+    if os.geteuid() == 0:
+        return warning(
+            "sandboxes.bubblewrap", "works, but as root it can write to root's workspaces only",
+            "run Fairlead as an ordinary user (`fairlead service install --system` makes one)",
+        )  # fmt: skip
+    return ok("sandboxes.bubblewrap", f"{said.strip()} works")
+
+
+def unasked(look: Look) -> Finding:
+    """Whether an agent runs everything without a question and without a sandbox."""
+    names = unconfined_agents(look.config_or_defaults())
+    if names:
+        return warning(
+            "sandboxes.unasked",
+            f"{', '.join(names)}: mode allow-all in `local`, which is no sandbox: commands run unasked, "
+            "with all that the user of Fairlead may do",
+            "another `agents.<name>.sandbox.kind` (bubblewrap, docker), or mode `ask`",
+        )
+    return ok("sandboxes.unasked", "no agent runs commands unasked without a sandbox")
+
+
+def user(look: Look) -> Finding:
+    """Whether commands without a sandbox, and what gets out of one, would be root's."""
+    if os.geteuid() != 0:
+        return ok("sandboxes.user", "commands do not run as root")
+    names = sorted(
+        name for name, each in look.config_or_defaults().agents.items() if each.sandbox.kind != "docker"
+    )
+    if not names:
+        return ok("sandboxes.user", "root, but every agent has containers")
+    return warning(
+        "sandboxes.user",
+        f"Fairlead runs as root, and so do the commands of {', '.join(names)}",
+        "run Fairlead as an ordinary user (`fairlead service install --system` makes one)",
+    )
+
+
+def _needed(look: Look, check: str, text: str, advice: str) -> Finding:
+    """A problem where an agent needs it; else it was only looked at."""
+    names = [
+        name for name, each in look.config_or_defaults().agents.items() if each.sandbox.kind == "bubblewrap"
+    ]
+    if names:
+        return problem(check, f"{text}; agents {', '.join(sorted(names))} need it", advice)
+    return skipped(check, f"{text}; no agent needs it")
+
+
+def _sysctl(name: str) -> str:
+    try:
+        return Path(f"/proc/sys/{name}").read_text("ascii").strip()
+    except OSError:
+        return ""

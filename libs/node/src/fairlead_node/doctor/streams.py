@@ -1,0 +1,136 @@
+"""Streams and consumers: whether they are what Fairlead needs."""
+
+import asyncio
+from typing import Any, Final
+
+from fairlead_common.bus import Bus
+from fairlead_common.bus.settings import settings_from_environment
+from fairlead_common.bus.streams import STREAMS, provision, weaknesses
+from fairlead_common.protocol import subjects as s
+from fairlead_node.doctor.context import Look
+from fairlead_node.doctor.finding import Finding, Mend, ok, problem, skipped, warning
+from fairlead_node.doctor.nats_facts import SHARED, NatsFacts
+
+_FULL_PERCENT: Final = 80
+_BY_SERVICES: Final = frozenset({s.SLOTS})  # made by the scheduler, not by provisioning
+
+
+def streams(look: Look) -> list[Finding]:
+    """Each stream beside what it has to be."""
+    facts = look.facts()
+    if not facts.streams:
+        return [skipped("streams.settings", "no server to look at")]
+    missing = sorted(name for name, info in facts.streams.items() if info is None)
+    if len(missing) == len(facts.streams) > 1:
+        return [skipped("streams.settings", "none yet: the first start makes them")]
+    replicas = settings_from_environment(look.environ).replicas
+    findings = []
+    if missing:
+        findings.append(
+            problem(
+                "streams.settings",
+                f"missing: {', '.join(missing)}",
+                "a start of any service makes them",
+                _provisioning(look),
+            )
+        )
+    for wanted in STREAMS:
+        info = facts.streams.get(str(wanted["name"]))
+        if info is not None:
+            config = {**wanted, "num_replicas": replicas}
+            findings += _one(config, info)
+    if not findings:
+        known = (
+            f"{len(facts.streams)} of {len(STREAMS)}" if len(facts.streams) < len(STREAMS) else len(STREAMS)
+        )
+        findings.append(ok("streams.settings", f"{known} streams looked at, none weaker than needed"))
+    return findings
+
+
+def _one(wanted: dict[str, object], info: dict[str, Any]) -> list[Finding]:
+    name, actual, state = str(wanted["name"]), info["config"], info["state"]
+    findings = []
+    weak = weaknesses(wanted, actual)
+    if weak:
+        findings.append(
+            problem(
+                "streams.settings",
+                f"{name} is set up too weakly: {'; '.join(weak)}",
+                f"services refuse to run on it: `nats stream edit {name}` mends it",
+            )
+        )
+    most, used = int(actual.get("max_bytes", -1)), int(state.get("bytes", 0))
+    if most > 0 and actual.get("discard") == "new" and 100 * used // most >= _FULL_PERCENT:
+        text = f"{name} is {100 * used // most} % full ({used:,} of {most:,} bytes)"
+        findings.append(
+            warning("streams.room", text, f"`nats stream edit {name} --max-bytes` raises the limit")
+        )
+    return findings
+
+
+def consumers(look: Look) -> Finding:
+    """The durable consumers that services share."""
+    facts = look.facts()
+    if not facts.consumers:
+        return skipped("streams.consumers", "no server to look at")
+    missing, wrong, there = [], [], 0
+    for stream, (name, subject) in SHARED.items():
+        if facts.streams.get(stream) is None or stream not in facts.consumers:
+            continue
+        found = _named(facts, stream).get(name)
+        if found is None:
+            missing.append((stream, name))
+            continue
+        there += 1
+        if "config" in found:
+            wrong += _differences(stream, name, subject, found["config"])
+    if s.TOOLS in facts.consumers:
+        hosts = {str(each["host"]) for each in facts.executors or [] if each.get("host")}
+        needed = {s.tools_consumer(host) for host in hosts}
+        missing += [(s.TOOLS, name) for name in sorted(needed - _named(facts, s.TOOLS).keys())]
+    if wrong:
+        return problem(
+            "streams.consumers", "; ".join(wrong), "services refuse to run: delete it, they make it anew"
+        )
+    if missing:
+        shown = ", ".join(f"{name} of {stream}" for stream, name in missing)
+        own = any(stream in SHARED and stream not in _BY_SERVICES for stream, _ in missing)
+        return problem(
+            "streams.consumers", f"missing: {shown}", "a start of the services makes them",
+            _provisioning(look) if own else None,
+        )  # fmt: skip
+    return ok("streams.consumers", f"{there} shared consumers")
+
+
+def _named(facts: NatsFacts, stream: str) -> dict[str, dict[str, Any]]:
+    return {str(each.get("name")): each for each in facts.consumers.get(stream, [])}
+
+
+def _differences(stream: str, name: str, subject: str, config: dict[str, Any]) -> list[str]:
+    wanted: dict[str, object] = {"ack_policy": "explicit", "max_deliver": -1, "filter_subject": subject}
+    return [
+        f"{name} of {stream}: {key} is {config.get(key)!r}, must be {value!r}"
+        for key, value in wanted.items()
+        if config.get(key) != value
+    ]
+
+
+def _provisioning(look: Look) -> Mend:
+    def do() -> str:
+        asyncio.run(asyncio.wait_for(_provision(look), timeout=30.0))
+        return "made the streams and consumers that were missing"
+
+    return Mend("make the streams and consumers that are missing", do)
+
+
+async def _provision(look: Look) -> None:
+    from fairlead_common.installation.nats_access import connection
+
+    access = look.access()
+    assert access is not None  # noqa: S101 - what is missing was seen over it
+    async with connection(access) as bus:
+        await _ask(bus)
+
+
+async def _ask(bus: Bus) -> None:
+    await provision(bus)

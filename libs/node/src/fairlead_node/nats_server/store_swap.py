@@ -1,0 +1,92 @@
+"""A complete store takes the place of another one; the former one is never deleted, whatever dies between."""
+
+import ctypes
+import os
+import shutil
+from pathlib import Path
+from typing import Final
+
+from fairlead_common.accounts import STREAMS
+from fairlead_common.installation.errors import CONFIG, CommandError
+
+_NEXT: Final = "jetstream.next"
+_AT_CWD: Final = -100
+_EXCHANGE: Final = 2
+_GLOBAL: Final = "$G"  # nats-server's name for the account of a server that has no others
+
+
+def put_in_place(fresh: Path, store: Path, kept: Path | None) -> None:
+    """Let `fresh` be `store`, and what was `store` be `kept`; `kept` is None where there was none.
+
+    With `renameat2` there is a store at every moment: the former one until the single step, then the new one.
+    Without, a start that finds none goes on with `finish`.
+
+    Raises:
+        OSError: a folder could not be renamed. The former store is `store`, `kept` or, with `finish`, to be.
+    """
+    if kept is None:
+        fresh.rename(store)
+    else:
+        # From here on no name that is cleared away after a restore belongs to one that holds messages.
+        fresh.rename(kept)
+        if not exchange(kept, store):
+            coming = store.with_name(_NEXT)
+            kept.rename(coming)
+            store.rename(kept)
+            coming.rename(store)
+    _sync(store.parent)
+
+
+def finish(nats: Path) -> None:
+    """Carry out what a `put_in_place` that was killed had begun. Call it while nothing else runs in the home.
+
+    Raises:
+        OSError: the folder could not be renamed.
+    """
+    coming, store = nats / _NEXT, nats / "jetstream"
+    if not coming.exists():
+        return
+    if store.exists():  # killed before the former store was moved: nothing was changed, and nothing is now
+        shutil.rmtree(coming, ignore_errors=True)
+        return
+    coming.rename(store)
+    _sync(nats)
+
+
+def give_account(store: Path) -> None:
+    """Let the streams of a store belong to the account that they have now; earlier versions knew only one.
+
+    Call it while no server has the store.
+
+    Raises:
+        CommandError: there are streams of both, so an earlier version has worked here since.
+        OSError: the folder could not be renamed.
+    """
+    former, now = store / "jetstream" / _GLOBAL, store / "jetstream" / STREAMS
+    if not (former / "streams").is_dir():
+        return
+    if now.exists():
+        raise CommandError(
+            f"{store / 'jetstream'} holds streams as {_GLOBAL}, of an earlier version of Fairlead that was "
+            f"started here again, and as {STREAMS}: move those away that you do not want",
+            CONFIG,
+        )
+    former.rename(now)
+    _sync(now.parent)
+
+
+def exchange(one: Path, other: Path) -> bool:
+    """Let two folders swap names in a single step; False where the system has no such thing."""
+    try:
+        swap = ctypes.CDLL(None, use_errno=True).renameat2
+    except (AttributeError, OSError):
+        return False
+    return bool(swap(_AT_CWD, os.fsencode(one), _AT_CWD, os.fsencode(other), _EXCHANGE) == 0)
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

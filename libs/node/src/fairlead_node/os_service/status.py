@@ -1,0 +1,65 @@
+"""What a manager of services says of one."""
+
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from fairlead_node.os_service.actions import Step
+from fairlead_node.os_service.spec import Places, Scope, Wanted
+
+
+class State(NamedTuple):
+    """One service as its manager sees it.
+
+    Fields:
+        active: in the manager's words: `active`, `failed`, `inactive`, ... running: it has a process.
+        since: when that began, for people. restarts: by themselves, since it was started.
+        why: how the last process ended, where it did not end well.
+        commands: processes of its group that are not its own services: what agents run; None: unknown.
+    """
+
+    name: str
+    scope: Scope
+    installed: bool
+    active: str = ""
+    running: bool = False
+    pid: int = 0
+    since: str = ""
+    restarts: int = 0
+    enabled: bool = False
+    why: str = ""
+    commands: int | None = None
+    memory_bytes: int | None = None
+
+
+class Controller(Protocol):
+    """systemd or launchd, for services of one scope."""
+
+    def places(self, name: str) -> Places:
+        """Where the files of a service lie."""
+
+    def definition(self, wanted: Wanted) -> str:
+        """The text of its unit or property list."""
+
+    def begin(self, name: str, *, changed: bool) -> list[Step]:
+        """Make it known and start it, or start it anew where it `changed`."""
+
+    def end(self, name: str) -> list[Step]:
+        """Stop it and forget it."""
+
+    def forget(self, name: str) -> list[Step]:
+        """What is left to do once its file is gone."""
+
+    def turn(self, name: str, verb: str) -> list[Step]:
+        """`start`, `stop` or `restart`."""
+
+    def state(self, name: str) -> State:
+        """How it is."""
+
+    def home(self, name: str) -> Path | None:
+        """FAIRLEAD_HOME of the installed service; None if there is none."""
+
+    def log_command(self, name: str, *, lines: int, follow: bool) -> list[str]:
+        """What shows its log."""
+
+    def end_commands(self, name: str) -> None:
+        """End what agents run."""

@@ -1,0 +1,30 @@
+"""The processes that let executors of other machines in: what the supervisor runs for a `RemoteListener`."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Final
+
+from fairlead_node.child import Command, environment_of_server
+from fairlead_remote.listener import NAME, Door
+from fairlead_remote.rights import REGISTRAR
+
+MEMORY_LIMIT: Final = "128MiB"
+
+
+def commands(door: Door, program: Path) -> list[Command]:
+    """What has to run for the door: its server and its registrar; nothing, where there is none."""
+    if door.listen() is None:
+        return []
+    config = door.prepare()
+    server = environment_of_server(os.environ, MEMORY_LIMIT)
+    passed = ("PATH", "HOME", "TZ", "LANG", "VIRTUAL_ENV", "FAIRLEAD_LOG_LEVEL")
+    own = {key: value for key, value in os.environ.items() if key in passed or key.startswith("PYTHON")}
+    return [
+        Command(NAME, [str(program), "-c", str(config)], {**server, "GOMEMLIMIT": MEMORY_LIMIT}),
+        Command(
+            REGISTRAR,
+            [sys.executable, "-P", "-m", "fairlead_remote.registrar"],
+            {**own, "FAIRLEAD_HOME": str(door.home.path), "PYTHONUNBUFFERED": "1"},
+        ),
+    ]

@@ -1,0 +1,148 @@
+"""Who is let in from other machines, as the owner says it: invite, revoke, list.
+
+The register is a file. Where it lies the owner's command line uses it (`Admission`); in a deployment of
+containers the registrar has it, and is asked over NATS (`distant`). Both say the same words.
+"""
+
+import os
+import re
+import socket
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from fairlead_common import rights
+from fairlead_common.installation.errors import CONFIG, USAGE, CommandError
+from fairlead_common.installation.home import Home, read_json
+from fairlead_remote.host_register import Host, Invitation, checked
+from fairlead_remote.listener import Door
+from fairlead_remote.nats_users.reload import NotReloadedError
+
+
+class Way(NamedTuple):
+    """How a machine that was invited gets in.
+
+    Fields:
+        addresses: `host:port` of the door. ca: certificate of its authority, DER as base64.
+        running: the door knows the ticket.
+    """
+
+    addresses: tuple[str, ...]
+    ca: str
+    running: bool
+
+
+class Known(NamedTuple):
+    """Who joined or is invited.
+
+    Fields:
+        invitations: those that are good. seen: Unix time at which each host was heard last.
+        door: where it listens; empty: there is none.
+    """
+
+    hosts: list[Host]
+    invitations: list[Invitation]
+    seen: Mapping[str, int]
+    door: str = ""
+
+
+class Letting(Protocol):
+    """What the owner may do."""
+
+    def invite(self, invitation: Invitation, *, replace: bool, addresses: Sequence[str]) -> Way:
+        """Let one machine in with a ticket.
+
+        Args:
+            addresses: where it finds the door, if not where that listens.
+
+        Raises:
+            CommandError: there is no door, or no such host may be invited.
+        """
+        ...
+
+    def revoke(self, host: str) -> str:
+        """Drop a host and keep it out, its ticket too; what was done, for people.
+
+        Raises:
+            CommandError: there is no such host, or a server did not take it over.
+        """
+        ...
+
+    def known(self) -> Known:
+        """Who joined or is invited."""
+        ...
+
+
+class Admission:
+    """The register at hand."""
+
+    def __init__(self, door: Door) -> None:
+        self._door = door
+
+    def invite(self, invitation: Invitation, *, replace: bool, addresses: Sequence[str]) -> Way:
+        """As `Letting` says."""
+        door = self._door
+        if door.listen() is None:
+            raise CommandError(
+                "this Fairlead lets no other machine in: start it with `fairlead up --listen <address>`, "
+                "where <address> is one of this machine that the others reach",
+                CONFIG,
+            )
+        checked(invitation.host, invitation.pool, invitation.labels)
+        if invitation.host in _own_hosts(door.home):
+            raise CommandError(
+                f"{invitation.host} is this machine itself: give the other one another name", USAGE
+            )
+        found = tuple(door.addresses(addresses))
+        door.authority.ensure()
+        door.hosts.invite(invitation, replace=replace)
+        return Way(found, door.authority.certificate(), door.reload())
+
+    def revoke(self, host: str) -> str:
+        """As `Letting` says."""
+        done = self._door.hosts.revoke(host)
+        if self._door.listen() is not None:
+            self._door.hosts.render()
+        try:
+            dropped = self._door.reload()
+        except NotReloadedError as error:
+            raise NotReloadedError(f"{done}, but its connections may be there still: {error}") from error
+        return f"{done}{'; its connections are dropped' if dropped else ''}"
+
+    def known(self) -> Known:
+        """As `Letting` says."""
+        register, listen = self._door.hosts, self._door.listen()
+        seen = {name: at for name, at in read_json(self._door.seen).items() if isinstance(at, int)}
+        return Known(register.hosts(), register.good(), seen, str(listen or ""))
+
+
+def answered(admission: Letting, verb: str, asked: Mapping[str, Any]) -> dict[str, object]:
+    """The answer to a request of the owner, as JSON has it.
+
+    Raises:
+        CommandError: as for `Letting`.
+    """
+    if verb == "invite":
+        invitation = Invitation(**asked["invitation"])
+        return admission.invite(
+            invitation, replace=bool(asked["replace"]), addresses=list(asked["addresses"])
+        )._asdict()
+    if verb == "revoke":
+        return {"done": admission.revoke(str(asked["host"]))}
+    if verb == "known":
+        known = admission.known()
+        return {
+            "hosts": [each._asdict() for each in known.hosts],
+            "invitations": [each._asdict() for each in known.invitations],
+            "seen": dict(known.seen),
+            "door": known.door,
+        }
+    raise CommandError(f"the registrar knows no {verb!r}: it is of another version")
+
+
+def _own_hosts(home: Home) -> set[str]:
+    """Labels of this installation's own executors."""
+    label = re.sub(r"[^A-Za-z0-9_-]+", "-", socket.gethostname().partition(".")[0])[:48] or "host"
+    stored = read_json(home.nats / "users.json")
+    registered, services = str(stored.get("host") or label), stored.get("services")
+    boxes = {f"{registered}-boxes"} if isinstance(services, dict) and rights.BOXES in services else set()
+    return {os.environ.get("FAIRLEAD_HOST") or label, registered, *boxes}

@@ -1,0 +1,165 @@
+"""The register of a home: which machines may join, which have joined, which were revoked.
+
+`hosts.json` says it, and `door-users.conf` makes the door's server hold to it. A ticket is a user of its own
+that may ask to be let in and nothing else; a machine that joined has a key that it made itself.
+"""
+
+import contextlib
+import fcntl
+import json
+import time
+from collections.abc import Iterator
+
+from fairlead_common import other_systems
+from fairlead_common.accounts import User
+from fairlead_common.installation.errors import USAGE, CommandError
+from fairlead_common.installation.home import Home, read_json, read_register, write_private
+from fairlead_remote.host_register import (
+    KEPT_S,
+    Host,
+    Invitation,
+    Refusal,
+    hosts_of,
+    invitations_of,
+    register_file,
+    store_rows,
+)
+from fairlead_remote.nats_users.home_users import NatsUsers
+from fairlead_remote.nats_users.seed import public_key_of
+from fairlead_remote.rights import door_users, render_door, system_users
+
+
+class Hosts:
+    """The register of one home. Making one touches nothing."""
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self._register = register_file(home)
+        self._lock = home.nats / "hosts.lock"
+        self.users_file = home.door / "door-users.conf"
+        self.registrar_seed = home.nats / "registrar.nk"
+
+    def hosts(self) -> list[Host]:
+        """All that ever joined and were not forgotten, by name."""
+        return hosts_of(read_json(self._register))
+
+    def invitations(self) -> list[Invitation]:
+        """The tickets that are remembered."""
+        return invitations_of(read_json(self._register))
+
+    def good(self) -> list[Invitation]:
+        """The tickets that let a machine in."""
+        now_s = time.time()
+        return [each for each in self.invitations() if not each.refusal(now_s)]
+
+    def invite(self, invitation: Invitation, *, replace: bool) -> None:
+        """Remember a ticket. One that waits for the same host is withdrawn.
+
+        Raises:
+            CommandError: the host has joined, and is not to be replaced.
+        """
+        now_s = int(time.time())
+        with self._changing() as stored:
+            joined = {host.host for host in hosts_of(stored) if not host.revoked_s}
+            if invitation.host in joined and not replace:
+                raise CommandError(
+                    f"{invitation.host} has joined already: `fairlead executor revoke {invitation.host}` "
+                    "first, or --replace to let another machine take its place when it joins",
+                    USAGE,
+                )
+            kept = [
+                each._replace(withdrawn_s=now_s)
+                if each.host == invitation.host and not each.refusal(now_s)
+                else each
+                for each in invitations_of(stored)
+                if max(each.expires_s, each.used_s, each.withdrawn_s) + KEPT_S > now_s
+            ]
+            store_rows(stored, invitations=[*kept, invitation])
+
+    def redeem(self, ticket: str, key: str) -> Host | Refusal:
+        """Let the machine with this public key in; the same key again is the same success."""
+        now_s = int(time.time())
+        with self._changing() as stored:
+            invitations, hosts = invitations_of(stored), hosts_of(stored)
+            found = next((each for each in invitations if each.id == ticket), None)
+            if found is None:
+                return "nobody knows this ticket here"
+            there = next((host for host in hosts if host.host == found.host), None)
+            if there is not None and (there.ticket, there.key) == (ticket, key) and not there.revoked_s:
+                return there
+            if refusal := found.refusal(now_s):
+                return refusal
+            if key in (user.public_key for user in self._users(stored)):
+                return "the key is another user's: a server that knows a key twice takes over nothing"
+            joined = Host(found.host, found.pool, found.labels, key, ticket, now_s)
+            store_rows(
+                stored,
+                invitations=[
+                    each._replace(used_s=now_s) if each.id == ticket else each for each in invitations
+                ],
+                hosts=[*(host for host in hosts if host.host != joined.host), joined],
+            )
+            return joined
+
+    def revoke(self, host: str) -> str:
+        """Let a host in no more, and withdraw its ticket; what was done, for people.
+
+        Raises:
+            CommandError: there is neither a host nor a ticket of that name.
+        """
+        now_s = int(time.time())
+        with self._changing() as stored:
+            invitations, hosts = invitations_of(stored), hosts_of(stored)
+            waiting = [each.id for each in invitations if each.host == host and not each.refusal(now_s)]
+            known = next((each for each in hosts if each.host == host), None)
+            if known is None and not waiting:
+                names = ", ".join(sorted({each.host for each in hosts})) or "none"
+                raise CommandError(f"no host {host!r} has joined or is invited; those that joined: {names}")
+            store_rows(
+                stored,
+                invitations=[
+                    each._replace(withdrawn_s=now_s) if each.id in waiting else each for each in invitations
+                ],
+                hosts=[
+                    each._replace(revoked_s=now_s) if each.host == host and not each.revoked_s else each
+                    for each in hosts
+                ],
+            )
+        if known is None:
+            return f"the ticket for {host} is withdrawn"
+        return f"{host} was revoked before" if known.revoked_s else f"{host} is revoked"
+
+    def render(self) -> bool:
+        """Write the users of the door as the register has them at this moment; whether that changed them."""
+        before = self._written()
+        with self._changing():
+            pass
+        return self._written() != before
+
+    def basis(self) -> tuple[list[str], int]:
+        """What the users of the door follow from beside joins: the tickets that are good, tools of others."""
+        good = [each.id for each in self.good()]
+        register = NatsUsers(self._home).register
+        return good, register.stat().st_mtime_ns if register.exists() else 0
+
+    def _written(self) -> str:
+        return self.users_file.read_text(encoding="utf-8") if self.users_file.exists() else ""
+
+    # -- inside ------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _changing(self) -> Iterator[dict[str, object]]:
+        """The register, to be changed. When the block ends well it is written, and the users with it."""
+        self._home.require_own()
+        with open(self._lock, "a", encoding="ascii") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            stored = read_register(self._register)
+            yield stored
+            write_private(self._register, json.dumps({"hosts": [], **stored}, indent=1) + "\n")
+            text = "# Written by Fairlead: changes are lost. `fairlead executor invite` adds a host.\n"
+            write_private(self.users_file, text + render_door(self._home, self._users(stored)))
+            NatsUsers(self._home).render()
+
+    def _users(self, stored: dict[str, object]) -> list[User]:
+        others = other_systems.others_of(known.recipe for known in NatsUsers(self._home).added())
+        return door_users(stored, public_key_of(self.registrar_seed), others) + system_users(self._home)

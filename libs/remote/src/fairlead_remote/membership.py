@@ -1,0 +1,114 @@
+"""What a machine keeps that has joined: its access, readable by its owner only."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fairlead_common import nkey
+from fairlead_common.installation.errors import UNREACHABLE, CommandError
+from fairlead_common.installation.home import Home, read_json, write_private
+from fairlead_remote.join_token import TLS_NAME, Ticket
+
+
+class Access(NamedTuple):
+    """How executors of this machine reach the Fairlead that it joined.
+
+    Fields:
+        ticket: id of the one it joins with. ca: certificate of the other side's authority, PEM.
+        seed: of a key that was made here. Secret.
+    """
+
+    host: str
+    pool: str
+    labels: Mapping[str, str]
+    addresses: tuple[str, ...]
+    ticket: str
+    ca: str
+    seed: str
+
+    @property
+    def url(self) -> str:
+        """All addresses, as a service reads them."""
+        return ",".join(f"tls://{address}" for address in self.addresses)
+
+
+class Membership:
+    """The folder `executor` of a home. Making one touches nothing."""
+
+    def __init__(self, home: Home) -> None:
+        self.folder = home.path / "executor"
+        self._access = self.folder / "access.json"
+        self._half = self.folder / "joining.json"
+
+    def access(self) -> Access | None:
+        """How this home reaches what it joined; None: it has not."""
+        return _read(self._access)
+
+    def halfway(self) -> Access | None:
+        """A join that was begun and not completed."""
+        return _read(self._half)
+
+    def joined(self) -> Access:
+        """The access that there has to be.
+
+        Raises:
+            CommandError: this home has not joined.
+        """
+        access = self.access()
+        if access is None:
+            raise CommandError(
+                "this home has not joined a Fairlead: `fairlead executor join <ticket>`, with a ticket that "
+                "`fairlead executor invite <host>` printed over there",
+                UNREACHABLE,
+            )
+        return access
+
+    def begin(self, ticket: Ticket, addresses: tuple[str, ...]) -> Access:
+        """A key for this machine, kept before anybody is asked; for the same ticket it is the same key."""
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        known = self.halfway()
+        seed = known.seed if known is not None and known.ticket == ticket.id else nkey.new_seed()
+        access = Access(ticket.host, ticket.pool, ticket.labels, addresses, ticket.id, ticket.ca_pem(), seed)
+        _write(self._half, access)
+        return access
+
+    def complete(self, access: Access) -> None:
+        """Keep that it was let in."""
+        _write(self._access, access)
+        self._half.unlink(missing_ok=True)
+
+    def environment(self, access: Access, seed: str = "") -> dict[str, str]:
+        """What a service is told to connect as this machine, or with another seed; files hold the secrets."""
+        name = "ticket" if seed else "seed"
+        seed_file, ca_file = self.folder / f"{name}.nk", self.folder / "ca.pem"
+        write_private(seed_file, (seed or access.seed) + "\n")
+        write_private(ca_file, access.ca)
+        return {
+            "FAIRLEAD_NATS_URL": access.url,
+            "FAIRLEAD_NATS_NKEY": str(seed_file),
+            "FAIRLEAD_NATS_CA": str(ca_file),
+            "FAIRLEAD_NATS_TLS_NAME": TLS_NAME,
+            "FAIRLEAD_NATS_TLS_FIRST": "yes",
+            "FAIRLEAD_PROVISION": "no",  # what it needs is made over there
+        }
+
+    def forget_ticket(self) -> None:
+        """Remove what a ticket left."""
+        (self.folder / "ticket.nk").unlink(missing_ok=True)
+
+
+def _read(path: Path) -> Access | None:
+    stored: dict[str, Any] = read_json(path)
+    if not stored:
+        return None
+    try:
+        access = Access(**stored)
+    except TypeError as error:
+        raise CommandError(f"{path} is of another version of Fairlead: {error}") from error
+    return access._replace(addresses=tuple(access.addresses))
+
+
+def _write(path: Path, access: Access) -> None:
+    content = {**access._asdict(), "labels": dict(access.labels), "addresses": list(access.addresses)}
+    write_private(path, json.dumps(content, indent=1) + "\n")

@@ -1,0 +1,176 @@
+"""The users that were added to a NATS server of Fairlead's, and the file of its configuration that names all.
+
+The register holds public keys, and of users that were added what their rights are made of; the table itself
+(`fairlead_common.rights`) belongs to the program, so that a later version brings a later table.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from fairlead_common import nkey, other_systems
+from fairlead_common.accounts import STREAMS, User, render_accounts
+from fairlead_common.errors import InvalidInputError
+from fairlead_common.installation.errors import USAGE, CommandError
+from fairlead_common.installation.home import read_json, read_register, write_file, write_private
+from fairlead_common.protocol.ids import check_id
+from fairlead_common.rights import Others, Rights
+
+
+class Known(NamedTuple):
+    """A user that was added.
+
+    Fields:
+        recipe: what `other_systems.remade` makes its rights of.
+        added: seconds since 1970.
+    """
+
+    name: str
+    key: str
+    recipe: Mapping[str, object]
+    added: int
+
+
+class UserRegister(ABC):
+    """The users of one server. Making one touches nothing.
+
+    Args:
+        folder: of the keys.
+        register, config: the two files.
+        mode: of `config`.
+    """
+
+    def __init__(self, folder: Path, register: Path, config: Path, *, mode: int = 0o600) -> None:
+        self.folder = folder
+        self.register = register
+        self.config = config
+        self._mode = mode
+
+    @abstractmethod
+    def seed_file(self, name: str) -> str:
+        """Where the seed of a user lies."""
+
+    @abstractmethod
+    def _services(self, stored: Mapping[str, object], others: Others) -> list[User]:
+        """The users of Fairlead's own."""
+
+    @property
+    @abstractmethod
+    def reserved(self) -> tuple[str, ...]:
+        """Names of users of Fairlead's own."""
+
+    def add(self, name: str, wanted: Rights) -> str:
+        """Add a user; its seed. The server knows it when it has read its configuration again.
+
+        Args:
+            wanted: of `rights.executor`, `other_systems.other` or `other_systems.prompts`.
+
+        Raises:
+            CommandError: there is a user of this name.
+        """
+        check_id(name, "user")
+        if not wanted.recipe:
+            raise CommandError(f"the rights of {name!r} are not of a kind that can be stored")
+        with self._changing() as stored:
+            users = mapping(stored, "users")
+            if name in (*self.reserved, STREAMS) or name in users:
+                raise CommandError(
+                    f"there is a NATS user {name!r} already: remove it first, or choose another name"
+                )
+            try:
+                other_systems.check_beside(wanted.recipe, _recipes(users))
+            except InvalidInputError as error:
+                raise CommandError(str(error), USAGE) from error
+            seed = nkey.new_seed()
+            write_private(Path(self.seed_file(name)), seed + "\n")
+            users[name] = {
+                "key": nkey.public_key(seed),
+                "added": int(time.time()),
+                "recipe": dict(wanted.recipe),
+            }
+        return seed
+
+    def remove(self, name: str) -> None:
+        """Forget a user. The server drops its connections when it has read its configuration again.
+
+        Raises:
+            CommandError: there is none, or it is one of Fairlead's own services.
+        """
+        if name in self.reserved:
+            raise CommandError(f"{name} is a service of Fairlead itself: it cannot be removed")
+        with self._changing() as stored:
+            if mapping(stored, "users").pop(name, None) is None:
+                raise CommandError(f"there is no NATS user {name!r}: `fairlead nats user list` shows them")
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.seed_file(name))
+
+    def added(self) -> list[Known]:
+        """The users that were added, by name."""
+        found = []
+        for name, row in sorted(mapping(read_json(self.register), "users").items()):
+            if isinstance(row, dict) and isinstance(recipe := row.get("recipe"), dict):
+                found.append(Known(name, str(row.get("key")), recipe, int(row.get("added") or 0)))
+        return found
+
+    def render(self) -> None:
+        """Write the server's file anew, from what is registered and the table of this version."""
+        with self._changing():
+            pass
+
+    def _head(self, stored: Mapping[str, object]) -> str:  # noqa: ARG002 - of those who have one
+        """What the server's file begins with: comments."""
+        return ""
+
+    # -- inside ------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _changing(self) -> Iterator[dict[str, object]]:
+        """What is registered, to be changed; written when the block ends well, then the server's file.
+
+        In this order, so that a user the server knows is one that can be removed. What cannot be rendered is
+        not registered. One process at a time.
+        """
+        with open(self.folder / ".lock", "a", encoding="ascii", opener=_privately) as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            stored = read_register(self.register)
+            yield stored
+            text = self._head(stored)
+            text += "# Written by Fairlead: changes are lost. `nats user add` adds a user.\n"
+            text += render_accounts(self._users(stored))
+            write_private(self.register, json.dumps(stored, indent=1) + "\n")
+            write_file(self.config, text, self._mode)
+
+    def _users(self, stored: dict[str, object]) -> list[User]:
+        added = mapping(stored, "users")
+        recipes = _recipes(added)
+        others = other_systems.others_of(recipes.values())
+        users = self._services(stored, others)
+        for name, recipe in recipes.items():
+            try:
+                may = other_systems.remade(recipe, others)
+            except InvalidInputError as error:
+                raise CommandError(f"NATS user {name!r}: {error}") from error
+            users.append(User(name, str(mapping(added, name)["key"]), may))
+        return users
+
+
+def _recipes(added: Mapping[str, object]) -> dict[str, Mapping[str, object]]:
+    return {name: row["recipe"] for name, row in added.items() if isinstance(row, dict)}
+
+
+def mapping(stored: dict[str, object], key: str) -> dict[str, object]:
+    """The object under `key`; made if it is not there."""
+    found = stored.setdefault(key, {})
+    if not isinstance(found, dict):
+        raise CommandError(f"{key} of the register of users must be an object, got {type(found).__name__}")
+    return found
+
+
+def _privately(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)

@@ -1,0 +1,76 @@
+"""The owner's words about other machines, to a registrar in a container of its own."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import Any, Final
+
+from fairlead_common.errors import FairleadError, NotFoundError
+from fairlead_common.installation.errors import UNREACHABLE, CommandError
+from fairlead_common.installation.nats_access import NatsAccess, connection
+from fairlead_remote.enrollment import Known, Way
+from fairlead_remote.host_register import Host, Invitation
+from fairlead_remote.rights import ADMISSION
+
+ANSWER_S: Final = 20.0  # two servers are told, and may be slow
+
+
+class NoDoorError(CommandError):
+    """Nobody hears what is asked of a registrar."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "no registrar answers: this deployment has no door for other machines, or it does not run. Write "
+            "FAIRLEAD_LISTEN=<an address of this machine that the others reach> into .env, then "
+            "`docker compose --profile door up -d --wait`",
+            UNREACHABLE,
+        )
+
+
+class DistantAdmission:
+    """`Letting`, over NATS, as the owner."""
+
+    def __init__(self, access: NatsAccess, *, timeout_s: float = ANSWER_S) -> None:
+        self._access = access
+        self._timeout_s = timeout_s
+
+    def invite(self, invitation: Invitation, *, replace: bool, addresses: Sequence[str]) -> Way:
+        """As `Letting` says. The ticket's key stays here: only its public half is sent."""
+        asked = {**invitation._asdict(), "labels": dict(invitation.labels)}
+        said = self._ask("invite", invitation=asked, replace=replace, addresses=list(addresses))
+        return Way(tuple(said["addresses"]), str(said["ca"]), bool(said["running"]))
+
+    def revoke(self, host: str) -> str:
+        """As `Letting` says."""
+        return str(self._ask("revoke", host=host)["done"])
+
+    def known(self) -> Known:
+        """As `Letting` says."""
+        said = self._ask("known")
+        return Known(
+            [Host(**row) for row in said["hosts"]],
+            [Invitation(**row) for row in said["invitations"]],
+            said["seen"],
+            str(said["door"]),
+        )
+
+    def _ask(self, verb: str, **asked: object) -> dict[str, Any]:
+        said = asyncio.run(self._request(f"{ADMISSION}.{verb}", json.dumps(asked).encode()))
+        if why := said.get("refused"):
+            raise CommandError(str(why), int(said["status"]))
+        return said
+
+    async def _request(self, subject: str, data: bytes) -> dict[str, Any]:
+        async with connection(self._access) as bus:
+            try:
+                answer = await bus.request(subject, data, timeout_s=self._timeout_s)
+                found = json.loads(answer.data)
+            except NotFoundError as error:
+                raise NoDoorError from error
+            except (FairleadError, ValueError) as error:
+                raise CommandError(
+                    f"the registrar did not answer ({error}): nobody knows whether it was done. See `docker "
+                    "compose logs registrar`; the same command can be given again",
+                    UNREACHABLE,
+                ) from error
+        return found if isinstance(found, dict) else {}

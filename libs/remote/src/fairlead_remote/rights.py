@@ -1,0 +1,123 @@
+"""Users of the door, and of the leaf links that lead from it to the first server, one for each of them."""
+
+import json
+import time
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from fairlead_common import rights
+from fairlead_common.accounts import INTO_A_LINK, SYSTEM, User, render_accounts
+from fairlead_common.installation.home import Home, read_json
+from fairlead_common.patterns import covers
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.ids import check_id
+from fairlead_common.rights import Others, Rights
+from fairlead_remote.host_register import hosts_of, invitations_of, register_file
+
+REGISTRAR: Final = "registrar"
+JOINING: Final = "joining"
+RELOADER: Final = "reloader"
+ADMISSION: Final = "fairlead.admission"  # core requests of the owner: invite, revoke, known
+_LETS_IN: Final = f"door.{REGISTRAR}"  # its user; those that people add have no dot in their names
+
+
+def linked_users(home: Home, others: Others) -> list[User]:
+    """The users of the door, as the first server knows them: each comes over a link of its own."""
+    settings = read_json(home.door_settings)
+    password = settings.get("hub_password")
+    if not settings.get("listen") or not isinstance(password, str):
+        return []
+    joined = _joined(read_json(register_file(home)), others)
+    return [User(name, "", may, password) for name, (_, may) in joined.items()] + [
+        User(_LETS_IN, "", registrar(), password),
+        *system_users(home),
+    ]
+
+
+def system_users(home: Home) -> list[User]:
+    """Who may have a server read its configuration again, where no signal reaches it; else nobody."""
+    key = read_json(home.door_settings).get("reload_key")
+    return [User(SYSTEM, key, reloader())] if isinstance(key, str) else []
+
+
+def door_users(stored: Mapping[str, object], registrar_key: str, others: Others) -> list[User]:
+    """The users of the door, given the register. Never none: without a user it would let everybody in."""
+    users = [User(_LETS_IN, registrar_key, at_the_door(registrar()))]
+    users += [User(name, key, at_the_door(may)) for name, (key, may) in _joined(stored, others).items()]
+    now_s = time.time()
+    return users + [
+        User(f"ticket.{each.id}", each.key, joining(each.id))
+        for each in invitations_of(stored)
+        if not each.refusal(now_s)
+    ]
+
+
+def render_door(home: Home, users: Iterable[User]) -> str:
+    """What the door's configuration includes: its accounts, and a link for each but those of tickets."""
+    users = list(users)
+    settings = read_json(home.door_settings)
+    password, port = settings.get("hub_password"), settings.get("hub_port")
+    hub = f"{settings.get('hub_host') or '127.0.0.1'}:{port}"
+    remotes = "".join(
+        f"    {{ url: {json.dumps(f'nats-leaf://{user.name}:{password}@{hub}')}, "
+        f"account: {json.dumps(user.name)} }}\n"
+        for user in users
+        if not user.name.startswith("ticket.") and user.name != SYSTEM and password
+    )
+    links = f"leafnodes {{\n  reconnect: 1s\n  remotes: [\n{remotes}  ]\n}}\n"
+    return render_accounts(users, linked=True) + links
+
+
+def _joined(stored: Mapping[str, object], others: Others) -> dict[str, tuple[str, Rights]]:
+    """Key and rights of each machine that is let in, by the name of its user."""
+    return {
+        f"host.{each.host}": (each.key, rights.executor(each.host, others))
+        for each in hosts_of(stored)
+        if not each.revoked_s
+    }
+
+
+def at_the_door(wanted: Rights) -> Rights:
+    """The same rights in the words of the door, which maps JetStream's subjects before it looks."""
+    return wanted._replace(publish=tuple(_mapped(subject) for subject in wanted.publish))
+
+
+def _mapped(subject: str) -> str:
+    for plain, linked in INTO_A_LINK.items():
+        if covers(plain, subject):
+            return linked.removesuffix(">") + subject.removeprefix(plain.removesuffix(">"))
+    return subject
+
+
+def join_subject(ticket: str) -> str:
+    """Core request: let me in with this ticket."""
+    return f"fairlead.join.{check_id(ticket, 'ticket')}"
+
+
+def joining(ticket: str) -> Rights:
+    """The rights of a ticket: to ask the registrar, with its own name."""
+    return Rights(rights.inbox(f"{JOINING}-{ticket}"), publish=(join_subject(ticket),))
+
+
+def registrar() -> Rights:
+    """The rights of the registrar: to answer tickets, make the queue of a host, see heartbeats."""
+    beats = subjects.kv_stream(subjects.BUCKET_EXECUTORS)
+    requests = "fairlead.tool.*.*.request"
+    return Rights(
+        rights.inbox(REGISTRAR),
+        publish=(
+            f"$JS.API.CONSUMER.INFO.{subjects.TOOLS}.*",
+            f"$JS.API.CONSUMER.CREATE.{subjects.TOOLS}.*.{requests}",
+            f"$JS.API.DIRECT.GET.{beats}",
+            f"$JS.API.DIRECT.GET.{beats}.>",
+            f"$JS.API.STREAM.MSG.GET.{beats}",
+            f"$JS.API.STREAM.INFO.{beats}",
+        ),
+        subscribe=("fairlead.join.*", f"{ADMISSION}.*"),
+        answers=1,
+    )
+
+
+def reloader() -> Rights:
+    """The rights of whoever reloads a server: nothing else of the server's own account."""
+    return Rights(rights.inbox(RELOADER), publish=("$SYS.REQ.SERVER.PING.IDZ", "$SYS.REQ.SERVER.*.RELOAD"))
