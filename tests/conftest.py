@@ -13,7 +13,7 @@ from fairlead_common.bus.settings import BusSettings
 from fairlead_common.bus.streams import provision
 from tests.support.nats_server import NatsServer
 
-pytest_plugins = ["tests.support.tiers"]
+pytest_plugins = ["tests.support.tiers", "tests.support.distribution"]
 
 # A busy machine makes a single example slow; `timeout` bounds the whole test.
 hypothesis.settings.register_profile("fairlead", deadline=None)
@@ -33,8 +33,8 @@ def process_as_delivered() -> Iterator[None]:
 
 @pytest.fixture
 def nats_server(tmp_path: Path) -> Iterator[NatsServer]:
-    """A fresh nats-server with JetStream."""
-    server = NatsServer(tmp_path / "nats").start()
+    """A fresh nats-server with JetStream, which does not wait for the disk."""
+    server = NatsServer(tmp_path / "nats", synced=False).start()
     yield server
     server.stop()
 

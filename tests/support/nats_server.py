@@ -32,18 +32,23 @@ def binary() -> str:
 
 
 class NatsServer:
-    """One server; `kill` and `start` again keep its store."""
+    """One server; `kill` and `start` again keep its store.
+
+    Args:
+        synced: whether each write waits for the disk, as in production. Without, `kill` still loses nothing;
+            a power cut would.
+    """
 
     starts = "nats"
 
-    def __init__(self, folder: Path, *, extra: str = "") -> None:
+    def __init__(self, folder: Path, *, extra: str = "", synced: bool = True) -> None:
         self.port = free_port()
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         self.config = folder / "nats.conf"
         self.config.write_text(
             f'listen: "127.0.0.1:{self.port}"\nserver_name: test\nmax_payload: 1MB\n'
-            f'jetstream {{ store_dir: "{folder}/js", sync_interval: always }}\n'
+            f'jetstream {{ store_dir: "{folder}/js", sync_interval: {"always" if synced else "2m"} }}\n'
             f"{extra}\n"
         )
         self.process: subprocess.Popen[bytes] | None = None

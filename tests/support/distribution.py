@@ -1,0 +1,120 @@
+"""How tests are given to the workers of pytest-xdist: files whole, longest first.
+
+A file's tests stay together, since many share one running Fairlead. A long file that comes last leaves all
+other workers idle. xdist begins with the files of most tests, which tells little about seconds, so `SECONDS`
+names what takes longest. Files that share something expensive to make are one unit (`TOGETHER`).
+"""
+
+from collections import Counter
+from typing import Any, Final
+
+import pytest
+from xdist.scheduler.loadscope import LoadScopeScheduling  # type: ignore[import-untyped]
+
+# Files that use the session's deployment of containers: it is made once, not by each worker. In this order.
+TOGETHER: Final = {
+    f"tests/deploy/{name}.py": "tests/deploy"
+    for name in ("test_compose", "test_door", "test_load", "test_backup", "test_upgrade")
+}
+
+# What a unit takes on two cores, beside others, where that is far from a second for each test. Only the order
+# matters: half or double the truth is good enough. The end of each run names the longest.
+SECONDS: Final = {
+    "tests/deploy": 700,
+    "tests/chaos/test_chaos.py": 220,
+    "tests/deploy/test_cluster.py": 130,
+    "tests/deploy/test_cluster_disk.py": 130,
+    "tests/integration/test_gateway_schema.py": 120,
+    "tests/integration/test_service_systemd.py": 110,
+    "tests/integration/test_executor_network.py": 110,
+    "tests/chaos/cluster/test_cluster_tier.py": 75,
+    "tests/chaos/test_points.py": 60,
+    "tests/integration/test_cluster.py": 60,
+    "tests/integration/test_executor_join.py": 60,
+    "tests/integration/test_cluster_partitions.py": 60,
+    "tests/integration/test_limits_store.py": 45,
+    "tests/integration/test_rolling_restart.py": 45,
+    "tests/integration/test_rolling_update.py": 45,
+    "tests/integration/test_move_to_cluster.py": 45,
+    "tests/integration/test_backup.py": 45,
+}
+_A_TEST_MS: Final = 1000
+_A_PURE_TEST_MS: Final = 20
+
+_LONGEST: Final = 15
+
+
+def unit_of(nodeid: str) -> str:
+    """What goes to one worker: the test's file, or what that file belongs to."""
+    file = nodeid.partition("::")[0]
+    return TOGETHER.get(file, file)
+
+
+def longest_first(items: list[pytest.Item]) -> list[pytest.Item]:
+    """The same tests, the units that take longest first; within a unit the order stays."""
+    seconds: Counter[str] = Counter()
+    for item in items:
+        is_quick = item.get_closest_marker("pure") is not None and item.get_closest_marker("slow") is None
+        seconds[unit_of(item.nodeid)] += _A_PURE_TEST_MS if is_quick else _A_TEST_MS
+    seconds.update({name: SECONDS[name] * 1000 - seconds[name] for name in seconds.keys() & SECONDS.keys()})
+    files = list(TOGETHER)
+
+    def place(item: pytest.Item) -> tuple[int, str, int]:
+        unit, file = unit_of(item.nodeid), item.nodeid.partition("::")[0]
+        return -seconds[unit], unit, files.index(file) if file in TOGETHER else 0
+
+    return sorted(items, key=place)
+
+
+class Distribution(LoadScopeScheduling):  # type: ignore[misc]
+    """Whole units, in the order in which they were collected."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return unit_of(nodeid)
+
+
+@pytest.hookimpl(trylast=True)  # of those that are left
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Only workers of xdist change the order: all of them the same way."""
+    if hasattr(config, "workerinput"):
+        items[:] = longest_first(items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling | None:
+    """In place of xdist's own `loadfile`."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    config.option.loadscopereorder = False
+    return Distribution(config, log)
+
+
+# -- what took long --------------------------------------------------------
+
+# A test of several tiers counts for the first of these.
+_TIERS: Final = ("browser", "docker", "chaos", "stack", "nats", "process", "pure")
+
+
+class Clock:
+    """Adds up the milliseconds of tests, their fixtures included, by unit and by tier."""
+
+    def __init__(self) -> None:
+        self.units: Counter[str] = Counter()
+        self.tiers: Counter[str] = Counter()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        took = round(report.duration * 1000)
+        self.units[unit_of(report.nodeid)] += took
+        self.tiers[next((name for name in _TIERS if name in report.keywords), "other")] += took
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Name what took longest, so that `SECONDS` can be kept."""
+        for what, counted in (("tier", self.tiers), ("file, the longest", self.units)):
+            shown = ", ".join(f"{name} {took // 1000}" for name, took in counted.most_common(_LONGEST))
+            terminalreporter.write_line(f"seconds of all workers together, by {what}: {shown}")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Only where tests are distributed."""
+    if getattr(config.option, "numprocesses", None):
+        config.pluginmanager.register(Clock())

@@ -1,0 +1,75 @@
+"""How tests are given to workers: what takes long first, what shares something dear to one worker."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.support.distribution import SECONDS, TOGETHER, Distribution, longest_first, unit_of
+
+ROOT = Path(__file__).parents[3]
+
+
+def item(nodeid: str, *marks: str) -> Any:
+    """A test as collected, with these markers."""
+    return SimpleNamespace(nodeid=nodeid, get_closest_marker=lambda name: name if name in marks else None)
+
+
+def test_the_longest_files_come_first_and_a_files_tests_keep_their_order() -> None:
+    collected = [
+        *(item(f"tests/unit/test_pure.py::test_{n}", "pure") for n in range(100)),
+        item("tests/integration/test_short.py::test_b"),
+        item("tests/integration/test_short.py::test_a"),
+        *(item(f"tests/integration/test_many.py::test_{n}") for n in range(3)),
+        item("tests/chaos/test_points.py::test_one"),
+    ]
+    order = [each.nodeid for each in longest_first(collected)]
+    assert list(dict.fromkeys(map(unit_of, order))) == [
+        "tests/chaos/test_points.py",
+        "tests/integration/test_many.py",
+        "tests/integration/test_short.py",
+        "tests/unit/test_pure.py",
+    ]
+    assert [name[-6:] for name in order if "short" in name] == ["test_b", "test_a"]
+
+
+def test_one_worker_makes_the_deployment_and_files_that_use_it_come_in_the_order_of_the_table() -> None:
+    collected = [item(f"{file}::test_{n}") for file in sorted(TOGETHER) for n in range(2)]
+    order = [each.nodeid.partition("::")[0] for each in longest_first(collected)]
+    assert list(dict.fromkeys(order)) == list(TOGETHER)
+    assert {unit_of(each.nodeid) for each in collected} == {"tests/deploy"}
+
+
+@pytest.mark.parametrize("name", sorted({*SECONDS, *TOGETHER}))
+def test_what_the_tables_name_exists(name: str) -> None:
+    assert (ROOT / name).exists()
+
+
+class Worker:
+    """What the scheduler sees of a worker: which tests it was given."""
+
+    def __init__(self) -> None:
+        self.gateway = SimpleNamespace(id="gw")
+        self.shutting_down = False
+        self.given: list[int] = []
+
+    def send_runtest_some(self, indices: list[int]) -> None:
+        self.given += indices
+
+    def shutdown(self) -> None:
+        self.shutting_down = True
+
+
+def test_units_are_given_out_whole_in_the_order_of_the_collection(pytestconfig: pytest.Config) -> None:
+    option = SimpleNamespace(loadscopereorder=False)
+    values = {"tx": ["popen", "popen"]}
+    config: Any = SimpleNamespace(option=option, getvalue=values.get)
+    names = ["tests/a.py::1", *(f"tests/b.py::{n}" for n in range(4)), "tests/deploy/test_load.py::1"]
+    names += ["tests/deploy/test_door.py::1", "tests/c.py::1"]
+    scheduler, workers = Distribution(config), [Worker(), Worker()]
+    for worker in workers:
+        scheduler.add_node(worker)
+        scheduler.add_node_collection(worker, names)
+    scheduler.schedule()
+    assert [worker.given for worker in workers] == [[0, 5, 6], [1, 2, 3, 4]]
