@@ -9,7 +9,8 @@ from fairlead_common.errors import InvalidInputError
 from fairlead_gateway.http.request_parsing import parse
 from fairlead_gateway.openai_api.request import ChatRequest
 from fairlead_gateway.sessions.approvals import DecisionBody
-from fairlead_gateway.sessions.sessions import NewSession, SessionChange, Words
+from fairlead_gateway.sessions.prompts import Words
+from fairlead_gateway.sessions.sessions import NewSession, SessionChange
 
 MODELS: list[type] = [NewSession, SessionChange, Words, DecisionBody, ChatRequest]
 

@@ -13,8 +13,16 @@ from fairlead_gateway.http.request_parsing import MAX_SEQ
 from fairlead_gateway.openai_api import routes as openai_api
 from fairlead_gateway.openai_api.request import ChatRequest
 from fairlead_gateway.operation import ID_PATTERN, Operation, Parameter, Schema
-from fairlead_gateway.scheduling import scheduling
-from fairlead_gateway.sessions import approvals, run_retry, session_moves, sessions, transcript
+from fairlead_gateway.scheduling import routes as scheduling
+from fairlead_gateway.sessions import (
+    approvals,
+    prompts,
+    run_retry,
+    session_lookup,
+    session_moves,
+    sessions,
+    transcript,
+)
 
 _KEY_TEXT: Final = (
     "The same key and words again are the same prompt, however often they are sent. The key may also come as "
@@ -30,9 +38,9 @@ def _number(name: str, text: str, least: int, most: int | None = None) -> Parame
     return Parameter(name, schema, text)
 
 
-def _say(kind: str, text: str) -> Operation:
+def _message(kind: str, text: str) -> Operation:
     async def endpoint(request: Request) -> object:
-        return await sessions.say(request, kind)
+        return await prompts.send(request, kind)
 
     return Operation(
         "POST",
@@ -40,7 +48,7 @@ def _say(kind: str, text: str) -> Operation:
         endpoint,
         text,
         {202: responses.PromptStored},
-        body=sessions.Words,
+        body=prompts.Words,
         problems=(404, 409, 507),
         details=_KEY_TEXT,
     )
@@ -90,7 +98,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     Operation(
         "GET",
         "/api/sessions",
-        sessions.listing,
+        session_lookup.listing,
         "sessions, newest first",
         {200: responses.SessionPage},
         parameters=(
@@ -108,7 +116,9 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
             ),
         ),
     ),
-    Operation("GET", "/api/sessions/{session}", sessions.get, "one session", {200: Session}, problems=(404,)),
+    Operation(
+        "GET", "/api/sessions/{session}", session_lookup.get, "one session", {200: Session}, problems=(404,)
+    ),
     Operation(
         "PATCH",
         "/api/sessions/{session}",
@@ -126,16 +136,16 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         {204: None, 202: responses.Deleting},
         problems=(404, 507),
     ),
-    _say("prompt", "start a run, or continue the session"),
-    _say("steer", "say something to the run that goes on"),
-    _say("followup", "say something after the run"),
+    _message("prompt", "start a run, or continue the session"),
+    _message("steer", "say something to the run that goes on"),
+    _message("followup", "say something after the run"),
     Operation(
         "POST",
         "/api/sessions/{session}/abort",
-        sessions.abort,
+        prompts.abort,
         "stop the open run",
         {202: responses.Stored},
-        body=sessions.AbortBody,
+        body=prompts.AbortBody,
         body_required=False,
         problems=(404, 507),
     ),
@@ -163,7 +173,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     Operation(
         "DELETE",
         "/api/sessions/{session}/queue/{item}",
-        sessions.drop,
+        prompts.drop,
         "drop one queued item",
         {202: responses.Stored},
         problems=(404, 507),

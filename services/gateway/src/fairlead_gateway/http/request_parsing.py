@@ -1,12 +1,14 @@
 """Bodies and parameters of requests: decoded, or refused with the field, the limit and the actual value."""
 
 import re
-from typing import Any, Final, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Final, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 from starlette.requests import Request
 
 from fairlead_common.errors import InvalidInputError
+
+Id = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$(?!\n)")]
 
 T = TypeVar("T")
 

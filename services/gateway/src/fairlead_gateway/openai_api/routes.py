@@ -27,8 +27,9 @@ from fairlead_gateway.openai_api.side_task import SideTask, is_side_task
 from fairlead_gateway.openai_api.stream import AcceptedCompletion, Completion
 from fairlead_gateway.responses import Model, ModelList
 from fairlead_gateway.sessions.privilege_checks import check_new
+from fairlead_gateway.sessions.prompts import store_words
 from fairlead_gateway.sessions.session_sources import API, take_up
-from fairlead_gateway.sessions.sessions import create_session, store_words
+from fairlead_gateway.sessions.sessions import create_session
 
 RETRY_COUNT: Final = "x-stainless-retry-count"  # of OpenAI's SDKs: 0 for the first attempt, then 1, 2, ...
 

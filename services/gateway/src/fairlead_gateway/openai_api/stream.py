@@ -20,7 +20,7 @@ from fairlead_gateway.http.problems import Problem, problem_of
 from fairlead_gateway.openai_api.accepted import AcceptedCalls, Visit
 from fairlead_gateway.openai_api.answer import ChatAnswer, Piece
 from fairlead_gateway.openai_api.format import ChatFormat, CompletionOptions, error_chunk
-from fairlead_gateway.sessions.sessions import send_abort
+from fairlead_gateway.sessions.prompts import send_abort
 from fairlead_gateway.sessions.transcript import placed
 
 log = structlog.get_logger()

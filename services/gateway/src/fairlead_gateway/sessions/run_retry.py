@@ -9,9 +9,9 @@ from fairlead_common.protocol.ids import check_id
 from fairlead_common.protocol.messages import RetryRun
 from fairlead_gateway.gateway import answering, gateway_of, principal_of
 from fairlead_gateway.http.problems import json_response
-from fairlead_gateway.http.request_parsing import check_parameters, decode
+from fairlead_gateway.http.request_parsing import Id, check_parameters, decode
 from fairlead_gateway.responses import PromptStored
-from fairlead_gateway.sessions.sessions import Id, chosen_key
+from fairlead_gateway.sessions.prompts import chosen_key
 
 
 class RetryBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -18,7 +18,7 @@ from fairlead_gateway.http.health import executors
 from fairlead_gateway.http.problems import Problem, json_response
 from fairlead_gateway.http.request_parsing import check_parameters, decode
 from fairlead_gateway.responses import MoveStored
-from fairlead_gateway.sessions.sessions import find
+from fairlead_gateway.sessions.session_lookup import find
 
 _Host = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$(?!\n)")]
 

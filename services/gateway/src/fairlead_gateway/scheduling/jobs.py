@@ -1,0 +1,187 @@
+"""Jobs and their runs: what HTTP clients ask of the scheduler."""
+
+from typing import Any, Literal
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from fairlead_common.cron.jobs import Document
+from fairlead_common.cron.requests import (
+    MAX_FIRINGS,
+    MAX_PAGE,
+    AddJob,
+    GetJob,
+    ListJobs,
+    ListRuns,
+    NameJob,
+    OneJob,
+    Pause,
+    RunJob,
+    UpdateJob,
+)
+from fairlead_common.cron.times import LAST_MS
+from fairlead_common.errors import InvalidInputError
+from fairlead_common.protocol.ids import check_id, new_id
+from fairlead_gateway.gateway import principal_of
+from fairlead_gateway.http.problems import Problem
+from fairlead_gateway.http.request_parsing import check_parameters, decode, one
+from fairlead_gateway.scheduling.scheduler_client import Key, answer_to, ask, check_payload_agent, chosen_key
+
+
+class NewJob(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Body of `POST /api/cron/jobs` and of a preview: the job as in docs/scheduling.md, and a key."""
+
+    job: dict[str, Any]
+    key: Key | None = None
+
+
+class JobChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """Body of `PATCH /api/cron/jobs/{job}`."""
+
+    patch: dict[str, Any]
+    if_updated_at_ms: int | None = None
+
+
+class RunNow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Body of `POST /api/cron/jobs/{job}/run`."""
+
+    mode: Literal["due", "force"] = "due"
+    key: Key | None = None
+
+
+class PauseBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Body of `POST /api/cron/pause`."""
+
+    paused: bool
+
+
+class Nothing(msgspec.Struct, frozen=True):
+    """An empty request."""
+
+
+async def _read_job(request: Request, job: str) -> Document:
+    """The stored job; 404 if there is none."""
+    data = await answer_to(request, "cron.get", GetJob(id=job, count=1))
+    return msgspec.json.decode(data, type=OneJob).job
+
+
+def _job(request: Request) -> str:
+    return check_id(request.path_params["job"], "job")
+
+
+def _number(request: Request, name: str, default: int, most: int) -> int:
+    text = one(request, name)
+    if text is None:
+        return default
+    if not (text.isascii() and text.isdigit() and len(text) < 16 and 1 <= int(text) <= most):
+        raise InvalidInputError(name, f"must be a number from 1 to {most}, got {text[:80]!r}")
+    return int(text)
+
+
+async def jobs(request: Request) -> Response:
+    """Jobs, by id."""
+    check_parameters(request, "all", "limit", "after")
+    asked = one(request, "all")
+    everything = "false" if asked is None else asked
+    if everything not in ("true", "false"):
+        raise InvalidInputError("all", f"must be true or false, got {everything[:80]!r}")
+    after = one(request, "after")
+    body = ListJobs(
+        include_disabled=everything == "true",
+        limit=_number(request, "limit", 200, MAX_PAGE),
+        after="" if after is None else check_id(after, "after"),
+    )
+    return await ask(request, "cron.list", body)
+
+
+async def add(request: Request) -> Response:
+    """201 with the job and its next firings."""
+    check_parameters(request)
+    body = await decode(request, NewJob)
+    key = chosen_key(request, body.key) or new_id()
+    check_payload_agent(request, body.job.get("payload"))
+    wanted = AddJob(job=body.job, key=key, sender=principal_of(request).user)
+    return await ask(request, "cron.add", wanted, 201)
+
+
+async def preview(request: Request) -> Response:
+    """What would be understood, and when it would fire. Nothing is stored."""
+    check_parameters(request)
+    body = await decode(request, NewJob)
+    return await ask(request, "cron.preview", AddJob(job=body.job))
+
+
+async def get(request: Request) -> Response:
+    """One job, and when it fires next."""
+    check_parameters(request, "count", "after_ms")
+    wanted = GetJob(
+        id=_job(request),
+        count=_number(request, "count", 5, MAX_FIRINGS),
+        after_ms=_number(request, "after_ms", 0, LAST_MS),
+    )
+    return await ask(request, "cron.get", wanted)
+
+
+async def change(request: Request) -> Response:
+    """The job as it is after the change."""
+    check_parameters(request)
+    body = await decode(request, JobChange)
+    wanted = UpdateJob(id=_job(request), patch=body.patch, if_updated_at_ms=body.if_updated_at_ms)
+    if not principal_of(request).may("approve") and body.patch != {"enabled": False}:
+        wanted = await _checked(request, wanted)
+    return await ask(request, "cron.update", wanted)
+
+
+async def _checked(request: Request, wanted: UpdateJob) -> UpdateJob:
+    """The change, if neither the job nor what it becomes has an agent that may do more than `main`.
+
+    It applies only to the job as it was read here: another change may come in between.
+
+    Raises:
+        Problem: 403; 409 if the job is not the one that the client changes.
+    """
+    document = await _read_job(request, wanted.id)
+    for payload in (document.get("payload"), wanted.patch.get("payload")):
+        check_payload_agent(request, payload)
+    stamp = document.get("updatedAtMs")
+    if wanted.if_updated_at_ms not in (None, stamp):
+        raise Problem(409, f"job {wanted.id} was changed at {stamp}")
+    return msgspec.structs.replace(wanted, if_updated_at_ms=stamp if isinstance(stamp, int) else None)
+
+
+async def remove(request: Request) -> Response:
+    """Whether there was one."""
+    check_parameters(request)
+    return await ask(request, "cron.remove", NameJob(id=_job(request)))
+
+
+async def run(request: Request) -> Response:
+    """202 with whether a run was set going."""
+    check_parameters(request)
+    body = await decode(request, RunNow, default=RunNow())
+    wanted = RunJob(id=_job(request), mode=body.mode, key=chosen_key(request, body.key) or new_id())
+    if not principal_of(request).may("approve"):
+        check_payload_agent(request, (await _read_job(request, wanted.id)).get("payload"))
+    return await ask(request, "cron.run", wanted, 202)
+
+
+async def runs(request: Request) -> Response:
+    """Runs of one job, newest first."""
+    check_parameters(request, "limit")
+    return await ask(
+        request, "cron.runs", ListRuns(id=_job(request), limit=_number(request, "limit", 50, MAX_PAGE))
+    )
+
+
+async def status(request: Request) -> Response:
+    """Whether it fires, and what comes next."""
+    check_parameters(request)
+    return await ask(request, "cron.status", Nothing())
+
+
+async def pause(request: Request) -> Response:
+    """Stop or go on firing."""
+    check_parameters(request)
+    body = await decode(request, PauseBody)
+    return await ask(request, "cron.pause", Pause(paused=body.paused))

@@ -1,0 +1,153 @@
+"""The addresses of jobs, wakes, heartbeats and hooks."""
+
+from typing import Any, Final
+
+from fairlead_common.cron.requests import (
+    MAX_FIRINGS,
+    MAX_PAGE,
+    CronStatus,
+    Fired,
+    Jobs,
+    OneJob,
+    Preview,
+    Removed,
+    Runs,
+)
+from fairlead_common.cron.times import LAST_MS
+from fairlead_gateway.operation import Operation, Parameter
+from fairlead_gateway.scheduling import jobs, wakes
+
+_LIMIT: Final = Parameter("limit", {"type": "integer", "minimum": 1, "maximum": MAX_PAGE}, "how many at most")
+
+
+def _operation(
+    method: str,
+    path: str,
+    endpoint: Any,
+    text: str,
+    answer: type,
+    *,
+    status: int = 200,
+    problems: tuple[int, ...] = (409,),
+    **more: Any,
+) -> Operation:
+    return Operation(method, f"/api/{path}", endpoint, text, {status: answer}, problems=problems, **more)
+
+
+OPERATIONS: Final = (
+    _operation(
+        "GET",
+        "cron/jobs",
+        jobs.jobs,
+        "scheduled jobs, by id",
+        Jobs,
+        parameters=(
+            Parameter("all", {"type": "boolean"}, "also those that are disabled"),
+            _LIMIT,
+            Parameter(
+                "after", {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"}, "`next` of the page before"
+            ),
+        ),
+    ),
+    _operation(
+        "POST",
+        "cron/jobs",
+        jobs.add,
+        "a new job, and when it fires next",
+        OneJob,
+        status=201,
+        body=jobs.NewJob,
+    ),
+    _operation(
+        "POST",
+        "cron/preview",
+        jobs.preview,
+        "what a job would be; nothing is stored",
+        Preview,
+        body=jobs.NewJob,
+    ),
+    _operation("GET", "cron/status", jobs.status, "whether jobs fire, and what comes next", CronStatus),
+    _operation("POST", "cron/pause", jobs.pause, "stop firing, or go on", CronStatus, body=jobs.PauseBody),
+    _operation(
+        "GET",
+        "cron/jobs/{job}",
+        jobs.get,
+        "one job, and when it fires next",
+        OneJob,
+        problems=(404, 409),
+        parameters=(
+            Parameter("count", {"type": "integer", "minimum": 1, "maximum": MAX_FIRINGS}, "how many firings"),
+            Parameter(
+                "after_ms",
+                {"type": "integer", "minimum": 1, "maximum": LAST_MS},
+                "only firings after this moment",
+            ),
+        ),
+    ),
+    _operation(
+        "PATCH",
+        "cron/jobs/{job}",
+        jobs.change,
+        "change some fields of a job; null removes",
+        OneJob,
+        problems=(404, 409),
+        body=jobs.JobChange,
+    ),
+    _operation(
+        "DELETE",
+        "cron/jobs/{job}",
+        jobs.remove,
+        "remove a job",
+        Removed,
+        problems=(404, 409),
+    ),
+    _operation(
+        "POST",
+        "cron/jobs/{job}/run",
+        jobs.run,
+        "run a job now",
+        Fired,
+        status=202,
+        problems=(404, 409),
+        body=jobs.RunNow,
+        body_required=False,
+    ),
+    _operation(
+        "GET",
+        "cron/jobs/{job}/runs",
+        jobs.runs,
+        "runs of a job, newest first",
+        Runs,
+        problems=(404, 409),
+        parameters=(_LIMIT,),
+    ),
+    _operation(
+        "POST",
+        "wake",
+        wakes.wake,
+        "a line for a session, and its heartbeat",
+        Fired,
+        status=202,
+        body=wakes.WakeBody,
+    ),
+    _operation(
+        "POST",
+        "heartbeat",
+        wakes.heartbeat,
+        "a heartbeat of an agent now",
+        Fired,
+        status=202,
+        problems=(404, 409),
+        body=wakes.HeartbeatBody,
+        body_required=False,
+    ),
+    _operation(
+        "POST",
+        "hooks/{hook}",
+        wakes.hook,
+        "what another system says; the trigger of this name decides what it sets going",
+        Fired,
+        status=202,
+        problems=(404, 409),
+    ),
+)

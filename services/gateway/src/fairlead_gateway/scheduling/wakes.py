@@ -1,0 +1,64 @@
+"""What begins a run without a prompt: a line for a session, a heartbeat, a call of a hook."""
+
+from typing import Annotated, Final, Literal
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from fairlead_common.cron.requests import Heartbeat, Hook, Wake
+from fairlead_common.errors import InvalidInputError
+from fairlead_common.protocol.ids import check_id, new_id
+from fairlead_gateway.http.request_parsing import check_parameters, decode
+from fairlead_gateway.scheduling.scheduler_client import Key, ask, chosen_key
+
+_HOOK_HEADERS: Final = 50
+
+
+class WakeBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Body of `POST /api/wake`."""
+
+    text: Annotated[str, msgspec.Meta(min_length=1, max_length=65_536)]
+    mode: Literal["now", "next-heartbeat"] = "next-heartbeat"
+    session: Key = "main"
+    key: Key | None = None
+
+
+class HeartbeatBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Body of `POST /api/heartbeat`."""
+
+    agent: Key = "main"
+    force: bool = True
+    key: Key | None = None
+
+
+async def wake(request: Request) -> Response:
+    """202 once the line is stored."""
+    check_parameters(request)
+    body = await decode(request, WakeBody)
+    wanted = Wake(
+        text=body.text, mode=body.mode, session=body.session, key=chosen_key(request, body.key) or new_id()
+    )
+    return await ask(request, "wake", wanted, 202)
+
+
+async def heartbeat(request: Request) -> Response:
+    """202 with whether a heartbeat was set going."""
+    check_parameters(request)
+    body = await decode(request, HeartbeatBody, default=HeartbeatBody())
+    wanted = Heartbeat(agent=body.agent, force=body.force, key=chosen_key(request, body.key) or new_id())
+    return await ask(request, "heartbeat", wanted, 202)
+
+
+async def hook(request: Request) -> Response:
+    """202 with whether the trigger set something going."""
+    name = check_id(request.path_params["hook"], "hook")
+    try:
+        body = (await request.body()).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InvalidInputError("body", f"must be UTF-8: {error.reason} at byte {error.start}") from None
+    headers = {key: value for key, value in request.headers.items() if key not in ("authorization", "cookie")}
+    if len(headers) > _HOOK_HEADERS:
+        raise InvalidInputError("headers", f"at most {_HOOK_HEADERS}, got {len(headers)}")
+    wanted = Hook(name=name, body=body, headers=headers, key=chosen_key(request, None))
+    return await ask(request, "hook", wanted, 202)

@@ -1,0 +1,146 @@
+"""What a session is told: prompts, messages to its run, and the wish to stop. Each is a mail to it."""
+
+from typing import Annotated, Final
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from fairlead_common.bus.reply_inbox import Headers
+from fairlead_common.errors import ConflictError, InvalidInputError
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.ids import check_id, new_id
+from fairlead_common.protocol.messages import (
+    MAX_TEXT_CHARS,
+    Abort,
+    Attachment,
+    UserInput,
+)
+from fairlead_common.protocol.trace import child
+from fairlead_gateway.gateway import Gateway, answering, gateway_of, principal_of
+from fairlead_gateway.http.problems import Problem, json_response
+from fairlead_gateway.http.request_parsing import Id, check_parameters, decode
+from fairlead_gateway.responses import PromptStored, Stored
+from fairlead_gateway.sessions.session_sources import take_up
+
+MAX_ATTACHMENTS: Final = 32
+
+
+class Upload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A file that comes with a prompt; `data` is base64."""
+
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=255, pattern=r"^[^/\\\x00-\x1f\x7f]+$(?!\n)")]
+    media_type: Annotated[
+        str, msgspec.Meta(max_length=127, pattern=r"^[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+-]+$(?!\n)")
+    ]
+    data: bytes
+
+
+class Words(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Body of a prompt, a steer or a follow-up."""
+
+    text: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_TEXT_CHARS, pattern=r"\S")]
+    key: Id | None = None
+    attachments: Annotated[list[Upload], msgspec.Meta(max_length=MAX_ATTACHMENTS)] = []
+
+
+class AbortBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Body of `POST /api/sessions/{id}/abort`."""
+
+    reason: Annotated[str, msgspec.Meta(max_length=1000)] = ""
+
+
+async def send(request: Request, kind: str) -> Response:
+    """202 once a prompt, a steer or a follow-up is stored."""
+    check_parameters(request)
+    gateway = gateway_of(request)
+    session = check_id(request.path_params["session"], "session")
+    body = await decode(request, Words)
+    key = chosen_key(body.key, request.headers.getlist("idempotency-key"))
+    async with answering():
+        seen = await gateway.must_exist(session)
+        attachments = [await _store(gateway, upload) for upload in body.attachments]
+        await take_up(gateway, gateway.index.session(session))
+        words = UserInput(text=body.text, attachments=attachments, sender=principal_of(request).user)
+        trace = request.headers.get(subjects.H_TRACE)
+        seq = await store_words(gateway, session, kind, key, words, trace, seen)
+    return json_response(PromptStored(seq=seq, key=key), 202)
+
+
+def chosen_key(in_body: str | None, headers: list[str]) -> str:
+    """The idempotency key of a request, or a new one.
+
+    Raises:
+        InvalidInputError: it is no key, or there are two different ones.
+    """
+    keys = {check_id(key, "Idempotency-Key") for key in headers}
+    if in_body is not None:
+        keys.add(in_body)
+    if len(keys) > 1:
+        raise InvalidInputError("key", "body and header Idempotency-Key must not differ")
+    return keys.pop() if keys else new_id()
+
+
+async def _store(gateway: Gateway, upload: Upload) -> Attachment:
+    name = await gateway.objects.put(upload.data)
+    return Attachment(
+        object=name, name=upload.name, media_type=upload.media_type, size_bytes=len(upload.data)
+    )
+
+
+async def store_words(
+    gateway: Gateway, session: str, kind: str, key: str, words: UserInput, trace: str | None, seen: Headers
+) -> int:
+    """The sequence under which the words are stored. Harmless to repeat.
+
+    Args:
+        trace: `traceparent` of the request; without one a new trace begins.
+        seen: see `Gateway.seen`.
+
+    Raises:
+        Problem: 409, the key was used for other words.
+    """
+    data = msgspec.json.encode(words)  # the same words are the same bytes: no time, no random part
+    packed, headers = await gateway.objects.pack(data)
+    if headers:
+        # Headers do not count when a repeat is told from something else; the payload does.
+        packed = headers[subjects.H_OBJECT].encode()
+    headers = {**headers, **seen, subjects.H_TRACE: child(trace)}
+    try:
+        subject = subjects.mail(session, kind, key)
+        return await gateway.bus.create(subjects.SESSIONS, subject, packed, headers, point=f"gateway.{kind}")
+    except ConflictError:
+        raise Problem(409, f"the key {key} was used for something else", field="key") from None
+
+
+async def abort(request: Request) -> Response:
+    """202 once the wish to stop is stored."""
+    check_parameters(request)
+    gateway = gateway_of(request)
+    session = check_id(request.path_params["session"], "session")
+    body = await decode(request, AbortBody, default=AbortBody())
+    wish = Abort(reason=body.reason, sender=principal_of(request).user)
+    return await _abort(gateway, session, wish)
+
+
+async def drop(request: Request) -> Response:
+    """202 once the wish to drop a queued item is stored."""
+    check_parameters(request)
+    gateway = gateway_of(request)
+    session = check_id(request.path_params["session"], "session")
+    item = check_id(request.path_params["item"], "item")
+    return await _abort(gateway, session, Abort(item=item, sender=principal_of(request).user))
+
+
+async def _abort(gateway: Gateway, session: str, wish: Abort) -> Response:
+    async with answering():
+        seen = await gateway.must_exist(session)
+        seq = await send_abort(gateway, session, wish, seen)
+    return json_response(Stored(seq=seq), 202)
+
+
+async def send_abort(gateway: Gateway, session: str, wish: Abort, seen: Headers) -> int:
+    """The sequence under which the wish is stored. `seen`: see `Gateway.seen`."""
+    subject = subjects.mail(session, "abort", new_id())
+    data = msgspec.json.encode(wish)
+    return await gateway.bus.create(subjects.SESSIONS, subject, data, seen, point="gateway.abort")

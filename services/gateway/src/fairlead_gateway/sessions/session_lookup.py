@@ -1,0 +1,111 @@
+"""Sessions as clients read them: the list, and one of them."""
+
+from datetime import datetime
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from fairlead_common.config.placement import effective_sandbox
+from fairlead_common.errors import InvalidInputError
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.ids import check_id
+from fairlead_common.protocol.messages import CreateSession
+from fairlead_common.protocol.projections import Session, SessionSummary
+from fairlead_gateway.gateway import Gateway, answering, gateway_of
+from fairlead_gateway.http.problems import json_response
+from fairlead_gateway.http.request_parsing import check_parameters, one, whole_number
+from fairlead_gateway.responses import SessionPage
+from fairlead_gateway.sessions.session_sources import wanted_source
+
+
+async def listing(request: Request) -> Response:
+    """A part of the list, newest first."""
+    check_parameters(request, "limit", "before", "q", "source")
+    limit = whole_number(request, "limit", 100, least=1, most=1000)
+    cursor = one(request, "before")
+    before = None if cursor is None else _cursor(cursor)
+    query = one(request, "q") or ""
+    if len(query) > 200:
+        raise InvalidInputError("q", f"at most 200 characters, got {len(query)}")
+    page = gateway_of(request).index.page(limit, before, query, wanted_source(request))
+    return json_response(SessionPage(sessions=[shown(s) for s in page.sessions], next=page.cursor))
+
+
+def _cursor(text: str) -> tuple[int, str]:
+    updated_at, _, session = text.partition(".")
+    if not (updated_at.isascii() and updated_at.isdigit() and len(updated_at) < 20):
+        raise InvalidInputError("before", f"must be the `next` of an earlier answer, got {text[:80]!r}")
+    return int(updated_at), check_id(session, "before")
+
+
+async def get(request: Request) -> Response:
+    """One session."""
+    check_parameters(request)
+    gateway = gateway_of(request)
+    session = check_id(request.path_params["session"], "session")
+    async with answering():
+        return json_response(shown(await find(gateway, session)))
+
+
+async def find(gateway: Gateway, session: str) -> SessionSummary:
+    """A session as the lists show it, or what the streams say of one that they do not show yet.
+
+    Raises:
+        Problem: 404, there is no such session, whatever the list still shows.
+    """
+    await gateway.must_exist(session)
+    return await summary_of(gateway, session)
+
+
+async def summary_of(gateway: Gateway, session: str) -> SessionSummary:
+    """A session that exists, as the lists show it, or made from the mail that created it."""
+    summary = gateway.index.session(session)
+    if summary is not None:
+        return summary
+    record = await gateway.bus.last(subjects.SESSIONS, subjects.mail(session, "notice", "create"))
+    if record is None:
+        return fresh_summary(gateway, session, CreateSession(), created_at=0, seq=0)
+    try:
+        notice = msgspec.json.decode(record.data, type=CreateSession)
+    except msgspec.DecodeError:
+        notice = CreateSession()
+    created_at = _milliseconds(record.headers.get("Nats-Time-Stamp", ""))
+    return fresh_summary(gateway, session, notice, created_at=created_at, seq=record.seq)
+
+
+def fresh_summary(
+    gateway: Gateway, session: str, notice: CreateSession, *, created_at: int, seq: int
+) -> SessionSummary:
+    """A session that nobody worked on yet."""
+    agent = notice.agent or "main"
+    profile = gateway.config.current.agent(agent)
+    of_profile = profile.work_mode if profile else ""
+    return SessionSummary(
+        id=session,
+        agent=agent,
+        title=notice.title or "",
+        mode=notice.mode or (profile.mode if profile else ""),
+        model=profile.model if profile else "",
+        sandbox=effective_sandbox(profile.sandbox, session, notice.sandbox or "") if profile else "",
+        deny=notice.deny or [],
+        work_mode=of_profile if notice.work_mode is None else notice.work_mode,
+        source=notice.source,
+        created_at=created_at,
+        updated_at=created_at,
+        context_window=profile.context_window if profile else 0,
+        last_seq=seq,
+    )
+
+
+def shown(summary: SessionSummary) -> Session:
+    """A session as the API shows it."""
+    return Session(**{name: getattr(summary, name) for name in Session.__struct_fields__})
+
+
+def _milliseconds(stamp: str) -> int:
+    """Milliseconds since 1970 of the server's time stamp; 0 if it is none."""
+    try:
+        return int(msgspec.convert(stamp, type=datetime).timestamp() * 1000)
+    except msgspec.ValidationError:
+        return 0
