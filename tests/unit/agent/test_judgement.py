@@ -42,8 +42,8 @@ def judged(
     state.apply(answer, 2)
     config = SimpleNamespace(current=parse_config({}, settings or {}))
     about = SessionPolicy(state, cast(Any, config), cast(Any, SimpleNamespace(of=lambda _: set())))
-    marked = about.marked(now, BASH, "h")
-    return marked, about.verdict(marked, BASH, AgentConfig(), "h")
+    call = about.facts(BASH, about.as_shown(now), "h")
+    return about.marked(call), about.verdict(call, AgentConfig())
 
 
 def test_what_was_shown_is_allowed_and_carries_its_hash() -> None:
@@ -116,7 +116,7 @@ def test_a_session_that_is_narrower_than_its_profile_asks_before_it_makes_a_job(
         token="t",
         sandbox=session.get("sandbox", "local"),
     )
-    assert about.verdict(call, LATER, agent, "h").action == expected
+    assert about.verdict(about.facts(LATER, call, "h"), agent).action == expected
 
 
 def test_what_was_said_is_looked_through_only_where_an_address_counts(
@@ -137,5 +137,5 @@ def test_what_was_said_is_looked_through_only_where_an_address_counts(
         about = SessionPolicy(state, cast(Any, config), cast(Any, SimpleNamespace(of=lambda _: set())))
         url = f"https://example.com/{spec.name}/{private}"
         call = msgspec.structs.replace(REQUEST, name=spec.name, arguments={"url": url})
-        about.verdict(call, spec, AgentConfig(), "h")
+        about.verdict(about.facts(spec, call, "h"), AgentConfig())
     assert looked == ["https://example.com/web_fetch/True"]

@@ -1,15 +1,19 @@
 """Which calls may run, and what a grant covers."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
-from fairlead_agent.policy.approval_scopes import keys, offers
+from fairlead_agent.policy.approval_scopes import keys
+from fairlead_agent.policy.call_facts import CallFacts
 from fairlead_agent.policy.evaluate import is_networked
 from fairlead_agent.policy.layers import Layers, layers_of
-from fairlead_agent.policy.verdict import Circumstances, Verdict, effects, judge
+from fairlead_agent.policy.verdict import Circumstances, Verdict, judge
 from fairlead_common.config import AgentConfig, PolicyConfig, Rules, parse_config
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.protocol.approval_hash import shown_hash
+from fairlead_common.protocol.content import TrustFlag
 from fairlead_common.protocol.messages import ToolCall, ToolSpec
 
 BASH = ToolSpec(name="bash", description="", parameters={}, group="runtime")
@@ -43,18 +47,54 @@ def layers(
     return layers_of(policy or PolicyConfig(), "main", profile or AgentConfig(), **fields)  # type: ignore[arg-type]
 
 
+class At:
+    """Circumstances of a call, and where it would run, as the tests below vary them."""
+
+    def __init__(self, **fields: Any) -> None:
+        self.fields = fields
+
+    def _replace(self, **fields: Any) -> "At":
+        return At(**{**self.fields, **fields})
+
+    def facts(self, spec: ToolSpec, arguments: dict[str, object]) -> CallFacts:
+        place: dict[str, Any] = {
+            "call_id": "c",
+            "session": "s",
+            "name": spec.name,
+            "token": "t",
+            "workspace": "",
+        }
+        place |= {key: self.fields[key] for key in ("sandbox", "workspace") if key in self.fields}
+        call = ToolCall(**place, arguments=arguments)
+        where = {key: self.fields[key] for key in ("root", "networked") if key in self.fields}
+        return CallFacts(spec, call, "h", **where)
+
+    @property
+    def circumstances(self) -> Circumstances:
+        return Circumstances(**{key: self.fields[key] for key in Circumstances._fields if key in self.fields})
+
+
+def effects(spec: ToolSpec, arguments: dict[str, object], *, networked: bool) -> list[TrustFlag]:
+    return At(networked=networked).facts(spec, arguments).effects
+
+
+def offers(spec: ToolSpec, call: ToolCall) -> dict[str, str]:
+    return CallFacts(spec, call, "h").approval_offers
+
+
 def verdict(
     spec: ToolSpec,
-    at: Circumstances | None = None,
+    at: At | None = None,
     arguments: dict[str, object] | None = None,
     **more: object,
 ) -> Verdict:
-    return judge(spec, {**(arguments or {}), **more}, at or Circumstances())
+    at = at or At()
+    return judge(at.facts(spec, {**(arguments or {}), **more}), at.circumstances)
 
 
 def action(
     spec: ToolSpec,
-    at: Circumstances | None = None,
+    at: At | None = None,
     arguments: dict[str, object] | None = None,
     **more: object,
 ) -> str:
@@ -73,7 +113,7 @@ def action(
     ],
 )
 def test_mode_decides(spec: ToolSpec, mode: str, expected: str) -> None:
-    assert action(spec, Circumstances(mode=mode)) == expected
+    assert action(spec, At(mode=mode)) == expected
 
 
 @pytest.mark.parametrize(
@@ -100,7 +140,7 @@ def test_deny_wins_over_ask_and_ask_over_allow_whichever_layer_says_so(where: st
     profile = AgentConfig(allow=["*"], ask=of("agent").ask, deny=of("agent").deny)
     found = layers(policy, profile, session_deny=rule if where == "session" else [], is_child=True)
     for mode in ("ask", "allow-all"):
-        at = Circumstances(mode=mode, layers=found)
+        at = At(mode=mode, layers=found)
         assert action(BASH, at, command="git push origin") == word
         assert action(BASH, at, command="git status && git push -f") == word
         assert action(BASH, at, command="git status") == "allow"
@@ -108,32 +148,32 @@ def test_deny_wins_over_ask_and_ask_over_allow_whichever_layer_says_so(where: st
 
 def test_a_layer_holds_only_for_those_it_is_for() -> None:
     policy = PolicyConfig(providers={"demo": Rules(deny=["*"])}, subagents=Rules(deny=["*"]))
-    assert action(READ, Circumstances(layers=layers(policy))) == "allow"
-    assert action(READ, Circumstances(layers=layers(policy, is_child=True))) == "deny"
-    assert action(READ, Circumstances(layers=layers(policy, model="demo"))) == "deny"
+    assert action(READ, At(layers=layers(policy))) == "allow"
+    assert action(READ, At(layers=layers(policy, is_child=True))) == "deny"
+    assert action(READ, At(layers=layers(policy, model="demo"))) == "deny"
 
 
 def test_a_session_can_narrow_and_the_reason_names_rule_and_layer() -> None:
-    at = Circumstances(mode="allow-all", layers=layers(session_deny=["group:fs"]))
+    at = At(mode="allow-all", layers=layers(session_deny=["group:fs"]))
     assert verdict(WRITE, at, path="x") == ("deny", "the rule group:fs of this session denies it", False)
 
 
 def test_a_command_that_deny_rules_cannot_be_held_against_is_asked_about_in_every_mode() -> None:
-    at = Circumstances(mode="allow-all", layers=layers(PolicyConfig(deny=["bash(git push *)"])))
+    at = At(mode="allow-all", layers=layers(PolicyConfig(deny=["bash(git push *)"])))
     found = verdict(BASH, at, command="git $X")
     assert found.action == "ask"
     assert "bash(git push *)" in found.why
     assert action(BASH, at, command="echo hi") == "allow"
-    assert action(BASH, Circumstances(mode="allow-all"), command="git $X") == "allow"
+    assert action(BASH, At(mode="allow-all"), command="git $X") == "allow"
 
 
 def test_rules_and_grants_allow_in_mode_ask_and_not_in_mode_safe() -> None:
     found = layers(profile=AgentConfig(allow=["write(src/**)", "bash(git status *)"]))
-    assert action(WRITE, Circumstances(layers=found), path="src/a.py") == "allow"
-    assert action(WRITE, Circumstances(layers=found), path="src/../b.py") == "ask"
-    assert action(WRITE, Circumstances(layers=found, mode="safe"), path="src/a.py") == "deny"
+    assert action(WRITE, At(layers=found), path="src/a.py") == "allow"
+    assert action(WRITE, At(layers=found), path="src/../b.py") == "ask"
+    assert action(WRITE, At(layers=found, mode="safe"), path="src/a.py") == "deny"
     granted = keys("bash", "runtime", {"command": "git log -n 1"}, "/w", "local")
-    at = Circumstances(layers=found, granted=granted, workspace="/w")
+    at = At(layers=found, granted=granted, workspace="/w")
     assert action(BASH, at, command="git log -n 1") == "allow"
     assert action(BASH, at, command="git log -n 1 && git status -s") == "allow"
     assert action(BASH, at, command="git log -n 2") == "ask"
@@ -145,7 +185,7 @@ def test_rules_and_grants_allow_in_mode_ask_and_not_in_mode_safe() -> None:
 
 def test_in_a_sandbox_without_network_commands_run_unless_something_speaks_against_it() -> None:
     for kind in ("docker", "bubblewrap"):
-        at = Circumstances(sandbox=kind, networked=False)
+        at = At(sandbox=kind, networked=False)
         assert action(BASH, at, command="make $X > y") == "allow"
         assert action(BASH, at._replace(mode="safe"), command="ls") == "deny"
         assert action(BASH, at._replace(networked=True), command="ls") == "ask"
@@ -154,7 +194,7 @@ def test_in_a_sandbox_without_network_commands_run_unless_something_speaks_again
         assert action(WRITE, at, path="x") == "ask"
         assert action(CONTROL, at, action="write", text="ls\n") == "allow"
         assert action(CONTROL, at, action="write", text="curl x | sh\n") == "ask"
-    assert action(BASH, Circumstances(networked=True), command="ls") == "ask"
+    assert action(BASH, At(networked=True), command="ls") == "ask"
 
 
 def test_which_sandboxes_have_a_network_is_read_off_the_configuration() -> None:
@@ -199,7 +239,7 @@ def test_pi_05_what_acts_later_or_is_secret_is_asked_about_in_every_mode(
 ) -> None:
     for mode in ("ask", "allow-all"):
         granted = keys(spec.name, spec.group, arguments, "", "local")
-        at = Circumstances(mode=mode, granted=granted, layers=layers(PolicyConfig(allow=["*"])))
+        at = At(mode=mode, granted=granted, layers=layers(PolicyConfig(allow=["*"])))
         found = verdict(spec, at, arguments)
         assert found.action == "ask"
         assert not found.lasting
@@ -221,7 +261,7 @@ def test_pi_05_what_acts_later_or_is_secret_is_asked_about_in_every_mode(
     ],
 )
 def test_pi_05_their_harmless_twins_are_not(spec: ToolSpec, arguments: dict[str, object]) -> None:
-    assert action(spec, Circumstances(mode="allow-all"), arguments) == "allow"
+    assert action(spec, At(mode="allow-all"), arguments) == "allow"
 
 
 @pytest.mark.parametrize(
@@ -249,7 +289,7 @@ def test_pi_05_their_harmless_twins_are_not(spec: ToolSpec, arguments: dict[str,
     ],
 )
 def test_words_of_a_search_that_are_files_are_told_from_its_pattern(command: str) -> None:
-    at = Circumstances(mode="allow-all", layers=layers(PolicyConfig(allow=["bash"])))
+    at = At(mode="allow-all", layers=layers(PolicyConfig(allow=["bash"])))
     assert "likely a secret" in verdict(BASH, at, command=command).why
 
 
@@ -270,7 +310,7 @@ def test_words_of_a_search_that_are_files_are_told_from_its_pattern(command: str
     ],
 )
 def test_twin_patterns_are_no_files_and_build_files_are_read(command: str) -> None:
-    assert action(BASH, Circumstances(mode="allow-all"), command=command) == "allow"
+    assert action(BASH, At(mode="allow-all"), command=command) == "allow"
 
 
 @pytest.mark.parametrize(
@@ -307,9 +347,7 @@ def test_twin_patterns_are_no_files_and_build_files_are_read(command: str) -> No
     ],
 )
 def test_file_that_acts_later_is_not_changed_unseen_and_is_read_freely(path: str) -> None:
-    at = Circumstances(
-        mode="allow-all", layers=layers(PolicyConfig(allow=["*"])), followed=["notes/pulse.md"]
-    )
+    at = At(mode="allow-all", layers=layers(PolicyConfig(allow=["*"])), followed=["notes/pulse.md"])
     assert action(WRITE, at, path=path) == "ask"
     for command in (
         f"echo x > {path}",
@@ -325,7 +363,7 @@ def test_file_that_acts_later_is_not_changed_unseen_and_is_read_freely(path: str
 
 def test_forced_push_by_the_git_tool_is_seen_each_time() -> None:
     push = ToolSpec(name="git_push", description="", parameters={}, group="git")
-    at = Circumstances(mode="allow-all", layers=layers(PolicyConfig(allow=["*"])))
+    at = At(mode="allow-all", layers=layers(PolicyConfig(allow=["*"])))
     assert "forced push" in verdict(push, at, force_with_lease=True).why
     assert not verdict(push, at, force_with_lease=True).lasting
     assert action(push, at, force_with_lease=False) == "allow"
@@ -333,15 +371,15 @@ def test_forced_push_by_the_git_tool_is_seen_each_time() -> None:
 
 
 def test_a_rule_that_names_exactly_one_file_counts_as_seen() -> None:
-    exact = Circumstances(layers=layers(PolicyConfig(allow=["write(pyproject.toml)"])))
-    wide = Circumstances(mode="allow-all", layers=layers(PolicyConfig(allow=["write(**)"])))
+    exact = At(layers=layers(PolicyConfig(allow=["write(pyproject.toml)"])))
+    wide = At(mode="allow-all", layers=layers(PolicyConfig(allow=["write(**)"])))
     assert action(WRITE, exact, path="pyproject.toml") == "allow"
     assert action(WRITE, wide, path="pyproject.toml") == "ask"
 
 
 def test_pi_01_strangers_words_and_private_data_and_the_outside_do_not_meet_unseen() -> None:
     allowing = layers(PolicyConfig(allow=["*"]))
-    at = Circumstances(mode="allow-all", layers=allowing, untrusted=True, private=True)
+    at = At(mode="allow-all", layers=allowing, untrusted=True, private=True)
     for spec in (FETCH, ISSUE, BASH):
         found = verdict(spec, at, command="ls")
         assert found.action == "ask"
@@ -361,7 +399,7 @@ def test_pi_01_strangers_words_and_private_data_and_the_outside_do_not_meet_unse
 
 @pytest.mark.parametrize("mode", ["safe", "ask", "allow-all"])
 def test_first_page_that_nobody_named_is_asked_about_after_something_private_was_read(mode: str) -> None:
-    at = Circumstances(mode=mode, layers=layers(PolicyConfig(allow=["*"])), private=True)
+    at = At(mode=mode, layers=layers(PolicyConfig(allow=["*"])), private=True)
     assert "neither a person nor a web search" in verdict(FETCH, at).why
     assert action(FETCH, at) == "ask"
     for twin in (at._replace(named_by="person"), at._replace(named_by="search"), at._replace(private=False)):
@@ -370,7 +408,7 @@ def test_first_page_that_nobody_named_is_asked_about_after_something_private_was
 
 
 def test_after_a_secret_everything_that_reaches_outside_is_asked_about() -> None:
-    at = Circumstances(mode="allow-all", layers=layers(PolicyConfig(allow=["*"])), private=True, secret=True)
+    at = At(mode="allow-all", layers=layers(PolicyConfig(allow=["*"])), private=True, secret=True)
     for spec in (FETCH, SEARCH, ISSUE):
         assert "likely a secret" in verdict(spec, at, command="ls").why
     assert action(FETCH, at._replace(named_by="search")) == "ask"
@@ -393,9 +431,7 @@ def test_after_a_secret_everything_that_reaches_outside_is_asked_about() -> None
 
 
 def test_strict_taint_asks_about_the_outside_once_something_private_was_read() -> None:
-    at = Circumstances(
-        mode="allow-all", layers=layers(PolicyConfig(allow=["*"])), private=True, taint="strict"
-    )
+    at = At(mode="allow-all", layers=layers(PolicyConfig(allow=["*"])), private=True, taint="strict")
     for spec in (FETCH, SEARCH, ISSUE):
         assert action(spec, at) == "ask"
         assert action(spec, at._replace(private=False)) == "allow"
@@ -409,7 +445,7 @@ def test_strict_taint_asks_about_the_outside_once_something_private_was_read() -
 
 
 def test_without_a_sandbox_commands_are_asked_about_once_strangers_were_read() -> None:
-    at = Circumstances(mode="allow-all", layers=layers(PolicyConfig(allow=["bash"])), untrusted=True)
+    at = At(mode="allow-all", layers=layers(PolicyConfig(allow=["bash"])), untrusted=True)
     assert action(BASH, at, command="ls") == "ask"
     assert action(CONTROL, at, text="ls") == "ask"
     assert action(BASH, at._replace(sandbox="bubblewrap", networked=False), command="ls") == "allow"
@@ -485,7 +521,7 @@ def test_what_a_lasting_answer_grants_is_said_in_words() -> None:
 
 
 def test_a_grant_for_a_file_is_for_this_file() -> None:
-    at = Circumstances(granted=keys("write", "fs", {"path": "src/a.py", "content": "1"}, "", "local"))
+    at = At(granted=keys("write", "fs", {"path": "src/a.py", "content": "1"}, "", "local"))
     assert action(WRITE, at, path="src/./a.py", content="2") == "allow"
     assert action(WRITE, at, path="src/b.py", content="1") == "ask"
 
@@ -519,7 +555,7 @@ def test_a_session_that_read_strangers_words_plans_nothing_without_a_person() ->
     """SC-04: a job acts later, when nobody looks."""
     plan = ToolSpec(name="schedule_add", description="", parameters={}, group="platform", flags=["external"])
     look = msgspec.structs.replace(plan, name="schedule_list", read_only=True, flags=[])
-    at = Circumstances(mode="allow-all", untrusted=True)
+    at = At(mode="allow-all", untrusted=True)
     assert action(plan, at) == "ask"
     assert action(plan, at._replace(untrusted=False)) == "allow"
     assert action(plan, at._replace(taint=False)) == "allow"
@@ -538,26 +574,26 @@ def test_a_session_that_read_strangers_words_plans_nothing_without_a_person() ->
 )
 def test_a_denied_path_is_denied_in_every_mode_however_it_is_spelled(path: str, expected: str) -> None:
     rules = layers(PolicyConfig(deny=["write(src/**)"]))
-    at = Circumstances(mode="allow-all", layers=rules, sandbox="docker", root="/workspace")
+    at = At(mode="allow-all", layers=rules, sandbox="docker", root="/workspace")
     assert action(WRITE, at, path=path) == expected
 
 
 def test_an_asked_path_is_asked_however_it_is_spelled() -> None:
-    at = Circumstances(mode="allow-all", layers=layers(PolicyConfig(ask=["write(src/**)"])), root="/home/ada")
+    at = At(mode="allow-all", layers=layers(PolicyConfig(ask=["write(src/**)"])), root="/home/ada")
     assert action(WRITE, at, path="/home/ada/src/a") == "ask"
     assert action(WRITE, at, path="/home/ada/docs/a") == "allow"
     assert action(WRITE, at, path="/home/eve/docs/a") == "ask"
 
 
 def test_a_rule_that_names_a_sensitive_file_counts_for_its_absolute_path_too() -> None:
-    at = Circumstances(layers=layers(PolicyConfig(allow=["write(pyproject.toml)"])), root="/workspace")
+    at = At(layers=layers(PolicyConfig(allow=["write(pyproject.toml)"])), root="/workspace")
     assert action(WRITE, at, path="/workspace/pyproject.toml") == "allow"
     assert action(WRITE, at, path="/workspace/sub/pyproject.toml") == "ask"
 
 
 @pytest.mark.parametrize("mode", ["ask", "allow-all"])
 def test_keys_that_type_a_dangerous_command_are_seen_in_every_mode(mode: str) -> None:
-    at = Circumstances(mode=mode, sandbox="docker", networked=False)
+    at = At(mode=mode, sandbox="docker", networked=False)
     found = verdict(CONTROL, at, {"action": "send_keys", "keys": ["sudo rm -rf /", "Enter"]})
     assert (found.action, found.lasting) == ("ask", False)
     assert action(CONTROL, at, {"action": "send_keys", "keys": ["y", "Enter"]}) == "allow"
@@ -579,7 +615,7 @@ LATER = ToolSpec(name="schedule_add", description="", parameters={}, group="plat
 def test_a_grant_covers_the_arguments_that_were_shown_and_no_others(
     spec: ToolSpec, shown: dict[str, object], more: dict[str, object]
 ) -> None:
-    at = Circumstances(granted=keys(spec.name, spec.group, shown, "", "local"))
+    at = At(granted=keys(spec.name, spec.group, shown, "", "local"))
     assert action(spec, at, shown) == "allow"
     assert action(spec, at, dict(reversed(shown.items()))) == "allow"
     assert action(spec, at, {**shown, **more}) == "ask"
@@ -589,11 +625,11 @@ def test_a_grant_covers_the_arguments_that_were_shown_and_no_others(
 
 def test_a_command_of_another_tool_is_not_granted_by_its_words() -> None:
     words = keys("bash", "runtime", {"command": "ls"}, "", "local")
-    assert action(RUN, Circumstances(granted=words), command="ls") == "ask"
+    assert action(RUN, At(granted=words), command="ls") == "ask"
 
 
 def test_a_narrowed_session_asks_before_it_leaves_work_behind() -> None:
-    free = Circumstances(mode="allow-all")
+    free = At(mode="allow-all")
     assert action(LATER, free, prompt="x") == "allow"
     narrowed = free._replace(narrowed="rules of its own")
     found = verdict(LATER, narrowed, prompt="x")
@@ -615,13 +651,13 @@ def test_a_narrowed_session_asks_before_it_leaves_work_behind() -> None:
     ],
 )
 def test_a_cd_does_not_hide_what_a_command_names(command: str, twin: str) -> None:
-    at = Circumstances(mode="allow-all")
+    at = At(mode="allow-all")
     assert action(BASH, at, command=command) == "ask"
     assert action(BASH, at, command=twin) == "allow"
 
 
 def test_a_grant_of_a_cd_takes_no_rule_to_another_folder() -> None:
     granted = keys("bash", "runtime", {"command": "cd /tmp/evil"}, "", "local")
-    at = Circumstances(layers=layers(PolicyConfig(allow=["bash(pytest *)"])), granted=granted, root="/work")
+    at = At(layers=layers(PolicyConfig(allow=["bash(pytest *)"])), granted=granted, root="/work")
     assert action(BASH, at, command="cd /tmp/evil && pytest -q") == "ask"
     assert action(BASH, at, command="pytest -q && cd /tmp/evil") == "allow"

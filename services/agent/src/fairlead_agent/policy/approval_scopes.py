@@ -15,7 +15,7 @@ from fairlead_common.policy.rules import raw_paths, runs_elsewhere
 from fairlead_common.policy.shell_words import Words, read
 from fairlead_common.policy.workspace_paths import normal
 from fairlead_common.protocol.entries import ApprovalRequestEntry
-from fairlead_common.protocol.messages import ToolCall, ToolSpec
+from fairlead_common.protocol.messages import ToolSpec
 
 MAX_SHOWN_CHARS = 400
 SHELL = "bash"
@@ -73,13 +73,15 @@ def keys_of(request: ApprovalRequestEntry) -> list[str]:
     return keys(request.tool, request.group, request.arguments, request.workspace, request.sandbox)
 
 
-def offers(spec: ToolSpec, request: ToolCall) -> dict[str, str]:
-    """What `session` and `always` would allow, in words; without those that are not on offer."""
-    if spec.group == "runtime" and "command" not in request.arguments:
+def offers(spec: ToolSpec, arguments: dict[str, object], granting: list[str]) -> dict[str, str]:
+    """What `session` and `always` would allow, in words; without those that are not on offer.
+
+    Args:
+        granting: the keys of such a grant.
+    """
+    if not granting or (spec.group == "runtime" and "command" not in arguments):
         return {}
-    if not keys(request.name, spec.group, request.arguments, request.workspace, request.sandbox):
-        return {}
-    what = _words(request.name, spec.group, request.arguments)
+    what = _words(spec.name, spec.group, arguments)
     return {
         "session": f"{what}, in this session",
         "always": f"{what}, in every session of this agent",

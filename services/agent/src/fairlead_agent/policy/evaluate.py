@@ -3,14 +3,13 @@
 import msgspec
 
 from fairlead_agent.policy.approval_scopes import keys_of
+from fairlead_agent.policy.call_facts import CallFacts
 from fairlead_agent.policy.grants import Grants
 from fairlead_agent.policy.layers import Layers, layers_of
 from fairlead_agent.policy.taint import FETCH, NamedBy, named_by
-from fairlead_agent.policy.verdict import Circumstances, Verdict, effects, judge, outside_hint
+from fairlead_agent.policy.verdict import Circumstances, Verdict, judge, outside_hint
 from fairlead_common.config import AgentConfig, SandboxesConfig
 from fairlead_common.config.placement import demanded_sandbox
-from fairlead_common.policy.rules import subject
-from fairlead_common.protocol.approval_hash import shown_hash
 from fairlead_common.protocol.messages import SandboxKind, ToolCall, ToolSpec
 from fairlead_common.service.live_config import LiveConfig
 from fairlead_common.session_log.state import GRANTING, SessionState
@@ -27,46 +26,56 @@ class SessionPolicy:
         self._config = config
         self._grants = grants
 
-    def marked(self, request: ToolCall, spec: ToolSpec, host: str) -> ToolCall:
-        """The request with what the policy has to say in it: its effects, and what a person allowed."""
-        networked = is_networked(self._config.current.sandboxes, request.sandbox)
+    def as_shown(self, request: ToolCall) -> ToolCall:
+        """The request, with the workspace that was shown where its host cannot be asked for it now."""
         asked = self._state.asked.get(request.call_id)
-        decision = self._state.decisions.get(request.call_id)
+        if asked is None or request.workspace:
+            return request
+        return msgspec.structs.replace(request, workspace=asked.workspace)
+
+    def facts(self, spec: ToolSpec, request: ToolCall, host: str, root: str = "") -> CallFacts:
+        """All that policy, approvals and the executor have to know of the call.
+
+        Args:
+            root: absolute path of its workspace, where that is known.
+        """
+        networked = is_networked(self._config.current.sandboxes, request.sandbox)
+        return CallFacts(spec, request, host, root=root, networked=networked)
+
+    def marked(self, call: CallFacts) -> ToolCall:
+        """The request with what policy adds to it: its effects, what was read, and what a person allowed.
+
+        Only for a call that was allowed: whoever allowed one that names a secret allowed it to show that.
+        """
+        asked = self._state.asked.get(call.request.call_id)
+        decision = self._state.decisions.get(call.request.call_id)
         allowed = asked is not None and decision is not None and decision.decision in GRANTING
-        if asked is not None and not request.workspace:  # the host's own, and nobody there can be asked now
-            request = msgspec.structs.replace(request, workspace=asked.workspace)
         return msgspec.structs.replace(
-            request,
-            flags=effects(spec, request.arguments, networked=networked),
+            call.request,
+            flags=call.effects,
             tainted=self._state.untrusted,
-            approved=shown_hash(request, host) if allowed else "",
+            approved=call.shown_hash if allowed else "",
+            secrets_allowed=call.names_secret,
         )
 
-    def verdict(
-        self, request: ToolCall, spec: ToolSpec, profile: AgentConfig, host: str, root: str = ""
-    ) -> Verdict:
-        """What to do with the call. `root`: absolute path of its workspace, where that is known."""
+    def verdict(self, call: CallFacts, profile: AgentConfig) -> Verdict:
+        """What to do with the call."""
         state, config = self._state, self._config.current
         layers = self._layers(profile)
-        if request.call_id in state.decisions:
-            return self._decided(request, spec, layers, host, root)
+        if call.request.call_id in state.decisions:
+            return self._decided(call, layers)
         return judge(
-            spec,
-            request.arguments,
+            call,
             Circumstances(
                 mode=state.mode or profile.mode,
                 layers=layers,
-                sandbox=request.sandbox,
-                networked=is_networked(config.sandboxes, request.sandbox),
-                workspace=request.workspace,
                 untrusted=state.untrusted,
                 private=state.private,
                 secret=state.secret,
                 taint=config.policy.taint,
-                named_by=self._named_by(request),
+                named_by=self._named_by(call.request),
                 granted=self._granted(),
-                root=root,
-                narrowed=self._narrowed(request, profile),
+                narrowed=self._narrowed(call.request, profile),
                 followed=[profile.heartbeat.file],
             ),
         )
@@ -77,19 +86,18 @@ class SessionPolicy:
         counts = self._config.current.policy.taint and (state.private or state.secret)
         return named_by(state.items, request.arguments) if counts and request.name == FETCH else ""
 
-    def _decided(self, request: ToolCall, spec: ToolSpec, layers: Layers, host: str, root: str) -> Verdict:
-        decision = self._state.decisions[request.call_id]
+    def _decided(self, call: CallFacts, layers: Layers) -> Verdict:
+        decision = self._state.decisions[call.request.call_id]
         if decision.decision not in GRANTING:
             if decision.decision == "expired":
                 return Verdict("deny", EXPIRED)
             reason = f": {decision.reason}" if decision.reason else ""
             return Verdict("deny", f"a person said no{reason}")
-        asked = self._state.asked.get(request.call_id)
-        if asked is None or asked.shown_hash != shown_hash(request, host):
+        asked = self._state.asked.get(call.request.call_id)
+        if asked is None or asked.shown_hash != call.shown_hash:
             return Verdict("deny", "a person allowed it, but what would run now is not what they were shown")
-        about = subject(spec, request.arguments, root)
-        if why := layers.denies(about):
-            return Verdict("deny", f"{why} denies it{outside_hint(about)}")
+        if why := layers.denies(call.subject):
+            return Verdict("deny", f"{why} denies it{outside_hint(call.subject)}")
         return Verdict("allow", "a person allowed it")
 
     def _narrowed(self, request: ToolCall, profile: AgentConfig) -> str:

@@ -12,11 +12,11 @@ from typing import Literal
 import msgspec
 import structlog
 
-from fairlead_agent.policy.approval_scopes import offers
+from fairlead_agent.policy.call_facts import CallFacts
 from fairlead_agent.policy.evaluate import SessionPolicy
 from fairlead_agent.policy.grants import Grants
 from fairlead_agent.policy.taint import brought
-from fairlead_agent.policy.verdict import Verdict, names_secret
+from fairlead_agent.policy.verdict import Verdict
 from fairlead_agent.session.next_step import RunLimits
 from fairlead_agent.session.owner import Owner
 from fairlead_agent.session.timers import set_timer
@@ -28,7 +28,6 @@ from fairlead_common.bus.chunked_requests import write_parts
 from fairlead_common.config import AgentConfig
 from fairlead_common.errors import ConflictError
 from fairlead_common.protocol import subjects
-from fairlead_common.protocol.approval_hash import shown_hash
 from fairlead_common.protocol.content import (
     AssistantMessage,
     ToolCallBlock,
@@ -80,7 +79,7 @@ class ToolCalls:
         self._catalog = catalog
         self._places = places
         self._config = config
-        self._judgement = SessionPolicy(owner.state, config, grants)
+        self._policy = SessionPolicy(owner.state, config, grants)
         self._worker = worker
         self._sent: dict[str, tuple[ToolCall, float]] = {}  # by call: the request, and when it was seen
         self._recalled = False
@@ -151,21 +150,19 @@ class ToolCalls:
             await self.settle_unstarted(call, text_outcome("error", refusal, is_error=True))
             return "settled"
         assert spec is not None and call.arguments is not None and call.host  # noqa: S101, PT018 - see _refusal
-        request = self._judgement.marked(self._request(call, spec, profile), spec, call.host)
-        root = self._catalog.root(request, call.host)
-        verdict = self._judgement.verdict(request, spec, profile, call.host, root)
+        request = self._policy.as_shown(self._request(call, spec, profile))
+        facts = self._policy.facts(spec, request, call.host, self._catalog.root(request, call.host))
+        verdict = self._policy.verdict(facts, profile)
         if verdict.action == "deny":
             outcome = text_outcome("denied", f"Denied: {verdict.why}.", is_error=True)
             await self.settle_unstarted(call, outcome)
             return "settled"
         if verdict.action == "ask":
-            await self._ask(request, spec, call.host, profile, verdict)
+            await self._ask(facts, profile, verdict)
             return "parked"
         if await self._settled_as_lost(call):
             return "settled"
-        if names_secret(spec, request.arguments, root):  # which the verdict did not pass over
-            request = msgspec.structs.replace(request, secrets_allowed=True)
-        await self._send(request, call.host)
+        await self._send(self._policy.marked(facts), call.host)
         return "sent"
 
     def _cut(self, call: ToolCallBlock) -> str | None:
@@ -186,9 +183,8 @@ class ToolCalls:
         await self.settle_unstarted(call, text_outcome("error", text, is_error=True))
         return True
 
-    async def _ask(
-        self, request: ToolCall, spec: ToolSpec, host: str, profile: AgentConfig, verdict: Verdict
-    ) -> None:
+    async def _ask(self, call: CallFacts, profile: AgentConfig, verdict: Verdict) -> None:
+        request = call.request
         if any(each.call_id == request.call_id for each in self._state.approvals.values()):
             return
         approval_id = new_id()
@@ -202,17 +198,17 @@ class ToolCalls:
                 tool=request.name,
                 arguments=request.arguments,
                 workspace=request.workspace,
-                host=host,
-                shown_hash=shown_hash(request, host),
+                host=call.host,
+                shown_hash=call.shown_hash,
                 expires_at=expires_at,
                 why=verdict.why,
                 sandbox=request.sandbox,
                 scope=request.scope,
                 access=request.access,
                 remote=request.remote,
-                grants=offers(spec, request) if verdict.lasting else {},
-                tainted=request.tainted,
-                group=spec.group,
+                grants=call.approval_offers if verdict.lasting else {},
+                tainted=self._state.untrusted,
+                group=call.spec.group,
             )
         )
 

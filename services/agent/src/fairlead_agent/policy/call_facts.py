@@ -1,0 +1,113 @@
+"""The facts of one tool call: computed once, for policy, approvals, hooks and the request itself. Pure.
+
+What is judged, shown, bound by an approval's hash and sent to the executor cannot differ, since all of it is
+read off one object.
+"""
+
+from collections.abc import Iterator
+from functools import cached_property
+
+from fairlead_agent.policy import approval_scopes
+from fairlead_agent.policy.sensitive_words import files
+from fairlead_common.policy.programs import fetches
+from fairlead_common.policy.rules import Subject, raw_paths, subject
+from fairlead_common.policy.sensitive_paths import secret
+from fairlead_common.policy.shell_words import Shell
+from fairlead_common.policy.workspace_paths import normal
+from fairlead_common.protocol.approval_hash import shown_hash
+from fairlead_common.protocol.content import TrustFlag
+from fairlead_common.protocol.messages import ToolCall, ToolSpec
+
+
+class CallFacts:
+    """What a tool call is, apart from whether it may run. Each fact is computed when it is first asked for.
+
+    Attributes:
+        spec: of the tool.
+        request: as it would be sent to the executor; its arguments fit the schema of the tool.
+        host: that the call goes to.
+        root: absolute path of the workspace, as its file tools spell it; empty when that is not known.
+        networked: commands of the sandbox reach a network.
+    """
+
+    def __init__(
+        self, spec: ToolSpec, request: ToolCall, host: str = "", *, root: str = "", networked: bool = True
+    ) -> None:
+        self.spec = spec
+        self.request = request
+        self.host = host
+        self.root = root
+        self.networked = networked
+
+    @property
+    def arguments(self) -> dict[str, object]:
+        """The arguments of the call."""
+        return self.request.arguments
+
+    @cached_property
+    def subject(self) -> Subject:
+        """The call, as rules see it."""
+        return subject(self.spec, self.arguments, self.root)
+
+    @property
+    def shell(self) -> Shell | None:
+        """The commands in it; None for a tool without a command."""
+        return self.subject.shell
+
+    @property
+    def is_runtime(self) -> bool:
+        """Whether it runs programs in the sandbox."""
+        return self.spec.group == "runtime" or self.spec.name == "bash"
+
+    @cached_property
+    def given_paths(self) -> tuple[str, ...]:
+        """All paths that it names, as given; the files that a search is limited to may be a pattern."""
+        pattern = self.arguments.get("glob")
+        return (*raw_paths(self.arguments), *([pattern] if isinstance(pattern, str) else []))
+
+    @cached_property
+    def paths(self) -> tuple[str, ...]:
+        """The same, relative to the workspace; those that lead elsewhere stay as they were given."""
+        return tuple(normal(path, self.root) or path for path in self.given_paths)
+
+    @cached_property
+    def effects(self) -> list[TrustFlag]:
+        """What it does to the trust of its session: what its tool declares, and what a command can do."""
+        found: set[TrustFlag] = set(self.spec.flags)
+        if self.is_runtime:
+            found.add("private")
+            if self.networked:
+                found.add("external")
+                if self.shell is not None and any(fetches(words) for words in self.shell.commands):
+                    found.add("untrusted")
+        return sorted(found)
+
+    @cached_property
+    def names_secret(self) -> bool:
+        """Whether it names what is likely a secret: a person who allows the call allows it to show that."""
+        return any(secret(path) for path in self._named())
+
+    def _named(self) -> Iterator[str]:
+        if self.shell is not None:
+            yield from files(self.shell)
+            yield from self.shell.writes
+        else:
+            yield from self.paths
+
+    @cached_property
+    def shown_hash(self) -> str:
+        """The hash of what a person is shown, which an approval binds to."""
+        return shown_hash(self.request, self.host)
+
+    @cached_property
+    def approval_keys(self) -> list[str]:
+        """What a lasting grant of this call consists of; empty when it can only be allowed once."""
+        request = self.request
+        return approval_scopes.keys(
+            self.spec.name, self.spec.group, self.arguments, request.workspace, request.sandbox
+        )
+
+    @cached_property
+    def approval_offers(self) -> dict[str, str]:
+        """What `session` and `always` would allow, in words; without those that are not on offer."""
+        return approval_scopes.offers(self.spec, self.arguments, self.approval_keys)
