@@ -8,6 +8,9 @@ from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+import msgspec
+
+from fairlead_agent.models.chat_format import encode_messages
 from fairlead_agent.models.interface import (
     Finish,
     ModelError,
@@ -50,7 +53,7 @@ class MemoryModel:
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[list[Piece]]:
         """See `Model.stream`."""
-        messages = request.decoded()
+        messages = msgspec.json.decode(b"[" + await encode_messages(request) + b"]")
         self.requests.append(messages)
         self.problems += problems({"messages": messages})
         answer = self.answers.popleft() if self.answers else self._scripted

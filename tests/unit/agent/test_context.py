@@ -1,14 +1,25 @@
 """What the model is shown."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from fairlead_agent import context
-from fairlead_agent.models.interface import RESULT_IMAGES
+from fairlead_agent.context import (
+    LEFT_OUT_MESSAGE,
+    LEFT_OUT_RESULT,
+    TOKENS_PER_IMAGE,
+    Context,
+    View,
+    shown_tokens,
+    transform_context,
+)
+from fairlead_agent.models.chat_format import RESULT_IMAGES, encode_messages
+from fairlead_agent.models.families import family
+from fairlead_agent.models.interface import ModelRequest
+from fairlead_agent.system_prompt import system_prompt
 from fairlead_agent.tools.catalog import Tools
-from fairlead_agent.wire import Form, Wire
 from fairlead_common.config import AgentConfig
 from fairlead_common.errors import NotFoundError
 from fairlead_common.protocol.content import (
@@ -22,6 +33,7 @@ from fairlead_common.protocol.content import (
     ToolResultMessage,
     UserMessage,
     text_outcome,
+    words_of,
 )
 from fairlead_common.protocol.messages import ToolSpec
 from fairlead_common.session_log.conversation import Item, LeftOut
@@ -33,11 +45,14 @@ async def fetch(name: str) -> bytes:
     return b"png"
 
 
-async def shown(*messages: Message, form: Form | None = None, **left_out: LeftOut) -> list[dict[str, Any]]:
+async def shown(*messages: Message, view: View | None = None, **left_out: LeftOut) -> list[dict[str, Any]]:
     items = [Item(f"e{number}", message) for number, message in enumerate(messages)]
-    wire = Wire()
-    await context.encode_new(items, wire, fetch, form, left_out)
-    made: list[dict[str, Any]] = json.loads(b"[" + wire.joined + b"]")
+    return await sent(transform_context(items, (view or View())._replace(left_out=left_out)))
+
+
+async def sent(messages: Sequence[Message]) -> list[dict[str, Any]]:
+    request = ModelRequest(model="m", messages=messages, fetch=fetch)
+    made: list[dict[str, Any]] = json.loads(b"[" + await encode_messages(request) + b"]")
     return made
 
 
@@ -120,30 +135,30 @@ async def test_images_of_results_follow_all_results_of_the_turn_in_a_message_of_
     assert again[5] == {"role": "user", "content": "and?"}
 
 
-async def test_image_of_a_result_stays_where_it_was_in_later_requests() -> None:
+async def test_what_was_shown_before_is_shown_again_as_the_same_objects() -> None:
     items = [Item(f"e{number}", each) for number, each in enumerate(TURN)]
-    wire = Wire()
-    await context.encode_new(items, wire, fetch)
-    first, tokens = wire.joined, wire.tokens
-    assert tokens >= context.TOKENS_PER_IMAGE
+    context = Context()
+    context.update(items, View())
+    first, tokens = list(context.messages), context.tokens
+    assert tokens >= TOKENS_PER_IMAGE
     items.append(Item("e4", AssistantMessage(content=[TextBlock(text="nice")], model="m")))
-    await context.encode_new(items, wire, fetch)
-    assert wire.joined.startswith(first)
-    anew = Wire()
-    await context.encode_new(items, anew, fetch)
-    assert (anew.joined, anew.tokens) == (wire.joined, wire.tokens)
+    context.update(items, View())
+    assert all(a is b for a, b in zip(first, context.messages, strict=False))
+    anew = Context()
+    anew.update(items, View())
+    assert (anew.messages, anew.tokens) == (context.messages, context.tokens)
 
 
 async def test_model_that_takes_no_images_is_told_of_them() -> None:
     picture = UserMessage(content=[ImageBlock(object="here", media_type="image/png", name="cat.png")])
-    made = await shown(ASKED, CALLS, PICTURE, WORDS, picture, form=Form("", images=False))
+    made = await shown(ASKED, CALLS, PICTURE, WORDS, picture, view=View(images=False))
     assert "image_url" not in json.dumps(made)
     assert "image/png is left out" in made[2]["content"]
     assert "cat.png is left out" in made[4]["content"]
 
 
 async def test_thoughts_and_ids_go_back_to_the_models_that_made_them_alone() -> None:
-    own = await shown(ASKED, CALLS, PICTURE, WORDS, form=Form(context.family("litellm/anthropic/claude-x")))
+    own = await shown(ASKED, CALLS, PICTURE, WORDS, view=View(family("litellm/anthropic/claude-x")))
     assert own[1]["thinking_blocks"] == [
         {"type": "thinking", "thinking": "hm", "signature": "S"},
         {"type": "redacted_thinking", "data": "R"},
@@ -155,30 +170,35 @@ async def test_thoughts_and_ids_go_back_to_the_models_that_made_them_alone() -> 
         "litellm/gemini/gemini-3",
         "litellm/bedrock/claude-x",
     ):
-        made = await shown(ASKED, CALLS, PICTURE, WORDS, form=Form(context.family(other)))
+        made = await shown(ASKED, CALLS, PICTURE, WORDS, view=View(family(other)))
         assert "thinking_blocks" not in made[1]
         assert [call["id"] for call in made[1]["tool_calls"]] == ["e1_0", "e1_1"]
         assert [each["tool_call_id"] for each in made[2:4]] == ["e1_0", "e1_1"]
 
 
-async def test_conversation_is_encoded_anew_for_a_model_of_another_family() -> None:
+def test_conversation_is_shown_anew_to_a_model_of_another_family() -> None:
     items = [Item(f"e{number}", each) for number, each in enumerate(TURN)]
-    wire = Wire()
+    context = Context()
     for name, holds in (
         ("litellm/anthropic/claude-x", True),
         ("openai/x", False),
         ("litellm/claude-y", True),
     ):
-        await context.encode_new(items, wire, fetch, Form(context.family(name)))
-        assert (b"thinking_blocks" in wire.joined) is holds
+        context.update(items, View(family(name)))
+        thoughts = [each for each in replies(context)[0].content if isinstance(each, ThinkingBlock)]
+        assert [each.signature or each.redacted for each in thoughts] == (["S", "R"] if holds else [])
+
+
+def replies(context: Context) -> list[AssistantMessage]:
+    return [each for each in context.messages if isinstance(each, AssistantMessage)]
 
 
 async def test_what_was_left_out_is_marked_and_calls_keep_their_results() -> None:
     made = await shown(ASKED, CALLS, PICTURE, WORDS, e0="all", e2="images", e3="all")
-    assert made[0]["content"] == context.LEFT_OUT_MESSAGE
+    assert made[0]["content"] == LEFT_OUT_MESSAGE
     assert [each["role"] for each in made] == ["user", "assistant", "tool", "tool"]
     assert "is left out" in made[2]["content"]
-    assert made[3]["content"] == context.LEFT_OUT_RESULT
+    assert made[3]["content"] == LEFT_OUT_RESULT
 
 
 async def test_call_that_made_no_sense_goes_back_as_every_provider_takes_it() -> None:
@@ -191,35 +211,30 @@ async def test_call_that_made_no_sense_goes_back_as_every_provider_takes_it() ->
     assert told.endswith("[3009 characters more]")
 
 
-async def test_only_new_messages_are_encoded() -> None:
+def test_only_new_messages_are_looked_at() -> None:
     items = [Item("a", UserMessage(content=[TextBlock(text="hi")]))]
-    wire = Wire()
-    await context.encode_new(items, wire, fetch)
-    assert (wire.count, wire.joined) == (1, b'{"role":"user","content":"hi"}')
-    wire.joined = b"kept"
+    context = Context()
+    context.update(items, View())
+    items[0] = Item("a", UserMessage(content=[TextBlock(text="never looked at")]))
     items.append(Item("b", AssistantMessage(content=[], model="m", stop_reason="aborted")))
     items.append(Item("c", UserMessage(content=[TextBlock(text="ho")])))
-    await context.encode_new(items, wire, fetch)
-    assert (wire.count, wire.joined) == (3, b'kept,{"role":"user","content":"ho"}')
+    context.update(items, View())
+    assert (context.count, [words_of(each) for each in context.messages]) == (3, ["hi", "ho"])
 
 
-async def test_picture_counts_as_a_picture_and_not_as_its_bytes() -> None:
-    async def fetch_large(_: str) -> bytes:
-        return b"x" * 3_000_000
-
-    wire = Wire()
+def test_picture_counts_as_a_picture_and_words_by_their_bytes() -> None:
     image = ImageBlock(object="here", media_type="image/png")
-    await context.encode_new([Item("a", UserMessage(content=[image]))], wire, fetch_large)
-    assert wire.tokens == context.TOKENS_PER_IMAGE
-    assert context.estimate_tokens(wire, b"x" * 400) == context.TOKENS_PER_IMAGE + 100
+    assert shown_tokens(UserMessage(content=[image])) < TOKENS_PER_IMAGE + 10
+    assert 1000 <= shown_tokens(UserMessage(content=[TextBlock(text="x" * 4000)])) < 1020
+    call = ToolCallBlock(call_id="e1_0", name="bash", arguments={"command": "x" * 4000})
+    assert 1000 <= shown_tokens(AssistantMessage(content=[call], model="m")) < 1040
 
 
 def test_system_prompt_names_tools_and_carries_the_workspaces_instructions() -> None:
     tools = Tools([ToolSpec(name="bash", description="", parameters={})], [])
-    wire = context.system_prompt(
+    text = system_prompt(
         "main", AgentConfig(system_prompt="Be brief."), "/home/me/project", tools, "Use tabs."
     )
-    text = json.loads(wire)["content"]
     assert all(words in text for words in ("Tools: bash.", "Workspace: project", "Be brief.", "Use tabs."))
     assert "/home/me" not in text
 
@@ -252,16 +267,16 @@ def test_profile_narrows_the_tools() -> None:
 def test_what_rules_read_of_a_tool_is_not_shown_to_models() -> None:
     parameters: dict[str, object] = {"type": "object", "x-fairlead-api": {"method": "GET", "path": "/pets"}}
     tools = Tools([ToolSpec(name="api__pets__list", description="", parameters=parameters)], [])
-    assert json.loads(tools.wire)[0]["function"]["parameters"] == {"type": "object"}
+    assert tools.schemas[0].parameters == {"type": "object"}
     assert tools.specs["api__pets__list"].parameters == parameters
 
 
-async def test_what_was_encoded_before_a_rewrite_of_the_conversation_is_encoded_anew() -> None:
-    wire = Wire()
-    said = [
+def test_what_was_shown_before_a_rewrite_of_the_conversation_is_shown_anew() -> None:
+    context = Context()
+    texts = [
         Item(str(n), UserMessage(content=[TextBlock(text=text)]))
         for n, text in enumerate(("one", "beat", "two"))
     ]
-    await context.encode_new(said[:2], wire, fetch, Form(rewrites=0))
-    await context.encode_new([said[0], said[2]], wire, fetch, Form(rewrites=1))
-    assert [each["content"] for each in json.loads(b"[" + wire.joined + b"]")] == ["one", "two"]
+    context.update(texts[:2], View(rewrites=0))
+    context.update([texts[0], texts[2]], View(rewrites=1))
+    assert [words_of(each) for each in context.messages] == ["one", "two"]

@@ -1,6 +1,5 @@
 """What the back end for all other providers makes of their answers, through litellm itself."""
 
-import json
 import time
 from collections.abc import AsyncIterator
 from email.utils import formatdate
@@ -11,18 +10,15 @@ import pytest
 from fairlead_agent.models.interface import Finish, ModelError, ModelRequest
 from fairlead_agent.models.litellm_backend import LiteLLM
 from fairlead_agent.streamed_reply import StreamedReply
-from fairlead_common.protocol.content import AssistantMessage, ThinkingBlock
-from fairlead_common.protocol.messages import ToolSpec
+from fairlead_common.protocol.content import AssistantMessage, TextBlock, ThinkingBlock, UserMessage
+from fairlead_common.protocol.tool_lists import ToolSchema
 from tests.support.strict_model import StrictModel, call, calls, claude, refuse, said
 
 # litellm reads attributes that pydantic deprecates.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
-USER = {"role": "user", "content": "hi"}
-TOOLS = [ToolSpec(name="read", description="Read.", parameters={"type": "object", "properties": {}})]
-WIRE = json.dumps(
-    [{"type": "function", "function": {"name": "read", "description": "", "parameters": {"type": "object"}}}]
-).encode()
+USER = UserMessage(content=[TextBlock(text="hi")])
+TOOLS = [ToolSchema(name="read", description="Read.", parameters={"type": "object", "properties": {}})]
 
 
 @pytest.fixture
@@ -36,9 +32,7 @@ async def server(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[StrictModel]:
 
 
 async def ask(model: str, **fields: Any) -> AssistantMessage:
-    request = ModelRequest(
-        model=model, messages=json.dumps(USER).encode(), tools=TOOLS, tools_wire=WIRE, **fields
-    )
+    request = ModelRequest(model=model, messages=[USER], tools=TOOLS, **fields)
     backend = LiteLLM(silence_s=lambda: 30.0)
     reply = StreamedReply("m1", "host")
     async for batch in backend.stream(request):

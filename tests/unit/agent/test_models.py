@@ -6,7 +6,6 @@ import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from email.utils import formatdate
-from typing import Any
 from unittest.mock import ANY
 
 import pytest
@@ -28,44 +27,48 @@ from fairlead_agent.models.openai_compatible import OpenAICompatible
 from fairlead_agent.streamed_reply import StreamedReply
 from fairlead_common.config import parse_model
 from fairlead_common.errors import InvalidInputError
-from fairlead_common.protocol.messages import ToolSpec
+from fairlead_common.protocol.content import Message
+from fairlead_common.protocol.tool_lists import ToolSchema
+from tests.unit.agent.conversations import call as call_of
+from tests.unit.agent.conversations import replied, result, said
 
 pytestmark = pytest.mark.process
 
-TOOLS = [ToolSpec(name=name, description="", parameters={}) for name in ("bash", "read", "write", "glob")]
+TOOLS = [ToolSchema(name=name, description="", parameters={}) for name in ("bash", "read", "write", "glob")]
 
 
-def request(*messages: dict[str, Any]) -> ModelRequest:
-    wire = ",".join(json.dumps(message) for message in messages).encode()
-    return ModelRequest(model="m", messages=wire, tools=TOOLS, tools_wire=b"[]")
+HI = said("hi")
+
+
+def request(*messages: Message) -> ModelRequest:
+    return ModelRequest(model="m", messages=messages, tools=TOOLS)
 
 
 async def pieces(stream: AsyncIterator[list[Piece]]) -> list[Piece]:
     return [piece async for batch in stream for piece in batch]
 
 
-async def demo(*messages: dict[str, Any]) -> list[Piece]:
+async def demo(*messages: Message) -> list[Piece]:
     return await pieces(DemoModel(lambda: 0.0).stream(request(*messages)))
 
 
 async def test_demo_calls_the_tools_it_is_asked_for_one_after_the_other() -> None:
-    user = {"role": "user", "content": "please\nwrite: a.txt: hello: you\nrun: cat a.txt"}
+    user = said("please\nwrite: a.txt: hello: you\nrun: cat a.txt")
     first = await demo(user)
     call = next(piece for piece in first if isinstance(piece, ToolCallPiece))
     assert (call.name, json.loads(call.arguments)) == ("write", {"path": "a.txt", "content": "hello: you\n"})
-    result = {"role": "tool", "tool_call_id": "x", "content": "ok"}
-    second = await demo(user, {"role": "assistant", "content": None}, result)
+    second = await demo(user, replied(call_of(0)), result(0, "ok"))
     call = next(piece for piece in second if isinstance(piece, ToolCallPiece))
     assert (call.name, json.loads(call.arguments)) == ("bash", {"command": "cat a.txt"})
-    last = await demo(user, result, {"role": "tool", "tool_call_id": "y", "content": "hello: you"})
+    last = await demo(user, result(0, "ok"), result(1, "hello: you"))
     assert "hello: you" in "".join(piece.text for piece in last if isinstance(piece, TextPiece))
     assert isinstance(last[-1], Finish)
 
 
 async def test_demo_thinks_and_explains_itself() -> None:
-    said = await demo({"role": "user", "content": "hello"})
-    assert any(isinstance(piece, ThinkingPiece) for piece in said)
-    assert "run: ls -la" in "".join(piece.text for piece in said if isinstance(piece, TextPiece))
+    answer = await demo(said("hello"))
+    assert any(isinstance(piece, ThinkingPiece) for piece in answer)
+    assert "run: ls -la" in "".join(piece.text for piece in answer if isinstance(piece, TextPiece))
 
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -88,9 +91,7 @@ async def ask(answer: Answer, model: str = "m") -> tuple[list[Piece], list[dict[
     async with TestServer(app) as server:
         backend = OpenAICompatible(str(server.make_url("/v1")), "key", silence_s=lambda: 2.0)
         try:
-            made = ModelRequest(
-                model=model, messages=b'{"role":"user","content":"hi"}', tools=[], tools_wire=b"[]"
-            )
+            made = ModelRequest(model=model, messages=[HI])
             return await pieces(backend.stream(made)), bodies
         finally:
             await backend.close()
@@ -173,7 +174,7 @@ async def test_connection_serves_the_next_request_if_the_answer_ends(
         try:
             for _ in range(2):
                 async with asyncio.timeout(10):
-                    async for batch in backend.stream(request({"role": "user", "content": "hi"})):
+                    async for batch in backend.stream(request(HI)):
                         if batch[-1:] == [Finish("stop")]:
                             answered += 1
                             taken.set()
@@ -366,7 +367,7 @@ async def test_auto_tries_again_and_takes_the_model_that_the_server_has_now(
     app = web.Application()
     app.router.add_post("/v1/chat/completions", chat)
     app.router.add_get("/v1/models", models)
-    made = ModelRequest(model="auto", messages=b'{"role":"user","content":"hi"}', tools=[], tools_wire=b"[]")
+    made = ModelRequest(model="auto", messages=[HI])
     async with TestServer(app) as server:
         backend = OpenAICompatible(str(server.make_url("/v1")), "key", silence_s=lambda: 2.0)
         try:
@@ -395,11 +396,11 @@ async def test_patience_with_a_silent_provider_is_asked_for_each_request() -> No
     async with TestServer(app) as server:
         backend = OpenAICompatible(str(server.make_url("/v1")), "key", silence_s=lambda: patience[0])
         try:
-            await pieces(backend.stream(request({"role": "user", "content": "hi"})))
+            await pieces(backend.stream(request(HI)))
             patience[0] = 0.3
             async with asyncio.timeout(20):
                 with pytest.raises(ModelError) as caught:
-                    await pieces(backend.stream(request({"role": "user", "content": "hi"})))
+                    await pieces(backend.stream(request(HI)))
             assert caught.value.kind == "retryable"
         finally:
             over.set()

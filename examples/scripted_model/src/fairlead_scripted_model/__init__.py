@@ -1,7 +1,6 @@
 """A model back end: it repeats what it is told, and calls a tool for `call <tool> <arguments as JSON>`."""
 
 from collections.abc import AsyncIterator
-from typing import Any
 
 from fairlead_agent.models.interface import (
     BackEndSetup,
@@ -11,7 +10,7 @@ from fairlead_agent.models.interface import (
     TextPiece,
     ToolCallPiece,
 )
-from fairlead_common.protocol.content import Usage
+from fairlead_common.protocol.content import Usage, UserMessage, words_of
 
 
 class ScriptedModel:
@@ -22,9 +21,9 @@ class ScriptedModel:
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[list[Piece]]:
         """Pieces as they arrive; a `Finish` is last."""
-        last = request.decoded()[-1]
-        text = _text(last)
-        if last["role"] == "user" and text.startswith("call "):
+        last = request.messages[-1]
+        text = words_of(last)
+        if isinstance(last, UserMessage) and text.startswith("call "):
             _, name, arguments = text.split(" ", 2)
             yield [ToolCallPiece(0, arguments, "call-1", name)]
             yield [Finish("tool_use", Usage(input_tokens=len(text), output_tokens=1))]
@@ -38,10 +37,3 @@ class ScriptedModel:
 
     async def close(self) -> None:
         """Nothing is open."""
-
-
-def _text(message: dict[str, Any]) -> str:
-    content = message.get("content")
-    if isinstance(content, list):
-        return "\n".join(str(part.get("text", "")) for part in content)
-    return str(content or "")

@@ -7,9 +7,9 @@ Only what is new since the model last answered can be the cause: it took the res
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fairlead_agent.context import blocks_of, message_tokens
+from fairlead_agent.context import message_tokens
 from fairlead_agent.models.interface import Refused
-from fairlead_common.protocol.content import AssistantMessage, ImageBlock, UserMessage
+from fairlead_common.protocol.content import AssistantMessage, ImageBlock, UserMessage, blocks_of
 from fairlead_common.session_log.state import SessionState
 
 LARGE_TOKENS = 1000  # less than that is hardly the cause where a provider finds a request too long

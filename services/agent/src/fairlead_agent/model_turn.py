@@ -6,17 +6,19 @@ import random
 
 import structlog
 
-from fairlead_agent import context, left_out
+from fairlead_agent import left_out
+from fairlead_agent.context import BYTES_PER_TOKEN, CONTINUE, View
 from fairlead_agent.deltas import Deltas
 from fairlead_agent.job_context import first_shown
+from fairlead_agent.models.families import family
 from fairlead_agent.models.interface import ModelError, ModelRequest
 from fairlead_agent.models.registry import Registry
 from fairlead_agent.session.owner import Owner
 from fairlead_agent.streamed_reply import StreamedReply
+from fairlead_agent.system_prompt import system_prompt
 from fairlead_agent.tools.arguments import Json
 from fairlead_agent.tools.catalog import Catalog, Tools
 from fairlead_agent.tools.placement import WorkspacePlaces, boundary, described, shown_name
-from fairlead_agent.wire import Form
 from fairlead_common.config import AgentConfig
 from fairlead_common.errors import FairleadError, NotFoundError
 from fairlead_common.protocol.entries import MessageEntry
@@ -75,7 +77,7 @@ class ModelTurn:
             except ModelError as error:
                 if error.kind != "retryable" or attempt >= self._config.current.models.retries:
                     is_long = error.kind == "overflow"
-                    tokens = self._owner.wire.tokens
+                    tokens = self._owner.context.tokens
                     self.cause = left_out.by_refusal(self._state, tokens, error.refused, too_long=is_long)
                     raise
                 await self._pause(error, attempt)
@@ -128,26 +130,28 @@ class ModelTurn:
         instructions = await self._catalog.instructions(place) if place else ""
         _, _, name = model_name.partition("/")
         within = boundary(self._owner.session, agent, profile, self._state.sandbox)
-        system = context.system_prompt(agent, profile, workspace, tools, instructions, described(within))
-        wire = self._owner.wire
-        form = Form(
-            context.family(model_name),
+        system = system_prompt(agent, profile, workspace, tools, instructions, described(within))
+        context = self._owner.context
+        view = View(
+            family(model_name),
             self._takes_images(model_name),
+            self._state.left_out,
             first_shown(self._state.items, profile.context_window - RESERVE_TOKENS, self._state.left_out),
             self._state.rewrites,
         )
-        await context.encode_new(self._state.items, wire, self._owner.objects.get, form, self._state.left_out)
-        self._check_size(context.estimate_tokens(wire, system, tools.wire), profile)
+        context.update(self._state.items, view)
+        others = (len(system.encode()) + tools.bytes) // BYTES_PER_TOKEN
+        self._check_size(context.tokens + others, profile)
         request = ModelRequest(
             model=name,
-            messages=b",".join(
-                [system, wire.joined, *([context.CONTINUE] if self._state.asks_again else [])]
-            ),
-            tools=list(tools.specs.values()),
-            tools_wire=tools.wire,
+            messages=[*context.messages, CONTINUE] if self._state.asks_again else context.messages,
+            system=system,
+            tools=tools.schemas,
             thinking=self._state.thinking or profile.thinking,
             temperature=profile.temperature,
             max_output_tokens=profile.max_output_tokens,
+            fetch=self._owner.objects.get,
+            kept=context.kept,
         )
         return request, host, {name: spec.parameters for name, spec in tools.specs.items()}
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import aclosing
+from itertools import takewhile
 from typing import Final
 
 import msgspec
@@ -13,7 +14,8 @@ from fairlead_common.bus import Bus
 from fairlead_common.bus.reply_inbox import Delivery
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.protocol import subjects
-from fairlead_common.protocol.plain_calls import PlainAnswer, PlainCall
+from fairlead_common.protocol.content import AssistantMessage, Message, TextBlock, UserMessage
+from fairlead_common.protocol.plain_calls import PlainAnswer, PlainCall, PlainMessage
 from fairlead_common.service.live_config import LiveConfig
 
 log = structlog.get_logger()
@@ -109,11 +111,11 @@ class PlainCalls:
             raise InvalidInputError("agent", f"{call.agent!r} is not configured")
         name = self._config.current.gateway.openai.task_model or profile.model
         model, bare = self._registry.resolve(name)
+        system, messages = _conversation(call.messages)
         request = ModelRequest(
             model=bare,
-            messages=b",".join(map(msgspec.json.encode, call.messages)),
-            tools=[],
-            tools_wire=b"[]",
+            messages=messages,
+            system=system,
             temperature=profile.temperature,
             max_output_tokens=call.max_output_tokens or profile.max_output_tokens,
         )
@@ -129,6 +131,19 @@ class PlainCalls:
         return PlainAnswer(
             text="".join(words), model=name, stop_reason=finish.stop_reason, usage=finish.usage
         )
+
+
+def _conversation(messages: list[PlainMessage]) -> tuple[str, list[Message]]:
+    """System prompt and messages. Where the system speaks later, which providers refuse, the user does."""
+    begin = list(takewhile(lambda message: message.role == "system", messages))
+    rest: list[Message] = []
+    for message in messages[len(begin) :]:
+        text = TextBlock(text=message.content)
+        if message.role == "assistant":
+            rest.append(AssistantMessage(content=[text], model=""))
+        else:
+            rest.append(UserMessage(content=[text]))
+    return "\n\n".join(message.content for message in begin), rest
 
 
 def _encoded(answer: PlainAnswer) -> bytes:

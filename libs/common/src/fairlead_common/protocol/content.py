@@ -192,6 +192,24 @@ class ToolResultMessage(
 Message = UserMessage | AssistantMessage | ToolResultMessage
 
 
+def blocks_of(message: Message) -> list[ContentBlock]:
+    """What was said or came back; nothing for a reply of the model."""
+    match message:
+        case UserMessage(content=content):
+            return content
+        case ToolResultMessage(outcome=outcome):
+            return outcome.content
+        case _:
+            return []
+
+
+def words_of(message: Message) -> str:
+    """The text of a message, without images, thoughts and calls."""
+    if isinstance(message, AssistantMessage):
+        return message.text
+    return "\n\n".join(block.text for block in blocks_of(message) if isinstance(block, TextBlock))
+
+
 def text_outcome(status: ToolStatus, text: str, *, is_error: bool) -> ToolOutcome:
     """An outcome that is only words."""
     return ToolOutcome(status=status, content=[TextBlock(text=text)], is_error=is_error)

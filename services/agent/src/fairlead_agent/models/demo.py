@@ -14,7 +14,6 @@ from collections.abc import AsyncIterator, Callable
 import msgspec
 
 from fairlead_agent.models.interface import (
-    RESULT_IMAGES,
     BackEndSetup,
     Finish,
     ModelRequest,
@@ -23,7 +22,7 @@ from fairlead_agent.models.interface import (
     ThinkingPiece,
     ToolCallPiece,
 )
-from fairlead_common.protocol.content import Usage
+from fairlead_common.protocol.content import ToolResultMessage, Usage, UserMessage, words_of
 
 _DIRECTIVE = re.compile(r"^\s*(run|read|write|find|search|list)\s*:\s*(.+)$", re.IGNORECASE | re.MULTILINE)
 
@@ -58,10 +57,10 @@ class DemoModel:
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[list[Piece]]:
         """See `Model.stream`."""
-        messages = request.decoded()
-        asked = next((i for i in range(len(messages) - 1, -1, -1) if _is_asked(messages[i])), -1)
-        text = _text(messages[asked]) if asked >= 0 else ""
-        results = [message for message in messages[asked + 1 :] if message["role"] == "tool"]
+        messages = request.messages
+        asked = max((n for n, each in enumerate(messages) if isinstance(each, UserMessage)), default=-1)
+        text = words_of(messages[asked]) if asked >= 0 else ""
+        results = [each for each in messages[asked + 1 :] if isinstance(each, ToolResultMessage)]
         calls = _calls(text, {tool.name for tool in request.tools})
         words = 0
         if len(results) < len(calls):
@@ -71,7 +70,7 @@ class DemoModel:
             name, arguments = calls[len(results)]
             encoded = msgspec.json.encode(arguments).decode()
             yield [ToolCallPiece(0, encoded, f"demo_{len(messages)}", name)]
-            yield [Finish("tool_use", Usage(input_tokens=_size(messages), output_tokens=20))]
+            yield [Finish("tool_use", Usage(input_tokens=_size(request), output_tokens=20))]
             return
         answer = _answer(text, results)
         async for pieces in self._say(
@@ -81,7 +80,7 @@ class DemoModel:
         async for pieces in self._say(answer, TextPiece):
             words += len(pieces)
             yield pieces
-        yield [Finish("stop", Usage(input_tokens=_size(messages), output_tokens=words))]
+        yield [Finish("stop", Usage(input_tokens=_size(request), output_tokens=words))]
 
     async def _say(
         self, text: str, kind: type[TextPiece] | type[ThinkingPiece]
@@ -90,17 +89,6 @@ class DemoModel:
         for word in re.findall(r"\S+\s*|\s+", text):
             yield [kind(word)]
             await asyncio.sleep(delay_s)
-
-
-def _is_asked(message: dict[str, object]) -> bool:
-    return message["role"] == "user" and not _text(message).startswith(RESULT_IMAGES)
-
-
-def _text(message: dict[str, object]) -> str:
-    content = message.get("content")
-    if isinstance(content, list):
-        return "\n".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
-    return str(content or "")
 
 
 def _calls(text: str, known: set[str]) -> list[tuple[str, dict[str, object]]]:
@@ -124,19 +112,19 @@ def _calls(text: str, known: set[str]) -> list[tuple[str, dict[str, object]]]:
     return [call for call in calls if call[0] in known]
 
 
-def _answer(text: str, results: list[dict[str, object]]) -> str:
+def _answer(text: str, results: list[ToolResultMessage]) -> str:
     if not results:
         said = text.strip()
         if not said or len(said) > 400 or re.match(r"(?i)^(hi|hello|hey|help|what can you do)\b", said):
             return _HELP
         return f"You said: {said}\n\n{_HELP}"
-    shown = "\n\n".join(f"```\n{_text(result).rstrip()[:1500]}\n```" for result in results)
+    shown = "\n\n".join(f"```\n{words_of(result).rstrip()[:1500]}\n```" for result in results)
     said = "Here is the result" if len(results) == 1 else f"Here are the {len(results)} results"
     return f"Done. {said}:\n\n{shown}"
 
 
-def _size(messages: list[dict[str, object]]) -> int:
-    return sum(len(_text(message)) for message in messages) // 4
+def _size(request: ModelRequest) -> int:
+    return (len(request.system) + sum(len(words_of(message)) for message in request.messages)) // 4
 
 
 def make(setup: BackEndSetup) -> DemoModel:

@@ -1,40 +1,61 @@
 """What every model back end takes and gives."""
 
-from collections.abc import AsyncIterator, Callable, Mapping
-from typing import Any, Final, Literal, NamedTuple, Protocol
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal, NamedTuple, Protocol
 
 import msgspec
 
-from fairlead_common.errors import FairleadError
-from fairlead_common.protocol.content import StopReason, Usage
-from fairlead_common.protocol.messages import ToolSpec
+from fairlead_common.errors import FairleadError, NotFoundError
+from fairlead_common.protocol.content import ImageBlock, Message, StopReason, Usage, blocks_of
+from fairlead_common.protocol.tool_lists import ToolSchema
+
+FetchObject = Callable[[str], Coroutine[object, object, bytes]]
+LoadedImage = bytes | str  # its bytes, or why they cannot be had
 
 
-class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """One request.
+async def _no_objects(name: str) -> bytes:
+    raise NotFoundError(f"object {name} does not exist")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRequest:
+    """One request, in Fairlead's own types: a back end converts them to what its provider takes.
 
     Fields:
         model: name without the prefix of the back end.
-        messages: the conversation in OpenAI's chat format, system prompt first: the messages as JSON,
-            joined by commas.
-        tools: what may be called; `tools_wire` is the same, encoded once as OpenAI's `tools` array.
+        messages: what the model is shown of the conversation, see `context.transform_context`: every call has
+            one result before the next message of another role; ids and thoughts are of this model's family.
+        system: the system prompt; empty: none.
+        tools: what may be called.
+        fetch: gives the bytes of an `ImageBlock.object`, see `load_images`.
+        kept: what a back end wants to keep of this conversation until its next request, under a name of its
+            own: the same dict each time while a process holds the session, a new one after that.
     """
 
     model: str
-    messages: bytes
-    tools: list[ToolSpec]
-    tools_wire: bytes
+    messages: Sequence[Message]
+    system: str = ""
+    tools: Sequence[ToolSchema] = ()
     thinking: str = "off"
     temperature: float | None = None
     max_output_tokens: int | None = None
-
-    def decoded(self) -> list[dict[str, Any]]:
-        """The messages as objects."""
-        return msgspec.json.decode(b"[" + self.messages + b"]", type=list[dict[str, Any]])
+    fetch: FetchObject = _no_objects
+    kept: dict[str, object] = field(default_factory=dict)
 
 
-# Begins the user message that carries the images of tool results: no provider takes them in role `tool`.
-RESULT_IMAGES: Final = "Images of the tool results above:"
+async def load_images(messages: Sequence[Message], fetch: FetchObject) -> dict[str, LoadedImage]:
+    """All images of the messages, by name of the object."""
+    found: dict[str, LoadedImage] = {}
+    for message in messages:
+        for block in blocks_of(message):
+            if isinstance(block, ImageBlock) and block.object not in found:
+                try:
+                    found[block.object] = await fetch(block.object)
+                except FairleadError as error:
+                    found[block.object] = str(error)
+    return found
+
 
 Failure = Literal["", "content_filter", "refusal", "reply_paused"]
 

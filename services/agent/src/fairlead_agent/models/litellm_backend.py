@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from fairlead_agent.models.chat_format import encode_messages, encode_tools
 from fairlead_agent.models.interface import (
     BackEndSetup,
     Failure,
@@ -113,14 +114,14 @@ class LiteLLM:
         silence_s = self._silence_s()
         options: dict[str, Any] = {
             "model": request.model,
-            "messages": request.decoded(),
+            "messages": msgspec.json.decode(b"[" + await encode_messages(request) + b"]"),
             "stream": True,
             "stream_options": {"include_usage": True},
             "num_retries": 0,
             "timeout": silence_s,
         }
         if request.tools:
-            options["tools"] = msgspec.json.decode(request.tools_wire)
+            options["tools"] = msgspec.json.decode(encode_tools(request.tools))
         if request.temperature is not None:
             options["temperature"] = request.temperature
         if request.max_output_tokens is not None:

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import aiohttp
 import msgspec
 
+from fairlead_agent.models.chat_format import encode_messages, encode_tools
 from fairlead_agent.models.interface import (
     BackEndSetup,
     Failure,
@@ -151,7 +152,7 @@ class OpenAICompatible:
         try:
             async with self._session().post(
                 f"{self._url}/chat/completions",
-                data=_body(request, model),
+                data=body(request, model, await encode_messages(request)),
                 headers=_JSON,
                 timeout=self._timeout(),
             ) as response:
@@ -206,7 +207,8 @@ def _listed(raw: bytes) -> list[str]:
 _JSON = {"Content-Type": "application/json", "Accept": "text/event-stream"}
 
 
-def _body(request: ModelRequest, model: str) -> bytes:
+def body(request: ModelRequest, model: str, messages: bytes) -> bytes:
+    """The request as it is sent; `messages` are those of it, encoded and joined by commas."""
     options: dict[str, object] = {
         "model": model,
         "stream": True,
@@ -218,9 +220,9 @@ def _body(request: ModelRequest, model: str) -> bytes:
         options["max_completion_tokens"] = request.max_output_tokens
     if request.thinking in _EFFORTS:
         options["reasoning_effort"] = request.thinking
-    parts = [msgspec.json.encode(options)[:-1], b',"messages":[', request.messages, b"]"]
+    parts = [msgspec.json.encode(options)[:-1], b',"messages":[', messages, b"]"]
     if request.tools:
-        parts += [b',"tools":', request.tools_wire]
+        parts += [b',"tools":', encode_tools(request.tools)]
     return b"".join([*parts, b"}"])
 
 

@@ -256,9 +256,9 @@ class HeldSession:
 
     async def _work(self) -> SessionState:
         parts = self._services
-        state, wire = parts.cache.take(self.session)
+        state, context = parts.cache.take(self.session)
         try:
-            async with Owner(self._bus, parts.objects, state, wire, parts.may_write) as owner:
+            async with Owner(self._bus, parts.objects, state, context, parts.may_write) as owner:
                 self._owner = owner
                 if parts.stop.is_set():
                     owner.stopping.set()
@@ -273,7 +273,7 @@ class HeldSession:
             await self._bus.emit(subjects.WAKE, self.session.encode())
             raise
         if state.last_seq:
-            parts.cache.keep(state, wire)
+            parts.cache.keep(state, context)
         return state
 
     async def _drive(self, owner: Owner) -> None:

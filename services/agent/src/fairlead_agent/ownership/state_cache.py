@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 
-from fairlead_agent.wire import Wire
+from fairlead_agent.context import Context
 from fairlead_common.session_log.state import SessionState
 
 CACHE_BYTES = 64 << 20
@@ -13,15 +13,15 @@ class StateCache:
     """The states that were kept last. What is in it is checked against the log by the next owner."""
 
     def __init__(self) -> None:
-        self._states: OrderedDict[str, tuple[SessionState, Wire]] = OrderedDict()
+        self._states: OrderedDict[str, tuple[SessionState, Context]] = OrderedDict()
 
-    def take(self, session: str) -> tuple[SessionState, Wire]:
+    def take(self, session: str) -> tuple[SessionState, Context]:
         """The state of a session, which is not in the cache any more; an empty one if it is not known."""
-        return self._states.pop(session, None) or (SessionState(session), Wire())
+        return self._states.pop(session, None) or (SessionState(session), Context())
 
-    def keep(self, state: SessionState, wire: Wire) -> None:
+    def keep(self, state: SessionState, context: Context) -> None:
         """Keep a state, and drop the oldest ones past the limits."""
-        self._states[state.session] = state, wire
+        self._states[state.session] = state, context
         total = sum(each.weight for each, _ in self._states.values())
         while self._states and (total > CACHE_BYTES or len(self._states) > CACHE_SESSIONS):
             _, (dropped, _) = self._states.popitem(last=False)

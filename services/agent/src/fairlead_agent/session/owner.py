@@ -13,7 +13,7 @@ from typing import TypeVar
 import msgspec
 import structlog
 
-from fairlead_agent.wire import Wire
+from fairlead_agent.context import Context
 from fairlead_common.bus import Bus, WrongSequenceError
 from fairlead_common.bus.dead_letters import dead_letter
 from fairlead_common.bus.objects import Objects
@@ -55,7 +55,7 @@ class Owner:
         bus: Bus,
         objects: Objects,
         state: SessionState,
-        wire: Wire | None = None,
+        context: Context | None = None,
         may_write: Callable[[int], bool] = lambda kind: kind == ONE_ENTRY,
     ) -> None:
         """Hold nothing yet.
@@ -66,7 +66,7 @@ class Owner:
         self.bus = bus
         self.objects = objects
         self.state = state
-        self.wire = wire or Wire()  # of the same conversation
+        self.context = context or Context()  # of the same conversation
         self.session = state.session
         self.lock = asyncio.Lock()
         self.changed = asyncio.Event()

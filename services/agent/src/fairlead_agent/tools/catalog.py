@@ -21,6 +21,7 @@ from fairlead_common.errors import BusUnavailableError, FairleadError, NotFoundE
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.entries import Placement
 from fairlead_common.protocol.messages import ExecutorInfo, ToolCall, ToolSpec, WorkspaceQuery
+from fairlead_common.protocol.tool_lists import ToolSchema
 
 log = structlog.get_logger()
 
@@ -43,25 +44,18 @@ _info = msgspec.json.Decoder(ExecutorInfo)
 
 
 class Tools:
-    """What the executors of one host offer, with everything that is derived from it made once."""
+    """What the executors of one host offer, with everything that is derived from it made once.
+
+    Fields:
+        specs: by name. schemas: the same as models see them; `bytes` is their size as JSON.
+    """
 
     def __init__(self, specs: list[ToolSpec], wanted: list[str], work_mode: str = "") -> None:
         self.specs: dict[str, ToolSpec] = {}
         for spec in select(specs, wanted, work_mode):
             self.specs.setdefault(spec.name, spec)  # of two with one name the first: it cannot be taken over
-        self.wire = msgspec.json.encode(
-            [
-                {
-                    "type": "function",
-                    "function": {
-                        "name": spec.name,
-                        "description": spec.description,
-                        "parameters": _shown(spec.parameters),
-                    },
-                }
-                for spec in self.specs.values()
-            ]
-        )
+        self.schemas = tuple(map(_schema, self.specs.values()))
+        self.bytes = len(msgspec.json.encode(self.schemas))
         self._validators: dict[str, Validator] = {}
 
     def problem(self, name: str, arguments: dict[str, object]) -> str | None:
@@ -81,9 +75,10 @@ class Tools:
         return f"{where}: {error.message[:500]}"
 
 
-def _shown(parameters: dict[str, object]) -> dict[str, object]:
-    """Without what only Fairlead reads: some providers refuse a schema with words they do not know."""
-    return {key: value for key, value in parameters.items() if not key.startswith("x-")}
+def _schema(spec: ToolSpec) -> ToolSchema:
+    # Some providers refuse a schema with words they do not know.
+    shown = {key: value for key, value in spec.parameters.items() if not key.startswith("x-")}
+    return ToolSchema(name=spec.name, description=spec.description, parameters=shown)
 
 
 class Catalog:
