@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -35,13 +36,18 @@ def install(target: Path, *names: str) -> None:
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FairleadUp]:
     folder = tmp_path_factory.mktemp("examples")
     packages = folder / "packages"
-    install(packages, "file_channel", "scripted_model")
+    install(packages, "file_channel", "offline_sandbox", "scripted_model")
     sets = [
         'models.back_ends={"scripted": {"greeting": "Heard"}, "gone": {}}',
         "agents.lost.model=gone/large",
         "models.default=scripted/any",
         f'cron.channels={{"file": {{"folder": "{folder / REPORTS}"}}, "nonesuch": {{}}}}',
         "tools.sources.absent={}",
+        'tools.sandboxes={"offline": {}, "elsewhere": {}}',
+        "agents.careful.sandbox.kind=offline",
+        "agents.careful.mode=allow-all",
+        "agents.stray.sandbox.kind=elsewhere",
+        "agents.stray.mode=allow-all",
         "agents.main.mode=allow-all",
     ]
     with FairleadUp(folder / "home", sets=sets, environ={"PYTHONPATH": str(packages)}) as running:
@@ -119,6 +125,34 @@ async def test_the_channel_delivers_the_answer_of_a_job(up: FairleadUp) -> None:
         (file,) = await eventually(lambda: list(folder.glob("morning-*.txt")) if folder.exists() else [])
         assert file.read_text().startswith("Heard: ")
         await client.remove_job(str(made.job["id"]))
+
+
+@pytest.mark.skipif(
+    subprocess.run(["unshare", "--user", "--map-current-user", "--net", "--", "true"]).returncode != 0,
+    reason="this kernel makes no namespaces for this user",
+)
+async def test_a_command_in_the_sandbox_of_another_package_has_no_network(up: FairleadUp) -> None:
+    (executor,) = up.api("GET", "/api/status")["executors"]
+    assert "offline" in executor["sandboxes"]
+    assert executor["sandbox_attributes"]["offline"] == {"strength": 5, "is_networked": False}
+    async with Client(up.base_url, up.token) as client:
+        assert await interfaces(client, "careful") == {"lo"}
+        assert await interfaces(client, "main") > {"lo"}
+
+
+async def interfaces(client: Client, agent: str) -> set[str]:
+    """The network interfaces that a command of the agent sees."""
+    session = await client.create_session(agent=agent)
+    answer = await client.ask(session.id, 'call bash {"command": "cat /proc/net/dev"}')
+    return set(re.findall(r"(\w+):", answer.text.partition("Heard: ")[2]))
+
+
+async def test_a_call_in_a_sandbox_that_is_missing_runs_nowhere(up: FairleadUp) -> None:
+    async with Client(up.base_url, up.token) as client:
+        session = await client.create_session(agent="stray")
+        answer = await client.ask(session.id, 'call bash {"command": "touch ran-anyway"}')
+    assert "Sandbox 'elsewhere' is not available" in answer.text
+    assert not list(up.home.rglob("ran-anyway"))
 
 
 async def test_a_prompt_to_a_back_end_that_is_missing_ends_with_its_name(up: FairleadUp) -> None:

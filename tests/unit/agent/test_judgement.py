@@ -12,7 +12,7 @@ from fairlead_agent.policy.verdict import Verdict
 from fairlead_common.config import AgentConfig, parse_config
 from fairlead_common.protocol.approval_hash import shown_hash
 from fairlead_common.protocol.entries import ApprovalEntry, ApprovalRequestEntry
-from fairlead_common.protocol.messages import ToolCall, ToolSpec
+from fairlead_common.protocol.messages import ExecutorInfo, SandboxAttributes, ToolCall, ToolSpec
 from fairlead_common.session_log.state import SessionState
 
 BASH = ToolSpec(name="bash", description="", parameters={}, group="runtime")
@@ -139,3 +139,35 @@ def test_what_was_said_is_looked_through_only_where_an_address_counts(
         call = msgspec.structs.replace(REQUEST, name=spec.name, arguments={"url": url})
         about.verdict(about.facts(spec, call, "h"), AgentConfig())
     assert looked == ["https://example.com/web_fetch/True"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "announced", "expected", "is_external"),
+    [
+        ("microvm", {"is_confined": True, "is_networked": False}, "allow", False),
+        ("microvm", {"is_confined": True, "is_networked": True}, "ask", True),
+        ("microvm", {"is_networked": False}, "ask", False),
+        ("microvm", None, "ask", True),
+        ("local", {"is_confined": True, "is_networked": False}, "ask", True),
+        ("docker", None, "allow", False),
+        ("docker", {"is_networked": False}, "ask", False),
+    ],
+)
+def test_a_sandbox_is_judged_by_what_its_host_announces(
+    kind: str, announced: dict[str, Any] | None, expected: str, is_external: bool
+) -> None:
+    walled = {kind: SandboxAttributes(is_confined=True, is_networked=False)}
+    said = {kind: SandboxAttributes(**announced)} if announced is not None else {}
+    hosts = {
+        "h": [ExecutorInfo(executor="e", host="h", sandbox_attributes=said)],
+        "other": [ExecutorInfo(executor="e", host="other", sandbox_attributes=walled)],
+    }
+    about = SessionPolicy(
+        SessionState("s", agent="main"),
+        cast(Any, SimpleNamespace(current=parse_config({}, {}))),
+        cast(Any, SimpleNamespace(of=lambda _: set())),
+        hosts.__getitem__,
+    )
+    call = about.facts(BASH, msgspec.structs.replace(REQUEST, sandbox=kind), "h")
+    assert about.verdict(call, AgentConfig()).action == expected
+    assert ("external" in about.marked(call).flags) is is_external

@@ -7,10 +7,10 @@ import pytest
 
 from fairlead_agent.policy.approval_scopes import keys
 from fairlead_agent.policy.call_facts import CallFacts
-from fairlead_agent.policy.evaluate import is_networked
 from fairlead_agent.policy.layers import Layers, layers_of
 from fairlead_agent.policy.verdict import Circumstances, Verdict, judge
 from fairlead_common.config import AgentConfig, PolicyConfig, Rules, parse_config
+from fairlead_common.config.sandbox_kinds import by_name
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.protocol.approval_hash import shown_hash
 from fairlead_common.protocol.content import TrustFlag
@@ -66,8 +66,8 @@ class At:
         }
         place |= {key: self.fields[key] for key in ("sandbox", "workspace") if key in self.fields}
         call = ToolCall(**place, arguments=arguments)
-        where = {key: self.fields[key] for key in ("root", "networked") if key in self.fields}
-        return CallFacts(spec, call, "h", **where)
+        where = {key: self.fields[key] for key in ("root", "networked", "confined") if key in self.fields}
+        return CallFacts(spec, call, "h", **{"confined": by_name(call.sandbox).is_confined, **where})
 
     @property
     def circumstances(self) -> Circumstances:
@@ -194,20 +194,8 @@ def test_in_a_sandbox_without_network_commands_run_unless_something_speaks_again
         assert action(WRITE, at, path="x") == "ask"
         assert action(CONTROL, at, action="write", text="ls\n") == "allow"
         assert action(CONTROL, at, action="write", text="curl x | sh\n") == "ask"
+        assert action(BASH, at._replace(confined=False), command="ls") == "ask", "its name is no wall"
     assert action(BASH, At(networked=True), command="ls") == "ask"
-
-
-def test_which_sandboxes_have_a_network_is_read_off_the_configuration() -> None:
-    plain = parse_config({}, {}).sandboxes
-    assert [is_networked(plain, kind) for kind in ("local", "ssh", "docker", "bubblewrap")] == [
-        True,
-        True,
-        False,
-        False,
-    ]
-    opened = {"sandboxes.docker.network": "egress", "sandboxes.bubblewrap.network": True}
-    assert is_networked(parse_config({}, opened).sandboxes, "docker")
-    assert is_networked(parse_config({}, opened).sandboxes, "bubblewrap")
 
 
 @pytest.mark.parametrize(

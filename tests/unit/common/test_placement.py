@@ -44,7 +44,7 @@ def test_only_the_session_main_runs_locally_where_the_sandbox_is_for_all_others(
 def test_session_gets_a_stronger_sandbox_than_demanded_and_never_a_weaker_one(
     demanded: str, wish: str, granted: bool
 ) -> None:
-    choice = SandboxChoice(kind=demanded)  # type: ignore[arg-type]
+    choice = SandboxChoice(kind=demanded)
     assert (sandbox_problem(choice, "s", wish) == "") is granted
     assert effective_sandbox(choice, "s", wish) == (wish if granted else demanded)
 

@@ -12,7 +12,7 @@ import pytest
 
 from fairlead_common.bus.objects import Objects
 from fairlead_common.protocol.content import ImageBlock, TextBlock, ToolOutcome
-from fairlead_common.protocol.messages import SandboxKind, ToolCall, ToolResult
+from fairlead_common.protocol.messages import SandboxAttributes, SandboxKind, ToolCall, ToolResult
 from fairlead_tools import results, runner_calls
 from fairlead_tools.runner import protocol
 from fairlead_tools.runner_calls import RunnerCalls
@@ -49,6 +49,9 @@ class Hostile:
         self.answers: list[bytes] = []
         self.later: Callable[[dict[str, Any]], Frames] = lambda _: []
         self.tasks: asyncio.TaskGroup = cast(asyncio.TaskGroup, asyncio)
+
+    def attributes(self) -> SandboxAttributes:
+        return SandboxAttributes(strength=0)
 
     def unavailable(self) -> str:
         return ""

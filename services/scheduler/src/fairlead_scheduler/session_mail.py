@@ -60,7 +60,7 @@ class SessionMail:
             agent=agent,
             title=title,
             mode=limits.mode or None,
-            sandbox=limits.sandbox or None,  # type: ignore[arg-type] # it came out of a session's log
+            sandbox=limits.sandbox or None,
             work_mode=limits.work_mode or None,  # type: ignore[arg-type] # likewise
             deny=limits.deny or None,
             sender=f"{SENDER}:{depth}",  # schedulers before `depth` read it there

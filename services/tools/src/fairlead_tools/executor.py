@@ -98,7 +98,7 @@ class Executor:
         self._records = records
         self._liveness = liveness
         self._claims = CallClaims(bus, config, records, liveness)
-        self._floor = HostPolicy(config)
+        self._floor = HostPolicy(config, sandboxes.attributes)
         self._runner_calls = RunnerCalls(sandboxes, self._objects, self._show)
         self._host_calls = ExecutorCalls(config.state, self._show)
         self._tasks = tasks
@@ -340,13 +340,14 @@ class Executor:
         problem = self._floor.problem(call, spec)
         if tool is not None:
             return CallTarget(problem, repeatable=spec.idempotent, tool=tool)
-        if not problem and (never := impossible(call)):  # before what this machine happens to lack
+        sandbox = self._sandboxes.attributes(call.sandbox)
+        if not problem and (never := impossible(call, sandbox)):  # before what this machine happens to lack
             problem = _NO_WORKSPACE.format(never)
         problem = problem or self._sandboxes.problem(call, self._config.host)
         workspace = ""
         if not problem:
             try:
-                workspace = await self._workspaces.place(call)
+                workspace = await self._workspaces.place(call, sandbox)
             except InvalidInputError as error:
                 problem = _NO_WORKSPACE.format(error.problem)
         place = self._sandboxes.place(call, workspace)

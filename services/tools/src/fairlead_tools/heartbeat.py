@@ -11,7 +11,7 @@ from fairlead_common.bus.buckets import Bucket
 from fairlead_common.bus.reply_inbox import Delivery
 from fairlead_common.errors import FairleadError
 from fairlead_common.protocol import subjects
-from fairlead_common.protocol.messages import ExecutorInfo, ToolSpec, WorkspaceQuery
+from fairlead_common.protocol.messages import ExecutorInfo, SandboxAttributes, ToolSpec, WorkspaceQuery
 from fairlead_common.service.process import VERSION
 from fairlead_tools.config import ExecutorConfig
 from fairlead_tools.executor_tools.tools import ExecutorTools
@@ -53,7 +53,7 @@ class ExecutorHeartbeat:
         self._drained = drained
         self._draining = False
         self._said: list[ToolSpec] = []
-        self._available: list[str] = []
+        self._available: dict[str, SandboxAttributes] = {}
         self._left_out: set[str] = set()
         self._asked: asyncio.Queue[Delivery] = asyncio.Queue()
 
@@ -125,10 +125,13 @@ class ExecutorHeartbeat:
                 log.warning("tool_left_out", tool=name, error=f"all tools: at most {MAX_TOOLS_BYTES} bytes")
         return fitting
 
-    def _kinds(self) -> list[str]:
+    def _kinds(self) -> dict[str, SandboxAttributes]:
         """The sandboxes that work here and that the floor allows: no agent is placed for others."""
-        kinds = self._sandboxes.available()
-        return kinds if self._allowed is None else [kind for kind in kinds if kind in self._allowed]
+        return {
+            kind: self._sandboxes.attributes(kind)
+            for kind in self._sandboxes.available()
+            if self._allowed is None or kind in self._allowed
+        }
 
     def _info(self) -> ExecutorInfo:
         self._said = self._offered()
@@ -141,7 +144,8 @@ class ExecutorHeartbeat:
             draining=self._draining,
             capacity=self._config.capacity,
             running=self._running(),
-            sandboxes=self._available,
+            sandboxes=list(self._available),
+            sandbox_attributes=self._available,
             tools=[*BUILT_IN, *self._said],
             workspace_root=str(self._config.workspaces),
             default_workspace=str(self._config.workspace),

@@ -6,6 +6,7 @@ configuration of all cannot change it.
 
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -15,17 +16,17 @@ import referencing.exceptions
 from jsonschema.protocols import Validator
 
 from fairlead_common.config.placement import workspace_root
+from fairlead_common.config.sandbox_kinds import BUILT_IN, by_name
 from fairlead_common.errors import InvalidInputError, WeakConfigurationError
 from fairlead_common.policy.always_ask import never_automatic, typed
 from fairlead_common.policy.always_ask_git import FORCED, is_forced_push
 from fairlead_common.policy.rules import Rule, check_rules, parse_rule, subject, touches, unreadable
 from fairlead_common.policy.shell_words import read
 from fairlead_common.protocol.approval_hash import shown_hash
-from fairlead_common.protocol.messages import SandboxKind, ToolCall, ToolSpec
+from fairlead_common.protocol.messages import SandboxAttributes, SandboxKind, ToolCall, ToolSpec
+from fairlead_common.service import extensions
 from fairlead_tools.config import ExecutorConfig
 from fairlead_tools.specs import BY_NAME
-
-_BOUNDARIES = ("docker", "bubblewrap")
 
 
 class HostPolicySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -36,7 +37,7 @@ class HostPolicySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
         sandboxes: kinds that calls may run in; None: all that work here.
         max_timeout_s: of one call; None: no limit of this host's own.
         workspaces: folders below which an absolute workspace has to lie; empty: anywhere.
-        require_sandbox_for: rules; what they name runs in a container or in namespaces only.
+        require_sandbox_for: rules; what they name runs only in a sandbox that confines commands.
     """
 
     deny: list[str] = []
@@ -63,6 +64,9 @@ def read_host_policy(path: Path | None) -> HostPolicySettings:
         raise WeakConfigurationError(f"{path}: {error}") from error
     if mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise WeakConfigurationError(f"{path}: others than its owner may write to it ({stat.filemode(mode)})")
+    unknown = [kind for kind in settings.sandboxes or () if kind not in BUILT_IN]
+    if unknown and not extensions.installed(extensions.SANDBOXES).issuperset(unknown):
+        raise WeakConfigurationError(f"{path}: sandboxes: no such kind is installed on this host: {unknown}")
     if relative := [each for each in settings.workspaces if not each.startswith("/")]:
         raise WeakConfigurationError(f"{path}: workspaces: must be absolute, got {relative}")
     return settings
@@ -71,13 +75,19 @@ def read_host_policy(path: Path | None) -> HostPolicySettings:
 class HostPolicy:
     """The last word about a call."""
 
-    def __init__(self, config: ExecutorConfig) -> None:
+    def __init__(
+        self, config: ExecutorConfig, attributes: Callable[[str], SandboxAttributes] = by_name
+    ) -> None:
         """Read the settings.
+
+        Args:
+            attributes: of a kind of sandbox, here.
 
         Raises:
             WeakConfigurationError: see `read_floor`.
         """
         self._config = config
+        self._attributes = attributes
         self._settings = read_host_policy(config.floor)
         self._deny = _rules(self._settings.deny)
         self._confined = _rules(self._settings.require_sandbox_for)
@@ -130,7 +140,7 @@ class HostPolicy:
             return f"Host {host} does not run calls in sandbox {call.sandbox!r}; it allows {allowed}."
         if (
             self._confined
-            and call.sandbox not in _BOUNDARIES
+            and not self._attributes(call.sandbox).is_confined
             and touches(self._confined, subject(spec, call.arguments, self._root(call)))
         ):
             return f"Host {host} runs {call.name} in a sandbox only, and this session has {call.sandbox!r}."
@@ -158,8 +168,11 @@ class HostPolicy:
 
     def _root(self, call: ToolCall) -> str:
         config = self._config
-        root = workspace_root(call, config.host, named=str(config.workspaces), default=str(config.workspace))
-        return os.path.realpath(root) if call.sandbox == "local" else root
+        sandbox = self._attributes(call.sandbox)
+        root = workspace_root(
+            call, config.host, named=str(config.workspaces), default=str(config.workspace), sandbox=sandbox
+        )
+        return root if sandbox.workspace or sandbox.is_remote else os.path.realpath(root)
 
     def _validator(self, spec: ToolSpec) -> Validator:
         schema, validator = self._validators.get(spec.name, (None, None))

@@ -22,6 +22,7 @@ from fairlead_tools.openapi.source import ApiTools
 from fairlead_tools.records import Records, make_private_folder
 from fairlead_tools.sandboxes.bubblewrap import BubblewrapSandbox
 from fairlead_tools.sandboxes.docker import DockerSandbox, expected_places
+from fairlead_tools.sandboxes.extension_kinds import extension_kinds
 from fairlead_tools.sandboxes.local import LocalSandbox
 from fairlead_tools.sandboxes.sandbox import Sandboxes
 from fairlead_tools.sandboxes.ssh import SshSandbox
@@ -102,13 +103,16 @@ async def _sandboxes(
         lambda variant: expected_places(settings.current, variant, workspaces.shared),
     )
     await docker.begin()
+    others, problems = extension_kinds(settings.current.tools.sandboxes, config.state, home, tasks)
     return Sandboxes(
         [
             LocalSandbox(config.state, tasks),
             BubblewrapSandbox(config.state, home, tasks, lambda: settings.current.sandboxes.bubblewrap),
             SshSandbox(config.state, tasks, lambda: settings.current.sandboxes.ssh),
             docker,
-        ]
+            *others,
+        ],
+        problems,
     )
 
 

@@ -23,7 +23,7 @@ from fairlead_common.config.openai_api import OpenAiConfig
 from fairlead_common.config.openapi import OpenApi
 from fairlead_common.config.part import Extensions, Part, Positive
 from fairlead_common.config.policy import PolicyConfig, check_layer, check_policy
-from fairlead_common.config.sandboxes import SandboxesConfig
+from fairlead_common.config.sandboxes import SandboxesConfig, check_kind, check_names
 from fairlead_common.config.web import WebConfig
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.protocol.ids import check_id
@@ -41,6 +41,8 @@ class ToolsConfig(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
         nats_services: micro services whose tools are offered, by name or by a beginning with `*`.
         openapi: HTTP interfaces by name; their operations become `api__<name>__<operation>`.
         sources: tools of other packages (entry points of the group `fairlead.tools`), and their settings.
+        sandboxes: kinds of sandboxes of other packages (entry points of the group `fairlead.sandboxes`), and
+            their settings.
     """
 
     timeout_s: Positive = 120.0
@@ -52,6 +54,7 @@ class ToolsConfig(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
     web: WebConfig = WebConfig()
     openapi: dict[ServerName, OpenApi] = {}
     sources: Extensions = {}
+    sandboxes: Extensions = {}
 
 
 class GatewayConfig(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -111,9 +114,11 @@ def parse_config(
         raise InvalidInputError("config", explained(error, Config)) from error
     try:
         check_policy(config.policy)
+        check_names(config.tools.sandboxes)
         for name, profile in config.agents.items():
             check_id(name, f"agents.{name}")
             check_layer(profile.rules, f"agents.{name}")
+            check_kind(profile.sandbox.kind, f"agents.{name}.sandbox.kind", config.tools.sandboxes)
         if check_models:
             for field, problem in model_problems(config).items():
                 raise InvalidInputError(field, problem)

@@ -4,12 +4,10 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from fairlead_common.config import SandboxChoice
-from fairlead_common.protocol.messages import ExecutorInfo, SandboxKind, ToolCall
+from fairlead_common.config.sandbox_kinds import by_name, compared
+from fairlead_common.protocol.messages import ExecutorInfo, SandboxAttributes, SandboxKind, ToolCall
 
 DEFAULT_POOL: Final = "default"
-BOX_WORKSPACE: Final = "/workspace"  # where a container or namespace has it
-
-_ORDER: Final = ("local", "bubblewrap", "docker")  # each at least as strong as those before it
 _MAIN: Final = "main"
 
 
@@ -21,31 +19,31 @@ def demanded_sandbox(choice: SandboxChoice, session: str) -> SandboxKind:
 def sandbox_problem(choice: SandboxChoice, session: str, wish: str) -> str:
     """Why a session may not have the sandbox `wish`, for people; empty when it may.
 
-    A session may be confined more than its profile demands, never less. `ssh` is another machine, and so
-    neither stronger nor weaker than the rest: only a profile can choose it.
+    A session may be confined more than its profile demands, never less. Another machine is neither stronger
+    nor weaker than the rest, and how strong a kind of another package is depends on who is heard: only a
+    profile can choose those.
     """
     demanded = demanded_sandbox(choice, session)
     if wish == demanded:
         return ""
-    if wish not in _ORDER or demanded not in _ORDER:
+    stronger_by = compared(wish, demanded)
+    if stronger_by is None:
         return f"the profile wants {demanded!r}, and {wish!r} cannot stand in for it"
-    if _ORDER.index(wish) < _ORDER.index(demanded):
+    if stronger_by < 0:
         return f"must not be weaker than {demanded!r}, which the profile demands; got {wish!r}"
     return ""
 
 
 def is_weaker(sandbox: str, than: str) -> bool:
     """Whether a sandbox confines less than another; one that cannot be compared counts as weaker."""
-    if sandbox == than:
-        return False
-    known = sandbox in _ORDER and than in _ORDER
-    return _ORDER.index(sandbox) < _ORDER.index(than) if known else True
+    stronger_by = compared(sandbox, than)
+    return stronger_by is None or stronger_by < 0
 
 
 def effective_sandbox(choice: SandboxChoice, session: str, wish: str) -> SandboxKind:
     """The sandbox that calls of a session get; a wish that may not be granted counts as none."""
-    if wish in _ORDER and not sandbox_problem(choice, session, wish):
-        return wish  # type: ignore[return-value] # one of _ORDER
+    if wish and not sandbox_problem(choice, session, wish):
+        return wish
     return demanded_sandbox(choice, session)
 
 
@@ -79,17 +77,21 @@ def described_place(pool: str, labels: Mapping[str, str]) -> str:
     return f"pool {pool or DEFAULT_POOL}" + (f" with labels {wanted}" if wanted else "")
 
 
-def workspace_root(call: ToolCall, host: str, *, named: str, default: str) -> str:
+def workspace_root(
+    call: ToolCall, host: str, *, named: str, default: str, sandbox: SandboxAttributes | None = None
+) -> str:
     """The absolute path that file tools of the call have for its workspace; empty when nobody here knows.
 
     Args:
         named: folder of the named workspaces of the host. default: its workspace for calls that name none.
+        sandbox: attributes of the call's sandbox there; None: those that its name stands for.
     """
-    if call.sandbox in ("docker", "bubblewrap"):
-        return BOX_WORKSPACE
+    sandbox = by_name(call.sandbox) if sandbox is None else sandbox
+    if sandbox.workspace:
+        return sandbox.workspace
     if call.workspace.startswith("/"):
         return call.workspace
-    if call.sandbox == "ssh" or not named:
+    if sandbox.is_remote or not named:
         return ""
     if call.workspace_kind != "folder":
         return f"{named}/.sessions/{host}/{call.workspace}"

@@ -1,11 +1,15 @@
 """Sandboxes: which one an agent wants, and how each kind is made."""
 
-from typing import Annotated, Literal
+from collections.abc import Collection
+from typing import Annotated, Final, Literal
 
 import msgspec
 
 from fairlead_common.config.part import Part, Positive
+from fairlead_common.errors import InvalidInputError
 from fairlead_common.protocol.messages import SandboxKind, WorkspaceAccess
+
+KINDS: Final = ("bubblewrap", "docker", "local", "ssh")
 
 
 class SandboxChoice(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -16,7 +20,7 @@ class SandboxChoice(Part, frozen=True, kw_only=True, forbid_unknown_fields=True)
         when: `all` sessions, or `non-main`: the session `main` runs `local`, all others in `kind`.
         scope: what shares one sandbox: each session its own, all of the agent, or everybody.
         workspace: what the sandbox may do with the workspace.
-        remote: for `ssh`, the name of an entry in `sandboxes.ssh`.
+        remote: for `ssh`, the name of an entry in `sandboxes.ssh`; a kind of another package is given it too.
     """
 
     kind: SandboxKind = "local"
@@ -91,3 +95,25 @@ class SandboxesConfig(Part, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     docker: DockerConfig = DockerConfig()
     bubblewrap: BubblewrapConfig = BubblewrapConfig()
     ssh: dict[str, SshConfig] = {}
+
+
+def check_kind(kind: str, field: str, others: Collection[str]) -> None:
+    """See that a kind of sandbox comes with Fairlead, or is one of the `others` that are configured.
+
+    Raises:
+        InvalidInputError: it is neither.
+    """
+    if kind not in KINDS and kind not in others:
+        known = ", ".join([*KINDS, *sorted(others)])
+        raise InvalidInputError(field, f"must be one of {known}, or a name in tools.sandboxes; got {kind!r}")
+
+
+def check_names(others: Collection[str]) -> None:
+    """See that no kind of another package takes the name of one that comes with Fairlead.
+
+    Raises:
+        InvalidInputError: one does.
+    """
+    for name in others:
+        if name in KINDS:
+            raise InvalidInputError(f"tools.sandboxes.{name}", "comes with Fairlead; another name is needed")

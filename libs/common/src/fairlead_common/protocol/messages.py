@@ -13,7 +13,8 @@ from fairlead_common.protocol.content import ToolOutcome, TrustFlag
 
 MAX_TEXT_CHARS = 4_000_000
 
-SandboxKind = Literal["local", "bubblewrap", "docker", "ssh"]
+# `local`, `bubblewrap`, `docker`, `ssh`, or one of another package (`tools.sandboxes.<name>`).
+SandboxKind = Annotated[str, msgspec.Meta(pattern="^[a-z0-9][a-z0-9_-]{0,31}$")]
 WorkspaceAccess = Literal["none", "ro", "rw"]
 WorkMode = Literal["", "plan", "implement", "bugfix", "review"]
 WorkspaceKind = Literal["folder", "scratch", "clone", "worktree"]
@@ -289,12 +290,31 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     timeout_s: Annotated[float, msgspec.Meta(ge=0, le=86_400)] = 0.0
 
 
+class SandboxAttributes(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a kind of sandbox is on one host. The defaults are those of a kind of which nothing is known.
+
+    Fields:
+        strength: 0 is no boundary; of two kinds the higher one confines more. None: it cannot be compared.
+        is_confined: commands see nothing of the host but the workspace.
+        is_networked: commands reach a network.
+        is_remote: commands run on another machine, which has the workspace.
+        workspace: absolute path that commands have for the workspace; empty: the one on the host.
+    """
+
+    strength: int | None = None
+    is_confined: bool = False
+    is_networked: bool = True
+    is_remote: bool = False
+    workspace: str = ""
+
+
 class ExecutorInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Heartbeat of one executor: key `<host>.<executor>` of the bucket `executors`, with a TTL.
 
     Fields:
         labels: what the operator says of the host (`gpu=yes`, `zone=home`); agents may ask for them.
         sandboxes: the kinds that work here now.
+        sandbox_attributes: of each of these kinds; missing with earlier versions, see `sandbox_kinds.py`.
         workspace_root: absolute path under which named workspaces lie.
         default_workspace: absolute path of the workspace of sessions that name none.
         warnings: what a person should look at, such as tools that are withheld.
@@ -308,6 +328,7 @@ class ExecutorInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     labels: dict[str, str] = {}
     draining: bool = False
     sandboxes: list[str] = msgspec.field(default_factory=lambda: ["local"])
+    sandbox_attributes: dict[str, SandboxAttributes] = {}
     tools: list[ToolSpec] = []
     workspace_root: str = ""
     default_workspace: str = ""

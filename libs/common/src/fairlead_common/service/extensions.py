@@ -6,6 +6,7 @@ Only an extension that the configuration names is loaded. The name of a built-in
 |---|---|---|
 | `fairlead.models` | `models.back_ends.<name>` | `(BackEndSetup) -> Model` |
 | `fairlead.tools` | `tools.sources.<name>` | `(settings) -> list[ExecutorTool]` |
+| `fairlead.sandboxes` | `tools.sandboxes.<name>` | `(SandboxSetup) -> Sandbox` |
 | `fairlead.channels` | `cron.channels.<name>` | `(settings) -> DeliveryChannel` |
 """
 
@@ -19,6 +20,7 @@ from fairlead_common.errors import FairleadError
 
 MODELS: Final = "fairlead.models"
 TOOLS: Final = "fairlead.tools"
+SANDBOXES: Final = "fairlead.sandboxes"
 CHANNELS: Final = "fairlead.channels"
 
 
@@ -31,8 +33,14 @@ def configured(config: Config) -> list[tuple[str, str]]:
     return [
         *((MODELS, name) for name in config.models.back_ends),
         *((TOOLS, name) for name in config.tools.sources),
+        *((SANDBOXES, name) for name in config.tools.sandboxes),
         *((CHANNELS, name) for name in config.cron.channels),
     ]
+
+
+def installed(group: str) -> set[str]:
+    """The names of the entry points of `group` that installed packages declare."""
+    return set(entry_points(group=group).names)
 
 
 def load(group: str, name: str, built_in: Mapping[str, str] | None = None) -> Callable[..., Any]:

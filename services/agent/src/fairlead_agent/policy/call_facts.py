@@ -28,16 +28,25 @@ class CallFacts:
         host: that the call goes to.
         root: absolute path of the workspace, as its file tools spell it; empty when that is not known.
         networked: commands of the sandbox reach a network.
+        confined: commands of the sandbox see nothing of the host but the workspace.
     """
 
     def __init__(
-        self, spec: ToolSpec, request: ToolCall, host: str = "", *, root: str = "", networked: bool = True
+        self,
+        spec: ToolSpec,
+        request: ToolCall,
+        host: str = "",
+        *,
+        root: str = "",
+        networked: bool = True,
+        confined: bool = False,
     ) -> None:
         self.spec = spec
         self.request = request
         self.host = host
         self.root = root
         self.networked = networked
+        self.confined = confined
 
     @property
     def arguments(self) -> dict[str, object]:

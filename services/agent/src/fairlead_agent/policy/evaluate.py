@@ -1,5 +1,7 @@
 """The verdict about a call: the rules, the mode, what was read, granted and decided, together."""
 
+from collections.abc import Callable, Iterable
+
 import msgspec
 
 from fairlead_agent.policy.approval_scopes import keys_of
@@ -8,9 +10,10 @@ from fairlead_agent.policy.grants import Grants
 from fairlead_agent.policy.layers import Layers, layers_of
 from fairlead_agent.policy.taint import FETCH, NamedBy, named_by
 from fairlead_agent.policy.verdict import Circumstances, Verdict, judge, outside_hint
-from fairlead_common.config import AgentConfig, SandboxesConfig
+from fairlead_common.config import AgentConfig
 from fairlead_common.config.placement import demanded_sandbox
-from fairlead_common.protocol.messages import SandboxKind, ToolCall, ToolSpec
+from fairlead_common.config.sandbox_kinds import attributes
+from fairlead_common.protocol.messages import ExecutorInfo, ToolCall, ToolSpec
 from fairlead_common.service.live_config import LiveConfig
 from fairlead_common.session_log.state import GRANTING, SessionState
 
@@ -21,8 +24,16 @@ _ALLOWANCE = {"safe": 0, "allow-all": 2}  # of a mode; of every other as much as
 class SessionPolicy:
     """Judges the calls of one session."""
 
-    def __init__(self, state: SessionState, config: LiveConfig, grants: Grants) -> None:
+    def __init__(
+        self,
+        state: SessionState,
+        config: LiveConfig,
+        grants: Grants,
+        announced: Callable[[str], Iterable[ExecutorInfo]] = lambda _: (),
+    ) -> None:
+        """`announced`: what the executors of a host say of it and of its sandboxes."""
         self._state = state
+        self._announced = announced
         self._config = config
         self._grants = grants
 
@@ -39,8 +50,15 @@ class SessionPolicy:
         Args:
             root: absolute path of its workspace, where that is known.
         """
-        networked = is_networked(self._config.current.sandboxes, request.sandbox)
-        return CallFacts(spec, request, host, root=root, networked=networked)
+        sandbox = attributes(request.sandbox, self._announced(host), self._config.current.sandboxes)
+        return CallFacts(
+            spec,
+            request,
+            host,
+            root=root,
+            networked=sandbox.is_networked,
+            confined=sandbox.is_confined,
+        )
 
     def marked(self, call: CallFacts) -> ToolCall:
         """The request with what policy adds to it: its effects, what was read, and what a person allowed.
@@ -126,14 +144,3 @@ class SessionPolicy:
     def _granted(self) -> set[str]:
         granted = {key for request in self._state.granted for key in keys_of(request)}
         return granted | self._grants.of(self._state.agent)
-
-
-def is_networked(sandboxes: SandboxesConfig, kind: SandboxKind) -> bool:
-    """Whether commands in this kind of sandbox reach a network."""
-    match kind:
-        case "docker":
-            return sandboxes.docker.network != "none"
-        case "bubblewrap":
-            return sandboxes.bubblewrap.network
-        case "local" | "ssh":
-            return True

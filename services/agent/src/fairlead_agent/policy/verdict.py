@@ -17,8 +17,6 @@ from fairlead_common.policy.rules import Subject, command_allowed, names, runs_e
 from fairlead_common.policy.sensitive_paths import secret
 from fairlead_common.policy.shell_words import read
 
-_CONFINED = ("docker", "bubblewrap")
-
 
 class Verdict(NamedTuple):
     """What to do with a call, and why, in words for people.
@@ -71,15 +69,11 @@ def judge(call: CallFacts, at: Circumstances) -> Verdict:
         return Verdict("allow", "mode allow-all")
     if why := _allowed(call, at):
         return Verdict("allow", why)
-    if call.is_runtime and _is_confined(call) and not call.networked:
+    if call.is_runtime and call.confined and not call.networked:
         return Verdict("allow", f"it runs in a sandbox ({call.request.sandbox}) without network")
     plain = about.shell.problem if about.shell else ""
     hint = f"; no rule can allow the command, for {plain}" if plain else ""
     return Verdict("ask", f"mode ask: {spec.name} changes things{hint}", lasting=True)
-
-
-def _is_confined(call: CallFacts) -> bool:
-    return call.request.sandbox in _CONFINED
 
 
 def outside_hint(about: Subject) -> str:
@@ -141,7 +135,7 @@ def _tainted(call: CallFacts, at: Circumstances) -> str:
         return (
             "this session has read what strangers wrote, and this call would act later, with nobody looking"
         )
-    if call.is_runtime and not spec.read_only and not _is_confined(call):
+    if call.is_runtime and not spec.read_only and not call.confined:
         return "this session has read what strangers wrote, and the command would run without a sandbox"
     return ""
 

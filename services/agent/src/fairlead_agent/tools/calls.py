@@ -79,7 +79,7 @@ class ToolCalls:
         self._catalog = catalog
         self._places = places
         self._config = config
-        self._policy = SessionPolicy(owner.state, config, grants)
+        self._policy = SessionPolicy(owner.state, config, grants, catalog.announced)
         self._worker = worker
         self._sent: dict[str, tuple[ToolCall, float]] = {}  # by call: the request, and when it was seen
         self._recalled = False

@@ -17,6 +17,7 @@ from fairlead_common.bus.buckets import is_marker
 from fairlead_common.bus.stream_reader import Record
 from fairlead_common.bus.tail import Source, Tail
 from fairlead_common.config.placement import workspace_root
+from fairlead_common.config.sandbox_kinds import attributes
 from fairlead_common.errors import BusUnavailableError, FairleadError, NotFoundError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.entries import Placement
@@ -165,8 +166,7 @@ class Catalog:
 
     def tools(self, host: str, wanted: list[str], work_mode: str = "") -> Tools:
         """What `host` offers, as far as the profile wants it and the work needs it."""
-        known = [info for info, _ in self._executors.values() if info.host == host]
-        live = self.executors(host) or known[-1:]  # while it restarts, what it last said
+        live = self.announced(host)
         specs = live[0].tools if live else []
         encoded = self._encoded.get(host)
         if encoded is None or encoded[0] is not specs:  # it is a new one with each heartbeat
@@ -205,16 +205,20 @@ class Catalog:
 
     def default_workspace(self, host: str) -> str:
         """The workspace on `host` of those that name none; while it restarts, what it last said."""
-        known = [info for info, _ in self._executors.values() if info.host == host]
-        live = self.executors(host) or known[-1:]
+        live = self.announced(host)
         return live[0].default_workspace if live else ""
 
     def root(self, call: ToolCall, host: str) -> str:
         """See `workspace_root`; while the host restarts, what it last said."""
-        known = [info for info, _ in self._executors.values() if info.host == host]
-        info = next(iter(self.executors(host) or known[-1:]), None)
+        info = next(iter(self.announced(host)), None)
         named, default = (info.workspace_root, info.default_workspace) if info else ("", "")
-        return workspace_root(call, host, named=named, default=default)
+        sandbox = attributes(call.sandbox, self.announced(host))
+        return workspace_root(call, host, named=named, default=default, sandbox=sandbox)
+
+    def announced(self, host: str) -> list[ExecutorInfo]:
+        """The executors of `host` that live; while none does, what the last one said."""
+        known = [info for info, _ in self._executors.values() if info.host == host]
+        return self.executors(host) or known[-1:]
 
     async def is_lost(self, host: str, limit_s: float) -> bool:
         """Whether no executor of `host` was heard for `limit_s`."""

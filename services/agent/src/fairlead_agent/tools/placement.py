@@ -12,6 +12,7 @@ from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import Bucket
 from fairlead_common.config import AgentConfig
 from fairlead_common.config.placement import choose_host, described_place, effective_sandbox, suits
+from fairlead_common.config.sandbox_kinds import BUILT_IN, by_name
 from fairlead_common.errors import ConflictError, NotFoundError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.entries import Placement, SessionInfoEntry
@@ -39,17 +40,19 @@ def boundary(session: str, agent: str, profile: AgentConfig, wish: str = "") -> 
     choice = profile.sandbox
     scope = {"session": f"session-{session}", "agent": f"agent-{agent}", "shared": "shared"}[choice.scope]
     sandbox = effective_sandbox(choice, session, wish)
-    return Boundary(sandbox, scope, choice.workspace, choice.remote if sandbox == "ssh" else "")
+    names_remote = sandbox not in BUILT_IN or by_name(sandbox).is_remote
+    return Boundary(sandbox, scope, choice.workspace, choice.remote if names_remote else "")
 
 
 def described(within: Boundary) -> str:
     """The boundary in one sentence, for the model."""
-    where = {
+    built_in = {
         "local": "on the host, as the user that Fairlead runs as",
         "bubblewrap": "in a sandbox of namespaces (bubblewrap), where the system is read-only",
         "docker": "in a container, apart from the host",
         "ssh": f"on the remote machine {within.remote}",
-    }[within.sandbox]
+    }
+    where = built_in.get(within.sandbox, f"in the sandbox {within.sandbox}")
     limit = {
         "none": "; the workspace is out of reach",
         "ro": "; the workspace can only be read",

@@ -26,7 +26,8 @@ import msgspec
 import structlog
 
 from fairlead_common.config import BubblewrapConfig
-from fairlead_common.protocol.messages import SandboxKind
+from fairlead_common.config.sandbox_kinds import BUILT_IN
+from fairlead_common.protocol.messages import SandboxAttributes, SandboxKind
 from fairlead_tools.runner import linux
 from fairlead_tools.runner.confinement import landlock
 from fairlead_tools.runner.journal import journal
@@ -82,6 +83,10 @@ class BubblewrapSandbox:
         self._channels = KeptChannels()
         self._launched: list[subprocess.Popen[bytes]] = []
         write_scenery(self._scenery)
+
+    def attributes(self) -> SandboxAttributes:
+        """See `Sandbox.attributes`."""
+        return msgspec.structs.replace(BUILT_IN[self.name], is_networked=self._settings().network)
 
     def unavailable(self) -> str:
         """See `Sandbox.unavailable`; the answer of the last look."""

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import structlog
 
+from fairlead_common.config.sandbox_kinds import BUILT_IN
 from fairlead_common.failpoints import failpoint
-from fairlead_common.protocol.messages import SandboxKind
+from fairlead_common.protocol.messages import SandboxAttributes, SandboxKind
 from fairlead_tools.runner.journal import journal
 from fairlead_tools.sandboxes.ages import journal_age_s
 from fairlead_tools.sandboxes.channel import Channel, ChannelLostError
@@ -37,16 +38,24 @@ class LocalSandbox:
     """Runners of one host: a state folder each, named by the hash of its workspace's path.
 
     The file `workspace` in it tells people which one it is.
+
+    A kind of another package may be one of these with another `name`, attributes of its own, and a `prefix`:
+    the program that its runners are started with, and its arguments.
     """
 
     name: SandboxKind = "local"
+    prefix: tuple[str, ...] = ()
 
     def __init__(self, state: Path, tasks: asyncio.TaskGroup) -> None:
-        self._state = state / "runners"
+        self._state = state / ("runners" if self.name == "local" else f"runners-{self.name}")
         self._state.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._archive = pack_runner(state)
         self._tasks = tasks
         self._channels = KeptChannels()
+
+    def attributes(self) -> SandboxAttributes:
+        """See `Sandbox.attributes`."""
+        return BUILT_IN[self.name]
 
     def unavailable(self) -> str:
         """Never anything: it needs this Python alone."""
@@ -108,6 +117,7 @@ class LocalSandbox:
         environment = runner_environment()
         # Not asyncio's: uvloop leaks a copy of the pipe to the child, and the runner would hold it open.
         command = [
+            *self.prefix,
             sys.executable,
             "-I",
             "-S",

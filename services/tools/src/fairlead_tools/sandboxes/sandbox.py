@@ -3,14 +3,16 @@
 import asyncio
 import contextlib
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 import msgspec
 import structlog
 
+from fairlead_common.config.sandbox_kinds import UNKNOWN, by_name
 from fairlead_common.errors import FairleadError
-from fairlead_common.protocol.messages import SandboxKind, ToolCall, WorkspaceAccess
+from fairlead_common.protocol.messages import SandboxAttributes, SandboxKind, ToolCall, WorkspaceAccess
 from fairlead_tools.sandboxes.channel import Channel, ChannelLostError
 
 log = structlog.get_logger()
@@ -31,7 +33,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """All that decides which runner serves a call. Noted on disk before the claim: fields only get added.
 
     Fields:
-        workspace: absolute path on this host, without links; for `ssh` a name or path over there.
+        workspace: absolute path on this host, without links; of a remote machine a name or path over there.
         scope, access, remote: as in `ToolCall`. A `local` runner belongs to its workspace.
         variant: names the settings that its boundary was wanted with; other settings make another sandbox.
     """
@@ -66,6 +68,9 @@ class Sandbox(Protocol):
     """One kind of boundary."""
 
     name: SandboxKind
+
+    def attributes(self) -> SandboxAttributes:
+        """How strong it is, whether it confines commands, lets them reach a network; as it is set up now."""
 
     def unavailable(self) -> str:
         """Why no call can run in it here and now; empty when it can. Cheap: it is asked for each call."""
@@ -111,13 +116,15 @@ class Warned(Protocol):
 class Sandboxes:
     """The kinds that this host may use."""
 
-    def __init__(self, kinds: list[Sandbox]) -> None:
+    def __init__(self, kinds: list[Sandbox], problems: Sequence[str] = ()) -> None:
+        """`problems`: a sentence about each kind that was wanted and cannot be had."""
         self._kinds = {each.name: each for each in kinds}
+        self._problems = problems
 
     def problem(self, call: ToolCall, host: str) -> str:
         """Why the sandbox of the call cannot be had; empty when it can. There is no weaker one instead."""
         kind = self._kinds.get(call.sandbox)
-        why = "it is not set up" if kind is None else kind.unavailable()
+        why = "it is not set up" if kind is None else _why_not(kind)
         return f"Sandbox {call.sandbox!r} is not available on host {host}: {why}." if why else ""
 
     def place(self, call: ToolCall, workspace: str) -> Place:
@@ -137,18 +144,30 @@ class Sandboxes:
         kind = self._kinds.get(place.sandbox)
         return isinstance(kind, Varied) and kind.variant() != place.variant
 
+    def attributes(self, kind: str) -> SandboxAttributes:
+        """What a kind is here. One that is not set up is what its name stands for: nothing runs in it."""
+        known = self._kinds.get(kind)
+        if known is None:
+            return by_name(kind)
+        try:
+            return known.attributes()
+        except Exception as error:  # noqa: BLE001 - of another package
+            log.warning("sandbox_failed", sandbox=kind, error=repr(error))
+            return UNKNOWN
+
     def available(self) -> list[str]:
         """The kinds that work now."""
-        return [name for name, kind in self._kinds.items() if not kind.unavailable()]
+        return [name for name, kind in self._kinds.items() if not _why_not(kind)]
 
     def warnings(self) -> list[str]:
-        """What the kinds that work do without here."""
-        return [
+        """What the kinds that work do without here, and which ones cannot be had at all."""
+        found = [
             text
             for kind in self._kinds.values()
-            if isinstance(kind, Warned) and not kind.unavailable()
+            if isinstance(kind, Warned) and not _why_not(kind)
             for text in kind.warnings()
         ]
+        return [*found, *self._problems]
 
     async def channel(self, place: Place) -> Channel:
         """See `Sandbox.channel`."""
@@ -174,12 +193,21 @@ class Sandboxes:
             kind.close()
 
 
+def _why_not(kind: Sandbox) -> str:
+    """See `Sandbox.unavailable`. One of another package that fails is not available."""
+    try:
+        return kind.unavailable()
+    except Exception as error:  # noqa: BLE001 - of another package
+        log.warning("sandbox_failed", sandbox=kind.name, error=repr(error))
+        return f"it fails: {type(error).__name__}: {error}"
+
+
 async def _kept(kind: Sandbox, stop: asyncio.Event) -> None:
-    """Keep it up until `stop`, also when there is no descriptor or no space for it now and then."""
+    """Keep it up until `stop`, also when there is no descriptor or no space for it, or it fails, at times."""
     while not stop.is_set():
         try:
             await kind.keep(stop)
-        except OSError as error:
+        except Exception as error:  # noqa: BLE001 - of another package
             log.warning("sandbox_not_kept", sandbox=kind.name, error=str(error))
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(stop.wait(), KEEP_AGAIN_S)

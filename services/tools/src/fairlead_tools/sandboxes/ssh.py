@@ -22,7 +22,8 @@ from typing import IO
 import structlog
 
 from fairlead_common.config import SshConfig
-from fairlead_common.protocol.messages import SandboxKind
+from fairlead_common.config.sandbox_kinds import BUILT_IN
+from fairlead_common.protocol.messages import SandboxAttributes, SandboxKind
 from fairlead_tools.runner import protocol
 from fairlead_tools.sandboxes.channel import Channel, ChannelLostError
 from fairlead_tools.sandboxes.pack import pack_runner
@@ -99,6 +100,10 @@ class SshSandbox:
         self._program = program
         self._channels = KeptChannels()
         self._clients: list[subprocess.Popen[bytes]] = []
+
+    def attributes(self) -> SandboxAttributes:
+        """See `Sandbox.attributes`."""
+        return BUILT_IN[self.name]
 
     def unavailable(self) -> str:
         """See `Sandbox.unavailable`."""

@@ -6,8 +6,9 @@ import os
 import re
 from pathlib import Path
 
+from fairlead_common.config.sandbox_kinds import by_name
 from fairlead_common.errors import InvalidInputError
-from fairlead_common.protocol.messages import ToolCall, WorkspaceQuery
+from fairlead_common.protocol.messages import SandboxAttributes, ToolCall, WorkspaceQuery
 from fairlead_tools.workspaces.session_workspaces import SessionWorkspaces
 
 INSTRUCTION_FILES = ("AGENTS.md", "CLAUDE.md")
@@ -16,13 +17,18 @@ MAX_INSTRUCTION_BYTES = 32 * 1024
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,63}\Z")
 
 
-def impossible(call: ToolCall) -> str:
-    """Why the call's workspace cannot be had in its sandbox on any machine; empty when it can."""
+def impossible(call: ToolCall, sandbox: SandboxAttributes | None = None) -> str:
+    """Why the call's workspace cannot be had in its sandbox on any machine; empty when it can.
+
+    Args:
+        sandbox: attributes of the call's sandbox here; None: those that its name stands for.
+    """
+    sandbox = by_name(call.sandbox) if sandbox is None else sandbox
     if call.workspace_kind == "folder":
         return ""
-    if call.sandbox == "ssh":
+    if sandbox.is_remote:
         return f"a {call.workspace_kind} cannot be made on a remote machine"
-    if call.workspace_kind == "worktree" and call.sandbox != "local":
+    if call.workspace_kind == "worktree" and sandbox.is_confined:
         return f"the repository of a worktree is out of reach in sandbox {call.sandbox!r}; use a clone"
     return ""
 
@@ -94,18 +100,22 @@ class Workspaces:
             raise InvalidInputError("workspace", problem)
         return real
 
-    async def place(self, call: ToolCall) -> str:
+    async def place(self, call: ToolCall, sandbox: SandboxAttributes | None = None) -> str:
         """The workspace of a call, as its `Place` names it; made if it is missing.
+
+        Args:
+            sandbox: attributes of the call's sandbox here; None: those that its name stands for.
 
         Raises:
             InvalidInputError: it cannot be made, or its name is none.
         """
+        sandbox = by_name(call.sandbox) if sandbox is None else sandbox
         if call.workspace_kind == "folder":
-            if call.sandbox == "ssh":
+            if sandbox.is_remote:
                 return call.workspace
-            sees_all = call.sandbox == "local" or call.access == "none"
+            sees_all = not sandbox.is_confined or call.access == "none"
             return str(self.folder(call.workspace) if sees_all else self.shared(call.workspace))
-        if problem := impossible(call):
+        if problem := impossible(call, sandbox):
             raise InvalidInputError("workspace", problem)
         return str(await self._sessions.folder(call.workspace, call.workspace_kind, call.repository))
 

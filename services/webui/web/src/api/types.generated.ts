@@ -128,7 +128,7 @@ export interface ApprovalAsked {
   arguments: Record<string, unknown>;
   workspace: string;
   host: string;
-  sandbox: "bubblewrap" | "docker" | "local" | "ssh";
+  sandbox: string;
   why: string;
   grants: Record<string, string>;
   tainted: boolean;
@@ -193,7 +193,7 @@ export interface ApprovalRequestEntry {
   shown_hash: string;
   expires_at: number;
   why: string;
-  sandbox?: "bubblewrap" | "docker" | "local" | "ssh";
+  sandbox?: string;
   scope?: string;
   access?: "none" | "ro" | "rw";
   remote?: string;
@@ -526,6 +526,7 @@ export interface Every {
  * Fields:
  *     labels: what the operator says of the host (`gpu=yes`, `zone=home`); agents may ask for them.
  *     sandboxes: the kinds that work here now.
+ *     sandbox_attributes: of each of these kinds; missing with earlier versions, see `sandbox_kinds.py`.
  *     workspace_root: absolute path under which named workspaces lie.
  *     default_workspace: absolute path of the workspace of sessions that name none.
  *     warnings: what a person should look at, such as tools that are withheld.
@@ -539,6 +540,7 @@ export interface ExecutorInfo {
   labels?: Record<string, string>;
   draining?: boolean;
   sandboxes?: string[];
+  sandbox_attributes?: Record<string, SandboxAttributes>;
   tools?: ToolSpec[];
   workspace_root?: string;
   default_workspace?: string;
@@ -810,7 +812,7 @@ export interface NewSession {
   agent?: string | null;
   mode?: ("allow-all" | "ask" | "safe") | null;
   title?: string | null;
-  sandbox?: ("bubblewrap" | "docker" | "local" | "ssh") | null;
+  sandbox?: string | null;
   deny?: string[] | null;
   work_mode?: ("" | "bugfix" | "implement" | "plan" | "review") | null;
 }
@@ -1070,6 +1072,24 @@ export interface Runtime {
 }
 
 /**
+ * What a kind of sandbox is on one host. The defaults are those of a kind of which nothing is known.
+ *
+ * Fields:
+ *     strength: 0 is no boundary; of two kinds the higher one confines more. None: it cannot be compared.
+ *     is_confined: commands see nothing of the host but the workspace.
+ *     is_networked: commands reach a network.
+ *     is_remote: commands run on another machine, which has the workspace.
+ *     workspace: absolute path that commands have for the workspace; empty: the one on the host.
+ */
+export interface SandboxAttributes {
+  strength?: number | null;
+  is_confined?: boolean;
+  is_networked?: boolean;
+  is_remote?: boolean;
+  workspace?: string;
+}
+
+/**
  * One instance of a service, as NATS reports it (`$SRV.STATS`), with the metadata of `$SRV.INFO`.
  *
  * Fields:
@@ -1133,7 +1153,7 @@ export interface SessionChange {
   title?: string | null;
   mode?: ("allow-all" | "ask" | "safe") | null;
   model?: string | null;
-  sandbox?: ("bubblewrap" | "docker" | "local" | "ssh") | null;
+  sandbox?: string | null;
   deny?: string[] | null;
   work_mode?: ("" | "bugfix" | "implement" | "plan" | "review") | null;
 }
@@ -1166,7 +1186,7 @@ export interface SessionInfoEntry {
   run_id?: string | null;
   agent?: string | null;
   title?: string | null;
-  sandbox?: ("bubblewrap" | "docker" | "local" | "ssh") | null;
+  sandbox?: string | null;
   placement?: Placement | null;
   deny?: string[] | null;
   work_mode?: string | null;

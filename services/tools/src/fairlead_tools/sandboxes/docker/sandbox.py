@@ -10,10 +10,12 @@ import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 
+import msgspec
 import structlog
 
 from fairlead_common.config import DockerConfig
-from fairlead_common.protocol.messages import SandboxKind
+from fairlead_common.config.sandbox_kinds import BUILT_IN
+from fairlead_common.protocol.messages import SandboxAttributes, SandboxKind
 from fairlead_tools.sandboxes.channel import Channel, ChannelLostError
 from fairlead_tools.sandboxes.docker import recipe
 from fairlead_tools.sandboxes.docker.egress import Egress
@@ -91,6 +93,10 @@ class DockerSandbox:
         """Ask the engine for the first time, and do not wait long for it."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(asyncio.to_thread(self._probe), BEGIN_S)
+
+    def attributes(self) -> SandboxAttributes:
+        """See `Sandbox.attributes`."""
+        return msgspec.structs.replace(BUILT_IN[self.name], is_networked=self._settings().network != "none")
 
     def unavailable(self) -> str:
         """See `Sandbox.unavailable`; the last answer of the engine."""

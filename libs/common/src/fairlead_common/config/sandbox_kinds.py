@@ -1,0 +1,71 @@
+"""What a kind of sandbox is: how strong, whether it confines commands, whether they reach a network. No I/O.
+
+Nothing else decides by the name of a kind. An executor announces the attributes of each kind that it offers;
+here is what holds of those that come with Fairlead, for executors that announce none.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from fairlead_common.config.sandboxes import SandboxesConfig
+from fairlead_common.protocol.messages import ExecutorInfo, SandboxAttributes
+
+BOX_WORKSPACE: Final = "/workspace"  # where a container or namespace has it
+
+BUILT_IN: Final[Mapping[str, SandboxAttributes]] = {
+    "local": SandboxAttributes(strength=0),
+    "bubblewrap": SandboxAttributes(
+        strength=10, is_confined=True, is_networked=False, workspace=BOX_WORKSPACE
+    ),
+    "docker": SandboxAttributes(strength=20, is_confined=True, is_networked=False, workspace=BOX_WORKSPACE),
+    "ssh": SandboxAttributes(is_remote=True),
+}
+UNKNOWN: Final = SandboxAttributes()  # of a kind that nobody announces: no wall, and a network
+
+
+def by_name(kind: str, settings: SandboxesConfig | None = None) -> SandboxAttributes:
+    """The attributes of a kind that comes with Fairlead, as the configuration has it made."""
+    known = BUILT_IN.get(kind, UNKNOWN)
+    networked = {
+        "docker": settings is not None and settings.docker.network != "none",
+        "bubblewrap": settings is not None and settings.bubblewrap.network,
+    }
+    return msgspec.structs.replace(known, is_networked=True) if networked.get(kind) else known
+
+
+def attributes(
+    kind: str, executors: Iterable[ExecutorInfo] = (), settings: SandboxesConfig | None = None
+) -> SandboxAttributes:
+    """The attributes of a kind on one host: the weakest of what its executors announce.
+
+    A kind that comes with Fairlead is never more than its name stands for, whatever is announced, and is
+    networked from the moment that the configuration says so.
+    """
+    announced = [info.sandbox_attributes[kind] for info in executors if kind in info.sandbox_attributes]
+    known = by_name(kind, settings)
+    if not announced:
+        return known
+    if kind in BUILT_IN:
+        announced.append(known)
+    strengths = [each.strength for each in announced]
+    first = announced[0]
+    return SandboxAttributes(
+        strength=None if None in strengths else min(each for each in strengths if each is not None),
+        is_confined=all(each.is_confined for each in announced),
+        is_networked=any(each.is_networked for each in announced),
+        is_remote=any(each.is_remote for each in announced),
+        workspace=first.workspace if all(each.workspace == first.workspace for each in announced) else "",
+    )
+
+
+def compared(kind: str, other: str) -> int | None:
+    """How much stronger one kind is than the other; None where they cannot be compared.
+
+    Only kinds that come with Fairlead can be: what an executor announces is not known while it is away.
+    """
+    if kind == other:
+        return 0
+    mine, theirs = by_name(kind).strength, by_name(other).strength
+    return None if mine is None or theirs is None else mine - theirs
