@@ -87,8 +87,9 @@ class FairleadUp:
 
     @property
     def environ(self) -> dict[str, str]:
-        """The environment of `fairlead` commands against this home."""
+        """The environment of `fairlead` commands against this home; compiled files are kept."""
         own = {key: value for key, value in os.environ.items() if not key.startswith(_FOREIGN)}
+        own.pop("PYTHONDONTWRITEBYTECODE", None)
         return {
             **own,
             "FAIRLEAD_HOME": str(self.home),

@@ -43,6 +43,24 @@ def test_help_loads_nothing_but_the_standard_library() -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize(
+    "module",
+    [
+        "fairlead.commands.up",
+        "fairlead_remote.registrar",
+        *(f"fairlead_{name}.main" for name in ("gateway", "agent", "tools", "scheduler", "webui")),
+    ],
+)
+def test_a_process_that_stays_loads_no_library_that_others_only_would_like(module: str) -> None:
+    """12 MB in each: structlog would load rich, nats aiohttp and uvicorn watchfiles."""
+    unwanted = {"rich", "pygments", "aiohttp"} | ({"watchfiles"} if "scheduler" not in module else set())
+    code = f"import sys, {module}\nheavy = {unwanted!r} & set(sys.modules)\nassert not heavy, heavy"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_the_command_is_started_as_a_module() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "fairlead.main", "--help"],

@@ -1,5 +1,6 @@
 """The front door: HTTP, server-sent events, the OpenAI-compatible API, authentication."""
 
-from fairlead_common.service.import_guard import import_lean
+from fairlead_common.service.import_guard import import_lean, import_without
 
 import_lean()
+import_without("uvicorn", "watchfiles")
