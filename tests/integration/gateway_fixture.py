@@ -30,7 +30,7 @@ from fairlead_common.service.credentials import AuthFile, ensure_auth_file
 from fairlead_common.service.live_config import LiveConfig
 from fairlead_common.session_log.records import encode_record
 from fairlead_gateway.app import create_app
-from fairlead_gateway.events.change_hints import News
+from fairlead_gateway.events.change_hints import ChangeHints
 from fairlead_gateway.gateway import Gateway
 from fairlead_gateway.http.auth import Auth
 from fairlead_gateway.http.server import HttpServer
@@ -86,14 +86,14 @@ async def running_gateway(
     file, _ = ensure_auth_file(folder / "auth.json", token)
     config = LiveConfig(bus, overrides or {})
     auth = Auth(file, bus)
-    news = News(bus)
-    index = Index(bus, lambda key, value: note_revoked(auth, key, value), news.tell)
-    gateway = Gateway(bus, config, auth, index, news)
+    change_hints = ChangeHints(bus)
+    index = Index(bus, lambda key, value: note_revoked(auth, key, value), change_hints.tell)
+    gateway = Gateway(bus, config, auth, index, change_hints)
     server = HttpServer(create_app(gateway, public_host), gateway.streams, "127.0.0.1", 0)
     stop = asyncio.Event()
     running = RunningGateway(gateway, server, file, stop)
     async with asyncio.TaskGroup() as tasks:
-        for part in (config.follow, index.follow, news.follow, auth.watch, server.serve):
+        for part in (config.follow, index.follow, change_hints.follow, auth.watch, server.serve):
             tasks.create_task(part(stop))
         async with asyncio.timeout(10):
             await index.loaded.wait()

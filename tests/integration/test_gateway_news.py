@@ -75,7 +75,7 @@ async def test_a_login_that_ended_hears_nothing_more(gateway: RunningGateway) ->
         assert answer.status_code == 200
         async for _ in answer.aiter_lines():
             pass
-    assert not gateway.gateway.news.viewers
+    assert not gateway.gateway.change_hints.viewers
 
 
 async def test_without_credentials_there_is_no_stream(gateway: RunningGateway) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from fairlead_agent.tools.workspace_gc import WorkspaceGc
+from fairlead_agent.tools.workspace_gc import WorkspaceGcResponder
 from fairlead_common.bus import Bus
 from fairlead_common.bus.chunked_requests import write_parts
 from fairlead_common.bus.objects import Objects
@@ -196,7 +196,7 @@ async def host(tmp_path: Path, bus: Bus, nats_server: NatsServer) -> AsyncIterat
     made = Host(tmp_path / "machine", bus, nats_server)
     stop = asyncio.Event()
     async with asyncio.TaskGroup() as tasks:  # agents keep the list of workspaces to remove
-        tasks.create_task(WorkspaceGc(bus).run(stop))
+        tasks.create_task(WorkspaceGcResponder(bus).run(stop))
         yield made
         stop.set()
     made.close()

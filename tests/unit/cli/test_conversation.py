@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fairlead.client import Client
+from fairlead.client import GatewayClient
 from fairlead.conversation import Ask, Conversation, Wishes, ask_on_terminal
 from fairlead_common.installation.errors import UnreachableError
 from tests.unit.cli.fake_gateway import FakeGateway, fake_gateway
@@ -45,7 +45,7 @@ def run(gateway: FakeGateway, *, ask: Ask | None = None, **wishes: Any) -> Outco
         **wishes,
     }  # fmt: skip
     out, err = io.StringIO(), io.StringIO()
-    client = Client(gateway.url, lambda: "token")
+    client = GatewayClient(gateway.url, lambda: "token")
     status = Conversation(client, Wishes(**chosen), ask=ask, out=out, err=err).run("hello")
     return Outcome(status, out.getvalue(), err.getvalue())
 

@@ -2,15 +2,15 @@
 
 import os
 
-from fairlead.client import Client
+from fairlead.client import GatewayClient
 from fairlead_common.installation.access import bearer, server_url
 from fairlead_common.installation.home import home_from_environment
 
 
-def open_client(url: str | None = None) -> Client:
+def open_client(url: str | None = None) -> GatewayClient:
     """A client of the chosen server."""
     here = not url and not os.environ.get("FAIRLEAD_URL")
-    return Client(server_url(url), bearer, _is_up if here else lambda: False)
+    return GatewayClient(server_url(url), bearer, _is_up if here else lambda: False)
 
 
 def _is_up() -> bool:

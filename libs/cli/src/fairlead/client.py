@@ -18,7 +18,7 @@ RESTART_S: Final = 30.0  # the same at the first contact, where its supervisor r
 _AWAY: Final = frozenset({502, 503, 504})
 
 
-class ApiError(CommandError):
+class RequestRefusedError(CommandError):
     """The server refused a request."""
 
     def __init__(self, status: int, code: str, message: str) -> None:
@@ -28,7 +28,7 @@ class ApiError(CommandError):
         self.api_code = code
 
 
-class Event(NamedTuple):
+class ServerSentEvent(NamedTuple):
     """One server-sent event."""
 
     id: str
@@ -36,7 +36,7 @@ class Event(NamedTuple):
     data: dict[str, Any]
 
 
-class Client:
+class GatewayClient:
     """One server.
 
     Args:
@@ -65,7 +65,7 @@ class Client:
 
         Raises:
             UnreachableError: nobody answers, or the connection broke: it may or may not have been done.
-            ApiError: the server refused.
+            RequestRefusedError: the server refused.
         """
         headers = self._headers()
         data = None
@@ -107,7 +107,7 @@ class Client:
 
         Raises:
             UnreachableError: it was away for `patience_s`, or does not exist at the first try.
-            ApiError: the server refused.
+            RequestRefusedError: the server refused.
         """
         began = time.monotonic()
         pause = 0.1
@@ -123,12 +123,12 @@ class Client:
 
     # -- streams -----------------------------------------------------------
 
-    def follow(self, session: str, *, after: int, done: threading.Event) -> Iterator[Event]:
+    def follow(self, session: str, *, after: int, done: threading.Event) -> Iterator[ServerSentEvent]:
         """The events of a session without gaps or repeats; a lost connection is resumed until `done`.
 
         Raises:
             UnreachableError: the server was away for a minute.
-            ApiError: it refused, for example because there is no such session.
+            RequestRefusedError: it refused, for example because there is no such session.
         """
         last_id: str | None = None
         lost_at: float | None = None
@@ -144,7 +144,7 @@ class Client:
                     raise
             done.wait(0.2)
 
-    def _events(self, session: str, after: int, last_id: str | None) -> Iterator[Event]:
+    def _events(self, session: str, after: int, last_id: str | None) -> Iterator[ServerSentEvent]:
         headers = {**self._headers(), "Accept": "text/event-stream"}
         if last_id is not None:
             headers["Last-Event-ID"] = last_id
@@ -179,7 +179,7 @@ class Client:
         return UnreachableError(f"no answer from {self.url}: {reason}. Is `fairlead up` running?")
 
 
-def parse_events(lines: Iterator[bytes]) -> Iterator[Event]:
+def parse_events(lines: Iterator[bytes]) -> Iterator[ServerSentEvent]:
     """The events in a stream of lines. Comments and unfinished events are left out."""
     fields: dict[str, str] = {}
     for line in lines:
@@ -189,7 +189,7 @@ def parse_events(lines: Iterator[bytes]) -> Iterator[Event]:
                 with contextlib.suppress(ValueError):
                     data = json.loads(fields["data"])
                     kind = str(data.get("type") or fields.get("event", ""))
-                    yield Event(fields.get("id", ""), kind, data)
+                    yield ServerSentEvent(fields.get("id", ""), kind, data)
             fields = {}
         elif not text.startswith(":"):
             name, _, value = text.partition(":")
@@ -197,9 +197,11 @@ def parse_events(lines: Iterator[bytes]) -> Iterator[Event]:
             fields[name] = f"{fields[name]}\n{value}" if name == "data" and name in fields else value
 
 
-def _problem(status: int, raw: bytes) -> ApiError:
+def _problem(status: int, raw: bytes) -> RequestRefusedError:
     with contextlib.suppress(ValueError, KeyError, TypeError):
         error = json.loads(raw)["error"]
-        return ApiError(status, str(error.get("code", "")), str(error["message"]))
+        return RequestRefusedError(status, str(error.get("code", "")), str(error["message"]))
     text = raw.decode("utf-8", "replace").strip()[:300]
-    return ApiError(status, "", f"HTTP {status}: {text or http.client.responses.get(status, 'refused')}")
+    return RequestRefusedError(
+        status, "", f"HTTP {status}: {text or http.client.responses.get(status, 'refused')}"
+    )

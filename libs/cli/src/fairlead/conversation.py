@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, Literal, NamedTuple, TextIO
 
-from fairlead.client import ApiError, Client, Event
+from fairlead.client import GatewayClient, RequestRefusedError, ServerSentEvent
 from fairlead.transcript import Transcript
 from fairlead_common.installation.errors import (
     BY_OUTCOME,
@@ -49,7 +49,9 @@ class Conversation:
         ask: decides an approval on the spot; None: nobody is there, and the run is stopped instead.
     """
 
-    def __init__(self, client: Client, wishes: Wishes, *, ask: Ask | None, out: TextIO, err: TextIO) -> None:
+    def __init__(
+        self, client: GatewayClient, wishes: Wishes, *, ask: Ask | None, out: TextIO, err: TextIO
+    ) -> None:
         self._client = client
         self._wishes = wishes
         self._ask = ask
@@ -57,7 +59,7 @@ class Conversation:
         self._err = err
         self._session = ""
         self._joined: dict[str, Any] = {}  # the session as it was before this prompt
-        self._events: queue.Queue[Event | CommandError] = queue.Queue()
+        self._events: queue.Queue[ServerSentEvent | CommandError] = queue.Queue()
         self._done = threading.Event()
         self._stopped_for: int | None = None
         self._give_up_at: float | None = None
@@ -95,7 +97,7 @@ class Conversation:
         try:
             self._client.patiently("POST", "/api/sessions", body, patience_s=FIRST_CONTACT_S)
             last_seq = 0
-        except ApiError as error:
+        except RequestRefusedError as error:
             if error.status != 409:  # it exists: named by --session, or made by an attempt that seemed lost
                 raise
             last_seq = self._join()
@@ -160,7 +162,7 @@ class Conversation:
         elif event.type == "caught_up" and not transcript.mine:
             self._older_approvals(transcript)
 
-    def _note(self, event: Event) -> None:
+    def _note(self, event: ServerSentEvent) -> None:
         """One short line on standard error for a tool call, a result, a retry."""
         entry = event.data.get("entry", {})
         message = entry.get("message", {})
@@ -204,7 +206,7 @@ class Conversation:
             try:
                 self._client.patiently("POST", f"/api/approvals/{approval}", body)
                 return True
-            except ApiError as error:
+            except RequestRefusedError as error:
                 if error.status == 409:
                     return False
                 # The list of approvals follows the log: whoever answers at once may be ahead of it.

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from fairlead.client import Event
+from fairlead.client import ServerSentEvent
 from fairlead_common.errors import BadMessageError
 from fairlead_common.protocol.content import AssistantMessage
 from fairlead_common.protocol.entries import MessageEntry, read_entry
@@ -61,7 +61,7 @@ class Transcript:
             return "the session was deleted"
         return self._view.end.error if self._view.end else None
 
-    def take(self, event: Event) -> str:
+    def take(self, event: ServerSentEvent) -> str:
         """Fold one event in; the words that are new."""
         data = event.data
         match event.type:

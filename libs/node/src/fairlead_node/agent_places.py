@@ -17,7 +17,7 @@ from fairlead_common.protocol.messages import ExecutorInfo
 _PREFIX: Final = f"$KV.{subjects.BUCKET_WORKSPACES}.agent."
 
 
-class Hosts(NamedTuple):
+class HostsHeard(NamedTuple):
     """What is known of hosts.
 
     Fields:
@@ -29,7 +29,7 @@ class Hosts(NamedTuple):
     kept: Mapping[str, str]
 
 
-async def hosts(bus: Bus) -> Hosts:
+async def hosts(bus: Bus) -> HostsHeard:
     """What the buckets `executors` and `workspaces` hold.
 
     Raises:
@@ -40,7 +40,7 @@ async def hosts(bus: Bus) -> Hosts:
     except JetStreamError as error:
         if error.code != NO_STREAM:  # a server that no service has met yet
             raise
-        return Hosts([], {})
+        return HostsHeard([], {})
     beats, places = await asyncio.gather(
         bus.last_of_each(subjects.kv_stream(subjects.BUCKET_EXECUTORS), f"$KV.{subjects.BUCKET_EXECUTORS}.>"),
         bus.last_of_each(subjects.kv_stream(subjects.BUCKET_WORKSPACES), f"{_PREFIX}*"),
@@ -55,28 +55,28 @@ async def hosts(bus: Bus) -> Hosts:
         for record in places
         if record.data and "KV-Operation" not in record.headers
     }
-    return Hosts(found, kept)
+    return HostsHeard(found, kept)
 
 
-def host_of(name: str, profile: AgentConfig, known: Hosts) -> str:
+def host_of(name: str, profile: AgentConfig, known: HostsHeard) -> str:
     """The host of the agent's folder; empty while it has none."""
     if profile.host:
         return profile.host
     return known.kept.get(name, "") if profile.workspace_kind == "folder" else ""
 
 
-def better_host(profile: AgentConfig, known: Hosts, *, besides: str = "") -> str:
+def better_host(profile: AgentConfig, known: HostsHeard, *, besides: str = "") -> str:
     """The least loaded host that suits the agent and offers its sandbox; empty if there is none."""
     suiting = [info for info in known.executors if suits(info, profile.pool, profile.labels)]
     return choose_host(suiting, profile.sandbox.kind, besides=besides) or ""
 
 
-def offered(host: str, known: Hosts) -> list[str]:
+def offered(host: str, known: HostsHeard) -> list[str]:
     """The sandboxes that the executors of a host offer."""
     return sorted({kind for info in known.executors if info.host == host for kind in info.sandboxes})
 
 
-def problem(name: str, profile: AgentConfig, known: Hosts) -> tuple[str, str]:
+def problem(name: str, profile: AgentConfig, known: HostsHeard) -> tuple[str, str]:
     """Why calls of this agent cannot run in its sandbox, and the command that mends it; empty when they can.
 
     Without any executor nothing can be said.
@@ -107,7 +107,7 @@ def problem(name: str, profile: AgentConfig, known: Hosts) -> tuple[str, str]:
     return text, f"`fairlead agents place {name} --host {other} --force-empty` (its files stay on {host})"
 
 
-def notes(before: Config, after: Config, known: Hosts) -> list[str]:
+def notes(before: Config, after: Config, known: HostsHeard) -> list[str]:
     """What is to be said of the agents that a change of the configuration concerns."""
     found = []
     for name, profile in after.agents.items():

@@ -34,7 +34,7 @@ class Command(NamedTuple):
     environ: Mapping[str, str]
 
 
-class Child:
+class SupervisedProcess:
     """One named process and its restarts.
 
     Args:

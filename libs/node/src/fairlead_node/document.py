@@ -25,7 +25,7 @@ from fairlead_common.service.config_revisions import (
 _ANSWER_S: Final = 1.0
 
 
-class Stored(NamedTuple):
+class StoredConfiguration(NamedTuple):
     """What is stored of the configuration.
 
     Fields:
@@ -40,7 +40,7 @@ class Stored(NamedTuple):
     problem: str
 
 
-async def stored_document(access: NatsAccess) -> Stored:
+async def stored_document(access: NatsAccess) -> StoredConfiguration:
     """The document as it is stored.
 
     Raises:
@@ -50,7 +50,7 @@ async def stored_document(access: NatsAccess) -> Stored:
         return await load(bus)
 
 
-async def load(bus: Bus) -> Stored:
+async def load(bus: Bus) -> StoredConfiguration:
     """The document as it is stored; revisions that cannot be used are passed over.
 
     Raises:
@@ -65,7 +65,7 @@ async def load(bus: Bus) -> Stored:
         found = []  # a server that no service has met yet
     except FairleadError as error:
         raise CommandError(str(error), UNREACHABLE) from error
-    return Stored(found, in_effect(found), found[-1].revision if found else 0, problem_of(found))
+    return StoredConfiguration(found, in_effect(found), found[-1].revision if found else 0, problem_of(found))
 
 
 async def given_to_this_start(bus: Bus) -> dict[str, object] | None:
@@ -77,7 +77,9 @@ async def given_to_this_start(bus: Bus) -> dict[str, object] | None:
         return None
 
 
-async def save(bus: Bus, content: dict[str, object], stored: Stored, *, base: int | None = None) -> int:
+async def save(
+    bus: Bus, content: dict[str, object], stored: StoredConfiguration, *, base: int | None = None
+) -> int:
     """Write the document if `base` (default: what `stored` saw last) is still the last revision; the new one.
 
     Raises:
@@ -95,7 +97,7 @@ async def save(bus: Bus, content: dict[str, object], stored: Stored, *, base: in
         raise CommandError(str(error), UNREACHABLE) from error
 
 
-def check_new(content: dict[str, object], stored: Stored) -> None:
+def check_new(content: dict[str, object], stored: StoredConfiguration) -> None:
     """Nothing.
 
     What a kept revision has already is not refused anew: keys of a later version, and models that cannot

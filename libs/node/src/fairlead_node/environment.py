@@ -84,7 +84,7 @@ _OF_ALL: Final = frozenset({"FAIRLEAD_NATS_REPLICAS"})
 _NEVER: Final = frozenset({"FAIRLEAD_TOKEN"})
 
 
-class Model(NamedTuple):
+class DefaultModel(NamedTuple):
     """The default model of this start.
 
     Fields:
@@ -97,16 +97,18 @@ class Model(NamedTuple):
     binding: bool
 
 
-def default_model(environ: Mapping[str, str]) -> Model:
+def default_model(environ: Mapping[str, str]) -> DefaultModel:
     """`FAIRLEAD_MODEL`, else what the providers' variables suggest, else the demo model."""
     if name := environ.get("FAIRLEAD_MODEL"):
-        return Model(name, "FAIRLEAD_MODEL", binding=True)
+        return DefaultModel(name, "FAIRLEAD_MODEL", binding=True)
     if environ.get("OPENAI_API_KEY") or environ.get("OPENAI_BASE_URL"):
         source = "OPENAI_BASE_URL" if environ.get("OPENAI_BASE_URL") else "OPENAI_API_KEY"
-        return Model(f"openai/{environ.get('OPENAI_MODEL') or 'auto'}", f"{source} is set", binding=False)
+        return DefaultModel(
+            f"openai/{environ.get('OPENAI_MODEL') or 'auto'}", f"{source} is set", binding=False
+        )
     if environ.get("ANTHROPIC_API_KEY"):
-        return Model("litellm/anthropic/claude-sonnet-4-5", "ANTHROPIC_API_KEY is set", binding=False)
-    return Model(DEMO, "no model and no provider key is set", binding=False)
+        return DefaultModel("litellm/anthropic/claude-sonnet-4-5", "ANTHROPIC_API_KEY is set", binding=False)
+    return DefaultModel(DEMO, "no model and no provider key is set", binding=False)
 
 
 def parse_sets(pairs: tuple[str, ...]) -> dict[str, str]:

@@ -16,8 +16,8 @@ from fairlead_common.installation.nats_access import NatsAccess
 from fairlead_common.installation.processes import ProcessFile, die_with_parent
 from fairlead_common.rights import PROVISIONER
 from fairlead_common.service.privacy import hide_memory, keep_files_private
-from fairlead_node.child import Child, Command, RefusedError, environment_of_server
-from fairlead_node.environment import DEMO, Model, Plan, service_environment
+from fairlead_node.child import Command, RefusedError, SupervisedProcess, environment_of_server
+from fairlead_node.environment import DEMO, DefaultModel, Plan, service_environment
 from fairlead_node.nats_server import server as nats_server
 from fairlead_node.nats_server.store_guard import LOOK_EVERY_S, StoreGuard
 from fairlead_node.output import Console, LogFile, teller
@@ -50,7 +50,7 @@ class Supervisor:
         external: NatsAccess | None,
         console: Console,
         announce: Callable[[float], None],
-        suggested_model: Model | None = None,
+        suggested_model: DefaultModel | None = None,
     ) -> None:
         self._plan = plan
         self._suggested_model = suggested_model
@@ -63,9 +63,9 @@ class Supervisor:
         self._stop_server = asyncio.Event()
         self._hurry = asyncio.Event()
         self._refused: str | None = None
-        self._services: list[Child] = []
-        self._server: Child | None = None
-        self._doors: list[Child] = []
+        self._services: list[SupervisedProcess] = []
+        self._server: SupervisedProcess | None = None
+        self._doors: list[SupervisedProcess] = []
         self._guard: StoreGuard | None = None
         self._began = time.monotonic()
         self._umask = -1
@@ -194,7 +194,7 @@ class Supervisor:
             return ""
         return str(models.get("default") or "") if isinstance(models, dict) else ""
 
-    def _make_services(self, access: NatsAccess) -> list[Child]:
+    def _make_services(self, access: NatsAccess) -> list[SupervisedProcess]:
         children = []
         for service, count in self._workers.items():
             module = f"fairlead_{service}.main"
@@ -225,8 +225,8 @@ class Supervisor:
         child = self._child(Command(PROVISIONER, argv, environ), tell=teller(self._console, PROVISIONER))
         tasks.create_task(self._keep(child, self._stop_services, once=True), name=PROVISIONER)
 
-    def _child(self, command: Command, *, tell: Callable[[str], None]) -> Child:
-        return Child(
+    def _child(self, command: Command, *, tell: Callable[[str], None]) -> SupervisedProcess:
+        return SupervisedProcess(
             command,
             console=self._console,
             log=LogFile(self._plan.home.logs, command.name),
@@ -252,7 +252,7 @@ class Supervisor:
 
     # -- running -----------------------------------------------------------
 
-    async def _keep(self, child: Child, stop: asyncio.Event, *, once: bool = False) -> None:
+    async def _keep(self, child: SupervisedProcess, stop: asyncio.Event, *, once: bool = False) -> None:
         try:
             await child.keep_running(stop, once=once)
         except RefusedError as error:
@@ -262,14 +262,14 @@ class Supervisor:
             self._refused = f"{child.name} cannot be started: {error}"
             self._stop_services.set()
 
-    async def _keep_door(self, child: Child) -> None:
+    async def _keep_door(self, child: SupervisedProcess) -> None:
         """As `_keep`; but what refuses to run keeps other machines out, and nothing else from running."""
         try:
             await child.keep_running(self._stop_server)
         except (RefusedError, OSError) as error:
             self._console.say(f"no other machine can join: {error}")
 
-    async def _watch_store(self, server: Child, guard: StoreGuard) -> None:
+    async def _watch_store(self, server: SupervisedProcess, guard: StoreGuard) -> None:
         """Until the server is told to end: what the free space asks for."""
         told = "open"
         while not self._stop_server.is_set():

@@ -31,7 +31,7 @@ class Way(NamedTuple):
     running: bool
 
 
-class Known(NamedTuple):
+class KnownHosts(NamedTuple):
     """Who joined or is invited.
 
     Fields:
@@ -67,7 +67,7 @@ class Letting(Protocol):
         """
         ...
 
-    def known(self) -> Known:
+    def known(self) -> KnownHosts:
         """Who joined or is invited."""
         ...
 
@@ -108,11 +108,11 @@ class Admission:
             raise NotReloadedError(f"{done}, but its connections may be there still: {error}") from error
         return f"{done}{'; its connections are dropped' if dropped else ''}"
 
-    def known(self) -> Known:
+    def known(self) -> KnownHosts:
         """As `Letting` says."""
         register, listen = self._door.hosts, self._door.listen()
         seen = {name: at for name, at in read_json(self._door.seen).items() if isinstance(at, int)}
-        return Known(register.hosts(), register.good(), seen, str(listen or ""))
+        return KnownHosts(register.hosts(), register.good(), seen, str(listen or ""))
 
 
 def answered(admission: Letting, verb: str, asked: Mapping[str, Any]) -> dict[str, object]:

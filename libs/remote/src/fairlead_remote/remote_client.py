@@ -8,7 +8,7 @@ from typing import Any, Final
 from fairlead_common.errors import FairleadError, NotFoundError
 from fairlead_common.installation.errors import UNREACHABLE, CommandError
 from fairlead_common.installation.nats_access import NatsAccess, connection
-from fairlead_remote.enrollment import Known, Way
+from fairlead_remote.enrollment import KnownHosts, Way
 from fairlead_remote.host_register import Host, Invitation
 from fairlead_remote.rights import ADMISSION
 
@@ -44,10 +44,10 @@ class DistantAdmission:
         """As `Letting` says."""
         return str(self._ask("revoke", host=host)["done"])
 
-    def known(self) -> Known:
+    def known(self) -> KnownHosts:
         """As `Letting` says."""
         said = self._ask("known")
-        return Known(
+        return KnownHosts(
             [Host(**row) for row in said["hosts"]],
             [Invitation(**row) for row in said["invitations"]],
             said["seen"],

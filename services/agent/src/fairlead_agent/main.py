@@ -12,7 +12,7 @@ from fairlead_agent.policy.grants import Grants
 from fairlead_agent.projections.lists import Projections
 from fairlead_agent.session.timers import Timers
 from fairlead_agent.tools.catalog import Catalog
-from fairlead_agent.tools.workspace_gc import WorkspaceGc
+from fairlead_agent.tools.workspace_gc import WorkspaceGcResponder
 from fairlead_agent.worker import Worker
 from fairlead_common.bus import Bus
 from fairlead_common.config import overrides_from_environment
@@ -49,7 +49,7 @@ async def setup(bus: Bus) -> list[Part]:
         worker.run,
         Sweeper(bus, worker.leases, worker.owners, projections).run,
         Timers(bus).run,
-        WorkspaceGc(bus).run,
+        WorkspaceGcResponder(bus).run,
         Inquiries(bus, config, registry).run,
         PlainCalls(bus, config, registry).run,
         models,

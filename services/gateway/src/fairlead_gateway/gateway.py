@@ -15,7 +15,7 @@ from fairlead_common.protocol import subjects
 from fairlead_common.protocol.ids import check_id
 from fairlead_common.service.live_config import LiveConfig
 from fairlead_common.session_log.generations import last_stored
-from fairlead_gateway.events.change_hints import News
+from fairlead_gateway.events.change_hints import ChangeHints
 from fairlead_gateway.http.auth import Auth, Principal
 from fairlead_gateway.http.problems import Problem
 from fairlead_gateway.sessions.session_index import Index
@@ -78,12 +78,14 @@ async def _until_gone(receive: Receive, task: asyncio.Task[None]) -> None:
 class Gateway:
     """The parts of one gateway process."""
 
-    def __init__(self, bus: Bus, config: LiveConfig, auth: Auth, index: Index, news: News) -> None:
+    def __init__(
+        self, bus: Bus, config: LiveConfig, auth: Auth, index: Index, change_hints: ChangeHints
+    ) -> None:
         self.bus = bus
         self.config = config
         self.auth = auth
         self.index = index
-        self.news = news
+        self.change_hints = change_hints
         self.objects = Objects(bus)
         self.streams = Streams()
 

@@ -14,7 +14,7 @@ from fairlead_common.service.credentials import GOOD_TOKEN_CHARS, AuthFile, ensu
 from fairlead_common.service.live_config import LiveConfig
 from fairlead_common.service.process import Part, run_service
 from fairlead_gateway.app import create_app
-from fairlead_gateway.events.change_hints import News
+from fairlead_gateway.events.change_hints import ChangeHints
 from fairlead_gateway.gateway import Gateway
 from fairlead_gateway.http.auth import REVOKED, Auth
 from fairlead_gateway.http.server import HttpServer, address_from_environment, public_host_from_environment
@@ -35,9 +35,9 @@ async def setup(bus: Bus) -> list[Part]:
         raise WeakConfigurationError(str(error)) from error
     await config.load()
     auth = Auth(file, bus)
-    news = News(bus)
-    index = Index(bus, lambda key, value: note_revoked(auth, key, value), news.tell)
-    gateway = Gateway(bus, config, auth, index, news)
+    change_hints = ChangeHints(bus)
+    index = Index(bus, lambda key, value: note_revoked(auth, key, value), change_hints.tell)
+    gateway = Gateway(bus, config, auth, index, change_hints)
     server = HttpServer(create_app(gateway, public), gateway.streams, host, port)
 
     async def serve(stop: asyncio.Event) -> None:
@@ -49,7 +49,7 @@ async def setup(bus: Bus) -> list[Part]:
         await index.loaded.wait()
         await Expiry(gateway).run(stop)
 
-    return [config.follow, index.follow, news.follow, auth.watch, serve, expire]
+    return [config.follow, index.follow, change_hints.follow, auth.watch, serve, expire]
 
 
 def auth_file() -> AuthFile:

@@ -16,7 +16,7 @@ from fairlead_common.installation.home import home_from_environment
 from fairlead_common.installation.nats_access import access_of, connection
 from fairlead_common.protocol import subjects
 from fairlead_common.service.config_revisions import stored_config
-from fairlead_node.agent_places import Hosts, better_host, host_of, hosts, offered, problem
+from fairlead_node.agent_places import HostsHeard, better_host, host_of, hosts, offered, problem
 from fairlead_node.document import given_to_this_start, load
 
 _T = TypeVar("_T")
@@ -85,7 +85,7 @@ def place(agent: str, host: str | None, force_empty: bool) -> None:
 
 
 def _destination(
-    name: str, profile: AgentConfig, known: Hosts, wanted: str | None, *, force_empty: bool
+    name: str, profile: AgentConfig, known: HostsHeard, wanted: str | None, *, force_empty: bool
 ) -> str:
     """Where the agent goes.
 
@@ -129,7 +129,7 @@ async def _keep(bus: Bus, agent: str, host: str) -> None:
         raise CommandError(f"somebody else placed agent {agent} at this moment: try again") from error
 
 
-async def _looked(bus: Bus) -> tuple[Config, Hosts]:
+async def _looked(bus: Bus) -> tuple[Config, HostsHeard]:
     found, given = await asyncio.gather(load(bus), given_to_this_start(bus))
     return stored_config(found.used.content, given or {}), await hosts(bus)
 

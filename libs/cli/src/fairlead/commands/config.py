@@ -18,7 +18,7 @@ from fairlead_common.installation.home import home_from_environment
 from fairlead_common.installation.nats_access import access_of, connection
 from fairlead_common.service.config_revisions import stored_config
 from fairlead_node.agent_places import hosts, notes
-from fairlead_node.document import Stored, given_to_this_start, load, save
+from fairlead_node.document import StoredConfiguration, given_to_this_start, load, save
 
 _T = TypeVar("_T")
 Json = dict[str, Any]
@@ -54,7 +54,7 @@ def get(key: str | None, stored: bool, effective: bool) -> None:
             click.echo(f"note: {text} (`--effective`)", err=True)
 
 
-def _show_effective(found: Stored, given: Json | None, key: str) -> None:
+def _show_effective(found: StoredConfiguration, given: Json | None, key: str) -> None:
     try:
         content: Json = msgspec.to_builtins(stored_config(found.used.content, given or {}))
     except InvalidInputError as error:
@@ -181,15 +181,15 @@ def _with_bus(action: Callable[[Bus], Awaitable[_T]]) -> _T:
     return asyncio.run(run())
 
 
-async def _with_overrides(bus: Bus) -> tuple[Stored, Json | None]:
+async def _with_overrides(bus: Bus) -> tuple[StoredConfiguration, Json | None]:
     return await load(bus), await given_to_this_start(bus)
 
 
-def _store(content: Json, found: Stored, base: int | None = None) -> None:
+def _store(content: Json, found: StoredConfiguration, base: int | None = None) -> None:
     click.echo(f"revision {_with_bus(lambda bus: _save(bus, content, found, base))}", err=True)
 
 
-async def _save(bus: Bus, content: Json, found: Stored, base: int | None = None) -> int:
+async def _save(bus: Bus, content: Json, found: StoredConfiguration, base: int | None = None) -> int:
     """Write it, and say so where an agent that it concerns cannot work where it is."""
     revision = await save(bus, content, found, base=base)
     before, after = (stored_config(each, {}) for each in (found.used.content, content))
@@ -207,7 +207,7 @@ async def _change(bus: Bus, change: Callable[[Json], None]) -> int:
     return await _save(bus, content, found)
 
 
-def _tell(found: Stored) -> None:
+def _tell(found: StoredConfiguration) -> None:
     """Say so where the last revision is not the one that is shown or changed."""
     if found.problem:
         click.echo(f"note: {found.problem}", err=True)

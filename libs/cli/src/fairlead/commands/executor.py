@@ -18,7 +18,7 @@ from fairlead_common.installation.nats_access import NatsAccess
 from fairlead_common.installation.processes import UpLock, end_stale
 from fairlead_node.environment import Plan
 from fairlead_node.output import console_of_this_terminal
-from fairlead_remote.enrollment import Admission, Known, Letting
+from fairlead_remote.enrollment import Admission, KnownHosts, Letting
 from fairlead_remote.listener import Door
 from fairlead_remote.membership import Membership
 
@@ -237,7 +237,7 @@ def _admission() -> Letting:
     return DistantAdmission(access_of(home))
 
 
-def _rows(known: Known) -> list[dict[str, Any]]:
+def _rows(known: KnownHosts) -> list[dict[str, Any]]:
     """A row for each host and each ticket that is good."""
     live = _live()
     rows: list[dict[str, Any]] = []

@@ -15,7 +15,7 @@ from fairlead_remote.listener import NAME as DOOR
 from fairlead_remote.listener import Door
 from fairlead_remote.nats_users.deployment_users import URL, users_in
 from fairlead_remote.nats_users.home_users import NatsUsers
-from fairlead_remote.nats_users.register import Known, UserRegister
+from fairlead_remote.nats_users.register import RegisteredUser, UserRegister
 from fairlead_remote.nats_users.reload import reload_server
 
 _OF_DEPLOYMENT = (
@@ -225,7 +225,7 @@ def _embedded(home: Home) -> None:
         raise CommandError("this home uses somebody else's NATS server: its users are made over there")
 
 
-def _described(known: Known) -> str:
+def _described(known: RegisteredUser) -> str:
     said = {"sessions": "prompts", "services": "tools", "triggers": "triggers", "answers": "hears"}
     parts = []
     for key, word in said.items():

@@ -62,11 +62,11 @@ class Writer:
         return part.sha256
 
     @contextlib.contextmanager
-    def part(self, name: str) -> Iterator["Part"]:
+    def part(self, name: str) -> Iterator["ArchivePart"]:
         """A part whose size nobody knows yet."""
         head_at = self._file.tell()
         self._file.write(bytes(_BLOCK))
-        part = Part(self)
+        part = ArchivePart(self)
         yield part
         self._file.write(bytes(-part.size_bytes % _BLOCK))
         end = self._file.tell()
@@ -105,7 +105,7 @@ class Writer:
             os.close(folder)
 
 
-class Part:
+class ArchivePart:
     """One part that is being written."""
 
     def __init__(self, writer: Writer) -> None:

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from fairlead_common.installation.errors import CommandError
 from fairlead_node.doctor.context import Look
 from fairlead_node.doctor.finding import Finding, ok, problem, skipped, warning
-from fairlead_node.doctor.http import Answer, ask
+from fairlead_node.doctor.http import HttpAnswer, ask
 
 _TLS_WARNING_DAYS: Final = 14
 _CLOCK_LIMIT_S: Final = 5.0
@@ -56,7 +56,7 @@ def ready(look: Look) -> Finding:
     )
 
 
-def _missing(answer: Answer) -> str:
+def _missing(answer: HttpAnswer) -> str:
     try:
         missing = json.loads(answer.body)["missing"]
         return "; ".join(f"{name}: {why}" for name, why in missing.items())

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 
-class Answer(NamedTuple):
+class HttpAnswer(NamedTuple):
     """What came back."""
 
     status: int
@@ -16,7 +16,7 @@ class Answer(NamedTuple):
 
 def ask(
     url: str, path: str, *, timeout_s: float = 3.0, headers: Mapping[str, str] | None = None
-) -> Answer | None:
+) -> HttpAnswer | None:
     """The answer to a GET; None when there is none."""
     parts = urlsplit(url)
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
@@ -25,7 +25,7 @@ def ask(
         connection.request("GET", parts.path.rstrip("/") + path, headers=dict(headers or {}))
         response = connection.getresponse()
         body = response.read(4096).decode("utf-8", "replace")
-        return Answer(response.status, body, response.headers.get("Date", ""))
+        return HttpAnswer(response.status, body, response.headers.get("Date", ""))
     except (OSError, http.client.HTTPException):
         return None
     finally:

@@ -103,12 +103,12 @@ def executors(look: Look) -> list[Finding]:
 
 def _placement(look: Look) -> list[Finding]:
     """Agents that ask for a pool, labels or a sandbox that no executor has, or their host has not."""
-    from fairlead_node.agent_places import Hosts
+    from fairlead_node.agent_places import HostsHeard
     from fairlead_node.agent_places import problem as problem_of
 
     facts = look.facts()
     beats = [each for each in facts.executors or [] if not each.get("draining")]
-    known = Hosts(msgspec.convert(beats, list[ExecutorInfo]), facts.places)
+    known = HostsHeard(msgspec.convert(beats, list[ExecutorInfo]), facts.places)
     findings = []
     for name, profile in look.config_or_defaults().agents.items():
         text, advice = problem_of(name, profile, known)

@@ -32,7 +32,7 @@ class File(NamedTuple):
     owner: tuple[int, int] | None = None
 
 
-class Run(NamedTuple):
+class RunCommand(NamedTuple):
     """A command that `may_fail`, or is tried again for `patience_s` while it does."""
 
     argv: list[str]
@@ -40,7 +40,7 @@ class Run(NamedTuple):
     patience_s: float = 0.0
 
 
-Step = Folder | File | Run
+Step = Folder | File | RunCommand
 
 
 def show(steps: Sequence[Step], say: Callable[[str], None]) -> None:
@@ -54,7 +54,7 @@ def show(steps: Sequence[Step], say: Callable[[str], None]) -> None:
                 say(f"# write {path} (mode {mode:04o})")
                 say((text if shown is None else shown).rstrip("\n"))
                 say("")
-            case Run(argv):
+            case RunCommand(argv):
                 say(f"# run\n{shlex.join(argv)}\n")
 
 
@@ -79,14 +79,14 @@ def do(step: Step) -> str:
                 _make(step)
             case File():
                 _write(step)
-            case Run():
+            case RunCommand():
                 return _patiently(step)
     except OSError as error:
         raise CommandError(f"{getattr(step, 'path', step)}: {error.strerror or error}", FAILED) from error
     return ""
 
 
-def _patiently(step: Run) -> str:
+def _patiently(step: RunCommand) -> str:
     deadline = time.monotonic() + step.patience_s
     while True:
         try:

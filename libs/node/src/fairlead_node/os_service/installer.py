@@ -14,7 +14,7 @@ from fairlead_common.installation.errors import CONFIG, FAILED, USAGE, CommandEr
 from fairlead_common.installation.home import Home
 from fairlead_common.installation.processes import holder_of
 from fairlead_node.os_service import env_file, platform, spec
-from fairlead_node.os_service.actions import File, Folder, Run, Step, differs, do, show
+from fairlead_node.os_service.actions import File, Folder, RunCommand, Step, differs, do, show
 from fairlead_node.os_service.launchd import Launchd
 from fairlead_node.os_service.spec import SYSTEM_HOME, SYSTEM_USER, Kind, Scope, Wanted
 from fairlead_node.os_service.status import Controller
@@ -202,8 +202,8 @@ def _preparation(account: Account) -> list[Step]:
     if account.uid is None:
         shell = shutil.which("nologin") or "/usr/sbin/nologin"
         steps.append(
-            Run(["useradd", "--system", "--user-group", "--no-create-home", "--home-dir", str(account.folder),
-                 "--shell", shell, "--comment", "Fairlead", account.name])
+            RunCommand(["useradd", "--system", "--user-group", "--no-create-home", "--home-dir",
+                        str(account.folder), "--shell", shell, "--comment", "Fairlead", account.name])
         )  # fmt: skip
     return steps
 

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from fairlead_node.os_service.actions import Run, Step, run
+from fairlead_node.os_service.actions import RunCommand, Step, run
 from fairlead_node.os_service.plist import plist_text
 from fairlead_node.os_service.spec import Places, Scope, Wanted, label, launchd_places
 from fairlead_node.os_service.status import State
@@ -37,19 +37,19 @@ class Launchd:
         target, file = self._target(name), str(self.places(name).definition)
         if not changed:
             return [
-                Run(["launchctl", "bootstrap", self._domain, file], may_fail=True),
-                Run(["launchctl", "kickstart", target]),
+                RunCommand(["launchctl", "bootstrap", self._domain, file], may_fail=True),
+                RunCommand(["launchctl", "kickstart", target]),
             ]
         return [
-            Run(["launchctl", "bootout", target], may_fail=True),
-            Run(["launchctl", "enable", target]),
+            RunCommand(["launchctl", "bootout", target], may_fail=True),
+            RunCommand(["launchctl", "enable", target]),
             # bootout returns while the old one still hands over; until it is gone launchd refuses.
-            Run(["launchctl", "bootstrap", self._domain, file], patience_s=STOP_S),
+            RunCommand(["launchctl", "bootstrap", self._domain, file], patience_s=STOP_S),
         ]
 
     def end(self, name: str) -> list[Step]:
         """Stopped and no longer known."""
-        return [Run(["launchctl", "bootout", self._target(name)], may_fail=True)]
+        return [RunCommand(["launchctl", "bootout", self._target(name)], may_fail=True)]
 
     def forget(self, name: str) -> list[Step]:  # noqa: ARG002 - launchd has forgotten it with the end
         """Nothing more."""
@@ -60,9 +60,9 @@ class Launchd:
         target = self._target(name)
         match verb:
             case "stop":
-                return [Run(["launchctl", "bootout", target])]
+                return [RunCommand(["launchctl", "bootout", target])]
             case "restart":
-                return [Run(["launchctl", "kickstart", "-k", target])]
+                return [RunCommand(["launchctl", "kickstart", "-k", target])]
             case _:
                 return self.begin(name, changed=False)
 

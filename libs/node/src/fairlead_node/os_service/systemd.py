@@ -7,7 +7,7 @@ import signal
 from pathlib import Path
 from typing import Final
 
-from fairlead_node.os_service.actions import Run, Step, run
+from fairlead_node.os_service.actions import RunCommand, Step, run
 from fairlead_node.os_service.spec import Places, Scope, Wanted, systemd_places
 from fairlead_node.os_service.status import State
 from fairlead_node.os_service.unit import unit_text
@@ -45,26 +45,26 @@ class Systemd:
         """Known, started with the machine (or the login), and started now."""
         verb = "restart" if changed else "start"
         return [
-            Run([*self._ctl, "daemon-reload"]),
-            Run([*self._ctl, "enable", f"{name}.service"]),
-            Run([*self._ctl, "reset-failed", f"{name}.service"], may_fail=True),
-            Run([*self._ctl, verb, f"{name}.service"]),
+            RunCommand([*self._ctl, "daemon-reload"]),
+            RunCommand([*self._ctl, "enable", f"{name}.service"]),
+            RunCommand([*self._ctl, "reset-failed", f"{name}.service"], may_fail=True),
+            RunCommand([*self._ctl, verb, f"{name}.service"]),
         ]
 
     def end(self, name: str) -> list[Step]:
         """Stopped and no longer started."""
-        return [Run([*self._ctl, "disable", "--now", f"{name}.service"])]
+        return [RunCommand([*self._ctl, "disable", "--now", f"{name}.service"])]
 
     def forget(self, name: str) -> list[Step]:
         """What is left to do once the unit file is gone."""
         return [
-            Run([*self._ctl, "daemon-reload"]),
-            Run([*self._ctl, "reset-failed", f"{name}.service"], may_fail=True),
+            RunCommand([*self._ctl, "daemon-reload"]),
+            RunCommand([*self._ctl, "reset-failed", f"{name}.service"], may_fail=True),
         ]
 
     def turn(self, name: str, verb: str) -> list[Step]:
         """`start`, `stop` or `restart`."""
-        return [Run([*self._ctl, verb, f"{name}.service"])]
+        return [RunCommand([*self._ctl, verb, f"{name}.service"])]
 
     def state(self, name: str) -> State:
         """How it is."""

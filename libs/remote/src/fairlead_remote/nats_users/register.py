@@ -23,7 +23,7 @@ from fairlead_common.protocol.ids import check_id
 from fairlead_common.rights import Others, Rights
 
 
-class Known(NamedTuple):
+class RegisteredUser(NamedTuple):
     """A user that was added.
 
     Fields:
@@ -110,12 +110,12 @@ class UserRegister(ABC):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.seed_file(name))
 
-    def added(self) -> list[Known]:
+    def added(self) -> list[RegisteredUser]:
         """The users that were added, by name."""
         found = []
         for name, row in sorted(mapping(read_json(self.register), "users").items()):
             if isinstance(row, dict) and isinstance(recipe := row.get("recipe"), dict):
-                found.append(Known(name, str(row.get("key")), recipe, int(row.get("added") or 0)))
+                found.append(RegisteredUser(name, str(row.get("key")), recipe, int(row.get("added") or 0)))
         return found
 
     def render(self) -> None:

@@ -23,7 +23,7 @@ AT_ONCE: Final = 64
 QUEUE: Final = "agents"
 
 
-class WorkspaceGc:
+class WorkspaceGcResponder:
     """A part of every agent worker; one of them answers each request."""
 
     def __init__(self, bus: Bus) -> None:

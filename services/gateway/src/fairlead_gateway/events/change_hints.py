@@ -53,7 +53,7 @@ class Viewer:
         return taken
 
 
-class News:
+class ChangeHints:
     """All viewers of one gateway, and where their hints come from."""
 
     def __init__(self, bus: Bus) -> None:

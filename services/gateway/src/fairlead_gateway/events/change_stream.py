@@ -58,7 +58,7 @@ class NewsStream:
 
     async def _pump(self, write: Callable[[bytes], Awaitable[None]]) -> None:
         viewer, loop = Viewer(), asyncio.get_running_loop()
-        viewers = self._gateway.news.viewers
+        viewers = self._gateway.change_hints.viewers
         viewers.add(viewer)
         try:
             await write(b'event: welcome\ndata: {"type":"welcome"}\n\n')
