@@ -78,14 +78,18 @@ images: secrets  ## Build the images of compose.yaml, one after the other
 secrets:  ## Make what compose.yaml needs to be secret, in ./secrets; what is there is kept
 	@scripts/make-secrets
 
-.PHONY: web down clean
+.PHONY: web wheels down clean
 web:  ## Build the web application
 	@$(RUN) python services/webui/build.py
+
+wheels:  ## Build the wheels of all packages into dist/, the web application in them
+	@$(UV) sync -q --locked --inexact --no-dev && scripts/build-web "$$uv"
+	@rm -rf dist && $(UV) build -q --all-packages --wheel --out-dir dist && ls dist
 
 down:  ## Stop the Fairlead of this user that `make run` started
 	@.venv/bin/fairlead down
 
 clean:  ## Remove what was built and installed; no state of Fairlead
-	@rm -rf .venv .tools .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf dist .venv .tools .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	@rm -rf services/webui/src/fairlead_webui/dist services/webui/web/node_modules
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -87,6 +87,32 @@ def test_a_typo_is_bad_usage() -> None:
         assert done.stderr
 
 
+@pytest.mark.parametrize(
+    "words", [["up"], ["doctor"], ["backup"], ["restore", "x"], ["service", "status"], ["executor", "list"]]
+)
+def test_the_client_alone_says_how_to_install_the_platform(words: list[str]) -> None:
+    code = (
+        "import sys\n"
+        "class ClientAlone:\n"
+        "  def find_spec(self, name, *_):\n"
+        "    if name in ('fairlead_node', 'fairlead_remote'):\n"
+        "      raise ModuleNotFoundError(f'No module named {name!r}', name=name)\n"
+        "sys.meta_path.insert(0, ClientAlone())\n"
+        f"import fairlead.main; fairlead.main.main({words!r})"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "FAIRLEAD_HOME": "/nonexistent/home"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1
+    assert "pip install 'fairlead[server]'" in done.stderr
+
+
 @pytest.mark.parametrize(("typed", "hint"), [("sesions", "Did you mean 'sessions'?"), ("xyzzy", "--help")])
 def test_an_unknown_command_says_which_may_be_meant(typed: str, hint: str) -> None:
     done = call(typed)

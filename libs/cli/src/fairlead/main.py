@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import click
 
-from fairlead_common.installation.errors import ABORTED, FAILED, CommandError
+from fairlead_common.installation.errors import ABORTED, FAILED, USAGE, CommandError
 
 # name: module in fairlead.commands, and what --help says of it without loading it
 _COMMANDS: Final[dict[str, tuple[str, str]]] = {
@@ -46,6 +46,9 @@ _IN_CONTAINERS: Final = {
     "backup": "docker compose run --rm backup",
     "restore": "docker compose run --rm backup restore /backups/<file>",
 }
+
+# What runs the platform, or reaches into it other than by its HTTP API, comes with the extra `server`.
+_OF_SERVER: Final = frozenset({"fairlead_node", "fairlead_remote"})
 
 _PRINT: Final = frozenset({"-p", "--print"})
 
@@ -121,6 +124,15 @@ def main(argv: list[str] | None = None) -> None:
     except CommandError as error:
         click.echo(f"fairlead: {error}", err=True)
         status = error.code
+    except ModuleNotFoundError as error:
+        if error.name not in _OF_SERVER:
+            raise
+        click.echo(
+            "fairlead: this command needs the platform, and only its client is installed here. "
+            "To install the platform: pip install 'fairlead[server]'",
+            err=True,
+        )
+        status = USAGE
     except click.exceptions.Abort:
         click.echo("aborted", err=True)
         status = ABORTED
