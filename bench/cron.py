@@ -19,11 +19,11 @@ from bench.latency import Result
 from bench.report import Row, spread
 from bench.setting import Json, Options
 from fairlead_common.bus import Bus
-from fairlead_common.bus.reply_inbox import Delivery
 from fairlead_common.bus.settings import BusSettings
 from fairlead_common.bus.streams import provision
 from fairlead_common.errors import BusUnavailableError, NotFoundError
 from fairlead_common.protocol import subjects as s
+from fairlead_common.received import Delivery
 from tests.support.nats_server import NatsServer
 from tests.support.scheduler_process import SchedulerProcess
 

@@ -20,12 +20,12 @@ from bench.report import Row
 from bench.setting import Options
 from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import Bucket
-from fairlead_common.bus.reply_inbox import Delivery
 from fairlead_common.bus.settings import BusSettings
 from fairlead_common.bus.streams import provision
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.protocol.messages import ExecutorInfo, SandboxKind, ToolCall, ToolResult
+from fairlead_common.received import Delivery
 from tests.chaos.containers import Containers
 from tests.support import boxes
 from tests.support.nats_server import NatsServer

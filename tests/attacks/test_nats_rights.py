@@ -21,25 +21,26 @@ import pytest
 from nats.aio.client import Client
 from nats.aio.subscription import Subscription
 
-from fairlead_common import nkey, other_systems, provision, rights
-from fairlead_common.accounts import User, render_accounts
 from fairlead_common.bus import Bus
+from fairlead_common.bus.bus import provisioner
 from fairlead_common.bus.objects import Objects
-from fairlead_common.bus.outputs import Outputs
 from fairlead_common.bus.readiness import NEEDS, wait_until_provisioned
 from fairlead_common.bus.requests import discover
 from fairlead_common.bus.settings import BusSettings
 from fairlead_common.errors import ForbiddenError
-from fairlead_common.patterns import covers
+from fairlead_common.permissions import external_users, nkey, rights
+from fairlead_common.permissions.accounts import User, render_accounts
+from fairlead_common.permissions.patterns import covers
+from fairlead_common.permissions.rights import Rights
 from fairlead_common.protocol import subjects as s
-from fairlead_common.rights import Rights
 from fairlead_common.service.process import register
-from fairlead_common.service.tool_service import Asker, ServiceTool, ToolService
+from fairlead_scheduler.tool_service import Asker, ServiceTool, ToolService
 from fairlead_tools.nats_tools.source import services_of
+from fairlead_tools.outputs import Outputs
 from tests.support.nats_server import NatsServer
 
-WEATHER = other_systems.other("weather", services=["weather"], tools=["weather.>"])
-OTHERS = other_systems.others_of([WEATHER.recipe])
+WEATHER = external_users.other("weather", services=["weather"], tools=["weather.>"])
+OTHERS = external_users.others_of([WEATHER.recipe])
 
 TABLE: dict[str, Rights] = {
     "gateway": rights.gateway(),
@@ -50,7 +51,7 @@ TABLE: dict[str, Rights] = {
     "operator": rights.operator(),
     "mill": rights.executor("mill", OTHERS),
     "barn": rights.executor("barn", OTHERS),
-    "alerts": other_systems.prompts("alerts", ["main"]),
+    "alerts": external_users.prompts("alerts", ["main"]),
     "weather": WEATHER,
 }
 SEEDS = {name: nkey.new_seed() for name in TABLE}
@@ -275,7 +276,7 @@ def provisioned(folder: Path) -> Iterator[NatsServer]:
 
     async def prepare() -> None:
         async with bus_of(made, made.folder, "provisioner") as bus:
-            await provision.everything(bus, ["mill", "barn"])
+            await provisioner.everything(bus, ["mill", "barn"])
 
     with ThreadPoolExecutor(1) as aside:  # a test may have a loop already
         aside.submit(asyncio.run, prepare()).result(60)
@@ -641,7 +642,7 @@ async def test_a_service_waits_for_what_only_the_provisioner_makes(
                 assert not waiting.done()
                 await asyncio.sleep(0.05)
             assert "may not publish to $js.api.stream.create" in said or "stream.info" in said
-            await provision.everything(maker, [])
+            await provisioner.everything(maker, [])
             async with asyncio.timeout(20):
                 await waiting
     finally:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_common import nkey
+from fairlead_common.permissions import nkey
 from tests.deploy.asking import ask, count, told
 from tests.deploy.confinement import must_be_confined
 from tests.deploy.deployment import HOME, NEEDS_COMPOSE, RECOVERY_S, ROOT, SERVICES, SOCKET, Deployment

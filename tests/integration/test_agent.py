@@ -11,6 +11,7 @@ from fairlead_agent.policy.taint import named_by
 from fairlead_agent.session.owner import Owner
 from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import Bucket, LeaseHolder, Leases, session_lease
+from fairlead_common.bus.generation_reads import is_live
 from fairlead_common.bus.objects import Objects
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.content import (
@@ -33,7 +34,7 @@ from fairlead_common.protocol.ids import new_id
 from fairlead_common.protocol.messages import Decision, ToolCall
 from fairlead_common.protocol.projections import SessionSummary
 from fairlead_common.session_log.conversation import Item
-from fairlead_common.session_log.generations import deletion_in, is_live
+from fairlead_common.session_log.generations import deletion_in
 from fairlead_common.session_log.state import SessionState
 from tests.support.agent_world import World, agent_service, world
 from tests.support.nats_server import NatsServer

@@ -15,12 +15,12 @@ from fairlead_agent.ownership.owners import Owners
 from fairlead_agent.session.owner import Owner
 from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import Bucket, LeaseHolder, Leases, session_lease
-from fairlead_common.bus.reply_inbox import Delivery
 from fairlead_common.bus.streams import consumer_info
 from fairlead_common.bus.tail import Tail
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.entries import EpochEntry, RunStartEntry
 from fairlead_common.protocol.messages import OwnerAnswer, OwnerQuestion
+from fairlead_common.received import Delivery
 from tests.support.agent_world import World, agent_service, world
 from tests.support.nats_server import NatsServer
 

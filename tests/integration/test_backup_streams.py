@@ -50,10 +50,10 @@ from fairlead_common.protocol.messages import (
     ToolSpec,
     UserInput,
 )
-from fairlead_common.snapshots import stream_info
 from fairlead_node.backup.archive import open_backup
 from fairlead_node.backup.manifest import Manifest
 from fairlead_node.backup.reconcile import Settling
+from fairlead_node.backup.snapshots import stream_info
 from tests.support.fairlead_up import FAIRLEAD
 from tests.support.nats_server import NatsServer
 

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from fairlead_common.bus import Bus
-from fairlead_common.bus.stream_reader import JetStreamError, Record
+from fairlead_common.bus.stream_reader import JetStreamError
 from fairlead_common.bus.streams import provision
 from fairlead_common.errors import FairleadError
 from fairlead_common.protocol import subjects as s
+from fairlead_common.received import Record
 from tests.support.fake_bus import FakeBus, FakeServer
 
 STEPS = 400

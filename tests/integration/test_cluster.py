@@ -11,16 +11,17 @@ import pytest
 from fairlead_common.bus import Bus, WrongSequenceError
 from fairlead_common.bus.buckets import Bucket
 from fairlead_common.bus.objects import Objects
-from fairlead_common.bus.pull_consumer import Job, PullConsumer
-from fairlead_common.bus.reply_inbox import Delivery, Reply
+from fairlead_common.bus.pull_consumer import PullConsumer, StreamMessage
+from fairlead_common.bus.reply_inbox import Reply
 from fairlead_common.bus.settings import BusSettings
 from fairlead_common.bus.stream_reader import JetStreamError
 from fairlead_common.bus.streams import provision
-from fairlead_common.bus.tail import Source, Tail
+from fairlead_common.bus.tail import Tail, TailSource
 from fairlead_common.errors import ConflictError, WeakConfigurationError
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.ids import new_id
-from fairlead_common.snapshots import Snapshot, _send_first, put_back, take
+from fairlead_common.received import Delivery
+from fairlead_node.backup.snapshots import Snapshot, _send_first, put_back, take
 from tests.support.nats_cluster import NatsCluster, provision_patiently
 from tests.support.nats_server import NatsServer
 
@@ -126,7 +127,7 @@ async def test_mail_that_slips_past_a_fence_is_seen_at_the_next_look(cluster: Na
         for _ in range(20):
             session = new_id()
             seen = await bus.append(s.SESSIONS, s.session_log(session), b"{}", record_id="1", expected=0)
-            source = Source(s.SESSIONS, s.session_all(session), 1)
+            source = TailSource(s.SESSIONS, s.session_all(session), 1)
             async with Tail(bus, s.live(session), [source], lambda _: 0) as tail:
                 await tail.take()
                 mail, closed = await asyncio.gather(
@@ -158,7 +159,7 @@ async def test_writes_and_deliveries_go_on_when_the_leader_is_killed(cluster: Na
     got: list[int] = []
     stop = asyncio.Event()
 
-    def note(job: Job) -> None:
+    def note(job: StreamMessage) -> None:
         if job.subject.startswith("fairlead.session.kills."):
             got.append(job.seq)
         running.append(asyncio.create_task(job.ack()))

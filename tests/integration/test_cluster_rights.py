@@ -6,15 +6,16 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from fairlead_common import nkey, provision, rights
-from fairlead_common.accounts import User, render_accounts
 from fairlead_common.bus import Bus
-from fairlead_common.bus.pull_consumer import Job, PullConsumer
-from fairlead_common.bus.reply_inbox import Delivery
+from fairlead_common.bus.bus import provisioner
+from fairlead_common.bus.pull_consumer import PullConsumer, StreamMessage
 from fairlead_common.bus.settings import BusSettings
 from fairlead_common.errors import BusUnavailableError
+from fairlead_common.permissions import nkey, rights
+from fairlead_common.permissions.accounts import User, render_accounts
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.ids import new_id
+from fairlead_common.received import Delivery
 from tests.support.nats_cluster import NatsCluster
 
 pytestmark = pytest.mark.timeout(180)
@@ -39,7 +40,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsCluster]:
 
         async def prepare() -> None:
             async with asyncio.timeout(60), user_of(running, "provisioner", running.url) as bus:
-                await provision.everything(bus, ["mill"])
+                await provisioner.everything(bus, ["mill"])
 
         asyncio.run(prepare())
         yield running
@@ -69,7 +70,7 @@ async def a_call_and_its_result(cluster: NatsCluster, at: tuple[str, str, str]) 
         live: asyncio.Queue[Delivery] = asyncio.Queue()
         await gateway.subscribe(s.live(session), live.put_nowait)
         await gateway.round_trip()
-        taken: asyncio.Queue[Job] = asyncio.Queue()
+        taken: asyncio.Queue[StreamMessage] = asyncio.Queue()
         stop = asyncio.Event()
         consumer = PullConsumer(mill, s.TOOLS, s.tools_consumer("mill"), taken.put_nowait, lambda: 8)
         async with asyncio.TaskGroup() as tasks:

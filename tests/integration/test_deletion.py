@@ -12,8 +12,8 @@ from fairlead_agent.session import deletion
 from fairlead_agent.session.owner import Owner
 from fairlead_common.bus import Bus, WrongSequenceError
 from fairlead_common.bus.buckets import Bucket
+from fairlead_common.bus.generation_reads import generation_start, is_live
 from fairlead_common.bus.objects import Objects
-from fairlead_common.bus.stream_reader import Record
 from fairlead_common.errors import LostOwnershipError
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.content import AssistantMessage, ToolOutcome, text_outcome
@@ -28,7 +28,8 @@ from fairlead_common.protocol.entries import (
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.protocol.messages import ToolCall
 from fairlead_common.protocol.projections import SessionSummary, session_key
-from fairlead_common.session_log.generations import DELETE, deletion_in, generation_start, is_live
+from fairlead_common.received import Record
+from fairlead_common.session_log.generations import DELETE, deletion_in
 from fairlead_common.session_log.state import SessionState
 from fairlead_gateway.sessions import sessions
 from tests.integration.gateway_fixture import RunningGateway, running_gateway

@@ -11,7 +11,7 @@ from pathlib import Path
 import nats
 from packaging.requirements import Requirement
 
-from fairlead_common import nkey
+from fairlead_common.permissions import nkey
 from tests.integration.foreign_tools_fixture import DOCUMENT, block
 from tests.support.nats_server import NatsServer
 

@@ -9,9 +9,9 @@ from click.testing import CliRunner
 
 from fairlead.commands.executor import executor
 from fairlead_common.bus import Bus
+from fairlead_common.bus.provisioner import everything
 from fairlead_common.bus.settings import BusSettings
 from fairlead_common.installation.errors import CommandError
-from fairlead_common.provision import everything
 from fairlead_remote.authority import Authority
 from fairlead_remote.leaf import write_leaf
 from tests.integration.tools_fixture import HOST, Host, text_of

@@ -10,7 +10,7 @@ import msgspec
 from fairlead_common.bus import Bus
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.messages import ExecutorInfo
-from fairlead_common.service.tool_service import Asker, ServiceTool, ToolService
+from fairlead_scheduler.tool_service import Asker, ServiceTool, ToolService
 from tests.integration.tools_fixture import HOST, WAIT_S, Host, host
 from tests.support.fairlead_up import FairleadUp
 from tests.support.scripted_model import ModelProcess, read_log

@@ -16,10 +16,10 @@ import msgspec
 import pytest
 
 from fairlead_common.bus import Bus
-from fairlead_common.bus.reply_inbox import Delivery
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.messages import Decision, ExecutorInfo
 from fairlead_common.protocol.projections import TOMBSTONE, ApprovalSummary, approval_key
+from fairlead_common.received import Delivery
 from fairlead_common.service.credentials import AuthFile
 from fairlead_common.service.process import register
 from fairlead_gateway.http.server import FINISH_WITHIN_S

@@ -12,9 +12,9 @@ import openai
 import pytest
 
 from fairlead_common.bus import Bus
-from fairlead_common.bus.stream_reader import Record
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.messages import Abort
+from fairlead_common.received import Record
 from fairlead_gateway.openai_api import stream
 from tests.integration.gateway_fixture import TOKEN, FakeAgent, RunningGateway, running_gateway
 from tests.support.nats_server import NatsServer

@@ -11,9 +11,9 @@ import openai
 import pytest
 
 from fairlead_common.bus import Bus
-from fairlead_common.bus.reply_inbox import Delivery
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.plain_calls import PlainAnswer
+from fairlead_common.received import Delivery
 from tests.integration.gateway_fixture import TOKEN, RunningGateway, running_gateway
 from tests.support.agent_world import World, agent_service, world
 from tests.support.nats_server import NatsServer

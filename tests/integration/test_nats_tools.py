@@ -14,11 +14,11 @@ import pytest
 from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import Bucket
 from fairlead_common.bus.objects import Objects
-from fairlead_common.bus.reply_inbox import Delivery
 from fairlead_common.bus.settings import BusSettings
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.content import ToolOutcome
-from fairlead_common.service.tool_service import Asker, ServiceTool, ToolService
+from fairlead_common.received import Delivery
+from fairlead_scheduler.tool_service import Asker, ServiceTool, ToolService
 from tests.integration.foreign_tools_fixture import (
     Program,
     asked_by_agent,

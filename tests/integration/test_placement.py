@@ -10,6 +10,7 @@ import pytest
 
 from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import Bucket
+from fairlead_common.bus.generation_reads import is_live
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.content import (
     AssistantMessage,
@@ -26,7 +27,6 @@ from fairlead_common.protocol.messages import (
     ToolCall,
     UpdateSession,
 )
-from fairlead_common.session_log.generations import is_live
 from tests.support.agent_world import HOST, SPECS, World, agent_service, say_hi, world
 from tests.support.nats_server import NatsServer
 

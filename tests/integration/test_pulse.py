@@ -12,8 +12,7 @@ import pytest
 
 from fairlead_common import healthcheck
 from fairlead_common.bus import Bus
-from fairlead_common.service import liveness_file
-from fairlead_common.service.process import register
+from fairlead_common.service.process import liveness_file, register
 
 
 @pytest.fixture

@@ -13,11 +13,11 @@ from aiohttp import web
 
 from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import Bucket
-from fairlead_common.bus.reply_inbox import Delivery
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.content import AssistantMessage, ToolOutcome, UserMessage, text_outcome
 from fairlead_common.protocol.entries import ApprovalRequestEntry, MessageEntry, RunEndEntry
 from fairlead_common.protocol.messages import Decision, ToolCall
+from fairlead_common.received import Delivery
 from tests.support.agent_world import World, agent_service, world
 from tests.support.nats_server import NatsServer, free_port
 from tests.support.scheduler_world import ask, at, log_of, mail, runs, scheduler, slots, turn_job

@@ -7,7 +7,6 @@ import msgspec
 import pytest
 
 from fairlead_common.bus import Bus
-from fairlead_common.bus.reply_inbox import Delivery
 from fairlead_common.errors import BusUnavailableError, NotFoundError
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.content import ToolResultMessage, Usage, text_outcome
@@ -19,6 +18,7 @@ from fairlead_common.protocol.entries import (
     SessionInfoEntry,
 )
 from fairlead_common.protocol.ids import new_id
+from fairlead_common.received import Delivery
 from tests.support.nats_server import NatsServer
 from tests.support.scheduler_world import ask, at, mail, runs, scheduler, turn_job
 from tests.support.waiting import until

@@ -8,11 +8,11 @@ import msgspec
 import pytest
 
 from fairlead_common.bus import Bus
-from fairlead_common.bus.reply_inbox import Delivery
 from fairlead_common.bus.requests import call_service, discover
 from fairlead_common.errors import InvalidInputError, NotFoundError
 from fairlead_common.protocol import subjects as s
-from fairlead_common.service.tool_service import Asker, ServiceTool, ToolService, schema_of
+from fairlead_common.received import Delivery
+from fairlead_scheduler.tool_service import Asker, ServiceTool, ToolService, schema_of
 
 
 class Place(msgspec.Struct, forbid_unknown_fields=True):

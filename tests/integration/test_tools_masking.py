@@ -5,8 +5,8 @@ import asyncio
 import msgspec
 
 from fairlead_common.bus.objects import Objects
-from fairlead_common.bus.reply_inbox import Delivery
 from fairlead_common.protocol import subjects as s
+from fairlead_common.received import Delivery
 from tests.integration.tools_fixture import Host, host, text_of
 from tests.support.waiting import until
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from fairlead_common.bus import Bus
-from fairlead_common.bus.reply_inbox import Delivery, Headers
 from fairlead_common.bus.settings import BusSettings
 from fairlead_common.protocol import subjects as s
+from fairlead_common.received import Delivery, Headers
 from fairlead_tools import main as tools_main
 from tests.integration.tools_fixture import HOST, Host, host, text_of
 from tests.support.nats_server import NatsServer

@@ -15,8 +15,7 @@ import pytest
 from fairlead_agent import main as agent_main
 from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import Bucket
-from fairlead_common.bus.pull_consumer import Job, PullConsumer
-from fairlead_common.bus.reply_inbox import Delivery
+from fairlead_common.bus.pull_consumer import PullConsumer, StreamMessage
 from fairlead_common.bus.settings import BusSettings
 from fairlead_common.bus.streams import ensure_consumer
 from fairlead_common.errors import ConflictError
@@ -33,6 +32,7 @@ from fairlead_common.protocol.messages import (
     ToolSpec,
     UserInput,
 )
+from fairlead_common.received import Delivery
 from fairlead_common.session_log.records import entries_in
 from tests.support.nats_server import NatsServer
 from tests.support.scripted_model import ScriptedModel
@@ -139,7 +139,7 @@ class World:
 
     async def execute(self, stop: asyncio.Event) -> None:
         """An executor: claims, runs `self.tool`, writes the result."""
-        queue: asyncio.Queue[Job] = asyncio.Queue()
+        queue: asyncio.Queue[StreamMessage] = asyncio.Queue()
         await self.bus.subscribe("fairlead.cancel.*", lambda d: self.cancelled.append(d.subject))
         asked: asyncio.Queue[Delivery] = asyncio.Queue()
         await self.bus.subscribe(s.workspace_instructions(HOST), asked.put_nowait)
@@ -161,7 +161,7 @@ class World:
             for task in working:
                 task.cancel()
 
-    async def _one(self, job: Job) -> None:
+    async def _one(self, job: StreamMessage) -> None:
         call = msgspec.json.decode(job.data, type=ToolCall)
         claim = msgspec.json.encode(ToolClaim(by="executor", holder="e1", attempt=new_id()))
         try:

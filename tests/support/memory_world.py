@@ -14,7 +14,7 @@ import pytest
 
 from fairlead_agent import main as agent_main
 from fairlead_agent.models.registry import Registry
-from fairlead_common.bus.pull_consumer import Job
+from fairlead_common.bus.pull_consumer import StreamMessage
 from fairlead_common.bus.streams import TOOLS_WAIT_S, ensure_consumer
 from fairlead_common.errors import BusUnavailableError
 from fairlead_common.protocol import subjects as s
@@ -119,7 +119,7 @@ class MemoryWorld(World):
                 await self.heartbeat()
             await asyncio.sleep(HEARTBEAT_S)
 
-    async def _one(self, job: Job) -> None:
+    async def _one(self, job: StreamMessage) -> None:
         with contextlib.suppress(BusUnavailableError):  # the request comes again
             await super()._one(job)
 

@@ -10,11 +10,11 @@ import msgspec
 import pytest
 
 from fairlead_common.bus import Bus
-from fairlead_common.bus.reply_inbox import Delivery
 from fairlead_common.bus.settings import BusSettings
 from fairlead_common.errors import BusUnavailableError, NotFoundError
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.entries import Entry
+from fairlead_common.received import Delivery
 from fairlead_common.session_log.records import entries_in
 from fairlead_scheduler import main as scheduler_main
 from tests.support.nats_server import NatsServer

@@ -15,7 +15,6 @@ LEFT_OUT = {
     "fairlead_common.bus.requests": "NATS's own answers",
     "fairlead_common.policy.shell_words": "never leaves the process",
     "fairlead_common.policy.rules": "never leaves the process",
-    "fairlead_common.service.tool_service": "never leaves the process",
 }
 FOLDERS = {"protocol", "bus", "policy", "service"}  # of the contract; none has two modules of one name
 STORED = {

@@ -9,13 +9,12 @@ import pytest
 
 from fairlead_agent.session.timers import drop_timers, set_timer
 from fairlead_common.bus import Bus
-from fairlead_common.bus.pull_consumer import Job, PullConsumer
-from fairlead_common.bus.reply_inbox import Delivery
-from fairlead_common.bus.stream_reader import Record
+from fairlead_common.bus.pull_consumer import PullConsumer, StreamMessage
 from fairlead_common.bus.streams import consumer_names, ensure_consumer, has_consumer
-from fairlead_common.bus.tail import Source, Tail
+from fairlead_common.bus.tail import Tail, TailSource
 from fairlead_common.errors import BusUnavailableError, NotFoundError
 from fairlead_common.protocol import subjects as s
+from fairlead_common.received import Delivery, Record
 from tests.support.bus_contract.server import Server, append
 from tests.support.waiting import until
 
@@ -28,7 +27,7 @@ async def test_live_tail_has_no_gap_and_no_repeat_while_the_server_is_killed(
     written: list[int] = []
 
     async def follow() -> None:
-        source = Source(s.SESSIONS, s.session_log("a"), 1, chained=True)
+        source = TailSource(s.SESSIONS, s.session_log("a"), 1, chained=True)
         async with Tail(bus, s.live("a"), [source], lambda _: 0) as tail:
             while True:
                 await tail.wait(1.0)
@@ -47,7 +46,7 @@ async def test_live_tail_has_no_gap_and_no_repeat_while_the_server_is_killed(
 
 
 async def test_pull_loop_goes_on_after_the_server_was_killed(bus: Bus, server: Server) -> None:
-    jobs: list[Job] = []
+    jobs: list[StreamMessage] = []
     stop = asyncio.Event()
     pull = PullConsumer(bus, s.SESSIONS, s.AGENTS_CONSUMER, jobs.append, lambda: 10)
     pulling = asyncio.create_task(pull.run(stop))
@@ -65,7 +64,7 @@ async def test_what_is_heard_during_a_catch_up_waits_behind_what_was_stored_befo
     """A record that arrives live in the middle of the read must not make the rest of the read look old."""
     for number in range(20):
         await bus.create(s.SESSIONS, s.mail("a", "prompt", f"k{number}"), b"x")
-    source = Source(s.SESSIONS, s.session_all("a"), 1)
+    source = TailSource(s.SESSIONS, s.session_all("a"), 1)
     async with Tail(bus, s.live("a"), [source], lambda _: 0) as tail:
         read = bus.read
 
@@ -87,8 +86,8 @@ async def test_tail_over_two_streams_loses_nothing_of_the_first_while_it_reads_t
     for _ in range(10):
         await bus.publish(s.event("a"), b"{}")
     sources = [
-        Source(s.SESSIONS, s.session_log("a"), 1, chained=True),
-        Source(s.EVENTS, s.event("a"), 1, chained=True, lossy=True),
+        TailSource(s.SESSIONS, s.session_log("a"), 1, chained=True),
+        TailSource(s.EVENTS, s.event("a"), 1, chained=True, lossy=True),
     ]
     async with Tail(bus, s.live("a"), sources, lambda live: 1 if live.endswith(".event") else 0) as tail:
         read = bus.read
@@ -111,12 +110,12 @@ class Puller:
     """A pull loop that keeps what it is given."""
 
     def __init__(self, bus: Bus, stream: str, consumer: str, capacity: int = 10) -> None:
-        self.jobs: list[Job] = []
+        self.jobs: list[StreamMessage] = []
         self.stop = asyncio.Event()
         pull = PullConsumer(bus, stream, consumer, self.jobs.append, lambda: capacity)
         self._task = asyncio.create_task(pull.run(self.stop))
 
-    async def next(self, count: int) -> Job:
+    async def next(self, count: int) -> StreamMessage:
         """The `count`-th delivery."""
         await until(lambda: len(self.jobs) >= count)
         return self.jobs[count - 1]
@@ -231,7 +230,7 @@ async def test_a_tail_hears_what_another_connection_writes_and_how_it_is_chained
 ) -> None:
     writer = await server.connect("writer")
     first = await append(writer, "a", 0)
-    source = Source(s.SESSIONS, s.session_log("a"), 1, chained=True)
+    source = TailSource(s.SESSIONS, s.session_log("a"), 1, chained=True)
     async with Tail(bus, s.live("a"), [source], lambda _: 0, poll_s=60.0) as tail:
         assert [record.seq for _, record in await tail.take()] == [first]
         second = await append(writer, "a", first)

@@ -8,7 +8,7 @@ import pytest
 
 from fairlead_common.bus import Bus, WrongSequenceError
 from fairlead_common.bus.buckets import Bucket
-from fairlead_common.bus.stream_reader import JetStreamError, Record
+from fairlead_common.bus.stream_reader import JetStreamError
 from fairlead_common.bus.streams import provision
 from fairlead_common.errors import (
     BusUnavailableError,
@@ -18,6 +18,7 @@ from fairlead_common.errors import (
 )
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.ids import new_id
+from fairlead_common.received import Record
 from tests.support.bus_contract.server import Server, append
 
 

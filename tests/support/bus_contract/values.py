@@ -10,9 +10,9 @@ import pytest
 from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import Bucket, LeaseHolder, Leases
 from fairlead_common.bus.objects import Objects, OutputInfo
-from fairlead_common.bus.outputs import Outputs
 from fairlead_common.errors import ConflictError, NotFoundError
 from fairlead_common.protocol import subjects as s
+from fairlead_tools.outputs import Outputs
 from tests.support.bus_contract.server import Server
 
 

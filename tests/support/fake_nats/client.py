@@ -6,7 +6,7 @@ from typing import Any
 import nats.errors
 from nats.aio.subscription import Subscription
 
-from fairlead_common.bus.inbox_client import Client
+from fairlead_common.bus.inbox_client import InboxClient
 from fairlead_common.bus.settings import RECONNECT_PAUSE_S
 from tests.support.fake_nats.consumer import Message
 from tests.support.fake_nats.server import FakeNats, Interest
@@ -15,7 +15,7 @@ MAX_PAYLOAD_BYTES = 1 << 20
 _BUFFER_BYTES = 2 << 20
 
 
-class FakeClient(Client):
+class FakeClient(InboxClient):
     """Everything above the wire is the real client: subscriptions, buffers, callbacks, states."""
 
     def __init__(self, server: FakeNats) -> None:
@@ -36,7 +36,7 @@ class FakeClient(Client):
         """See `Peer.disconnected`."""
         if self.is_closed or self.is_reconnecting:
             return
-        self._status = Client.RECONNECTING
+        self._status = InboxClient.RECONNECTING
         if self._reading_task is not None:
             self._reading_task.cancel()
         self._incoming = asyncio.Queue()  # what was on its way is lost
@@ -79,7 +79,7 @@ class FakeClient(Client):
 
     def _enter(self) -> None:
         self._server_info = {"jetstream": True, "version": "2.15.1", "max_payload": MAX_PAYLOAD_BYTES}
-        self._status = Client.CONNECTED
+        self._status = InboxClient.CONNECTED
         self.server.join(self)
         self._reading_task = asyncio.get_running_loop().create_task(self._read())
 
@@ -130,14 +130,14 @@ class FakeClient(Client):
         message = Message(subject, bytes(payload), fields, reply)
         if self.dead:
             return
-        if self._status == Client.CONNECTED:
+        if self._status == InboxClient.CONNECTED:
             self.server.publish(self, message)
         else:
             self._buffered.append(message)
             self._pending_data_size += payload_size
 
     async def _send_subscribe(self, sub: Subscription) -> None:
-        if self._status == Client.CONNECTED and not self.dead:
+        if self._status == InboxClient.CONNECTED and not self.dead:
             self.server.subscribe(Interest(self, sub._id, sub._subject, sub._queue or ""))
 
     async def _send_unsubscribe(self, sid: int, limit: int = 0) -> None:

@@ -11,10 +11,10 @@ import structlog.testing
 from fairlead_agent.lru import LruCache
 from fairlead_agent.tools import catalog as catalog_module
 from fairlead_agent.tools.catalog import FORGET_S, MAX_HOSTS, MAX_INSTRUCTIONS, MAX_TOOL_SETS, Catalog
-from fairlead_common.bus.stream_reader import Record
 from fairlead_common.errors import BusUnavailableError, NotFoundError
 from fairlead_common.protocol.entries import Placement
 from fairlead_common.protocol.messages import ExecutorInfo, ToolCall, ToolSpec
+from fairlead_common.received import Record
 
 
 class Clock:

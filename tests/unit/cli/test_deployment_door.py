@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_common import nkey, other_systems
 from fairlead_common.installation.errors import CommandError
+from fairlead_common.permissions import external_users, nkey
 from fairlead_remote.authority import Authority
 from fairlead_remote.deployment import DeploymentDoor, DeploymentHome, listen_of
 from fairlead_remote.enrollment import Admission, answered
@@ -32,7 +32,7 @@ def users(tmp_path: Path) -> DeploymentUsers:
     for name in SERVICES:
         (folder / f"nats-{name}.pub").write_text(nkey.public_key(nkey.new_seed()) + "\n")
     made = DeploymentUsers(folder, "farm")
-    made.add("weather", other_systems.other("weather", tools=["weather"]))
+    made.add("weather", external_users.other("weather", tools=["weather"]))
     return made
 
 
@@ -108,7 +108,7 @@ def test_a_second_start_keeps_keys_certificate_and_hosts(door: Settled, users: D
     door.hosts.redeem("t1", nkey.public_key(nkey.new_seed()))
     folders = (door.home.path / "nats", door.home.door, door.home.users_config.parent)
     before = {path: path.read_bytes() for folder in folders for path in folder.iterdir() if path.is_file()}
-    users.add("alerts", other_systems.other("alerts", sessions=["main"]))
+    users.add("alerts", external_users.other("alerts", sessions=["main"]))
     door.settle(LISTEN, users.config)
     changed = {path.name for path, content in before.items() if path.read_bytes() != content}
     assert changed == {"users.json", "users.conf"}

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_common import rights
 from fairlead_common.installation.errors import CommandError
 from fairlead_common.installation.home import (
     Home,
@@ -21,6 +20,7 @@ from fairlead_common.installation.home import (
     write_private,
 )
 from fairlead_common.installation.processes import ProcessFile, UpLock, end_stale, recorded
+from fairlead_common.permissions import rights
 from fairlead_node.backup.locations import source
 from fairlead_remote.hosts import Hosts
 from fairlead_remote.nats_users.home_users import NatsUsers

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_common import nkey, other_systems
-from fairlead_common.accounts import DOMAIN
 from fairlead_common.installation.errors import CommandError
 from fairlead_common.installation.home import Home
-from fairlead_common.rights import Rights
+from fairlead_common.permissions import external_users, nkey
+from fairlead_common.permissions.accounts import DOMAIN
+from fairlead_common.permissions.rights import Rights
 from fairlead_remote.host_register import Host, Invitation, checked
 from fairlead_remote.hosts import Hosts
 from fairlead_remote.listener import Door, Listen, parse_listen
@@ -75,7 +75,7 @@ def test_a_tool_that_another_system_offers_may_be_asked_by_hosts_too(hosts: Host
     invited(hosts, "garage")
     hosts.redeem("t1", key())
     before = hosts.basis()
-    NatsUsers(Home(tmp_path / "home")).add("weather", other_systems.other("weather", tools=["weather"]))
+    NatsUsers(Home(tmp_path / "home")).add("weather", external_users.other("weather", tools=["weather"]))
     assert hosts.basis() != before
     assert hosts.render() is True
     assert '"weather"' in hosts.users_file.read_text()

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_common import nkey, other_systems, rights
 from fairlead_common.installation.errors import CommandError
 from fairlead_common.installation.home import Home, write_file
+from fairlead_common.permissions import external_users, nkey, rights
 from fairlead_remote.nats_users.home_users import SERVICES, NatsUsers
 from tests.support.nats_server import binary
 
@@ -37,7 +37,7 @@ def test_the_server_takes_the_file_of_users(users: NatsUsers) -> None:
     users.add("mill", rights.executor("mill"))
     users.add(
         "alerts",
-        other_systems.other("alerts", sessions=["main", "*"], services=["weather"], tools=["weather.>"]),
+        external_users.other("alerts", sessions=["main", "*"], services=["weather"], tools=["weather.>"]),
     )
     assert accepted(users) == ""
     assert users.config.read_text().count("nkey:") == len(SERVICES) + 2
@@ -87,7 +87,7 @@ def test_an_added_user_outlives_the_next_start_with_the_rights_of_that_version(u
 def test_executors_may_ask_the_tools_of_others_and_no_more(users: NatsUsers) -> None:
     before = users.config.read_text()
     assert "weather.>" not in before
-    users.add("weather", other_systems.other("weather", services=["weather"], tools=["weather.>"]))
+    users.add("weather", external_users.other("weather", services=["weather"], tools=["weather.>"]))
     tools = users.config.read_text().partition('  "tools" {')[2].partition('  "scheduler" {')[0]
     assert '"weather.>"' in tools.partition("subscribe")[0]
     agent = users.config.read_text().partition('  "agent" {')[2].partition('  "tools" {')[0]
@@ -158,6 +158,6 @@ def test_a_user_that_the_server_may_know_is_listed_and_one_that_was_removed_stay
 def test_a_user_that_the_server_would_refuse_is_not_added(users: NatsUsers) -> None:
     before = users.config.read_text()
     with pytest.raises(CommandError, match="overlaps home"):
-        users.add("loop", other_systems.other("loop", triggers=["home.>"], answers=["home.answers"]))
+        users.add("loop", external_users.other("loop", triggers=["home.>"], answers=["home.answers"]))
     assert users.added() == []
     assert users.config.read_text() == before

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_common import nkey, other_systems, rights
-from fairlead_common.accounts import User, render_accounts
 from fairlead_common.errors import InvalidInputError
-from fairlead_common.rights import Rights
+from fairlead_common.permissions import external_users, nkey, rights
+from fairlead_common.permissions.accounts import User, render_accounts
+from fairlead_common.permissions.rights import Rights
 from tests.support.nats_server import binary
 
 SERVICES: dict[str, Rights] = {
@@ -19,7 +19,7 @@ SERVICES: dict[str, Rights] = {
     "webui": rights.webui(),
     "executor": rights.executor("mill"),
     "provisioner": rights.provisioner(),
-    "alerts": other_systems.prompts("alerts", ["main"]),
+    "alerts": external_users.prompts("alerts", ["main"]),
 }
 
 
@@ -138,13 +138,13 @@ def test_inboxes_of_users_do_not_overlap() -> None:
 )
 def test_a_subject_of_another_system_cannot_be_fairleads(subject: str) -> None:
     with pytest.raises(InvalidInputError):
-        other_systems.other("x", triggers=[subject])
+        external_users.other("x", triggers=[subject])
 
 
 @pytest.mark.parametrize("session", ["ops-*", ">", "a.b", ""])
 def test_a_session_is_named_whole_or_by_a_star(session: str) -> None:
     with pytest.raises(InvalidInputError, match="session"):
-        other_systems.prompts("x", [session])
+        external_users.prompts("x", [session])
 
 
 def test_an_executor_is_bound_to_one_whole_word() -> None:
@@ -156,9 +156,9 @@ def test_an_executor_is_bound_to_one_whole_word() -> None:
 def test_a_recipe_makes_the_rights_that_it_came_from() -> None:
     for may in (
         rights.executor("mill"),
-        other_systems.other("x", sessions=["a"], services=["w"], tools=["w.>"]),
+        external_users.other("x", sessions=["a"], services=["w"], tools=["w.>"]),
     ):
-        assert other_systems.remade(may.recipe) == may
+        assert external_users.remade(may.recipe) == may
         assert re.fullmatch(r"executor|other", str(may.recipe["kind"]))
 
 
@@ -180,23 +180,23 @@ def test_subjects_of_other_systems_leave_each_message_one_way(
     mine: dict[str, list[str]], theirs: dict[str, list[str]], refused: str
 ) -> None:
     """What passes, the server takes; what would be a circle or arrive twice is refused before."""
-    new, there = other_systems.other("new", **mine), other_systems.other("there", **theirs)
+    new, there = external_users.other("new", **mine), external_users.other("there", **theirs)
     if refused:
         with pytest.raises(InvalidInputError, match=re.escape(refused)):
-            other_systems.check_beside(new.recipe, {"there": there.recipe})
+            external_users.check_beside(new.recipe, {"there": there.recipe})
     else:
-        other_systems.check_beside(new.recipe, {"there": there.recipe})
+        external_users.check_beside(new.recipe, {"there": there.recipe})
 
 
 def test_what_other_systems_may_have_beside_each_other_the_server_takes(tmp_path: Path) -> None:
     others = {
-        "new": other_systems.other("new", triggers=["x.y"], answers=["done.new"], tools=["w", "w.>"]),
-        "there": other_systems.other("there", triggers=["x.>"], answers=["done.new"], tools=["v"]),
+        "new": external_users.other("new", triggers=["x.y"], answers=["done.new"], tools=["w", "w.>"]),
+        "there": external_users.other("there", triggers=["x.>"], answers=["done.new"], tools=["v"]),
     }
     for name, may in others.items():
         rest = {each: its.recipe for each, its in others.items() if each != name}
-        other_systems.check_beside(may.recipe, rest)
-    all_of_them = other_systems.others_of(may.recipe for may in others.values())
+        external_users.check_beside(may.recipe, rest)
+    all_of_them = external_users.others_of(may.recipe for may in others.values())
     table = {
         **SERVICES,
         **others,

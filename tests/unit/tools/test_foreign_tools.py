@@ -14,7 +14,7 @@ import pytest
 from fairlead_agent.tools.catalog import Tools
 from fairlead_common.bus import Bus
 from fairlead_common.bus.objects import Objects
-from fairlead_common.bus.requests import Endpoint, MicroInfo
+from fairlead_common.bus.requests import MicroEndpoint, MicroInfo
 from fairlead_common.config import McpServer, NatsTool, parse_config
 from fairlead_common.config.secret import Secret
 from fairlead_common.errors import InvalidInputError
@@ -147,7 +147,7 @@ def service(
         "fairlead.description": f"v{version}",
         **{f"fairlead.{key}": value for key, value in said.items()},
     }
-    endpoint = Endpoint(name="now", subject=subject, metadata=metadata)
+    endpoint = MicroEndpoint(name="now", subject=subject, metadata=metadata)
     return MicroInfo(name=name, id=f"{name}-{version}", version=version, endpoints=[endpoint])
 
 
@@ -162,7 +162,7 @@ def test_an_endpoint_that_says_so_is_a_tool() -> None:
 
 
 def test_an_endpoint_that_says_nothing_is_no_tool() -> None:
-    plain = MicroInfo(name="x", id="1", endpoints=[Endpoint(name="e", subject="x.e", metadata=None)])
+    plain = MicroInfo(name="x", id="1", endpoints=[MicroEndpoint(name="e", subject="x.e", metadata=None)])
     said_no = service(tool="false")
     assert declarations([plain, said_no, MicroInfo(name="y", id="2")], {}, ["*"]) == ({}, {})
 

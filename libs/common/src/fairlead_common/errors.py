@@ -8,7 +8,7 @@ one recovers from the streams.
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fairlead_common.bus.stream_reader import Record
+    from fairlead_common.received import Record
 
 
 class FairleadError(Exception):

@@ -10,8 +10,9 @@ import sys
 import structlog
 import uvloop
 
-from fairlead_common.bus import Bus, streams
-from fairlead_common.bus.patience import patiently
+from fairlead_common.bus import Bus
+from fairlead_common.bus.provisioner import everything
+from fairlead_common.bus.retry import patiently
 from fairlead_common.bus.settings import settings_from_environment
 from fairlead_common.errors import (
     AccessRefusedError,
@@ -20,31 +21,12 @@ from fairlead_common.errors import (
     RetryableError,
     WeakConfigurationError,
 )
-from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.ids import check_id
 from fairlead_common.service.logs import configure_logs
 
 log = structlog.get_logger()
 
 EXIT_CONFIG = 78  # EX_CONFIG: starting again will not help
-
-
-async def everything(bus: Bus, hosts: list[str]) -> None:
-    """Make what is missing for all services, and for the executors of `hosts`. Safe to repeat.
-
-    Raises:
-        WeakConfigurationError, BusUnavailableError, ForbiddenError: as for `streams.provision`.
-    """
-    await streams.provision(bus)
-    for host in hosts:
-        await for_host(bus, host)
-
-
-async def for_host(bus: Bus, host: str) -> None:
-    """Make what the executors of a host need. Safe to repeat."""
-    await streams.ensure_consumer(
-        bus, s.TOOLS, s.tools_consumer(host), s.tool_requests(host), ack_wait_s=streams.TOOLS_WAIT_S
-    )
 
 
 async def _run() -> None:

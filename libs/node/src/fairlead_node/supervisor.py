@@ -14,7 +14,7 @@ from fairlead_common.installation.errors import CONFIG, FAILED, OK, CommandError
 from fairlead_common.installation.home import note_port
 from fairlead_common.installation.nats_access import NatsAccess
 from fairlead_common.installation.processes import ProcessFile, die_with_parent
-from fairlead_common.rights import PROVISIONER
+from fairlead_common.permissions.rights import PROVISIONER
 from fairlead_common.service.privacy import hide_memory, keep_files_private
 from fairlead_node.child import Command, RefusedError, SupervisedProcess, environment_of_server
 from fairlead_node.environment import DEMO, DefaultModel, Plan, service_environment

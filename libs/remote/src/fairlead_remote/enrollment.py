@@ -10,9 +10,9 @@ import socket
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from fairlead_common import rights
 from fairlead_common.installation.errors import CONFIG, USAGE, CommandError
 from fairlead_common.installation.home import Home, read_json
+from fairlead_common.permissions import rights
 from fairlead_remote.host_register import Host, Invitation, checked
 from fairlead_remote.listener import Door
 from fairlead_remote.nats_users.reload import NotReloadedError

@@ -10,10 +10,10 @@ import json
 import time
 from collections.abc import Iterator
 
-from fairlead_common import other_systems
-from fairlead_common.accounts import User
 from fairlead_common.installation.errors import USAGE, CommandError
 from fairlead_common.installation.home import Home, read_json, read_register, write_private
+from fairlead_common.permissions import external_users
+from fairlead_common.permissions.accounts import User
 from fairlead_remote.host_register import (
     KEPT_S,
     Host,
@@ -161,5 +161,5 @@ class Hosts:
             NatsUsers(self._home).render()
 
     def _users(self, stored: dict[str, object]) -> list[User]:
-        others = other_systems.others_of(known.recipe for known in NatsUsers(self._home).added())
+        others = external_users.others_of(known.recipe for known in NatsUsers(self._home).added())
         return door_users(stored, public_key_of(self.registrar_seed), others) + system_users(self._home)

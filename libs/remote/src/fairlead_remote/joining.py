@@ -8,11 +8,11 @@ import ssl
 import time
 from typing import Final, NamedTuple
 
-from fairlead_common import nkey
 from fairlead_common.bus import Bus
 from fairlead_common.bus.settings import settings_from_environment
 from fairlead_common.errors import AccessRefusedError, BusUnavailableError, FairleadError
 from fairlead_common.installation.errors import FAILED, UNREACHABLE, USAGE, CommandError
+from fairlead_common.permissions import nkey
 from fairlead_remote.join_token import TLS_NAME, Ticket
 from fairlead_remote.listener import DEFAULT_PORT
 from fairlead_remote.membership import Access, Membership

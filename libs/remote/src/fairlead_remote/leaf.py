@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from fairlead_common import nkey, rights
-from fairlead_common.accounts import DOMAIN, User, render_users
 from fairlead_common.installation.errors import USAGE, CommandError
 from fairlead_common.installation.home import write_private
+from fairlead_common.permissions import nkey, rights
+from fairlead_common.permissions.accounts import DOMAIN, User, render_users
 from fairlead_remote.host_register import checked
 from fairlead_remote.nats_users.quoting import quoted
 from fairlead_remote.rights import at_the_door

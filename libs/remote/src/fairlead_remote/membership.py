@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fairlead_common import nkey
 from fairlead_common.installation.errors import UNREACHABLE, CommandError
 from fairlead_common.installation.home import Home, read_json, write_private
+from fairlead_common.permissions import nkey
 from fairlead_remote.join_token import TLS_NAME, Ticket
 
 

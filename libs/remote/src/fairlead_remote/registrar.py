@@ -18,13 +18,13 @@ from typing import Final
 import structlog
 
 from fairlead_common.bus import Bus
-from fairlead_common.bus.reply_inbox import Delivery
+from fairlead_common.bus.provisioner import for_host
 from fairlead_common.bus.settings import BusSettings
 from fairlead_common.errors import AccessRefusedError, BusUnavailableError, FairleadError
 from fairlead_common.installation.errors import CONFIG, FAILED, CommandError
 from fairlead_common.installation.home import read_json, write_private
 from fairlead_common.protocol import subjects
-from fairlead_common.provision import for_host
+from fairlead_common.received import Delivery
 from fairlead_common.service.liveness_file import VARIABLE
 from fairlead_common.service.logs import configure_logs
 from fairlead_remote.deployment import door_of_environment

@@ -5,13 +5,13 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from fairlead_common import rights
-from fairlead_common.accounts import INTO_A_LINK, SYSTEM, User, render_accounts
 from fairlead_common.installation.home import Home, read_json
-from fairlead_common.patterns import covers
+from fairlead_common.permissions import rights
+from fairlead_common.permissions.accounts import INTO_A_LINK, SYSTEM, User, render_accounts
+from fairlead_common.permissions.patterns import covers
+from fairlead_common.permissions.rights import Others, Rights
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.ids import check_id
-from fairlead_common.rights import Others, Rights
 from fairlead_remote.host_register import hosts_of, invitations_of, register_file
 
 REGISTRAR: Final = "registrar"

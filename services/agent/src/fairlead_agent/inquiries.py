@@ -11,10 +11,10 @@ import structlog
 from fairlead_agent.models.interface import ModelError
 from fairlead_agent.models.registry import Registry
 from fairlead_common.bus import Bus
-from fairlead_common.bus.reply_inbox import Delivery
 from fairlead_common.errors import FairleadError, InvalidInputError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.messages import ModelState, ModelStates
+from fairlead_common.received import Delivery
 from fairlead_common.service.live_config import DocumentInEffect, LiveConfig
 
 log = structlog.get_logger()

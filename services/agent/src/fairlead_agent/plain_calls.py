@@ -11,11 +11,11 @@ import structlog
 from fairlead_agent.models.interface import Finish, ModelError, ModelRequest, TextPiece
 from fairlead_agent.models.registry import Registry
 from fairlead_common.bus import Bus
-from fairlead_common.bus.reply_inbox import Delivery
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.content import AssistantMessage, Message, TextBlock, UserMessage
 from fairlead_common.protocol.plain_calls import PlainAnswer, PlainCall, PlainMessage
+from fairlead_common.received import Delivery
 from fairlead_common.service.live_config import LiveConfig
 
 log = structlog.get_logger()

@@ -23,12 +23,12 @@ from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import LeaseHolder, Leases
 from fairlead_common.bus.dead_letters import dead_letter
 from fairlead_common.bus.objects import Objects
-from fairlead_common.bus.pull_consumer import Job, PullConsumer
-from fairlead_common.bus.reply_inbox import Delivery
+from fairlead_common.bus.pull_consumer import PullConsumer, StreamMessage
 from fairlead_common.errors import BadMessageError, FairleadError, InvalidInputError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.ids import check_id, is_id, new_id
 from fairlead_common.protocol.messages import OwnerAnswer, OwnerQuestion
+from fairlead_common.received import Delivery
 from fairlead_common.service.live_config import LiveConfig
 
 log = structlog.get_logger()
@@ -124,7 +124,7 @@ class Worker:
         assert self._tasks is not None  # noqa: S101 - wake-ups and hints come only while `run` runs
         self._tasks.create_task(work)
 
-    def _on_job(self, job: Job) -> None:
+    def _on_job(self, job: StreamMessage) -> None:
         try:
             session = check_id(subjects.parse_session(job.subject).session, "session")
         except (BadMessageError, InvalidInputError) as error:
@@ -138,7 +138,7 @@ class Worker:
         else:
             self._hold(session).jobs[job.seq] = job
 
-    async def _bury(self, job: Job, reason: str) -> None:
+    async def _bury(self, job: StreamMessage, reason: str) -> None:
         """Mail to something that cannot be a session: keep it as a dead letter, and deliver it no more."""
         try:
             await dead_letter(self._bus, "sessions", job, reason)

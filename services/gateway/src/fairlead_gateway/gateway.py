@@ -9,12 +9,12 @@ from starlette.requests import Request
 from starlette.types import Receive
 
 from fairlead_common.bus import Bus
+from fairlead_common.bus.generation_reads import last_stored
 from fairlead_common.bus.objects import Objects
-from fairlead_common.bus.reply_inbox import Headers
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.ids import check_id
+from fairlead_common.received import Headers
 from fairlead_common.service.live_config import LiveConfig
-from fairlead_common.session_log.generations import last_stored
 from fairlead_gateway.events.change_hints import ChangeHints
 from fairlead_gateway.http.auth import Auth, Principal
 from fairlead_gateway.http.problems import Problem

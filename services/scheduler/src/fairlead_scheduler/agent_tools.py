@@ -21,8 +21,8 @@ from fairlead_common.cron.requests import (
     Wake,
 )
 from fairlead_common.errors import InvalidInputError
-from fairlead_common.service.tool_service import Asker, ServiceTool
 from fairlead_scheduler.api import Api
+from fairlead_scheduler.tool_service import Asker, ServiceTool
 
 _OF_JOBS = "cron-"  # sessions of jobs begin so; they are nobody's main session
 

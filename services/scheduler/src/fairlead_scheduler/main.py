@@ -6,12 +6,11 @@ import socket
 
 from fairlead_common.bus import Bus
 from fairlead_common.config import overrides_from_environment
-from fairlead_common.service.api_service import ApiService
 from fairlead_common.service.live_config import LiveConfig
 from fairlead_common.service.process import Part, run_service
-from fairlead_common.service.tool_service import ToolService
 from fairlead_scheduler.agent_tools import AgentTools
 from fairlead_scheduler.api import Api
+from fairlead_scheduler.api_service import ApiService
 from fairlead_scheduler.clock import Clock
 from fairlead_scheduler.delivery.channels import Channels
 from fairlead_scheduler.delivery.outbox import Outbox
@@ -29,6 +28,7 @@ from fairlead_scheduler.session_mail import SessionMail
 from fairlead_scheduler.settings import SchedulerSettings
 from fairlead_scheduler.sources.event_triggers import EventTriggers
 from fairlead_scheduler.sources.folder import EventFolder
+from fairlead_scheduler.tool_service import ToolService
 
 
 async def setup(bus: Bus) -> list[Part]:

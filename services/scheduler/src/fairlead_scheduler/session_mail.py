@@ -3,6 +3,7 @@
 import msgspec
 
 from fairlead_common.bus import Bus
+from fairlead_common.bus.generation_reads import first_mail
 from fairlead_common.cron.jobs import Limits
 from fairlead_common.errors import ConflictError
 from fairlead_common.protocol import subjects
@@ -14,7 +15,6 @@ from fairlead_common.protocol.messages import (
     UpdateSession,
     UserInput,
 )
-from fairlead_common.session_log.generations import first_mail
 
 SENDER = "cron"
 

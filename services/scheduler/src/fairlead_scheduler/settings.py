@@ -9,10 +9,10 @@ import structlog
 
 from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import Bucket
-from fairlead_common.bus.reply_inbox import Delivery
 from fairlead_common.config import Config, CronConfig
 from fairlead_common.errors import FairleadError
 from fairlead_common.protocol import subjects
+from fairlead_common.received import Delivery
 from fairlead_common.service.live_config import LiveConfig
 
 log = structlog.get_logger()

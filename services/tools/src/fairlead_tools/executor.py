@@ -14,9 +14,7 @@ import structlog
 from fairlead_common.bus import Bus
 from fairlead_common.bus.chunked_requests import read_parts
 from fairlead_common.bus.dead_letters import dead_letter
-from fairlead_common.bus.outputs import Outputs
-from fairlead_common.bus.pull_consumer import Job, PullConsumer
-from fairlead_common.bus.reply_inbox import Delivery
+from fairlead_common.bus.pull_consumer import PullConsumer, StreamMessage
 from fairlead_common.errors import BadMessageError, FairleadError, InvalidInputError
 from fairlead_common.failpoints import failpoint
 from fairlead_common.protocol import subjects
@@ -25,6 +23,7 @@ from fairlead_common.protocol.events import ToolExecutionUpdate
 from fairlead_common.protocol.ids import check_id
 from fairlead_common.protocol.messages import ToolCall, ToolResult
 from fairlead_common.protocol.trace import trace_headers, trace_id
+from fairlead_common.received import Delivery
 from fairlead_common.service.masking import MaskedStream
 from fairlead_tools.claims import CallClaims, ClaimVerdict
 from fairlead_tools.colocated_commands import running_here
@@ -34,6 +33,7 @@ from fairlead_tools.executor_tools.secret import HELD
 from fairlead_tools.executor_tools.tools import ExecutorTool, ExecutorTools
 from fairlead_tools.host_policy import HostPolicy
 from fairlead_tools.liveness import Liveness
+from fairlead_tools.outputs import Outputs
 from fairlead_tools.records import Records
 from fairlead_tools.runner_calls import RunnerCalls
 from fairlead_tools.sandboxes.sandbox import Place, Sandboxes, SandboxRefusedError
@@ -62,7 +62,7 @@ class Serving(NamedTuple):
     """A call in this executor's hands. `job` has no reply subject when it was adopted from a note."""
 
     task: asyncio.Task[None]
-    job: Job
+    job: StreamMessage
 
 
 class CallTarget(NamedTuple):
@@ -158,7 +158,7 @@ class Executor:
 
     # -- what arrives --------------------------------------------------------
 
-    def _on_job(self, job: Job) -> None:
+    def _on_job(self, job: StreamMessage) -> None:
         try:
             call_id = subjects.parse_tool(job.subject).call
         except BadMessageError:
@@ -195,7 +195,9 @@ class Executor:
                 self._records.finish(call_id)
                 continue
             log.info("call_adopted", call=call_id, before=note.executor)
-            self._on_job(Job(self._bus, subject, record.seq, 1, record.data, record.headers, reply=""))
+            self._on_job(
+                StreamMessage(self._bus, subject, record.seq, 1, record.data, record.headers, reply="")
+            )
 
     async def _keep_for_ever(self) -> None:
         while True:
@@ -206,7 +208,7 @@ class Executor:
 
     # -- one call ------------------------------------------------------------
 
-    async def _serve(self, call_id: str, job: Job) -> None:
+    async def _serve(self, call_id: str, job: StreamMessage) -> None:
         """From a delivery to its acknowledgement, or back into the stream."""
         delay_s: float | None = 5.0
         try:
@@ -229,7 +231,7 @@ class Executor:
             failpoint("tools.ack.after")
         self._pull.nudge()
 
-    async def _bury(self, job: Job, reason: str) -> bool:
+    async def _bury(self, job: StreamMessage, reason: str) -> bool:
         """Whether the message, which can never be handled, is among the dead letters."""
         log.error("request_refused", subject=job.subject, error=reason)
         try:
@@ -239,7 +241,7 @@ class Executor:
             return False
         return True
 
-    async def _settle(self, call_id: str, job: Job) -> float | None:
+    async def _settle(self, call_id: str, job: StreamMessage) -> float | None:
         """None once the call needs no further delivery, else the seconds until it may come again."""
         call = await self._decode(call_id, job)
         trace = job.headers.get(subjects.H_TRACE)
@@ -312,7 +314,7 @@ class Executor:
         await self._answer(call, outcome, trace)
         self._records.finish(call.call_id, keep=tool is None or not tool.spec.idempotent)
 
-    async def _decode(self, call_id: str, job: Job) -> ToolCall:
+    async def _decode(self, call_id: str, job: StreamMessage) -> ToolCall:
         try:
             call = _call.decode(await self._payload(call_id, job))
             check_id(call.session, "session")
@@ -322,7 +324,7 @@ class Executor:
             raise BadMessageError(f"{job.subject}: call_id is {call.call_id[:80]!r}")
         return call
 
-    async def _payload(self, call_id: str, job: Job) -> bytes:
+    async def _payload(self, call_id: str, job: StreamMessage) -> bytes:
         parts = job.headers.get(subjects.H_PARTS)
         if parts is not None:
             return await read_parts(self._bus, self._config.host, call_id, parts)

@@ -4,7 +4,6 @@ import asyncio
 import os
 
 from fairlead_common.bus import Bus
-from fairlead_common.bus.outputs import Outputs
 from fairlead_common.bus.readiness import wait_until_provisioned
 from fairlead_common.config import overrides_from_environment
 from fairlead_common.service.live_config import LiveConfig
@@ -19,6 +18,7 @@ from fairlead_tools.liveness import Liveness
 from fairlead_tools.mcp_servers.source import McpTools
 from fairlead_tools.nats_tools.source import NatsTools
 from fairlead_tools.openapi.source import ApiTools
+from fairlead_tools.outputs import Outputs
 from fairlead_tools.records import Records, make_private_folder
 from fairlead_tools.sandboxes.bubblewrap import BubblewrapSandbox
 from fairlead_tools.sandboxes.docker import DockerSandbox, expected_places

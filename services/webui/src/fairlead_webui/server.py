@@ -6,8 +6,8 @@ from typing import Final
 import structlog
 
 from fairlead_common.bus import Bus
-from fairlead_common.bus.reply_inbox import Delivery
 from fairlead_common.protocol import subjects
+from fairlead_common.received import Delivery
 from fairlead_webui.files import Files, answer
 
 log = structlog.get_logger()

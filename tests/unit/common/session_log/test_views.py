@@ -5,7 +5,6 @@ import copy
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fairlead_common.bus.stream_reader import Record
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.content import AssistantMessage, TextBlock, Usage, UserMessage
 from fairlead_common.protocol.entries import (
@@ -18,6 +17,7 @@ from fairlead_common.protocol.entries import (
     SessionInfoEntry,
     encode_entry,
 )
+from fairlead_common.received import Record
 from fairlead_common.session_log.input_view import InputView
 from fairlead_common.session_log.outline import Outline
 from fairlead_common.session_log.rules import phase_of

@@ -51,7 +51,7 @@ def invite(
 
     Whoever has the ticket can join: send it as you would send a password.
     """
-    from fairlead_common import nkey
+    from fairlead_common.permissions import nkey
     from fairlead_remote.host_register import Invitation, checked
     from fairlead_remote.join_token import Ticket
 

@@ -7,10 +7,10 @@ import time
 
 import click
 
-from fairlead_common import other_systems
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.installation.errors import UNREACHABLE, USAGE, CommandError
 from fairlead_common.installation.home import Home, home_from_environment, read_json
+from fairlead_common.permissions import external_users
 from fairlead_remote.listener import NAME as DOOR
 from fairlead_remote.listener import Door
 from fairlead_remote.nats_users.deployment_users import URL, users_in
@@ -124,7 +124,7 @@ def add(
     url, described = _server_of(users)
     subjects = [*tools, *(subject for each in services for subject in (each, f"{each}.>"))]
     try:
-        wanted = other_systems.other(
+        wanted = external_users.other(
             name, sessions=sessions, services=services, tools=subjects, triggers=triggers, answers=answers
         )
     except InvalidInputError as error:

@@ -15,12 +15,11 @@ from collections.abc import Iterable
 import msgspec
 
 from fairlead_common.bus.bus import Bus, WrongSequenceError
-from fairlead_common.bus.reply_inbox import Headers
-from fairlead_common.bus.stream_reader import Record
 from fairlead_common.errors import BusUnavailableError, ConflictError
 from fairlead_common.failpoints import failpoint
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.ids import new_id
+from fairlead_common.received import Headers, Record
 
 _OPERATION = "KV-Operation"
 

@@ -13,12 +13,12 @@ import msgspec
 
 from fairlead_common import failpoints
 from fairlead_common.bus.connection import Subscription
-from fairlead_common.bus.reply_inbox import Delivery, Headers
-from fairlead_common.bus.retry import Retry
+from fairlead_common.bus.retry import Backoff
 from fairlead_common.bus.settings import BusSettings, settings_from_environment
-from fairlead_common.bus.stream_reader import FULL, JetStreamError, Reader, Record
+from fairlead_common.bus.stream_reader import FULL, JetStreamError, Reader
 from fairlead_common.errors import BusUnavailableError, ConflictError, FairleadError, StreamFullError
 from fairlead_common.protocol.subjects import H_OBJECT
+from fairlead_common.received import Delivery, Headers, Record
 
 __all__ = [
     "INLINE_LIMIT_BYTES",
@@ -111,7 +111,7 @@ class Bus(Reader):
             ConflictError: something else is there; `record` is what.
             StreamFullError, BusUnavailableError: as for `publish`; nothing or exactly this is stored.
         """
-        retry = Retry(f"create {subject}")
+        retry = Backoff(f"create {subject}")
         while True:
             try:
                 return await self._publish_first(subject, data, headers, point)
@@ -147,7 +147,7 @@ class Bus(Reader):
             WrongSequenceError: something is there; it may be this.
         """
         headers = {**(headers or {}), "Nats-Expected-Last-Subject-Sequence": "0"}
-        retry = Retry(f"create {subject}")
+        retry = Backoff(f"create {subject}")
         while True:
             try:
                 return await self.publish(subject, data, headers, point=point)
@@ -184,7 +184,7 @@ class Bus(Reader):
         else:
             fields["Nats-Expected-Last-Subject-Sequence-Subject"] = fence[0]
             fields["Nats-Expected-Last-Subject-Sequence"] = str(fence[1])
-        retry = Retry(f"append {subject}")
+        retry = Backoff(f"append {subject}")
         while True:
             try:
                 return await self.publish(subject, data, fields, point=point)

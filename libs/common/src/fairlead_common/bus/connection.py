@@ -16,14 +16,15 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription as NatsSubscription
 
 from fairlead_common.bus.failover import Failover
-from fairlead_common.bus.inbox_client import Client
-from fairlead_common.bus.reply_inbox import Answers, Delivery, Headers, delivery_of, next_reply
+from fairlead_common.bus.inbox_client import InboxClient
+from fairlead_common.bus.reply_inbox import ReplyInbox, delivery_of, next_reply
 from fairlead_common.bus.settings import RECONNECT_PAUSE_S, BusSettings, client_options
 from fairlead_common.errors import (
     AccessRefusedError,
     BusUnavailableError,
     StreamFullError,
 )
+from fairlead_common.received import Delivery, Headers
 
 log = structlog.get_logger()
 
@@ -45,14 +46,14 @@ class Subscription(Protocol):
 class Connection:
     """A connection with bounded waits. Make it with `connect`."""
 
-    def __init__(self, connection: Client, settings: BusSettings) -> None:
+    def __init__(self, connection: InboxClient, settings: BusSettings) -> None:
         self._nc = connection
         self.settings = settings
         self.closed = asyncio.Event()
         self.refusal = ""
         self._refused_since: float | None = None
         self._first_deadline: float | None = None
-        self.answers = Answers(connection)
+        self.answers = ReplyInbox(connection)
         self._on_reconnect: set[Callable[[], None]] = set()
         self._failover = Failover()
         self.patience_s = CLUSTER_TIMEOUT_S if settings.has_several else REQUEST_TIMEOUT_S
@@ -74,7 +75,7 @@ class Connection:
             BusUnavailableError: no server answered within `timeout_s`.
             AccessRefusedError: one answers, and refuses this user.
         """
-        connection = Client()
+        connection = InboxClient()
         bus = cls(connection, settings)
         loop = asyncio.get_running_loop()
         bus._first_deadline = deadline = loop.time() + timeout_s
@@ -195,7 +196,7 @@ class Connection:
             await self._nc.force_reconnect()
 
     @property
-    def client(self) -> Client:
+    def client(self) -> InboxClient:
         """The nats-py client, for `nats.micro` in `service/` and nothing else."""
         return self._nc
 
@@ -313,7 +314,7 @@ class _Subscribed:
             return
 
 
-def _address(client: Client) -> str:
+def _address(client: InboxClient) -> str:
     """Host and port of the server at hand."""
     url = client.connected_url
     return url.netloc.rpartition("@")[2] if url else ""

@@ -10,7 +10,7 @@ from fairlead_common.protocol import subjects
 MAX_PAYLOAD_BYTES = 65_536  # of the message, kept in its letter
 
 
-class Stored(Protocol):
+class StoredMessage(Protocol):
     """A stored message, however it was come by."""
 
     @property
@@ -21,7 +21,7 @@ class Stored(Protocol):
     def data(self) -> bytes: ...  # noqa: D102
 
 
-async def dead_letter(bus: Bus, origin: str, message: Stored, reason: str) -> None:
+async def dead_letter(bus: Bus, origin: str, message: StoredMessage, reason: str) -> None:
     """Keep `message` in DEAD under `origin` (`sessions`, `tools`).
 
     Raises:

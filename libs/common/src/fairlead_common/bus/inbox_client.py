@@ -20,7 +20,7 @@ _ANSWERED = (b"_INBOX", b"_R_.", b"$JS.ACK.", b"$JS.SNAPSHOT.ACK.")
 CLOSE_S = 1.0
 
 
-class Client(NatsClient):
+class InboxClient(NatsClient):
     """The library's client; a message that wants its answer anywhere else comes without a reply subject."""
 
     async def _connect_to_server(self, s: Any) -> None:

@@ -17,11 +17,11 @@ from typing import BinaryIO, Final
 import msgspec
 
 from fairlead_common.bus.bus import INLINE_LIMIT_BYTES, Bus
-from fairlead_common.bus.reply_inbox import Headers
 from fairlead_common.errors import BusUnavailableError, ConflictError, NotFoundError
 from fairlead_common.failpoints import failpoint
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.ids import new_id
+from fairlead_common.received import Headers
 
 TIMEOUT_S: Final = 60.0
 CHUNK_BYTES: Final = 128 * 1024

@@ -8,7 +8,7 @@ import msgspec
 import structlog
 
 from fairlead_common.bus.bus import Bus
-from fairlead_common.bus.reply_inbox import Delivery, Headers
+from fairlead_common.received import Delivery, Headers
 
 log = structlog.get_logger()
 
@@ -16,7 +16,7 @@ _HEARTBEAT_S = 1.0
 _EXPIRES_S = 30.0
 
 
-class Job(NamedTuple):
+class StreamMessage(NamedTuple):
     """One delivered message and the means to settle it."""
 
     bus: Bus
@@ -56,7 +56,7 @@ class PullConsumer:
         bus: Bus,
         stream: str,
         consumer: str,
-        handle: Callable[[Job], None],
+        handle: Callable[[StreamMessage], None],
         capacity: Callable[[], int],
     ) -> None:
         self._bus = bus
@@ -139,7 +139,7 @@ class PullConsumer:
         tokens = delivery.reply.split(".")
         offset = 2 if len(tokens) < 12 else 4
         self._handle(
-            Job(
+            StreamMessage(
                 bus=self._bus,
                 subject=delivery.subject,
                 seq=int(tokens[offset + 3]),

@@ -7,10 +7,8 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from fairlead_common import provision
-from fairlead_common.bus import streams
-from fairlead_common.bus.bus import Bus
-from fairlead_common.bus.patience import patiently
+from fairlead_common.bus.bus import Bus, provisioner, streams
+from fairlead_common.bus.retry import patiently
 from fairlead_common.errors import BusUnavailableError, ForbiddenError
 from fairlead_common.protocol import subjects as s
 
@@ -75,7 +73,7 @@ async def wait_until_provisioned(bus: Bus, service: str, *, host: str = "") -> N
     while missing := await _missing(bus, needs):
         if may_make:
             try:
-                await patiently(lambda: provision.everything(bus, [host] if host else []))
+                await patiently(lambda: provisioner.everything(bus, [host] if host else []))
                 continue
             except ForbiddenError as error:
                 may_make = False

@@ -3,33 +3,24 @@
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final, NamedTuple
+from typing import Final
 
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
-from fairlead_common.bus.inbox_client import Client
+from fairlead_common.bus.inbox_client import InboxClient
 from fairlead_common.errors import BusUnavailableError, FairleadError, ForbiddenError, NotFoundError
+from fairlead_common.received import Delivery
 
 DEAF_PAUSE_S: Final = 5.0  # before a user who may not hear answers asks for them again
 
-Headers = dict[str, str]
 Reply = Msg | FairleadError | None  # an answer, why there will be none, or: the connection went
 
 
-class Delivery(NamedTuple):
-    """One message from a subscription."""
-
-    subject: str
-    reply: str
-    data: bytes
-    headers: Headers
-
-
-class Answers:
+class ReplyInbox:
     """One subscription serves all requests, so that a request may have many answers."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: InboxClient) -> None:
         self._client = client
         self._prefix = ""
         self._token = 0

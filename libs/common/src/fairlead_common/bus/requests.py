@@ -9,9 +9,10 @@ import msgspec
 import structlog
 
 from fairlead_common.bus.bus import Bus
-from fairlead_common.bus.reply_inbox import Delivery, Headers, delivery_of, next_reply
+from fairlead_common.bus.reply_inbox import delivery_of, next_reply
 from fairlead_common.errors import BusUnavailableError, FairleadError, NotFoundError, StreamFullError
 from fairlead_common.protocol import subjects
+from fairlead_common.received import Delivery, Headers
 
 log = structlog.get_logger()
 
@@ -19,11 +20,11 @@ QUIET_S = 0.5  # all services have answered once none did for so long
 DISCOVERY_S = 5.0  # and after so long nobody is listened to any more
 MAX_SERVICES = 1000
 
-_ERROR = "Nats-Service-Error"
-_ERROR_CODE = "Nats-Service-Error-Code"
+SERVICE_ERROR = "Nats-Service-Error"
+SERVICE_ERROR_CODE = "Nats-Service-Error-Code"
 
 
-class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
+class MicroEndpoint(msgspec.Struct, frozen=True, kw_only=True):
     """An endpoint of a micro service."""
 
     name: str
@@ -38,7 +39,7 @@ class MicroInfo(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     version: str = ""
     description: str | None = None
-    endpoints: list[Endpoint] | None = None
+    endpoints: list[MicroEndpoint] | None = None
     metadata: Mapping[str, object] | None = None  # of other people's services, too
 
 
@@ -74,7 +75,7 @@ async def discover(bus: Bus, *, name: str = "", quiet_s: float = QUIET_S) -> lis
     return list(found.values())
 
 
-class Reply(NamedTuple):
+class ServiceReply(NamedTuple):
     """How a call ended.
 
     Fields:
@@ -98,7 +99,7 @@ async def call_service(
     timeout_s: float,
     progress: Callable[[bytes], Awaitable[None]],
     patient: bool = True,
-) -> Reply:
+) -> ServiceReply:
     """Send one request, once; the first reply without the header `Fairlead-Progress` is the answer.
 
     Args:
@@ -109,21 +110,21 @@ async def call_service(
         try:
             await bus.send(subject, data, inbox, headers)
         except (BusUnavailableError, StreamFullError) as error:
-            return Reply("unsent", text=str(error))
+            return ServiceReply("unsent", text=str(error))
         end = asyncio.get_running_loop().time() + timeout_s
         lost = False
         while True:
             left_s = end - asyncio.get_running_loop().time()
             if left_s <= 0:
-                return Reply("lost" if lost else "late", text=f"no answer within {timeout_s:g} s")
+                return ServiceReply("lost" if lost else "late", text=f"no answer within {timeout_s:g} s")
             try:
                 reply = delivery_of(await next_reply(queue, left_s, subject), subject)
             except NotFoundError as error:
-                return Reply("unsent", text=str(error))
+                return ServiceReply("unsent", text=str(error))
             except BusUnavailableError:
                 lost = lost or asyncio.get_running_loop().time() < end
                 if lost and not patient:
-                    return Reply("lost", text="the connection was lost")
+                    return ServiceReply("lost", text="the connection was lost")
                 continue
             if subjects.H_PROGRESS not in reply.headers:
                 return _ended(reply)
@@ -179,9 +180,9 @@ async def _show(progress: Callable[[bytes], Awaitable[None]], data: bytes) -> No
         log.debug("progress_lost", error=str(error))
 
 
-def _ended(reply: Delivery) -> Reply:
-    code = reply.headers.get(_ERROR_CODE, "")
-    text = reply.headers.get(_ERROR, "")
+def _ended(reply: Delivery) -> ServiceReply:
+    code = reply.headers.get(SERVICE_ERROR_CODE, "")
+    text = reply.headers.get(SERVICE_ERROR, "")
     if code or text:
-        return Reply("error", reply.data, code, text)
-    return Reply("answer", reply.data)
+        return ServiceReply("error", reply.data, code, text)
+    return ServiceReply("answer", reply.data)

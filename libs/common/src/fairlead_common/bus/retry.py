@@ -1,7 +1,8 @@
 """Repeating what is safe to repeat while the server is away."""
 
 import asyncio
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
 
 from fairlead_common.errors import BusUnavailableError
 
@@ -9,8 +10,10 @@ WRITE_DEADLINE_S: Final = 30.0  # how long a safe request is repeated
 _FIRST_PAUSE_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 1.0
 
+Result = TypeVar("Result")
 
-class Retry:
+
+class Backoff:
     """The pauses between the attempts of one request, each longer than the one before.
 
     No async generator: one that is left in the middle is closed later, by a task of its own.
@@ -33,3 +36,15 @@ class Retry:
             raise BusUnavailableError(f"{self._what}: NATS did not answer for {WRITE_DEADLINE_S:.0f} s")
         await asyncio.sleep(self._pause_s)
         self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
+
+
+async def patiently(action: Callable[[], Awaitable[Result]], timeout_s: float = 60.0) -> Result:
+    """Repeat `action` while the bus is not ready: the server may still be starting JetStream."""
+    deadline = asyncio.get_running_loop().time() + timeout_s
+    while True:
+        try:
+            return await action()
+        except BusUnavailableError:
+            if asyncio.get_running_loop().time() > deadline:
+                raise
+            await asyncio.sleep(_FIRST_PAUSE_S)

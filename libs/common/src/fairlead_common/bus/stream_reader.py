@@ -14,14 +14,14 @@ import asyncio
 import base64
 from collections import deque
 from collections.abc import AsyncIterator
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
 from fairlead_common.bus.connection import Connection
-from fairlead_common.bus.inbox_client import Client
-from fairlead_common.bus.reply_inbox import Delivery, Headers, delivery_of, next_reply
-from fairlead_common.bus.retry import Retry
+from fairlead_common.bus.inbox_client import InboxClient
+from fairlead_common.bus.reply_inbox import delivery_of, next_reply
+from fairlead_common.bus.retry import Backoff
 from fairlead_common.bus.settings import BusSettings
 from fairlead_common.errors import (
     BusUnavailableError,
@@ -31,6 +31,7 @@ from fairlead_common.errors import (
     StreamFullError,
 )
 from fairlead_common.protocol import subjects as s
+from fairlead_common.received import Delivery, Headers, Record
 
 _BY_SUBJECT: Final = frozenset({"tools"})  # services whose user reads no stream as a whole (rights.py)
 _LAGGING: Final = frozenset({"KV_config"})  # every service may read its document, and that alone
@@ -51,16 +52,6 @@ class JetStreamError(FairleadError):
     def __init__(self, code: int, text: str, subject: str) -> None:
         super().__init__(f"{text} (err_code {code}, {subject})")
         self.code = code
-
-
-class Record(NamedTuple):
-    """One stored message."""
-
-    subject: str
-    seq: int
-    data: bytes
-    headers: Headers
-    previous: int | None = None  # last sequence on the same subject before it, on a live tail
 
 
 class _Message(msgspec.Struct):
@@ -134,7 +125,7 @@ class _Records(AsyncIterator[Record]):
 class Reader(Connection):
     """The part of the bus that reads."""
 
-    def __init__(self, connection: Client, settings: BusSettings) -> None:
+    def __init__(self, connection: InboxClient, settings: BusSettings) -> None:
         super().__init__(connection, settings)
         self._reached: dict[str, int] = {}
         self._created: dict[str, str] = {}  # when the stream was made that got so far
@@ -226,7 +217,7 @@ class Reader(Connection):
 
     async def last_sequence(self, stream: str) -> int:
         """The last sequence that the stream gave out."""
-        retry = Retry(f"STREAM.INFO.{stream}")
+        retry = Backoff(f"STREAM.INFO.{stream}")
         while True:
             try:
                 info = await self.api(f"STREAM.INFO.{stream}")
@@ -270,7 +261,7 @@ class Reader(Connection):
 
     async def _from_leader(self, stream: str, query: dict[str, object], at_least: int = 0) -> Record | None:
         data = msgspec.json.encode(query)
-        retry = Retry(f"STREAM.MSG.GET.{stream}")
+        retry = Backoff(f"STREAM.MSG.GET.{stream}")
         while True:
             try:
                 reply = await self.ask(f"$JS.API.STREAM.MSG.GET.{stream}", data)
@@ -379,7 +370,7 @@ class Reader(Connection):
 
     async def _batch(self, stream: str, query: bytes) -> tuple[list[Record], bool]:
         subject = f"$JS.API.DIRECT.GET.{stream}"
-        retry = Retry(subject)
+        retry = Backoff(subject)
         while True:
             records: list[Record] = []
             try:
@@ -403,7 +394,7 @@ class Reader(Connection):
                 await retry.pause()
 
     async def _direct(self, subject: str, data: bytes) -> Delivery | None:
-        retry = Retry(subject)
+        retry = Backoff(subject)
         while True:
             try:
                 reply = await self.request(subject, data)

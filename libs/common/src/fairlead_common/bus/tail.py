@@ -14,16 +14,15 @@ import structlog
 
 from fairlead_common.bus.bus import Bus
 from fairlead_common.bus.connection import Subscription
-from fairlead_common.bus.reply_inbox import Delivery
-from fairlead_common.bus.stream_reader import Record
 from fairlead_common.errors import RetryableError
+from fairlead_common.received import Delivery, Record
 
 log = structlog.get_logger()
 
 POLL_S = 5.0
 
 
-class Source(NamedTuple):
+class TailSource(NamedTuple):
     """One stream that feeds the tail.
 
     Fields:
@@ -53,7 +52,7 @@ class Tail:
         self,
         bus: Bus,
         live: str,
-        sources: list[Source],
+        sources: list[TailSource],
         route: Callable[[str], int | None],
         *,
         poll_s: float = POLL_S,
@@ -171,7 +170,7 @@ class Tail:
                     break
                 self._hand_over(index, heard.pop(seq))
 
-    async def _read_latest(self, index: int, source: Source) -> None:
+    async def _read_latest(self, index: int, source: TailSource) -> None:
         record = await self._bus.last(source.stream, source.subject)
         if record is not None:
             self._hand_over(index, record)

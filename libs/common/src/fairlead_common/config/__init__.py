@@ -14,7 +14,7 @@ from fairlead_common.config.mcp import McpServer
 from fairlead_common.config.models import ModelsConfig, parse_model
 from fairlead_common.config.nats_tools import NatsTool
 from fairlead_common.config.openapi import ApiAuth, OpenApi
-from fairlead_common.config.part import Count, Part, Positive
+from fairlead_common.config.part import ConfigPart, Count, Positive
 from fairlead_common.config.policy import PolicyConfig, Rules
 from fairlead_common.config.sandboxes import (
     BubblewrapConfig,
@@ -31,6 +31,7 @@ __all__ = [
     "ApiAuth",
     "BubblewrapConfig",
     "Config",
+    "ConfigPart",
     "Count",
     "CronConfig",
     "DockerConfig",
@@ -41,7 +42,6 @@ __all__ = [
     "ModelsConfig",
     "NatsTool",
     "OpenApi",
-    "Part",
     "PolicyConfig",
     "Positive",
     "QueueMode",

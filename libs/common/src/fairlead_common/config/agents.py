@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from fairlead_common.config.cron import HeartbeatConfig
-from fairlead_common.config.part import Count, Part, Positive
+from fairlead_common.config.part import ConfigPart, Count, Positive
 from fairlead_common.config.policy import Rules
 from fairlead_common.config.sandboxes import SandboxChoice
 
@@ -13,7 +13,7 @@ Mode = Literal["safe", "ask", "allow-all"]
 QueueMode = Literal["steer", "followup"]
 
 
-class AgentConfig(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class AgentConfig(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A profile.
 
     Fields:

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from fairlead_common.config.part import Count, Extensions, Part, Positive
+from fairlead_common.config.part import ConfigPart, Count, Extensions, Positive
 from fairlead_common.config.secret import Secret
 
 HEARTBEAT_PROMPT = (
@@ -13,7 +13,7 @@ HEARTBEAT_PROMPT = (
 )
 
 
-class HeartbeatConfig(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class HeartbeatConfig(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Regular turns of an agent without anybody asking.
 
     Fields:
@@ -36,7 +36,7 @@ class HeartbeatConfig(Part, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     ack_max_chars: Annotated[int, msgspec.Meta(ge=0, le=100_000)] = 300
 
 
-class WebhookConfig(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class WebhookConfig(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where answers may be posted to. Redirects are not followed.
 
     Fields:
@@ -50,7 +50,7 @@ class WebhookConfig(Part, frozen=True, kw_only=True, forbid_unknown_fields=True)
     max_attempts: Annotated[int, msgspec.Meta(ge=1, le=50)] = 10
 
 
-class TriggerConfig(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class TriggerConfig(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What comes from outside and sets a job or a session going.
 
     Fields:
@@ -75,7 +75,7 @@ class TriggerConfig(Part, frozen=True, kw_only=True, forbid_unknown_fields=True)
     rate_per_minute: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 60
 
 
-class CronConfig(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CronConfig(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The scheduler.
 
     Fields:

@@ -21,7 +21,7 @@ from fairlead_common.config.models import ModelsConfig, parse_model
 from fairlead_common.config.nats_tools import NatsTool
 from fairlead_common.config.openai_api import OpenAiConfig
 from fairlead_common.config.openapi import OpenApi
-from fairlead_common.config.part import Extensions, Part, Positive
+from fairlead_common.config.part import ConfigPart, Extensions, Positive
 from fairlead_common.config.policy import PolicyConfig, check_layer, check_policy
 from fairlead_common.config.sandboxes import SandboxesConfig, check_kind, check_names
 from fairlead_common.config.web import WebConfig
@@ -29,7 +29,7 @@ from fairlead_common.errors import InvalidInputError
 from fairlead_common.protocol.ids import check_id
 
 
-class ToolsConfig(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ToolsConfig(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How tools are called.
 
     Fields:
@@ -57,7 +57,7 @@ class ToolsConfig(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
     sandboxes: Extensions = {}
 
 
-class GatewayConfig(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class GatewayConfig(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The front door.
 
     Fields:
@@ -71,7 +71,7 @@ class GatewayConfig(Part, frozen=True, kw_only=True, forbid_unknown_fields=True)
     openai: OpenAiConfig = OpenAiConfig()
 
 
-class Config(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Config(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The document."""
 
     agents: dict[str, AgentConfig] = msgspec.field(default_factory=lambda: {"main": AgentConfig()})

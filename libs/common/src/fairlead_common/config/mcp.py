@@ -4,7 +4,7 @@ from typing import Annotated
 
 import msgspec
 
-from fairlead_common.config.part import Part, Positive
+from fairlead_common.config.part import ConfigPart, Positive
 from fairlead_common.config.secret import Secret
 
 ServerName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9]([A-Za-z0-9_-]{0,30}[A-Za-z0-9])?$")]
@@ -12,7 +12,7 @@ Variable = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$"
 HeaderName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$")]
 
 
-class McpServer(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class McpServer(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One server: either a command (stdio), or a URL (streamable HTTP).
 
     Fields:

@@ -5,13 +5,13 @@ from typing import Annotated, Final
 
 import msgspec
 
-from fairlead_common.config.part import Extensions, Part, Positive
+from fairlead_common.config.part import ConfigPart, Extensions, Positive
 from fairlead_common.errors import InvalidInputError
 
 BACK_ENDS: Final = ("demo", "openai", "litellm")
 
 
-class ModelsConfig(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ModelsConfig(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How models are called.
 
     Fields:

@@ -4,11 +4,11 @@ from typing import Annotated, Any
 
 import msgspec
 
-from fairlead_common.config.part import Part
+from fairlead_common.config.part import ConfigPart
 from fairlead_common.protocol.content import TrustFlag
 
 
-class NatsTool(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class NatsTool(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A subject that answers requests, such as a shell behind `nats reply`.
 
     Micro services declare their tools themselves, in the metadata of their endpoints; see `docs/tools.md`.

@@ -4,10 +4,10 @@ from typing import Annotated
 
 import msgspec
 
-from fairlead_common.config.part import Part
+from fairlead_common.config.part import ConfigPart
 
 
-class OpenAiConfig(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class OpenAiConfig(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How chat completions are taken.
 
     Fields:

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from fairlead_common.config.part import Count, Part, Positive
+from fairlead_common.config.part import ConfigPart, Count, Positive
 from fairlead_common.config.secret import Secret
 from fairlead_common.config.web import BaseUrl
 
@@ -12,7 +12,7 @@ OperationRule = Annotated[str, msgspec.Meta(pattern=r"^([A-Z]{3,7}|\*) /\S*$", m
 HeaderName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$")]
 
 
-class ApiAuth(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ApiAuth(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What the executor adds to every request; models, sandboxes and logs never see it.
 
     Fields:
@@ -33,7 +33,7 @@ class ApiAuth(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
             raise ValueError("`secret` is missing: from_env or from_file")
 
 
-class OpenApi(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class OpenApi(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One interface.
 
     Fields:

@@ -2,11 +2,11 @@
 
 from typing import Literal
 
-from fairlead_common.config.part import Part
+from fairlead_common.config.part import ConfigPart
 from fairlead_common.policy.rules import check_rules
 
 
-class Rules(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Rules(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One layer of the policy. Deny wins over ask, ask over allow, across all layers.
 
     Each rule is a tool name, `group:<group>`, a name with `*` at its end (`mcp__github__*`), or a tool with a

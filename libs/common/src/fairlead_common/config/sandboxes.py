@@ -5,14 +5,14 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from fairlead_common.config.part import Part, Positive
+from fairlead_common.config.part import ConfigPart, Positive
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.protocol.messages import SandboxKind, WorkspaceAccess
 
 KINDS: Final = ("bubblewrap", "docker", "local", "ssh")
 
 
-class SandboxChoice(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SandboxChoice(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where the commands and file tools of an agent run.
 
     Fields:
@@ -30,7 +30,7 @@ class SandboxChoice(Part, frozen=True, kw_only=True, forbid_unknown_fields=True)
     remote: str = ""
 
 
-class DockerConfig(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class DockerConfig(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Containers that commands run in.
 
     Fields:
@@ -55,7 +55,7 @@ class DockerConfig(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
     idle_s: Positive = 1800.0
 
 
-class BubblewrapConfig(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class BubblewrapConfig(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Light sandboxes of namespaces.
 
     Fields:
@@ -72,7 +72,7 @@ class BubblewrapConfig(Part, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     read_only: list[str] = []
 
 
-class SshConfig(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SshConfig(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A remote host that OpenSSH reaches.
 
     Fields:
@@ -89,7 +89,7 @@ class SshConfig(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
     folder: str = "~/.fairlead"
 
 
-class SandboxesConfig(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SandboxesConfig(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How the sandboxes are made. What a call may ask for is only the kind and the scope."""
 
     docker: DockerConfig = DockerConfig()

@@ -4,10 +4,10 @@ from typing import Annotated
 
 import msgspec
 
-from fairlead_common.config.part import Part
+from fairlead_common.config.part import ConfigPart
 
 
-class Secret(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Secret(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where a secret is, on the host of the executor that uses it. Set one of both, or none for no secret.
 
     Fields:

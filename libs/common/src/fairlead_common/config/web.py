@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from fairlead_common.config.part import Part, Positive
+from fairlead_common.config.part import ConfigPart, Positive
 from fairlead_common.config.secret import Secret
 
 HostAndPort = Annotated[
@@ -13,7 +13,7 @@ HostAndPort = Annotated[
 BaseUrl = Annotated[str, msgspec.Meta(pattern=r"^(https?://[^\s@?#]+)?$")]
 
 
-class SearchConfig(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SearchConfig(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Who answers `web_search`.
 
     Fields:
@@ -33,7 +33,7 @@ class SearchConfig(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
     timeout_s: Positive = 20.0
 
 
-class WebConfig(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class WebConfig(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`web_fetch` and `web_search`.
 
     Fields:

@@ -9,11 +9,11 @@ from typing import NamedTuple
 import msgspec
 
 from fairlead_common.bus import Bus
-from fairlead_common.bus.stream_reader import Record
 from fairlead_common.config import Config, parse_config
 from fairlead_common.config.later_keys import without_later_keys
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.protocol import subjects
+from fairlead_common.received import Record
 
 DOCUMENT = "document"  # its key in the bucket `config`
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from nats.micro.request import Request
 
 from fairlead_common.bus import Bus
+from fairlead_common.received import Delivery
 from fairlead_common.service.process import register, retire
 
 
@@ -15,7 +16,7 @@ class Endpoint(NamedTuple):
 
     name: str
     subject: str
-    answer: Callable[[Request], Coroutine[object, object, None]]
+    answer: Callable[[Delivery], Coroutine[object, object, None]]
     metadata: dict[str, str] | None = None
 
 
@@ -28,7 +29,9 @@ async def serve(
 
         def handler(endpoint: Endpoint) -> Callable[[Request], Awaitable[None]]:
             async def begin(request: Request) -> None:
-                task = tasks.create_task(endpoint.answer(request), name=f"{name}-{endpoint.name}")
+                msg = request._msg  # noqa: SLF001 - `respond` hides where the reply goes, and waits for no connection
+                asked = Delivery(msg.subject, msg.reply, msg.data, msg.headers or {})
+                task = tasks.create_task(endpoint.answer(asked), name=f"{name}-{endpoint.name}")
                 running.add(task)
                 task.add_done_callback(running.discard)
 

@@ -13,8 +13,7 @@ import msgspec
 import structlog
 
 from fairlead_common.bus import Bus
-from fairlead_common.bus.stream_reader import Record
-from fairlead_common.bus.tail import Source, Tail
+from fairlead_common.bus.tail import Tail, TailSource
 from fairlead_common.config import Config, parse_config
 from fairlead_common.config.later_keys import without_later_keys
 from fairlead_common.errors import (
@@ -24,6 +23,7 @@ from fairlead_common.errors import (
     NotFoundError,
 )
 from fairlead_common.protocol import subjects
+from fairlead_common.received import Record
 from fairlead_common.service.config_revisions import (
     DOCUMENT,
     NOTHING,
@@ -107,7 +107,9 @@ class LiveConfig:
 
     async def follow(self, stop: asyncio.Event) -> None:
         """A part of a service: take over every change of the document until `stop`."""
-        source = Source(subjects.kv_stream(subjects.BUCKET_CONFIG), _SUBJECT, 1, chained=True, latest=True)
+        source = TailSource(
+            subjects.kv_stream(subjects.BUCKET_CONFIG), _SUBJECT, 1, chained=True, latest=True
+        )
         live = f"fairlead.kv.{subjects.BUCKET_CONFIG}.{DOCUMENT}"
         async with Tail(self._bus, live, [source], self._route) as tail, asyncio.TaskGroup() as tasks:
             asking = tasks.create_task(self._ask_until_answered())

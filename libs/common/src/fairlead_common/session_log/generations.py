@@ -7,15 +7,14 @@ one. Mail that was stored after the notice of the deletion belongs to the next g
 
 from typing import Final
 
-from fairlead_common.bus.stream_reader import Reader, Record
 from fairlead_common.errors import BadMessageError
 from fairlead_common.protocol import subjects as s
-from fairlead_common.protocol.entries import CustomEntry, DeletedEntry, Entry, decode_entry
+from fairlead_common.protocol.entries import DeletedEntry, Entry, decode_entry
+from fairlead_common.received import Record
 
 DELETE: Final = "delete"  # name of the custom entry that says that the deletion was accepted
 
 _SMALL_BYTES: Final = 4096  # neither of both entries is larger
-_AT_ONCE: Final = 64
 
 # Mail that changes a session that is there, and begins none.
 _STRAY_KINDS: Final = frozenset({"abort", "approval", "result"})
@@ -33,76 +32,20 @@ def deletion_in(record: Record) -> DeletedEntry | None:
     """The entry that ends a generation, if this record of a log is one."""
     if len(record.data) > _SMALL_BYTES or b'"deleted"' not in record.data:
         return None
-    entry = _decoded(record)
+    entry = small_entry(record)
     return entry if isinstance(entry, DeletedEntry) else None
 
 
-async def is_live(bus: Reader, session: str) -> bool:
-    """Whether there is such a session: it has a log, or mail waits that begins one."""
-    return await last_stored(bus, session) is not None
-
-
-async def last_stored(bus: Reader, session: str) -> int | None:
-    """Sequence of the last record of a session, its log or its mail; None if there is no such session."""
-    newest = await bus.last(s.SESSIONS, s.session_all(session))
-    if newest is None:
-        return None
-    is_entry = newest.subject == s.session_log(session)
-    last = newest if is_entry else await bus.last(s.SESSIONS, s.session_log(session))
-    ended = None if last is None else deletion_in(last)
-    if last is not None and ended is None:
-        return newest.seq
-    start = 1 if ended is None else ended.cursor + 1
-    for limit in (1, _AT_ONCE):  # nearly always the first one tells
-        mail = [r async for r in bus.read(s.SESSIONS, s.session_mail(session), start=start, limit=limit)]
-        if any(_begins(record) for record in mail):
-            return newest.seq
-        if len(mail) < limit:
-            break
-    return None
-
-
-async def generation_start(bus: Reader, session: str) -> int:
-    """Sequence of the `deleted` entry before the session that has this id now; 0 if there was none before it.
-
-    It is the first entry of the log, or nearly: what a deletion that was cut off left before it begins with
-    the entry that accepts the deletion.
-    """
-    log = s.session_log(session)
-    for first in [record async for record in bus.read(s.SESSIONS, log, limit=1)]:
-        if deletion_in(first) is not None:
-            return first.seq
-        entry = _decoded(first) if len(first.data) <= _SMALL_BYTES else None
-        if isinstance(entry, CustomEntry) and entry.name == DELETE:
-            some = [record async for record in bus.read(s.SESSIONS, log, limit=_AT_ONCE)]
-            return max((record.seq for record in some if deletion_in(record) is not None), default=0)
-    return 0
-
-
-async def first_mail(bus: Reader, session: str) -> int:
-    """Sequence of the first mail of the session that has this id now; 0 if there is none."""
-    start = await generation_start(bus, session) + 1
-    mail = bus.read(s.SESSIONS, s.session_mail(session), start=start, limit=1)
-    return max([record.seq async for record in mail], default=0)
-
-
-async def is_deleted(bus: Reader, session: str, notice: int) -> bool:
-    """Whether the generation is gone that the notice of this sequence asked to delete."""
-    asked = await bus.last(s.SESSIONS, s.mail(session, "notice", "delete"))
-    if asked is not None and asked.seq <= notice:
-        return False
-    last = await bus.last(s.SESSIONS, s.session_log(session))
-    if last is None or deletion_in(last) is not None:
-        return True
-    return await generation_start(bus, session) > notice
-
-
-def _begins(record: Record) -> bool:
+def begins_generation(record: Record) -> bool:
+    """Whether this mail begins a session where there is none."""
     subject = s.parse_session(record.subject)
     return begins_session(subject.kind, subject.key)
 
 
-def _decoded(record: Record) -> Entry | None:
+def small_entry(record: Record) -> Entry | None:
+    """The entry of a small record of a log; None if it is large or cannot be read."""
+    if len(record.data) > _SMALL_BYTES:
+        return None
     try:
         return decode_entry(record.data)
     except BadMessageError:

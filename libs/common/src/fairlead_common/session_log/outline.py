@@ -2,9 +2,9 @@
 
 import msgspec
 
-from fairlead_common.bus.stream_reader import Record
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.entries import consumed
+from fairlead_common.received import Record
 from fairlead_common.session_log.generations import deletion_in
 from fairlead_common.session_log.rules import phase_of
 

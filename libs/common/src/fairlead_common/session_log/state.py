@@ -47,7 +47,7 @@ HANDED_OVER = "handed_over"  # that says that its owner left on purpose
 GRANTING = frozenset({"once", "session", "always"})
 
 
-class Reply(NamedTuple):
+class AwaitedReply(NamedTuple):
     """Who waits for a final answer.
 
     Fields:
@@ -112,7 +112,7 @@ class SessionState(Settings):
     asked: dict[str, ApprovalRequestEntry] = field(default_factory=dict)
     granted: list[ApprovalRequestEntry] = field(default_factory=list)
     settled_approvals: set[str] = field(default_factory=set)
-    replies: dict[int, Reply] = field(default_factory=dict)
+    replies: dict[int, AwaitedReply] = field(default_factory=dict)
     unended: list[tuple[int, str]] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage)
     context_tokens: int = 0
@@ -218,7 +218,7 @@ class SessionState(Settings):
                 self.queue[entry.id] = entry
                 self.unended.append((entry.mail_seq, entry.key or ""))
                 if entry.reply_to:
-                    self.replies[entry.mail_seq] = Reply(entry.reply_to, entry.mail_seq)
+                    self.replies[entry.mail_seq] = AwaitedReply(entry.reply_to, entry.mail_seq)
             case DroppedEntry():
                 self._drop(entry)
             case RunStartEntry():
@@ -291,7 +291,7 @@ class SessionState(Settings):
                 from_queue = [self.queue.pop(item) for item in entry.items if item in self.queue]
                 if not from_queue:
                     if message.reply_to and message.seqs:
-                        self.replies[message.seqs[0]] = Reply(message.reply_to, message.seqs[0])
+                        self.replies[message.seqs[0]] = AwaitedReply(message.reply_to, message.seqs[0])
                     keys = message.keys + [""] * (len(message.seqs) - len(message.keys))
                     self.unended.extend(zip(message.seqs, keys, strict=False))
                 if message.source != "system":
@@ -345,7 +345,7 @@ class SessionState(Settings):
         ended = self._end_inputs(entry)
         self.replies = {seq: reply for seq, reply in self.replies.items() if reply.about not in ended}
         if entry.reply_to and entry.repeats:
-            self.replies[entry.seqs[0]] = Reply(entry.reply_to, entry.repeats)
+            self.replies[entry.seqs[0]] = AwaitedReply(entry.reply_to, entry.repeats)
 
     def _end_inputs(self, entry: Entry) -> frozenset[int]:
         ended = inputs_ended_by(entry)

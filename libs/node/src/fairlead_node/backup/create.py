@@ -33,9 +33,9 @@ from fairlead_common.installation.home import Home
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.protocol.messages import ExecutorInfo
-from fairlead_common.snapshots import Durable, durables, server_version, stream_info, take
 from fairlead_node.backup.archive import HEAD, Writer, head_of
 from fairlead_node.backup.manifest import FORMAT, FilePart, Manifest, StreamPart
+from fairlead_node.backup.snapshots import Durable, durables, server_version, stream_info, take
 
 ORDER: Final = (
     s.kv_stream(s.BUCKET_SESSIONS),

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field
 
-from fairlead_common.bus.stream_reader import Record
 from fairlead_common.protocol.content import ToolCallBlock
 from fairlead_common.protocol.entries import ApprovalRequestEntry, Entry
+from fairlead_common.received import Record
 from fairlead_common.session_log.rules import phase_of
 from fairlead_common.session_log.state import SessionState
 

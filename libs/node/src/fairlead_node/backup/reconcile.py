@@ -14,8 +14,8 @@ import msgspec
 
 from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import Bucket, is_marker
+from fairlead_common.bus.generation_reads import is_live
 from fairlead_common.bus.objects import Objects
-from fairlead_common.bus.stream_reader import Record
 from fairlead_common.errors import BadMessageError, ConflictError, LaterVersionError, NotFoundError
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.content import ToolCallBlock, ToolResultMessage, text_outcome
@@ -23,7 +23,7 @@ from fairlead_common.protocol.entries import ApprovalRequestEntry, MessageEntry,
 from fairlead_common.protocol.ids import is_id, new_id
 from fairlead_common.protocol.messages import SystemNotice, ToolClaim
 from fairlead_common.protocol.projections import SessionSummary
-from fairlead_common.session_log.generations import is_live
+from fairlead_common.received import Record
 from fairlead_common.session_log.outline import Outline
 from fairlead_common.session_log.records import entries_in
 from fairlead_common.session_log.state import SessionState

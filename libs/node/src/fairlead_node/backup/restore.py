@@ -13,11 +13,11 @@ from fairlead_common.bus.streams import STREAMS, UNFINISHED, Config, strengthene
 from fairlead_common.errors import NotFoundError
 from fairlead_common.installation.errors import CommandError
 from fairlead_common.protocol import subjects as s
-from fairlead_common.snapshots import Json, make_durable, put_back, stream_info
 from fairlead_node.backup.archive import Backup
 from fairlead_node.backup.create import Tell
 from fairlead_node.backup.manifest import Manifest, StreamPart
 from fairlead_node.backup.reconcile import Settled, Settling
+from fairlead_node.backup.snapshots import Json, make_durable, put_back, stream_info
 
 # Viewers come back with the sequence of the last live event they saw, which may be later than the backup.
 _EVENTS_AHEAD: Final = 1_000_000_000

@@ -16,13 +16,13 @@ from typing import Any, Final
 import msgspec
 
 from fairlead_common.bus import Bus
-from fairlead_common.bus.reply_inbox import Delivery
 from fairlead_common.bus.settings import settings_from_environment
-from fairlead_common.bus.stream_reader import NO_STREAM, JetStreamError, Record
+from fairlead_common.bus.stream_reader import NO_STREAM, JetStreamError
 from fairlead_common.bus.streams import STREAMS, consumer_info, consumer_names
 from fairlead_common.errors import BusUnavailableError, FairleadError, ForbiddenError, NotFoundError
 from fairlead_common.installation.nats_access import NatsAccess
 from fairlead_common.protocol import subjects as s
+from fairlead_common.received import Delivery, Record
 from fairlead_common.service.config_revisions import in_effect, problem_of, revisions
 from fairlead_common.service.logs import configure_logs
 from fairlead_node.agent_places import hosts

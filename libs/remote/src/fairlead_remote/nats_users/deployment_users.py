@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from fairlead_common import rights
-from fairlead_common.accounts import User
 from fairlead_common.installation.errors import CONFIG, CommandError
+from fairlead_common.permissions import rights
+from fairlead_common.permissions.accounts import User
+from fairlead_common.permissions.rights import NOBODY, Others, Rights
 from fairlead_common.protocol.ids import check_id
-from fairlead_common.rights import NOBODY, Others, Rights
 from fairlead_remote.nats_users import basis
 from fairlead_remote.nats_users.register import UserRegister, mapping
 

@@ -1,7 +1,7 @@
 """The users that were added to a NATS server of Fairlead's, and the file of its configuration that names all.
 
 The register holds public keys, and of users that were added what their rights are made of; the table itself
-(`fairlead_common.rights`) belongs to the program, so that a later version brings a later table.
+(`fairlead_common.permissions.rights`) belongs to the program, so that a later version brings a later table.
 """
 
 import contextlib
@@ -14,13 +14,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from fairlead_common import nkey, other_systems
-from fairlead_common.accounts import STREAMS, User, render_accounts
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.installation.errors import USAGE, CommandError
 from fairlead_common.installation.home import read_json, read_register, write_file, write_private
+from fairlead_common.permissions import external_users, nkey
+from fairlead_common.permissions.accounts import STREAMS, User, render_accounts
+from fairlead_common.permissions.rights import Others, Rights
 from fairlead_common.protocol.ids import check_id
-from fairlead_common.rights import Others, Rights
 
 
 class RegisteredUser(NamedTuple):
@@ -84,7 +84,7 @@ class UserRegister(ABC):
                     f"there is a NATS user {name!r} already: remove it first, or choose another name"
                 )
             try:
-                other_systems.check_beside(wanted.recipe, _recipes(users))
+                external_users.check_beside(wanted.recipe, _recipes(users))
             except InvalidInputError as error:
                 raise CommandError(str(error), USAGE) from error
             seed = nkey.new_seed()
@@ -149,11 +149,11 @@ class UserRegister(ABC):
     def _users(self, stored: dict[str, object]) -> list[User]:
         added = mapping(stored, "users")
         recipes = _recipes(added)
-        others = other_systems.others_of(recipes.values())
+        others = external_users.others_of(recipes.values())
         users = self._services(stored, others)
         for name, recipe in recipes.items():
             try:
-                may = other_systems.remade(recipe, others)
+                may = external_users.remade(recipe, others)
             except InvalidInputError as error:
                 raise CommandError(f"NATS user {name!r}: {error}") from error
             users.append(User(name, str(mapping(added, name)["key"]), may))

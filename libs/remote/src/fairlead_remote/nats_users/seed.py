@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from fairlead_common import nkey
 from fairlead_common.installation.home import write_private
+from fairlead_common.permissions import nkey
 
 
 def public_key_of(seed_file: Path) -> str:

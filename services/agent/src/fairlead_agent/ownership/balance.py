@@ -13,8 +13,8 @@ import structlog
 
 from fairlead_agent.ownership.held_session import HeldSession
 from fairlead_common.bus import Bus
-from fairlead_common.bus.reply_inbox import Delivery
 from fairlead_common.protocol import subjects
+from fairlead_common.received import Delivery
 
 log = structlog.get_logger()
 

@@ -31,7 +31,7 @@ from fairlead_agent.tools.placement import WorkspacePlaces
 from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import Lease, Leases, session_lease
 from fairlead_common.bus.objects import Objects
-from fairlead_common.bus.pull_consumer import Job
+from fairlead_common.bus.pull_consumer import StreamMessage
 from fairlead_common.errors import FairleadError, LaterVersionError, LostOwnershipError
 from fairlead_common.failpoints import failpoint
 from fairlead_common.protocol import subjects
@@ -96,7 +96,7 @@ class HeldSession:
     def __init__(self, session: str, services: Services, *, hinted: bool, owned_by: str = "") -> None:
         self.session = session
         self.hinted = hinted
-        self.jobs: dict[int, Job] = {}
+        self.jobs: dict[int, StreamMessage] = {}
         self.task: asyncio.Task[None] | None = None
         self.warm_since: float | None = None
         self.owned_by = owned_by

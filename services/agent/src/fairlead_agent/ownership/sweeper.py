@@ -17,13 +17,13 @@ from fairlead_agent.projections.lists import Projections
 from fairlead_agent.session.owner import Owner
 from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import Bucket, Lease, Leases
+from fairlead_common.bus.generation_reads import is_live
 from fairlead_common.bus.objects import Objects
-from fairlead_common.bus.stream_reader import Record
 from fairlead_common.errors import FairleadError
 from fairlead_common.failpoints import failpoint
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.ids import is_id
-from fairlead_common.session_log.generations import is_live
+from fairlead_common.received import Record
 from fairlead_common.session_log.outline import Outline
 from fairlead_common.session_log.state import SessionState
 

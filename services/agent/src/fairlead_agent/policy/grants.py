@@ -8,10 +8,10 @@ import structlog
 from fairlead_agent.policy.approval_scopes import keys_of
 from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import Bucket
-from fairlead_common.bus.stream_reader import Record
-from fairlead_common.bus.tail import Source, Tail
+from fairlead_common.bus.tail import Tail, TailSource
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.entries import ApprovalRequestEntry
+from fairlead_common.received import Record
 
 log = structlog.get_logger()
 
@@ -38,7 +38,7 @@ class Grants:
     async def follow(self, stop: asyncio.Event) -> None:
         """A part of the service: keep up with what other workers and the command line grant."""
         name = subjects.BUCKET_CONFIG
-        source = Source(subjects.kv_stream(name), f"$KV.{name}.grant.>", 1)
+        source = TailSource(subjects.kv_stream(name), f"$KV.{name}.grant.>", 1)
 
         async with Tail(self._bus, f"fairlead.kv.{name}.>", [source], lambda _: 0) as tail:
             await tail.follow(stop, self._note)

@@ -12,10 +12,10 @@ import structlog
 from fairlead_agent.projections.lists import Projections
 from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import is_marker
+from fairlead_common.bus.generation_reads import is_live
 from fairlead_common.errors import BadMessageError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.projections import ApprovalSummary, decode_projection
-from fairlead_common.session_log.generations import is_live
 
 log = structlog.get_logger()
 

@@ -11,11 +11,11 @@ from fairlead_agent.projections.lists import Projections
 from fairlead_agent.session.owner import Owner
 from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import Bucket
-from fairlead_common.bus.stream_reader import Record
 from fairlead_common.failpoints import failpoint
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.entries import DeletedEntry
 from fairlead_common.protocol.ids import new_id
+from fairlead_common.received import Record
 
 log = structlog.get_logger()
 

@@ -20,7 +20,6 @@ from fairlead_agent.session.replies import Replies, reply_subject, wanted_reply
 from fairlead_agent.tools.calls import ToolCalls
 from fairlead_agent.tools.held_keys import without_keys
 from fairlead_common.bus.dead_letters import dead_letter
-from fairlead_common.bus.stream_reader import Record
 from fairlead_common.errors import BadMessageError, NotFoundError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.content import Source, ToolResultMessage
@@ -35,6 +34,7 @@ from fairlead_common.protocol.messages import (
     UserInput,
     decode_mail,
 )
+from fairlead_common.received import Record
 from fairlead_common.service.live_config import LiveConfig
 from fairlead_common.session_log.generations import begins_session
 from fairlead_common.session_log.state import ABORT

@@ -17,8 +17,7 @@ from fairlead_agent.context import Context
 from fairlead_common.bus import Bus, WrongSequenceError
 from fairlead_common.bus.dead_letters import dead_letter
 from fairlead_common.bus.objects import Objects
-from fairlead_common.bus.stream_reader import Record
-from fairlead_common.bus.tail import Source, Tail
+from fairlead_common.bus.tail import Tail, TailSource
 from fairlead_common.errors import BadMessageError, LostOwnershipError, NotFoundError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.entries import (
@@ -32,6 +31,7 @@ from fairlead_common.protocol.entries import (
 from fairlead_common.protocol.events import EventBase
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.protocol.trace import trace_headers
+from fairlead_common.received import Record
 from fairlead_common.session_log.generations import DELETE
 from fairlead_common.session_log.records import (
     ONE_ENTRY,
@@ -91,7 +91,7 @@ class Owner:
             await self.read()
         # The last entry that is known is read once more: it tells whether what is known is still stored.
         start = min(self.state.last_seq, self.state.cursor + 1) if self.state.cursor else 1
-        source = Source(subjects.SESSIONS, subjects.session_all(self.session), start)
+        source = TailSource(subjects.SESSIONS, subjects.session_all(self.session), start)
         self._tail = Tail(self.bus, subjects.live(self.session), [source], _only_stored)
         await self._tail.__aenter__()
         try:

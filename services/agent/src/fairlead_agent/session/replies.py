@@ -9,9 +9,9 @@ import contextlib
 import msgspec
 
 from fairlead_agent.session.owner import Owner
-from fairlead_common.bus.stream_reader import Record
 from fairlead_common.errors import BadMessageError, NotFoundError
 from fairlead_common.protocol import subjects
+from fairlead_common.received import Record
 from fairlead_common.session_log.input_view import InputView
 from fairlead_common.session_log.records import entries_in
 

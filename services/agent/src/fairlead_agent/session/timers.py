@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import structlog
 
 from fairlead_common.bus import Bus
-from fairlead_common.bus.pull_consumer import Job, PullConsumer
+from fairlead_common.bus.pull_consumer import PullConsumer, StreamMessage
 from fairlead_common.errors import BadMessageError, FairleadError
 from fairlead_common.failpoints import failpoint
 from fairlead_common.protocol import subjects
@@ -38,7 +38,7 @@ class Timers:
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
-        self._due: asyncio.Queue[Job] = asyncio.Queue()
+        self._due: asyncio.Queue[StreamMessage] = asyncio.Queue()
 
     async def run(self, stop: asyncio.Event) -> None:
         """Forward what is due until `stop`."""

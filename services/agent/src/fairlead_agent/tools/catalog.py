@@ -14,8 +14,7 @@ from fairlead_agent.lru import LruCache
 from fairlead_agent.tools.tool_sets import select, unknown
 from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import is_marker
-from fairlead_common.bus.stream_reader import Record
-from fairlead_common.bus.tail import Source, Tail
+from fairlead_common.bus.tail import Tail, TailSource
 from fairlead_common.config.placement import workspace_root
 from fairlead_common.config.sandbox_kinds import attributes
 from fairlead_common.errors import BusUnavailableError, FairleadError, NotFoundError
@@ -23,6 +22,7 @@ from fairlead_common.protocol import subjects
 from fairlead_common.protocol.entries import Placement
 from fairlead_common.protocol.messages import ExecutorInfo, ToolCall, ToolSpec, WorkspaceQuery
 from fairlead_common.protocol.tool_lists import ToolSchema
+from fairlead_common.received import Record
 
 log = structlog.get_logger()
 
@@ -101,7 +101,7 @@ class Catalog:
     async def follow(self, stop: asyncio.Event) -> None:
         """A part of the service: keep up with the bucket `executors`."""
         bucket = subjects.BUCKET_EXECUTORS
-        source = Source(subjects.kv_stream(bucket), f"$KV.{bucket}.>", 1, lossy=True)
+        source = TailSource(subjects.kv_stream(bucket), f"$KV.{bucket}.>", 1, lossy=True)
         async with Tail(self._bus, f"fairlead.kv.{bucket}.>", [source], lambda _: 0) as tail:
             await tail.follow(stop, lambda _, record: self._note(record))
 

@@ -12,10 +12,10 @@ import structlog
 
 from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import Bucket, is_marker
-from fairlead_common.bus.reply_inbox import Delivery
 from fairlead_common.errors import FairleadError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.ids import check_id
+from fairlead_common.received import Delivery
 
 log = structlog.get_logger()
 

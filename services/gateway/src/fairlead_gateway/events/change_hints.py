@@ -7,9 +7,9 @@ import msgspec
 import structlog
 
 from fairlead_common.bus import Bus
-from fairlead_common.bus.reply_inbox import Delivery
 from fairlead_common.cron.runs import CronEvent
 from fairlead_common.protocol import subjects
+from fairlead_common.received import Delivery
 
 log = structlog.get_logger()
 

@@ -18,8 +18,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from fairlead_common.bus.stream_reader import Record
-from fairlead_common.bus.tail import Source, Tail
+from fairlead_common.bus.generation_reads import generation_start
+from fairlead_common.bus.tail import Tail, TailSource
 from fairlead_common.errors import (
     BadMessageError,
     BusUnavailableError,
@@ -31,7 +31,8 @@ from fairlead_common.errors import (
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.events import DerivedEvent, derived
 from fairlead_common.protocol.ids import check_id
-from fairlead_common.session_log.generations import deletion_in, generation_start
+from fairlead_common.received import Record
+from fairlead_common.session_log.generations import deletion_in
 from fairlead_common.session_log.records import Placed
 from fairlead_gateway.events.superseded import Superseded, sniff
 from fairlead_gateway.gateway import Gateway, answering, gateway_of, principal_of
@@ -298,8 +299,8 @@ class EventStream:
     async def _follow(self, write: Callable[[bytes], Awaitable[None]]) -> None:
         frames, session = self._frames, self._session
         sources = [
-            Source(subjects.SESSIONS, subjects.session_log(session), frames.log + 1, chained=True),
-            Source(subjects.EVENTS, subjects.event(session), frames.event + 1, chained=True, lossy=True),
+            TailSource(subjects.SESSIONS, subjects.session_log(session), frames.log + 1, chained=True),
+            TailSource(subjects.EVENTS, subjects.event(session), frames.event + 1, chained=True, lossy=True),
         ]
         router = self._router()
         tail = Tail(self._gateway.bus, subjects.live(session), sources, router, poll_s=VIEWER_POLL_S)

@@ -20,10 +20,10 @@ import msgspec
 
 from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import Bucket
-from fairlead_common.bus.stream_reader import Record
 from fairlead_common.errors import ConflictError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.ids import new_id
+from fairlead_common.received import Record
 
 KEPT_S: Final = 2 * 3600.0  # longer than a run and the retries of its client
 # An answer that was sent longer ago than this has arrived: the same words again are a new request.

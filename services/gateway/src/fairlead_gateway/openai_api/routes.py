@@ -10,11 +10,11 @@ from typing import Final, NamedTuple
 from starlette.requests import Request
 from starlette.responses import Response
 
-from fairlead_common.bus.reply_inbox import Headers
 from fairlead_common.errors import RetryableError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.ids import check_id, new_id
 from fairlead_common.protocol.messages import CreateSession, UserInput
+from fairlead_common.received import Headers
 from fairlead_gateway.gateway import Gateway, answering, gateway_of, principal_of
 from fairlead_gateway.http.auth import Principal
 from fairlead_gateway.http.problems import Problem, json_response, problem_of

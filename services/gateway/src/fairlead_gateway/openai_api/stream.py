@@ -7,13 +7,13 @@ from typing import Final, NamedTuple
 import structlog
 from starlette.types import Receive, Scope, Send
 
-from fairlead_common.bus.stream_reader import Record
-from fairlead_common.bus.tail import Source, Tail
+from fairlead_common.bus.tail import Tail, TailSource
 from fairlead_common.errors import BadMessageError, BusUnavailableError, FairleadError, LaterVersionError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.entries import LaterEntry
 from fairlead_common.protocol.events import decode_event
 from fairlead_common.protocol.messages import Abort
+from fairlead_common.received import Record
 from fairlead_gateway.events.event_stream import HEADERS, KEEP_ALIVE_S, SEND_WITHIN_S, TAKE_WITHIN_S
 from fairlead_gateway.gateway import Gateway, answering
 from fairlead_gateway.http.problems import Problem, problem_of
@@ -91,8 +91,8 @@ class Completion:
         """Read until the answer is complete; `write` gets what is new, or nothing after some silence."""
         call = self._call
         sources = [
-            Source(subjects.SESSIONS, subjects.session_log(call.session), call.seq + 1, chained=True),
-            Source(
+            TailSource(subjects.SESSIONS, subjects.session_log(call.session), call.seq + 1, chained=True),
+            TailSource(
                 subjects.EVENTS, subjects.event(call.session), call.event_seq + 1, chained=True, lossy=True
             ),
         ]

@@ -6,7 +6,6 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from fairlead_common.bus.reply_inbox import Headers
 from fairlead_common.errors import ConflictError, InvalidInputError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.ids import check_id, new_id
@@ -17,6 +16,7 @@ from fairlead_common.protocol.messages import (
     UserInput,
 )
 from fairlead_common.protocol.trace import child
+from fairlead_common.received import Headers
 from fairlead_gateway.gateway import Gateway, answering, gateway_of, principal_of
 from fairlead_gateway.http.problems import Problem, json_response
 from fairlead_gateway.http.request_parsing import Id, check_parameters, decode

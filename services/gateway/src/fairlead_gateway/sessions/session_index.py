@@ -11,11 +11,11 @@ import structlog
 
 from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import is_marker
-from fairlead_common.bus.stream_reader import Record
-from fairlead_common.bus.tail import Source, Tail
+from fairlead_common.bus.tail import Tail, TailSource
 from fairlead_common.errors import BadMessageError, BusUnavailableError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.projections import TOMBSTONE, ApprovalSummary, SessionSummary, decode_projection
+from fairlead_common.received import Record
 
 log = structlog.get_logger()
 
@@ -61,7 +61,7 @@ class Index:
 
     async def follow(self, stop: asyncio.Event) -> None:
         """A part of the service: take over every change until `stop`."""
-        source = Source(_STREAM, f"{_PREFIX}>", 1)
+        source = TailSource(_STREAM, f"{_PREFIX}>", 1)
         async with Tail(
             self._bus, f"fairlead.kv.{subjects.BUCKET_SESSIONS}.>", [source], lambda _: 0
         ) as tail:

@@ -13,12 +13,12 @@ import structlog
 from starlette.requests import Request
 
 from fairlead_common.bus import WrongSequenceError
-from fairlead_common.bus.stream_reader import Record
 from fairlead_common.errors import FairleadError, InvalidInputError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.protocol.messages import UpdateSession
 from fairlead_common.protocol.projections import SessionSummary
+from fairlead_common.received import Record
 from fairlead_gateway.gateway import Gateway, answering
 from fairlead_gateway.http.request_parsing import one
 

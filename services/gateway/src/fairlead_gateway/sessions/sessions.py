@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from fairlead_common.bus import WrongSequenceError
-from fairlead_common.bus.reply_inbox import Headers
+from fairlead_common.bus.generation_reads import is_deleted
 from fairlead_common.config import Mode
 from fairlead_common.config.placement import sandbox_problem
 from fairlead_common.errors import ConflictError, InvalidInputError
@@ -22,7 +22,7 @@ from fairlead_common.protocol.messages import (
     UpdateSession,
     WorkMode,
 )
-from fairlead_common.session_log.generations import is_deleted
+from fairlead_common.received import Headers
 from fairlead_gateway.gateway import Gateway, answering, gateway_of, principal_of
 from fairlead_gateway.http.problems import Problem, json_response
 from fairlead_gateway.http.request_parsing import Id, check_parameters, decode

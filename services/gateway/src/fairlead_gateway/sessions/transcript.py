@@ -8,12 +8,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from fairlead_common.bus import Bus
+from fairlead_common.bus.generation_reads import generation_start
 from fairlead_common.bus.objects import Objects
-from fairlead_common.bus.stream_reader import Record
 from fairlead_common.errors import BadMessageError, NotFoundError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.ids import check_id
-from fairlead_common.session_log.generations import generation_start
+from fairlead_common.received import Record
 from fairlead_common.session_log.records import Placed, entries_in
 from fairlead_gateway.gateway import answering, gateway_of
 from fairlead_gateway.http.problems import JSON

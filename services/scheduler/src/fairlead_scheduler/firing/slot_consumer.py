@@ -11,8 +11,7 @@ import structlog
 
 from fairlead_common.bus import Bus
 from fairlead_common.bus.dead_letters import dead_letter
-from fairlead_common.bus.pull_consumer import Job as Delivered
-from fairlead_common.bus.pull_consumer import PullConsumer
+from fairlead_common.bus.pull_consumer import PullConsumer, StreamMessage
 from fairlead_common.cron.jobs import AgentTurn, Document, Job, SystemEvent, job_of
 from fairlead_common.cron.runs import CronEvent, RunEntry
 from fairlead_common.errors import BadMessageError, FairleadError, InvalidInputError
@@ -56,7 +55,7 @@ class SlotConsumer:
         self._finalizer = finalizer
         self._config = config
         self._clock = clock
-        self._waiting: asyncio.Queue[Delivered] = asyncio.Queue()
+        self._waiting: asyncio.Queue[StreamMessage] = asyncio.Queue()
         self._busy = 0
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -89,7 +88,7 @@ class SlotConsumer:
             for task in working:
                 task.cancel()
 
-    async def _settle(self, delivered: Delivered) -> None:
+    async def _settle(self, delivered: StreamMessage) -> None:
         try:
             slot = decode_slot(delivered.data)
             if subjects.slot(slot.job, slot.slot) != delivered.subject:
@@ -111,7 +110,7 @@ class SlotConsumer:
             await delivered.ack()
             failpoint("scheduler.ack.after")
 
-    async def _bury(self, delivered: Delivered, reason: str) -> None:
+    async def _bury(self, delivered: StreamMessage, reason: str) -> None:
         log.warning("slot_dead_lettered", subject=delivered.subject, reason=reason)
         try:
             await dead_letter(self._bus, "cron", delivered, reason)

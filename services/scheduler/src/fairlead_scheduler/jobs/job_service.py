@@ -26,7 +26,7 @@ from fairlead_common.cron.schedules import check_interval, check_window, schedul
 from fairlead_common.cron.times import moment_of, zone
 from fairlead_common.errors import ConflictError, InvalidInputError
 from fairlead_common.protocol.ids import check_id, new_id
-from fairlead_common.service.api_service import LimitError
+from fairlead_scheduler.api_service import LimitError
 from fairlead_scheduler.clock import Clock
 from fairlead_scheduler.delivery.channels import UndeliverableError, check_subject
 from fairlead_scheduler.jobs.heartbeats import missing_warning

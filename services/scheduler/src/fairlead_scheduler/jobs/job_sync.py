@@ -8,13 +8,12 @@ import msgspec
 import structlog
 
 from fairlead_common.bus import Bus
-from fairlead_common.bus.reply_inbox import Delivery
-from fairlead_common.bus.stream_reader import Record
-from fairlead_common.bus.tail import Source, Tail
+from fairlead_common.bus.tail import Tail, TailSource
 from fairlead_common.config import Config
 from fairlead_common.cron.runs import CronEvent
 from fairlead_common.errors import FairleadError, RetryableError
 from fairlead_common.protocol import subjects
+from fairlead_common.received import Delivery, Record
 from fairlead_scheduler.clock import Clock
 from fairlead_scheduler.jobs.heartbeats import plant
 from fairlead_scheduler.jobs.job_table import JobTable, Timing
@@ -53,7 +52,7 @@ class JobSync:
         removals = await self._bus.subscribe(subjects.CRON_CHANGED, self._note_removal)
         started = asyncio.get_running_loop().time()
         self._taken = await self._snapshots.load(self._table)
-        source = Source(subjects.kv_stream(subjects.BUCKET_JOBS), f"{_PREFIX}>", self._taken + 1)
+        source = TailSource(subjects.kv_stream(subjects.BUCKET_JOBS), f"{_PREFIX}>", self._taken + 1)
         live = f"fairlead.kv.{subjects.BUCKET_JOBS}.>"
         async with Tail(self._bus, live, [source], lambda _: 0) as tail:
             self._tail = tail

@@ -12,7 +12,6 @@ import msgspec
 import structlog
 
 from fairlead_common.bus import Bus
-from fairlead_common.bus.reply_inbox import Delivery
 from fairlead_common.config import AgentConfig
 from fairlead_common.cron.acknowledgement import HEARTBEAT_OK, is_acknowledgement
 from fairlead_common.cron.jobs import AgentTurn, Creator, Job, job_of
@@ -20,6 +19,7 @@ from fairlead_common.cron.runs import RunEntry
 from fairlead_common.errors import ConflictError, FairleadError, InvalidInputError, RetryableError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.messages import HeartbeatNotice
+from fairlead_common.received import Delivery
 from fairlead_scheduler.clock import Clock
 from fairlead_scheduler.delivery.outbox import Outbox
 from fairlead_scheduler.firing.slot_consumer import HINT, event_of

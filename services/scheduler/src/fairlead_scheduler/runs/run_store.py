@@ -13,12 +13,12 @@ import msgspec
 
 from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import Bucket, is_marker
-from fairlead_common.bus.stream_reader import Record
 from fairlead_common.cron.jobs import Document, JobState
 from fairlead_common.cron.runs import RunEntry
 from fairlead_common.errors import ConflictError
 from fairlead_common.failpoints import failpoint
 from fairlead_common.protocol import subjects
+from fairlead_common.received import Record
 from fairlead_scheduler.settings import SchedulerSettings
 
 APPLIED = 64  # runs that a state remembers having counted

@@ -13,8 +13,7 @@ import structlog
 
 from fairlead_common.bus import Bus
 from fairlead_common.bus.objects import Objects
-from fairlead_common.bus.stream_reader import Record
-from fairlead_common.bus.tail import Source, Tail
+from fairlead_common.bus.tail import Tail, TailSource
 from fairlead_common.errors import (
     BadMessageError,
     FairleadError,
@@ -25,6 +24,7 @@ from fairlead_common.errors import (
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.content import Usage
 from fairlead_common.protocol.entries import LaterEntry
+from fairlead_common.received import Record
 from fairlead_common.session_log.input_view import InputView
 from fairlead_common.session_log.records import READ_FORMATS, entries_in, format_of
 from fairlead_common.session_log.rules import reads_untrusted
@@ -112,7 +112,7 @@ class RunWatcher:
             seen.view = InputView(attempt.mail_seq, attempt.key)  # the log is read again from the prompt on
 
     async def _follow(self, attempt: RunAttempt, seen: _Seen) -> Ending:
-        source = Source(
+        source = TailSource(
             subjects.SESSIONS, subjects.session_log(attempt.session), attempt.mail_seq + 1, chained=False
         )
         async with Tail(self._bus, subjects.live(attempt.session), [source], _only_log) as tail:

@@ -12,13 +12,13 @@ import structlog
 
 from fairlead_common.bus import Bus
 from fairlead_common.bus.connection import Subscription
-from fairlead_common.bus.reply_inbox import Delivery
 from fairlead_common.config import TriggerConfig
 from fairlead_common.cron.requests import Fired, Hook
 from fairlead_common.errors import FairleadError, InvalidInputError, NotFoundError
 from fairlead_common.protocol.ids import check_id, is_id, new_id
 from fairlead_common.protocol.messages import HeartbeatNotice
-from fairlead_common.service.api_service import LimitError
+from fairlead_common.received import Delivery
+from fairlead_scheduler.api_service import LimitError
 from fairlead_scheduler.clock import Clock
 from fairlead_scheduler.firing.slots import Slot, write_slot
 from fairlead_scheduler.jobs.job_store import JobStore, token

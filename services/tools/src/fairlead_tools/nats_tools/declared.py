@@ -7,7 +7,7 @@ from typing import NamedTuple, get_args
 
 import msgspec
 
-from fairlead_common.bus.requests import Endpoint, MicroInfo
+from fairlead_common.bus.requests import MicroEndpoint, MicroInfo
 from fairlead_common.config import NatsTool
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.protocol.content import TrustFlag
@@ -93,7 +93,7 @@ def _of_config(name: str, tool: NatsTool) -> Declared:
     return Declared(spec, _foreign_subject(tool.subject))
 
 
-def _of_endpoint(info: MicroInfo, endpoint: Endpoint) -> Declared:
+def _of_endpoint(info: MicroInfo, endpoint: MicroEndpoint) -> Declared:
     said = endpoint.metadata or {}
     tool = said["fairlead.tool"]
     tool = endpoint.name if tool == "true" else tool

@@ -7,12 +7,12 @@ import msgspec
 
 from fairlead_common.bus import Bus
 from fairlead_common.bus.objects import Objects
-from fairlead_common.bus.reply_inbox import Headers
-from fairlead_common.bus.requests import Reply, call_service
+from fairlead_common.bus.requests import ServiceReply, call_service
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.content import ToolOutcome, text_outcome
 from fairlead_common.protocol.ids import is_id
 from fairlead_common.protocol.messages import ToolCall, ToolSpec
+from fairlead_common.received import Headers
 from fairlead_tools.executor_tools.results import text_result
 from fairlead_tools.executor_tools.tools import Progress
 from fairlead_tools.nats_tools.declared import Declared
@@ -50,7 +50,7 @@ class NatsRequestTool:
                 return await self._outcome(reply)
             await asyncio.sleep(RETRY_S)
 
-    async def _ask(self, call: ToolCall, progress: Progress, timeout_s: float) -> Reply:
+    async def _ask(self, call: ToolCall, progress: Progress, timeout_s: float) -> ServiceReply:
         async def show(data: bytes) -> None:
             await progress(data.decode("utf-8", "replace")[:MAX_PROGRESS_CHARS])
 
@@ -64,7 +64,7 @@ class NatsRequestTool:
             progress=show,
         )
 
-    async def _outcome(self, reply: Reply) -> ToolOutcome:
+    async def _outcome(self, reply: ServiceReply) -> ToolOutcome:
         match reply.kind:
             case "answer":
                 return await text_result(_shown(reply.data), self._objects, details=_details(reply.data))

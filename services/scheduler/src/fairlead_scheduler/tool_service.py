@@ -28,9 +28,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 import structlog
-from nats.micro.request import ERROR_CODE_HEADER, ERROR_HEADER, Request
 
 from fairlead_common.bus import INLINE_LIMIT_BYTES, Bus
+from fairlead_common.bus.requests import SERVICE_ERROR, SERVICE_ERROR_CODE
 from fairlead_common.errors import (
     ConflictError,
     FairleadError,
@@ -40,6 +40,7 @@ from fairlead_common.errors import (
 )
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.content import TrustFlag
+from fairlead_common.received import Delivery
 from fairlead_common.service.endpoints import Endpoint, serve
 
 log = structlog.get_logger()
@@ -127,18 +128,17 @@ class ToolService:
         await serve(self._bus, f"{self._service}-tools", endpoints, stop, patience_s=STOP_PATIENCE_S)
 
     def _endpoint(self, tool: ServiceTool) -> Endpoint:
-        async def answer(request: Request) -> None:
+        async def answer(request: Delivery) -> None:
             await self._answer(tool, request)
 
         subject = subjects.service_tool(self._service, tool.name)
         return Endpoint(tool.name, subject, answer, tool.metadata())
 
-    async def _answer(self, tool: ServiceTool, request: Request) -> None:
-        reply = request._msg.reply  # noqa: SLF001 - `respond` hides it, and waits for no connection
-        headers = request.headers or {}
+    async def _answer(self, tool: ServiceTool, request: Delivery) -> None:
+        headers = request.headers
 
         async def progress(text: str) -> None:
-            await self._bus.emit(reply, text.encode(), {subjects.H_PROGRESS: "1"})
+            await self._bus.emit(request.reply, text.encode(), {subjects.H_PROGRESS: "1"})
 
         asker = Asker(
             session=headers.get(subjects.H_SESSION, ""),
@@ -149,8 +149,8 @@ class ToolService:
         )
         async with self._slots:
             data, error = await self._outcome(tool, request.data, asker)
-        if reply:
-            await self._bus.emit(reply, data, error)
+        if request.reply:
+            await self._bus.emit(request.reply, data, error)
 
     async def _outcome(
         self, tool: ServiceTool, data: bytes, asker: Asker
@@ -179,4 +179,4 @@ class ToolService:
 
 def _refused(code: str, text: str) -> tuple[bytes, dict[str, str]]:
     """The text goes into the payload whole; a header is one line."""
-    return text.encode(), {ERROR_CODE_HEADER: code, ERROR_HEADER: " ".join(text.split())[:500]}
+    return text.encode(), {SERVICE_ERROR_CODE: code, SERVICE_ERROR: " ".join(text.split())[:500]}

@@ -10,10 +10,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from fairlead_common import rights
-from fairlead_common.bus import streams
-from fairlead_common.patterns import covers, overlap, overlaps
-from fairlead_common.rights import Rights
+from fairlead_common.bus.bus import streams
+from fairlead_common.permissions import rights
+from fairlead_common.permissions.patterns import covers, overlap, overlaps
+from fairlead_common.permissions.rights import Rights
 
 STREAMS: Final = "FAIRLEAD"  # the account of the streams, and of their owner
 SYSTEM: Final = "$SYS"  # the server's own account: who is in it may ask the server itself

@@ -11,10 +11,11 @@ from typing import Final, NamedTuple
 import msgspec
 
 from fairlead_common.bus import Bus
-from fairlead_common.bus.reply_inbox import Delivery, Reply, next_reply
+from fairlead_common.bus.reply_inbox import Reply, next_reply
 from fairlead_common.bus.stream_reader import NO_STREAM, JetStreamError
 from fairlead_common.bus.streams import consumer_info, consumer_names
 from fairlead_common.errors import BusUnavailableError, FairleadError
+from fairlead_common.received import Delivery
 
 CHUNK_BYTES: Final = 256 << 10  # the server keeps some 8 MiB under way
 SILENCE_S: Final = 15.0

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 import structlog
-from nats.micro.request import ERROR_CODE_HEADER, ERROR_HEADER, Request
 
 from fairlead_common.bus import Bus
+from fairlead_common.bus.requests import SERVICE_ERROR, SERVICE_ERROR_CODE
 from fairlead_common.errors import (
     ConflictError,
     FairleadError,
@@ -21,6 +21,7 @@ from fairlead_common.errors import (
     RetryableError,
 )
 from fairlead_common.protocol import subjects
+from fairlead_common.received import Delivery
 from fairlead_common.service.endpoints import Endpoint, serve
 
 log = structlog.get_logger()
@@ -62,14 +63,13 @@ class ApiService:
         await serve(self._bus, f"{self._service}-api", endpoints, stop, patience_s=STOP_PATIENCE_S)
 
     def _endpoint(self, method: Method) -> Endpoint:
-        async def answer(request: Request) -> None:
+        async def answer(request: Delivery) -> None:
             await self._answer(method, request)
 
         return Endpoint(method.name.replace(".", "-"), subjects.api(method.name), answer)
 
-    async def _answer(self, method: Method, request: Request) -> None:
-        reply = request._msg.reply  # noqa: SLF001 - `respond` hides it, and waits for no connection
-        if not reply:
+    async def _answer(self, method: Method, request: Delivery) -> None:
+        if not request.reply:
             return
         async with self._room:
             try:
@@ -81,10 +81,10 @@ class ApiService:
                 refusal = {"code": code, "message": text, **({"field": field} if field else {})}
                 data = msgspec.json.encode({"error": refusal})
                 headers = {
-                    ERROR_CODE_HEADER: str(_HTTP.get(code, 500)),
-                    ERROR_HEADER: " ".join(text.split())[:500],
+                    SERVICE_ERROR_CODE: str(_HTTP.get(code, 500)),
+                    SERVICE_ERROR: " ".join(text.split())[:500],
                 }
-        await self._bus.emit(reply, data, headers)
+        await self._bus.emit(request.reply, data, headers)
 
 
 def _refusal(method: str, error: Exception) -> tuple[str, str, str]:
