@@ -21,8 +21,7 @@ import pytest
 from nats.aio.client import Client
 from nats.aio.subscription import Subscription
 
-from fairlead_common.bus import Bus
-from fairlead_common.bus.bus import provisioner
+from fairlead_common.bus import Bus, provisioner
 from fairlead_common.bus.objects import Objects
 from fairlead_common.bus.readiness import NEEDS, wait_until_provisioned
 from fairlead_common.bus.requests import discover

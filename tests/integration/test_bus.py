@@ -2,8 +2,7 @@
 
 import pytest
 
-from fairlead_common.bus import Bus
-from fairlead_common.bus.bus import retry
+from fairlead_common.bus import Bus, retry
 from fairlead_common.bus.settings import BusSettings
 from fairlead_common.bus.streams import STREAMS
 from fairlead_common.errors import BusUnavailableError

@@ -6,8 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from fairlead_common.bus import Bus
-from fairlead_common.bus.bus import provisioner
+from fairlead_common.bus import Bus, provisioner
 from fairlead_common.bus.pull_consumer import PullConsumer, StreamMessage
 from fairlead_common.bus.settings import BusSettings
 from fairlead_common.errors import BusUnavailableError

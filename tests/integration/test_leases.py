@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from fairlead_agent import worker
-from fairlead_common.bus import Bus
+from fairlead_common.bus import Bus, buckets
 from fairlead_common.bus.buckets import Lease, LeaseHolder, Leases
-from fairlead_common.bus.bus import buckets
 from fairlead_common.errors import BusUnavailableError
 from fairlead_common.protocol import subjects as s
 from fairlead_common.received import Headers

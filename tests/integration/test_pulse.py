@@ -12,7 +12,8 @@ import pytest
 
 from fairlead_common import healthcheck
 from fairlead_common.bus import Bus
-from fairlead_common.service.process import liveness_file, register
+from fairlead_common.service import liveness_file
+from fairlead_common.service.process import register
 
 
 @pytest.fixture

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from fairlead_common.bus import Bus
-from fairlead_common.bus.bus import connection, reply_inbox, settings
+from fairlead_common.bus import Bus, connection, reply_inbox, settings
 from fairlead_common.bus.settings import BusSettings
 from fairlead_common.bus.streams import is_there
 from fairlead_common.errors import BusUnavailableError, ForbiddenError

@@ -9,8 +9,8 @@ from fairlead_agent.models.demo import DemoModel
 from fairlead_agent.models.registry import Registry
 from fairlead_common.config import parse_config
 from fairlead_common.errors import InvalidInputError
+from fairlead_common.service import extensions
 from fairlead_common.service.extensions import ExtensionError
-from fairlead_common.service.process import extensions
 
 MODULE = """
 class Model:

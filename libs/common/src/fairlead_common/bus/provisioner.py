@@ -1,6 +1,7 @@
 """Makes the streams and durable consumers that are missing."""
 
-from fairlead_common.bus.bus import Bus, streams
+from fairlead_common.bus import streams
+from fairlead_common.bus.bus import Bus
 from fairlead_common.protocol import subjects as s
 
 

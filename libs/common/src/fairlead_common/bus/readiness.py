@@ -7,7 +7,8 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from fairlead_common.bus.bus import Bus, provisioner, streams
+from fairlead_common.bus import provisioner, streams
+from fairlead_common.bus.bus import Bus
 from fairlead_common.bus.retry import patiently
 from fairlead_common.errors import BusUnavailableError, ForbiddenError
 from fairlead_common.protocol import subjects as s

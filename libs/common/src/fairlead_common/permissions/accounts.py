@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from fairlead_common.bus.bus import streams
+from fairlead_common.bus import streams
 from fairlead_common.permissions import rights
 from fairlead_common.permissions.patterns import covers, overlap, overlaps
 from fairlead_common.permissions.rights import Rights

@@ -9,9 +9,9 @@ import structlog
 from fairlead_agent.models.interface import BackEndSetup, ModelBackend
 from fairlead_common.config import parse_model
 from fairlead_common.errors import InvalidInputError
+from fairlead_common.service import extensions
 from fairlead_common.service.extensions import ExtensionError
 from fairlead_common.service.live_config import LiveConfig
-from fairlead_common.service.process import extensions
 
 log = structlog.get_logger()
 

@@ -17,8 +17,8 @@ from fairlead_common.errors import BadMessageError, FairleadError, RetryableErro
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.ids import is_id
 from fairlead_common.protocol.projections import SessionSummary, decode_projection
+from fairlead_common.service import extensions
 from fairlead_common.service.extensions import ExtensionError
-from fairlead_common.service.process import extensions
 from fairlead_scheduler.delivery.message import DeliveryMessage
 from fairlead_scheduler.jobs.job_store import token
 from fairlead_scheduler.session_mail import SessionMail

@@ -7,9 +7,9 @@ import structlog
 
 from fairlead_common.config import Config
 from fairlead_common.protocol.messages import ToolSpec
+from fairlead_common.service import extensions
 from fairlead_common.service.extensions import ExtensionError
 from fairlead_common.service.live_config import LiveConfig
-from fairlead_common.service.process import extensions
 from fairlead_tools.executor_tools.tools import ExecutorTool
 
 log = structlog.get_logger()
