@@ -17,14 +17,22 @@ LEFT_OUT = {
     "fairlead_common.policy.rules": "never leaves the process",
 }
 FOLDERS = {"protocol", "bus", "policy", "service"}  # of the contract; none has two modules of one name
+_RUNS = "fairlead_scheduler.runs.run_store"
+_DELIVERY = "fairlead_scheduler.delivery.message"
+# By the name of the file of its example, which stays when class and module get other names.
 STORED = {
-    "fairlead_agent.ownership.sweeper": ("Unsettled", "Position"),
-    "fairlead_scheduler.firing.slots": ("Slot",),
-    "fairlead_scheduler.runs.run_store": ("StoredState", "ConcurrencyState", "OpenRun"),
-    "fairlead_scheduler.delivery.message": ("DeliveryMessage",),
-    "fairlead_scheduler.jobs.job_table": ("Position",),
-    "fairlead_tools.records": ("Note",),
-    "fairlead_node.backup.manifest": ("Head", "Manifest"),
+    "fairlead_agent.sweeper.Unsettled": "fairlead_agent.ownership.sweeper:Unsettled",
+    "fairlead_agent.sweeper.Position": "fairlead_agent.ownership.sweeper:SweepPosition",
+    "fairlead_scheduler.firing.slots.Slot": "fairlead_scheduler.firing.slots:Slot",
+    f"{_RUNS}.StoredState": f"{_RUNS}:StoredState",
+    f"{_RUNS}.ConcurrencyState": f"{_RUNS}:ConcurrencyState",
+    f"{_RUNS}.OpenRun": f"{_RUNS}:OpenRun",
+    f"{_DELIVERY}.DeliveryMessage": f"{_DELIVERY}:DeliveryMessage",
+    "fairlead_scheduler.jobs.job_table.Position": "fairlead_scheduler.jobs.job_table:SlotPosition",
+    "fairlead_tools.records.Note": "fairlead_tools.records:Note",
+    "fairlead.backup.manifest.Head": "fairlead_node.backup.manifest:Head",
+    "fairlead.backup.manifest.Manifest": "fairlead_node.backup.manifest:Manifest",
+    "snapshots.Durable": "fairlead_node.backup.snapshots:Durable",
 }
 
 Json = Any
@@ -41,9 +49,9 @@ def wire_types() -> dict[str, type[msgspec.Struct]]:
         for name, value in vars(module).items():
             if _is_struct(value) and value.__module__ == info.name and not name.startswith("_"):
                 found[f"{_short(info.name)}.{name}"] = value
-    for module_name, names in STORED.items():
-        for name in names:
-            found[f"{module_name}.{name}"] = getattr(importlib.import_module(module_name), name)
+    for name, place in STORED.items():
+        module_name, _, kind = place.partition(":")
+        found[name] = getattr(importlib.import_module(module_name), kind)
     return {name: kind for name, kind in found.items() if not name.endswith(("Base", ".LaterEntry"))}
 
 
