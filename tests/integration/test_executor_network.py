@@ -154,7 +154,7 @@ def test_killing_what_stands_between_delays_a_result_and_repeats_nothing(
 
 def test_a_ticket_names_the_address_that_the_door_listens_on(up: FairleadUp, tmp_path: Path) -> None:
     done = up.cli("executor", "invite", "elsewhere")
-    assert f"it looks for this one at {HERE}:{PORT}" in done.stderr
+    assert f"it will connect to {HERE}:{PORT}" in done.stderr
     began = time.monotonic()
     outside = JoinedHost(tmp_path / "outside").cli("executor", "join", "--no-run", input_text=done.stdout)
     assert outside.returncode == 0, outside.stderr

@@ -11,15 +11,17 @@ NAME_CHARS: Final = 60
 
 _OPTIONS: Final = (
     click.option("--name", help="Name of the job (default: the beginning of its text)."),
-    click.option("--description", help="For people."),
+    click.option("--description", help="Description, for people."),
     click.option("--at", help="Once: ISO 8601, milliseconds since 1970, or `20m`, `in 2 hours`."),
-    click.option("--every", help="Again and again: `10m`, `1h`, `1d`."),
+    click.option("--every", help="Interval: `10m`, `1h`, `1d`."),
     click.option("--anchor", help="With --every: count from this time."),
     click.option("--cron", help='Five fields (six with seconds first), or `@daily`: "0 7 * * 1-5".'),
     click.option("--tz", help="Time zone of the schedule, such as Europe/Berlin."),
     click.option("--session", type=click.Choice(["main", "isolated"]), help="Where it runs (default: main)."),
-    click.option("--wake", type=click.Choice(["now", "next-heartbeat"]), help="When main reacts."),
-    click.option("--system-event", help="A line that the main session finds in its next turn."),
+    click.option(
+        "--wake", type=click.Choice(["now", "next-heartbeat"]), help="When the main session reacts."
+    ),
+    click.option("--system-event", help="System line for the next turn of the main session."),
     click.option("--message", help="A prompt for an agent."),
     click.option("--agent", help="With --message: the profile that runs it."),
     click.option("--model", help="With --message: the model of this job."),
@@ -29,22 +31,38 @@ _OPTIONS: Final = (
         help="With --message: how much the model thinks.",
     ),
     click.option("--timeout", type=float, help="With --message: seconds until the run is stopped."),
-    click.option("--deliver/--no-deliver", default=None, help="Send the answer on."),
-    click.option("--channel", help="With --deliver: how: last, web, nats, webhook or one of cron.channels."),
-    click.option("--to", help="With --deliver: a session, subject or webhook."),
-    click.option("--post-to-main-prefix", help="Of the summary in the main session (default: Cron)."),
-    click.option("--fresh-session/--same-session", default=None, help="A new session for each run."),
-    click.option("--max-attempts", type=click.IntRange(1, 10), help="Of a run that fails."),
-    click.option("--retry-backoff", type=click.IntRange(0, 86_400_000), help="Milliseconds; doubles."),
-    click.option("--misfire", type=click.Choice(["skip", "one", "all"]), help="Of missed slots."),
+    click.option("--deliver/--no-deliver", default=None, help="Deliver the answer."),
+    click.option("--channel", help="With --deliver: last, web, nats, webhook, or a name in cron.channels."),
+    click.option("--to", help="With --deliver: the session, subject or webhook."),
+    click.option("--post-to-main-prefix", help="Prefix of the summary in the main session (default: Cron)."),
+    click.option("--fresh-session/--same-session", default=None, help="Use a new session for each run."),
+    click.option("--max-attempts", type=click.IntRange(1, 10), help="Attempts of a run that fails."),
     click.option(
-        "--overlap", type=click.Choice(["skip", "queue", "parallel"]), help="While the run before goes on."
+        "--retry-backoff",
+        type=click.IntRange(0, 86_400_000),
+        help="Pause before the next attempt, in milliseconds; doubles each time.",
+    ),
+    click.option(
+        "--misfire", type=click.Choice(["skip", "one", "all"]), help="What happens to missed slots."
+    ),
+    click.option(
+        "--overlap",
+        type=click.Choice(["skip", "queue", "parallel"]),
+        help="What happens while the previous run is open.",
     ),
     click.option("--active", help="Only within these hours: 08:00-20:00."),
-    click.option("--jitter", type=click.IntRange(0, 86_400_000), help="Late by up to so many milliseconds."),
-    click.option("--max-failures", type=click.IntRange(0, 1000), help="Disabled after so many in a row."),
-    click.option("--delete-after-run/--keep-after-run", default=None, help="Remove it once it ran well."),
-    click.option("--enabled/--disabled", default=None, help="Whether it fires."),
+    click.option(
+        "--jitter", type=click.IntRange(0, 86_400_000), help="Maximum random delay, in milliseconds."
+    ),
+    click.option(
+        "--max-failures",
+        type=click.IntRange(0, 1000),
+        help="Disable the job after this many failures in a row.",
+    ),
+    click.option(
+        "--delete-after-run/--keep-after-run", default=None, help="Remove the job after a successful run."
+    ),
+    click.option("--enabled/--disabled", default=None, help="Whether the job fires."),
 )
 
 # option: key of the job, or keys on the way to it

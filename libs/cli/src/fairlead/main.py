@@ -12,29 +12,29 @@ from fairlead_common.installation.errors import ABORTED, FAILED, USAGE, CommandE
 
 # name: module in fairlead.commands, and what --help says of it without loading it
 _COMMANDS: Final[dict[str, tuple[str, str]]] = {
-    "up": ("up", "Start everything on this machine and keep it running."),
-    "down": ("down", "Stop what `up` started."),
-    "login": ("login", "Print a link that opens the page, logged in."),
-    "service": ("service", "Run Fairlead as a service of this machine."),
-    "run": ("run", "Give an agent a prompt and print its answer."),
-    "agents": ("agents", "List agents, and choose the hosts that they work on."),
-    "sessions": ("sessions", "List, show and delete sessions."),
-    "approve": ("approve", "List what waits for a decision, or decide it."),
-    "steer": ("steer", "Say something to a session while it works."),
+    "up": ("up", "Start Fairlead on this machine and keep it running."),
+    "down": ("down", "Stop what `fairlead up` started."),
+    "login": ("login", "Print a link that opens the web page, logged in."),
+    "service": ("service", "Install and control Fairlead as a service (systemd, launchd)."),
+    "run": ("run", "Send a prompt to an agent and print the answer."),
+    "agents": ("agents", "List agents, and place them on hosts."),
+    "sessions": ("sessions", "List, show, change, move and delete sessions."),
+    "approve": ("approve", "List pending approvals, or decide one."),
+    "steer": ("steer", "Steer a running session."),
     "abort": ("steer", "Stop the run of a session."),
     "cron": ("cron", "Add, list, edit and run scheduled jobs."),
-    "wake": ("wake", "Leave a line for a session, or wake it now."),
-    "heartbeat": ("wake", "Have an agent look after its things now."),
-    "status": ("status", "Show the services and executors."),
-    "doctor": ("doctor", "Check this machine and this home, and say what to do."),
-    "executor": ("executor", "Let other machines run commands, or be such a machine."),
-    "logs": ("logs", "Show the logs of the services."),
-    "backup": ("backup", "Write everything that is stored into one file."),
-    "restore": ("restore", "Put a backup back."),
-    "config": ("config", "Read and change the configuration document."),
-    "nats": ("nats", "Show how to reach this home's NATS server, and give other systems users."),
+    "wake": ("wake", "Queue a system line for a session, or start a turn now."),
+    "heartbeat": ("wake", "Start a heartbeat of an agent now."),
+    "status": ("status", "Show services and executors."),
+    "doctor": ("doctor", "Find problems, and say what to do about them."),
+    "executor": ("executor", "Add executors on other machines, or run them on this one."),
+    "logs": ("logs", "Show the logs of services."),
+    "backup": ("backup", "Back up everything into one file."),
+    "restore": ("restore", "Restore a backup."),
+    "config": ("config", "Read and change the configuration."),
+    "nats": ("nats", "Show how to connect to NATS, and manage users for other systems."),
     "version": ("version", "Show versions."),
-    "completion": ("completion", "Print the completion script of a shell."),
+    "completion": ("completion", "Print the completion script for a shell."),
 }
 
 # What these would look at is not in the container of the command line.
@@ -66,7 +66,7 @@ class LazyGroup(click.Group):
         if entry is None:
             return None
         if os.environ.get("FAIRLEAD_IN_CONTAINERS") and cmd_name in _IN_CONTAINERS and not _asks_for_help():
-            raise CommandError(f"in a deployment of containers use: {_IN_CONTAINERS[cmd_name]}", FAILED)
+            raise CommandError(f"in a container deployment, use: {_IN_CONTAINERS[cmd_name]}", FAILED)
         module = importlib.import_module(f"fairlead.commands.{entry[0]}")
         command = getattr(module, cmd_name.replace("-", "_"))
         assert isinstance(command, click.Command)  # noqa: S101
@@ -107,11 +107,11 @@ def _asks_for_help() -> bool:
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
     epilog='`fairlead -p "prompt"` is short for `fairlead run "prompt"`. State lives in $FAIRLEAD_HOME.',
 )
-@click.option("-p", "--print", "prompt", metavar="PROMPT", help="Run one prompt, print the answer, exit.")
+@click.option("-p", "--print", "prompt", metavar="PROMPT", help="Run one prompt, print the answer and exit.")
 @click.version_option(package_name="fairlead", message="fairlead %(version)s")
 @click.pass_context
 def fairlead(ctx: click.Context, prompt: str | None) -> None:  # noqa: ARG001
-    """Durable agents on NATS: run the platform, and talk to it."""
+    """Run durable AI agents, and work with them."""
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
 

@@ -162,7 +162,7 @@ class Door:
         """Where other machines find the door, as `host:port`: what is named, else what it listens on."""
         listen = self.listen()
         if listen is None:
-            raise CommandError("the door was not chosen", FAILED)
+            raise CommandError("remote access is not configured: run `fairlead up --listen ADDRESS`", FAILED)
         if named:
             return [each if _has_port(each) else f"{each}:{listen.port}" for each in named]
         if not listen.everywhere:
@@ -193,7 +193,7 @@ class Door:
         listen = self.listen()
         stored = read_json(self._settings)
         if listen is None or "hub_port" not in stored:
-            raise CommandError("the door was not chosen", FAILED)
+            raise CommandError("remote access is not configured: run `fairlead up --listen ADDRESS`", FAILED)
         self.authority.ensure()
         self._certify(["localhost", *([] if listen.everywhere else [listen.address])])
         self.hosts.render()

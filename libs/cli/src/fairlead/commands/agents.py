@@ -24,13 +24,13 @@ _T = TypeVar("_T")
 
 @click.group()
 def agents() -> None:
-    """List agents, and choose the hosts that they work on."""
+    """List agents, and place them on hosts."""
 
 
 @agents.command("ls")
-@click.option("--json", "as_json", is_flag=True, help="As one JSON list.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON array.")
 def listing(as_json: bool) -> None:
-    """List the agents: model, mode, sandbox, host, and what is wrong with their place."""
+    """List agents with model, mode, sandbox, host, and problems with their placement."""
     config, known = _with_bus(_looked)
     rows = []
     for name in config.agents:
@@ -62,10 +62,10 @@ def listing(as_json: bool) -> None:
 
 @agents.command("place")
 @click.argument("agent")
-@click.option("--host", help="Where to (default: the least loaded host that suits and offers its sandbox).")
-@click.option("--force-empty", is_flag=True, help="Leave the files of its folder behind, on the old host.")
+@click.option("--host", help="Host (default: the least loaded one that fits and offers the sandbox).")
+@click.option("--force-empty", is_flag=True, help="Confirm that the files stay behind on the old host.")
 def place(agent: str, host: str | None, force_empty: bool) -> None:
-    """Choose the host on which AGENT works from now on.
+    """Place AGENT on a host, for its next calls.
 
     Its folder is a folder of its host: what is in it stays there, and is there again when the agent is placed
     back. Calls that run go on where they are; sessions with a workspace of their own stay where that is.
@@ -75,13 +75,13 @@ def place(agent: str, host: str | None, force_empty: bool) -> None:
         config, known = await _looked(bus)
         profile = config.agents.get(agent)
         if profile is None:
-            raise CommandError(f"no agent {agent!r}; there are {', '.join(sorted(config.agents))}", USAGE)
+            raise CommandError(f"no agent {agent!r}; agents are {', '.join(sorted(config.agents))}", USAGE)
         chosen = _destination(agent, profile, known, host, force_empty=force_empty)
         await _keep(bus, agent, chosen)
         return chosen
 
     chosen = _with_bus(change)
-    click.echo(f"{agent} works on host {chosen} from now on", err=True)
+    click.echo(f"{agent} is now placed on host {chosen}", err=True)
 
 
 def _destination(
@@ -102,11 +102,11 @@ def _destination(
     kind = profile.sandbox.kind
     chosen = wanted or better_host(profile, known)
     if not chosen:
-        raise CommandError(f"no host that suits agent {name} offers sandbox {kind}", FAILED)
+        raise CommandError(f"no host that fits agent {name} offers sandbox {kind}", FAILED)
     there = [info for info in known.executors if info.host == chosen]
     if not there or all(info.draining for info in there):
         taking = ", ".join(sorted({info.host for info in known.executors if not info.draining})) or "none"
-        raise CommandError(f"host {chosen} takes no new work; these do: {taking}", FAILED)
+        raise CommandError(f"host {chosen} accepts no new work; hosts that do: {taking}", FAILED)
     if kind not in offered(chosen, known):
         others = ", ".join(sorted({i.host for i in known.executors if kind in i.sandboxes})) or "no host"
         text = f"host {chosen} offers {', '.join(offered(chosen, known))} and not sandbox {kind}"
@@ -126,7 +126,7 @@ async def _keep(bus: Bus, agent: str, host: str) -> None:
         last = await bus.last(stream, subjects.kv(subjects.BUCKET_WORKSPACES, key))
         await Bucket(bus, subjects.BUCKET_WORKSPACES).update(key, host.encode(), last.seq if last else 0)
     except ConflictError as error:
-        raise CommandError(f"somebody else placed agent {agent} at this moment: try again") from error
+        raise CommandError(f"agent {agent} was placed by someone else at the same time: try again") from error
 
 
 async def _looked(bus: Bus) -> tuple[Config, HostsHeard]:

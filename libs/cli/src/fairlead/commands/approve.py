@@ -10,25 +10,25 @@ from fairlead_common.installation.errors import USAGE, CommandError
 
 @click.command()
 @click.argument("approval", required=False, metavar="[ID]")
-@click.option("--deny", "decision", flag_value="deny", help="Do not allow it.")
+@click.option("--deny", "decision", flag_value="deny", help="Deny the call.")
 @click.option(
     "--session",
     "decision",
     flag_value="session",
-    help="Allow what the list says, for the rest of the session.",
+    help="Grant what the list shows for the rest of the session.",
 )
-@click.option("--always", "decision", flag_value="always", help="Allow what the list says from now on.")
-@click.option("--once", "decision", flag_value="once", default="once", help="Allow this one (the default).")
-@click.option("--reason", default="", help="Told to the agent.")
-@click.option("--json", "as_json", is_flag=True, help="The list as JSON.")
-@click.option("--url", help="Another server (default: FAIRLEAD_URL, else this machine).")
+@click.option("--always", "decision", flag_value="always", help="Grant what the list shows permanently.")
+@click.option("--once", "decision", flag_value="once", default="once", help="Allow this call only (default).")
+@click.option("--reason", default="", help="Reason, shown to the agent.")
+@click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
+@click.option("--url", help="Address of the server (default: FAIRLEAD_URL, else this machine).")
 def approve(approval: str | None, decision: str, reason: str, as_json: bool, url: str | None) -> None:
-    """List what waits for a decision, or decide it.
+    """List pending approvals, or decide one.
 
-    Without ID it lists. An id may be shortened as long as it stays unique.
+    Without ID, all pending approvals are listed. A unique prefix of an id is enough.
     """
     if approval is not None and not approval.strip():
-        raise CommandError("ID: must not be empty; without ID the command lists what waits", USAGE)
+        raise CommandError("ID: must not be empty; without ID the command lists pending approvals", USAGE)
     from fairlead.access import open_client
 
     client = open_client(url)
@@ -38,7 +38,7 @@ def approve(approval: str | None, decision: str, reason: str, as_json: bool, url
         return
     found = [row for row in waiting if str(row["id"]).startswith(approval)]
     if len(found) > 1:
-        raise CommandError(f"{approval!r} is the beginning of {len(found)} approvals", USAGE)
+        raise CommandError(f"{approval!r} is a prefix of {len(found)} approvals: give more characters", USAGE)
     from urllib.parse import quote
 
     body = {"decision": decision, **({"reason": reason} if reason else {})}
@@ -54,7 +54,7 @@ def _show(waiting: list[dict[str, Any]], *, as_json: bool) -> None:
         click.echo(json.dumps(waiting))
         return
     if not waiting:
-        click.echo("nothing waits for a decision", err=True)
+        click.echo("no pending approvals", err=True)
     from fairlead.conversation import lasting, printable, sandbox_in_words, until_expiry
 
     for row in waiting:

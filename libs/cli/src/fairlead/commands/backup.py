@@ -19,13 +19,21 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("to", required=False, type=click.Path(path_type=Path), metavar="[FILE|FOLDER]")
-@click.option("--to", "folder", type=click.Path(path_type=Path), help="The same, as an option.")
+@click.option("--to", "folder", type=click.Path(path_type=Path), help="File or folder, as an option.")
 @click.option(
-    "--nats", "nats_url", metavar="URL", help="Of this NATS server (default: FAIRLEAD_NATS_URL, the home)."
+    "--nats",
+    "nats_url",
+    metavar="URL",
+    help="Back up this NATS server (default: FAIRLEAD_NATS_URL, else the home).",
 )
-@click.option("--verify", type=click.Path(path_type=Path), metavar="FILE", help="Check a backup; make none.")
-@click.option("--trial", is_flag=True, help="Check by restoring into a server that is thrown away.")
-@click.option("--json", "as_json", is_flag=True, help="As one JSON object, without progress.")
+@click.option(
+    "--verify",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Check this backup instead of making one.",
+)
+@click.option("--trial", is_flag=True, help="With --verify: also restore it into a temporary server.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, without progress.")
 def backup(
     to: Path | None,
     folder: Path | None,
@@ -34,9 +42,9 @@ def backup(
     trial: bool,
     as_json: bool,
 ) -> None:
-    """Write all sessions, calls, jobs, settings and files that came with them into one file.
+    """Back up all sessions, calls, jobs, settings and their files into one file.
 
-    Fairlead may run: nobody waits. A home where nothing runs will do as well. The file is readable by you
+    Fairlead may be running or stopped; a running one is not slowed down. The file is readable by you
     only and checked once it is written; it holds everything that was said, and who may log in.
 
     \b
@@ -57,7 +65,7 @@ def backup(
         manifest = asyncio.run(check_file(path, progress, trial=trial))
     except CommandError as error:
         if verify is None:
-            raise CommandError(f"the backup was written, and is not what it should be: {error}") from error
+            raise CommandError(f"the backup was written, but does not verify: {error}") from error
         raise
     finally:
         progress.end()

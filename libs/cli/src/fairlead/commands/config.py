@@ -28,18 +28,18 @@ Json = dict[str, Any]
 def config() -> None:
     """Read and change the configuration document.
 
-    Changes reach the running services at once. What `fairlead up --set` was given goes before them.
+    Running services follow changes at once. `fairlead up --set` takes precedence over the stored document.
     """
 
 
 @config.command("get")
 @click.argument("key", required=False)
-@click.option("--stored", is_flag=True, help="Only what is stored, without the defaults.")
-@click.option("--effective", is_flag=True, help="What the services use, and where each value is from.")
+@click.option("--stored", is_flag=True, help="Only stored values, without defaults.")
+@click.option("--effective", is_flag=True, help="Values that services use, and where each comes from.")
 def get(key: str | None, stored: bool, effective: bool) -> None:
     """Show the configuration, or one value of it (`agents.main.mode`)."""
     if stored and effective:
-        raise CommandError("--stored and --effective exclude each other", USAGE)
+        raise CommandError("--stored and --effective cannot be combined", USAGE)
     found, given = _with_bus(_with_overrides)
     _tell(found)
     if effective:
@@ -58,13 +58,13 @@ def _show_effective(found: StoredConfiguration, given: Json | None, key: str) ->
     try:
         content: Json = msgspec.to_builtins(stored_config(found.used.content, given or {}))
     except InvalidInputError as error:
-        raise CommandError(f"with what this start was given: {error}", FAILED) from error
+        raise CommandError(f"with the overrides of this start: {error}", FAILED) from error
     if key:
         _at(content, key)  # else a wrong key would show nothing
     for line in origin_lines(content, found.used, given or {}, key):
         click.echo(line)
     if given is None:
-        click.echo("note: no agent service answers, so what it was started with is not known", err=True)
+        click.echo("note: no agent service answers, so its overrides (`--set`) are not known", err=True)
 
 
 @config.command("set")
@@ -93,7 +93,7 @@ def set_value(key: str, value: str) -> None:
 @config.command("unset")
 @click.argument("key")
 def unset(key: str) -> None:
-    """Take one value out of the document: the default counts again."""
+    """Remove one value from the document, so that its default applies."""
 
     def change(document: Json) -> None:
         *path, last = key.split(".")
@@ -143,7 +143,7 @@ def export() -> None:
 def history(as_json: bool) -> None:
     """List the kept revisions, oldest first: when (UTC), and what each changed.
 
-    One that cannot be used is marked with `!`: services pass over it.
+    A revision that cannot be used is marked with `!`; services ignore it.
     """
     found = _with_bus(load)
     if as_json:
@@ -157,7 +157,7 @@ def history(as_json: bool) -> None:
 @config.command("rollback")
 @click.argument("revision", type=int)
 def rollback(revision: int) -> None:
-    """Write the document of an earlier revision again, as a new one; 0: the defaults."""
+    """Write an earlier revision again, as a new one. 0 restores the defaults."""
     found = _with_bus(load)
     chosen = next((one for one in found.revisions if one.revision == revision), None)
     if revision == 0:
@@ -165,7 +165,7 @@ def rollback(revision: int) -> None:
         return
     if chosen is None:
         known = ", ".join(str(one.revision) for one in found.revisions) or "none"
-        raise CommandError(f"no revision {revision}; kept are {known}, and 0 for the defaults", USAGE)
+        raise CommandError(f"no revision {revision}; available: {known}, and 0 for the defaults", USAGE)
     if chosen.problem:
         usable = ", ".join(str(one.revision) for one in found.revisions if not one.problem) or "none"
         text = f"revision {revision} cannot be used ({chosen.problem}); those that can: {usable}, and 0"
@@ -244,7 +244,7 @@ def _at(content: Json, key: str) -> Any:
     place: Any = content
     for token in key.split("."):
         if not isinstance(place, dict) or token not in place:
-            raise CommandError(f"there is no {key!r} in the configuration", USAGE)
+            raise CommandError(f"no setting {key!r}: see `fairlead config get`", USAGE)
         place = place[token]
     return place
 

@@ -9,8 +9,8 @@ import click
 from fairlead.cron_job import job_options, job_patch, new_job
 from fairlead_common.installation.errors import FAILED, USAGE, CommandError
 
-_URL = click.option("--url", help="Another server (default: FAIRLEAD_URL, else this machine).")
-_JSON = click.option("--json", "as_json", is_flag=True, help="As JSON.")
+_URL = click.option("--url", help="Address of the server (default: FAIRLEAD_URL, else this machine).")
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 def _call(url: str | None, method: str, path: str, body: object = None, *, key: str | None = None) -> Any:
@@ -56,8 +56,8 @@ def list_jobs(everything: bool, as_json: bool, url: str | None) -> None:
 
 @cron.command()
 @job_options
-@click.option("--key", help="The same key again is the same job, however often it is sent.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be understood.")
+@click.option("--key", help="Idempotency key: the same key always means the same job.")
+@click.option("--dry-run", is_flag=True, help="Only show how the job is understood.")
 @_JSON
 @_URL
 def add(key: str | None, dry_run: bool, as_json: bool, url: str | None, **given: Any) -> None:
@@ -80,10 +80,10 @@ def add(key: str | None, dry_run: bool, as_json: bool, url: str | None, **given:
 @_JSON
 @_URL
 def edit(job: str, as_json: bool, url: str | None, **given: Any) -> None:
-    """Change what the options name; the rest stays."""
+    """Change a job; options that are not given stay the same."""
     patch = job_patch(given)
     if not patch:
-        raise CommandError("nothing to change: name at least one option", USAGE)
+        raise CommandError("nothing to change: give at least one option", USAGE)
     _tell(_call(url, "PATCH", _job(job), {"patch": patch}), as_json=as_json)
     _warn_if_idle(url)
 
@@ -98,7 +98,7 @@ def rm(job: tuple[str, ...], as_json: bool, url: str | None) -> None:
     if as_json:
         click.echo(json.dumps({"removed": gone}))
     for name, removed in gone.items():
-        click.echo(f"removed {name}" if removed else f"there is no job {name}", err=True)
+        click.echo(f"removed {name}" if removed else f"no job {name}", err=True)
     if not all(gone.values()):
         raise SystemExit(FAILED)
 
@@ -121,11 +121,11 @@ cron.command("disable")(_switch("disable", enabled=False))
 
 @cron.command("run")
 @click.argument("job")
-@click.option("--force", is_flag=True, help="Also when it is not due, or disabled.")
+@click.option("--force", is_flag=True, help="Run it even if it is not due, or is disabled.")
 @_JSON
 @_URL
 def run_job(job: str, force: bool, as_json: bool, url: str | None) -> None:
-    """Run a job now; its schedule stays as it is."""
+    """Run a job now, without changing its schedule."""
     from fairlead_common.protocol.ids import new_id
 
     key = new_id()
@@ -142,7 +142,7 @@ def run_job(job: str, force: bool, as_json: bool, url: str | None) -> None:
 @cron.command()
 @click.argument("job", required=False)
 @click.option("--id", "by_option", help="The job.")
-@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="At most so many.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="Maximum number.")
 @_JSON
 @_URL
 def runs(job: str | None, by_option: str | None, limit: int, as_json: bool, url: str | None) -> None:
@@ -166,7 +166,7 @@ def runs(job: str | None, by_option: str | None, limit: int, as_json: bool, url:
 @_JSON
 @_URL
 def status(as_json: bool, url: str | None) -> None:
-    """Show whether jobs fire, and what comes next."""
+    """Show whether jobs fire, and which one is next."""
     answer = _call(url, "GET", "status")
     if as_json:
         click.echo(json.dumps(answer))

@@ -20,29 +20,29 @@ _TITLES: Final = {
 
 
 @click.command()
-@click.option("--fix", is_flag=True, help="Mend what can be mended safely, and say what was done.")
-@click.option("--dry-run", is_flag=True, help="With --fix: only say what would be done.")
-@click.option("--offline", is_flag=True, help="Ask no server and no provider.")
+@click.option("--fix", is_flag=True, help="Repair what is safe to repair, and report it.")
+@click.option("--dry-run", is_flag=True, help="With --fix: only report what would be done.")
+@click.option("--offline", is_flag=True, help="Make no connection to a server or provider.")
 @click.option("--strict", is_flag=True, help="Warnings count as problems.")
-@click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
-@click.option("-v", "--verbose", is_flag=True, help="Also what was not looked at, and why.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("-v", "--verbose", is_flag=True, help="Also show skipped checks, and why.")
 @click.option(
     "--timeout", "within_s", type=click.FloatRange(1, 600), default=4.5, show_default=True, metavar="SECONDS",
-    help="For all checks together.",
+    help="Time limit for all checks together.",
 )  # fmt: skip
-@click.option("--url", help="Another server (default: FAIRLEAD_URL, else this machine).")
+@click.option("--url", help="Address of the server (default: FAIRLEAD_URL, else this machine).")
 def doctor(
     fix: bool, dry_run: bool, offline: bool, strict: bool, as_json: bool, verbose: bool, within_s: float,
     url: str | None,
 ) -> None:  # fmt: skip
-    """Check this machine and this home, and say what to do.
+    """Find problems of this machine and this home, and say what to do about them.
 
     Ends with status 1 if there is a problem, with 0 otherwise; --strict counts warnings too.
     """
     from fairlead_node.doctor.runner import all_findings
 
     if dry_run and not fix:
-        raise CommandError("--dry-run goes with --fix", USAGE)
+        raise CommandError("--dry-run requires --fix", USAGE)
     began = time.monotonic()
     findings = all_findings(url, offline=offline, within_s=within_s)
     mended: list[dict[str, Any]] = []

@@ -16,7 +16,7 @@ _PATIENCE_S: Final = 40.0
 
 @click.command()
 def down() -> None:
-    """Stop the Fairlead of this home in order: the same as Ctrl-C in its terminal."""
+    """Stop the Fairlead of this home cleanly, like Ctrl-C in its terminal."""
     home = home_from_environment()
     lock = UpLock(home) if home.lock.exists() else None
     supervisor = lock.holder() if lock else None
@@ -24,9 +24,9 @@ def down() -> None:
         click.echo(f"nothing runs in {home.path}", err=True)
         return
     if supervisor == 0:
-        raise CommandError(f"{home.lock} is held, but does not say by which process", FAILED)
+        raise CommandError(f"{home.lock} is locked, but does not name the process that holds it", FAILED)
     if service := lock.service():
-        raise CommandError(f"the service {service} would start it again: `fairlead service stop`")
+        raise CommandError(f"the service {service} would restart it: use `fairlead service stop`")
     os.kill(supervisor, signal.SIGTERM)
     deadline = time.monotonic() + _PATIENCE_S
     while time.monotonic() < deadline:

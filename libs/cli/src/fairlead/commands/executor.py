@@ -28,22 +28,30 @@ _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 @click.group()
 def executor() -> None:
-    """Let other machines run commands for this Fairlead, or be such a machine."""
+    """Add executors on other machines, or run them on this one."""
 
 
 @executor.command()
 @click.argument("host")
-@click.option("--pool", default="default", show_default=True, help="What agents name to be placed there.")
-@click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="The same; repeatable.")
-@click.option("--expires", default="1h", show_default=True, metavar="30m|1h|7d", help="How long it is good.")
+@click.option("--pool", default="default", show_default=True, help="Pool of the host; agents can ask for it.")
+@click.option(
+    "--label",
+    "labels",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Label of the host; agents can ask for it. Repeatable.",
+)
+@click.option(
+    "--expires", default="1h", show_default=True, metavar="30m|1h|7d", help="How long the ticket is valid."
+)
 @click.option(
     "--address",
     "addresses",
     multiple=True,
     metavar="NAME[:PORT]",
-    help="Where this machine is found.",
+    help="Address at which the other machine reaches this one.",
 )
-@click.option("--replace", is_flag=True, help="A machine that joined as HOST loses its place to the next.")
+@click.option("--replace", is_flag=True, help="Let the next machine replace one that joined as HOST.")
 def invite(
     host: str, pool: str, labels: tuple[str, ...], expires: str, addresses: tuple[str, ...], replace: bool
 ) -> None:
@@ -72,19 +80,21 @@ def invite(
         expires_s=expires_s,
     )
     click.echo(ticket.encode())
-    click.echo(f"one machine joins as {host} until {ticket.expiry()}, there:", err=True)
-    click.echo("  fairlead executor join -     # and paste the line above", err=True)
-    click.echo(f"it looks for this one at {', '.join(ticket.addresses)}", err=True)
+    click.echo(f"one machine can join as {host} until {ticket.expiry()}. Run there:", err=True)
+    click.echo("  fairlead executor join -     # then paste the line above", err=True)
+    click.echo(f"it will connect to {', '.join(ticket.addresses)}", err=True)
     if not way.running:
-        click.echo("Fairlead is not up here: start it before the other machine joins", err=True)
+        click.echo("Fairlead is not running here: start it before the other machine joins", err=True)
 
 
 @executor.command()
 @click.argument("ticket", default="-")
-@click.option("--workers", default=1, show_default=True, type=click.IntRange(1, 64), help="Executors to run.")
-@click.option("--capacity", type=click.IntRange(1, 1000), help="Calls of each at the same time (default 8).")
-@click.option("--replace", is_flag=True, help="Leave what this home joined before.")
-@click.option("--no-run", is_flag=True, help="Join, and leave the start to `fairlead executor run`.")
+@click.option(
+    "--workers", default=1, show_default=True, type=click.IntRange(1, 64), help="Number of executors."
+)
+@click.option("--capacity", type=click.IntRange(1, 1000), help="Parallel calls per executor (default 8).")
+@click.option("--replace", is_flag=True, help="Replace what this home joined before.")
+@click.option("--no-run", is_flag=True, help="Only join; start later with `fairlead executor run`.")
 def join(ticket: str, workers: int, capacity: int | None, replace: bool, no_run: bool) -> None:
     """Join with TICKET, and run executors. `-`, or nothing, reads it from standard input.
 
@@ -118,8 +128,10 @@ def join(ticket: str, workers: int, capacity: int | None, replace: bool, no_run:
 
 
 @executor.command()
-@click.option("--workers", default=1, show_default=True, type=click.IntRange(1, 64), help="Executors to run.")
-@click.option("--capacity", type=click.IntRange(1, 1000), help="Calls of each at the same time (default 8).")
+@click.option(
+    "--workers", default=1, show_default=True, type=click.IntRange(1, 64), help="Number of executors."
+)
+@click.option("--capacity", type=click.IntRange(1, 1000), help="Parallel calls per executor (default 8).")
 def run(workers: int, capacity: int | None) -> None:
     """Run the executors of a machine that has joined, and keep them running."""
     from fairlead_node.supervisor import Supervisor
@@ -164,15 +176,15 @@ def run(workers: int, capacity: int | None) -> None:
 
 
 @executor.command("list")
-@click.option("--json", "as_json", is_flag=True, help="As one JSON array.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON array.")
 def show(as_json: bool) -> None:
-    """Show the machines that joined or are invited, and what they offer now."""
+    """List machines that joined or are invited, and what they offer now."""
     rows = _rows(_admission().known())
     if as_json:
         click.echo(json.dumps(rows))
         return
     if not rows:
-        click.echo("no other machine has joined: `fairlead executor invite <host>` makes a ticket for one")
+        click.echo("no other machine has joined: create a ticket with `fairlead executor invite <host>`")
     for row in rows:
         labels = ",".join(f"{name}={value}" for name, value in sorted(row["labels"].items()))
         parts = [
@@ -192,12 +204,14 @@ def show(as_json: bool) -> None:
 @executor.command()
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
 @click.argument("hosts", nargs=-1, required=True)
-@click.option("--hub", metavar="URL", help="The server in the middle: tls://leaf:<password>@name:7422.")
+@click.option("--hub", metavar="URL", help="Address of the central server: tls://leaf:<password>@name:7422.")
 @click.option(
-    "--hub-file", type=click.File(), help="A file with that address, or -: others see command lines."
+    "--hub-file", type=click.File(), help="File with that address, or - (other users can see command lines)."
 )
-@click.option("--ca", type=click.Path(exists=True, path_type=Path), help="Who signed its certificate.")
-@click.option("--listen", default="127.0.0.1:4222", show_default=True, help="Where executors connect.")
+@click.option("--ca", type=click.Path(exists=True, path_type=Path), help="CA that signed its certificate.")
+@click.option(
+    "--listen", default="127.0.0.1:4222", show_default=True, help="Address to which executors connect."
+)
 def leaf(
     folder: Path,
     hosts: tuple[str, ...],
@@ -214,7 +228,7 @@ def leaf(
 
     hub = hub_file.readline().strip() if hub_file is not None else hub
     if not hub:
-        raise CommandError("name the server in the middle: --hub-file FILE, or --hub URL", USAGE)
+        raise CommandError("no hub given: use --hub-file FILE or --hub URL", USAGE)
     for name in write_leaf(folder.absolute(), hosts, hub=hub, ca=ca, listen=listen):
         click.echo(str(folder / name))
 
@@ -222,7 +236,7 @@ def leaf(
 @executor.command()
 @click.argument("host")
 def revoke(host: str) -> None:
-    """Drop HOST and keep it out; its ticket too. What it ran is given up as for a host that is lost."""
+    """Revoke the access of HOST and its ticket. Its calls end as on a lost host."""
     click.echo(_admission().revoke(host), err=True)
 
 
@@ -299,7 +313,7 @@ def _live() -> list[dict[str, Any]] | None:
     try:
         found = open_client().request("GET", "/api/status").get("executors", [])
     except CommandError as error:
-        click.echo(f"fairlead: what they offer now is not known: {error}", err=True)
+        click.echo(f"fairlead: cannot tell what they offer now: {error}", err=True)
         return None
     return [each for each in found if isinstance(each, dict)]
 

@@ -9,7 +9,7 @@ import click
 def login(prepare: bool, url: str | None) -> None:
     """Print a link that opens the page in a browser, logged in. It works once, within ten minutes.
 
-    This works where the home is: it is made with the key in there.
+    Run it on the machine that has the home: the link is signed with the key there.
     """
     from fairlead_common.installation.access import login_code, prepare_auth, server_url
     from fairlead_common.installation.home import home_from_environment

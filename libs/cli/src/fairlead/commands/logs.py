@@ -48,11 +48,11 @@ class Followed:
 
 @click.command()
 @click.argument("service", required=False)
-@click.option("-f", "--follow", is_flag=True, help="Go on until Ctrl-C.")
+@click.option("-f", "--follow", is_flag=True, help="Follow the logs until Ctrl-C.")
 @click.option(
-    "-n", "--lines", type=click.IntRange(0, 100_000), default=50, show_default=True, help="Of each."
+    "-n", "--lines", type=click.IntRange(0, 100_000), default=50, show_default=True, help="Lines per service."
 )
-@click.option("--raw", is_flag=True, help="The lines as they were written (JSON).")
+@click.option("--raw", is_flag=True, help="Print the lines as stored (JSON).")
 def logs(service: str | None, follow: bool, lines: int, raw: bool) -> None:
     """Show the logs of the services (or of one)."""
     home = home_from_environment()

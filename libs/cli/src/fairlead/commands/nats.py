@@ -19,7 +19,7 @@ from fairlead_remote.nats_users.register import RegisteredUser, UserRegister
 from fairlead_remote.nats_users.reload import reload_server
 
 _OF_DEPLOYMENT = (
-    "in a deployment of containers use: scripts/nats-user add|list|remove|render, beside compose.yaml"
+    "in a container deployment, use: scripts/nats-user add|list|remove|render, beside compose.yaml"
 )
 _VARIABLES = {
     "NATS_URL": "url",
@@ -35,7 +35,7 @@ _VARIABLES = {
 @click.option("--json", "as_json", is_flag=True, help="As one JSON object: a context of the `nats` command.")
 @click.pass_context
 def nats(ctx: click.Context, as_env: bool, as_json: bool) -> None:
-    """Show how to reach this home's NATS server, as its owner, who may do everything."""
+    """Show how to connect to this home's NATS server as its owner, who may do everything."""
     if ctx.invoked_subcommand is not None:
         return
     if os.environ.get("FAIRLEAD_IN_CONTAINERS"):
@@ -72,7 +72,7 @@ Another system gets a user of its own, with less: fairlead nats user add --help"
 )
 @click.pass_context
 def user(ctx: click.Context, secrets: str | None) -> None:
-    """Users of other systems on this home's NATS server."""
+    """Manage NATS users for other systems."""
     if not secrets and os.environ.get("FAIRLEAD_IN_CONTAINERS"):
         raise CommandError(_OF_DEPLOYMENT)
     ctx.obj = users_in(secrets) if secrets else NatsUsers(home_from_environment())
@@ -85,22 +85,29 @@ def user(ctx: click.Context, secrets: str | None) -> None:
     "sessions",
     multiple=True,
     metavar="SESSION",
-    help="It may prompt this session and hear the answers; `*` for all. Repeatable.",
+    help="May prompt this session and receive the answers; `*` for all. Repeatable.",
 )
 @click.option(
     "--tool",
     "services",
     multiple=True,
     metavar="SERVICE",
-    help="It offers tools, as a NATS micro service of this name, on subjects that begin so. Repeatable.",
+    help="May offer tools as a NATS micro service of this name, on subjects that begin with it. Repeatable.",
+)
+@click.option("--subject", "tools", multiple=True, help="Another subject of its tools. Repeatable.")
+@click.option(
+    "--trigger",
+    "triggers",
+    multiple=True,
+    metavar="SUBJECT",
+    help="May publish to this subject to fire cron triggers.",
 )
 @click.option(
-    "--subject", "tools", multiple=True, help="Another subject that its tools are asked on. Repeatable."
+    "--answers",
+    multiple=True,
+    metavar="SUBJECT",
+    help="May receive answers on this subject, besides its inbox.",
 )
-@click.option(
-    "--trigger", "triggers", multiple=True, metavar="SUBJECT", help="It sets off triggers of cron there."
-)
-@click.option("--answers", multiple=True, metavar="SUBJECT", help="It hears answers there, beside its inbox.")
 @click.option("--context", "as_context", is_flag=True, help="Print a context of the `nats` command, as JSON.")
 @click.pass_obj
 def add(
@@ -113,13 +120,13 @@ def add(
     answers: tuple[str, ...],
     as_context: bool,
 ) -> None:
-    """Add the user NAME for another system, with the rights named and no others.
+    """Add the NATS user NAME for another system, with only the rights that are given.
 
     \b
     fairlead nats user add alerts --session main --session ops
     fairlead nats user add weather --tool weather
 
-    Names of sessions are whole: NATS compares words, and no beginnings of words.
+    Session names are matched as whole words; prefixes do not work.
     """  # noqa: D301 - click wants the control character
     url, described = _server_of(users)
     subjects = [*tools, *(subject for each in services for subject in (each, f"{each}.>"))]
@@ -130,7 +137,7 @@ def add(
     except InvalidInputError as error:
         raise CommandError(str(error), USAGE) from error
     if not wanted.publish and not wanted.subscribe:
-        raise CommandError("say what it may do: --session, --tool, --trigger or --answers", USAGE)
+        raise CommandError("no rights given: use --session, --tool, --trigger or --answers", USAGE)
     users.add(name, wanted)
     running = _reload(users)
     context = {
@@ -149,11 +156,11 @@ def add(
     if authority:
         click.echo(f"certificates  are of the authority in {authority}")
     click.echo(f"inbox prefix  {wanted.inbox} (answers come there; with another prefix they do not)")
-    click.echo("The server knows it." if running else "The server will know it when it is started again.")
+    click.echo("The server accepts it now." if running else "The server accepts it after its next start.")
 
 
 @user.command("list")
-@click.option("--json", "as_json", is_flag=True, help="As one JSON array.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON array.")
 @click.pass_obj
 def show(users: UserRegister, as_json: bool) -> None:
     """Show the users that were added, and what they may."""
@@ -162,7 +169,7 @@ def show(users: UserRegister, as_json: bool) -> None:
         click.echo(json.dumps([{**each._asdict(), "recipe": dict(each.recipe)} for each in found]))
         return
     if not found:
-        click.echo("no other system has a user: `fairlead nats user add` makes one")
+        click.echo("no users for other systems: add one with `fairlead nats user add`")
     for each in found:
         added = time.strftime("%Y-%m-%d", time.localtime(each.added))
         click.echo(f"{each.name.ljust(20)} {_described(each)}  (added {added}, {each.key[:12]}…)")
@@ -216,13 +223,15 @@ def _reload(users: UserRegister) -> bool:
 def _context(home: Home) -> dict[str, str]:
     context = {key: str(value) for key, value in read_json(home.nats_context).items()}
     if "url" not in context:
-        raise CommandError(f"no Fairlead was started in {home.path} yet: `fairlead up` first", UNREACHABLE)
+        raise CommandError(
+            f"no Fairlead was started in {home.path} yet: run `fairlead up` first", UNREACHABLE
+        )
     return context
 
 
 def _embedded(home: Home) -> None:
     if read_json(home.nats_context).get("description") == "external":
-        raise CommandError("this home uses somebody else's NATS server: its users are made over there")
+        raise CommandError("this home uses an external NATS server: manage its users there")
 
 
 def _described(known: RegisteredUser) -> str:

@@ -24,11 +24,14 @@ _SHOWN = 20
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option(
-    "--nats", "nats_url", metavar="URL", help="Into this NATS server (default: FAIRLEAD_NATS_URL, the home)."
+    "--nats",
+    "nats_url",
+    metavar="URL",
+    help="Restore into this NATS server (default: FAIRLEAD_NATS_URL, else the home).",
 )
 @click.option("--replicas", type=click.IntRange(1, 5), help="Copies of each stream in a cluster (default 1).")
-@click.option("--force", is_flag=True, help="Although something is stored there already.")
-@click.option("--json", "as_json", is_flag=True, help="As one JSON object, without progress.")
+@click.option("--force", is_flag=True, help="Restore even if data is stored there already.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, without progress.")
 def restore(file: Path, nats_url: str | None, replicas: int | None, force: bool, as_json: bool) -> None:
     """Put a backup back, into a home where nothing runs or into a NATS server that nobody works on.
 
@@ -108,11 +111,11 @@ def _tell(home: Home, backup: "Backup", place: "Target", settled: "Settled", too
         f"{manifest.messages} messages, as of {manifest.began_at}"
     )
     if place.kept:
-        click.echo(f"what was there before is in {place.kept}")
+        click.echo(f"the previous data is in {place.kept}")
     if settled.going_on:
-        click.echo(f"{len(settled.going_on)} sessions go on by themselves once services run")
+        click.echo(f"{len(settled.going_on)} sessions continue by themselves once the services run")
     if settled.waiting:
-        click.echo(f"{settled.waiting} approvals still wait: `fairlead approve` lists them")
+        click.echo(f"{settled.waiting} approvals are still pending: `fairlead approve` lists them")
     if settled.unknown:
         click.echo(f"{len(settled.unknown)} tool calls may have run since; their outcome is unknown now:")
         for session, call, tool in settled.unknown[:_SHOWN]:

@@ -14,22 +14,28 @@ _STDIN_PATIENCE_S: Final = 3.0  # beside a prompt: a pipe that nobody writes to 
 
 @click.command()
 @click.argument("prompt", nargs=-1)
-@click.option("--session", metavar="ID", help="Go on with this session, or make it (default: a new one).")
-@click.option("--agent", help="Which agent (default: main).")
+@click.option("--session", metavar="ID", help="Session to continue or create (default: a new one).")
+@click.option("--agent", help="Agent to use (default: main).")
 @click.option("--model", help="demo, openai/<model> or litellm/<provider>/<model>.")
-@click.option("--mode", type=click.Choice(["safe", "ask", "allow-all"]), help="What needs approval.")
+@click.option("--mode", type=click.Choice(["safe", "ask", "allow-all"]), help="Which calls need an approval.")
 @click.option(
     "--sandbox",
     type=click.Choice(["local", "bubblewrap", "docker"]),
-    help="Where its commands run; no weaker than the agent's.",
+    help="Where commands run; not weaker than the agent's.",
 )
 @click.option(
     "--output-format", "output_format", type=click.Choice(["text", "json", "stream-json"]), default="text"
 )
-@click.option("--timeout", "timeout_s", type=click.FloatRange(min=0.1), metavar="SECONDS", help="Then abort.")
-@click.option("--url", help="Another server (default: FAIRLEAD_URL, else this machine).")
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(min=0.1),
+    metavar="SECONDS",
+    help="Abort the run after this time.",
+)
+@click.option("--url", help="Address of the server (default: FAIRLEAD_URL, else this machine).")
 def run(prompt: tuple[str, ...], url: str | None, output_format: Any, **wishes: Any) -> None:
-    """Give an agent a prompt and print its answer.
+    """Send a prompt to an agent and print the answer.
 
     What is piped in is joined to the prompt. The words go to standard output as they come, tool calls
     to standard error. A gateway that restarts meanwhile does no harm.
@@ -40,7 +46,7 @@ def run(prompt: tuple[str, ...], url: str | None, output_format: Any, **wishes: 
     Exit status
       0  completed            5  timed out (--timeout, or the agent's limit)
       1  failed               6  turn limit or budget reached
-      2  bad usage            7  unknown: nobody can know whether a command took effect
+      2  bad usage            7  unknown: it is not known whether a command took effect
       3  approval needed, denied or expired
       4  aborted              8  truncated: the answer was cut off at the model's output limit
                              69  the server cannot be reached
@@ -52,7 +58,7 @@ def run(prompt: tuple[str, ...], url: str | None, output_format: Any, **wishes: 
     """  # noqa: D301 - click wants the control character
     text = _joined(" ".join(prompt))
     if not text.strip():
-        raise CommandError("nothing to say: give a prompt, or pipe one in", USAGE)
+        raise CommandError("no prompt: give one as an argument, or pipe it in", USAGE)
     from fairlead.access import open_client
     from fairlead.conversation import Conversation, Wishes, ask_on_terminal
     from fairlead_common.errors import InvalidInputError
@@ -79,7 +85,9 @@ def _joined(prompt: str) -> str:
     if sys.stdin is None or sys.stdin.isatty():
         return prompt
     if prompt and not select.select([sys.stdin], [], [], _STDIN_PATIENCE_S)[0]:
-        click.echo("nothing came on standard input: going on without (use </dev/null)", err=True)
+        click.echo(
+            "no data on standard input: continuing without it (use </dev/null to skip this wait)", err=True
+        )
         # The reader would wait for it at exit.
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         return prompt

@@ -19,13 +19,15 @@ from fairlead_node.os_service.spec import NAMES, Kind, Scope, check_name
 _READY_WITHIN_S: Final = 90.0
 
 _NAME = click.option("--name", help="Default: fairlead; with --executor: fairlead-executor.")
-_EXECUTOR = click.option("--executor", is_flag=True, help="Of a machine that joined with an executor.")
-_SYSTEM = click.option("--system", is_flag=True, help="Of the machine, not of this user.")
+_EXECUTOR = click.option(
+    "--executor", is_flag=True, help="Install the executors of a machine that joined another Fairlead."
+)
+_SYSTEM = click.option("--system", is_flag=True, help="Install for the machine, not for this user.")
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def service() -> None:
-    """Run Fairlead as a service of this machine (systemd, or launchd on macOS)."""
+    """Install and control Fairlead as a service (systemd, or launchd on macOS)."""
 
 
 @service.command(context_settings={"ignore_unknown_options": False})
@@ -33,16 +35,25 @@ def service() -> None:
 @_EXECUTOR
 @_NAME
 @click.option("--user", metavar="NAME", help="With --system: runs as (default: fairlead, made if missing).")
-@click.option("--env", multiple=True, metavar="KEY[=VALUE]", help="For the service; KEY alone: as here.")
-@click.option("--linger/--no-linger", default=None, help="Let it start with the machine, before you log in.")
-@click.option("--dry-run", is_flag=True, help="Print the files and commands; do nothing.")
-@click.option("--force", is_flag=True, help="Replace a unit that somebody else wrote, or of another home.")
+@click.option(
+    "--env",
+    multiple=True,
+    metavar="KEY[=VALUE]",
+    help="Variable for the service; KEY alone takes its value here.",
+)
+@click.option("--linger/--no-linger", default=None, help="Start with the machine, before you log in.")
+@click.option("--dry-run", is_flag=True, help="Print the files and commands; change nothing.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Replace a unit that was not written by Fairlead, or belongs to another home.",
+)
 @click.argument("arguments", nargs=-1, metavar="[-- ARGUMENTS OF UP]")
 def install(
     system: bool, executor: bool, name: str | None, user: str | None, env: tuple[str, ...],
     linger: bool | None, dry_run: bool, force: bool, arguments: tuple[str, ...],
 ) -> None:  # fmt: skip
-    """Set the service up and start it; again: bring it up to date.
+    """Install and start the service; run it again to update the service.
 
     \b
     fairlead service install --env OPENAI_API_KEY -- --workers agent=2
@@ -85,7 +96,7 @@ def uninstall(system: bool, executor: bool, name: str | None, end_commands: bool
 @_SYSTEM
 @_EXECUTOR
 @_NAME
-@click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def status(system: bool, executor: bool, name: str | None, as_json: bool) -> None:
     """Show whether the service runs and answers. Exit status 0 only if it does."""
     from fairlead_node.os_service.installer import controller
@@ -132,7 +143,7 @@ def _lines(state: Any, home: Path | None, health: tuple[bool, str] | None, defin
 @_SYSTEM
 @_EXECUTOR
 @_NAME
-@click.option("-f", "--follow", is_flag=True, help="Go on until Ctrl-C.")
+@click.option("-f", "--follow", is_flag=True, help="Follow the logs until Ctrl-C.")
 @click.option("-n", "--lines", type=click.IntRange(0, 1_000_000), default=50, show_default=True)
 def logs(system: bool, executor: bool, name: str | None, follow: bool, lines: int) -> None:
     """Show what the service printed (`fairlead logs` shows the services one by one)."""
@@ -158,14 +169,14 @@ def _turner(verb: str, text: str) -> Callable[..., None]:
         scope, chosen = _which(system, executor, name)
         control = controller(scope)
         if not control.places(chosen).definition.exists():
-            raise CommandError(f"there is no service {chosen}: `fairlead service install` first")
+            raise CommandError(f"no service {chosen}: run `fairlead service install` first")
         platform.require_rights(scope, verb)
         for step in control.turn(chosen, verb):
             do(step)
         if verb != "stop":
             _tell_when_ready(scope, chosen, "executor" if _is_executor(control, chosen) else "up")
         elif left := control.state(chosen).commands:
-            click.echo(f"stopped; {left} processes of agents' commands go on until they are done")
+            click.echo(f"stopped; {left} processes of agents' commands continue until they are done")
 
     turn.__doc__ = text
     return turn

@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-_URL = click.option("--url", help="Another server (default: FAIRLEAD_URL, else this machine).")
-_JSON = click.option("--json", "as_json", is_flag=True, help="As JSON.")
+_URL = click.option("--url", help="Address of the server (default: FAIRLEAD_URL, else this machine).")
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 @click.group()
@@ -16,9 +16,9 @@ def sessions() -> None:
 
 
 @sessions.command("ls")
-@click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="At most so many.")
-@click.option("--query", "-q", default="", help="Only those that hold these words.")
-@click.option("--all", "everything", is_flag=True, help="Also sessions that were made for one API call.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="Maximum number.")
+@click.option("--query", "-q", default="", help="Only sessions that contain these words.")
+@click.option("--all", "everything", is_flag=True, help="Include sessions made for a single API call.")
 @_JSON
 @_URL
 def ls(limit: int, query: str, everything: bool, as_json: bool, url: str | None) -> None:
@@ -46,7 +46,7 @@ def ls(limit: int, query: str, everything: bool, as_json: bool, url: str | None)
 @_JSON
 @_URL
 def show(session: str, as_json: bool, url: str | None) -> None:
-    """Show what was said and done in a session."""
+    """Show the conversation and the tool calls of a session."""
     from urllib.parse import quote
 
     from fairlead.access import open_client
@@ -81,7 +81,7 @@ def show(session: str, as_json: bool, url: str | None) -> None:
 @click.argument("session", nargs=-1, required=True)
 @_URL
 def rm(session: tuple[str, ...], url: str | None) -> None:
-    """Delete sessions, with everything that was said in them."""
+    """Delete sessions with their whole history."""
     from urllib.parse import quote
 
     from fairlead.access import open_client
@@ -94,13 +94,15 @@ def rm(session: tuple[str, ...], url: str | None) -> None:
 
 @sessions.command("move")
 @click.argument("session")
-@click.option("--host", help="Where to (default: the least loaded other host that suits).")
+@click.option("--host", help="Host (default: the least loaded other one that fits).")
 @click.option(
-    "--force-empty", is_flag=True, help="Also from a folder: go on in the one of that name over there."
+    "--force-empty",
+    is_flag=True,
+    help="Also if the workspace is a folder: use the folder of that name there, without its files.",
 )
 @_URL
 def move(session: str, host: str | None, force_empty: bool, url: str | None) -> None:
-    """Give a session a workspace on another host.
+    """Move a session to a workspace on another host.
 
     A scratch is empty there, a clone or worktree is made anew. What is in the workspace now stays where it
     is, and is there again when the session is moved back. Calls that run go on where they are.
@@ -111,7 +113,7 @@ def move(session: str, host: str | None, force_empty: bool, url: str | None) -> 
 
     body = {"host": host, "force_empty": force_empty}
     answer = open_client(url).request("POST", f"/api/sessions/{quote(session, safe='')}/move", body)
-    click.echo(f"{session} goes on on host {answer['host']}", err=True)
+    click.echo(f"{session} continues on host {answer['host']}", err=True)
 
 
 @sessions.command("set")
@@ -124,7 +126,7 @@ def move(session: str, host: str | None, force_empty: bool, url: str | None) -> 
 @click.option("--deny", multiple=True, metavar="RULE", help="Never here, instead of earlier ones; '': none.")
 @_URL
 def change(session: str, url: str | None, deny: tuple[str, ...], **wishes: str | None) -> None:
-    """Change a session: what is not named stays as it is."""
+    """Change settings of a session; options that are not given stay the same."""
     from urllib.parse import quote
 
     from fairlead.access import open_client

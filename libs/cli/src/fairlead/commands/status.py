@@ -11,8 +11,8 @@ _DULL: Final = frozenset({"type", "id", "metadata"})
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
-@click.option("--url", help="Another server (default: FAIRLEAD_URL, else this machine).")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--url", help="Address of the server (default: FAIRLEAD_URL, else this machine).")
 def status(as_json: bool, url: str | None) -> None:
     """Show the services and executors, as NATS reports them.
 

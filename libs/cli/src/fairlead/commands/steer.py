@@ -6,9 +6,9 @@ import click
 @click.command()
 @click.argument("session")
 @click.argument("text", nargs=-1, required=True)
-@click.option("--url", help="Another server (default: FAIRLEAD_URL, else this machine).")
+@click.option("--url", help="Address of the server (default: FAIRLEAD_URL, else this machine).")
 def steer(session: str, text: tuple[str, ...], url: str | None) -> None:
-    """Say something to a session while it works: it hears it after the tool call that runs."""
+    """Steer a running session: the agent reads TEXT after the current tool call."""
     from urllib.parse import quote
 
     from fairlead.access import open_client
@@ -22,8 +22,8 @@ def steer(session: str, text: tuple[str, ...], url: str | None) -> None:
 
 @click.command()
 @click.argument("session")
-@click.option("--reason", default="", help="For the log.")
-@click.option("--url", help="Another server (default: FAIRLEAD_URL, else this machine).")
+@click.option("--reason", default="", help="Reason, for the log.")
+@click.option("--url", help="Address of the server (default: FAIRLEAD_URL, else this machine).")
 def abort(session: str, reason: str, url: str | None) -> None:
     """Stop the run of a session."""
     from urllib.parse import quote

@@ -20,10 +20,18 @@ from fairlead_remote.listener import Door
 
 
 @click.command()
-@click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="Configure this start; repeatable.")
-@click.option("--workers", default="", metavar="agent=2,tools=4", help="Processes of a service (default 1).")
-@click.option("--nats", "nats_url", metavar="URL[,URL...]", help="Use these NATS servers; none is started.")
-@click.option("--replicas", type=click.IntRange(1, 5), help="How many of several NATS servers hold all data.")
+@click.option(
+    "--set", "sets", multiple=True, metavar="KEY=VALUE", help="Override a setting for this start; repeatable."
+)
+@click.option(
+    "--workers", default="", metavar="agent=2,tools=4", help="Number of processes of a service (default 1)."
+)
+@click.option(
+    "--nats", "nats_url", metavar="URL[,URL...]", help="Use these NATS servers instead of starting one."
+)
+@click.option(
+    "--replicas", type=click.IntRange(1, 5), help="Copies of each stream, with several NATS servers."
+)
 @click.option(
     "--listen",
     metavar="ADDRESS[:PORT]|off",
@@ -32,21 +40,21 @@ from fairlead_remote.listener import Door
 def up(
     sets: tuple[str, ...], workers: str, nats_url: str | None, replicas: int | None, listen: str | None
 ) -> None:
-    """Start everything on this machine and keep it running.
+    """Start Fairlead on this machine and keep it running.
 
     \b
     Environment
       FAIRLEAD_HOME       all state (default ~/.local/share/fairlead)
-      FAIRLEAD_PORT       of the web page and the API (default 8420)
+      FAIRLEAD_PORT       port of the web page and the API (default 8420)
       FAIRLEAD_TOKEN      admin token, instead of a generated one
       FAIRLEAD_MODEL      demo, openai/<model> or litellm/<provider>/<model>
-      FAIRLEAD_WORKSPACE  where the agent works (default $FAIRLEAD_HOME/workspace)
-      FAIRLEAD_LISTEN     as --listen, for this start and later ones
-      FAIRLEAD_NATS_PORT  of the embedded NATS server on 127.0.0.1, kept (default: a free one, kept)
-      FAIRLEAD_NATS_URL   as --nats, which keeps a password in it off the command line
-      FAIRLEAD_NATS_REPLICAS  as --replicas
+      FAIRLEAD_WORKSPACE  folder in which the agent `main` works (default $FAIRLEAD_HOME/workspace)
+      FAIRLEAD_LISTEN     same as --listen; kept for later starts
+      FAIRLEAD_NATS_PORT  port of the embedded NATS server on 127.0.0.1; kept (default: a free port)
+      FAIRLEAD_NATS_URL   same as --nats, but keeps a password off the command line
+      FAIRLEAD_NATS_REPLICAS  same as --replicas
       OPENAI_BASE_URL, OPENAI_API_KEY, OPENAI_MODEL, ANTHROPIC_API_KEY, ...
-                          reach the agent process only
+                          passed to the agent process only
 
     --set takes any key of the configuration, for example agents.main.mode=allow-all, and goes before
     what is stored. Ctrl-C stops everything in order; a second one kills.

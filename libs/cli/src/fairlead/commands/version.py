@@ -23,7 +23,7 @@ def versions() -> dict[str, str]:
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def version(as_json: bool) -> None:
     """Show versions."""
     found = versions()

@@ -6,34 +6,34 @@ import click
 
 from fairlead_common.installation.errors import FAILED, CommandError
 
-_URL = click.option("--url", help="Another server (default: FAIRLEAD_URL, else this machine).")
-_JSON = click.option("--json", "as_json", is_flag=True, help="As JSON.")
+_URL = click.option("--url", help="Address of the server (default: FAIRLEAD_URL, else this machine).")
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 @click.command()
-@click.option("--text", required=True, help="What the agent finds in its next turn.")
+@click.option("--text", required=True, help="Text that the agent reads in its next turn.")
 @click.option(
     "--mode",
     type=click.Choice(["now", "next-heartbeat"]),
     default="next-heartbeat",
     show_default=True,
-    help="Whether a heartbeat follows at once.",
+    help="When the agent reacts: at once, or at its next heartbeat.",
 )
-@click.option("--session", default="main", show_default=True, help="Which session.")
+@click.option("--session", default="main", show_default=True, help="Session that gets the line.")
 @_JSON
 @_URL
 def wake(text: str, mode: str, session: str, as_json: bool, url: str | None) -> None:
-    """Leave a line for a session, and with `--mode now` have it looked at at once."""
+    """Queue a system line for a session; with `--mode now`, start a turn at once."""
     _fire(url, "/api/wake", {"text": text, "mode": mode, "session": session}, as_json=as_json)
 
 
 @click.command()
-@click.option("--agent", default="main", show_default=True, help="Whose heartbeat.")
+@click.option("--agent", default="main", show_default=True, help="Agent.")
 @click.option("--if-due", is_flag=True, help="Only if there is something to do.")
 @_JSON
 @_URL
 def heartbeat(agent: str, if_due: bool, as_json: bool, url: str | None) -> None:
-    """Have an agent look after its things now."""
+    """Start a heartbeat of an agent now."""
     _fire(url, "/api/heartbeat", {"agent": agent, "force": not if_due}, as_json=as_json)
 
 

@@ -323,7 +323,7 @@ class Reader(Connection):
         from the others.
 
         Raises:
-            BusUnavailableError: nobody leads it right now, or no answer in time.
+            BusUnavailableError: no stream leader (JetStream is unavailable), or no answer in time.
         """
         about = about or ".".join(subject.split(".")[:6])
         began = asyncio.get_running_loop().time()
@@ -334,7 +334,9 @@ class Reader(Connection):
         except NotFoundError as error:
             await self.unanswered(about, began)
             lack = "" if self._nc._server_info.get("jetstream") else f": {_NO_JETSTREAM}"  # noqa: SLF001
-            raise BusUnavailableError(f"{subject}: nobody leads it right now{lack}") from error
+            raise BusUnavailableError(
+                f"{subject}: no stream leader (JetStream is unavailable){lack}"
+            ) from error
         except BusUnavailableError:
             await self.unanswered(about, began)
             raise

@@ -179,7 +179,7 @@ async def consumer_info(bus: Bus, stream: str, name: str, *, timeout_s: float | 
 
     Raises:
         JetStreamError: the server refused; there is no such stream, say.
-        BusUnavailableError: nobody leads it right now.
+        BusUnavailableError: no stream leader (JetStream is unavailable).
     """
     try:
         return await bus.api(f"CONSUMER.INFO.{stream}.{name}", timeout_s=timeout_s)

@@ -43,7 +43,7 @@ def login_code(home: Home) -> str:
         return AuthFile.read(path).login_code()
     except FileNotFoundError as error:
         if os.environ.get("FAIRLEAD_IN_CONTAINERS"):
-            text = "in a deployment of containers use: the token in secrets/gateway-token, on the page"
+            text = "in a container deployment, use: the token in secrets/gateway-token, on the page"
             raise CommandError(f"{text}, or `docker compose exec gateway fairlead login`") from error
         raise CommandError(
             f"no key to make a link with: run this where `fairlead up` ran ({path} is missing)"

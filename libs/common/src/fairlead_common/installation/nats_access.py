@@ -60,7 +60,9 @@ def access_of(home: Home) -> NatsAccess:
         return NatsAccess(url)
     access = known_access(home)
     if access is None:
-        raise CommandError(f"no Fairlead was started in {home.path} yet: `fairlead up` first", UNREACHABLE)
+        raise CommandError(
+            f"no Fairlead was started in {home.path} yet: run `fairlead up` first", UNREACHABLE
+        )
     return access
 
 

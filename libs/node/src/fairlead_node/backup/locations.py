@@ -37,11 +37,13 @@ def source(home: Home, url: str | None) -> Iterator[NatsAccess]:
     home.require_own()
     store = home.nats / "jetstream"
     if not home.nats.is_dir():
-        raise CommandError(f"no Fairlead was started in {home.path} yet: `fairlead up` first", UNREACHABLE)
+        raise CommandError(
+            f"no Fairlead was started in {home.path} yet: run `fairlead up` first", UNREACHABLE
+        )
     with _alone(home) as alone:
         if not store.is_dir():
             raise CommandError(
-                f"no Fairlead was started in {home.path} yet: `fairlead up` first", UNREACHABLE
+                f"no Fairlead was started in {home.path} yet: run `fairlead up` first", UNREACHABLE
             )
         if alone:
             with server_over(store) as own:

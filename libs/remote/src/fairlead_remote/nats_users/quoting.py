@@ -13,5 +13,8 @@ def quoted(text: object) -> str:
     """
     string = str(text)
     if any(ord(each) < 32 or ord(each) == 127 or "\ud800" <= each <= "\udfff" for each in string):
-        raise CommandError(f"a NATS server cannot be told of {string!r}: it holds control characters", CONFIG)
+        raise CommandError(
+            f"invalid value {string!r} for the nats-server configuration: control characters are not allowed",
+            CONFIG,
+        )
     return json.dumps(string, ensure_ascii=False)
