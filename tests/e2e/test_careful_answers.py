@@ -44,7 +44,7 @@ def test_keys_do_not_answer_for_lines_that_nobody_has_seen(up: FairleadUp, tab: 
         tab.page.wait_for_timeout(100)
     expect(tab.card).to_have_count(1)
     assert not [entry for entry in up.entries(session) if entry["type"] == "approval"]
-    step = bar.get_by_role("button", name="Go on to the end")
+    step = bar.get_by_role("button", name="Scroll to the end")
     for _ in range(200):
         if not bar.count():
             break

@@ -150,7 +150,7 @@ def test_a_crowd_of_hosts_can_be_told_apart_in_the_dark(up: FairleadUp, new_tab:
 def test_without_executors_the_page_says_what_that_means(up: FairleadUp, tab: Tab) -> None:
     answer_with(tab, lambda report: report.update(executors=[]))
     tab.go("/executors")
-    expect(tab.page.get_by_role("heading", name="No executor is heard")).to_be_visible()
+    expect(tab.page.get_by_role("heading", name="No executor is connected")).to_be_visible()
     expect(tab.page.get_by_text("Prompts are accepted meanwhile")).to_be_visible()
 
 
@@ -161,7 +161,7 @@ def test_a_gateway_that_does_not_answer_is_said_and_the_last_report_stays(up: Fa
     expect(host).to_be_visible()
     tab.page.route("**/api/status", lambda route: route.abort())
     expect(tab.page.get_by_role("alert")).to_contain_text("Fairlead cannot be reached.")
-    expect(tab.page.get_by_role("alert")).to_contain_text("What is shown is of")
+    expect(tab.page.get_by_role("alert")).to_contain_text("Last updated at")
     expect(host).to_be_visible()
     tab.shoot("silent")
     tab.page.unroute("**/api/status")
@@ -201,4 +201,4 @@ def test_a_page_whose_files_cannot_be_had_says_so_and_leaves_the_rest_alone(up: 
     expect(tab.page.get_by_role("alert")).to_contain_text("This page could not be shown.")
     tab.shoot("broken")
     tab.page.get_by_role("navigation").get_by_role("link", name="Approvals").click()
-    expect(tab.page.get_by_role("heading", name="Nothing waits for you")).to_be_visible()
+    expect(tab.page.get_by_role("heading", name="No pending approvals")).to_be_visible()

@@ -25,7 +25,7 @@ model, up, browser, new_tab, tab = (
 def test_a_job_is_planned_with_a_preview_run_and_its_result_is_listed(up: FairleadUp, tab: Tab) -> None:
     page = tab.page
     tab.go("/schedules")
-    expect(page.get_by_role("heading", name="Nothing is planned")).to_be_visible()
+    expect(page.get_by_role("heading", name="No jobs yet")).to_be_visible()
     tab.shoot("empty")
     page.get_by_role("button", name="New job").click()
     dialog = page.get_by_role("dialog", name="New job")
@@ -97,9 +97,9 @@ def test_the_week_shows_what_is_ahead_and_a_pause_is_said(up: FairleadUp, tab: T
     expect(page.get_by_text("Morning")).to_have_count(7 if time.localtime()[3:5] < (6, 15) else 6)
     tab.shoot("week")
     page.get_by_role("button", name="Pause all").click()
-    expect(page.get_by_text("Paused: nothing fires until you go on.")).to_be_visible()
-    page.get_by_role("button", name="Go on firing").click()
-    expect(page.get_by_text("Paused: nothing fires until you go on.")).to_have_count(0)
+    expect(page.get_by_text("Paused: no job fires until you resume.")).to_be_visible()
+    page.get_by_role("button", name="Resume").click()
+    expect(page.get_by_text("Paused: no job fires until you resume.")).to_have_count(0)
 
 
 def test_a_job_that_fires_all_the_time_has_one_line_in_each_day(up: FairleadUp, tab: Tab) -> None:

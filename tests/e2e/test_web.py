@@ -146,7 +146,9 @@ def test_a_wrong_token_is_refused_and_the_right_one_opens_the_page_that_was_aske
     tab.go("/approvals")
     tab.page.get_by_label("Token").fill("not-the-token")
     tab.page.get_by_role("button", name="Sign in").click()
-    expect(tab.page.get_by_role("alert")).to_have_text("That is not the token of this Fairlead.")
+    expect(tab.page.get_by_role("alert")).to_have_text(
+        "This token is not valid. Use the token that was printed at the first start."
+    )
     tab.shoot("refused")
     tab.page.get_by_label("Token").fill(up.token)
     tab.page.get_by_role("button", name="Sign in").click()
@@ -220,7 +222,8 @@ def test_an_approved_command_runs(up: FairleadUp, tab: Tab) -> None:
     tab.say('op=A1 steps=1 run="touch approved.txt; echo made it"')
     expect(tab.card).to_contain_text("touch approved.txt; echo made it")
     expect(tab.card).to_contain_text(str(up.workspace))
-    expect(tab.card).to_contain_text("Session: exactly `touch approved.txt; echo made it`")
+    expect(tab.card).to_contain_text("Session: exactly touch approved.txt; echo made it")
+    expect(tab.card.locator("code", has_text="touch approved.txt; echo made it").last).to_be_visible()
     expect(tab.card.get_by_role("button", name="Allow for this session")).to_be_visible()
     tab.wait_state("Needs you")
     tab.shoot("card")
@@ -275,7 +278,7 @@ def test_the_page_of_all_approvals_shows_them_and_a_key_answers(up: FairleadUp, 
     tab.page.get_by_role("heading", name="Approvals").click()
     for left in (1, 0):
         press_until(tab, "a", tab.card, left)
-    expect(tab.page.get_by_role("heading", name="Nothing waits for you")).to_be_visible()
+    expect(tab.page.get_by_role("heading", name="No pending approvals")).to_be_visible()
     for session in sessions:
         assert up.wait_idle(session)[-1]["outcome"] == "completed"
 

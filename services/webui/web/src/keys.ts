@@ -8,10 +8,10 @@ export const overlay = createStore<"palette" | "keys" | null>(null);
 /** Keys that mean the same on every page. */
 export const KEYS: readonly { keys: string; does: string }[] = [
   { keys: "Enter", does: "Send; while a run works: steer it" },
-  { keys: "Alt+Enter", does: "While a run works: queue for afterwards" },
+  { keys: "Alt+Enter", does: "While a run works: queue a follow-up" },
   { keys: "Shift+Enter", does: "New line" },
-  { keys: "↑", does: "In an empty box: edit what was queued or said last" },
-  { keys: "Esc", does: "Stop the run, after asking once" },
+  { keys: "↑", does: "In an empty box: edit the last message or queued item" },
+  { keys: "Esc", does: "Stop the run (press twice)" },
   { keys: "a  s  d", does: "Approval: once, for the session, deny" },
   { keys: "Ctrl K  ⌘K", does: "Find sessions and actions" },
   { keys: "Ctrl Shift O", does: "New chat" },

@@ -183,7 +183,7 @@ def _pauser(*, paused: bool) -> Callable[..., None]:
         _call(url, "POST", "pause", {"paused": paused})
         click.echo("paused: nothing fires" if paused else "jobs fire again", err=True)
 
-    pause.__doc__ = "Stop firing, for all jobs." if paused else "Go on firing."
+    pause.__doc__ = "Pause all jobs." if paused else "Resume all jobs."
     return pause
 
 

@@ -182,9 +182,9 @@ def _turner(verb: str, text: str) -> Callable[..., None]:
     return turn
 
 
-service.command("start")(_turner("start", "Start it."))
-service.command("stop")(_turner("stop", "Stop it; commands that agents run go on."))
-service.command("restart")(_turner("restart", "Start it anew; commands that agents run go on."))
+service.command("start")(_turner("start", "Start the service."))
+service.command("stop")(_turner("stop", "Stop the service; commands of agents continue."))
+service.command("restart")(_turner("restart", "Restart the service; commands of agents continue."))
 
 
 @service.command(hidden=True)

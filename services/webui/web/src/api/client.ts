@@ -58,7 +58,7 @@ async function refusal(answer: Response): Promise<ApiError> {
   } catch {
     // A proxy's page, not the gateway's answer: the status has to do.
   }
-  return new ApiError(answer.status, "", `The gateway answered ${answer.status}.`);
+  return new ApiError(answer.status, "", `The gateway answered with HTTP ${answer.status}. Try again.`);
 }
 
 async function json<T>(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<T> {

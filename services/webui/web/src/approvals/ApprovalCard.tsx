@@ -4,7 +4,7 @@ import type { Approval, Decision } from "../api/types";
 import { isCovered, isTyping } from "../keys";
 import { refreshSoon } from "../sessions/list";
 import { Button } from "../ui/Button";
-import { Escaped } from "../ui/Escaped";
+import { Escaped, EscapedProse } from "../ui/Escaped";
 import { elapsed } from "../ui/format";
 import { Icon } from "../ui/Icon";
 import { useNow } from "../ui/useNow";
@@ -72,14 +72,12 @@ export function ApprovalCard({
         <h2>
           Allow <code>{approval.tool}</code>?
         </h2>
-        <span className={styles.expiry}>
-          {expired ? "expired: it counts as denied" : `expires in ${elapsed(left)}`}
-        </span>
+        <span className={styles.expiry}>{expired ? "expired, counts as denied" : `expires in ${elapsed(left)}`}</span>
       </header>
       <dl className={styles.facts}>
-        <dt>Why it asks</dt>
+        <dt>Reason</dt>
         <dd>
-          <Escaped text={approval.why} />
+          <EscapedProse text={approval.why} />
         </dd>
         <dt>Where</dt>
         <dd>
@@ -102,8 +100,8 @@ export function ApprovalCard({
         </dd>
         {approval.tainted && (
           <>
-            <dt>Careful</dt>
-            <dd>The agent had read what strangers wrote when it asked for this.</dd>
+            <dt>Caution</dt>
+            <dd>The session had read untrusted content when it asked for this.</dd>
           </>
         )}
       </dl>
@@ -113,15 +111,15 @@ export function ApprovalCard({
       {unseen > 0 && (
         <p className={styles.more} data-unseen>
           <span>
-            {unseen} more {unseen === 1 ? "line" : "lines"}. The keys answer once the end was seen.
+            {unseen} more {unseen === 1 ? "line" : "lines"}. The keys work after you have scrolled to the end.
           </span>
           <Button tone="quiet" onClick={toTheEnd}>
-            Go on to the end
+            Scroll to the end
           </Button>
         </p>
       )}
       <label className={styles.reason}>
-        <span className="visually-hidden">Reason, which the agent is told</span>
+        <span className="visually-hidden">Reason, shown to the agent</span>
         <input
           placeholder="Tell the agent why (optional)"
           value={reason}
@@ -134,7 +132,7 @@ export function ApprovalCard({
           tone="primary"
           kbd={byKey ? "a" : ""}
           disabled={sent !== null || expired}
-          title="This call, and nothing else"
+          title="Allow this call only"
           onClick={() => decide("once")}
         >
           Allow once
@@ -143,14 +141,19 @@ export function ApprovalCard({
           <Button
             kbd={byKey ? "s" : ""}
             disabled={sent !== null || expired}
-            title={forSession}
+            title={plain(forSession)}
             onClick={() => decide("session")}
           >
             Allow for this session
           </Button>
         )}
         {forAlways && (
-          <Button tone="quiet" disabled={sent !== null || expired} title={forAlways} onClick={() => decide("always")}>
+          <Button
+            tone="quiet"
+            disabled={sent !== null || expired}
+            title={plain(forAlways)}
+            onClick={() => decide("always")}
+          >
             Always
           </Button>
         )}
@@ -159,7 +162,7 @@ export function ApprovalCard({
           tone="danger"
           kbd={byKey ? "d" : ""}
           disabled={sent !== null || expired}
-          title="It does not run; the agent is told"
+          title="The call does not run; the agent is told"
           onClick={() => decide("deny")}
         >
           Deny
@@ -171,18 +174,23 @@ export function ApprovalCard({
         ) : sent ? (
           "Answer sent."
         ) : (
-          <Escaped text={explained(forSession, forAlways)} />
+          <EscapedProse text={explained(forSession, forAlways)} />
         )}
       </p>
     </section>
   );
 }
 
+/** Without the backticks, for a tooltip. */
+function plain(text: string): string {
+  return text.replaceAll("`", "");
+}
+
 /** What each answer means, in one line. */
 function explained(session: string | undefined, always: string | undefined): string {
   const lasting = [session && `Session: ${session}.`, always && `Always: ${always}.`].filter(Boolean);
   const longer = lasting.length > 0 ? lasting.join(" ") : "It can only be allowed once.";
-  return `Once: this call only. ${longer} Deny: it does not run.`;
+  return `Once: this call only. ${longer} Deny: the call does not run.`;
 }
 
 /** a, s and d answer, unless somebody is typing or something lies over the page. */

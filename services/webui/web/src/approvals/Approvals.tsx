@@ -35,7 +35,7 @@ export function Approvals({ onMenu }: { onMenu: () => void }) {
         <div className={styles.column}>
           {approvals?.length === 0 && (
             <div className={styles.none}>
-              <h2>Nothing waits for you</h2>
+              <h2>No pending approvals</h2>
               <p>
                 When an agent in mode “ask” wants to run or change something, it asks here and in its session. The
                 number beside “Approvals” and in the tab’s title says so.

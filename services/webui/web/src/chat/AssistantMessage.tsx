@@ -23,7 +23,7 @@ export const AssistantMessage = memo(function AssistantMessage({
   const last = message.content.length - 1;
   return (
     <article className={styles.message} id={`m-${id}`} aria-label="Assistant" aria-busy={live}>
-      {gap && <p className={styles.gap}>Some words are missing here; they come when the reply is complete.</p>}
+      {gap && <p className={styles.gap}>Some text is missing here; it appears when the reply is complete.</p>}
       {message.content.map((block, index) => {
         switch (block.type) {
           case "text":

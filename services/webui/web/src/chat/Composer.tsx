@@ -101,7 +101,7 @@ export const Composer = memo(function Composer({
         data-composer
         rows={1}
         aria-label="Message"
-        placeholder={busy ? "Steer the run, or Alt+Enter for afterwards" : "Write a message"}
+        placeholder={busy ? "Steer the run, or press Alt+Enter to queue a follow-up" : "Write a message"}
         value={text}
         onChange={(event) => setText(event.target.value)}
         onKeyDown={press}

@@ -18,7 +18,7 @@ export function NameModel({
   const named = name.trim();
   return (
     <Dialog title="Another model" onClose={onClose}>
-      <p>As Fairlead names it: the provider, a slash, and the provider’s name for it. It counts from the next turn.</p>
+      <p>Format: provider, slash, model name. Takes effect with the next turn.</p>
       <form
         onSubmit={(event) => {
           event.preventDefault();

@@ -32,7 +32,7 @@ export function QueueChips({ session }: { session: LiveSession }) {
     onDrop: () =>
       void api
         .drop(session.id, item.id)
-        .catch((error: unknown) => complain("Could not take it out of the queue", error)),
+        .catch((error: unknown) => complain("Could not remove it from the queue", error)),
   }));
   for (const out of outbox) {
     if (out.kind === "prompt" || out.state === "refused") continue;

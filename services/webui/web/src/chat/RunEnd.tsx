@@ -13,16 +13,16 @@ const WHAT: Record<Exclude<RunOutcome, "completed">, What> = {
   aborted: { title: "Stopped.", next: "" },
   failed: { title: "The run failed.", next: KEPT },
   truncated: {
-    title: "The answer is not whole.",
-    next: "Send “go on” to have the rest, or ask for it in parts.",
+    title: "The answer is incomplete.",
+    next: "Send “continue” to get the rest, or ask for the answer in parts.",
   },
-  timed_out: { title: "The run took too long and was ended.", next: KEPT },
+  timed_out: { title: "The run reached its time limit.", next: KEPT },
   turn_limit: { title: "The run reached its limit of turns.", next: KEPT },
   budget: { title: "The run reached its budget.", next: KEPT },
   waiting_approval: { title: "Waiting for an approval.", next: "" },
   unknown: {
     title: "It is not known whether the last command took effect.",
-    next: "Look at what it may have changed before you repeat it.",
+    next: "Check what it may have changed before you repeat it.",
   },
 };
 
@@ -62,7 +62,7 @@ export const RunEnd = memo(function RunEnd({ end, expired, words, goOn }: Props)
           <strong>
             {expired === 1 ? "A request for approval expired." : `${expired} requests for approval expired.`}
           </strong>{" "}
-          Nobody answered in time, so {expired === 1 ? "its command" : "their commands"} did not run.
+          It was not answered in time, so {expired === 1 ? "its command" : "their commands"} did not run.
         </div>
       )}
       {goOn && <GoOn session={goOn} outcome={end.outcome} />}

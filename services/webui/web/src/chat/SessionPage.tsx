@@ -53,7 +53,7 @@ export function SessionPage({ id, onMenu }: { id: string; onMenu: () => void }) 
     }
     const queued = view.queue.at(-1);
     if (queued) {
-      api.drop(id, queued.id).catch((error: unknown) => complain("Could not take it out of the queue", error));
+      api.drop(id, queued.id).catch((error: unknown) => complain("Could not remove it from the queue", error));
       session.giveBack([queued]);
       return null;
     }

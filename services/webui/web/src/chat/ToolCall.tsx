@@ -86,7 +86,7 @@ type State =
 const LOOK = {
   writing: { icon: "clock", tone: "calm", says: "being written" },
   asked: { icon: "clock", tone: "calm", says: "not started" },
-  waiting: { icon: "shield", tone: "warn", says: "waits for your answer" },
+  waiting: { icon: "shield", tone: "warn", says: "waiting for your approval" },
   running: { icon: "clock", tone: "calm", says: "running" },
   ok: { icon: "check", tone: "good", says: "done" },
   error: { icon: "cross", tone: "bad", says: "failed" },
@@ -94,8 +94,8 @@ const LOOK = {
   timed_out: { icon: "clock", tone: "bad", says: "timed out" },
   skipped: { icon: "skip", tone: "calm", says: "skipped" },
   denied: { icon: "slash", tone: "warn", says: "denied" },
-  expired: { icon: "clock", tone: "warn", says: "not run, because nobody answered in time" },
-  unknown: { icon: "question", tone: "warn", says: "not known whether it took effect" },
+  expired: { icon: "clock", tone: "warn", says: "not run: the approval expired" },
+  unknown: { icon: "question", tone: "warn", says: "unknown whether it took effect" },
 } as const;
 
 function stateOf(call: Call, writing: boolean, runs: boolean): State {

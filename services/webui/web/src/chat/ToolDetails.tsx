@@ -48,7 +48,7 @@ export function ToolDetails({ block, call }: { block: ToolCallBlock; call: Call 
           {output ? (
             <Output text={output} fromEnd={fromEnd} cut={call.output?.cut ?? false} />
           ) : (
-            <p className={styles.nothing}>{outcome ? "It printed nothing." : "Nothing yet."}</p>
+            <p className={styles.nothing}>{outcome ? "No output." : "Nothing yet."}</p>
           )}
         </div>
       )}

@@ -6,10 +6,10 @@ const unasked = (sandbox: string | null): string =>
 
 describe("the words of mode allow-all", () => {
   it("promise a sandbox only where there is one", () => {
-    for (const kind of ["bubblewrap", "docker"]) expect(unasked(kind)).toMatch(/within/);
+    for (const kind of ["bubblewrap", "docker"]) expect(unasked(kind)).toMatch(/inside/);
     for (const kind of ["local", "ssh", "", null, "later"]) {
       expect(unasked(kind)).toMatch(/without asking/);
-      expect(unasked(kind)).not.toMatch(/within/);
+      expect(unasked(kind)).not.toMatch(/inside/);
     }
     expect(unasked("local")).toMatch(/There is no sandbox/);
   });

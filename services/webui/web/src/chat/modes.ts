@@ -6,15 +6,15 @@ export interface ModeChoice {
 }
 
 const UNASKED: Record<string, string> = {
-  local: "Runs everything without asking. There is no sandbox: it can do what the user of Fairlead can",
+  local: "Runs everything without asking. There is no sandbox: it can do what the user that runs Fairlead can do",
   ssh: "Runs everything without asking, as its user on the other machine",
-  bubblewrap: "Does what it wants within the sandbox",
-  docker: "Does what it wants within its container",
+  bubblewrap: "Runs everything without asking, inside the sandbox",
+  docker: "Runs everything without asking, inside its container",
 };
 
 /** What an agent may do without asking, where its commands run in `sandbox`; empty: that is not known. */
 export const modesIn = (sandbox: string | null | undefined): readonly ModeChoice[] => [
-  { name: "safe", means: "Reads only; nothing is changed" },
+  { name: "safe", means: "Only reads; changes nothing" },
   { name: "ask", means: "Asks before it changes or runs anything" },
   { name: "allow-all", means: UNASKED[sandbox ?? ""] ?? "Runs everything without asking" },
 ];

@@ -27,7 +27,7 @@ export function Executors({ onMenu }: { onMenu: () => void }) {
           {problem && (
             <div className={styles.problem} role="alert">
               <p>
-                {problem} {at ? `What is shown is of ${clock(at)}.` : "Nothing is lost: this page only looks."}
+                {problem} {at ? `Last updated at ${clock(at)}.` : "Nothing is lost: this page only shows the state."}
               </p>
               <Button onClick={ask}>Ask again</Button>
             </div>
@@ -80,13 +80,14 @@ function useStatus(): { report: StatusReport | null; problem: string | null; at:
 function Empty() {
   return (
     <div className={styles.none}>
-      <h2>No executor is heard</h2>
+      <h2>No executor is connected</h2>
       <p>
         Executors run what agents ask for, and say every five seconds that they are there. Prompts are accepted
         meanwhile, but their tools cannot run until one is back.
       </p>
       <p>
-        <code>fairlead up</code> starts one beside the rest; <code>fairlead logs tools</code> tells why one ended.
+        <code>fairlead up</code> starts one with the other services; <code>fairlead logs tools</code> shows why one
+        ended.
       </p>
     </div>
   );

@@ -63,7 +63,7 @@ function ExecutorRow({ executor, host }: { executor: Executor; host: Host }) {
 
 function Draining() {
   return (
-    <span className={styles.draining} title="It finishes what runs, and takes nothing new">
+    <span className={styles.draining} title="Finishes running calls and accepts no new ones">
       draining
     </span>
   );

@@ -23,7 +23,11 @@ export function Login({ onDone }: { onDone: () => void }) {
     } catch (error) {
       const refused = error instanceof ApiError && (error.status === 401 || error.status === 403);
       setProblem(
-        refused ? "That is not the token of this Fairlead." : error instanceof Error ? error.message : String(error),
+        refused
+          ? "This token is not valid. Use the token that was printed at the first start."
+          : error instanceof Error
+            ? error.message
+            : String(error),
       );
       setBusy(false);
     }
@@ -39,7 +43,7 @@ export function Login({ onDone }: { onDone: () => void }) {
             This link was used already, or it is too old. <code>fairlead login</code> prints a new one.
           </p>
         )}
-        <p>Paste the token that was printed when Fairlead started. The link it printed beside it signs you in, too.</p>
+        <p>Paste the token that was printed when Fairlead started, or open the link that was printed with it.</p>
         <input type="text" autoComplete="username" value="fairlead" readOnly hidden />
         <label htmlFor="token" className="visually-hidden">
           Token

@@ -23,7 +23,7 @@ const CHOICES: readonly [When, string][] = [
   ["daily", "Every day"],
   ["weekdays", "Monday to Friday"],
   ["weekly", "Every week"],
-  ["every", "Every so often"],
+  ["every", "At an interval"],
   ["at", "Once"],
   ["cron", "Cron expression"],
 ];
@@ -64,7 +64,7 @@ export function JobEditor({ job, onClose, onSaved }: { job: Job | null; onClose:
         <label>
           What
           <select value={draft.what} onChange={(event) => set({ what: event.target.value as Draft["what"] })}>
-            <option value="agentTurn">Run a task in a session of its own</option>
+            <option value="agentTurn">Run a task in its own session</option>
             <option value="systemEvent">Remind the main session</option>
           </select>
         </label>
@@ -137,7 +137,7 @@ export function JobEditor({ job, onClose, onSaved }: { job: Job | null; onClose:
           <input
             maxLength={200}
             value={draft.name}
-            placeholder="its first words"
+            placeholder="default: the first words of the text"
             onChange={(event) => set({ name: event.target.value })}
           />
         </label>
@@ -155,7 +155,7 @@ export function JobEditor({ job, onClose, onSaved }: { job: Job | null; onClose:
               onChange={(event) => set({ wakeNow: event.target.checked })}
             />
           )}
-          {turn ? "Send the answer to the session that was used last" : "Have it looked at at once"}
+          {turn ? "Deliver the answer to the session that was used last" : "Start a turn at once"}
         </label>
         <div className={styles.preview} role="status">
           {understood.problem && <p className={styles.bad}>{understood.problem}</p>}
@@ -207,7 +207,8 @@ function usePreview(draft: Draft): { preview: Preview | null; problem: string | 
           current &&
           setFound({
             preview: null,
-            problem: error instanceof ApiError ? error.message : "The scheduler cannot be asked.",
+            problem:
+              error instanceof ApiError ? error.message : "The scheduler does not answer. Try again in a moment.",
           }),
       );
     }, WAIT_MS);

@@ -43,7 +43,7 @@ export function JobRow({
           <span className={styles.when}>{scheduleText(job.schedule)}</span>
         </button>
         <span className={styles.next}>{nextText(job, now)}</span>
-        <Button onClick={() => act("Could not run it", runNow())}>Run now</Button>
+        <Button onClick={() => act("Could not run the job", runNow())}>Run now</Button>
         <Menu
           label={`Actions for ${label}`}
           className={styles.dots}
@@ -51,7 +51,7 @@ export function JobRow({
             { label: "Edit", onPick: onEdit },
             {
               label: job.enabled ? "Disable" : "Enable",
-              onPick: () => act("Could not change it", cron.update(job.id, { enabled: !job.enabled })),
+              onPick: () => act("Could not change the job", cron.update(job.id, { enabled: !job.enabled })),
             },
             { label: "Remove", danger: true, onPick: () => setRemoving(true) },
           ]}
@@ -76,9 +76,9 @@ export function JobRow({
       {removing && (
         <Confirm
           title={`Remove “${label}”?`}
-          text="It will not fire again. Its past runs stay listed until they are too old."
+          text="The job will not fire again. Its past runs stay in the list until they expire."
           action="Remove it"
-          onYes={() => act("Could not remove it", cron.remove(job.id))}
+          onYes={() => act("Could not remove the job", cron.remove(job.id))}
           onClose={() => setRemoving(false)}
         />
       )}

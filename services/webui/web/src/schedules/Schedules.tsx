@@ -43,7 +43,8 @@ export function Schedules({ onMenu }: { onMenu: () => void }) {
   }, [load]);
 
   const pause = (): void => {
-    if (status) cron.pause(!status.paused).then(load, (error: unknown) => complain("Could not change that", error));
+    if (status)
+      cron.pause(!status.paused).then(load, (error: unknown) => complain("Could not change the schedules", error));
   };
   const names = labels(jobs ?? []);
   return (
@@ -60,14 +61,14 @@ export function Schedules({ onMenu }: { onMenu: () => void }) {
             <Button aria-pressed={view === "week"} onClick={() => setView(view === "list" ? "week" : "list")}>
               {view === "list" ? "Show the week" : "Show the list"}
             </Button>
-            {status?.enabled && <Button onClick={pause}>{status.paused ? "Go on firing" : "Pause all"}</Button>}
+            {status?.enabled && <Button onClick={pause}>{status.paused ? "Resume" : "Pause all"}</Button>}
           </div>
           {status && !status.enabled && (
             <p className={styles.notice}>
               Scheduling is switched off (cron.enabled or FAIRLEAD_SKIP_CRON): nothing fires.
             </p>
           )}
-          {status?.paused && <p className={styles.notice}>Paused: nothing fires until you go on.</p>}
+          {status?.paused && <p className={styles.notice}>Paused: no job fires until you resume.</p>}
           {jobs?.length === 0 && <Empty onNew={() => setEditing("new")} />}
           {view === "list" ? (
             <ul className={styles.jobs}>
@@ -103,12 +104,12 @@ export function Schedules({ onMenu }: { onMenu: () => void }) {
 function Empty({ onNew }: { onNew: () => void }) {
   return (
     <div className={styles.none}>
-      <h2>Nothing is planned</h2>
+      <h2>No jobs yet</h2>
       <p>
         A job runs a task or leaves a reminder: once, every so often, or by the calendar. You can also tell an agent
         “remind me in 20 minutes”, or type <code>fairlead cron add</code> in a terminal.
       </p>
-      <Button onClick={onNew}>Plan the first one</Button>
+      <Button onClick={onNew}>Create the first job</Button>
     </div>
   );
 }

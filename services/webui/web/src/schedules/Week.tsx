@@ -16,7 +16,7 @@ export function Week({ jobs }: { jobs: readonly Job[] }) {
     const ask = (job: Job) => async (count: number, after: number) => (await cron.get(job.id, count, after)).preview;
     Promise.all(asked.map((job) => lookAhead(job, days, ask(job)))).then(
       (lines) => current && setFound(lines),
-      (error: unknown) => current && complain("Could not look ahead", error),
+      (error: unknown) => current && complain("Could not load the week", error),
     );
     return () => {
       current = false;

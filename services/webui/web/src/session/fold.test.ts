@@ -157,7 +157,7 @@ describe("a worker that is lost", () => {
     expect(view.partial).toBeNull();
     expect(view.items.at(-1)).toMatchObject({
       kind: "note",
-      text: "Another worker took over and goes on from the log",
+      text: "Another worker took over and continues from the log",
     });
     expect(view.run?.id).toBe("r1");
   });

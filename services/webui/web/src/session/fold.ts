@@ -195,7 +195,7 @@ function foldMessage(view: View, entry: MessageEntry): View {
 function foldEpoch(view: View, entry: Entry & { type: "epoch" }): View {
   const takenOver = view.run !== null && view.run.id === entry.run_id;
   const next = { ...view, partial: null };
-  return takenOver ? withNote(next, entry, "Another worker took over and goes on from the log") : next;
+  return takenOver ? withNote(next, entry, "Another worker took over and continues from the log") : next;
 }
 
 function withOpenRun(view: View, entry: Entry): View {

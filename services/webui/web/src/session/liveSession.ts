@@ -119,7 +119,7 @@ export class LiveSession {
     const found = items.flatMap((item) => this.filesOf(item) ?? []);
     restoreDraft(this.id, text.join("\n\n"), found);
     const absent = items.flatMap((item) => (this.filesOf(item) ? [] : item.files));
-    if (absent.length > 0) complain("Attach again what was queued", absent.join(", "));
+    if (absent.length > 0) complain("Attach the queued files again", absent.join(", "));
   }
 
   private filesOf(item: Queued): readonly Attachment[] | undefined {
@@ -208,7 +208,9 @@ export class LiveSession {
       onEvents: (events) => this.take(events),
       onRefused: (status) =>
         this.patch(
-          status === 404 ? { phase: "missing" } : { phase: "failed", problem: `The gateway answered ${status}.` },
+          status === 404
+            ? { phase: "missing" }
+            : { phase: "failed", problem: `The gateway answered with HTTP ${status}. Try again.` },
         ),
     });
   }

@@ -14,7 +14,7 @@ test("every setting that changes is said, in one line", () => {
   const said = settingsSaid(info({ sandbox: "docker", work_mode: "plan", deny: ["write", "bash(git push *)"] }), null);
   expect(said).toBe("Sandbox is now docker · Work mode is now plan · Denied here: write, bash(git push *)");
   expect(settingsSaid(info({ work_mode: "", deny: [] }), null)).toBe(
-    "Work mode is now none · Nothing is denied here alone",
+    "Work mode is now none · No rules of this session deny anything",
   );
   expect(settingsSaid(info({ title: "New name" }), null)).toBeNull();
 });

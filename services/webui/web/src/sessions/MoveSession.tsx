@@ -55,14 +55,14 @@ export function MoveSession({
             Its workspace is on <strong>{session.host}</strong>.
           </>
         ) : (
-          "It works where the workspace of its agent is."
+          "The session uses its agent’s workspace."
         )}{" "}
-        {alone && "No other host is heard."}
+        {alone && "No other host is connected."}
       </p>
       {asked && !alone && (
         <div className={styles.moving}>
           <select aria-label="Move to" value={host} onChange={(event) => setHost(event.target.value)}>
-            <option value="">The least loaded other one</option>
+            <option value="">The least loaded other host</option>
             {others.map((name) => (
               <option key={name} value={name}>
                 {name}

@@ -16,11 +16,11 @@ export interface Draft {
 }
 
 export const WORK_MODES: readonly { name: string; label: string; means: string }[] = [
-  { name: "", label: "Anything", means: "The tools that its agent has" },
-  { name: "plan", label: "Plan", means: "Looks and thinks: only tools that read" },
-  { name: "implement", label: "Implement", means: "All tools of the agent, those for git and tests as well" },
-  { name: "bugfix", label: "Fix a bug", means: "All tools of the agent, those for git and tests as well" },
-  { name: "review", label: "Review", means: "Looks and judges: only tools that read" },
+  { name: "", label: "Anything", means: "The tools of the agent" },
+  { name: "plan", label: "Plan", means: "Planning: only tools that read" },
+  { name: "implement", label: "Implement", means: "All tools of the agent, including git and tests" },
+  { name: "bugfix", label: "Fix a bug", means: "All tools of the agent, including git and tests" },
+  { name: "review", label: "Review", means: "Review: only tools that read" },
 ];
 
 export function draftOf(session: Session): Draft {

@@ -20,7 +20,7 @@ export function Confirm({
     <Dialog title={title} onClose={onClose}>
       <p>{text}</p>
       <div className={styles.answers}>
-        <Button onClick={onClose}>Keep it</Button>
+        <Button onClick={onClose}>Cancel</Button>
         <Button
           tone="danger"
           autoFocus

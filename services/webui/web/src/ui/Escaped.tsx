@@ -18,3 +18,20 @@ export function Escaped({ text }: { text: string }) {
     </bdi>
   );
 }
+
+/** As `Escaped`; what stands between two backticks is shown as inline code. */
+export function EscapedProse({ text }: { text: string }) {
+  return (
+    <>
+      {text.split(/`([^`]+)`/).map((part, index) =>
+        index % 2 === 1 ? (
+          <code key={index}>
+            <Escaped text={part} />
+          </code>
+        ) : (
+          <Escaped key={index} text={part} />
+        ),
+      )}
+    </>
+  );
+}

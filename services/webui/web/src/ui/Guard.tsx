@@ -14,10 +14,10 @@ export class Guard extends Component<{ children: ReactNode }, { problem: string 
     if (this.state.problem === null) return this.props.children;
     return (
       <div className={styles.broken} role="alert">
-        <p>This page could not be shown. Nothing is lost by it: Fairlead keeps all, the page only looks.</p>
+        <p>This page could not be shown. Nothing is lost: Fairlead keeps everything. Reload the page.</p>
         <code>{this.state.problem}</code>
         <Button tone="primary" onClick={() => location.reload()}>
-          Load again
+          Reload
         </Button>
       </div>
     );

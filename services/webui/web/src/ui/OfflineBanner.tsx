@@ -12,7 +12,7 @@ export function OfflineBanner() {
   if (downSince === null || now - downSince < PATIENCE_MS) return null;
   return (
     <div className={styles.banner} role="status">
-      Offline: Fairlead cannot be reached. Nothing is lost; this page goes on by itself.
+      Offline: Fairlead cannot be reached. Nothing is lost; the page reconnects by itself.
     </div>
   );
 }

@@ -13,10 +13,10 @@ export const SANDBOXES: readonly Sandbox[] = [
   {
     kind: "bubblewrap",
     short: "bubblewrap",
-    means: "Light sandbox: the system can only be read, no network by default",
+    means: "Lightweight sandbox: read-only system, no network by default",
   },
-  { kind: "docker", short: "container", means: "A container of its own, apart from the host" },
-  { kind: "ssh", short: "over ssh", means: "Another machine; only an agent’s profile can choose it" },
+  { kind: "docker", short: "container", means: "A container, separated from the host" },
+  { kind: "ssh", short: "over ssh", means: "Another machine; can be set only in the agent’s profile" },
 ];
 
 const ORDER = ["local", "bubblewrap", "docker"];
