@@ -77,6 +77,7 @@ class World:
         self.calls: list[ToolCall] = []
         self.tool: Tool = say_hi
         self.cancelled: list[str] = []
+        self.specs = SPECS  # that the executor offers
         self.files: dict[str, bytes] = {}  # of the workspace, by name
 
     async def say(self, session: str, text: str, kind: str = "prompt", **fields: Any) -> str:
@@ -134,7 +135,7 @@ class World:
                 await asyncio.sleep(0.01)
 
     async def heartbeat(self) -> None:
-        info = ExecutorInfo(executor="e1", host=HOST, tools=SPECS, default_workspace="/workspace")
+        info = ExecutorInfo(executor="e1", host=HOST, tools=self.specs, default_workspace="/workspace")
         await Bucket(self.bus, s.BUCKET_EXECUTORS).put(f"{HOST}.e1", msgspec.json.encode(info), ttl_s=60)
 
     async def execute(self, stop: asyncio.Event) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from fairlead_agent.models.chat_format import encode_messages
+from fairlead_agent.models.chat_format import encode_messages, encode_tools
 from fairlead_agent.models.interface import (
     Finish,
     ModelError,
@@ -39,6 +39,7 @@ class MemoryModel:
     def __init__(self) -> None:
         self.answers: deque[Answer] = deque()
         self.requests: list[list[Message]] = []
+        self.tools: list[bytes] = []  # that each request offered, as a provider is sent them
         self.problems: list[str] = []
         self.pause_s = 0.0  # before each piece of a reply
         self.streaming = asyncio.Event()
@@ -55,6 +56,7 @@ class MemoryModel:
         """See `Model.stream`."""
         messages = msgspec.json.decode(b"[" + await encode_messages(request) + b"]")
         self.requests.append(messages)
+        self.tools.append(encode_tools(request.tools))
         self.problems += problems({"messages": messages})
         answer = self.answers.popleft() if self.answers else self._scripted
         if isinstance(answer, ModelError):

@@ -33,6 +33,7 @@ from fairlead_common.protocol.entries import (
     MessageEntry,
     RunEndEntry,
     RunStartEntry,
+    ToolListEntry,
 )
 from fairlead_common.protocol.entries import Entry as LogEntry
 from fairlead_common.protocol.ids import new_id
@@ -194,7 +195,7 @@ def _words(entry: LogEntry) -> str:
             return _message_words(entry)
         case CustomEntry():
             return str(entry.name)
-        case EpochEntry():
+        case EpochEntry() | ToolListEntry():
             return ""
         case _:
             return str(entry.__struct_config__.tag)

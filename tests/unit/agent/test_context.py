@@ -231,9 +231,8 @@ def test_picture_counts_as_a_picture_and_words_by_their_bytes() -> None:
 
 
 def test_system_prompt_names_tools_and_carries_the_workspaces_instructions() -> None:
-    tools = Tools([ToolSpec(name="bash", description="", parameters={})], [])
     text = system_prompt(
-        "main", AgentConfig(system_prompt="Be brief."), "/home/me/project", tools, "Use tabs."
+        "main", AgentConfig(system_prompt="Be brief."), "/home/me/project", ["bash"], "Use tabs."
     )
     assert all(words in text for words in ("Tools: bash.", "Workspace: project", "Be brief.", "Use tabs."))
     assert "/home/me" not in text

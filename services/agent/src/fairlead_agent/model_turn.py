@@ -17,13 +17,15 @@ from fairlead_agent.session.owner import Owner
 from fairlead_agent.streamed_reply import StreamedReply
 from fairlead_agent.system_prompt import system_prompt
 from fairlead_agent.tools.arguments import Json
-from fairlead_agent.tools.catalog import Catalog, Tools
+from fairlead_agent.tools.catalog import Catalog
 from fairlead_agent.tools.placement import WorkspacePlaces, boundary, described, shown_name
+from fairlead_agent.tools.session_tools import SessionTools
 from fairlead_common.config import AgentConfig
 from fairlead_common.errors import FairleadError, NotFoundError
 from fairlead_common.protocol.entries import MessageEntry
 from fairlead_common.protocol.events import Delta, MessageStart, MessageUpdate, Retry, TurnStart
 from fairlead_common.protocol.ids import new_id
+from fairlead_common.protocol.tool_lists import ToolList, encode_list
 from fairlead_common.service.live_config import LiveConfig
 
 log = structlog.get_logger()
@@ -45,6 +47,8 @@ class ModelTurn:
         self._catalog = catalog
         self._places = places
         self._config = config
+        self._tools = SessionTools(owner, catalog)
+        self._tools_size: tuple[ToolList, int] = ((), 0)  # of the last request
         self._reading: asyncio.Task[None] | None = None
         self._interrupted = False
         self.cause = left_out.NOTHING
@@ -122,15 +126,13 @@ class ModelTurn:
             await self._catalog.first_word(place.host)
             place = self._places.known(self._state, profile, place.host)
         host, workspace = (place.host, shown_name(place)) if place else (None, "")
-        tools = (
-            self._catalog.tools(host, profile.tools, self._state.work(profile.work_mode))
-            if host
-            else Tools([], [])
-        )
+        tools = await self._tools.offered(host, profile)
         instructions = await self._catalog.instructions(place) if place else ""
         _, _, name = model_name.partition("/")
         within = boundary(self._owner.session, agent, profile, self._state.sandbox)
-        system = system_prompt(agent, profile, workspace, tools, instructions, described(within))
+        system = system_prompt(
+            agent, profile, workspace, [tool.name for tool in tools], instructions, described(within)
+        )
         context = self._owner.context
         view = View(
             family(model_name),
@@ -140,20 +142,26 @@ class ModelTurn:
             self._state.rewrites,
         )
         context.update(self._state.items, view)
-        others = (len(system.encode()) + tools.bytes) // BYTES_PER_TOKEN
+        others = (len(system.encode()) + self._size_of(tools)) // BYTES_PER_TOKEN
         self._check_size(context.tokens + others, profile)
         request = ModelRequest(
             model=name,
             messages=[*context.messages, CONTINUE] if self._state.asks_again else context.messages,
             system=system,
-            tools=tools.schemas,
+            tools=tools,
             thinking=self._state.thinking or profile.thinking,
             temperature=profile.temperature,
             max_output_tokens=profile.max_output_tokens,
             fetch=self._owner.objects.get,
             kept=context.kept,
         )
-        return request, host, {name: spec.parameters for name, spec in tools.specs.items()}
+        return request, host, {tool.name: tool.parameters for tool in tools}
+
+    def _size_of(self, tools: ToolList) -> int:
+        """Bytes of the list as JSON."""
+        if self._tools_size[0] is not tools:
+            self._tools_size = tools, len(encode_list(tools)[1])
+        return self._tools_size[1]
 
     def _takes_images(self, model_name: str) -> bool:
         without = self._config.current.models.without_images
@@ -193,14 +201,22 @@ class ModelTurn:
             count += 1
 
         deltas = Deltas(send)
-        failure: ModelError | None = None
+        failure: FairleadError | None = None
 
         async def read() -> None:
             nonlocal failure
             try:
                 await copy()
             except ModelError as error:
+                failure = failure or error
+
+        async def keep_tools(reading: asyncio.Task[None]) -> None:
+            nonlocal failure
+            try:
+                await self._tools.keep()
+            except FairleadError as error:  # no reply may be written after that
                 failure = error
+                reading.cancel()
 
         async def copy() -> None:
             first = True
@@ -221,6 +237,7 @@ class ModelTurn:
             async with asyncio.TaskGroup() as tasks:
                 flusher = tasks.create_task(deltas.run())
                 self._reading = tasks.create_task(read())
+                tasks.create_task(keep_tools(self._reading))
                 await asyncio.wait([self._reading])
                 flusher.cancel()
         finally:

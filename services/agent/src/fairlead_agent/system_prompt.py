@@ -1,9 +1,9 @@
 """The system prompt: what every request to a model begins with."""
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Final
 
-from fairlead_agent.tools.catalog import Tools
 from fairlead_common.config import AgentConfig
 
 _PROMPT: Final = """\
@@ -21,14 +21,20 @@ Workspace: {workspace}
 
 
 def system_prompt(
-    agent: str, profile: AgentConfig, workspace: str, tools: Tools, instructions: str, sandbox: str = ""
+    agent: str,
+    profile: AgentConfig,
+    workspace: str,
+    tools: Iterable[str],
+    instructions: str,
+    sandbox: str = "",
 ) -> str:
     """The system prompt. It changes at most once a day, so that providers cache it.
 
     Args:
+        tools: names of what may be called.
         sandbox: one sentence about where calls run.
     """
-    names = ", ".join(tools.specs)
+    names = ", ".join(tools)
     parts = [
         _PROMPT.format(
             agent=agent,

@@ -53,7 +53,7 @@ class Worker:
         grants: Grants,
         projections: Projections,
         name: str,
-        may_write: Callable[[int], bool],
+        may_write: Callable[[int | str], bool],
     ) -> None:
         self._bus = bus
         self.name = name

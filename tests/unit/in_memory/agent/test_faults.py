@@ -14,6 +14,8 @@ import pytest
 from fairlead_common.bus.streams import provision
 from fairlead_common.protocol.content import ToolOutcome, text_outcome
 from fairlead_common.protocol.messages import ToolCall
+from fairlead_common.service.log_readers import TOOL_LIST, LogReaders
+from fairlead_common.session_log.records import ONE_ENTRY
 from tests.support.fake_bus import FakeServer
 from tests.support.fake_nats.faults import Fault
 from tests.support.memory_world import Agent, MemoryWorld, memory_world
@@ -22,6 +24,12 @@ STRIDE = (
     16  # every so many messages are tried, another first one for each story and fault; all in the slow test
 )
 FAULTS = [*Fault, None]  # None: the sender is stopped
+
+
+@pytest.fixture(autouse=True)
+def all_services_read_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lists of tools are written as well."""
+    monkeypatch.setattr(LogReaders, "may_write", lambda _, kind: kind in (ONE_ENTRY, TOOL_LIST))
 
 
 class Story(NamedTuple):

@@ -220,6 +220,25 @@ class ModelChangeEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True,
     model: str
 
 
+class ToolListEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="tool_list"):
+    """What models are offered until the next such entry, whatever executors offer meanwhile.
+
+    Policy and approvals look at what executors offer, never at this.
+
+    Fields:
+        names: of the tools, in the order of the list.
+        object: name of the object that holds the list, see `tool_lists.py`.
+        host, wanted, work_mode: where the calls go, and the agent's `tools` and work mode: when one of these
+            changes another list follows.
+    """
+
+    names: list[str]
+    object: str
+    host: str
+    wanted: list[str] = []
+    work_mode: str = ""
+
+
 class CustomEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="custom"):
     """Kept with the session, never sent to the model."""
 
@@ -264,6 +283,7 @@ Entry = (
     | SessionInfoEntry
     | ModeChangeEntry
     | ModelChangeEntry
+    | ToolListEntry
     | CustomEntry
     | DeletedEntry
     | LaterEntry

@@ -1,6 +1,11 @@
-"""What models are shown of the tools that they may call."""
+"""What models are shown of the tools that they may call; a session's log refers to its list as an object."""
+
+import hashlib
+from collections.abc import Sequence
 
 import msgspec
+
+from fairlead_common.errors import BadMessageError
 
 
 class ToolSchema(msgspec.Struct, frozen=True, kw_only=True):
@@ -13,3 +18,31 @@ class ToolSchema(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     description: str
     parameters: dict[str, object]
+
+
+ToolList = tuple[ToolSchema, ...]
+
+_decoder = msgspec.json.Decoder(ToolList)
+
+
+def encode_list(tools: Sequence[ToolSchema]) -> tuple[str, bytes]:
+    """The list as an object: its name, and its bytes."""
+    data = msgspec.json.encode(tools)
+    return hashlib.sha256(data).hexdigest(), data
+
+
+def decode_list(data: bytes) -> ToolList:
+    """The list that an object holds.
+
+    Raises:
+        BadMessageError: it holds none.
+    """
+    try:
+        return _decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BadMessageError(f"list of tools: {error}") from error
+
+
+def same_tools(one: Sequence[ToolSchema], other: Sequence[ToolSchema]) -> bool:
+    """Whether both offer the same, in whatever order."""
+    return one is other or {tool.name: tool for tool in one} == {tool.name: tool for tool in other}

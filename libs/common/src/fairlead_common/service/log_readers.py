@@ -1,4 +1,4 @@
-"""Which formats of log records may be written: those that are chosen, and that every live service reads.
+"""What may be written to logs: chosen formats of records, and entries, that every live service reads.
 
 Readers come one release before writers: this release reads records of several entries, and writes them only
 where `FAIRLEAD_LOG_FORMAT=2` asks for it. Services announce what they read with their other metadata (see
@@ -20,6 +20,9 @@ log = structlog.get_logger()
 
 READERS: Final = ("fairlead-agent", "fairlead-gateway", "fairlead-scheduler", "fairlead-webui")
 METADATA: Final = "log_formats"
+ENTRIES: Final = "log_entries"
+TOOL_LIST: Final = "tool_list"
+READ_ENTRIES: Final = frozenset({TOOL_LIST})  # types of entries that versions before this one do not read
 PERIOD_S: Final = 10.0
 FRESH_S: Final = 30.0  # what was heard longer ago does not count
 OLDER_S: Final = 60.0  # for so long a service counts that reads less, after it was heard last
@@ -27,15 +30,22 @@ OLDER_S: Final = 60.0  # for so long a service counts that reads less, after it 
 
 def announced() -> dict[str, str]:
     """What a service of this version announces."""
-    return {METADATA: ",".join(map(str, sorted(READ_FORMATS)))}
+    return {
+        METADATA: ",".join(map(str, sorted(READ_FORMATS))),
+        ENTRIES: ",".join(sorted(READ_ENTRIES)),
+    }
 
 
-def read_by(info: MicroInfo) -> frozenset[int]:
-    """The formats that a service reads; the first alone if it announces none."""
-    told = (info.metadata or {}).get(METADATA, "")
-    parts = [each for each in told.split(",") if len(each) < 9] if isinstance(told, str) else []
-    found = frozenset(int(each) for each in parts if each.isascii() and each.isdecimal())
-    return found or frozenset({ONE_ENTRY})
+def read_by(info: MicroInfo) -> frozenset[int | str]:
+    """The formats and the newer types of entries that a service reads; format 1 if it announces none."""
+    formats, entries = (_parts(info, name) for name in (METADATA, ENTRIES))
+    found = frozenset(int(each) for each in formats if len(each) < 9 and each.isascii() and each.isdecimal())
+    return (found or frozenset({ONE_ENTRY})) | frozenset(entries)
+
+
+def _parts(info: MicroInfo, name: str) -> list[str]:
+    told = (info.metadata or {}).get(name, "")
+    return [each for each in told.split(",") if each] if isinstance(told, str) else []
 
 
 class LogReaders:
@@ -50,7 +60,7 @@ class LogReaders:
         self._bus = bus
         self._chosen = chosen
         self._heard_at = -FRESH_S
-        self._seen: dict[str, tuple[float, frozenset[int]]] = {}  # by instance: when, and what it reads
+        self._seen: dict[str, tuple[float, frozenset[int | str]]] = {}  # by instance: when, and what it reads
 
     async def follow(self, stop: asyncio.Event) -> None:
         """A part of a service that writes logs: ask again and again."""
@@ -79,11 +89,15 @@ class LogReaders:
         if any(answers):
             self._heard_at = now
 
-    def may_write(self, kind: int) -> bool:
-        """Whether it is chosen, and every service that was heard lately reads records of this format."""
+    def may_write(self, kind: int | str) -> bool:
+        """Whether every service that was heard lately reads it.
+
+        Args:
+            kind: a format of records, which must be chosen as well, or one of `READ_ENTRIES`.
+        """
         if kind == ONE_ENTRY:
             return True
-        if kind > self._chosen:
+        if isinstance(kind, int) and kind > self._chosen:
             return False
         fresh = asyncio.get_running_loop().time() - self._heard_at < FRESH_S
-        return fresh and all(kind in formats for _, formats in self._seen.values())
+        return fresh and all(kind in reads for _, reads in self._seen.values())

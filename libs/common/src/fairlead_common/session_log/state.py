@@ -29,6 +29,7 @@ from fairlead_common.protocol.entries import (
     RunEndEntry,
     RunStartEntry,
     SessionInfoEntry,
+    ToolListEntry,
 )
 from fairlead_common.session_log.conversation import Item, LeftOut, Run
 from fairlead_common.session_log.generations import DELETE
@@ -76,6 +77,7 @@ class SessionState(Settings):
         queue: steers and follow-ups that wait, in order.
         settled_approvals: decided or void, and perhaps still shown in lists.
         replies: by sequence of the mail that asks for one: the final answers that are not given yet.
+        tool_list: what models are offered, once that was kept.
         unended: (sequence, key) of all input that no run has ended yet.
         deleting: its deletion was accepted; whoever owns it next carries it out. delete_seq: by this entry.
         born_seq, born_cursor: of the `deleted` entry that ended the session of this id before it, and of the
@@ -114,6 +116,7 @@ class SessionState(Settings):
     settled_approvals: set[str] = field(default_factory=set)
     replies: dict[int, AwaitedReply] = field(default_factory=dict)
     unended: list[tuple[int, str]] = field(default_factory=list)
+    tool_list: ToolListEntry | None = None
     usage: Usage = field(default_factory=Usage)
     context_tokens: int = 0
     deleting: bool = False
@@ -232,6 +235,8 @@ class SessionState(Settings):
                 self.decisions[entry.call_id] = entry
             case EpochEntry():
                 self.attempts = entry.attempt
+            case ToolListEntry():
+                self.tool_list = entry
             case SessionInfoEntry() | ModeChangeEntry() | ModelChangeEntry():
                 pass  # settings alone, see above
             case CustomEntry():
@@ -388,6 +393,8 @@ def _is_shown(entry: Entry) -> bool:
             return bool(entry.items)
         case CustomEntry():
             return entry.name not in SILENT
+        case ToolListEntry():
+            return False
         case _:
             return True
 

@@ -78,7 +78,7 @@ class Services:
     cache: StateCache
     stop: asyncio.Event
     on_warm: Callable[[], None]
-    may_write: Callable[[int], bool]
+    may_write: Callable[[int | str], bool]
     worker: str
 
 

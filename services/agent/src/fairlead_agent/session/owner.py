@@ -56,12 +56,12 @@ class Owner:
         objects: Objects,
         state: SessionState,
         context: Context | None = None,
-        may_write: Callable[[int], bool] = lambda kind: kind == ONE_ENTRY,
+        may_write: Callable[[int | str], bool] = lambda kind: kind == ONE_ENTRY,
     ) -> None:
         """Hold nothing yet.
 
         Args:
-            may_write: whether records of a format may be written.
+            may_write: whether records of a format, or entries of a type, may be written.
         """
         self.bus = bus
         self.objects = objects
@@ -72,7 +72,7 @@ class Owner:
         self.changed = asyncio.Event()
         self.stopping = asyncio.Event()
         self.trace: str | None = None  # of the prompt that is being worked on
-        self._may_write = may_write
+        self.may_write = may_write
         self._mail: deque[Record] = deque()
         self._skipped: list[tuple[Record, str]] = []  # what is no entry, since the last that is one
         self._replaced_at = 0  # sequence of an entry that another owner wrote
@@ -273,7 +273,7 @@ class Owner:
         Raises:
             LostOwnershipError: somebody else wrote to the log.
         """
-        if not self._may_write(SEVERAL_ENTRIES):
+        if not self.may_write(SEVERAL_ENTRIES):
             for entry in entries:
                 await self.append_locked(entry)
             return

@@ -37,7 +37,7 @@ from fairlead_common.protocol.content import (
     TrustFlag,
     text_outcome,
 )
-from fairlead_common.protocol.entries import ApprovalRequestEntry, MessageEntry
+from fairlead_common.protocol.entries import ApprovalRequestEntry, MessageEntry, ToolListEntry
 from fairlead_common.protocol.events import ToolExecutionStart
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.protocol.messages import ToolCall, ToolClaim, ToolResult, ToolSpec
@@ -146,7 +146,7 @@ class ToolCalls:
         self, call: ToolCallBlock, profile: AgentConfig, tools: Tools
     ) -> Literal["sent", "settled", "parked"]:
         spec = tools.specs.get(call.name)
-        if refusal := self._cut(call) or _refusal(call, spec, tools):
+        if refusal := self._cut(call) or _refusal(call, spec, tools, self._state.tool_list):
             await self.settle_unstarted(call, text_outcome("error", refusal, is_error=True))
             return "settled"
         assert spec is not None and call.arguments is not None and call.host  # noqa: S101, PT018 - see _refusal
@@ -401,9 +401,13 @@ _CANCELLED = _outcome("cancelled", "Cancelled before it started.")
 _SKIPPED = _outcome("skipped", "Skipped: a new message arrived before it started.")
 
 
-def _refusal(call: ToolCallBlock, spec: ToolSpec | None, tools: Tools) -> str | None:
+def _refusal(
+    call: ToolCallBlock, spec: ToolSpec | None, tools: Tools, shown: ToolListEntry | None
+) -> str | None:
     if spec is None:
         known = ", ".join(tools.specs) or "none right now"
+        if shown is not None and call.name in shown.names:
+            return f"Tool {call.name!r} is away: no executor offers it right now. Available: {known}."
         return f"There is no tool {call.name!r}. Available: {known}."
     names = expected(spec.parameters)
     if call.arguments is None:

@@ -21,7 +21,7 @@ from fairlead_common.errors import BusUnavailableError, FairleadError, NotFoundE
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.entries import Placement
 from fairlead_common.protocol.messages import ExecutorInfo, ToolCall, ToolSpec, WorkspaceQuery
-from fairlead_common.protocol.tool_lists import ToolSchema
+from fairlead_common.protocol.tool_lists import ToolList, ToolSchema
 from fairlead_common.received import Record
 
 log = structlog.get_logger()
@@ -48,7 +48,7 @@ class Tools:
     """What the executors of one host offer, with everything that is derived from it made once.
 
     Fields:
-        specs: by name. schemas: the same as models see them; `bytes` is their size as JSON.
+        specs: by name. schemas: the same as models see them.
     """
 
     def __init__(self, specs: list[ToolSpec], wanted: list[str], work_mode: str = "") -> None:
@@ -56,7 +56,6 @@ class Tools:
         for spec in select(specs, wanted, work_mode):
             self.specs.setdefault(spec.name, spec)  # of two with one name the first: it cannot be taken over
         self.schemas = tuple(map(_schema, self.specs.values()))
-        self.bytes = len(msgspec.json.encode(self.schemas))
         self._validators: dict[str, Validator] = {}
 
     def problem(self, name: str, arguments: dict[str, object]) -> str | None:
@@ -90,7 +89,9 @@ class Catalog:
         self._executors: dict[tuple[str, str], tuple[ExecutorInfo, float]] = {}  # by host and name
         self._started = asyncio.get_running_loop().time()
         self._heard: dict[str, float] = {}  # host: when any of its executors was last heard
+        self._offered_at: dict[str, float] = {}  # host: when what it offers last changed
         self._changed = asyncio.Event()
+        self.lists: LruCache[str, ToolList] = LruCache(MAX_TOOL_SETS)  # of sessions, by name of the object
         self._tools: LruCache[tuple[object, ...], Tools] = LruCache(MAX_TOOL_SETS)
         self._encoded: LruCache[str, tuple[list[ToolSpec], bytes]] = LruCache(MAX_HOSTS)
         self._instructions: LruCache[tuple[str, str], tuple[float, str]] = LruCache(MAX_INSTRUCTIONS)
@@ -115,13 +116,21 @@ class Catalog:
             log.warning("heartbeat_ignored", error=f"{record.subject} speaks for another executor")
             return
         now = asyncio.get_running_loop().time()
-        is_new = (info.host, info.executor) not in self._executors
+        before = self._executors.get((info.host, info.executor))
+        is_new = before is None
+        if info.tools != before[0].tools if before else not self._is_offered(info):
+            self._offered_at[info.host] = now
         self._executors[info.host, info.executor] = (info, now)
         self._heard[info.host] = now
         if is_new:
             self._forget(now)
         self._changed.set()
         self._changed = asyncio.Event()
+
+    def _is_offered(self, info: ExecutorInfo) -> bool:
+        """Whether another executor of this host offers the same."""
+        known = (each for each, _ in self._executors.values() if each.host == info.host)
+        return any(each.tools == info.tools for each in known)
 
     def _forget(self, now: float) -> None:
         """Drop executors that others of their host have outlived, and hosts beyond the limit."""
@@ -131,6 +140,7 @@ class Catalog:
         while len(self._heard) > MAX_HOSTS:
             gone = min(self._heard, key=self._heard.__getitem__)
             del self._heard[gone]
+            self._offered_at.pop(gone, None)
             for key in [key for key in self._executors if key[0] == gone]:
                 del self._executors[key]
 
@@ -153,6 +163,12 @@ class Catalog:
             for info, heard in self._executors.values()
             if now - heard < FRESH_S and (host is None or info.host == host)
         ]
+
+    def offered_for_s(self, host: str) -> float | None:
+        """For how long a host has offered the same tools, as far as this process heard; None: it is away."""
+        if not self.executors(host):
+            return None
+        return asyncio.get_running_loop().time() - self._offered_at.get(host, self._started)
 
     def silent_for(self, host: str) -> float:
         """Seconds since an executor of `host` was heard, or since this process began to listen."""

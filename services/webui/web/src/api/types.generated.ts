@@ -453,7 +453,7 @@ export interface DroppedEntry {
 }
 
 /** An entry of a session's log. Fields with their default value are left out. Later versions may add types: take one that you do not know for one that changes nothing. */
-export type Entry = MessageEntry | QueuedEntry | DroppedEntry | RunStartEntry | RunEndEntry | ApprovalRequestEntry | ApprovalEntry | EpochEntry | SessionInfoEntry | ModeChangeEntry | ModelChangeEntry | CustomEntry | DeletedEntry;
+export type Entry = MessageEntry | QueuedEntry | DroppedEntry | RunStartEntry | RunEndEntry | ApprovalRequestEntry | ApprovalEntry | EpochEntry | SessionInfoEntry | ModeChangeEntry | ModelChangeEntry | ToolListEntry | CustomEntry | DeletedEntry;
 
 /**
  * An entry of the log: the truth. It replaces the partial message with its id.
@@ -1330,6 +1330,32 @@ export interface ToolExecutionUpdate {
   call_id: string;
   text: string;
   offset?: number;
+}
+
+/**
+ * What models are offered until the next such entry, whatever executors offer meanwhile.
+ *
+ * Policy and approvals look at what executors offer, never at this.
+ *
+ * Fields:
+ *     names: of the tools, in the order of the list.
+ *     object: name of the object that holds the list, see `tool_lists.py`.
+ *     host, wanted, work_mode: where the calls go, and the agent's `tools` and work mode: when one of these
+ *         changes another list follows.
+ */
+export interface ToolListEntry {
+  type: "tool_list";
+  id: string;
+  parent_id?: string | null;
+  ts?: number;
+  epoch?: number;
+  cursor?: number;
+  run_id?: string | null;
+  names: string[];
+  object: string;
+  host: string;
+  wanted?: string[];
+  work_mode?: string;
 }
 
 /**

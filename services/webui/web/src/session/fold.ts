@@ -97,6 +97,8 @@ export function foldEntry(view: View, entry: Entry): View {
       return withNote({ ...next, model: entry.model }, entry, `Model is now ${entry.model}`);
     case "epoch":
       return foldEpoch(next, entry);
+    case "tool_list": // what the model is offered: nothing that people are shown
+      return next;
     case "custom":
       return foldCustom(next, entry);
     case "deleted": // what follows is another session of this id

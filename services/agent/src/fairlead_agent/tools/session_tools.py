@@ -1,0 +1,112 @@
+"""Which tools the model of a session is offered: a list that is part of its log and changes only by an entry.
+
+Providers cache what a request begins with, and tools come first in it. So the list survives restarts of
+services, reconnects of MCP servers and takeovers byte for byte. Executors decide what may run.
+"""
+
+from typing import Final
+
+import structlog
+
+from fairlead_agent.session.owner import Owner
+from fairlead_agent.tools.catalog import Catalog, Tools
+from fairlead_common.config import AgentConfig
+from fairlead_common.errors import BadMessageError, FairleadError, NotFoundError
+from fairlead_common.protocol.entries import ToolListEntry
+from fairlead_common.protocol.ids import new_id
+from fairlead_common.protocol.tool_lists import ToolList, decode_list, encode_list, same_tools
+from fairlead_common.service.log_readers import TOOL_LIST
+
+log = structlog.get_logger()
+
+STEADY_S: Final = 3.0  # so long an offer must have been the same to change the list of a session that has one
+
+
+class SessionTools:
+    """The list of one session."""
+
+    def __init__(self, owner: Owner, catalog: Catalog) -> None:
+        self._owner = owner
+        self._state = owner.state
+        self._catalog = catalog
+        self._unkept: tuple[ToolListEntry, bytes] | None = None
+
+    async def offered(self, host: str | None, profile: AgentConfig) -> ToolList:
+        """What the next request offers. If that is another list than the log has, `keep` writes it.
+
+        Args:
+            host: where the calls will go; None: no executor is known.
+        """
+        self._unkept = None
+        entry, work_mode = self._state.tool_list, self._state.work(profile.work_mode)
+        known = await self._known(entry) if entry else None
+        live = self._catalog.tools(host, profile.tools, work_mode) if host else Tools([], [])
+        steady_s = self._catalog.offered_for_s(host) if host else None
+        fits = entry is not None and _fits(entry, host, profile.tools, work_mode)
+        if host is None or steady_s is None:  # it is away, and what it last said may be old
+            return known if known is not None and fits else live.schemas
+        same = known is not None and same_tools(known, live.schemas)
+        may_change = not fits or (self._begins_run and steady_s >= STEADY_S)
+        if known is not None and ((fits and same) or not may_change):
+            return known
+        tools = known if known is not None and same else live.schemas
+        name, data = encode_list(tools)
+        tools = self._catalog.lists.get(name) or self._catalog.lists.put(name, tools)
+        if self._owner.may_write(TOOL_LIST):
+            self._unkept = (
+                ToolListEntry(
+                    id=new_id(),
+                    names=[tool.name for tool in tools],
+                    object=name,
+                    host=host,
+                    wanted=profile.tools,
+                    work_mode=work_mode,
+                ),
+                data,
+            )
+        return tools
+
+    async def keep(self) -> None:
+        """Write the list that the last request offers, if it is another one than the log has.
+
+        Only the reply waits for this, not the request: while no reply is stored the list may be chosen anew.
+
+        Raises:
+            LostOwnershipError: another worker took over.
+            BusUnavailableError: it is not known whether it is stored.
+        """
+        if self._unkept is None:
+            return
+        (entry, data), self._unkept = self._unkept, None
+        try:
+            await self._owner.objects.put(data)
+        except FairleadError as error:
+            log.warning("tool_list_not_kept", error=str(error))
+            return
+        before = self._state.tool_list
+        if before is None or before.object != entry.object or not _same_basis(before, entry):
+            await self._owner.append(entry)
+
+    @property
+    def _begins_run(self) -> bool:
+        return self._state.run is None or self._state.run.turns == 0
+
+    async def _known(self, entry: ToolListEntry) -> ToolList | None:
+        """The list that the log has; None if its object is lost."""
+        known = self._catalog.lists.get(entry.object)
+        if known is not None:
+            return known
+        try:
+            tools = decode_list(await self._owner.objects.get(entry.object))
+        except (NotFoundError, BadMessageError) as error:
+            log.warning("tool_list_lost", error=str(error))
+            return None
+        return self._catalog.lists.put(entry.object, tools)
+
+
+def _fits(entry: ToolListEntry, host: str | None, wanted: list[str], work_mode: str) -> bool:
+    return host in (None, entry.host) and (entry.wanted, entry.work_mode) == (wanted, work_mode)
+
+
+def _same_basis(one: ToolListEntry, other: ToolListEntry) -> bool:
+    return (one.host, one.wanted, one.work_mode) == (other.host, other.wanted, other.work_mode)

@@ -1,0 +1,209 @@
+"""What the model is offered is a part of the session's log: it outlives restarts."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from fairlead_agent.models.interface import Finish, Piece, ToolCallPiece
+from fairlead_common.bus.objects import Objects
+from fairlead_common.errors import NotFoundError
+from fairlead_common.protocol import subjects as s
+from fairlead_common.protocol.content import ToolResultMessage
+from fairlead_common.protocol.entries import RunEndEntry, SessionInfoEntry, ToolListEntry
+from fairlead_common.protocol.messages import ToolSpec, UpdateSession
+from fairlead_common.service.log_readers import LogReaders
+from tests.support.agent_world import HOST, SPECS
+from tests.support.fake_bus import FakeServer
+from tests.support.fake_nats.faults import Fault
+from tests.support.memory_model import text
+from tests.support.memory_world import MemoryWorld
+
+MCP = ToolSpec(name="mcp__wiki__search", description="Search.", parameters={"type": "object"}, group="mcp")
+
+
+@pytest.fixture(autouse=True)
+def all_read_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody is asked in memory."""
+    monkeypatch.setattr(LogReaders, "may_write", lambda _, kind: kind in (1, "tool_list"))
+
+
+async def lists(w: MemoryWorld) -> list[ToolListEntry]:
+    return [entry for entry in await w.log("a") if isinstance(entry, ToolListEntry)]
+
+
+async def offer(w: MemoryWorld, *specs: ToolSpec) -> None:
+    w.specs = list(specs)
+    await w.heartbeat()
+
+
+async def run(w: MemoryWorld, words: str = "hello") -> list[str]:
+    """The names of the tools that the first request of a run offers."""
+    asked = len(w.mind.tools)
+    count = sum(isinstance(entry, RunEndEntry) for entry in await w.log("a"))
+    await w.say("a", words)
+    await w.run_end("a", count + 1)
+    return names(w, asked)
+
+
+def names(w: MemoryWorld, number: int = -1) -> list[str]:
+    return [tool["function"]["name"] for tool in json.loads(w.mind.tools[number])]
+
+
+async def test_the_list_is_kept_once_and_the_system_prompt_names_it(w: MemoryWorld) -> None:
+    await w.agent()
+    assert await run(w) == ["bash", "read"]
+    await run(w, "op=P1 steps=2")
+    (entry,) = await lists(w)
+    assert (entry.names, entry.host) == (["bash", "read"], HOST)
+    stored = json.loads(await Objects(w.bus).get(entry.object))
+    assert [tool["name"] for tool in stored] == ["bash", "read"]
+    assert all("Tools: bash, read." in request[0]["content"] for request in w.mind.requests)
+
+
+@pytest.mark.parametrize("death", ["kill", "drain"])
+async def test_after_all_restarted_the_same_bytes_are_offered(w: MemoryWorld, death: str) -> None:
+    await offer(w, *SPECS, MCP)
+    first = await w.agent()
+    await run(w)
+    await (first.kill() if death == "kill" else first.drain())
+    await offer(w, SPECS[1], SPECS[0])  # in another order, and its server is away for a moment
+    await w.agent("agent-2")
+    await run(w)
+    assert w.mind.tools[0] == w.mind.tools[-1]
+    assert names(w) == ["bash", "read", MCP.name]
+    await offer(w, MCP, SPECS[1], SPECS[0])
+    await asyncio.sleep(10)
+    await run(w)
+    assert w.mind.tools[0] == w.mind.tools[-1]
+    assert len(await lists(w)) == 1
+
+
+async def test_a_run_that_is_taken_over_goes_on_with_the_list_that_it_began_with(w: MemoryWorld) -> None:
+    await offer(w, *SPECS, MCP)
+    first = await w.agent()
+    await w.say("a", "op=P1 steps=1")
+    w.tool = w.until_cancelled
+    await w.call_runs()
+    await first.kill()
+    await offer(w, *SPECS)
+    await asyncio.sleep(5)
+    await w.agent("agent-2")
+    await w.abort("a")
+    await w.run_end("a")
+    await w.say("b", "hello")
+    await w.run_end("b")
+    assert names(w, 0) == ["bash", "read", MCP.name]
+    assert names(w) == ["bash", "read"]  # another session has a list of its own
+
+
+async def test_a_new_tool_is_offered_at_the_next_run_after_three_seconds(w: MemoryWorld) -> None:
+    await w.agent()
+    assert await run(w) == ["bash", "read"]
+    await offer(w, *SPECS, MCP)
+    assert await run(w) == ["bash", "read"]
+    await asyncio.sleep(1)
+    await offer(w, *SPECS, MCP)  # the same: the time goes on
+    await asyncio.sleep(2.5)
+    assert await run(w, "op=P1 steps=1") == ["bash", "read", MCP.name]
+    assert [entry.names for entry in await lists(w)] == [["bash", "read"], ["bash", "read", MCP.name]]
+
+
+async def test_a_tool_that_comes_in_the_middle_of_a_run_waits_for_the_next(w: MemoryWorld) -> None:
+    await w.agent()
+
+    async def slow(_: object) -> Any:
+        await offer(w, *SPECS, MCP)
+        await asyncio.sleep(10)
+        return await w.tool_says("done")
+
+    w.tool = slow
+    await run(w, "op=P1 steps=1")
+    assert w.mind.tools[0] == w.mind.tools[-1]
+    assert await run(w) == ["bash", "read", MCP.name]
+
+
+async def test_another_kind_of_work_has_another_list_at_once(w: MemoryWorld) -> None:
+    await w.agent()
+    await run(w)
+    await w.notice("a", "update-1", UpdateSession(work_mode="plan"))
+    await w.wait_for("a", lambda log: any(isinstance(e, SessionInfoEntry) and e.work_mode for e in log))
+    assert await run(w) == ["read"]
+    assert [entry.work_mode for entry in await lists(w)] == ["", "plan"]
+
+
+async def test_a_call_to_a_tool_that_is_away_is_an_error_that_says_so(w: MemoryWorld) -> None:
+    await offer(w, *SPECS, MCP)
+    await w.agent()
+    await run(w)
+    await offer(w, *SPECS)
+    call: list[Piece] = [ToolCallPiece(0, "{}", "c1", MCP.name), Finish("tool_use")]
+    w.mind.answers += [call, text("sorry")]
+    await run(w)
+    (result,) = [m for m in await w.messages("a") if isinstance(m, ToolResultMessage)]
+    assert result.outcome.is_error
+    assert "is away" in result.outcome.content[0].text  # type: ignore[union-attr]
+    assert w.calls == []
+
+
+async def test_a_list_whose_object_is_lost_is_made_anew(
+    w: MemoryWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await offer(w, *SPECS, MCP)
+    first = await w.agent()
+    await run(w)
+    await first.kill()
+    await offer(w, *SPECS)
+
+    async def lost(_: object, name: str, **__: object) -> bytes:
+        raise NotFoundError(f"object {name} does not exist")
+
+    monkeypatch.setattr(Objects, "get", lost)
+    await w.agent("agent-2")
+    assert await run(w) == ["bash", "read"]
+    assert [entry.names for entry in await lists(w)] == [["bash", "read", MCP.name], ["bash", "read"]]
+    await run(w)
+    assert len(await lists(w)) == 2
+
+
+async def test_nothing_is_kept_while_a_service_runs_that_cannot_read_it(
+    w: MemoryWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LogReaders, "may_write", lambda _, kind: kind == 1)
+    await w.agent()
+    assert await run(w) == ["bash", "read"]
+    await offer(w, *SPECS, MCP)
+    assert await run(w) == ["bash", "read", MCP.name]
+    assert await lists(w) == []
+
+
+@pytest.mark.parametrize("fault", [Fault.DEAD_BEFORE, Fault.DEAD_AFTER], ids=lambda fault: fault.name)
+@pytest.mark.parametrize(("subject", "count"), [("$O.>", 2), (s.session_log("a"), 4)])
+async def test_a_kill_while_the_list_is_kept_leaves_it_or_none(
+    w: MemoryWorld, server: FakeServer, fault: Fault, subject: str, count: int
+) -> None:
+    for after in range(count):
+        session = f"{after}"
+        await offer(w, *SPECS, MCP, ToolSpec(name=f"mcp__{after}__x", description="", parameters={}))
+        first = await w.agent(f"first-{after}")
+        pattern = subject.replace(".a.", f".{session}.")
+        rule = server.faults.add(pattern, fault, client=first.name, after=after)
+        asked = len(w.mind.tools)
+        await w.say(session, "hello")
+        async with asyncio.timeout(60):
+            await rule.hit.wait()
+        await first.kill()
+        await offer(w, *SPECS)
+        await asyncio.sleep(5)
+        second = await w.agent(f"second-{after}")
+        await w.run_end(session)
+        await w.say(session, "again")
+        await w.run_end(session, 2)
+        kept = [entry for entry in await w.log(session) if isinstance(entry, ToolListEntry)]
+        (before, last) = (len(w.mind.tools) - 2, len(w.mind.tools) - 1)
+        assert kept[-1].names == names(w, last)
+        assert len(kept) == 1 or kept[0].names == names(w, asked), "only what was offered is kept"
+        assert len(kept) <= 2
+        assert names(w, before) in [entry.names for entry in kept]
+        await second.kill()
