@@ -20,7 +20,7 @@ from fairlead_common.protocol.projections import (
     session_marker,
 )
 from fairlead_node.backup.manifest import Manifest
-from fairlead_node.backup.reconcile import Settling
+from fairlead_node.backup.reconcile import Reconciliation
 
 MANIFEST = Manifest(
     id="b1",
@@ -65,7 +65,7 @@ async def test_lists_follow_the_logs_where_a_deletion_lies_between_them(bus: Bus
     ended = await _append(bus, "late", encode_entry(DeletedEntry(id="d2")), "closed")
     await bus.publish(s.mail("late", "result", "c9"), b"{}")
 
-    settled = await Settling(bus, MANIFEST).settle()
+    settled = await Reconciliation(bus, MANIFEST).settle()
 
     assert settled.sessions == 2
     assert settled.waiting == 1

@@ -52,7 +52,7 @@ from fairlead_common.protocol.messages import (
 )
 from fairlead_node.backup.archive import open_backup
 from fairlead_node.backup.manifest import Manifest
-from fairlead_node.backup.reconcile import Settling
+from fairlead_node.backup.reconcile import Reconciliation
 from fairlead_node.backup.snapshots import stream_info
 from tests.support.fairlead_up import FAIRLEAD
 from tests.support.nats_server import NatsServer
@@ -613,8 +613,8 @@ async def test_an_entry_that_cannot_be_read_is_named_and_its_session_is_settled_
         streams=[],
         files=[],
     )
-    settled = await Settling(bus, manifest).settle()
+    settled = await Reconciliation(bus, manifest).settle()
     assert settled.unreadable == ["one"]
     assert [row[1] for row in settled.unknown] == [call]
     assert await claimed_by(bus, call) == "agent"
-    assert (await Settling(bus, manifest).settle()).unknown == []
+    assert (await Reconciliation(bus, manifest).settle()).unknown == []

@@ -15,7 +15,7 @@ from fairlead_common.bus.streams import STREAMS, provision
 from fairlead_common.installation.home import Home
 from fairlead_common.protocol import subjects as s
 from fairlead_node.doctor import cluster, nats, streams
-from fairlead_node.doctor.context import Look
+from fairlead_node.doctor.context import DoctorContext
 from fairlead_node.doctor.finding import Finding
 from tests.support.nats_cluster import NatsCluster
 from tests.support.nats_server import NatsServer
@@ -36,10 +36,12 @@ def servers(tmp_path: Path) -> Iterator[NatsCluster]:
         yield running
 
 
-def look_at(url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, within_s: float = 8.0) -> Look:
+def look_at(
+    url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, within_s: float = 8.0
+) -> DoctorContext:
     monkeypatch.setenv("FAIRLEAD_NATS_URL", url)
     place = Home(tmp_path / "home")
-    return Look(place, "http://127.0.0.1:1", dict(os.environ), offline=False, within_s=within_s)
+    return DoctorContext(place, "http://127.0.0.1:1", dict(os.environ), offline=False, within_s=within_s)
 
 
 async def found(url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Finding]:

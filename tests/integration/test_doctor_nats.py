@@ -23,7 +23,7 @@ from fairlead_common.installation.home import Home
 from fairlead_common.protocol import subjects
 from fairlead_common.received import Delivery
 from fairlead_node.doctor import nats, nats_facts, services, streams, work
-from fairlead_node.doctor.context import Look
+from fairlead_node.doctor.context import DoctorContext
 from fairlead_node.doctor.finding import Finding
 from fairlead_node.environment import SERVICES
 from tests.support.nats_server import NatsServer, free_port
@@ -39,10 +39,12 @@ def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.delenv(name)
 
 
-async def seen(server_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Look:
+async def seen(server_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> DoctorContext:
     """A fresh look at this server, with all that it tells."""
     monkeypatch.setenv("FAIRLEAD_NATS_URL", server_url)
-    look = Look(Home(tmp_path / "home"), "http://127.0.0.1:1", dict(os.environ), offline=False, within_s=40)
+    look = DoctorContext(
+        Home(tmp_path / "home"), "http://127.0.0.1:1", dict(os.environ), offline=False, within_s=40
+    )
     await asyncio.to_thread(look.facts)
     return look
 
@@ -239,7 +241,7 @@ async def test_a_configuration_without_fsync_is_a_problem(tmp_path: Path) -> Non
     home = Home(tmp_path / "home")
     home.prepare()
     config = home.nats / "server.conf"
-    look = Look(home, "", {}, offline=True)
+    look = DoctorContext(home, "", {}, offline=True)
     config.write_text("jetstream {\n  sync_interval: always\n}\n")
     assert nats._sync(look).state == "ok"
     config.write_text("jetstream {\n  sync_interval: 2m\n}\n")

@@ -11,7 +11,7 @@ import pytest
 from fairlead_common.installation.errors import CommandError
 from fairlead_common.installation.home import Home
 from fairlead_node.doctor import nats
-from fairlead_node.doctor.context import Look
+from fairlead_node.doctor.context import DoctorContext
 from fairlead_node.nats_server import server
 from tests.support.command_line import run_here
 from tests.support.fairlead_up import FairleadUp
@@ -70,7 +70,7 @@ def test_without_users_of_other_systems_a_taken_port_is_replaced(tmp_path: Path)
     assert second.url != first.url
     server.remember_external(home, "nats://elsewhere:4222")
     assert server.prepare(home, "here")[1].url == second.url  # a start with --nats in between changes nothing
-    (found,) = nats.contexts(Look(home, "", {"XDG_CONFIG_HOME": str(tmp_path)}, offline=True))
+    (found,) = nats.contexts(DoctorContext(home, "", {"XDG_CONFIG_HOME": str(tmp_path)}, offline=True))
     assert (found.state, second.url in found.text) == ("ok", True)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fairlead.client import GatewayClient
-from fairlead.conversation import Ask, Conversation, Wishes, ask_on_terminal
+from fairlead.conversation import Ask, Conversation, RunOptions, ask_on_terminal
 from fairlead_common.installation.errors import UnreachableError
 from tests.unit.cli.fake_gateway import FakeGateway, fake_gateway
 
@@ -46,7 +46,7 @@ def run(gateway: FakeGateway, *, ask: Ask | None = None, **wishes: Any) -> Outco
     }  # fmt: skip
     out, err = io.StringIO(), io.StringIO()
     client = GatewayClient(gateway.url, lambda: "token")
-    status = Conversation(client, Wishes(**chosen), ask=ask, out=out, err=err).run("hello")
+    status = Conversation(client, RunOptions(**chosen), ask=ask, out=out, err=err).run("hello")
     return Outcome(status, out.getvalue(), err.getvalue())
 
 

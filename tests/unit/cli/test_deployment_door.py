@@ -11,10 +11,10 @@ import pytest
 from fairlead_common.installation.errors import CommandError
 from fairlead_common.permissions import external_users, nkey
 from fairlead_remote.authority import Authority
-from fairlead_remote.deployment import DeploymentDoor, DeploymentHome, listen_of
-from fairlead_remote.enrollment import Admission, answered
-from fairlead_remote.host_register import Invitation
-from fairlead_remote.listener import Listen
+from fairlead_remote.deployment import DeploymentHome, DeploymentListener, listen_of
+from fairlead_remote.enrollment import LocalEnrollment, answered
+from fairlead_remote.host_records import Invitation
+from fairlead_remote.listener import ListenAddress
 from fairlead_remote.nats_users import basis
 from fairlead_remote.nats_users.deployment_users import DeploymentUsers
 from fairlead_remote.rights import system_users
@@ -36,7 +36,7 @@ def users(tmp_path: Path) -> DeploymentUsers:
     return made
 
 
-class Settled(DeploymentDoor):
+class Settled(DeploymentListener):
     """A door whose servers are files alone."""
 
     reloads = 0
@@ -121,7 +121,7 @@ def test_a_second_start_keeps_keys_certificate_and_hosts(door: Settled, users: D
 
 
 def test_the_owner_is_answered_in_the_words_of_the_register(door: Settled) -> None:
-    admission = Admission(door)
+    admission = LocalEnrollment(door)
     asked = {"invitation": invitation("garage")._asdict(), "replace": False, "addresses": ["vm.example"]}
     way = answered(admission, "invite", json.loads(json.dumps(asked)))
     assert way == {"addresses": ("vm.example:8421",), "ca": door.authority.certificate(), "running": True}
@@ -157,11 +157,11 @@ def test_a_file_of_users_of_an_earlier_version_is_not_guessed_at(door: Settled, 
 @pytest.mark.parametrize(
     ("environ", "found"),
     [
-        ({"FAIRLEAD_LISTEN": "100.64.0.5", "FAIRLEAD_DOOR_PORT": "9000"}, Listen("100.64.0.5", 9000)),
-        ({"FAIRLEAD_LISTEN": "fd7a::5"}, Listen("fd7a::5", 8421)),
+        ({"FAIRLEAD_LISTEN": "100.64.0.5", "FAIRLEAD_DOOR_PORT": "9000"}, ListenAddress("100.64.0.5", 9000)),
+        ({"FAIRLEAD_LISTEN": "fd7a::5"}, ListenAddress("fd7a::5", 8421)),
     ],
 )
-def test_what_is_published_is_said_in_tickets(environ: dict[str, str], found: Listen) -> None:
+def test_what_is_published_is_said_in_tickets(environ: dict[str, str], found: ListenAddress) -> None:
     assert listen_of(environ) == found
 
 

@@ -35,7 +35,7 @@ from fairlead_node.doctor import (
     streams,
     tailnet,
 )
-from fairlead_node.doctor.context import Look
+from fairlead_node.doctor.context import DoctorContext
 from fairlead_node.doctor.finding import Finding, ok
 from fairlead_node.doctor.nats_facts import NatsFacts
 from tests.support.nats_server import free_port
@@ -55,13 +55,13 @@ def place(tmp_path: Path) -> Home:
 
 def look(
     place: Home, *, offline: bool = False, url: str = "", facts: NatsFacts | None = None, **env: Any
-) -> Look:
-    made = Look(place, url or f"http://127.0.0.1:{free_port()}", env, offline=offline)
+) -> DoctorContext:
+    made = DoctorContext(place, url or f"http://127.0.0.1:{free_port()}", env, offline=offline)
     made._facts = facts or NatsFacts()
     return made
 
 
-def mended(check: Callable[[Look], Finding], seen: Look) -> str:
+def mended(check: Callable[[DoctorContext], Finding], seen: DoctorContext) -> str:
     """What the remedy says; the check finds nothing afterwards."""
     finding = check(seen)
     assert finding.mend is not None
@@ -609,11 +609,11 @@ def test_streams_that_nobody_leads_or_that_one_server_holds_are_told(place: Home
 def test_a_check_that_fails_or_hangs_breaks_no_other(place: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     forever = threading.Event()
 
-    def hangs(_: Look) -> Finding:
+    def hangs(_: DoctorContext) -> Finding:
         forever.wait(60)
         return ok("x.hangs", "")
 
-    def fails(_: Look) -> Finding:
+    def fails(_: DoctorContext) -> Finding:
         raise RuntimeError("no luck")
 
     checks = (

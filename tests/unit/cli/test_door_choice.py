@@ -11,7 +11,7 @@ from fairlead.commands.up import _choose_door
 from fairlead_common.installation.errors import CommandError
 from fairlead_common.installation.home import Home
 from fairlead_node.output import Console
-from fairlead_remote.listener import Door
+from fairlead_remote.listener import RemoteListener
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def test_an_earlier_choice_whose_port_is_taken_is_said_and_keeps_nothing_from_st
 ) -> None:
     home = Home(tmp_path / "home")
     home.prepare()
-    Door(home).choose(taken)
+    RemoteListener(home).choose(taken)
     said = io.StringIO()
     _choose_door(home, None, False, Console(said, colour=False))
     assert "no other machine can join" in said.getvalue()

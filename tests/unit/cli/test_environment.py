@@ -8,10 +8,10 @@ import pytest
 from fairlead_common.installation.errors import CommandError
 from fairlead_common.installation.home import Home
 from fairlead_common.installation.nats_access import NatsAccess
-from fairlead_node.environment import Plan, default_model, parse_sets, parse_workers, service_environment
+from fairlead_node.environment import StartPlan, default_model, parse_sets, parse_workers, service_environment
 
 HOME = Home(Path("/home/somebody/fairlead"))
-PLAN = Plan(HOME, 8420, Path("/work space"), {"models.default": "demo"}, "mill")
+PLAN = StartPlan(HOME, 8420, Path("/work space"), {"models.default": "demo"}, "mill")
 NATS = NatsAccess("nats://127.0.0.1:1", nkey="/home/somebody/fairlead/nats/users/x.nk")
 THEIRS = {
     "PATH": "/bin",

@@ -22,7 +22,7 @@ from fairlead_common.installation.home import (
 from fairlead_common.installation.processes import ProcessFile, UpLock, end_stale, recorded
 from fairlead_common.permissions import rights
 from fairlead_node.backup.locations import source
-from fairlead_remote.hosts import Hosts
+from fairlead_remote.host_register import HostRegister
 from fairlead_remote.nats_users.home_users import NatsUsers
 from tests.support.fairlead_up import FAIRLEAD
 from tests.support.nats_server import free_port
@@ -120,7 +120,7 @@ def test_nothing_is_written_into_somebody_elses_home(home: Home, monkeypatch: py
     with pytest.raises(CommandError, match=as_owner):
         users.remove("mill")
     with pytest.raises(CommandError, match=as_owner):
-        Hosts(home).revoke("mill")
+        HostRegister(home).revoke("mill")
     with pytest.raises(CommandError, match=as_owner), source(home, None):
         pass
     with pytest.raises(CommandError, match=as_owner):

@@ -10,25 +10,27 @@ from fairlead_common.installation.home import Home
 from fairlead_common.permissions import external_users, nkey
 from fairlead_common.permissions.accounts import DOMAIN
 from fairlead_common.permissions.rights import Rights
-from fairlead_remote.host_register import Host, Invitation, checked
-from fairlead_remote.hosts import Hosts
-from fairlead_remote.listener import Door, Listen, parse_listen
+from fairlead_remote.host_records import Invitation, JoinedHost, checked
+from fairlead_remote.host_register import HostRegister
+from fairlead_remote.listener import ListenAddress, RemoteListener, parse_listen
 from fairlead_remote.nats_users.home_users import NatsUsers
 from fairlead_remote.rights import at_the_door
 
 
 @pytest.fixture
-def hosts(tmp_path: Path) -> Hosts:
+def hosts(tmp_path: Path) -> HostRegister:
     home = Home(tmp_path / "home")
     home.prepare()
-    return Hosts(home)
+    return HostRegister(home)
 
 
 def key() -> str:
     return nkey.public_key(nkey.new_seed())
 
 
-def invited(hosts: Hosts, host: str, *, ticket: str = "t1", within_s: int = 60, replace: bool = False) -> str:
+def invited(
+    hosts: HostRegister, host: str, *, ticket: str = "t1", within_s: int = 60, replace: bool = False
+) -> str:
     """A ticket for the host; its public key."""
     own = key()
     expires_s = int(time.time()) + within_s
@@ -36,11 +38,11 @@ def invited(hosts: Hosts, host: str, *, ticket: str = "t1", within_s: int = 60, 
     return own
 
 
-def test_a_ticket_becomes_a_host_once_and_the_same_key_may_ask_again(hosts: Hosts) -> None:
+def test_a_ticket_becomes_a_host_once_and_the_same_key_may_ask_again(hosts: HostRegister) -> None:
     ticket_key, first, second = invited(hosts, "garage"), key(), key()
     assert ticket_key in hosts.users_file.read_text()
     joined = hosts.redeem("t1", first)
-    assert isinstance(joined, Host)
+    assert isinstance(joined, JoinedHost)
     assert (joined.host, joined.pool, joined.labels) == ("garage", "gpu", {"zone": "home"})
     assert hosts.redeem("t1", first) == joined
     assert hosts.redeem("t1", second) == "the ticket was used already: each lets one machine in, once"
@@ -50,7 +52,9 @@ def test_a_ticket_becomes_a_host_once_and_the_same_key_may_ask_again(hosts: Host
     assert second not in users
 
 
-def test_a_revoked_host_stays_out_with_its_old_ticket_and_comes_back_with_a_new_one(hosts: Hosts) -> None:
+def test_a_revoked_host_stays_out_with_its_old_ticket_and_comes_back_with_a_new_one(
+    hosts: HostRegister,
+) -> None:
     invited(hosts, "garage")
     old = key()
     hosts.redeem("t1", old)
@@ -59,19 +63,23 @@ def test_a_revoked_host_stays_out_with_its_old_ticket_and_comes_back_with_a_new_
     assert hosts.redeem("t1", old) == "the ticket was used already: each lets one machine in, once"
     invited(hosts, "garage", ticket="t2")
     new = key()
-    assert isinstance(hosts.redeem("t2", new), Host)
+    assert isinstance(hosts.redeem("t2", new), JoinedHost)
     assert [(host.key, host.revoked_s) for host in hosts.hosts()] == [(new, 0)]
 
 
-def test_a_key_that_another_user_has_is_refused_for_the_server_would_take_over_nothing(hosts: Hosts) -> None:
+def test_a_key_that_another_user_has_is_refused_for_the_server_would_take_over_nothing(
+    hosts: HostRegister,
+) -> None:
     taken = invited(hosts, "garage")
     assert "another user's" in str(hosts.redeem("t1", taken))
     registrar = nkey.public_key(hosts.registrar_seed.read_text())
     assert "another user's" in str(hosts.redeem("t1", registrar))
-    assert isinstance(hosts.redeem("t1", key()), Host)
+    assert isinstance(hosts.redeem("t1", key()), JoinedHost)
 
 
-def test_a_tool_that_another_system_offers_may_be_asked_by_hosts_too(hosts: Hosts, tmp_path: Path) -> None:
+def test_a_tool_that_another_system_offers_may_be_asked_by_hosts_too(
+    hosts: HostRegister, tmp_path: Path
+) -> None:
     invited(hosts, "garage")
     hosts.redeem("t1", key())
     before = hosts.basis()
@@ -81,7 +89,7 @@ def test_a_tool_that_another_system_offers_may_be_asked_by_hosts_too(hosts: Host
     assert '"weather"' in hosts.users_file.read_text()
 
 
-def test_an_expired_or_unknown_ticket_lets_nobody_in(hosts: Hosts) -> None:
+def test_an_expired_or_unknown_ticket_lets_nobody_in(hosts: HostRegister) -> None:
     own = invited(hosts, "garage", within_s=0)
     assert hosts.redeem("t1", key()) == "the ticket has expired"
     assert hosts.redeem("t9", key()) == "nobody knows this ticket here"
@@ -89,7 +97,7 @@ def test_an_expired_or_unknown_ticket_lets_nobody_in(hosts: Hosts) -> None:
     assert hosts.hosts() == []
 
 
-def test_a_place_that_is_taken_is_given_away_only_when_that_is_said(hosts: Hosts) -> None:
+def test_a_place_that_is_taken_is_given_away_only_when_that_is_said(hosts: HostRegister) -> None:
     invited(hosts, "garage")
     old, new = key(), key()
     hosts.redeem("t1", old)
@@ -102,7 +110,7 @@ def test_a_place_that_is_taken_is_given_away_only_when_that_is_said(hosts: Hosts
     assert (old in users, new in users) == (False, True)
 
 
-def test_a_second_ticket_for_a_host_withdraws_the_first(hosts: Hosts) -> None:
+def test_a_second_ticket_for_a_host_withdraws_the_first(hosts: HostRegister) -> None:
     first = invited(hosts, "garage")
     second = invited(hosts, "garage", ticket="t2")
     users = hosts.users_file.read_text()
@@ -114,13 +122,13 @@ def test_a_second_ticket_for_a_host_withdraws_the_first(hosts: Hosts) -> None:
         hosts.revoke("shed")
 
 
-def test_there_is_always_a_user_for_without_any_the_server_lets_everybody_in(hosts: Hosts) -> None:
+def test_there_is_always_a_user_for_without_any_the_server_lets_everybody_in(hosts: HostRegister) -> None:
     assert hosts.render() is True
     assert hosts.users_file.read_text().count("nkey: U") == 1
     assert hosts.render() is False  # nothing changed: nothing to reload
 
 
-def test_a_register_that_cannot_be_read_is_not_begun_anew(hosts: Hosts) -> None:
+def test_a_register_that_cannot_be_read_is_not_begun_anew(hosts: HostRegister) -> None:
     invited(hosts, "garage")
     register = hosts.users_file.with_name("hosts.json")
     register.write_text("{")
@@ -142,14 +150,14 @@ def test_rights_at_the_door_are_in_the_words_that_it_looks_at() -> None:
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("100.64.0.5", Listen("100.64.0.5", 8421)),
-        ("100.64.0.5:9000", Listen("100.64.0.5", 9000)),
-        ("[fd7a::5]:9000", Listen("fd7a::5", 9000)),
-        ("fd7a::5", Listen("fd7a::5", 8421)),
-        ("0.0.0.0", Listen("0.0.0.0", 8421)),
+        ("100.64.0.5", ListenAddress("100.64.0.5", 8421)),
+        ("100.64.0.5:9000", ListenAddress("100.64.0.5", 9000)),
+        ("[fd7a::5]:9000", ListenAddress("fd7a::5", 9000)),
+        ("fd7a::5", ListenAddress("fd7a::5", 8421)),
+        ("0.0.0.0", ListenAddress("0.0.0.0", 8421)),
     ],
 )
-def test_where_to_listen_is_an_address_with_or_without_a_port(text: str, found: Listen) -> None:
+def test_where_to_listen_is_an_address_with_or_without_a_port(text: str, found: ListenAddress) -> None:
     assert parse_listen(text) == found
     assert parse_listen(str(found)) == found
 
@@ -164,15 +172,15 @@ def test_what_is_no_address_is_refused(text: str) -> None:
 def test_the_choice_is_kept_and_taken_back(tmp_path: Path) -> None:
     home = Home(tmp_path / "home")
     home.prepare()
-    Door(home).choose("127.0.0.1:9000")
-    assert Door(home).listen() == Listen("127.0.0.1", 9000)
-    assert Door(home).addresses(["garage.example", "other:1"]) == ["garage.example:9000", "other:1"]
-    Door(home).write_link()
-    assert "leafnodes" in Door(home).link.read_text()
-    Door(home).choose("off")
-    assert Door(home).listen() is None
-    Door(home).write_link()
-    assert "leafnodes" not in Door(home).link.read_text()
+    RemoteListener(home).choose("127.0.0.1:9000")
+    assert RemoteListener(home).listen() == ListenAddress("127.0.0.1", 9000)
+    assert RemoteListener(home).addresses(["garage.example", "other:1"]) == ["garage.example:9000", "other:1"]
+    RemoteListener(home).write_link()
+    assert "leafnodes" in RemoteListener(home).link.read_text()
+    RemoteListener(home).choose("off")
+    assert RemoteListener(home).listen() is None
+    RemoteListener(home).write_link()
+    assert "leafnodes" not in RemoteListener(home).link.read_text()
 
 
 @pytest.mark.parametrize(

@@ -15,19 +15,19 @@ from fairlead.commands.service import checked_arguments, login_command
 from fairlead_common.installation.errors import CommandError
 from fairlead_node.os_service import env_file
 from fairlead_node.os_service.plist import plist_text
-from fairlead_node.os_service.spec import Kind, Places, Scope, Wanted, launchd_places
+from fairlead_node.os_service.spec import Kind, Scope, ServiceFiles, ServiceSpec, launchd_places
 from fairlead_node.os_service.unit import STOP_S, SUBGROUPS_SINCE, unit_text, unit_word
 from fairlead_node.supervisor import DRAIN_S, SERVER_STOP_S
 
 ODD = "two words; $HOME %h \"quoted\" back\\slash 'single' `tick`"
 
 
-def wanted(folder: Path, scope: Scope = "user", kind: Kind = "up", **more: object) -> Wanted:
+def wanted(folder: Path, scope: Scope = "user", kind: Kind = "up", **more: object) -> ServiceSpec:
     program = folder / "bin dir" / "fairlead"
     program.parent.mkdir(parents=True, exist_ok=True)
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
-    plain = Wanted(
+    plain = ServiceSpec(
         kind=kind,
         scope=scope,
         name="fairlead",
@@ -38,7 +38,7 @@ def wanted(folder: Path, scope: Scope = "user", kind: Kind = "up", **more: objec
         home=folder / "a home % with $signs",
         search_path="/usr/bin:/bin",
         version="1.2.3",
-        places=Places(folder / "fairlead.service", folder / "fairlead.env", folder / "fairlead.log"),
+        places=ServiceFiles(folder / "fairlead.service", folder / "fairlead.env", folder / "fairlead.log"),
     )
     return plain._replace(**more)  # type: ignore[arg-type]
 

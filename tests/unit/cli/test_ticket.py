@@ -5,9 +5,9 @@ import string
 import pytest
 
 from fairlead_common.installation.errors import CommandError
-from fairlead_remote.join_token import PREFIX, Ticket, decode
+from fairlead_remote.join_token import PREFIX, JoinToken, decode
 
-TICKET = Ticket(
+TICKET = JoinToken(
     id="t1",
     host="garage",
     pool="gpu",

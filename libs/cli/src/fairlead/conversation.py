@@ -30,7 +30,7 @@ ABORT_WAIT_S: Final = 15.0
 _SHORT: Final = 120
 
 
-class Wishes(NamedTuple):
+class RunOptions(NamedTuple):
     """What the command line asked for. None: the server's default."""
 
     session: str | None
@@ -50,7 +50,7 @@ class Conversation:
     """
 
     def __init__(
-        self, client: GatewayClient, wishes: Wishes, *, ask: Ask | None, out: TextIO, err: TextIO
+        self, client: GatewayClient, wishes: RunOptions, *, ask: Ask | None, out: TextIO, err: TextIO
     ) -> None:
         self._client = client
         self._wishes = wishes

@@ -19,7 +19,7 @@ STEADY_S: Final = 30.0  # up for that long: the next end is a new story
 _MAX_LINE: Final = 64 * 1024
 
 
-class RefusedError(Exception):
+class ConfigurationRefusedError(Exception):
     """A child says that its configuration must not run: starting it again will not help."""
 
     def __init__(self, name: str, reason: str) -> None:
@@ -92,14 +92,14 @@ class SupervisedProcess:
             once: until it has ended well.
 
         Raises:
-            RefusedError: it ended with status 78.
+            ConfigurationRefusedError: it ended with status 78.
         """
         pause = FIRST_PAUSE_S
         while not stop.is_set():
             began = time.monotonic()
             status = await self._run_once()
             if status == CONFIG and not stop.is_set():
-                raise RefusedError(self.name, self._last_error or "see its log")
+                raise ConfigurationRefusedError(self.name, self._last_error or "see its log")
             if stop.is_set() or (once and status == 0):
                 return
             if time.monotonic() - began >= STEADY_S:

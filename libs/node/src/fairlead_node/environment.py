@@ -145,7 +145,7 @@ def parse_workers(text: str) -> dict[str, int]:
     return workers
 
 
-class Plan(NamedTuple):
+class StartPlan(NamedTuple):
     """What all services of one start share.
 
     Fields:
@@ -161,7 +161,7 @@ class Plan(NamedTuple):
 
 
 def service_environment(
-    service: str, worker: str, plan: Plan, nats: NatsAccess, environ: Mapping[str, str] | None = None
+    service: str, worker: str, plan: StartPlan, nats: NatsAccess, environ: Mapping[str, str] | None = None
 ) -> dict[str, str]:
     """The whole environment of one service process."""
     source = os.environ if environ is None else environ

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Final
 
 from fairlead_node.child import Command, environment_of_server
-from fairlead_remote.listener import NAME, Door
+from fairlead_remote.listener import NAME, RemoteListener
 from fairlead_remote.rights import REGISTRAR
 
 MEMORY_LIMIT: Final = "128MiB"
 
 
-def commands(door: Door, program: Path) -> list[Command]:
+def commands(door: RemoteListener, program: Path) -> list[Command]:
     """What has to run for the door: its server and its registrar; nothing, where there is none."""
     if door.listen() is None:
         return []

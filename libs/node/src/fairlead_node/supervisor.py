@@ -16,14 +16,14 @@ from fairlead_common.installation.nats_access import NatsAccess
 from fairlead_common.installation.processes import ProcessFile, die_with_parent
 from fairlead_common.permissions.rights import PROVISIONER
 from fairlead_common.service.privacy import hide_memory, keep_files_private
-from fairlead_node.child import Command, RefusedError, SupervisedProcess, environment_of_server
-from fairlead_node.environment import DEMO, DefaultModel, Plan, service_environment
+from fairlead_node.child import Command, ConfigurationRefusedError, SupervisedProcess, environment_of_server
+from fairlead_node.environment import DEMO, DefaultModel, StartPlan, service_environment
 from fairlead_node.nats_server import server as nats_server
 from fairlead_node.nats_server.store_guard import LOOK_EVERY_S, StoreGuard
 from fairlead_node.output import Console, LogFile, teller
 from fairlead_node.remote_listener import commands
 from fairlead_remote.listener import NAME as DOOR
-from fairlead_remote.listener import Door
+from fairlead_remote.listener import RemoteListener
 
 DRAIN_S: Final = 15.0
 SERVER_STOP_S: Final = 10.0
@@ -44,7 +44,7 @@ class Supervisor:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: StartPlan,
         *,
         workers: dict[str, int],
         external: NatsAccess | None,
@@ -151,7 +151,7 @@ class Supervisor:
         if self._external is not None:
             return
         try:
-            wanted = await asyncio.to_thread(commands, Door(self._plan.home), nats_server.binary())
+            wanted = await asyncio.to_thread(commands, RemoteListener(self._plan.home), nats_server.binary())
         except (CommandError, OSError) as error:
             self._console.say(f"no other machine can join: {error}")
             return
@@ -255,7 +255,7 @@ class Supervisor:
     async def _keep(self, child: SupervisedProcess, stop: asyncio.Event, *, once: bool = False) -> None:
         try:
             await child.keep_running(stop, once=once)
-        except RefusedError as error:
+        except ConfigurationRefusedError as error:
             self._refused = str(error)
             self._stop_services.set()
         except OSError as error:
@@ -266,7 +266,7 @@ class Supervisor:
         """As `_keep`; but what refuses to run keeps other machines out, and nothing else from running."""
         try:
             await child.keep_running(self._stop_server)
-        except (RefusedError, OSError) as error:
+        except (ConfigurationRefusedError, OSError) as error:
             self._console.say(f"no other machine can join: {error}")
 
     async def _watch_store(self, server: SupervisedProcess, guard: StoreGuard) -> None:

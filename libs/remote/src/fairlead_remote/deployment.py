@@ -16,7 +16,7 @@ from fairlead_common.bus.settings import BusSettings
 from fairlead_common.installation.errors import CONFIG, CommandError
 from fairlead_common.installation.home import Home, home_from_environment, read_json, write_private
 from fairlead_remote.join_token import TLS_NAME
-from fairlead_remote.listener import DEFAULT_PORT, Door, Listen, parse_listen
+from fairlead_remote.listener import DEFAULT_PORT, ListenAddress, RemoteListener, parse_listen
 from fairlead_remote.nats_users import basis
 from fairlead_remote.nats_users.reload import reload_by_request
 from fairlead_remote.nats_users.seed import public_key_of
@@ -47,7 +47,7 @@ class DeploymentHome(Home):
         self.users_config = users / "users.conf"
 
 
-class DeploymentDoor(Door):
+class DeploymentListener(RemoteListener):
     """The door of one deployment. Making one touches nothing."""
 
     def __init__(self, home: Home, *, hub_url: str = HUB_URL, near_url: str = NEAR_URL) -> None:
@@ -127,8 +127,8 @@ class DeploymentDoor(Door):
                 RELOADER,
             )
 
-    def _bound(self, listen: Listen) -> Listen:  # noqa: ARG002 - what is published is compose's
-        return Listen("0.0.0.0", DEFAULT_PORT)  # noqa: S104 - of its container
+    def _bound(self, listen: ListenAddress) -> ListenAddress:  # noqa: ARG002 - what is published is compose's
+        return ListenAddress("0.0.0.0", DEFAULT_PORT)  # noqa: S104 - of its container
 
     def _more(self) -> str:
         return _HEALTH
@@ -139,7 +139,7 @@ class DeploymentDoor(Door):
             self.authority.issue(self._certificate, self._key, names)
 
 
-def listen_of(environ: Mapping[str, str]) -> Listen:
+def listen_of(environ: Mapping[str, str]) -> ListenAddress:
     """What compose.yaml publishes.
 
     Raises:
@@ -156,10 +156,10 @@ def listen_of(environ: Mapping[str, str]) -> Listen:
     port = environ.get("FAIRLEAD_DOOR_PORT") or str(DEFAULT_PORT)
     if not port.isdecimal() or not 1 <= int(port) <= 65535:
         raise CommandError(f"FAIRLEAD_DOOR_PORT must be a number from 1 to 65535, got {port!r}", CONFIG)
-    return Listen(address, int(port))
+    return ListenAddress(address, int(port))
 
 
-def door_of_environment() -> Door:
+def door_of_environment() -> RemoteListener:
     """The door whose registrar this process is.
 
     Raises:
@@ -167,10 +167,10 @@ def door_of_environment() -> Door:
     """
     home = home_from_environment()
     if not os.environ.get("FAIRLEAD_IN_CONTAINERS"):
-        door = Door(home)
+        door = RemoteListener(home)
         if door.listen() is None:
             raise CommandError("there is no door in this home", CONFIG)
         return door
-    deployed = DeploymentDoor(DeploymentHome(home.path))
+    deployed = DeploymentListener(DeploymentHome(home.path))
     deployed.settle(os.environ)
     return deployed

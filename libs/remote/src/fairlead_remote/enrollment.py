@@ -1,6 +1,6 @@
 """Who is let in from other machines, as the owner says it: invite, revoke, list.
 
-The register is a file. Where it lies the owner's command line uses it (`Admission`); in a deployment of
+The register is a file. Where it lies the owner's command line uses it (`LocalEnrollment`); in a deployment of
 containers the registrar has it, and is asked over NATS (`distant`). Both say the same words.
 """
 
@@ -13,12 +13,12 @@ from typing import Any, NamedTuple, Protocol
 from fairlead_common.installation.errors import CONFIG, USAGE, CommandError
 from fairlead_common.installation.home import Home, read_json
 from fairlead_common.permissions import rights
-from fairlead_remote.host_register import Host, Invitation, checked
-from fairlead_remote.listener import Door
+from fairlead_remote.host_records import Invitation, JoinedHost, checked
+from fairlead_remote.listener import RemoteListener
 from fairlead_remote.nats_users.reload import NotReloadedError
 
 
-class Way(NamedTuple):
+class JoinInfo(NamedTuple):
     """How a machine that was invited gets in.
 
     Fields:
@@ -39,16 +39,16 @@ class KnownHosts(NamedTuple):
         door: where it listens; empty: there is none.
     """
 
-    hosts: list[Host]
+    hosts: list[JoinedHost]
     invitations: list[Invitation]
     seen: Mapping[str, int]
     door: str = ""
 
 
-class Letting(Protocol):
+class EnrollmentService(Protocol):
     """What the owner may do."""
 
-    def invite(self, invitation: Invitation, *, replace: bool, addresses: Sequence[str]) -> Way:
+    def invite(self, invitation: Invitation, *, replace: bool, addresses: Sequence[str]) -> JoinInfo:
         """Let one machine in with a ticket.
 
         Args:
@@ -72,14 +72,14 @@ class Letting(Protocol):
         ...
 
 
-class Admission:
+class LocalEnrollment:
     """The register at hand."""
 
-    def __init__(self, door: Door) -> None:
+    def __init__(self, door: RemoteListener) -> None:
         self._door = door
 
-    def invite(self, invitation: Invitation, *, replace: bool, addresses: Sequence[str]) -> Way:
-        """As `Letting` says."""
+    def invite(self, invitation: Invitation, *, replace: bool, addresses: Sequence[str]) -> JoinInfo:
+        """As `EnrollmentService` says."""
         door = self._door
         if door.listen() is None:
             raise CommandError(
@@ -95,10 +95,10 @@ class Admission:
         found = tuple(door.addresses(addresses))
         door.authority.ensure()
         door.hosts.invite(invitation, replace=replace)
-        return Way(found, door.authority.certificate(), door.reload())
+        return JoinInfo(found, door.authority.certificate(), door.reload())
 
     def revoke(self, host: str) -> str:
-        """As `Letting` says."""
+        """As `EnrollmentService` says."""
         done = self._door.hosts.revoke(host)
         if self._door.listen() is not None:
             self._door.hosts.render()
@@ -109,17 +109,17 @@ class Admission:
         return f"{done}{'; its connections are dropped' if dropped else ''}"
 
     def known(self) -> KnownHosts:
-        """As `Letting` says."""
+        """As `EnrollmentService` says."""
         register, listen = self._door.hosts, self._door.listen()
         seen = {name: at for name, at in read_json(self._door.seen).items() if isinstance(at, int)}
         return KnownHosts(register.hosts(), register.good(), seen, str(listen or ""))
 
 
-def answered(admission: Letting, verb: str, asked: Mapping[str, Any]) -> dict[str, object]:
+def answered(admission: EnrollmentService, verb: str, asked: Mapping[str, Any]) -> dict[str, object]:
     """The answer to a request of the owner, as JSON has it.
 
     Raises:
-        CommandError: as for `Letting`.
+        CommandError: as for `EnrollmentService`.
     """
     if verb == "invite":
         invitation = Invitation(**asked["invitation"])

@@ -1,102 +1,165 @@
-"""What is kept of other machines: the tickets that were given, who has joined, who was revoked."""
+"""The register of a home: which machines may join, which have joined, which were revoked.
 
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, Final, NamedTuple
+`hosts.json` says it, and `door-users.conf` makes the door's server hold to it. A ticket is a user of its own
+that may ask to be let in and nothing else; a machine that joined has a key that it made itself.
+"""
 
-from fairlead_common.errors import InvalidInputError
+import contextlib
+import fcntl
+import json
+import time
+from collections.abc import Iterator
+
 from fairlead_common.installation.errors import USAGE, CommandError
-from fairlead_common.installation.home import Home
-from fairlead_common.protocol.ids import check_id
-
-KEPT_S: Final = 30 * 86400  # how long a ticket that is over is remembered, to say why it is refused
-
-Refusal = str
-
-
-class Host(NamedTuple):
-    """A machine that joined.
-
-    Fields:
-        key: public nkey of its executors. ticket: the one it joined with.
-        joined_s, revoked_s: Unix times; 0: not yet.
-    """
-
-    host: str
-    pool: str
-    labels: Mapping[str, str]
-    key: str
-    ticket: str
-    joined_s: int
-    revoked_s: int = 0
+from fairlead_common.installation.home import Home, read_json, read_register, write_private
+from fairlead_common.permissions import external_users
+from fairlead_common.permissions.accounts import User
+from fairlead_remote.host_records import (
+    KEPT_S,
+    Invitation,
+    JoinedHost,
+    Refusal,
+    hosts_of,
+    invitations_of,
+    register_file,
+    store_rows,
+)
+from fairlead_remote.nats_users.home_users import NatsUsers
+from fairlead_remote.nats_users.seed import public_key_of
+from fairlead_remote.rights import door_users, render_door, system_users
 
 
-class Invitation(NamedTuple):
-    """What is kept of a ticket: its public half.
+class HostRegister:
+    """The register of one home. Making one touches nothing."""
 
-    Fields:
-        used_s, withdrawn_s: Unix times; 0: not yet.
-    """
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self._register = register_file(home)
+        self._lock = home.nats / "hosts.lock"
+        self.users_file = home.door / "door-users.conf"
+        self.registrar_seed = home.nats / "registrar.nk"
 
-    id: str
-    host: str
-    pool: str
-    labels: Mapping[str, str]
-    key: str
-    expires_s: int
-    used_s: int = 0
-    withdrawn_s: int = 0
+    def hosts(self) -> list[JoinedHost]:
+        """All that ever joined and were not forgotten, by name."""
+        return hosts_of(read_json(self._register))
 
-    def refusal(self, now_s: float) -> Refusal:
-        """Why nobody is let in with it; empty while it is good."""
-        if self.withdrawn_s:
-            return "the ticket was withdrawn"
-        if self.used_s:
-            return "the ticket was used already: each lets one machine in, once"
-        return "the ticket has expired" if now_s >= self.expires_s else ""
+    def invitations(self) -> list[Invitation]:
+        """The tickets that are remembered."""
+        return invitations_of(read_json(self._register))
 
+    def good(self) -> list[Invitation]:
+        """The tickets that let a machine in."""
+        now_s = time.time()
+        return [each for each in self.invitations() if not each.refusal(now_s)]
 
-def register_file(home: Home) -> Path:
-    """Where it is kept."""
-    return home.nats / "hosts.json"
+    def invite(self, invitation: Invitation, *, replace: bool) -> None:
+        """Remember a ticket. One that waits for the same host is withdrawn.
 
-
-def store_rows(stored: dict[str, object], **parts: list[Invitation] | list[Host]) -> None:
-    """Put `hosts` or `invitations` into what is registered."""
-    stored.update({name: [row._asdict() for row in rows] for name, rows in parts.items()})
-
-
-def hosts_of(stored: Mapping[str, object]) -> list[Host]:
-    """The machines that joined, by name."""
-    return sorted((Host(**row) for row in _rows(stored, "hosts")), key=lambda host: host.host)
-
-
-def invitations_of(stored: Mapping[str, object]) -> list[Invitation]:
-    """The tickets that are remembered."""
-    return [Invitation(**row) for row in _rows(stored, "invitations")]
-
-
-def _rows(stored: Mapping[str, object], name: str) -> list[dict[str, Any]]:
-    rows = stored.get(name, [])
-    if not isinstance(rows, list):
-        raise CommandError(f"{name} of hosts.json must be a list, got {type(rows).__name__}")
-    return rows
-
-
-def checked(host: str, pool: str, labels: Mapping[str, str]) -> None:
-    """Nothing, if a host may be called so and have these labels.
-
-    Raises:
-        CommandError: it may not; the text names what does not fit.
-    """
-    try:
-        for name, value in (("host", host), ("pool", pool)):
-            check_id(value, name)
-        for label, value in labels.items():
-            check_id(label, "label")
-            if not value or any(letter in value for letter in ",=\n") or len(value) > 64:
-                raise InvalidInputError(
-                    f"label {label}", f"must have 1 to 64 characters, no , or =: {value!r}"
+        Raises:
+            CommandError: the host has joined, and is not to be replaced.
+        """
+        now_s = int(time.time())
+        with self._changing() as stored:
+            joined = {host.host for host in hosts_of(stored) if not host.revoked_s}
+            if invitation.host in joined and not replace:
+                raise CommandError(
+                    f"{invitation.host} has joined already: `fairlead executor revoke {invitation.host}` "
+                    "first, or --replace to let another machine take its place when it joins",
+                    USAGE,
                 )
-    except InvalidInputError as error:
-        raise CommandError(str(error), USAGE) from error
+            kept = [
+                each._replace(withdrawn_s=now_s)
+                if each.host == invitation.host and not each.refusal(now_s)
+                else each
+                for each in invitations_of(stored)
+                if max(each.expires_s, each.used_s, each.withdrawn_s) + KEPT_S > now_s
+            ]
+            store_rows(stored, invitations=[*kept, invitation])
+
+    def redeem(self, ticket: str, key: str) -> JoinedHost | Refusal:
+        """Let the machine with this public key in; the same key again is the same success."""
+        now_s = int(time.time())
+        with self._changing() as stored:
+            invitations, hosts = invitations_of(stored), hosts_of(stored)
+            found = next((each for each in invitations if each.id == ticket), None)
+            if found is None:
+                return "nobody knows this ticket here"
+            there = next((host for host in hosts if host.host == found.host), None)
+            if there is not None and (there.ticket, there.key) == (ticket, key) and not there.revoked_s:
+                return there
+            if refusal := found.refusal(now_s):
+                return refusal
+            if key in (user.public_key for user in self._users(stored)):
+                return "the key is another user's: a server that knows a key twice takes over nothing"
+            joined = JoinedHost(found.host, found.pool, found.labels, key, ticket, now_s)
+            store_rows(
+                stored,
+                invitations=[
+                    each._replace(used_s=now_s) if each.id == ticket else each for each in invitations
+                ],
+                hosts=[*(host for host in hosts if host.host != joined.host), joined],
+            )
+            return joined
+
+    def revoke(self, host: str) -> str:
+        """Let a host in no more, and withdraw its ticket; what was done, for people.
+
+        Raises:
+            CommandError: there is neither a host nor a ticket of that name.
+        """
+        now_s = int(time.time())
+        with self._changing() as stored:
+            invitations, hosts = invitations_of(stored), hosts_of(stored)
+            waiting = [each.id for each in invitations if each.host == host and not each.refusal(now_s)]
+            known = next((each for each in hosts if each.host == host), None)
+            if known is None and not waiting:
+                names = ", ".join(sorted({each.host for each in hosts})) or "none"
+                raise CommandError(f"no host {host!r} has joined or is invited; those that joined: {names}")
+            store_rows(
+                stored,
+                invitations=[
+                    each._replace(withdrawn_s=now_s) if each.id in waiting else each for each in invitations
+                ],
+                hosts=[
+                    each._replace(revoked_s=now_s) if each.host == host and not each.revoked_s else each
+                    for each in hosts
+                ],
+            )
+        if known is None:
+            return f"the ticket for {host} is withdrawn"
+        return f"{host} was revoked before" if known.revoked_s else f"{host} is revoked"
+
+    def render(self) -> bool:
+        """Write the users of the door as the register has them at this moment; whether that changed them."""
+        before = self._written()
+        with self._changing():
+            pass
+        return self._written() != before
+
+    def basis(self) -> tuple[list[str], int]:
+        """What the users of the door follow from beside joins: the tickets that are good, tools of others."""
+        good = [each.id for each in self.good()]
+        register = NatsUsers(self._home).register
+        return good, register.stat().st_mtime_ns if register.exists() else 0
+
+    def _written(self) -> str:
+        return self.users_file.read_text(encoding="utf-8") if self.users_file.exists() else ""
+
+    # -- inside ------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _changing(self) -> Iterator[dict[str, object]]:
+        """The register, to be changed. When the block ends well it is written, and the users with it."""
+        self._home.require_own()
+        with open(self._lock, "a", encoding="ascii") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            stored = read_register(self._register)
+            yield stored
+            write_private(self._register, json.dumps({"hosts": [], **stored}, indent=1) + "\n")
+            text = "# Written by Fairlead: changes are lost. `fairlead executor invite` adds a host.\n"
+            write_private(self.users_file, text + render_door(self._home, self._users(stored)))
+            NatsUsers(self._home).render()
+
+    def _users(self, stored: dict[str, object]) -> list[User]:
+        others = external_users.others_of(known.recipe for known in NatsUsers(self._home).added())
+        return door_users(stored, public_key_of(self.registrar_seed), others) + system_users(self._home)

@@ -18,7 +18,7 @@ _CHECK_BYTES: Final = 6
 _TEXTS: Final = ("id", "host", "pool", "seed", "ca")
 
 
-class Ticket(NamedTuple):
+class JoinToken(NamedTuple):
     """What the other machine has to know.
 
     Fields:
@@ -54,7 +54,7 @@ class Ticket(NamedTuple):
         return datetime.fromtimestamp(self.expires_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def decode(text: str) -> Ticket:
+def decode(text: str) -> JoinToken:
     """The ticket in a line; white space that a terminal or a mail put into it does not matter.
 
     Raises:
@@ -84,14 +84,14 @@ def _check(data: bytes) -> bytes:
     return hashlib.sha256(data).digest()[:_CHECK_BYTES]
 
 
-def _parsed(content: Any) -> Ticket:
+def _parsed(content: Any) -> JoinToken:
     fits = isinstance(content, dict) and all(isinstance(content.get(key), str) for key in _TEXTS)
     if not fits or not isinstance(content.get("expires_s"), int):
         raise CommandError("the ticket was made by another version of Fairlead", USAGE)
     labels, addresses = content.get("labels"), content.get("addresses")
     if not isinstance(labels, dict) or not isinstance(addresses, list) or not addresses:
         raise CommandError("the ticket was made by another version of Fairlead", USAGE)
-    return Ticket(
+    return JoinToken(
         id=content["id"],
         host=content["host"],
         pool=content["pool"],

@@ -13,9 +13,9 @@ from fairlead_common.bus.settings import settings_from_environment
 from fairlead_common.errors import AccessRefusedError, BusUnavailableError, FairleadError
 from fairlead_common.installation.errors import FAILED, UNREACHABLE, USAGE, CommandError
 from fairlead_common.permissions import nkey
-from fairlead_remote.join_token import TLS_NAME, Ticket
+from fairlead_remote.join_token import TLS_NAME, JoinToken
 from fairlead_remote.listener import DEFAULT_PORT
-from fairlead_remote.membership import Access, Membership
+from fairlead_remote.membership import Membership, RemoteAccess
 from fairlead_remote.rights import JOINING, join_subject
 
 REACH_S: Final = 5.0
@@ -27,7 +27,7 @@ class _NoAnswerError(Exception):
     """The registrar was asked, and nobody knows what it decided."""
 
 
-class Found(NamedTuple):
+class AddressCheck(NamedTuple):
     """What came of one address."""
 
     address: str
@@ -35,7 +35,7 @@ class Found(NamedTuple):
     impostor: bool = False
 
 
-def check(ticket: Ticket, membership: Membership, *, replace: bool) -> bool:
+def check(ticket: JoinToken, membership: Membership, *, replace: bool) -> bool:
     """Whether this home has joined with this very ticket already; it may join with it, else.
 
     Raises:
@@ -61,7 +61,7 @@ def check(ticket: Ticket, membership: Membership, *, replace: bool) -> bool:
     return False
 
 
-def reach(ticket: Ticket) -> list[Found]:
+def reach(ticket: JoinToken) -> list[AddressCheck]:
     """What answers at the addresses of the ticket, those first where the right door does.
 
     Raises:
@@ -81,7 +81,7 @@ def reach(ticket: Ticket) -> list[Found]:
     raise CommandError(f"the Fairlead of the ticket cannot be reached from here:\n{tried}", UNREACHABLE)
 
 
-def _look(address: str, ticket: Ticket) -> Found:
+def _look(address: str, ticket: JoinToken) -> AddressCheck:
     host, _, port = address.rpartition(":")
     context = ssl.create_default_context(cadata=ticket.ca_pem())
     try:
@@ -93,18 +93,18 @@ def _look(address: str, ticket: Ticket) -> Found:
     except ssl.SSLCertVerificationError as error:
         if "not yet valid" in error.verify_message or "expired" in error.verify_message:
             text = f"its certificate does not fit the clock of this machine ({error.verify_message})"
-            return Found(address, text)
-        return Found(address, f"another certificate ({error.verify_message})", impostor=True)
+            return AddressCheck(address, text)
+        return AddressCheck(address, f"another certificate ({error.verify_message})", impostor=True)
     except ssl.SSLError as error:
-        return Found(address, f"what answers there is no door of a Fairlead ({error.reason})")
+        return AddressCheck(address, f"what answers there is no door of a Fairlead ({error.reason})")
     except TimeoutError:
-        return Found(address, f"no answer within {REACH_S:.0f} s")
+        return AddressCheck(address, f"no answer within {REACH_S:.0f} s")
     except (OSError, ValueError) as error:
-        return Found(address, getattr(error, "strerror", None) or str(error))
-    return Found(address, "" if greeting == b"INFO " else "what answers there is no NATS server")
+        return AddressCheck(address, getattr(error, "strerror", None) or str(error))
+    return AddressCheck(address, "" if greeting == b"INFO " else "what answers there is no NATS server")
 
 
-async def join(ticket: Ticket, addresses: tuple[str, ...], membership: Membership) -> Access:
+async def join(ticket: JoinToken, addresses: tuple[str, ...], membership: Membership) -> RemoteAccess:
     """Be let in; the access, which is stored.
 
     A machine that was killed half-way joins with the same ticket again.
@@ -128,7 +128,7 @@ async def join(ticket: Ticket, addresses: tuple[str, ...], membership: Membershi
     return access
 
 
-async def _ask_again(ticket: Ticket, membership: Membership, access: Access) -> Access:
+async def _ask_again(ticket: JoinToken, membership: Membership, access: RemoteAccess) -> RemoteAccess:
     """The answer; asked for twice, since the server cuts connections when the rights of others change."""
     try:
         return await _ask(ticket, membership, access)
@@ -138,7 +138,7 @@ async def _ask_again(ticket: Ticket, membership: Membership, access: Access) -> 
     return await _ask(ticket, membership, access)
 
 
-async def _ask(ticket: Ticket, membership: Membership, access: Access) -> Access:
+async def _ask(ticket: JoinToken, membership: Membership, access: RemoteAccess) -> RemoteAccess:
     """The access with what the registrar says of the host."""
     settings = settings_from_environment(membership.environment(access, ticket.seed))
     try:
@@ -168,7 +168,7 @@ async def _ask(ticket: Ticket, membership: Membership, access: Access) -> Access
     return access._replace(pool=str(said["pool"]), labels=dict(said["labels"]))
 
 
-async def _works(membership: Membership, access: Access) -> bool:
+async def _works(membership: Membership, access: RemoteAccess) -> bool:
     """Whether the key of this machine opens the door."""
     settings = settings_from_environment(membership.environment(access))
     try:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from fairlead_common.installation.errors import FAILED, USAGE, CommandError
 from fairlead_common.installation.home import Home, read_json, write_private
 from fairlead_common.installation.ports import free_port, is_free
-from fairlead_remote.hosts import Hosts
+from fairlead_remote.host_register import HostRegister
 from fairlead_remote.nats_users.home_users import NatsUsers
 from fairlead_remote.nats_users.quoting import quoted
 from fairlead_remote.nats_users.reload import reload_server
@@ -52,7 +52,7 @@ leafnodes {{
 """
 
 
-class Listen(NamedTuple):
+class ListenAddress(NamedTuple):
     """Where the door listens."""
 
     address: str
@@ -90,10 +90,10 @@ class Listen(NamedTuple):
     def own_url(self) -> str:
         """How this machine itself reaches it."""
         near = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.address, self.address)  # noqa: S104
-        return f"tls://{Listen(near, self.port)}"
+        return f"tls://{ListenAddress(near, self.port)}"
 
 
-def parse_listen(text: str, setting: str = "--listen") -> Listen:
+def parse_listen(text: str, setting: str = "--listen") -> ListenAddress:
     """`addr`, `addr:port`, `[v6]:port`.
 
     Args:
@@ -117,10 +117,10 @@ def parse_listen(text: str, setting: str = "--listen") -> Listen:
         ) from None
     if not port.isdecimal() or not 1 <= int(port) <= 65535:
         raise CommandError(f"{setting}: the port must be from 1 to 65535, got {port!r}", USAGE)
-    return Listen(str(address), int(port))
+    return ListenAddress(str(address), int(port))
 
 
-class Door:
+class RemoteListener:
     """The door of one home. Making one touches nothing."""
 
     def __init__(self, home: Home) -> None:
@@ -131,7 +131,7 @@ class Door:
         self.config = home.door / "door.conf"
         self.link = home.nats / "door-link.conf"
         self.seen = home.nats / "seen.json"
-        self.hosts = Hosts(home)
+        self.hosts = HostRegister(home)
 
     @property
     def authority(self) -> "Authority":
@@ -142,7 +142,7 @@ class Door:
 
     # -- the choice ----------------------------------------------------------
 
-    def listen(self) -> Listen | None:
+    def listen(self) -> ListenAddress | None:
         """Where the door listens, as it was chosen; None: there is none."""
         text = read_json(self._settings).get("listen")
         return parse_listen(text) if isinstance(text, str) and text else None
@@ -167,7 +167,7 @@ class Door:
             return [each if _has_port(each) else f"{each}:{listen.port}" for each in named]
         if not listen.everywhere:
             return [str(listen)]
-        return [str(Listen(address, listen.port)) for address in own_addresses()] or [str(listen)]
+        return [str(ListenAddress(address, listen.port)) for address in own_addresses()] or [str(listen)]
 
     # -- the server ------------------------------------------------------------
 
@@ -228,7 +228,7 @@ class Door:
 
     # -- inside ------------------------------------------------------------
 
-    def _bound(self, listen: Listen) -> Listen:
+    def _bound(self, listen: ListenAddress) -> ListenAddress:
         """What its server listens on."""
         return listen
 

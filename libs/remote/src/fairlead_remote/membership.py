@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 from fairlead_common.installation.errors import UNREACHABLE, CommandError
 from fairlead_common.installation.home import Home, read_json, write_private
 from fairlead_common.permissions import nkey
-from fairlead_remote.join_token import TLS_NAME, Ticket
+from fairlead_remote.join_token import TLS_NAME, JoinToken
 
 
-class Access(NamedTuple):
+class RemoteAccess(NamedTuple):
     """How executors of this machine reach the Fairlead that it joined.
 
     Fields:
@@ -41,15 +41,15 @@ class Membership:
         self._access = self.folder / "access.json"
         self._half = self.folder / "joining.json"
 
-    def access(self) -> Access | None:
+    def access(self) -> RemoteAccess | None:
         """How this home reaches what it joined; None: it has not."""
         return _read(self._access)
 
-    def halfway(self) -> Access | None:
+    def halfway(self) -> RemoteAccess | None:
         """A join that was begun and not completed."""
         return _read(self._half)
 
-    def joined(self) -> Access:
+    def joined(self) -> RemoteAccess:
         """The access that there has to be.
 
         Raises:
@@ -64,21 +64,23 @@ class Membership:
             )
         return access
 
-    def begin(self, ticket: Ticket, addresses: tuple[str, ...]) -> Access:
+    def begin(self, ticket: JoinToken, addresses: tuple[str, ...]) -> RemoteAccess:
         """A key for this machine, kept before anybody is asked; for the same ticket it is the same key."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         known = self.halfway()
         seed = known.seed if known is not None and known.ticket == ticket.id else nkey.new_seed()
-        access = Access(ticket.host, ticket.pool, ticket.labels, addresses, ticket.id, ticket.ca_pem(), seed)
+        access = RemoteAccess(
+            ticket.host, ticket.pool, ticket.labels, addresses, ticket.id, ticket.ca_pem(), seed
+        )
         _write(self._half, access)
         return access
 
-    def complete(self, access: Access) -> None:
+    def complete(self, access: RemoteAccess) -> None:
         """Keep that it was let in."""
         _write(self._access, access)
         self._half.unlink(missing_ok=True)
 
-    def environment(self, access: Access, seed: str = "") -> dict[str, str]:
+    def environment(self, access: RemoteAccess, seed: str = "") -> dict[str, str]:
         """What a service is told to connect as this machine, or with another seed; files hold the secrets."""
         name = "ticket" if seed else "seed"
         seed_file, ca_file = self.folder / f"{name}.nk", self.folder / "ca.pem"
@@ -98,17 +100,17 @@ class Membership:
         (self.folder / "ticket.nk").unlink(missing_ok=True)
 
 
-def _read(path: Path) -> Access | None:
+def _read(path: Path) -> RemoteAccess | None:
     stored: dict[str, Any] = read_json(path)
     if not stored:
         return None
     try:
-        access = Access(**stored)
+        access = RemoteAccess(**stored)
     except TypeError as error:
         raise CommandError(f"{path} is of another version of Fairlead: {error}") from error
     return access._replace(addresses=tuple(access.addresses))
 
 
-def _write(path: Path, access: Access) -> None:
+def _write(path: Path, access: RemoteAccess) -> None:
     content = {**access._asdict(), "labels": dict(access.labels), "addresses": list(access.addresses)}
     write_private(path, json.dumps(content, indent=1) + "\n")

@@ -28,10 +28,10 @@ from fairlead_common.received import Delivery
 from fairlead_common.service.liveness_file import VARIABLE
 from fairlead_common.service.logs import configure_logs
 from fairlead_remote.deployment import door_of_environment
-from fairlead_remote.enrollment import Admission, answered
-from fairlead_remote.host_register import Host
+from fairlead_remote.enrollment import LocalEnrollment, answered
+from fairlead_remote.host_records import JoinedHost
 from fairlead_remote.join_token import TLS_NAME
-from fairlead_remote.listener import Door
+from fairlead_remote.listener import RemoteListener
 from fairlead_remote.nats_users.reload import NotReloadedError
 from fairlead_remote.rights import ADMISSION, REGISTRAR
 
@@ -45,11 +45,11 @@ _KEY: Final = re.compile(r"U[A-Z2-7]{55}\Z")
 class Registrar:
     """The registrar of one home, on its connection to the door."""
 
-    def __init__(self, door: Door, bus: Bus) -> None:
+    def __init__(self, door: RemoteListener, bus: Bus) -> None:
         self._door = door
         self._bus = bus
         self._asked: asyncio.Queue[Delivery] = asyncio.Queue(maxsize=256)
-        self._admission = Admission(door)
+        self._admission = LocalEnrollment(door)
         self._is_behind = True  # the servers, behind their files: the reload before may have been killed
         self._has_queues = False  # each host that joined
 
@@ -118,7 +118,7 @@ class Registrar:
             return {"refused": "the key in the request is no public key of a user"}
         try:
             found = await asyncio.to_thread(self._door.hosts.redeem, ticket, key)
-            if not isinstance(found, Host):
+            if not isinstance(found, JoinedHost):
                 return {"refused": found}
             await for_host(self._bus, found.host)  # executors may use their queue, not make it
         except (FairleadError, CommandError, OSError) as error:

@@ -8,14 +8,14 @@ from typing import Any, Final
 from fairlead_common.errors import FairleadError, NotFoundError
 from fairlead_common.installation.errors import UNREACHABLE, CommandError
 from fairlead_common.installation.nats_access import NatsAccess, connection
-from fairlead_remote.enrollment import KnownHosts, Way
-from fairlead_remote.host_register import Host, Invitation
+from fairlead_remote.enrollment import JoinInfo, KnownHosts
+from fairlead_remote.host_records import Invitation, JoinedHost
 from fairlead_remote.rights import ADMISSION
 
 ANSWER_S: Final = 20.0  # two servers are told, and may be slow
 
 
-class NoDoorError(CommandError):
+class NoRegistrarError(CommandError):
     """Nobody hears what is asked of a registrar."""
 
     def __init__(self) -> None:
@@ -27,28 +27,28 @@ class NoDoorError(CommandError):
         )
 
 
-class DistantAdmission:
-    """`Letting`, over NATS, as the owner."""
+class RegistrarClient:
+    """`EnrollmentService`, over NATS, as the owner."""
 
     def __init__(self, access: NatsAccess, *, timeout_s: float = ANSWER_S) -> None:
         self._access = access
         self._timeout_s = timeout_s
 
-    def invite(self, invitation: Invitation, *, replace: bool, addresses: Sequence[str]) -> Way:
-        """As `Letting` says. The ticket's key stays here: only its public half is sent."""
+    def invite(self, invitation: Invitation, *, replace: bool, addresses: Sequence[str]) -> JoinInfo:
+        """As `EnrollmentService` says. The ticket's key stays here: only its public half is sent."""
         asked = {**invitation._asdict(), "labels": dict(invitation.labels)}
         said = self._ask("invite", invitation=asked, replace=replace, addresses=list(addresses))
-        return Way(tuple(said["addresses"]), str(said["ca"]), bool(said["running"]))
+        return JoinInfo(tuple(said["addresses"]), str(said["ca"]), bool(said["running"]))
 
     def revoke(self, host: str) -> str:
-        """As `Letting` says."""
+        """As `EnrollmentService` says."""
         return str(self._ask("revoke", host=host)["done"])
 
     def known(self) -> KnownHosts:
-        """As `Letting` says."""
+        """As `EnrollmentService` says."""
         said = self._ask("known")
         return KnownHosts(
-            [Host(**row) for row in said["hosts"]],
+            [JoinedHost(**row) for row in said["hosts"]],
             [Invitation(**row) for row in said["invitations"]],
             said["seen"],
             str(said["door"]),
@@ -66,7 +66,7 @@ class DistantAdmission:
                 answer = await bus.request(subject, data, timeout_s=self._timeout_s)
                 found = json.loads(answer.data)
             except NotFoundError as error:
-                raise NoDoorError from error
+                raise NoRegistrarError from error
             except (FairleadError, ValueError) as error:
                 raise CommandError(
                     f"the registrar did not answer ({error}): nobody knows whether it was done. See `docker "

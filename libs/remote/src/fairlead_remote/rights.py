@@ -12,7 +12,7 @@ from fairlead_common.permissions.patterns import covers
 from fairlead_common.permissions.rights import Others, Rights
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.ids import check_id
-from fairlead_remote.host_register import hosts_of, invitations_of, register_file
+from fairlead_remote.host_records import hosts_of, invitations_of, register_file
 
 REGISTRAR: Final = "registrar"
 JOINING: Final = "joining"

@@ -16,10 +16,10 @@ from fairlead_common.installation.errors import CONFIG, USAGE, CommandError
 from fairlead_common.installation.home import home_from_environment, workspace_of
 from fairlead_common.installation.nats_access import NatsAccess
 from fairlead_common.installation.processes import UpLock, end_stale
-from fairlead_node.environment import Plan
+from fairlead_node.environment import StartPlan
 from fairlead_node.output import console_of_this_terminal
-from fairlead_remote.enrollment import Admission, KnownHosts, Letting
-from fairlead_remote.listener import Door
+from fairlead_remote.enrollment import EnrollmentService, KnownHosts, LocalEnrollment
+from fairlead_remote.listener import RemoteListener
 from fairlead_remote.membership import Membership
 
 MAX_EXPIRES_S: Final = 30 * 86400
@@ -60,8 +60,8 @@ def invite(
     Whoever has the ticket can join: send it as you would send a password.
     """
     from fairlead_common.permissions import nkey
-    from fairlead_remote.host_register import Invitation, checked
-    from fairlead_remote.join_token import Ticket
+    from fairlead_remote.host_records import Invitation, checked
+    from fairlead_remote.join_token import JoinToken
 
     named = _labels(labels)
     checked(host, pool, named)
@@ -69,7 +69,7 @@ def invite(
     expires_s = int(time.time()) + _seconds(expires)
     invitation = Invitation(identity, host, pool, named, nkey.public_key(seed), expires_s)
     way = _admission().invite(invitation, replace=replace, addresses=addresses)
-    ticket = Ticket(
+    ticket = JoinToken(
         id=identity,
         host=host,
         pool=pool,
@@ -155,7 +155,7 @@ def run(workers: int, capacity: int | None) -> None:
         if capacity:
             os.environ["FAIRLEAD_TOOLS_CAPACITY"] = str(capacity)
         console.say(f"executors of {access.host} for the Fairlead at {access.addresses[0]}")
-        plan = Plan(home, 0, workspace_of(home), {})
+        plan = StartPlan(home, 0, workspace_of(home), {})
         supervisor = Supervisor(
             plan,
             workers={"tools": workers},
@@ -240,15 +240,15 @@ def revoke(host: str) -> None:
     click.echo(_admission().revoke(host), err=True)
 
 
-def _admission() -> Letting:
+def _admission() -> EnrollmentService:
     """Who has the register: this home, or in a deployment of containers the registrar."""
     home = home_from_environment()
     if not os.environ.get("FAIRLEAD_IN_CONTAINERS"):
-        return Admission(Door(home))
+        return LocalEnrollment(RemoteListener(home))
     from fairlead_common.installation.nats_access import access_of
-    from fairlead_remote.remote_client import DistantAdmission
+    from fairlead_remote.remote_client import RegistrarClient
 
-    return DistantAdmission(access_of(home))
+    return RegistrarClient(access_of(home))
 
 
 def _rows(known: KnownHosts) -> list[dict[str, Any]]:

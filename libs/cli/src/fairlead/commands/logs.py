@@ -15,7 +15,7 @@ from fairlead_node.output import Console, teller, wants_colour
 _POLL_S: Final = 0.2
 
 
-class Followed:
+class FollowedLog:
     """One log file that is read on, also over its rotation."""
 
     def __init__(self, path: Path, lines: int) -> None:
@@ -62,7 +62,7 @@ def logs(service: str | None, follow: bool, lines: int, raw: bool) -> None:
         there = f"there are {', '.join(names)}" if names else f"there are none in {home.logs}"
         raise CommandError(f"no logs of {service or 'any service'}: {there}", FAILED)
     console = Console(sys.stdout, colour=wants_colour(sys.stdout, dict(os.environ)))
-    files = {name: Followed(home.logs / f"{name}.log", lines) for name in wanted}
+    files = {name: FollowedLog(home.logs / f"{name}.log", lines) for name in wanted}
 
     def show(name: str, found: list[bytes]) -> None:
         for line in found:

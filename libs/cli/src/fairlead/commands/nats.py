@@ -12,7 +12,7 @@ from fairlead_common.installation.errors import UNREACHABLE, USAGE, CommandError
 from fairlead_common.installation.home import Home, home_from_environment, read_json
 from fairlead_common.permissions import external_users
 from fairlead_remote.listener import NAME as DOOR
-from fairlead_remote.listener import Door
+from fairlead_remote.listener import RemoteListener
 from fairlead_remote.nats_users.deployment_users import URL, users_in
 from fairlead_remote.nats_users.home_users import NatsUsers
 from fairlead_remote.nats_users.register import RegisteredUser, UserRegister
@@ -213,7 +213,7 @@ def _reload(users: UserRegister) -> bool:
         return False
     running = users.reload()
     home = home_from_environment()
-    door = Door(home)
+    door = RemoteListener(home)
     if door.listen() is not None:
         door.hosts.render()
         reload_server(home, DOOR)

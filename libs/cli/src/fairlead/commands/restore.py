@@ -14,9 +14,9 @@ from fairlead_common.installation.home import Home, home_from_environment
 
 if TYPE_CHECKING:
     from fairlead_node.backup.archive import Backup
-    from fairlead_node.backup.locations import Target
+    from fairlead_node.backup.locations import RestoreTarget
     from fairlead_node.backup.progress import Progress
-    from fairlead_node.backup.reconcile import Settled
+    from fairlead_node.backup.reconcile import Reconciled
 
 _SHOWN = 20
 
@@ -74,8 +74,8 @@ def _replicas() -> int:
 
 
 async def _restore(
-    backup: "Backup", place: "Target", progress: "Progress", replicas: int, *, force: bool
-) -> "Settled":
+    backup: "Backup", place: "RestoreTarget", progress: "Progress", replicas: int, *, force: bool
+) -> "Reconciled":
     from fairlead_common.errors import FairleadError
     from fairlead_common.installation.nats_access import connection
     from fairlead_node.backup.restore import restore_streams
@@ -87,7 +87,7 @@ async def _restore(
         raise CommandError(f"not restored: {error}. Run it again", UNREACHABLE) from error
 
 
-def _row(backup: "Backup", place: "Target", settled: "Settled", took_s: float) -> dict[str, object]:
+def _row(backup: "Backup", place: "RestoreTarget", settled: "Reconciled", took_s: float) -> dict[str, object]:
     return {
         "id": backup.manifest.id,
         "began_at": backup.manifest.began_at,
@@ -104,7 +104,7 @@ def _row(backup: "Backup", place: "Target", settled: "Settled", took_s: float) -
     }
 
 
-def _tell(home: Home, backup: "Backup", place: "Target", settled: "Settled", took_s: float) -> None:
+def _tell(home: Home, backup: "Backup", place: "RestoreTarget", settled: "Reconciled", took_s: float) -> None:
     manifest = backup.manifest
     click.echo(
         f"restored into {place.described} in {took_s:.1f} s: {settled.sessions} sessions, "

@@ -60,7 +60,7 @@ def run(prompt: tuple[str, ...], url: str | None, output_format: Any, **wishes: 
     if not text.strip():
         raise CommandError("no prompt: give one as an argument, or pipe it in", USAGE)
     from fairlead.access import open_client
-    from fairlead.conversation import Conversation, Wishes, ask_on_terminal
+    from fairlead.conversation import Conversation, RunOptions, ask_on_terminal
     from fairlead_common.errors import InvalidInputError
     from fairlead_common.protocol.ids import check_id
 
@@ -72,7 +72,7 @@ def run(prompt: tuple[str, ...], url: str | None, output_format: Any, **wishes: 
     attended = sys.stdin.isatty() and sys.stderr.isatty() and output_format == "text"
     conversation = Conversation(
         open_client(url),
-        Wishes(format=output_format, **wishes),
+        RunOptions(format=output_format, **wishes),
         ask=ask_on_terminal if attended else None,
         out=sys.stdout,
         err=sys.stderr,

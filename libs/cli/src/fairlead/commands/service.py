@@ -68,7 +68,7 @@ def install(
     kind: Kind = "executor" if executor else "up"
     chosen = check_name(name or NAMES[kind])
     words = checked_arguments(kind, list(arguments))
-    request = installer.Request(kind, scope, chosen, user, env, words, dry_run, force)
+    request = installer.InstallRequest(kind, scope, chosen, user, env, words, dry_run, force)
     changed = installer.install(request, click.echo)
     if dry_run:
         return

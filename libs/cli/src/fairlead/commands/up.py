@@ -12,11 +12,11 @@ from fairlead_common.installation.errors import CONFIG, FAILED, UNREACHABLE, USA
 from fairlead_common.installation.home import Home, home_from_environment, port_from_environment, workspace_of
 from fairlead_common.installation.processes import UpLock, end_stale
 from fairlead_common.protocol.ids import host_label
-from fairlead_node.environment import Plan, default_model, parse_sets, parse_workers
+from fairlead_node.environment import StartPlan, default_model, parse_sets, parse_workers
 from fairlead_node.nats_server.server import is_answering, remember_external
 from fairlead_node.output import Console, console_of_this_terminal
 from fairlead_node.supervisor import Supervisor
-from fairlead_remote.listener import Door
+from fairlead_remote.listener import RemoteListener
 
 
 @click.command()
@@ -83,7 +83,7 @@ def up(
         _choose_door(home, listen or os.environ.get("FAIRLEAD_LISTEN"), bool(external_url), console)
         _require_answer(external_url or "")
         _choose_replicas(replicas, bool(external_url))
-        plan = Plan(home, port, workspace_of(home), overrides, host)
+        plan = StartPlan(home, port, workspace_of(home), overrides, host)
         status = asyncio.run(
             Supervisor(
                 plan,
@@ -142,7 +142,7 @@ def _choose_door(home: Home, wanted: str | None, external: bool, console: Consol
         raise CommandError(
             "--listen is a door to this home's own NATS server, and --nats uses another", USAGE
         )
-    door = Door(home)
+    door = RemoteListener(home)
     if wanted:
         door.choose(wanted)
     listen = door.listen()

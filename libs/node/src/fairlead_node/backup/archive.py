@@ -22,7 +22,7 @@ from typing import Final, Self
 import msgspec
 
 from fairlead_common.installation.errors import CommandError
-from fairlead_node.backup.manifest import FORMAT, FilePart, Head, Manifest, StreamPart, decode_head
+from fairlead_node.backup.manifest import FORMAT, FilePart, Manifest, ManifestHead, StreamPart, decode_head
 
 HEAD: Final = "fairlead-backup.json"
 MANIFEST: Final = "manifest.json"
@@ -182,7 +182,7 @@ class Backup:
     def __init__(self, path: Path, tar: tarfile.TarFile) -> None:
         self._path = path
         self._tar = tar
-        self.head: Head
+        self.head: ManifestHead
         first = tar.next()
         if first is None or first.name != HEAD:
             raise CommandError(f"{path}: no backup of Fairlead: its first part is not {HEAD}")
@@ -254,4 +254,4 @@ class Backup:
 
 def head_of(made_by: str, made_at: str) -> bytes:
     """The first part of a new backup."""
-    return msgspec.json.encode(Head(format=FORMAT, made_by=made_by, made_at=made_at)) + b"\n"
+    return msgspec.json.encode(ManifestHead(format=FORMAT, made_by=made_by, made_at=made_at)) + b"\n"

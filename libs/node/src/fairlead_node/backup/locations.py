@@ -55,7 +55,7 @@ def source(home: Home, url: str | None) -> Iterator[NatsAccess]:
     yield running
 
 
-class Target(NamedTuple):
+class RestoreTarget(NamedTuple):
     """Where streams are put back.
 
     Fields:
@@ -70,7 +70,7 @@ class Target(NamedTuple):
 
 
 @contextlib.contextmanager
-def target(home: Home, url: str | None, backup: Backup, *, force: bool) -> Iterator[Target]:
+def target(home: Home, url: str | None, backup: Backup, *, force: bool) -> Iterator[RestoreTarget]:
     """A server to put streams into. When the block ends well, what is in it is there for good.
 
     A home gets a store of its own, which takes the place of the former one when it is complete: a restore
@@ -81,7 +81,7 @@ def target(home: Home, url: str | None, backup: Backup, *, force: bool) -> Itera
     """
     access = _named(home, url)
     if access is not None:
-        yield Target(access, access.url.rpartition("@")[2], empty=False)
+        yield RestoreTarget(access, access.url.rpartition("@")[2], empty=False)
         if _belongs(home, access, url):
             _put_files(home, backup)
         return
@@ -100,7 +100,7 @@ def target(home: Home, url: str | None, backup: Backup, *, force: bool) -> Itera
         kept = home.nats / f"jetstream.before-{time.strftime('%Y%m%d-%H%M%S')}" if store.exists() else None
         try:
             with server_over(fresh) as own:
-                yield Target(own, str(home.path), empty=True, kept=kept)
+                yield RestoreTarget(own, str(home.path), empty=True, kept=kept)
             _put_files(home, backup)
             store_swap.put_in_place(fresh, store, kept)
         finally:  # never the former store: that is not called so at any moment

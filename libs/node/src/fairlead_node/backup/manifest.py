@@ -10,7 +10,7 @@ from fairlead_node.backup.snapshots import Durable, Json
 FORMAT: Final = 1  # raised when an older Fairlead could not restore what is written
 
 
-class Head(msgspec.Struct, frozen=True, kw_only=True):
+class ManifestHead(msgspec.Struct, frozen=True, kw_only=True):
     """The first part of the file: enough to say who can read the rest."""
 
     format: int
@@ -85,14 +85,14 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         return sum(stream.messages for stream in self.streams)
 
 
-def decode_head(data: bytes) -> Head:
+def decode_head(data: bytes) -> ManifestHead:
     """The head of a file.
 
     Raises:
         CommandError: it is none, or only a newer Fairlead can read what follows.
     """
     try:
-        head = msgspec.json.decode(data, type=Head)
+        head = msgspec.json.decode(data, type=ManifestHead)
     except msgspec.DecodeError as error:
         raise CommandError(f"no backup of Fairlead: its head cannot be read ({error})") from error
     if head.format > FORMAT:

@@ -10,7 +10,7 @@ from fairlead_common.session_log.state import SessionState
 
 
 @dataclass(slots=True)
-class Waiting:
+class OpenWork:
     """A session as far as its calls go, after everything that is stored of it.
 
     Fields:

@@ -28,13 +28,13 @@ from fairlead_common.session_log.outline import Outline
 from fairlead_common.session_log.records import entries_in
 from fairlead_common.session_log.state import SessionState
 from fairlead_node.backup.manifest import Manifest
-from fairlead_node.backup.open_work import Waiting
+from fairlead_node.backup.open_work import OpenWork
 
 HOLDER = "restore"
 _BATCH = 2000
 
 
-class Settled(NamedTuple):
+class Reconciled(NamedTuple):
     """What was done, for people.
 
     Fields:
@@ -62,7 +62,7 @@ class _Tally:
     unreadable: list[str] = field(default_factory=list)
 
 
-class Settling:
+class Reconciliation:
     """Settles one restored server. Nobody else may be at work on it."""
 
     def __init__(self, bus: Bus, manifest: Manifest) -> None:
@@ -75,7 +75,7 @@ class Settling:
         self._undecided: set[str] = set()  # ids of approvals that wait for a person
         self._tally = _Tally()
 
-    async def settle(self) -> Settled:
+    async def settle(self) -> Reconciled:
         """Do all of it; what came of it.
 
         Raises:
@@ -94,7 +94,7 @@ class Settling:
                 withdrawn += 1
         await self._lists(sessions)
         tally = self._tally
-        return Settled(
+        return Reconciled(
             tally.unknown,
             tally.waiting,
             tally.going_on,
@@ -148,13 +148,13 @@ class Settling:
             self._tally.going_on.append(session)
         await self._tell(session)
 
-    async def _waiting(self, session: str) -> Waiting:
+    async def _waiting(self, session: str) -> OpenWork:
         """What the session waits for.
 
         Raises:
             LaterVersionError: a later version wrote to its log.
         """
-        waiting = Waiting(SessionState(session))
+        waiting = OpenWork(SessionState(session))
         async for record in self._bus.read(s.SESSIONS, s.session_log(session)):
             try:
                 data = await self._objects.unpack(record.data, record.headers)
@@ -184,7 +184,7 @@ class Settling:
             return msgspec.json.decode(error.record.data, type=ToolClaim).by == "agent"
         return True
 
-    async def _append_unknown(self, session: str, waiting: Waiting, call: ToolCallBlock) -> None:
+    async def _append_unknown(self, session: str, waiting: OpenWork, call: ToolCallBlock) -> None:
         text = (
             f"This session was restored from a backup of {self._manifest.began_at}. Whether the call was "
             "started after that cannot be known: it may have run, wholly, in part or not at all. Look before "

@@ -16,7 +16,7 @@ from fairlead_common.protocol import subjects as s
 from fairlead_node.backup.archive import Backup
 from fairlead_node.backup.create import Tell
 from fairlead_node.backup.manifest import Manifest, StreamPart
-from fairlead_node.backup.reconcile import Settled, Settling
+from fairlead_node.backup.reconcile import Reconciled, Reconciliation
 from fairlead_node.backup.snapshots import Json, make_durable, put_back, stream_info
 
 # Viewers come back with the sequence of the last live event they saw, which may be later than the backup.
@@ -24,7 +24,7 @@ _EVENTS_AHEAD: Final = 1_000_000_000
 _LAST: Final = s.SESSIONS  # its mark is taken off when all others are
 
 
-async def restore_streams(bus: Bus, backup: Backup, tell: Tell, *, replicas: int, force: bool) -> Settled:
+async def restore_streams(bus: Bus, backup: Backup, tell: Tell, *, replicas: int, force: bool) -> Reconciled:
     """Put all streams back, settle what nobody can know, and only then let services start.
 
     Args:
@@ -41,7 +41,7 @@ async def restore_streams(bus: Bus, backup: Backup, tell: Tell, *, replicas: int
     for part in manifest.streams:
         await _restore(bus, backup, part, tell, replicas)
     await _continue_events(bus, manifest, replicas)
-    settled = await Settling(bus, manifest).settle()
+    settled = await Reconciliation(bus, manifest).settle()
     for part in manifest.streams:  # services wait for them
         for durable in part.durables:
             await make_durable(bus, part.name, durable)

@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from fairlead_node.doctor.context import Look
+from fairlead_node.doctor.context import DoctorContext
 from fairlead_node.doctor.finding import Finding, ok, problem, warning
 from fairlead_node.doctor.nats_facts import NatsFacts
 
@@ -10,7 +10,7 @@ _ENOUGH: Final = 3  # replicas: one server may be away, and what is stored is st
 _SHOWN: Final = 3  # streams that are named
 
 
-def streams(look: Look) -> list[Finding]:
+def streams(look: DoctorContext) -> list[Finding]:
     """How well each stream is spread over the servers of a cluster; nothing where there is one server."""
     facts = look.facts()
     stored = {name: info for name, info in facts.streams.items() if info is not None}
@@ -67,7 +67,7 @@ def _behind(groups: dict[str, dict[str, Any]]) -> list[Finding]:
     ]
 
 
-def _servers(look: Look, facts: NatsFacts, groups: dict[str, dict[str, Any]]) -> int:
+def _servers(look: DoctorContext, facts: NatsFacts, groups: dict[str, dict[str, Any]]) -> int:
     """How many there are, as far as a client can see: they are named nowhere as a whole."""
     access = look.access()
     known = {group.get("leader") for group in groups.values()}

@@ -15,7 +15,7 @@ from fairlead_node.doctor.nats_facts import NatsFacts, gather
 GATHER_PART: Final = 0.75  # of the time for all checks
 
 
-class Look:
+class DoctorContext:
     """One look at one installation. NATS is asked once, whoever wants to know."""
 
     def __init__(

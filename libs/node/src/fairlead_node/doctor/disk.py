@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from fairlead_node.doctor.context import Look
+from fairlead_node.doctor.context import DoctorContext
 from fairlead_node.doctor.finding import Finding, ok, problem, skipped, warning
 
 _GIB: Final = 1 << 30
@@ -31,7 +31,7 @@ class Mount(NamedTuple):
     kind: str
 
 
-def space(look: Look) -> list[Finding]:
+def space(look: DoctorContext) -> list[Finding]:
     """Room for what is stored, in bytes and in files."""
     findings = []
     seen = set()
@@ -45,7 +45,7 @@ def space(look: Look) -> list[Finding]:
     return findings
 
 
-def kinds(look: Look) -> Finding:
+def kinds(look: DoctorContext) -> Finding:
     """Filesystems that do not keep what they promise."""
     if sys.platform != "linux":
         return skipped("disk.filesystem", "looked at on Linux only")
@@ -80,7 +80,7 @@ def mount_of(path: Path, mountinfo: str) -> Mount:
     return best
 
 
-def _places(look: Look) -> dict[str, Path]:
+def _places(look: DoctorContext) -> dict[str, Path]:
     named = look.environ.get("FAIRLEAD_WORKSPACE")
     workspaces = Path(named).expanduser() if named else look.home.path / "workspaces"
     return {"home": look.home.path, "store": look.home.nats / "jetstream", "workspaces": workspaces}

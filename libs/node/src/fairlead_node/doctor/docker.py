@@ -10,8 +10,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-from fairlead_node.doctor.context import Look
-from fairlead_node.doctor.finding import Finding, Mend, ok, problem, skipped, warning
+from fairlead_node.doctor.context import DoctorContext
+from fairlead_node.doctor.finding import Finding, Repair, ok, problem, skipped, warning
 
 _WITHIN_S: Final = 3.0
 _BUILD_WITHIN_S: Final = 1800.0
@@ -40,7 +40,7 @@ class EngineSilentError(Exception):
     """The engine does not answer."""
 
 
-def engine(look: Look) -> list[Finding]:
+def engine(look: DoctorContext) -> list[Finding]:
     """The engine, its runc, and the image of sandboxes."""
     profiles = look.config_or_defaults().agents
     wanted = sorted(name for name, profile in profiles.items() if profile.sandbox.kind == "docker")
@@ -114,7 +114,7 @@ def _image(address: str, name: str, wanted: list[str]) -> Finding:
         usual = name == "fairlead-sandbox:latest"
         if not wanted:
             return skipped("sandboxes.image", f"{name} is not there; no agent needs it")
-        mend = Mend(f"build {name}", lambda: _build(folder, name)) if usual and folder else None
+        mend = Repair(f"build {name}", lambda: _build(folder, name)) if usual and folder else None
         return problem(
             "sandboxes.image", f"{name} is not there", "`make sandbox-image` builds the usual one", mend
         )

@@ -1,11 +1,11 @@
 """The extensions that the configuration names."""
 
 from fairlead_common.service.extensions import ExtensionError, configured, load
-from fairlead_node.doctor.context import Look
+from fairlead_node.doctor.context import DoctorContext
 from fairlead_node.doctor.finding import Finding, ok, problem
 
 
-def installed(look: Look) -> list[Finding]:
+def installed(look: DoctorContext) -> list[Finding]:
     """Each extension of the configuration: whether it can be loaded here."""
     findings = []
     for group, name in configured(look.config_or_defaults()):

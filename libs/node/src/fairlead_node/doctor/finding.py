@@ -8,7 +8,7 @@ State = Literal["ok", "warning", "problem", "skipped"]
 SCHEMA: Final = 1  # of `fairlead doctor --json`; raised when a field changes its meaning
 
 
-class Mend(NamedTuple):
+class Repair(NamedTuple):
     """A safe remedy.
 
     Fields:
@@ -31,7 +31,7 @@ class Finding(NamedTuple):
     state: State
     text: str
     advice: str = ""
-    mend: Mend | None = None
+    mend: Repair | None = None
 
     @property
     def group(self) -> str:
@@ -49,11 +49,11 @@ def skipped(check: str, why: str) -> Finding:
     return Finding(check, "skipped", why)
 
 
-def warning(check: str, text: str, advice: str, mend: Mend | None = None) -> Finding:
+def warning(check: str, text: str, advice: str, mend: Repair | None = None) -> Finding:
     """It works, but not as well or as safely as it should, or not for long."""
     return Finding(check, "warning", text, advice, mend)
 
 
-def problem(check: str, text: str, advice: str, mend: Mend | None = None) -> Finding:
+def problem(check: str, text: str, advice: str, mend: Repair | None = None) -> Finding:
     """Something does not work, may lose what was accepted, or lets others in."""
     return Finding(check, "problem", text, advice, mend)

@@ -11,7 +11,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from fairlead_common.installation.errors import CommandError
-from fairlead_node.doctor.context import Look
+from fairlead_node.doctor.context import DoctorContext
 from fairlead_node.doctor.finding import Finding, ok, problem, skipped, warning
 from fairlead_node.doctor.http import HttpAnswer, ask
 
@@ -21,7 +21,7 @@ _TOKENS: Final = ("FAIRLEAD_TOKEN", "FAIRLEAD_TOKEN_FILE")
 _CONNECT_S: Final = 2.0
 
 
-def logins(look: Look) -> Finding:
+def logins(look: DoctorContext) -> Finding:
     """Whether wrong tokens come in such numbers that the gateway refuses further ones unread."""
     answer = ask(look.url, "/readyz")
     try:
@@ -39,7 +39,7 @@ def logins(look: Look) -> Finding:
     )
 
 
-def ready(look: Look) -> Finding:
+def ready(look: DoctorContext) -> Finding:
     """Whether a prompt can be served."""
     answer = ask(look.url, "/readyz")
     if answer is None:
@@ -64,7 +64,7 @@ def _missing(answer: HttpAnswer) -> str:
         return answer.body[:300]
 
 
-def _silent(look: Look) -> Finding:
+def _silent(look: DoctorContext) -> Finding:
     host, port = _address(look.url)
     try:
         socket.create_connection((host, port), timeout=_CONNECT_S).close()
@@ -81,7 +81,7 @@ def _silent(look: Look) -> Finding:
     )
 
 
-def access(look: Look) -> Finding:
+def access(look: DoctorContext) -> Finding:
     """Whether the token that commands of this shell send is taken."""
     from fairlead_common.installation.access import bearer
 
@@ -105,7 +105,7 @@ def access(look: Look) -> Finding:
     return ok(name, f"the token of {given or 'this home'} is taken")
 
 
-def address(look: Look) -> Finding:
+def address(look: DoctorContext) -> Finding:
     """Who can reach the gateway, and by what they have to prove themselves."""
     bind = look.environ.get("FAIRLEAD_HOST_BIND") or "127.0.0.1"
     token = look.environ.get("FAIRLEAD_TOKEN_FILE") or look.environ.get("FAIRLEAD_TOKEN")
@@ -130,7 +130,7 @@ def address(look: Look) -> Finding:
     return ok("gateway.address", f"{bind}, behind {look.environ['FAIRLEAD_PUBLIC_URL']}")
 
 
-def certificate(look: Look) -> Finding:
+def certificate(look: DoctorContext) -> Finding:
     """How long the certificate of the public address is good."""
     url = look.environ.get("FAIRLEAD_PUBLIC_URL") or look.url
     if not url.startswith("https://"):
@@ -156,7 +156,7 @@ def certificate(look: Look) -> Finding:
     return ok("gateway.certificate", f"{host}: good for {days:.0f} more days")
 
 
-def clock(look: Look) -> Finding:
+def clock(look: DoctorContext) -> Finding:
     """This machine's clock beside the gateway's, which signs and expires logins."""
     if time.time() < 1_700_000_000:
         return problem("gateway.clock", time.strftime("it is %Y-%m-%d here", time.gmtime()), "set the clock")

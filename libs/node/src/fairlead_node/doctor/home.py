@@ -13,8 +13,8 @@ from fairlead_common.errors import WeakConfigurationError
 from fairlead_common.installation.home import Home
 from fairlead_common.installation.processes import end_stale, holder_of, recorded
 from fairlead_common.service.credentials import GOOD_TOKEN_CHARS, AuthFile
-from fairlead_node.doctor.context import Look
-from fairlead_node.doctor.finding import Finding, Mend, ok, problem, skipped, warning
+from fairlead_node.doctor.context import DoctorContext
+from fairlead_node.doctor.finding import Finding, Repair, ok, problem, skipped, warning
 
 _OLD_S: Final = 90 * 86_400
 _DRAFT_AGE_S: Final = 3600.0
@@ -23,7 +23,7 @@ _DRAFTS: Final = (".auth.json.", ".up.json.", ".port.json.", ".floor.toml.")
 _DRAFT: Final = re.compile(r"\..+\.\d+")  # in folders where nobody else's files are
 
 
-def folder(look: Look) -> Finding:
+def folder(look: DoctorContext) -> Finding:
     """The folder itself."""
     path = look.home.path
     try:
@@ -53,7 +53,7 @@ def folder(look: Look) -> Finding:
     return ok("home.folder", f"{path}, yours alone")
 
 
-def key_files(look: Look) -> Finding:
+def key_files(look: DoctorContext) -> Finding:
     """Files with keys and passwords: regular, yours, and closed to others."""
     open_ones, wrong = [], []
     count = 0
@@ -86,7 +86,7 @@ def key_files(look: Look) -> Finding:
     )
 
 
-def token(look: Look) -> Finding:
+def token(look: DoctorContext) -> Finding:
     """The admin token: whether it can be used, how strong it is where that can be seen, how old."""
     given = look.environ.get("FAIRLEAD_TOKEN", "")
     if given and len(given) < GOOD_TOKEN_CHARS:
@@ -108,7 +108,7 @@ def token(look: Look) -> Finding:
     return ok("home.token", f"{days} days old" if days else "made today")
 
 
-def leftovers(look: Look) -> Finding:
+def leftovers(look: DoctorContext) -> Finding:
     """What a start that was killed left behind: processes and half-written files."""
     home = look.home
     if not home.path.is_dir():
@@ -123,18 +123,18 @@ def leftovers(look: Look) -> Finding:
         return problem(
             "home.leftovers", f"no `fairlead up` runs, but of an earlier one there are still {names}",
             "`fairlead up` ends them, or `fairlead doctor --fix`",
-            Mend("end the processes of a start that was killed", lambda: _end(home)),
+            Repair("end the processes of a start that was killed", lambda: _end(home)),
         )  # fmt: skip
     drafts = list(_drafts(home))
     if drafts:
         return warning(
             "home.leftovers", f"{len(drafts)} half-written files of starts that were killed", "remove them",
-            Mend("remove half-written files", lambda: _remove(drafts)),
+            Repair("remove half-written files", lambda: _remove(drafts)),
         )  # fmt: skip
     return ok("home.leftovers", "none; nothing runs")
 
 
-def joined(look: Look) -> Finding:
+def joined(look: DoctorContext) -> Finding:
     """What this machine has joined with its executors, and whether it is there."""
     from fairlead_remote.membership import Membership
 
@@ -166,13 +166,13 @@ def _secret_files(home: Home) -> Iterator[Path]:
     yield from sorted((home.path / "backups").glob("*.tar"))
 
 
-def _closing(paths: list[Path], mode: int) -> Mend:
+def _closing(paths: list[Path], mode: int) -> Repair:
     def do() -> str:
         for path in paths:
             path.chmod(mode, follow_symlinks=path.is_dir())
         return f"mode {mode:04o} for {', '.join(map(str, paths))}"
 
-    return Mend(f"set mode {mode:04o} for {', '.join(map(str, paths))}", do)
+    return Repair(f"set mode {mode:04o} for {', '.join(map(str, paths))}", do)
 
 
 def _end(home: Home) -> str:

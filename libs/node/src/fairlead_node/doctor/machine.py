@@ -12,7 +12,7 @@ from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from fairlead_common.installation.errors import CommandError
-from fairlead_node.doctor.context import Look
+from fairlead_node.doctor.context import DoctorContext
 from fairlead_node.doctor.finding import Finding, ok, problem, skipped, warning
 from fairlead_node.nats_server import server as nats_server
 
@@ -21,7 +21,7 @@ _PACKAGES: Final = ("common", "gateway", "agent", "tools", "scheduler", "webui")
 _OLDEST_GIT: Final = (2, 25)
 
 
-def python(look: Look) -> list[Finding]:  # noqa: ARG001
+def python(look: DoctorContext) -> list[Finding]:  # noqa: ARG001
     """The interpreter, and whether all parts are of one version."""
     found = ".".join(map(str, sys.version_info[:3]))
     findings = [ok("machine.python", f"{found} ({sys.executable})")]
@@ -43,7 +43,7 @@ def python(look: Look) -> list[Finding]:  # noqa: ARG001
     return findings
 
 
-def nats_binary(look: Look) -> Finding:
+def nats_binary(look: DoctorContext) -> Finding:
     """The server that `up` starts."""
     if look.environ.get("FAIRLEAD_NATS_URL"):
         return skipped("machine.nats-server", "not needed: FAIRLEAD_NATS_URL names a server")
@@ -64,7 +64,7 @@ def nats_binary(look: Look) -> Finding:
     return ok("machine.nats-server", f"{found} ({path})")
 
 
-def git(look: Look) -> Finding:  # noqa: ARG001
+def git(look: DoctorContext) -> Finding:  # noqa: ARG001
     """Git, which the tools of that name need."""
     path = shutil.which("git")
     if path is None:
@@ -77,7 +77,7 @@ def git(look: Look) -> Finding:  # noqa: ARG001
     return ok("machine.git", f"{said.removeprefix('git version ')} ({path})")
 
 
-def ripgrep(look: Look) -> Finding:  # noqa: ARG001
+def ripgrep(look: DoctorContext) -> Finding:  # noqa: ARG001
     """Ripgrep, beside this Python or on PATH."""
     beside = os.path.join(os.path.dirname(sys.executable), "rg")
     path = beside if os.access(beside, os.X_OK) else shutil.which("rg")
@@ -87,7 +87,7 @@ def ripgrep(look: Look) -> Finding:  # noqa: ARG001
     return ok("machine.rg", f"{said[0].removeprefix('ripgrep ') if said else 'found'} ({path})")
 
 
-def open_files(look: Look) -> Finding:  # noqa: ARG001
+def open_files(look: DoctorContext) -> Finding:  # noqa: ARG001
     """How many files a process may have open."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     text = "unlimited" if soft == resource.RLIM_INFINITY else str(soft)
@@ -101,7 +101,7 @@ def open_files(look: Look) -> Finding:  # noqa: ARG001
     return ok("machine.open-files", f"at most {text} a process")
 
 
-def timezone(look: Look) -> Finding:
+def timezone(look: DoctorContext) -> Finding:
     """The time zone of this machine and of scheduled jobs."""
     for where, name in (
         ("TZ", look.environ.get("TZ", "")),

@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 from fairlead_common.config import Config, model_problems
 from fairlead_common.config.later_keys import without_later_keys
 from fairlead_common.errors import FairleadError
-from fairlead_node.doctor.context import Look
-from fairlead_node.doctor.finding import Finding, Mend, ok, problem, skipped, warning
+from fairlead_node.doctor.context import DoctorContext
+from fairlead_node.doctor.finding import Finding, Repair, ok, problem, skipped, warning
 from fairlead_node.environment import DEMO, default_model
 
 _WITHIN_S: Final = 3.0
@@ -22,7 +22,7 @@ _HOSTS: Final = {
 }  # fmt: skip
 
 
-def document(look: Look) -> Finding:
+def document(look: DoctorContext) -> Finding:
     """The stored configuration, with what this shell adds."""
     facts = look.facts()
     name = "models.configuration"
@@ -35,7 +35,7 @@ def document(look: Look) -> Finding:
         return skipped(name, f"NATS did not tell: {why}")
     if facts.document_problem:
         again = f"revision {facts.document_revision}" if facts.document_revision else "an empty document"
-        mend = Mend(f"write {again} of the configuration as a new revision", lambda: _write_again(look))
+        mend = Repair(f"write {again} of the configuration as a new revision", lambda: _write_again(look))
         advice = "`fairlead config history` and `... rollback <revision>`, or `fairlead doctor --fix`"
         return problem(name, facts.document_problem, advice, mend)
     try:
@@ -54,7 +54,7 @@ def document(look: Look) -> Finding:
     return ok(name, f"{stored}; agents: {agents}")
 
 
-def _write_again(look: Look) -> str:
+def _write_again(look: DoctorContext) -> str:
     from fairlead_common.installation.nats_access import connection
     from fairlead_node.document import load, save
 
@@ -72,7 +72,7 @@ def _write_again(look: Look) -> str:
     return asyncio.run(write())
 
 
-def models(look: Look) -> list[Finding]:
+def models(look: DoctorContext) -> list[Finding]:
     """Each model that an agent uses: whether it answers, as the agent service finds, which has the keys.
 
     Where nothing runs: whether its provider can be reached with what this shell has, as `up` would start.
@@ -109,7 +109,7 @@ def _found(state: dict[str, Any]) -> Finding:
             return problem("models.reachable", text, str(state.get("advice", "")))
 
 
-def _silent(look: Look) -> str:
+def _silent(look: DoctorContext) -> str:
     """Why the agent service was not heard."""
     facts = look.facts()
     if look.offline:
@@ -121,7 +121,7 @@ def _silent(look: Look) -> str:
     return facts.unanswered.get("models") or "no agent service answers, and it alone has the keys"
 
 
-def _model(look: Look, name: str) -> list[Finding]:
+def _model(look: DoctorContext, name: str) -> list[Finding]:
     if name == DEMO:
         advice = "set FAIRLEAD_MODEL, OPENAI_API_KEY or ANTHROPIC_API_KEY before the start (a service: --env)"
         return [warning("models.reachable", "demo: it only pretends to think", advice)]
@@ -155,7 +155,7 @@ def _reachable(name: str, host: str, port: int) -> Finding:
     return ok("models.reachable", f"{name}: {host} answers")
 
 
-def _openai(look: Look, name: str) -> Finding:
+def _openai(look: DoctorContext, name: str) -> Finding:
     base = (look.environ.get("OPENAI_BASE_URL") or _OPENAI).rstrip("/")
     parts = urlsplit(base)
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection

@@ -7,7 +7,7 @@ from typing import Final
 
 from fairlead_common.installation.home import read_json
 from fairlead_common.installation.processes import recorded
-from fairlead_node.doctor.context import Look
+from fairlead_node.doctor.context import DoctorContext
 from fairlead_node.doctor.finding import Finding, ok, problem, skipped, warning
 from fairlead_node.doctor.nats_facts import NatsFacts
 from fairlead_remote.nats_users.home_users import NatsUsers
@@ -22,7 +22,7 @@ _SKEW_WARNING_S: Final = 2.0
 _SKEW_PROBLEM_S: Final = 30.0
 
 
-def server(look: Look) -> list[Finding]:
+def server(look: DoctorContext) -> list[Finding]:
     """Whether it answers, lets us in, and is new enough."""
     facts = look.facts()
     if not facts.url:
@@ -62,7 +62,7 @@ def server(look: Look) -> list[Finding]:
     return findings
 
 
-def contexts(look: Look) -> list[Finding]:
+def contexts(look: DoctorContext) -> list[Finding]:
     """Contexts of the `nats` command line with a key of this home: whether they name the port of now."""
     name = "nats.contexts"
     if not _embedded(look):
@@ -84,7 +84,7 @@ def contexts(look: Look) -> list[Finding]:
     return findings or [ok(name, told)]
 
 
-def _process(look: Look) -> int:
+def _process(look: DoctorContext) -> int:
     """The number of the embedded server's process; 0 if none runs."""
     return next((each.pid for each in recorded(look.home) if each.name == "nats"), 0)
 
@@ -115,7 +115,7 @@ def _version(version: str, facts: NatsFacts) -> Finding:
     return ok("nats.server", f"nats-server {version} at {heard}")
 
 
-def settings(look: Look) -> list[Finding]:
+def settings(look: DoctorContext) -> list[Finding]:
     """What the server was told, as far as it can be seen."""
     facts = look.facts()
     if not facts.greeting:
@@ -136,7 +136,7 @@ def settings(look: Look) -> list[Finding]:
     return findings
 
 
-def _sync(look: Look) -> Finding:
+def _sync(look: DoctorContext) -> Finding:
     if not _embedded(look):
         return skipped(
             "nats.sync",
@@ -162,7 +162,7 @@ def _acks(facts: NatsFacts) -> Finding:
     return ok("nats.acks", "acknowledgements have the form that is read")
 
 
-def _consumers_limit(look: Look) -> Finding:
+def _consumers_limit(look: DoctorContext) -> Finding:
     for name, info in sorted(look.facts().streams.items()):
         most = int(info["config"].get("max_consumers", -1)) if info else -1
         count = int(info["state"].get("consumer_count", 0)) if info else 0
@@ -203,7 +203,7 @@ def _jetstream(facts: NatsFacts) -> Finding:
     return ok("nats.store", text)
 
 
-def clock(look: Look) -> Finding:
+def clock(look: DoctorContext) -> Finding:
     """This machine's clock beside the server's."""
     skew = look.facts().clock_skew_s
     if skew is None:
@@ -216,12 +216,12 @@ def clock(look: Look) -> Finding:
     return ok("nats.clock", "as the server's" if abs(skew) < 0.1 else text)
 
 
-def _told(look: Look, setting: str) -> str:
+def _told(look: DoctorContext, setting: str) -> str:
     """What the embedded server was told in its file; empty: nothing."""
     text = (look.home.nats / "server.conf").read_text("utf-8")
     found = re.search(rf"\b{setting}:\s*([^\s}}]+)", text)
     return found[1] if found else ""
 
 
-def _embedded(look: Look) -> bool:
+def _embedded(look: DoctorContext) -> bool:
     return not look.environ.get("FAIRLEAD_NATS_URL") and (look.home.nats / "server.conf").exists()

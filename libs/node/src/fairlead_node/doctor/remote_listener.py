@@ -3,28 +3,28 @@
 from typing import Final
 
 from fairlead_common.installation.errors import CommandError
-from fairlead_node.doctor.context import Look
+from fairlead_node.doctor.context import DoctorContext
 from fairlead_node.doctor.finding import Finding, ok, problem, skipped
 
 _ASKED_WITHIN: Final = 0.8  # of what NATS may take
 _UP: Final = "docker compose --profile door up -d --wait, and docker compose logs registrar door"
 
 
-def door(look: Look) -> Finding:
+def door(look: DoctorContext) -> Finding:
     """Of a deployment the registrar says it, which has the register; of a home its files and processes."""
     if look.environ.get("FAIRLEAD_IN_CONTAINERS"):
         return _of_deployment(look)
     return _of_home(look)
 
 
-def _of_deployment(look: Look) -> Finding:
-    from fairlead_remote.remote_client import DistantAdmission
+def _of_deployment(look: DoctorContext) -> Finding:
+    from fairlead_remote.remote_client import RegistrarClient
 
     access, wanted = look.access(), bool(look.environ.get("FAIRLEAD_LISTEN"))
     if access is None or not look.facts().connected:
         return skipped("services.door", "no server to ask")
     try:
-        known = DistantAdmission(access, timeout_s=_ASKED_WITHIN * look.facts().patience_s).known()
+        known = RegistrarClient(access, timeout_s=_ASKED_WITHIN * look.facts().patience_s).known()
     except CommandError as error:
         if not wanted:
             return skipped("services.door", "no other machine is let in: FAIRLEAD_LISTEN is not set")
@@ -32,12 +32,12 @@ def _of_deployment(look: Look) -> Finding:
     return ok("services.door", _told(known.door, [each.host for each in known.hosts if not each.revoked_s]))
 
 
-def _of_home(look: Look) -> Finding:
+def _of_home(look: DoctorContext) -> Finding:
     from fairlead_common.installation.processes import holder_of, recorded
-    from fairlead_remote.listener import NAME, Door
+    from fairlead_remote.listener import NAME, RemoteListener
     from fairlead_remote.rights import REGISTRAR
 
-    own = Door(look.home)
+    own = RemoteListener(look.home)
     listen = own.listen()
     if listen is None:
         return skipped("services.door", "no other machine is let in: `fairlead up --listen` opens a door")

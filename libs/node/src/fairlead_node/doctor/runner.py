@@ -24,7 +24,7 @@ from fairlead_node.doctor import (
     tailnet,
     work,
 )
-from fairlead_node.doctor.context import Look
+from fairlead_node.doctor.context import DoctorContext
 from fairlead_node.doctor.finding import Finding, skipped, warning
 
 WITHIN_S: Final = 4.5
@@ -42,7 +42,7 @@ class Check(NamedTuple):
     """
 
     name: str
-    look: Callable[[Look], Found]
+    look: Callable[[DoctorContext], Found]
     network: bool = False
     server: bool = False
     here: bool = False
@@ -97,7 +97,7 @@ CHECKS: Final = (
 class _Running(threading.Thread):
     """One check on its way."""
 
-    def __init__(self, check: Check, look: Look) -> None:
+    def __init__(self, check: Check, look: DoctorContext) -> None:
         super().__init__(name=check.name, daemon=True)  # one that never ends must not keep the command
         self.check = check
         self._look = look
@@ -124,7 +124,7 @@ def all_findings(
     from fairlead_common.installation.access import server_url
 
     env = os.environ if environ is None else environ
-    look = Look(home_from_environment(env), server_url(url), env, offline=offline, within_s=within_s)
+    look = DoctorContext(home_from_environment(env), server_url(url), env, offline=offline, within_s=within_s)
     deadline = time.monotonic() + within_s
     running = []
     findings: dict[str, list[Finding]] = {}

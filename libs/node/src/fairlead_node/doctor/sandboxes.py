@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from fairlead_node.doctor.context import Look
+from fairlead_node.doctor.context import DoctorContext
 from fairlead_node.doctor.finding import Finding, ok, problem, skipped, warning
 from fairlead_node.unconfined import unconfined_agents
 
@@ -18,14 +18,14 @@ _LANDLOCK_CREATE: Final = 444
 _LANDLOCK_VERSION: Final = 1
 
 
-def kernel(look: Look) -> list[Finding]:
+def kernel(look: DoctorContext) -> list[Finding]:
     """User namespaces, Landlock and seccomp."""
     if sys.platform != "linux":
         return [skipped("sandboxes.kernel", "Linux only; docker and ssh work here")]
     return [_namespaces(look), _landlock(), _seccomp()]
 
 
-def _namespaces(look: Look) -> Finding:
+def _namespaces(look: DoctorContext) -> Finding:
     try:
         done = subprocess.run(
             ["unshare", "--user", "--map-root-user", "true"],
@@ -66,7 +66,7 @@ def _seccomp() -> Finding:
     return ok("sandboxes.seccomp", "there")
 
 
-def bubblewrap(look: Look) -> Finding:
+def bubblewrap(look: DoctorContext) -> Finding:
     """Whether bwrap works here."""
     if sys.platform != "linux":
         return skipped("sandboxes.bubblewrap", "Linux only")
@@ -97,7 +97,7 @@ def bubblewrap(look: Look) -> Finding:
     return ok("sandboxes.bubblewrap", f"{said.strip()} works")
 
 
-def unasked(look: Look) -> Finding:
+def unasked(look: DoctorContext) -> Finding:
     """Whether an agent runs everything without a question and without a sandbox."""
     names = unconfined_agents(look.config_or_defaults())
     if names:
@@ -110,7 +110,7 @@ def unasked(look: Look) -> Finding:
     return ok("sandboxes.unasked", "no agent runs commands unasked without a sandbox")
 
 
-def user(look: Look) -> Finding:
+def user(look: DoctorContext) -> Finding:
     """Whether commands without a sandbox, and what gets out of one, would be root's."""
     if os.geteuid() != 0:
         return ok("sandboxes.user", "commands do not run as root")
@@ -126,7 +126,7 @@ def user(look: Look) -> Finding:
     )
 
 
-def _needed(look: Look, check: str, text: str, advice: str) -> Finding:
+def _needed(look: DoctorContext, check: str, text: str, advice: str) -> Finding:
     """A problem where an agent needs it; else it was only looked at."""
     names = [
         name for name, each in look.config_or_defaults().agents.items() if each.sandbox.kind == "bubblewrap"

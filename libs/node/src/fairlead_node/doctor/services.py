@@ -7,14 +7,14 @@ from typing import Final
 import msgspec
 
 from fairlead_common.protocol.messages import ExecutorInfo
-from fairlead_node.doctor.context import Look
+from fairlead_node.doctor.context import DoctorContext
 from fairlead_node.doctor.finding import Finding, ok, problem, skipped, warning
 from fairlead_node.environment import SERVICES
 
 _MUST: Final = frozenset({"gateway", "agent", "tools"})
 
 
-def services(look: Look) -> list[Finding]:
+def services(look: DoctorContext) -> list[Finding]:
     """Which services answer over NATS, and whether they are of one version."""
     facts = look.facts()
     if facts.services is None:
@@ -55,7 +55,7 @@ def services(look: Look) -> list[Finding]:
     return [*findings, *_revisions(look)]
 
 
-def _revisions(look: Look) -> list[Finding]:
+def _revisions(look: DoctorContext) -> list[Finding]:
     """Whether all containers were made of one state of the sources; nothing where there are no images."""
     found: dict[str, set[str]] = {}
     for each in look.facts().services or []:
@@ -70,7 +70,7 @@ def _revisions(look: Look) -> list[Finding]:
     return [warning("services.revisions", f"images of different revisions ({text})", advice)]
 
 
-def executors(look: Look) -> list[Finding]:
+def executors(look: DoctorContext) -> list[Finding]:
     """Heartbeats of executors, by host."""
     facts = look.facts()
     if facts.executors is None:
@@ -101,7 +101,7 @@ def executors(look: Look) -> list[Finding]:
     return findings
 
 
-def _placement(look: Look) -> list[Finding]:
+def _placement(look: DoctorContext) -> list[Finding]:
     """Agents that ask for a pool, labels or a sandbox that no executor has, or their host has not."""
     from fairlead_node.agent_places import HostsHeard
     from fairlead_node.agent_places import problem as problem_of

@@ -7,15 +7,15 @@ from fairlead_common.bus import Bus
 from fairlead_common.bus.settings import settings_from_environment
 from fairlead_common.bus.streams import STREAMS, provision, weaknesses
 from fairlead_common.protocol import subjects as s
-from fairlead_node.doctor.context import Look
-from fairlead_node.doctor.finding import Finding, Mend, ok, problem, skipped, warning
+from fairlead_node.doctor.context import DoctorContext
+from fairlead_node.doctor.finding import Finding, Repair, ok, problem, skipped, warning
 from fairlead_node.doctor.nats_facts import SHARED, NatsFacts
 
 _FULL_PERCENT: Final = 80
 _BY_SERVICES: Final = frozenset({s.SLOTS})  # made by the scheduler, not by provisioning
 
 
-def streams(look: Look) -> list[Finding]:
+def streams(look: DoctorContext) -> list[Finding]:
     """Each stream beside what it has to be."""
     facts = look.facts()
     if not facts.streams:
@@ -68,7 +68,7 @@ def _one(wanted: dict[str, object], info: dict[str, Any]) -> list[Finding]:
     return findings
 
 
-def consumers(look: Look) -> Finding:
+def consumers(look: DoctorContext) -> Finding:
     """The durable consumers that services share."""
     facts = look.facts()
     if not facts.consumers:
@@ -115,15 +115,15 @@ def _differences(stream: str, name: str, subject: str, config: dict[str, Any]) -
     ]
 
 
-def _provisioning(look: Look) -> Mend:
+def _provisioning(look: DoctorContext) -> Repair:
     def do() -> str:
         asyncio.run(asyncio.wait_for(_provision(look), timeout=30.0))
         return "made the streams and consumers that were missing"
 
-    return Mend("make the streams and consumers that are missing", do)
+    return Repair("make the streams and consumers that are missing", do)
 
 
-async def _provision(look: Look) -> None:
+async def _provision(look: DoctorContext) -> None:
     from fairlead_common.installation.nats_access import connection
 
     access = look.access()

@@ -6,13 +6,13 @@ import subprocess
 from typing import Any, Final
 
 from fairlead_common.installation.home import port_of
-from fairlead_node.doctor.context import Look
+from fairlead_node.doctor.context import DoctorContext
 from fairlead_node.doctor.finding import Finding, ok, problem, skipped, warning
 
 _WITHIN_S: Final = 3.0
 
 
-def tailscale(look: Look) -> list[Finding]:
+def tailscale(look: DoctorContext) -> list[Finding]:
     """The state of the node, and what it serves."""
     if shutil.which("tailscale") is None:
         return [skipped("tailnet.node", "tailscale is not installed")]
@@ -28,7 +28,7 @@ def tailscale(look: Look) -> list[Finding]:
     ]
 
 
-def _served(config: dict[str, Any], look: Look) -> Finding:
+def _served(config: dict[str, Any], look: DoctorContext) -> Finding:
     port = port_of(look.home, look.environ)
     ours = [place for place, web in (config.get("Web") or {}).items() if f":{port}" in json.dumps(web)]
     open_to_all = [place for place, on in (config.get("AllowFunnel") or {}).items() if on and place in ours]

@@ -4,7 +4,7 @@ import time
 from typing import Final
 
 from fairlead_common.protocol import subjects as s
-from fairlead_node.doctor.context import Look
+from fairlead_node.doctor.context import DoctorContext
 from fairlead_node.doctor.finding import Finding, ok, problem, skipped, warning
 
 MAIL_WARNING_S: Final = 60.0
@@ -12,7 +12,7 @@ MAIL_PROBLEM_S: Final = 600.0
 STUCK_S: Final = 60.0
 
 
-def mail(look: Look) -> Finding:
+def mail(look: DoctorContext) -> Finding:
     """The oldest mail that no agent has taken."""
     facts = look.facts()
     if facts.oldest_mail_s is None:
@@ -26,7 +26,7 @@ def mail(look: Look) -> Finding:
     return (problem if age_s >= MAIL_PROBLEM_S else warning)("work.mail", text, advice)
 
 
-def stuck(look: Look) -> Finding:
+def stuck(look: DoctorContext) -> Finding:
     """Sessions that are said to run, and that nobody drives."""
     facts = look.facts()
     if facts.running is None:
@@ -46,7 +46,7 @@ def stuck(look: Look) -> Finding:
     )
 
 
-def calls(look: Look) -> Finding:
+def calls(look: DoctorContext) -> Finding:
     """Calls for hosts that have no executor."""
     facts = look.facts()
     if facts.executors is None or s.TOOLS not in facts.consumers:
@@ -64,7 +64,7 @@ def calls(look: Look) -> Finding:
     return ok("work.calls", "none waits for a host that is away")
 
 
-def dead(look: Look) -> Finding:
+def dead(look: DoctorContext) -> Finding:
     """Messages that nobody could read or handle."""
     facts = look.facts()
     info = facts.streams.get(s.DEAD)

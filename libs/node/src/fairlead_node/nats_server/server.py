@@ -17,7 +17,7 @@ from fairlead_common.installation.ports import free_port, is_free
 from fairlead_common.permissions.accounts import DOMAIN
 from fairlead_common.permissions.rights import OPERATOR, inbox
 from fairlead_node.nats_server import store_swap
-from fairlead_remote.listener import Door
+from fairlead_remote.listener import RemoteListener
 from fairlead_remote.nats_users.home_users import NatsUsers
 from fairlead_remote.nats_users.quoting import quoted
 
@@ -71,7 +71,7 @@ def prepare(home: Home, host: str) -> tuple[Path, NatsAccess]:
     store_swap.give_account(home.nats / "jetstream")
     port = _port(home, os.environ)
     users = NatsUsers(home)
-    Door(home).write_link()
+    RemoteListener(home).write_link()
     users.prepare(host)
     url = f"nats://127.0.0.1:{port}"
     config = home.nats / "server.conf"

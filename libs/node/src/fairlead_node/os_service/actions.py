@@ -14,7 +14,7 @@ from fairlead_common.installation.errors import FAILED, CommandError
 COMMAND_TIMEOUT_S: Final = 90.0  # a stop may take as long as work is handed over
 
 
-class Folder(NamedTuple):
+class MakeFolder(NamedTuple):
     """A folder that has to be there."""
 
     path: Path
@@ -22,7 +22,7 @@ class Folder(NamedTuple):
     owner: tuple[int, int] | None = None
 
 
-class File(NamedTuple):
+class WriteFile(NamedTuple):
     """A file that has to hold this text. `shown` is for people, where the text holds keys."""
 
     path: Path
@@ -40,17 +40,17 @@ class RunCommand(NamedTuple):
     patience_s: float = 0.0
 
 
-Step = Folder | File | RunCommand
+Step = MakeFolder | WriteFile | RunCommand
 
 
 def show(steps: Sequence[Step], say: Callable[[str], None]) -> None:
     """Print what would be done."""
     for step in steps:
         match step:
-            case Folder(path, mode, _):
+            case MakeFolder(path, mode, _):
                 if not path.is_dir():
                     say(f"# make {path} (mode {mode:04o})")
-            case File(path, text, mode, shown, _):
+            case WriteFile(path, text, mode, shown, _):
                 say(f"# write {path} (mode {mode:04o})")
                 say((text if shown is None else shown).rstrip("\n"))
                 say("")
@@ -58,7 +58,7 @@ def show(steps: Sequence[Step], say: Callable[[str], None]) -> None:
                 say(f"# run\n{shlex.join(argv)}\n")
 
 
-def differs(file: File) -> bool:
+def differs(file: WriteFile) -> bool:
     """Whether the file is not there as it should be."""
     try:
         info = file.path.lstat()
@@ -75,9 +75,9 @@ def do(step: Step) -> str:
     """
     try:
         match step:
-            case Folder():
+            case MakeFolder():
                 _make(step)
-            case File():
+            case WriteFile():
                 _write(step)
             case RunCommand():
                 return _patiently(step)
@@ -122,7 +122,7 @@ def run(argv: Sequence[str], *, may_fail: bool = False, timeout_s: float = COMMA
     return done.stdout
 
 
-def _make(folder: Folder) -> None:
+def _make(folder: MakeFolder) -> None:
     if folder.path.is_dir():
         return
     folder.path.mkdir(mode=folder.mode, parents=True)
@@ -131,7 +131,7 @@ def _make(folder: Folder) -> None:
         os.chown(folder.path, *folder.owner, follow_symlinks=False)
 
 
-def _write(file: File) -> None:
+def _write(file: WriteFile) -> None:
     file.path.parent.mkdir(parents=True, exist_ok=True)
     draft = file.path.with_name(f".{file.path.name}.{os.getpid()}")
     with contextlib.suppress(FileNotFoundError):

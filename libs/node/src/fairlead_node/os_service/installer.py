@@ -14,9 +14,9 @@ from fairlead_common.installation.errors import CONFIG, FAILED, USAGE, CommandEr
 from fairlead_common.installation.home import Home
 from fairlead_common.installation.processes import holder_of
 from fairlead_node.os_service import env_file, platform, spec
-from fairlead_node.os_service.actions import File, Folder, RunCommand, Step, differs, do, show
+from fairlead_node.os_service.actions import MakeFolder, RunCommand, Step, WriteFile, differs, do, show
 from fairlead_node.os_service.launchd import Launchd
-from fairlead_node.os_service.spec import SYSTEM_HOME, SYSTEM_USER, Kind, Scope, Wanted
+from fairlead_node.os_service.spec import SYSTEM_HOME, SYSTEM_USER, Kind, Scope, ServiceSpec
 from fairlead_node.os_service.status import Controller
 from fairlead_node.os_service.systemd import Systemd
 from fairlead_node.os_service.unit import MARK
@@ -26,7 +26,7 @@ _LOGIN_TIMEOUT_S: Final = 30.0
 Say = Callable[[str], None]
 
 
-class Request(NamedTuple):
+class InstallRequest(NamedTuple):
     """What was asked for on the command line.
 
     Fields:
@@ -65,7 +65,7 @@ def controller(scope: Scope) -> Controller:
     return Systemd(scope)
 
 
-def install(request: Request, say: Say) -> bool:
+def install(request: InstallRequest, say: Say) -> bool:
     """Set the service up and start it; whether anything changed. With `dry_run` it is only told.
 
     Raises:
@@ -91,9 +91,9 @@ def install(request: Request, say: Say) -> bool:
         show(steps, say)
         return changed
     for step in steps:
-        if isinstance(step, File) and not differs(step):
+        if isinstance(step, WriteFile) and not differs(step):
             continue
-        if isinstance(step, File) and step.path == plan.places.definition:
+        if isinstance(step, WriteFile) and step.path == plan.places.definition:
             _first_login(plan, account, say)
         do(step)
     for name in env_file.left_out(os.environ, pairs):
@@ -101,7 +101,7 @@ def install(request: Request, say: Say) -> bool:
     return changed
 
 
-def account_of(request: Request) -> Account:
+def account_of(request: InstallRequest) -> Account:
     """As whom the service is to run.
 
     Raises:
@@ -130,14 +130,14 @@ def account_of(request: Request) -> Account:
     return Account(found.pw_name, found.pw_uid, found.pw_gid, Path(found.pw_dir))
 
 
-def _wanted(request: Request, account: Account, control: Controller) -> Wanted:
+def _wanted(request: InstallRequest, account: Account, control: Controller) -> ServiceSpec:
     from importlib.metadata import version as version_of
 
     program = spec.this_program()
     home = spec.home_of(request.scope)
     if request.kind == "executor":
         _require_joined(home, request.scope, account)
-    return Wanted(
+    return ServiceSpec(
         kind=request.kind,
         scope=request.scope,
         name=request.name,
@@ -171,7 +171,7 @@ def _require_joined(home: Path, scope: Scope, account: Account) -> None:
     raise CommandError(f"{home} has not joined a Fairlead yet: `{words}` first")
 
 
-def _require_ours(control: Controller, plan: Wanted, *, force: bool) -> None:
+def _require_ours(control: Controller, plan: ServiceSpec, *, force: bool) -> None:
     path = plan.places.definition
     if not path.exists() or force:
         return
@@ -187,7 +187,7 @@ def _require_ours(control: Controller, plan: Wanted, *, force: bool) -> None:
         )
 
 
-def _require_idle(plan: Wanted, control: Controller) -> None:
+def _require_idle(plan: ServiceSpec, control: Controller) -> None:
     """That nothing else runs on the home, which the service could only fail over."""
     holder = holder_of(Home(plan.home))
     if holder and holder != control.state(plan.name).pid:
@@ -208,17 +208,19 @@ def _preparation(account: Account) -> list[Step]:
     return steps
 
 
-def _files(plan: Wanted, control: Controller, account: Account, pairs: dict[str, str]) -> list[File]:
+def _files(
+    plan: ServiceSpec, control: Controller, account: Account, pairs: dict[str, str]
+) -> list[WriteFile]:
     # launchd starts the command as the user, and the command reads the file; systemd reads it itself, as root
     # for the machine's services.
     owner = (account.uid or 0, account.gid) if plan.places.log and plan.scope == "system" else None
     return [
-        File(plan.places.environment, env_file.text_of(pairs), 0o600, env_file.hidden(pairs), owner),
-        File(plan.places.definition, control.definition(plan), 0o644),
+        WriteFile(plan.places.environment, env_file.text_of(pairs), 0o600, env_file.hidden(pairs), owner),
+        WriteFile(plan.places.definition, control.definition(plan), 0o644),
     ]
 
 
-def _first_login(plan: Wanted, account: Account, say: Say) -> None:
+def _first_login(plan: ServiceSpec, account: Account, say: Say) -> None:
     """Make the home and its admin token as the user of the service.
 
     So the token is shown here and not in the journal; and that user is seen to be able to start the program.
@@ -228,7 +230,7 @@ def _first_login(plan: Wanted, account: Account, say: Say) -> None:
     found = pwd.getpwnam(account.name)
     own = found.pw_uid == os.geteuid()
     if not own:
-        do(Folder(plan.home, 0o700, (found.pw_uid, found.pw_gid)))
+        do(MakeFolder(plan.home, 0o700, (found.pw_uid, found.pw_gid)))
     identity = {} if own else {"user": found.pw_uid, "group": found.pw_gid, "extra_groups": []}
     environ = {
         "PATH": plan.search_path,

@@ -9,8 +9,8 @@ from typing import Final
 
 from fairlead_node.os_service.actions import RunCommand, Step, run
 from fairlead_node.os_service.plist import plist_text
-from fairlead_node.os_service.spec import Places, Scope, Wanted, label, launchd_places
-from fairlead_node.os_service.status import State
+from fairlead_node.os_service.spec import Scope, ServiceFiles, ServiceSpec, label, launchd_places
+from fairlead_node.os_service.status import ServiceStatus
 from fairlead_node.os_service.unit import STOP_S
 
 _QUICK_S: Final = 15.0
@@ -24,11 +24,11 @@ class Launchd:
         self.scope: Scope = scope
         self._domain = "system" if scope == "system" else f"gui/{os.geteuid()}"
 
-    def places(self, name: str) -> Places:
+    def places(self, name: str) -> ServiceFiles:
         """The property list, the environment file and the log."""
         return launchd_places(self.scope, name)
 
-    def definition(self, wanted: Wanted) -> str:
+    def definition(self, wanted: ServiceSpec) -> str:
         """The property list."""
         return plist_text(wanted)
 
@@ -66,14 +66,14 @@ class Launchd:
             case _:
                 return self.begin(name, changed=False)
 
-    def state(self, name: str) -> State:
+    def state(self, name: str) -> ServiceStatus:
         """How it is."""
         text = run(["launchctl", "print", self._target(name)], may_fail=True, timeout_s=_QUICK_S)
         found: dict[str, str] = {}
         for key, value in _FIELD.findall(text):
             found.setdefault(key, value)
         pid, last = found.get("pid", ""), found.get("last exit code", "")
-        return State(
+        return ServiceStatus(
             name=name,
             scope=self.scope,
             installed=self.places(name).definition.exists(),

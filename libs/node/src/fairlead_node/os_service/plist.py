@@ -3,13 +3,13 @@
 import plistlib
 from typing import Final
 
-from fairlead_node.os_service.spec import Wanted, label
+from fairlead_node.os_service.spec import ServiceSpec, label
 from fairlead_node.os_service.unit import STOP_S
 
 RESTART_AFTER_S: Final = 10  # launchd's own least
 
 
-def plist_text(wanted: Wanted) -> str:
+def plist_text(wanted: ServiceSpec) -> str:
     """The property list.
 
     launchd has no environment file and starts again whatever ended: `fairlead service run` reads the file,

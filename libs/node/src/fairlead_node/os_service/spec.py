@@ -19,7 +19,7 @@ NAMES: Final[dict[Kind, str]] = {"up": "fairlead", "executor": "fairlead-executo
 _LABEL: Final = "dev.fairlead."
 
 
-class Places(NamedTuple):
+class ServiceFiles(NamedTuple):
     """Where the files of a service lie."""
 
     definition: Path
@@ -27,7 +27,7 @@ class Places(NamedTuple):
     log: Path | None = None
 
 
-class Wanted(NamedTuple):
+class ServiceSpec(NamedTuple):
     """One service.
 
     Fields:
@@ -46,7 +46,7 @@ class Wanted(NamedTuple):
     home: Path
     search_path: str
     version: str
-    places: Places
+    places: ServiceFiles
 
     @property
     def command(self) -> list[str]:
@@ -54,25 +54,25 @@ class Wanted(NamedTuple):
         return [*self.program, *self.arguments]
 
 
-def systemd_places(scope: Scope, name: str, environ: Mapping[str, str] | None = None) -> Places:
+def systemd_places(scope: Scope, name: str, environ: Mapping[str, str] | None = None) -> ServiceFiles:
     """The unit and its environment file."""
     if scope == "system":
-        return Places(Path(f"/etc/systemd/system/{name}.service"), Path(f"/etc/fairlead/{name}.env"))
+        return ServiceFiles(Path(f"/etc/systemd/system/{name}.service"), Path(f"/etc/fairlead/{name}.env"))
     folder = config_folder(environ)
-    return Places(folder / "systemd" / "user" / f"{name}.service", folder / "fairlead" / f"{name}.env")
+    return ServiceFiles(folder / "systemd" / "user" / f"{name}.service", folder / "fairlead" / f"{name}.env")
 
 
-def launchd_places(scope: Scope, name: str, environ: Mapping[str, str] | None = None) -> Places:
+def launchd_places(scope: Scope, name: str, environ: Mapping[str, str] | None = None) -> ServiceFiles:
     """The property list, its environment file and its log."""
     file = f"{_LABEL}{name}.plist"
     if scope == "system":
-        return Places(
+        return ServiceFiles(
             Path("/Library/LaunchDaemons") / file,
             Path(f"/etc/fairlead/{name}.env"),
             Path(f"/var/log/{name}.log"),
         )
     library = Path("~/Library").expanduser()
-    return Places(
+    return ServiceFiles(
         library / "LaunchAgents" / file,
         config_folder(environ) / "fairlead" / f"{name}.env",
         library / "Logs" / f"{name}.log",

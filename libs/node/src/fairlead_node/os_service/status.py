@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from fairlead_node.os_service.actions import Step
-from fairlead_node.os_service.spec import Places, Scope, Wanted
+from fairlead_node.os_service.spec import Scope, ServiceFiles, ServiceSpec
 
 
-class State(NamedTuple):
+class ServiceStatus(NamedTuple):
     """One service as its manager sees it.
 
     Fields:
@@ -34,10 +34,10 @@ class State(NamedTuple):
 class Controller(Protocol):
     """systemd or launchd, for services of one scope."""
 
-    def places(self, name: str) -> Places:
+    def places(self, name: str) -> ServiceFiles:
         """Where the files of a service lie."""
 
-    def definition(self, wanted: Wanted) -> str:
+    def definition(self, wanted: ServiceSpec) -> str:
         """The text of its unit or property list."""
 
     def begin(self, name: str, *, changed: bool) -> list[Step]:
@@ -52,7 +52,7 @@ class Controller(Protocol):
     def turn(self, name: str, verb: str) -> list[Step]:
         """`start`, `stop` or `restart`."""
 
-    def state(self, name: str) -> State:
+    def state(self, name: str) -> ServiceStatus:
         """How it is."""
 
     def home(self, name: str) -> Path | None:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from fairlead_node.os_service.actions import RunCommand, Step, run
-from fairlead_node.os_service.spec import Places, Scope, Wanted, systemd_places
-from fairlead_node.os_service.status import State
+from fairlead_node.os_service.spec import Scope, ServiceFiles, ServiceSpec, systemd_places
+from fairlead_node.os_service.status import ServiceStatus
 from fairlead_node.os_service.unit import unit_text
 
 _PROPERTIES: Final = (
@@ -28,11 +28,11 @@ class Systemd:
         self.scope: Scope = scope
         self._ctl = ["systemctl"] if scope == "system" else ["systemctl", "--user"]
 
-    def places(self, name: str) -> Places:
+    def places(self, name: str) -> ServiceFiles:
         """The unit and its environment file."""
         return systemd_places(self.scope, name)
 
-    def definition(self, wanted: Wanted) -> str:
+    def definition(self, wanted: ServiceSpec) -> str:
         """The unit."""
         return unit_text(wanted, self.version())
 
@@ -66,7 +66,7 @@ class Systemd:
         """`start`, `stop` or `restart`."""
         return [RunCommand([*self._ctl, verb, f"{name}.service"])]
 
-    def state(self, name: str) -> State:
+    def state(self, name: str) -> ServiceStatus:
         """How it is."""
         text = run(
             [*self._ctl, "show", f"{name}.service", f"--property={_PROPERTIES}"],
@@ -78,7 +78,7 @@ class Systemd:
         result, status = found.get("Result", "success"), found.get("ExecMainStatus", "0")
         since = found.get("ActiveEnterTimestamp" if active == "active" else "InactiveEnterTimestamp", "")
         main = _number(found.get("MainPID")) or 0
-        return State(
+        return ServiceStatus(
             name=name,
             scope=self.scope,
             installed=self.places(name).definition.exists(),

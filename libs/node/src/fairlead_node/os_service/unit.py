@@ -3,7 +3,7 @@
 from typing import Final
 
 from fairlead_common.installation.errors import USAGE, CommandError
-from fairlead_node.os_service.spec import Wanted
+from fairlead_node.os_service.spec import ServiceSpec
 from fairlead_node.supervisor import DRAIN_S, SERVER_STOP_S
 
 MARK: Final = "# Written by `fairlead service install`, which replaces it."
@@ -82,7 +82,7 @@ DelegateSubgroup=executor
 """
 
 
-def unit_text(wanted: Wanted, systemd_version: int) -> str:
+def unit_text(wanted: ServiceSpec, systemd_version: int) -> str:
     """The unit.
 
     Raises:
