@@ -30,6 +30,23 @@ def is_alive(pid: int) -> bool:
     return stat[stat.rindex(b")") + 2 : stat.rindex(b")") + 3] not in (b"Z", b"X")
 
 
+def text_of(outcome: dict[str, Any]) -> str:
+    return "".join(block.get("text", "") for block in outcome["content"])
+
+
+def pids_of(*words: str) -> list[int]:
+    """Processes that have these words beside each other in their command line."""
+    wanted = "\0".join(words).encode()
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if wanted in path.read_bytes():
+                found.append(int(path.parent.name))
+        except OSError:
+            continue
+    return found
+
+
 class Client:
     """Speaks the protocol, blocking, with every wait bounded."""
 
@@ -138,6 +155,14 @@ class Runner:
             sock.close()
         with contextlib.suppress(FileNotFoundError, ProcessLookupError, ValueError):
             os.kill(self.pid, signal.SIGKILL)
+
+
+def children_of(runner: Runner, count: int) -> list[int]:
+    def found() -> list[int]:
+        return [pid for pid in pids_of(str(runner.state)) if pid != runner.pid]
+
+    eventually(lambda: len(found()) == count, f"{count} children wait")
+    return found()
 
 
 @pytest.fixture(scope="session")

@@ -22,9 +22,7 @@ from fairlead_tools.runner.process.output import Output
 from fairlead_tools.runner.process.prefork import Prefork
 from fairlead_tools.runner.process.running_call import RunningCall
 from tests.support.waiting import eventually
-from tests.unit.tools.conftest import WAIT_S, Client, Runner, is_alive
-from tests.unit.tools.test_runner_calls import pids_of, text_of
-from tests.unit.tools.test_runner_recovery import children_of
+from tests.unit.tools.conftest import WAIT_S, Client, Runner, children_of, is_alive, pids_of, text_of
 
 pytestmark = pytest.mark.process
 

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.waiting import eventually
-from tests.unit.tools.conftest import LONG, Client, Runner, is_alive
-from tests.unit.tools.test_runner_calls import text_of
+from tests.unit.tools.conftest import LONG, Client, Runner, is_alive, text_of
 
 COUNT = "for n in $(seq 1 5); do echo line $n; done"
 

@@ -5,16 +5,11 @@ import fcntl
 import os
 import select
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.support.waiting import eventually
-from tests.unit.tools.conftest import LONG, Client, Runner, is_alive
-
-
-def text_of(outcome: dict[str, Any]) -> str:
-    return "".join(block.get("text", "") for block in outcome["content"])
+from tests.unit.tools.conftest import LONG, Client, Runner, is_alive, pids_of, text_of
 
 
 @pytest.mark.smoke
@@ -182,19 +177,6 @@ def test_fork_tree_is_killed_whole(client: Client) -> None:
     )
     assert client.outcome()["status"] == "timed_out"
     assert not [pid for pid in pids_of("sleep", LONG) if is_alive(pid)]
-
-
-def pids_of(*words: str) -> list[int]:
-    """Processes that have these words beside each other in their command line."""
-    wanted = "\0".join(words).encode()
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            if wanted in path.read_bytes():
-                found.append(int(path.parent.name))
-        except OSError:
-            continue
-    return found
 
 
 def test_output_arrives_while_the_command_runs(client: Client, runner: Runner) -> None:

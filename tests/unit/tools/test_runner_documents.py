@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from fairlead_tools.runner.tools import documents
-from tests.unit.tools.conftest import Client, Runner
-from tests.unit.tools.test_runner_calls import text_of
+from tests.unit.tools.conftest import Client, Runner, text_of
 from tests.unit.tools.test_runner_tools import Workspace
 
 

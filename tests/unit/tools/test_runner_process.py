@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from tests.support.waiting import eventually
-from tests.unit.tools.conftest import WAIT_S, Client, Runner, is_alive
-from tests.unit.tools.test_runner_calls import text_of
+from tests.unit.tools.conftest import WAIT_S, Client, Runner, is_alive, text_of
 
 
 def test_second_start_finds_the_first(client: Client, runner: Runner) -> None:

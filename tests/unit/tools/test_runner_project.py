@@ -9,8 +9,7 @@ import pytest
 
 from fairlead_tools.runner.tools import reports
 from tests.support.waiting import eventually
-from tests.unit.tools.conftest import LONG, Client, Runner, is_alive
-from tests.unit.tools.test_runner_calls import text_of
+from tests.unit.tools.conftest import LONG, Client, Runner, is_alive, text_of
 
 TOOLS = Path(sys.executable).parent
 

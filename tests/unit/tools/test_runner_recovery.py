@@ -13,8 +13,7 @@ import pytest
 from fairlead_tools.runner import linux
 from fairlead_tools.runner.journal.journal import AlreadyStartedError, Journal
 from tests.support.waiting import eventually
-from tests.unit.tools.conftest import LONG, Client, Runner, is_alive
-from tests.unit.tools.test_runner_calls import pids_of, text_of
+from tests.unit.tools.conftest import LONG, Client, Runner, children_of, is_alive, pids_of, text_of
 
 
 def test_result_outlives_the_client_that_asked(client: Client, runner: Runner) -> None:
@@ -101,14 +100,6 @@ def test_guard_that_was_stopped_still_stops_its_command(client: Client) -> None:
     outcome = client.call("a", "bash", timeout_s=0.3, command="kill -STOP $PPID; sleep LONG")
     assert outcome["status"] == "timed_out"
     assert not pids_of("sleep", LONG)
-
-
-def children_of(runner: Runner, count: int) -> list[int]:
-    def found() -> list[int]:
-        return [pid for pid in pids_of(str(runner.state)) if pid != runner.pid]
-
-    eventually(lambda: len(found()) == count, f"{count} children wait")
-    return found()
 
 
 def test_killed_spare_children_are_replaced(client: Client, runner: Runner) -> None:

@@ -117,9 +117,7 @@ class Calls:
                 text = "another process holds the lock of this call"
                 connection.send({"type": "error", "call_id": call_id, "code": "busy", "message": text})
         except OSError as error:
-            _send_result(
-                connection, call_id, failed(f"The call was not started: {os.strerror(error.errno or 5)}")
-            )
+            _send_result(connection, call_id, _not_started(error))
         else:
             running.followers.append(connection)
             return running
@@ -148,7 +146,12 @@ class Calls:
         call_id = protocol.call_id_of(frame)
         if call_id in self._running or call_id in self._waits:
             raise FrameError("call_id: still runs, so it cannot be forgotten")
-        self._journal.forget(call_id)
+        try:
+            self._journal.forget(call_id)
+        except OSError as error:  # the disk is full; the executor asks again
+            text = f"the call was not forgotten: {os.strerror(error.errno or 5)}"
+            connection.send({"type": "error", "call_id": call_id, "code": "busy", "message": text})
+            return
         self._unsaved.pop(call_id, None)
         delivered = self._unsynced.pop(call_id, None)
         if delivered is not None:
@@ -284,8 +287,8 @@ class Calls:
         call = self._journal.reserve(plan.call_id)
         try:
             call.start({"call_id": plan.call_id, "tool": plan.tool, "at": time.time()})
-        except BaseException:
-            call.close()
+        except BaseException as error:
+            self._give_up(plan.call_id, call, error)
             raise
         try:
             result, process = process_tools.act(self._processes, arguments)
@@ -312,6 +315,19 @@ class Calls:
             _send_result(connection, call_id, known or unknown(_DIED))
         return state != journal.NEW
 
+    def _give_up(self, call_id: str, call: journal.Call, error: BaseException) -> None:
+        """Let go of a call that was not started; one that had passed the gate gets its outcome.
+
+        An executor that could not deliver the answer asks again, and must not be told that a runner died.
+        """
+        try:
+            if isinstance(error, OSError) and self._journal.state(call_id) == journal.STARTED:
+                self._unsaved[call_id] = _not_started(error)  # as the disk is full
+                with contextlib.suppress(OSError):
+                    call.finish(self._unsaved[call_id])
+        finally:
+            call.release()
+
     def _start(self, plan: CallPlan) -> RunningCall:
         """Journal the start, and only then send the order to a child process.
 
@@ -335,11 +351,11 @@ class Calls:
             failpoint("runner.go.before")
             child.go(plan.order)
             failpoint("runner.go.after")
-        except BaseException:
+        except BaseException as error:
             if child is not None:
                 child.abandon()
             if call is not None:
-                call.close()
+                self._give_up(plan.call_id, call, error)
             raise
         running = RunningCall(
             plan.call_id,
@@ -352,6 +368,10 @@ class Calls:
         )
         self._running[plan.call_id] = running
         return running
+
+
+def _not_started(error: OSError) -> Outcome:
+    return failed(f"The call was not started: {os.strerror(error.errno or 5)}")
 
 
 def _send_result(connection: RunnerConnection, call_id: str, result: Outcome) -> None:
