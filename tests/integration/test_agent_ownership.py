@@ -23,6 +23,7 @@ from fairlead_common.protocol.messages import OwnerAnswer, OwnerQuestion
 from fairlead_common.received import Delivery
 from tests.support.agent_world import World, agent_service, world
 from tests.support.nats_server import NatsServer
+from tests.support.waiting import until
 
 
 @pytest.fixture
@@ -65,10 +66,10 @@ class Other:
         await self.bus.emit(subject, msgspec.json.encode(answer))
 
 
-async def eventually(condition: Any, timeout_s: float = 20.0) -> None:
-    async with asyncio.timeout(timeout_s):
-        while not await condition():
-            await asyncio.sleep(0.02)
+async def no_wake_up_is_open(bus: Bus) -> bool:
+    """Whether all were delivered and acknowledged."""
+    info = await consumer_info(bus, s.SESSIONS, s.AGENTS_CONSUMER) or {}
+    return bool(info["num_ack_pending"] == 0 and info["num_pending"] == 0)
 
 
 async def lease_of(bus: Bus, session: str) -> bool:
@@ -110,7 +111,7 @@ async def test_an_idle_session_is_released_after_its_time_and_then_served_as_eve
         async def released() -> bool:
             return not await lease_of(w.bus, "a")
 
-        await eventually(released)
+        await until(released, "the lease is given back")
         await w.say("a", "op=P2")
         assert (await w.run_end("a", 2)).outcome == "completed"
 
@@ -138,7 +139,7 @@ async def test_no_more_sessions_stay_warm_than_may(
             held = [name for name in ("a", "b", "c", "d") if await lease_of(w.bus, name)]
             return held == ["c", "d"]
 
-        await eventually(two_left)
+        await until(two_left, "the two that worked last are held")
 
 
 async def test_prompts_are_answered_without_delay_whichever_of_two_workers_gets_their_wake_up(
@@ -152,11 +153,7 @@ async def test_prompts_are_answered_without_delay_whichever_of_two_workers_gets_
             await w.say("a", f"op=P{number}")
             await w.run_end("a", number)
 
-        async def acknowledged() -> bool:
-            info = await consumer_info(w.bus, s.SESSIONS, s.AGENTS_CONSUMER) or {}
-            return bool(info["num_ack_pending"] == 0 and info["num_pending"] == 0)
-
-        await eventually(acknowledged)
+        await until(lambda: no_wake_up_is_open(w.bus), "all wake-ups are acknowledged")
     starts = [entry for entry in await w.log("a") if isinstance(entry, RunStartEntry)]
     assert len({entry.epoch for entry in starts}) == 1  # it never changed hands
     assert len(starts) == 30
@@ -180,10 +177,7 @@ async def test_a_wake_up_stays_while_its_owner_has_not_seen_the_mail(
     async with agent_service(nats_server, monkeypatch):
         await w.say("a", "op=P1")
 
-        async def asked_again() -> bool:
-            return len([each for each in other.asked if each.seq]) >= 3
-
-        await eventually(asked_again)
+        await until(lambda: len([each for each in other.asked if each.seq]) >= 3, "it is asked again")
         assert await w.log("a") == []
         await other.die()
         assert (await w.run_end("a", timeout_s=10)).outcome == "completed"
@@ -199,11 +193,8 @@ async def test_mail_that_its_owner_has_seen_and_never_consumed_is_found(
     async with agent_service(nats_server, monkeypatch):
         await w.say("a", "op=P1")
 
-        async def acknowledged() -> bool:
-            info = await consumer_info(w.bus, s.SESSIONS, s.AGENTS_CONSUMER) or {}
-            return bool(other.asked and info["num_ack_pending"] == 0 and info["num_pending"] == 0)
-
-        await eventually(acknowledged)
+        await until(lambda: other.asked, "the owner is asked")
+        await until(lambda: no_wake_up_is_open(w.bus), "the wake-up is acknowledged")
         await other.die()
         assert (await w.run_end("a", timeout_s=15)).outcome == "completed"
 
@@ -284,7 +275,7 @@ async def test_what_changes_while_a_session_is_warm_shows_in_the_list_at_once(
             stored = await bucket.get("session.a")
             return stored is not None and b"renamed" in stored.data
 
-        await eventually(listed, 5)
+        await until(listed, "the new title is listed", 5)
         assert await lease_of(w.bus, "a")  # and it is still warm
 
 

@@ -37,7 +37,7 @@ from fairlead_common.protocol.entries import (
 )
 from fairlead_common.session_log.generations import DELETE
 from fairlead_common.session_log.state import ABORT
-from tests.unit.common.session_log.test_state import Log
+from tests.support.session_logs import Log
 
 LIMITS = RunLimits(max_run_s=60.0, max_turns=3, max_run_tokens=0)
 NOW_MS = 1_000

@@ -1,16 +1,9 @@
 """The fold: what a log says of its session."""
 
-from typing import Any
-
 from fairlead_common.protocol.content import (
-    AssistantMessage,
     ContentBlock,
     TextBlock,
-    ToolCallBlock,
-    ToolResultMessage,
-    Usage,
     UserMessage,
-    text_outcome,
 )
 from fairlead_common.protocol.custom_entries import HEARTBEAT_OK
 from fairlead_common.protocol.entries import (
@@ -19,7 +12,6 @@ from fairlead_common.protocol.entries import (
     CustomEntry,
     DeletedEntry,
     DroppedEntry,
-    Entry,
     EpochEntry,
     MessageEntry,
     QueuedEntry,
@@ -28,37 +20,7 @@ from fairlead_common.protocol.entries import (
 )
 from fairlead_common.session_log.generations import DELETE
 from fairlead_common.session_log.state import ABORT, SessionState
-
-
-class Log:
-    """Folds entries as they would be stored."""
-
-    def __init__(self) -> None:
-        self.state = SessionState("s")
-        self._seq = 0
-
-    def add(self, kind: type[Any], /, **fields: Any) -> Any:
-        self._seq += 1
-        entry: Entry = kind(id=fields.pop("id", f"e{self._seq}"), epoch=1, run_id="r1", **fields)
-        self.state.apply(entry, self._seq)
-        return entry
-
-    def start(self) -> None:
-        self.add(RunStartEntry, agent="main", model="demo", mode="ask")
-
-    def user(self, text: str, seq: int, **fields: Any) -> None:
-        message = UserMessage(content=[TextBlock(text=text)], seqs=[seq], keys=[f"k{seq}"])
-        self.add(MessageEntry, cursor=seq, message=message, **fields)
-
-    def assistant(self, *calls: str, text: str = "") -> None:
-        blocks: list[Any] = [TextBlock(text=text)] if text else []
-        blocks += [ToolCallBlock(call_id=call, name="bash", arguments={}, host="h") for call in calls]
-        usage = Usage(input_tokens=10, output_tokens=5)
-        self.add(MessageEntry, message=AssistantMessage(content=blocks, model="demo", usage=usage))
-
-    def result(self, call: str) -> None:
-        outcome = text_outcome("ok", "out", is_error=False)
-        self.add(MessageEntry, message=ToolResultMessage(call_id=call, name="bash", outcome=outcome))
+from tests.support.session_logs import Log
 
 
 def test_session_waits_for_the_model_after_a_user_and_after_the_last_result() -> None:
