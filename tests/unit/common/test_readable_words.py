@@ -48,10 +48,10 @@ _LOOKING = [
         ("cat <<'EOF' | grep a\nEOF2\nEOF\nls", "cat <<'EOF' | sh\nls\nEOF"),
         ('sort <<"END"\nb\na\nEND\n', "sort <<'END'\nb\n"),
         ("cat <<'EOF' && ls\nx\nEOF\ncat a", "cat <<'EOF'\nx\nEOF\nrm a"),
-        ("cd /work && git status", "cd sub && git status"),
+        ("cd /srv && git status", "cd sub && git status"),
         ("cd /srv/ && git diff -- src", "cd /srv/.. && git status"),
         ("cd . && git status", "cd - && git status"),
-        ("cd /work && ls *.md && git status", "cd /work && cd vendor && git status"),
+        ("cd /srv && ls *.md && git status", "cd /srv && cd vendor && git status"),
         ("cat src/test_?.c", "cat ../../../ru?/secrets/db"),
         ("cat */*.py */gs*.c test_*.py", "cat ru?/secrets/db"),
         ("head src/ma?n.py", "head src/../../../pro?/self/fd/3"),
@@ -60,7 +60,7 @@ _LOOKING = [
         ("cd /srv/sub && cat x?.c", "cd .config; cd nowhere; cat gh/hosts.ym?"),
         ("cd sub/.. && cat x?.c", "cd sub && cd ../.. && cat x?.c"),
         ("cd sub && ls ?", "cd -P sub && cat x?.c"),
-        ("cat x?.c && cd /tmp", "cd /tmp && cd /work && cat x?.c"),
+        ("cat x?.c && cd /tmp", "cd /tmp && cd /srv && cat x?.c"),
         ("ls ~ ~/", "grep -rh PRIVATE ~/"),
         ("grep -rh PRIVATE ~/src", "grep -rh PRIVATE ~"),
         ("du -sh ~/..", "grep -rh PRIVATE ~/src/../.."),
@@ -77,8 +77,8 @@ def test_what_changes_nothing_about_the_programs_passes_under_their_rules(
     command: str, neighbour: str
 ) -> None:
     rules = [parse_rule(f"bash({each})") for each in _LOOKING]
-    assert allows(rules, subject(BASH, {"command": command}, "/work"))
-    assert not allows(rules, subject(BASH, {"command": neighbour}, "/work"))
+    assert allows(rules, subject(BASH, {"command": command}, "/srv"))
+    assert not allows(rules, subject(BASH, {"command": neighbour}, "/srv"))
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_what_changes_nothing_about_the_programs_passes_under_their_rules(
 )
 def test_patterns_bring_nothing_else_along(command: str) -> None:
     rules = [parse_rule(f"bash({each} *)") for each in ("ls", "cat", "sort", "find", "git diff")]
-    assert not allows(rules, subject(BASH, {"command": command}, "/work"))
+    assert not allows(rules, subject(BASH, {"command": command}, "/srv"))
 
 
 def test_many_or_long_patterns_take_no_time_and_are_asked_about() -> None:
@@ -124,5 +124,5 @@ def test_many_or_long_patterns_take_no_time_and_are_asked_about() -> None:
         "cat " + "a/" * 3000 + "?",
         "; ".join(f"cd f{number}" for number in range(40)) + "; cat " + "a*" * 100,
     ):
-        assert not allows(rules, subject(BASH, {"command": command}, "/work")), command[:40]
+        assert not allows(rules, subject(BASH, {"command": command}, "/srv")), command[:40]
     assert time.process_time() - began < 2

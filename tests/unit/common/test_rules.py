@@ -199,8 +199,8 @@ def test_star_trusts_a_program_with_harmless_arguments_only(pattern: str, allowe
         ("make test && cd /tmp/evil", "cd /tmp/evil; make test"),
         ("cd /tmp/evil && ls", "cd - && make test"),
         ("cd /tmp/evil && find . -name x", "cd && make test"),
-        ("cd /work && ./check.sh", "cd vendor && ./check.sh"),
-        ("cd /work && python check.py", "cd vendor && python check.py"),
+        ("cd /srv && ./check.sh", "cd vendor && ./check.sh"),
+        ("cd /srv && python check.py", "cd vendor && python check.py"),
         ("git status && cd vendor", "cd vendor && git status"),
     ],
 )
@@ -208,8 +208,8 @@ def test_after_a_cd_that_leaves_nothing_runs_what_its_folder_says(allowed: str, 
     words = ["cd *", "pushd *", "cd", "npm test *", "pytest *", "python -m pytest *", "mypy *", "make test"]
     words += ["ls *", "find *", "./check.sh", "python check.py", "git status *"]
     rules = [parse_rule(f"bash({each})") for each in words]
-    assert allows(rules, subject(BASH, {"command": allowed}, "/work"))
-    assert not allows(rules, subject(BASH, {"command": refused}, "/work"))
+    assert allows(rules, subject(BASH, {"command": allowed}, "/srv"))
+    assert not allows(rules, subject(BASH, {"command": refused}, "/srv"))
 
 
 @pytest.mark.parametrize(

@@ -315,7 +315,7 @@ class Calls:
             _send_result(connection, call_id, known or unknown(_DIED))
         return state != journal.NEW
 
-    def _give_up(self, call_id: str, call: journal.Call, error: BaseException) -> None:
+    def _give_up(self, call_id: str, call: journal.JournaledCall, error: BaseException) -> None:
         """Let go of a call that was not started; one that had passed the gate gets its outcome.
 
         An executor that could not deliver the answer asks again, and must not be told that a runner died.
