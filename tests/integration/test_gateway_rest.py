@@ -338,16 +338,20 @@ async def _read_to_end(port: int, caught_up: asyncio.Semaphore) -> None:
                 caught_up.release()
 
 
-@pytest.mark.parametrize(
-    ("break_it", "says"),
-    [
-        (lambda path: path.chmod(0o644), "0600"),
-        (lambda path: path.write_text("{}"), "token_sha256"),
-        (lambda path: (path.rename(path.with_name("x")), path.symlink_to(path.with_name("x"))), "auth file"),
-    ],
-)
+def is_readable_by_all(path: Path) -> None:
+    path.chmod(0o644)
+
+
+def is_empty(path: Path) -> None:
+    path.write_text("{}")
+
+
+def is_a_link(path: Path) -> None:
+    path.symlink_to(path.rename(path.with_name("elsewhere")))
+
+
 async def test_unsafe_auth_file_stops_the_start_with_78(
-    bus: Bus, nats_server: NatsServer, tmp_path: Path, break_it: Any, says: str
+    bus: Bus, nats_server: NatsServer, tmp_path: Path
 ) -> None:
     home = tmp_path / "home"
     environ = environment(nats_server, home, free_port())
@@ -363,9 +367,18 @@ async def test_unsafe_auth_file_stops_the_start_with_78(
     token = shown.decode().split()[-1]
     path = home / "auth.json"
     assert AuthFile.read(path).verify_token(token)
-    break_it(path)
-    process = launch(environ)
-    shown, printed = await asyncio.to_thread(process.communicate, timeout=60)
-    assert process.returncode == 78, printed
-    assert says in printed.decode()
-    assert shown == b""
+    good = path.read_text()
+    for break_it, says in (
+        (is_readable_by_all, "0600"),
+        (is_empty, "token_sha256"),
+        (is_a_link, "auth file"),
+    ):
+        break_it(path)
+        process = launch(environ)
+        shown, printed = await asyncio.to_thread(process.communicate, timeout=60)
+        assert process.returncode == 78, (says, printed)
+        assert says in printed.decode()
+        assert shown == b""
+        path.unlink()
+        path.write_text(good)
+        path.chmod(0o600)

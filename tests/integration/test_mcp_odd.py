@@ -38,7 +38,7 @@ async def warned(host: Host, words: str, within_s: float = 30.0) -> str:
 async def test_errors_that_a_server_answers_with_are_no_lost_connection(host: Host, odd: Program) -> None:
     put(host, odd=stdio(odd))
     await host.started()
-    await until_offered(host, "mcp__odd__fail", within_s=20)
+    await until_offered(host, "mcp__odd__fail")
     assert text_of(await host.run("mcp__odd__count")) == "1"
     waiting = await host.ask("mcp__odd__wait")
     for _ in range(2):
@@ -62,7 +62,7 @@ async def test_errors_that_a_server_answers_with_are_no_lost_connection(host: Ho
 async def test_a_tool_that_is_none_is_left_out_and_named(host: Host, odd: Program) -> None:
     put(host, odd=stdio(odd))
     await host.started()
-    await until_offered(host, *(f"mcp__odd__{name}" for name in NAMES), within_s=20)
+    await until_offered(host, *(f"mcp__odd__{name}" for name in NAMES))
     there = await offered(host.bus)
     assert "mcp__odd__odd" not in there
     assert there["mcp__odd__shaped"].description == "A shape."  # only its output's schema is odd
@@ -76,7 +76,7 @@ async def test_a_tool_that_is_none_is_left_out_and_named(host: Host, odd: Progra
 async def test_a_result_without_text_is_its_structured_content(host: Host, odd: Program) -> None:
     put(host, odd=stdio(odd))
     await host.started()
-    await until_offered(host, "mcp__odd__numbers", within_s=20)
+    await until_offered(host, "mcp__odd__numbers")
     outcome = await host.run("mcp__odd__numbers")
     assert text_of(outcome) == '{\n "sum": 3,\n "of": [\n  1,\n  2\n ]\n}'
     assert outcome.details == {"structured": {"sum": 3, "of": [1, 2]}}
@@ -108,7 +108,7 @@ async def test_a_server_that_is_still_starting_is_told_of_and_left_alone(host: H
     await until(lambda: "mcp_server_late" in host.log("e1"), "the log says so")
     await asyncio.sleep(3)  # more than the pauses after which a server that was lost is started again
     odd.journal.with_name("go").touch()
-    await until_offered(host, "mcp__slow__count", within_s=20)
+    await until_offered(host, "mcp__slow__count")
     assert text_of(await host.run("mcp__slow__count")) == "1"
     assert len([line for line in odd.lines() if line.startswith("pid ")]) == 1
     assert not [each for each in await warnings(host.bus) if "still starting" in each]

@@ -102,7 +102,7 @@ async def test_the_documents_thirty_line_service_is_used_by_an_agent_end_to_end(
     source = block("# weather.py")
     program("weather", source)
     await host.started()
-    spec = await until_offered(host, "nats__weather__now", within_s=15)
+    spec = await until_offered(host, "nats__weather__now")
     assert (spec.read_only, spec.idempotent, spec.flags) == (True, True, ["untrusted"])
     assert len([line for line in source.splitlines() if line.strip()]) <= 40
     outcome, result = await asked_by_agent(
@@ -139,7 +139,7 @@ async def test_the_documents_shell_example_makes_a_tool_of_a_plain_responder(
     await asyncio.to_thread(
         subprocess.run, ["bash", "-c", command], env=environ, check=True, timeout=60, capture_output=True
     )  # and the executor that runs takes it over
-    spec = await until_offered(host, "nats__uptime", within_s=15)
+    spec = await until_offered(host, "nats__uptime")
     assert (spec.read_only, spec.parameters) == (True, {"type": "object"})
     assert text_of(await host.run("nats__uptime")) == " 10:00 up 3 days\n"
 
@@ -153,10 +153,10 @@ async def test_tools_come_and_go_with_their_service(
     await host.started()
     await until_offered(host, "bash")
     service = program("slow", SLOW)
-    spec = await until_offered(host, "nats__slow__work", "nats__slow__again", within_s=12)
+    spec = await until_offered(host, "nats__slow__work", "nats__slow__again")
     assert (spec.group, spec.flags) == ("nats", ["untrusted", "external"])
     service.stop()
-    await until_offered(host, "nats__slow__work", "nats__slow__again", gone=True, within_s=20)
+    await until_offered(host, "nats__slow__work", "nats__slow__again", gone=True)
     after = await host.run("nats__slow__work")
     assert after.status == "error"
     assert "There is no tool" in text_of(after)
@@ -177,7 +177,7 @@ async def test_a_service_of_the_platform_offers_tools_under_plain_names(host: Ho
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(ToolService(second, "scheduler", [tool]).run(stop))
         await host.started()
-        spec = await until_offered(host, "wake", within_s=15)
+        spec = await until_offered(host, "wake")
         assert (spec.group, spec.flags) == ("platform", [])
         assert text_of(await host.run("wake", after_s=5)) == "chat wakes in 5 s"
         refused = await host.run("wake", after_s="soon")
@@ -191,7 +191,7 @@ async def test_too_many_tools_are_left_out_and_the_executor_lives(host: Host) ->
     document = msgspec.json.encode({"tools": {"nats": tools}})
     await Bucket(host.bus, s.BUCKET_CONFIG).put("document", document)
     await host.started()
-    await until_offered(host, "nats__t0", within_s=15)
+    await until_offered(host, "nats__t0")
     found = await offered(host.bus)
     assert 60 < len([name for name in found if name.startswith("nats__")]) < 70
     assert "nats__tiny" in found
@@ -269,7 +269,7 @@ async def test_a_call_outlives_a_restart_of_the_server(
 ) -> None:
     service = program("slow", SLOW)
     await host.started()
-    await until_offered(host, "nats__slow__work", within_s=15)
+    await until_offered(host, "nats__slow__work")
     call = await host.ask("nats__slow__work")
     await until(service.lines, "the service was asked")
     nats_server.kill()
@@ -291,7 +291,7 @@ async def test_killed_executor_leaves_a_call_unknown_and_the_service_is_asked_on
 ) -> None:
     service = program("slow", SLOW)
     await host.started("e1")
-    await until_offered(host, "nats__slow__work", within_s=15)
+    await until_offered(host, "nats__slow__work")
     call = await host.ask("nats__slow__work")
     await until(service.lines, "the service was asked")
     host.kill("e1")
@@ -309,7 +309,7 @@ async def test_killed_executor_leaves_a_call_unknown_although_the_service_is_gon
     """Nobody offers the tool any more; still it must not sound as if it had not been started."""
     service = program("slow", SLOW)
     await host.started("e1")
-    await until_offered(host, "nats__slow__work", within_s=15)
+    await until_offered(host, "nats__slow__work")
     call = await host.ask("nats__slow__work")
     await until(service.lines, "the service was asked")
     host.kill("e1")
@@ -323,7 +323,7 @@ async def test_killed_executor_has_an_idempotent_call_repeated_and_answered(
 ) -> None:
     service = program("slow", SLOW)
     await host.started("e1")
-    await until_offered(host, "nats__slow__again", within_s=15)
+    await until_offered(host, "nats__slow__again")
     call = await host.ask("nats__slow__again")
     await until(service.lines, "the service was asked")
     host.kill("e1")

@@ -25,7 +25,7 @@ from tests.support.nats_server import NatsServer
 from tests.support.waiting import until
 
 HOST = "here"
-WAIT_S = 30.0
+WAIT_S = 40.0  # has room for a busy machine
 
 _OF_THE_CALL = (
     "workspace",

@@ -202,9 +202,9 @@ def test_start_in_the_background_is_journaled_once(client: Client, runner: Runne
 
 
 def test_runner_with_a_process_is_not_idle(runner: Runner) -> None:
-    client = runner.start(idle_s=0.3)
+    client = runner.start(idle_s=1.0)  # has room for the way from its start to the connection
     pid = runner.pid
-    name = start(client, "a", "sleep 1.5; echo over")
+    name = start(client, "a", "sleep 2.5; echo over")
     assert "over" in until_says(client, name, "exit code 0", "p")
     assert is_alive(pid)
     eventually(lambda: not is_alive(pid), "it ended")
