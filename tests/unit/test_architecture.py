@@ -21,7 +21,7 @@ CLIENT = {"fairlead", "fairlead_common", "fairlead_sdk"}  # what is there withou
 
 # An outside package and the only places (folder or file prefixes under the source roots) that import it.
 OWNERS = {
-    "nats": ["fairlead_common/", "fairlead_sdk/"],
+    "nats": ["fairlead_common/bus/", "fairlead_common/service/", "fairlead_sdk/"],
     "litellm": ["fairlead_agent/models/litellm_backend.py"],
     "docker": ["fairlead_tools/sandboxes/docker/"],
     "fastapi": ["fairlead_gateway/"],
@@ -40,14 +40,54 @@ OWNERS = {
 }
 
 
-def imported(source: str) -> Iterator[tuple[int, str]]:
-    """Line and top-level package of every import, also of those inside functions."""
+# The floors of `fairlead_common`, its packages and single modules, from the ground up: what each may import
+# of those below it.
+_GROUND = {"errors", "received"}
+FLOORS: dict[str, set[str]] = {
+    "received": set(),
+    "errors": {"received"},
+    "failpoints": set(),
+    "healthcheck": set(),  # runs every few seconds: the standard library alone
+    "protocol": _GROUND,
+    "policy": {"errors", "protocol"},
+    "session_log": {*_GROUND, "protocol"},
+    "config": {"errors", "protocol", "policy"},
+    "cron": {"errors", "protocol"},
+    "bus": {*_GROUND, "failpoints", "protocol", "session_log"},
+    "permissions": {"errors", "protocol", "bus"},
+    "service": {*_GROUND, "failpoints", "protocol", "policy", "session_log", "config", "bus"},
+    "installation": {*_GROUND, "protocol", "bus", "permissions", "service"},
+    "provision": {"errors", "protocol", "bus", "service"},  # a command
+}
+
+
+def imported_modules(source: str) -> Iterator[tuple[int, str]]:
+    """Line and full name of every import, also of those inside functions; `from a import b` is `a.b`."""
     for node in ast.walk(parsed(source)):
         if isinstance(node, ast.Import):
             for alias in node.names:
-                yield node.lineno, alias.name.partition(".")[0]
+                yield node.lineno, alias.name
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            yield node.lineno, node.module.partition(".")[0]
+            for alias in node.names:
+                yield node.lineno, f"{node.module}.{alias.name}"
+
+
+def imported(source: str) -> Iterator[tuple[int, str]]:
+    """Line and top-level package of every import statement."""
+    yield from dict.fromkeys((line, name.partition(".")[0]) for line, name in imported_modules(source))
+
+
+def floor_problems(place: str, source: str) -> list[str]:
+    """What this source of `fairlead_common` imports of a floor that is not below its own."""
+    _, _, inside = place.partition("/")
+    own = inside.partition("/")[0].removesuffix(".py")
+    found = []
+    for line, name in imported_modules(source):
+        top, _, rest = name.partition(".")
+        floor = rest.partition(".")[0]
+        if top == "fairlead_common" and floor != own and floor not in FLOORS.get(own, set()):
+            found.append(f"{place}:{line}: {own} imports {floor}, which is not below it")
+    return found
 
 
 def problems(place: str, source: str) -> list[str]:
@@ -88,6 +128,7 @@ def test_every_import_keeps_the_rules() -> None:
     [
         ("fairlead_gateway/app.py", "import fairlead_agent.session.loop"),
         ("fairlead_agent/session/loop.py", "def late():\n    from nats.aio.client import Client"),
+        ("fairlead_common/protocol/ids.py", "import nats"),
         ("fairlead_agent/session/loop.py", "import litellm"),
         ("fairlead_common/bus/bus.py", "import fairlead_tools"),
         ("fairlead/run.py", "from fairlead_gateway import app"),
@@ -129,6 +170,40 @@ def test_the_client_loads_nothing_of_the_platform() -> None:
     for path in (ROOT / "libs/cli/src/fairlead").glob("*.py"):
         ours = {name for name in loaded_at_once(path) if name.startswith("fairlead")}
         assert ours <= CLIENT, path
+
+
+def test_the_floors_of_the_shared_library_hold() -> None:
+    files = [(place, path) for place, path in sources() if place.startswith("fairlead_common/")]
+    rooms = {place.split("/")[1].removesuffix(".py") for place, _ in files}
+    assert rooms - {"__init__"} == set(FLOORS), "each package of fairlead_common has its floor in FLOORS"
+    assert [line for place, path in files for line in floor_problems(place, path.read_text())] == []
+
+
+def test_arrows_between_floors_only_point_down() -> None:
+    order = list(FLOORS)
+    assert [floor for n, floor in enumerate(order) if not FLOORS[floor] <= {*order[:n]}] == []
+
+
+@pytest.mark.parametrize(
+    ("place", "source"),
+    [
+        ("fairlead_common/protocol/events.py", "from fairlead_common.bus import Bus"),
+        ("fairlead_common/protocol/events.py", "from fairlead_common import service"),
+        ("fairlead_common/policy/rules.py", "def late():\n    import fairlead_common.config"),
+        ("fairlead_common/session_log/state.py", "from fairlead_common.bus.stream_reader import Reader"),
+        ("fairlead_common/bus/tail.py", "from fairlead_common.service.logs import configure_logs"),
+        ("fairlead_common/healthcheck.py", "from fairlead_common.errors import FairleadError"),
+        ("fairlead_common/errors.py", "from fairlead_common.protocol import ids"),
+        ("fairlead_common/new_room/file.py", "from fairlead_common.errors import FairleadError"),
+    ],
+)
+def test_an_import_of_a_higher_floor_is_found(place: str, source: str) -> None:
+    assert len(floor_problems(place, source)) == 1
+
+
+def test_an_import_of_a_lower_floor_or_of_its_own_is_no_problem() -> None:
+    source = "from fairlead_common.protocol import subjects\nfrom fairlead_common.bus.bus import Bus"
+    assert floor_problems("fairlead_common/bus/tail.py", source) == []
 
 
 def test_main_only_wires() -> None:
