@@ -55,11 +55,18 @@ class _Table:
                     found.append(f"(?P<r{len(self._reasons)}>{'|'.join(some)})")
                     self._reasons.append(reason)
         either = [f"(?:.*)/(?:{'|'.join(ends)})", *wholes]
-        self._pattern = re.compile("|".join(either), re.DOTALL)
+        self._either = "|".join(either)
+        self._pattern: re.Pattern[str] | None = None
+
+    def compiled(self) -> "re.Pattern[str]":
+        """The expression. It takes some ms to compile, so that is done when it is first needed."""
+        if self._pattern is None:
+            self._pattern = re.compile(self._either, re.DOTALL)
+        return self._pattern
 
     def reason(self, plain: str) -> str:
         """What the path means; empty when it is not in the table."""
-        found = self._pattern.fullmatch(plain)
+        found = self.compiled().fullmatch(plain)
         return self._reasons[int((found.lastgroup or "r0")[1:])] if found else ""
 
 
@@ -240,6 +247,12 @@ _HARMLESS = _Table(
 _CODE = re.compile(r"(.*)\.(?:pyi?|[cm]?[jt]sx?|rs|go|[ch]|cc|[ch]pp|cs|java|kt|swift|rb|css|html|md|rst)")
 # Longer patterns are taken to name anything: the comparison takes time.
 _MAX_PATTERN_CHARS = 300
+
+
+def compile_tables() -> None:
+    """Compile all tables, which the first question would do otherwise."""
+    for table in (_PERSISTENCE, _SECRET, _HARMLESS):
+        table.compiled()
 
 
 def persistence(path: str) -> str:

@@ -46,10 +46,14 @@ def serve(
     detach: bool,
     user: UnprivilegedUser | None = None,
     restriction: str = "",
+    report: int = -1,
 ) -> None:
     """With `detach`, returns once a runner listens in `state`: this one, or one that was there before.
 
     Without, serves until idle.
+
+    Args:
+        report: descriptor that a detached runner must not keep; -1: none.
 
     Raises:
         StartError: the state directory is not private, the workspace is missing, a restriction that was
@@ -78,6 +82,8 @@ def serve(
     if detach and os.fork():
         return
     if detach:
+        if report >= 0:
+            os.close(report)
         _detach()
     linux.prctl(linux.PR_SET_CHILD_SUBREAPER, 1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-import platform
 import signal
 import sys
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 F_SETPIPE_SZ = 1031
 SYS_OPENAT2 = 437  # the same number on every architecture
-SYS_CLONE = {"x86_64": 56, "aarch64": 220}.get(platform.machine(), -1)
+SYS_CLONE = {"x86_64": 56, "aarch64": 220}.get(os.uname().machine, -1)
 RESOLVE_NO_MAGICLINKS = 0x02
 RESOLVE_BENEATH = 0x08
 
@@ -37,6 +36,20 @@ def prctl_value(option: int, value: int, more: int = 0) -> int:
         return -1
     words = [ctypes.c_ulong(each) for each in (value, more, 0, 0)]
     return int(_libc.prctl(option, *words))
+
+
+def show_command(words: list[str]) -> None:
+    """Show these words as the command line of this process, as far as there is room where it has its own."""
+    try:
+        with open("/proc/self/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+        start, end = int(fields[45]), int(fields[46])  # arg_start, arg_end
+    except (OSError, IndexError, ValueError):
+        return
+    room = end - start
+    if start and room > 1:
+        text = b"\0".join(map(os.fsencode, words))[: room - 1]
+        ctypes.memmove(start, text.ljust(room, b"\0"), room)
 
 
 def syscall(number: int, *arguments: bytes | int | None) -> int:

@@ -8,13 +8,13 @@ import sys
 from collections.abc import Callable
 from typing import NamedTuple
 
+from fairlead_common.policy.sensitive_paths import compile_tables
 from fairlead_tools.runner import protocol
 from fairlead_tools.runner.confinement.workspace_root import Root, ToolFailedError
 from fairlead_tools.runner.outcome import Outcome, failed
 from fairlead_tools.runner.process import environment
 from fairlead_tools.runner.process.command_launch import Order
 from fairlead_tools.runner.protocol import Frame, FrameError
-from fairlead_tools.runner.tools import edit, files, search
 from fairlead_tools.runner.tools.arguments import Arguments
 
 DEFAULT_TIMEOUT_S = 120.0
@@ -53,6 +53,13 @@ class ToolFunction(NamedTuple):
         return found
 
 
+def load_file_tools() -> None:
+    """Load what nearly all file tools need, before a child that runs one is forked."""
+    for module in ("edit", "files", "search"):
+        importlib.import_module(f"fairlead_tools.runner.tools.{module}")
+    compile_tables()
+
+
 FILE_TOOLS = {
     "read": ToolFunction("files:read", once=False),
     "ls": ToolFunction("files:ls", once=False),
@@ -77,7 +84,6 @@ PROJECT_TOOLS = {
     "run_lint": ToolFunction("project:run_lint", once=True, is_supervised=True),
     "check_types": ToolFunction("project:check_types", once=True, is_supervised=True),
 }
-LOADED = (edit, files, search)  # imported before the fork
 TOOLS = {**FILE_TOOLS, **GIT_TOOLS, **PROJECT_TOOLS}
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 VERSION = 1
 MAX_FRAME_BYTES = 32 * 1024 * 1024
+RUNNER_STARTED = b"started"  # from the starter: a runner listens
 MAX_TIMEOUT_S = 86_400.0
 
 Frame = dict[str, Any]

@@ -22,11 +22,13 @@ from fairlead_tools.sandboxes.ages import journal_age_s
 from fairlead_tools.sandboxes.channel import Channel, ChannelLostError
 from fairlead_tools.sandboxes.pack import pack_runner
 from fairlead_tools.sandboxes.runner_socket import KeptChannels, connect, listens
+from fairlead_tools.sandboxes.runner_starter import RunnerStarter
 from fairlead_tools.sandboxes.sandbox import Place
 
 log = structlog.get_logger()
 
 START_TIMEOUT_S = 35.0
+STARTER_PATIENCE_S = 10.0  # with a process that has only to fork; then a runner is launched without it
 IDLE_S = 900.0
 END_S = 10.0
 SWEEP_S = 3600.0
@@ -52,6 +54,7 @@ class LocalSandbox:
         self._archive = pack_runner(state)
         self._tasks = tasks
         self._channels = KeptChannels()
+        self._starter = None if self.prefix else RunnerStarter(self._archive)
 
     def attributes(self) -> SandboxAttributes:
         """See `Sandbox.attributes`."""
@@ -62,7 +65,9 @@ class LocalSandbox:
         return ""
 
     async def keep(self, stop: asyncio.Event) -> None:
-        """A part of the service: remove what is left of runners that nobody can ask for any more."""
+        """A part of the service: have a starter ready, remove what is left of runners nobody can ask for."""
+        if self._starter is not None:
+            await asyncio.to_thread(self._starter.begin, runner_environment())
         while not stop.is_set():
             await asyncio.to_thread(self._sweep)
             with contextlib.suppress(TimeoutError):
@@ -81,6 +86,8 @@ class LocalSandbox:
     def close(self) -> None:
         """Part with all runners; what they run goes on."""
         self._channels.close()
+        if self._starter is not None:
+            self._starter.close()
 
     async def end(self, workspace: Path) -> None:
         """See `Sandbox.end`."""
@@ -115,6 +122,14 @@ class LocalSandbox:
     async def _launch(self, folder: Path, workspace: Path) -> None:
         _prepare(folder, workspace)
         environment = runner_environment()
+        if self._starter is not None:
+            problem = await asyncio.to_thread(
+                self._starter.start, folder, workspace, IDLE_S, environment, STARTER_PATIENCE_S
+            )
+            if problem == "":
+                return
+            if problem:
+                raise ChannelLostError(f"the runner did not start: {problem}")
         # Not asyncio's: uvloop leaks a copy of the pipe to the child, and the runner would hold it open.
         command = [
             *self.prefix,

@@ -15,7 +15,7 @@ from fairlead_tools.runner.confinement.restrict import Restriction
 from fairlead_tools.runner.confinement.user import UnprivilegedUser
 from fairlead_tools.runner.confinement.workspace_root import Root
 from fairlead_tools.runner.outcome import Outcome
-from fairlead_tools.runner.plan import CallPlan, run_tool
+from fairlead_tools.runner.plan import CallPlan, load_file_tools, run_tool
 from fairlead_tools.runner.process import children
 from fairlead_tools.runner.process.children import Child
 from fairlead_tools.runner.process.command_launch import Order
@@ -132,6 +132,7 @@ class Prefork:
 
     def _fork(self, is_command: bool) -> Child:
         if not is_command:
+            load_file_tools()
             return children.fork_worker(self._work, self._root.fd, self._user, self._restriction)
         # In namespaces of its own a supervisor is within reach of its command, which may leave it limits or
         # a low priority: it serves that one only.
