@@ -12,7 +12,7 @@ from fairlead_common.bus import Bus, WrongSequenceError
 from fairlead_common.bus.buckets import Bucket
 from fairlead_common.bus.objects import Objects
 from fairlead_common.bus.pull_consumer import PullConsumer, StreamMessage
-from fairlead_common.bus.reply_inbox import Reply
+from fairlead_common.bus.reply_inbox import InboxReply
 from fairlead_common.bus.settings import BusSettings
 from fairlead_common.bus.stream_reader import JetStreamError
 from fairlead_common.bus.streams import provision
@@ -255,7 +255,7 @@ async def test_a_first_piece_that_nobody_takes_yet_is_sent_again(
         refused = asyncio.Event()
         whole = answers.put_nowait
 
-        def note(reply: Reply) -> None:
+        def note(reply: InboxReply) -> None:
             refused.set()
             whole(reply)
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from fairlead_common.protocol.content import (
     AssistantMessage,
-    Source,
+    MessageSource,
     TextBlock,
     ToolCallBlock,
     ToolResultMessage,
@@ -99,7 +99,7 @@ class LogWriter:
     def _start(self, **fields: Any) -> None:
         self._add(RunStartEntry, run_id=f"r{self._seq}", agent="main", model="m", mode="ask", **fields)
 
-    def _said(self, source: Source, seqs: list[int], keys: list[str], items: list[str]) -> None:
+    def _said(self, source: MessageSource, seqs: list[int], keys: list[str], items: list[str]) -> None:
         message = UserMessage(
             content=[TextBlock(text="words")],
             source=source,

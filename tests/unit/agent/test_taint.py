@@ -9,7 +9,7 @@ from fairlead_agent.policy.taint import brought, named_by
 from fairlead_common.bus.objects import Objects
 from fairlead_common.protocol.content import (
     Message,
-    Source,
+    MessageSource,
     TextBlock,
     ToolOutcome,
     ToolResultMessage,
@@ -24,7 +24,7 @@ from fairlead_gateway.openai_api.prompt import prompt_of
 from fairlead_gateway.openai_api.request import ChatMessage
 
 
-def said(text: str, *, source: Source = "prompt", untrusted: bool = False) -> Message:
+def said(text: str, *, source: MessageSource = "prompt", untrusted: bool = False) -> Message:
     return UserMessage(content=[TextBlock(text=text)], source=source, untrusted=untrusted)
 
 

@@ -15,14 +15,16 @@ from fairlead.commands.service import checked_arguments, login_command
 from fairlead_common.installation.errors import CommandError
 from fairlead_node.os_service import env_file
 from fairlead_node.os_service.plist import plist_text
-from fairlead_node.os_service.spec import Kind, Scope, ServiceFiles, ServiceSpec, launchd_places
+from fairlead_node.os_service.spec import ServiceFiles, ServiceKind, ServiceScope, ServiceSpec, launchd_places
 from fairlead_node.os_service.unit import STOP_S, SUBGROUPS_SINCE, unit_text, unit_word
 from fairlead_node.supervisor import DRAIN_S, SERVER_STOP_S
 
 ODD = "two words; $HOME %h \"quoted\" back\\slash 'single' `tick`"
 
 
-def wanted(folder: Path, scope: Scope = "user", kind: Kind = "up", **more: object) -> ServiceSpec:
+def wanted(
+    folder: Path, scope: ServiceScope = "user", kind: ServiceKind = "up", **more: object
+) -> ServiceSpec:
     program = folder / "bin dir" / "fairlead"
     program.parent.mkdir(parents=True, exist_ok=True)
     program.write_text("#!/bin/sh\n")
@@ -45,7 +47,9 @@ def wanted(folder: Path, scope: Scope = "user", kind: Kind = "up", **more: objec
 
 @pytest.mark.parametrize("scope", ["user", "system"])
 @pytest.mark.parametrize("kind", ["up", "executor"])
-def test_systemd_finds_nothing_wrong_with_the_unit(tmp_path: Path, scope: Scope, kind: Kind) -> None:
+def test_systemd_finds_nothing_wrong_with_the_unit(
+    tmp_path: Path, scope: ServiceScope, kind: ServiceKind
+) -> None:
     if shutil.which("systemd-analyze") is None:
         pytest.skip("systemd-analyze is not installed")
     version = int(
@@ -100,7 +104,7 @@ def test_what_a_start_cannot_mend_is_final(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("scope", ["user", "system"])
-def test_no_hardening_that_breaks_a_sandbox(tmp_path: Path, scope: Scope) -> None:
+def test_no_hardening_that_breaks_a_sandbox(tmp_path: Path, scope: ServiceScope) -> None:
     keys = {line.partition("=")[0] for line in lines(unit_text(wanted(tmp_path, scope), 255))}
     broken = {"RestrictNamespaces", "SystemCallFilter", "ProtectKernelTunables", "ProtectProc", "PrivateTmp"}
     broken |= {"ProtectControlGroups", "ProtectHostname", "PrivateDevices", "MemoryDenyWriteExecute"}

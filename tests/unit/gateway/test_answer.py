@@ -3,7 +3,7 @@
 from fairlead_common.protocol.content import AssistantMessage, TextBlock, ToolCallBlock, UserMessage
 from fairlead_common.protocol.entries import MessageEntry, RunEndEntry
 from fairlead_common.protocol.events import Delta, MessageUpdate
-from fairlead_gateway.openai_api.answer import ChatAnswer, Piece
+from fairlead_gateway.openai_api.answer import AnswerPiece, ChatAnswer
 
 PROMPT = 10
 
@@ -33,7 +33,7 @@ def begun() -> ChatAnswer:
     return answer
 
 
-def text(pieces: list[Piece]) -> str:
+def text(pieces: list[AnswerPiece]) -> str:
     return "".join(piece.text for piece in pieces if piece.kind == "content")
 
 

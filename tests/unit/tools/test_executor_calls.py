@@ -9,7 +9,7 @@ import pytest
 from fairlead_common.protocol.content import TextBlock, ToolOutcome, ToolStatus, text_outcome
 from fairlead_common.protocol.messages import ToolCall, ToolSpec
 from fairlead_tools.executor_tools.calls import ExecutorCalls
-from fairlead_tools.executor_tools.tools import NotStartedError, Progress
+from fairlead_tools.executor_tools.tools import NotStartedError, ReportProgress
 
 
 class Tool:
@@ -19,7 +19,7 @@ class Tool:
         self.spec = ToolSpec(name="t", description="", parameters={}, idempotent=idempotent)
         self._fails = fails
 
-    async def run(self, call: ToolCall, progress: Progress) -> ToolOutcome:
+    async def run(self, call: ToolCall, progress: ReportProgress) -> ToolOutcome:
         if self._fails is not None:
             raise self._fails
         await asyncio.Event().wait()

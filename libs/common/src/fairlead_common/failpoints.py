@@ -22,7 +22,7 @@ STOP: Final = "stop"  # SIGSTOP to itself; the test lets it go on
 DROP_ACK: Final = "drop_ack"  # what was published is stored, its acknowledgement is lost
 
 
-class Step(NamedTuple):
+class FailpointStep(NamedTuple):
     """Something that a crash may cut off; it has a point before it and one after it.
 
     Fields:
@@ -39,19 +39,19 @@ class Step(NamedTuple):
     why: str = ""
 
 
-def _write(says: str) -> Step:
-    return Step(says, acknowledged=True)
+def _write(says: str) -> FailpointStep:
+    return FailpointStep(says, acknowledged=True)
 
 
-def _work(says: str) -> Step:
-    return Step(says)
+def _work(says: str) -> FailpointStep:
+    return FailpointStep(says)
 
 
-def _command(says: str) -> Step:
-    return Step(says, may_be_unknown=("before", "after"))
+def _command(says: str) -> FailpointStep:
+    return FailpointStep(says, may_be_unknown=("before", "after"))
 
 
-STEPS: Final[Mapping[str, Step]] = {
+STEPS: Final[Mapping[str, FailpointStep]] = {
     # What people ask for is stored, then accepted.
     "gateway.session": _write("the notice that creates a session is stored"),
     "gateway.prompt": _write("a prompt is stored; then comes the 202"),
@@ -110,12 +110,12 @@ STEPS: Final[Mapping[str, Step]] = {
     "tools.heartbeat": _write("an executor says that it lives"),
     # A runner, and the processes it forks.
     "runner.lock": _work("the lock of a call is taken in the journal"),
-    "runner.gate": Step("the file that lets a call start once is made", may_be_unknown=("after",)),
+    "runner.gate": FailpointStep("the file that lets a call start once is made", may_be_unknown=("after",)),
     "runner.start": _command("the call is among the starts, synced"),
     "runner.process": _command("the process that will watch the command is written down"),
     "runner.fork": _command("a supervisor and a waiting child are forked"),
     "runner.go": _command("the child gets its order"),
-    "runner.command": Step(
+    "runner.command": FailpointStep(
         "the supervisor spawns the command, or the child becomes it",
         may_be_unknown=("before",),
         moments=("before",),

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from fairlead_agent.context import message_tokens
-from fairlead_agent.models.interface import Refused
+from fairlead_agent.models.interface import RefusedPart
 from fairlead_common.protocol.content import AssistantMessage, ImageBlock, UserMessage, blocks_of
 from fairlead_common.session_log.state import SessionState
 
@@ -16,7 +16,7 @@ LARGE_TOKENS = 1000  # less than that is hardly the cause where a provider finds
 LARGE_SHARE = 0.2  # of the whole conversation
 
 
-class Cause(NamedTuple):
+class OmissionCause(NamedTuple):
     """Entries of messages.
 
     Fields:
@@ -27,10 +27,10 @@ class Cause(NamedTuple):
     images: list[str]
 
 
-NOTHING = Cause([], [])
+NOTHING = OmissionCause([], [])
 
 
-def by_estimate(state: SessionState, needed: int, limit: int) -> Cause:
+def by_estimate(state: SessionState, needed: int, limit: int) -> OmissionCause:
     """What must go so that a request of about `needed` tokens has at most `limit`: the largest first.
 
     Nothing, if that does not help: then the rest of the conversation is too long by itself.
@@ -41,25 +41,27 @@ def by_estimate(state: SessionState, needed: int, limit: int) -> Cause:
             break
         chosen.append(entry_id)
         needed -= size
-    return Cause(chosen, []) if needed <= limit else NOTHING
+    return OmissionCause(chosen, []) if needed <= limit else NOTHING
 
 
-def by_refusal(state: SessionState, request_tokens: int, refused: Refused, *, too_long: bool) -> Cause:
+def by_refusal(
+    state: SessionState, request_tokens: int, refused: RefusedPart, *, too_long: bool
+) -> OmissionCause:
     """What the provider meant when it refused the last request, of about that many tokens."""
     new = _new(state)
     if refused == "images":
         images = [item.entry_id for item in state.items if _has_image(blocks_of(item.message))]
         fresh = {entry_id for _, entry_id, _ in new}
-        return Cause([], [each for each in images if each in fresh] or images)
+        return OmissionCause([], [each for each in images if each in fresh] or images)
     if refused != "input" or not new:
         return NOTHING
     if too_long:
         total, largest = sum(size for size, _, _ in new), max(size for size, _, _ in new)
         if total < LARGE_TOKENS and total < LARGE_SHARE * request_tokens:
             return NOTHING
-        return Cause([entry_id for size, entry_id, _ in new if 2 * size >= largest], [])
+        return OmissionCause([entry_id for size, entry_id, _ in new if 2 * size >= largest], [])
     said = [entry_id for _, entry_id, is_said in new if is_said]
-    return Cause(said or [entry_id for _, entry_id, _ in new], [])
+    return OmissionCause(said or [entry_id for _, entry_id, _ in new], [])
 
 
 def _new(state: SessionState) -> list[tuple[int, str, bool]]:

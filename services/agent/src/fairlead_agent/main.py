@@ -19,11 +19,11 @@ from fairlead_common.config import overrides_from_environment
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.service.live_config import LiveConfig
 from fairlead_common.service.log_readers import LogReaders
-from fairlead_common.service.process import Part, run_service
+from fairlead_common.service.process import ServicePart, run_service
 from fairlead_common.session_log.records import ONE_ENTRY, READ_FORMATS
 
 
-async def setup(bus: Bus) -> list[Part]:
+async def setup(bus: Bus) -> list[ServicePart]:
     """The parts of the agent service."""
     config = LiveConfig(bus, overrides_from_environment(), reads_history=True)
     await config.load()

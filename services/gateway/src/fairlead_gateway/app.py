@@ -47,7 +47,7 @@ def create_app(gateway: Gateway, public_host: str = "") -> ASGIApp:
     )
     app.openapi = lambda: openapi_document(list(gateway.config.current.agents))  # type: ignore[method-assign]
     app.state.gateway = gateway
-    app.state.files = web_files.Files(gateway.bus)
+    app.state.files = web_files.WebFiles(gateway.bus)
     app.state.readiness = ReadinessCheck(gateway.bus)
 
     async def openapi(_: Request) -> Response:

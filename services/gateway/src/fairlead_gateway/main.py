@@ -12,7 +12,7 @@ from fairlead_common.config import overrides_from_environment
 from fairlead_common.errors import InvalidInputError, WeakConfigurationError
 from fairlead_common.service.credentials import GOOD_TOKEN_CHARS, AuthFile, ensure_auth_file
 from fairlead_common.service.live_config import LiveConfig
-from fairlead_common.service.process import Part, run_service
+from fairlead_common.service.process import ServicePart, run_service
 from fairlead_gateway.app import create_app
 from fairlead_gateway.events.change_hints import ChangeHints
 from fairlead_gateway.gateway import Gateway
@@ -24,7 +24,7 @@ from fairlead_gateway.sessions.session_sources import Expiry
 log = structlog.get_logger()
 
 
-async def setup(bus: Bus) -> list[Part]:
+async def setup(bus: Bus) -> list[ServicePart]:
     """The parts of this service."""
     try:
         config = LiveConfig(bus, overrides_from_environment())

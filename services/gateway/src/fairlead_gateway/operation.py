@@ -5,7 +5,7 @@ from typing import Any, Final, NamedTuple
 
 from starlette.requests import Request
 
-Endpoint = Callable[[Request], Awaitable[Any]]
+RouteFunction = Callable[[Request], Awaitable[Any]]
 Schema = dict[str, Any]
 
 ID_PATTERN: Final = "^[A-Za-z0-9_-]{1,64}$"
@@ -33,7 +33,7 @@ class Operation(NamedTuple):
 
     method: str
     path: str
-    endpoint: Endpoint
+    endpoint: RouteFunction
     text: str
     answers: dict[int, Any]
     body: type | None = None

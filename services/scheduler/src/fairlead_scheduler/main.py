@@ -7,7 +7,7 @@ import socket
 from fairlead_common.bus import Bus
 from fairlead_common.config import overrides_from_environment
 from fairlead_common.service.live_config import LiveConfig
-from fairlead_common.service.process import Part, run_service
+from fairlead_common.service.process import ServicePart, run_service
 from fairlead_scheduler.agent_tools import AgentTools
 from fairlead_scheduler.api import Api
 from fairlead_scheduler.api_service import ApiService
@@ -31,7 +31,7 @@ from fairlead_scheduler.sources.folder import EventFolder
 from fairlead_scheduler.tool_service import ToolService
 
 
-async def setup(bus: Bus) -> list[Part]:
+async def setup(bus: Bus) -> list[ServicePart]:
     """The parts of this service."""
     config = LiveConfig(bus, overrides_from_environment())
     await config.load()
@@ -86,7 +86,7 @@ async def setup(bus: Bus) -> list[Part]:
     ]
 
 
-def _after(ready: asyncio.Event, run: Part) -> Part:
+def _after(ready: asyncio.Event, run: ServicePart) -> ServicePart:
     """The part, begun once `ready` is set."""
 
     async def later(stop: asyncio.Event) -> None:

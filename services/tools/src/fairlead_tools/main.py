@@ -7,7 +7,7 @@ from fairlead_common.bus import Bus
 from fairlead_common.bus.readiness import wait_until_provisioned
 from fairlead_common.config import overrides_from_environment
 from fairlead_common.service.live_config import LiveConfig
-from fairlead_common.service.process import Part, run_service
+from fairlead_common.service.process import ServicePart, run_service
 from fairlead_tools.config import ExecutorConfig, config_from_environment
 from fairlead_tools.executor import Executor
 from fairlead_tools.executor_tools.extension_tools import ExtensionTools
@@ -33,7 +33,7 @@ from fairlead_tools.workspaces.workspace_gc import WorkspaceGc
 from fairlead_tools.workspaces.workspaces import Workspaces
 
 
-async def setup(bus: Bus) -> list[Part]:
+async def setup(bus: Bus) -> list[ServicePart]:
     """The parts of the tools service."""
     config = config_from_environment()
     hold_environment(os.environ)

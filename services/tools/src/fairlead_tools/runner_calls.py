@@ -30,7 +30,7 @@ _OTHER_SETTINGS = (
 
 _LOOK = "It may have run, wholly, in part or not at all: look before you repeat it."
 
-Show = Callable[[ToolCall, str, int], Awaitable[None]]
+ShowOutput = Callable[[ToolCall, str, int], Awaitable[None]]
 
 
 class _Frame(Enum):
@@ -46,7 +46,7 @@ class RunnerCalls:
         show: tells whoever watches a piece of output, and at which character it begins.
     """
 
-    def __init__(self, sandboxes: Sandboxes, objects: Objects, show: Show) -> None:
+    def __init__(self, sandboxes: Sandboxes, objects: Objects, show: ShowOutput) -> None:
         self._sandboxes = sandboxes
         self._objects = objects
         self._show = show

@@ -14,7 +14,7 @@ import click
 
 from fairlead_common.installation.errors import CONFIG, FAILED, USAGE, CommandError
 from fairlead_common.installation.home import home_from_environment
-from fairlead_node.os_service.spec import NAMES, Kind, Scope, check_name
+from fairlead_node.os_service.spec import NAMES, ServiceKind, ServiceScope, check_name
 
 _READY_WITHIN_S: Final = 90.0
 
@@ -64,8 +64,8 @@ def install(
     """  # noqa: D301 - click wants the control character
     from fairlead_node.os_service import installer
 
-    scope: Scope = "system" if system else "user"
-    kind: Kind = "executor" if executor else "up"
+    scope: ServiceScope = "system" if system else "user"
+    kind: ServiceKind = "executor" if executor else "up"
     chosen = check_name(name or NAMES[kind])
     words = checked_arguments(kind, list(arguments))
     request = installer.InstallRequest(kind, scope, chosen, user, env, words, dry_run, force)
@@ -211,7 +211,7 @@ def run(env_file: Path, arguments: tuple[str, ...]) -> None:
     raise SystemExit(0 if code in (2, CONFIG) else code)
 
 
-def _which(system: bool, executor: bool, name: str | None) -> tuple[Scope, str]:
+def _which(system: bool, executor: bool, name: str | None) -> tuple[ServiceScope, str]:
     """The service that is meant: the user's, unless only the machine has one of that name."""
     from fairlead_node.os_service import platform
     from fairlead_node.os_service.spec import launchd_places, systemd_places
@@ -261,7 +261,7 @@ def _health(settings: dict[str, str]) -> tuple[bool, str]:
     return False, f"{url} is not ready: {answer.body[:300]}"
 
 
-def _tell_when_ready(scope: Scope, name: str, kind: Kind) -> None:
+def _tell_when_ready(scope: ServiceScope, name: str, kind: ServiceKind) -> None:
     """Wait until it serves, and say where; what is wrong where it does not.
 
     Raises:
@@ -330,7 +330,7 @@ def _let_linger(linger: bool | None) -> None:
         click.echo(f"note: it ends when you log out: {error}; {hint}")
 
 
-def checked_arguments(kind: Kind, arguments: list[str]) -> list[str]:
+def checked_arguments(kind: ServiceKind, arguments: list[str]) -> list[str]:
     """`up ...` or `executor run ...`, looked through.
 
     Raises:

@@ -14,7 +14,7 @@ from fairlead_common.received import Delivery
 
 DEAF_PAUSE_S: Final = 5.0  # before a user who may not hear answers asks for them again
 
-Reply = Msg | FairleadError | None  # an answer, why there will be none, or: the connection went
+InboxReply = Msg | FairleadError | None  # an answer, why there will be none, or: the connection went
 
 
 class ReplyInbox:
@@ -24,7 +24,7 @@ class ReplyInbox:
         self._client = client
         self._prefix = ""
         self._token = 0
-        self._waiting: dict[str, asyncio.Queue[Reply]] = {}
+        self._waiting: dict[str, asyncio.Queue[InboxReply]] = {}
         self._asked: dict[str, str] = {}  # by inbox: the subject, as errors of the server name it
         self._hearing: Subscription | None = None
         self._deaf: ForbiddenError | None = None
@@ -36,11 +36,11 @@ class ReplyInbox:
         await self._hear()
 
     @contextmanager
-    def inbox(self) -> Iterator[tuple[str, asyncio.Queue[Reply]]]:
+    def inbox(self) -> Iterator[tuple[str, asyncio.Queue[InboxReply]]]:
         """An inbox of its own, and the queue that its answers land in."""
         self._token += 1
         inbox = f"{self._prefix}.{self._token}"
-        queue = self._waiting[inbox] = asyncio.Queue[Reply]()
+        queue = self._waiting[inbox] = asyncio.Queue[InboxReply]()
         try:
             yield inbox, queue
         finally:
@@ -107,7 +107,7 @@ class ReplyInbox:
             queue.put_nowait(msg)
 
 
-async def next_reply(queue: asyncio.Queue[Reply], timeout_s: float, subject: str) -> Msg:
+async def next_reply(queue: asyncio.Queue[InboxReply], timeout_s: float, subject: str) -> Msg:
     """The next reply in an inbox.
 
     Raises:

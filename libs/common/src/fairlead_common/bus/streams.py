@@ -23,10 +23,10 @@ _DAY: Final = 86_400 * _SECOND
 _NO_CLUSTER: Final = 10074
 _NO_PEERS: Final = 10005
 
-Config = dict[str, object]
+StreamConfigFields = dict[str, object]
 
 
-def _stream(name: str, subjects: list[str], **more: object) -> Config:
+def _stream(name: str, subjects: list[str], **more: object) -> StreamConfigFields:
     return {
         "name": name,
         "subjects": subjects,
@@ -48,8 +48,10 @@ def _stream(name: str, subjects: list[str], **more: object) -> Config:
 _LOSSY: Final = "async"
 
 
-def _bucket(name: str, *, persist_mode: str = "default", republish: bool = False, history: int = 1) -> Config:
-    more: Config = {"persist_mode": persist_mode}
+def _bucket(
+    name: str, *, persist_mode: str = "default", republish: bool = False, history: int = 1
+) -> StreamConfigFields:
+    more: StreamConfigFields = {"persist_mode": persist_mode}
     if republish:
         more["republish"] = {"src": f"$KV.{name}.>", "dest": f"fairlead.kv.{name}.>"}
     return _stream(
@@ -63,7 +65,7 @@ def _bucket(name: str, *, persist_mode: str = "default", republish: bool = False
     )
 
 
-STREAMS: Final[list[Config]] = [
+STREAMS: Final[list[StreamConfigFields]] = [
     _stream(
         s.SESSIONS,
         ["fairlead.session.*.in.>", "fairlead.session.*.log", s.PROMPT_PUBLIC],
@@ -114,12 +116,12 @@ STREAMS: Final[list[Config]] = [
 ]
 
 
-def subjects_of(config: Config) -> list[str]:
+def subjects_of(config: StreamConfigFields) -> list[str]:
     """The subjects that a stream takes."""
     return _texts(config.get("subjects"))
 
 
-def republished_to(config: Config) -> str:
+def republished_to(config: StreamConfigFields) -> str:
     """Where what a stream stores is told again, with `{{...}}` for words of the subject; empty: nowhere."""
     told = config.get("republish")
     return str(told["dest"]) if isinstance(told, dict) else ""
@@ -174,7 +176,9 @@ async def has_consumer(bus: Bus, stream: str, name: str) -> bool:
         return False
 
 
-async def consumer_info(bus: Bus, stream: str, name: str, *, timeout_s: float | None = None) -> Config | None:
+async def consumer_info(
+    bus: Bus, stream: str, name: str, *, timeout_s: float | None = None
+) -> StreamConfigFields | None:
     """A consumer, as the server that leads it knows it; None if there is none of this name.
 
     Raises:
@@ -207,14 +211,14 @@ async def consumer_names(bus: Bus, stream: str, *, timeout_s: float | None = Non
             return names
 
 
-def _replicated(wanted: Config, replicas: int) -> Config:
+def _replicated(wanted: StreamConfigFields, replicas: int) -> StreamConfigFields:
     config = {**wanted, "num_replicas": replicas}
     if replicas > 1:  # the lazy mode exists for one replica only
         config["persist_mode"] = "default"
     return config
 
 
-async def _ensure_stream(bus: Bus, wanted: Config) -> None:
+async def _ensure_stream(bus: Bus, wanted: StreamConfigFields) -> None:
     name = str(wanted["name"])
     actual = await _actual(bus, name)
     if actual is None:
@@ -229,7 +233,7 @@ async def _ensure_stream(bus: Bus, wanted: Config) -> None:
         log.info("stream_widened", stream=name, subjects=lacking)
 
 
-async def _create(bus: Bus, wanted: Config) -> Config:
+async def _create(bus: Bus, wanted: StreamConfigFields) -> StreamConfigFields:
     name = str(wanted["name"])
     try:
         return _config_of(name, await bus.api(f"STREAM.CREATE.{name}", wanted, timeout_s=15.0))
@@ -244,7 +248,9 @@ async def _create(bus: Bus, wanted: Config) -> Config:
         raise
 
 
-async def _raise_replicas(bus: Bus, wanted: Config, actual: Config) -> Config:
+async def _raise_replicas(
+    bus: Bus, wanted: StreamConfigFields, actual: StreamConfigFields
+) -> StreamConfigFields:
     """The lazy mode of a stream cannot be changed, but what it holds may be lost: it is made anew."""
     name = str(wanted["name"])
     if actual.get("persist_mode") == _LOSSY:
@@ -254,12 +260,12 @@ async def _raise_replicas(bus: Bus, wanted: Config, actual: Config) -> Config:
     return _config_of(name, await bus.api(f"STREAM.UPDATE.{name}", raised, timeout_s=15.0))
 
 
-def _has_too_few(wanted: Config, actual: Config) -> bool:
+def _has_too_few(wanted: StreamConfigFields, actual: StreamConfigFields) -> bool:
     """Whether the stream has fewer replicas than are wanted."""
     return int(str(actual.get("num_replicas") or 1)) < int(str(wanted.get("num_replicas") or 1))
 
 
-async def _actual(bus: Bus, name: str) -> Config | None:
+async def _actual(bus: Bus, name: str) -> StreamConfigFields | None:
     """The configuration of a stream, or None if there is none."""
     try:
         return _config_of(name, await bus.api(f"STREAM.INFO.{name}"))
@@ -269,14 +275,14 @@ async def _actual(bus: Bus, name: str) -> Config | None:
         return None
 
 
-def _config_of(name: str, info: Config) -> Config:
+def _config_of(name: str, info: StreamConfigFields) -> StreamConfigFields:
     config = info["config"]
     if not isinstance(config, dict):
         raise WeakConfigurationError(f"stream {name}: the server sent no configuration")
     return config
 
 
-def _lacks(wanted: Config, actual: Config) -> list[str]:
+def _lacks(wanted: StreamConfigFields, actual: StreamConfigFields) -> list[str]:
     """The subjects that an existing stream does not take yet.
 
     Raises:
@@ -290,11 +296,11 @@ def _lacks(wanted: Config, actual: Config) -> list[str]:
     return lacking
 
 
-def strengthened(wanted: Config, actual: Config) -> Config:
+def strengthened(wanted: StreamConfigFields, actual: StreamConfigFields) -> StreamConfigFields:
     """`actual` with what is weaker in it than in `wanted` made as that is, and nothing else changed."""
     subjects = subjects_of(actual)
     missing = [subject for subject in subjects_of(wanted) if subject not in subjects]
-    better: Config = {**actual, "subjects": [*subjects, *missing]}
+    better: StreamConfigFields = {**actual, "subjects": [*subjects, *missing]}
     for key, value in wanted.items():
         candidate = {**better, key: value}
         if len(weaknesses(wanted, candidate)) < len(weaknesses(wanted, better)):
@@ -302,7 +308,7 @@ def strengthened(wanted: Config, actual: Config) -> Config:
     return better
 
 
-def weaknesses(wanted: Config, actual: Config) -> list[str]:
+def weaknesses(wanted: StreamConfigFields, actual: StreamConfigFields) -> list[str]:
     """What is weaker in `actual`, each as `<setting> is <value>, must be <value>`."""
     metadata = actual.get("metadata")
     if isinstance(metadata, dict) and UNFINISHED in metadata:
@@ -343,7 +349,7 @@ async def ensure_consumer(
     Raises:
         WeakConfigurationError: it exists with other settings.
     """
-    wanted: Config = {
+    wanted: StreamConfigFields = {
         "durable_name": name,
         "ack_policy": "explicit",
         "ack_wait": int(ack_wait_s * _SECOND),

@@ -10,7 +10,7 @@ from typing import Final
 
 from fairlead_common.policy.always_ask_words import downloaded, is_device, reason
 from fairlead_common.policy.programs import program, star_problem, unwrapped
-from fairlead_common.policy.shell_words import UNKNOWN, Shell, Words
+from fairlead_common.policy.shell_words import UNKNOWN, CommandWords, Shell
 
 MAX_CHARS: Final = 65_536
 
@@ -101,10 +101,10 @@ def _looks_bad(text: str) -> str:
     return ""
 
 
-def _bare(words: Words) -> Words:
+def _bare(words: CommandWords) -> CommandWords:
     return tuple(word.lstrip(UNKNOWN) or word for word in words)
 
 
-def _runs_words(words: Words) -> bool:
+def _runs_words(words: CommandWords) -> bool:
     """Whether a word of it may be code itself; else its words are all that there is to know."""
     return program(words) == "find" or bool(star_problem(words[:2]))

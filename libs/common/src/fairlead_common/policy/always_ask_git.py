@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from fairlead_common.policy.shell_words import Words
+from fairlead_common.policy.shell_words import CommandWords
 
 FORCED: Final = "it overwrites or deletes what others have (a forced push)"
 _LATER: Final = "it makes git run a program later"
@@ -27,7 +27,7 @@ _RUNNING_KEY: Final = re.compile(
 )
 
 
-def git_reason(rest: Words) -> str:
+def git_reason(rest: CommandWords) -> str:
     """Why a person has to see `git` with these words; empty when nothing speaks for that."""
     at = 0
     while at < len(rest) and rest[at].startswith("-"):
@@ -45,7 +45,7 @@ def git_reason(rest: Words) -> str:
     return ""
 
 
-def _is_forced(words: Words) -> bool:
+def _is_forced(words: CommandWords) -> bool:
     skip = False
     plain = 0
     for word in words:
@@ -67,7 +67,7 @@ def _is_forced(words: Words) -> bool:
     return False
 
 
-def _sets_running_key(words: Words) -> bool:
+def _sets_running_key(words: CommandWords) -> bool:
     """Whether a key that names a program gets a value, or a person would have to look at an editor."""
     if any(word in ("-e", "--edit", "edit") for word in words):
         return True

@@ -7,7 +7,7 @@ from typing import Final
 
 from fairlead_common.policy.always_ask_git import git_reason
 from fairlead_common.policy.programs import SHELLS
-from fairlead_common.policy.shell_words import Words
+from fairlead_common.policy.shell_words import CommandWords
 
 
 def _names(text: str) -> frozenset[str]:
@@ -55,7 +55,7 @@ _BY_NAME: Final = (
 )
 
 
-def reason(words: Words) -> str:
+def reason(words: CommandWords) -> str:
     """Why a person has to see this command each time; empty when nothing speaks for that.
 
     Args:
@@ -74,7 +74,7 @@ def reason(words: Words) -> str:
     return git_reason(rest) if name == "git" else _of_the_system(name, rest)
 
 
-def _of_the_system(name: str, rest: Words) -> str:
+def _of_the_system(name: str, rest: CommandWords) -> str:
     if name == "systemctl" and set(rest) & (_POWER | {"enable", "mask", "link", "edit"}):
         return "it stops the machine or changes what it starts"
     if name == "init" and rest[:1] in (("0",), ("6",)):
@@ -88,7 +88,7 @@ def _of_the_system(name: str, rest: Words) -> str:
     return ""
 
 
-def _everything(name: str, rest: Words) -> str:
+def _everything(name: str, rest: CommandWords) -> str:
     if name == "find":
         starts = [word for word in rest if not re.match(r"-[HLPDO]", word)]
         head = starts[: next((at for at, word in enumerate(starts) if word[:1] in "-(!"), len(starts))]
@@ -118,7 +118,7 @@ def is_whole(word: str) -> bool:
     return not word.startswith("-") and (plain == "." or _WHOLE.fullmatch(plain) is not None)
 
 
-def downloaded(commands: list[Words], writes: Iterable[str]) -> str:
+def downloaded(commands: list[CommandWords], writes: Iterable[str]) -> str:
     """Whether something is fetched, and what came of it is run, from a pipe or from a file."""
     fetching = [words for words in commands if words[0] in _FETCHERS]
     if not fetching:
@@ -136,7 +136,7 @@ def downloaded(commands: list[Words], writes: Iterable[str]) -> str:
     return ""
 
 
-def _kept(words: Words) -> list[str]:
+def _kept(words: CommandWords) -> list[str]:
     """Files into which a program that fetches writes."""
     found = []
     for word, following in zip(words[1:], [*words[2:], ""], strict=True):

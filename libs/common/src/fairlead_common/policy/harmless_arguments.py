@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from fairlead_common.policy.shell_words import Words
+from fairlead_common.policy.shell_words import CommandWords
 from fairlead_common.policy.workspace_paths import leads_out
 
 
@@ -104,7 +104,7 @@ _ALLOWED: Final = {
 }
 
 
-def odd_word(name: str, words: Words, literal: int) -> str:
+def odd_word(name: str, words: CommandWords, literal: int) -> str:
     """The first word that might tell a builder to run something else; behind `--` it is for the script."""
     rest = words[literal:]
     is_script = name in ("npm", "pnpm", "yarn") and words[1:2] in (("test",), ("t",), ("run",))
@@ -123,7 +123,7 @@ def _for_script(word: str) -> bool:
     return not (leads_out(word) or word.startswith("@"))
 
 
-def are_harmless(name: str, rest: Words, literal: int) -> bool:
+def are_harmless(name: str, rest: CommandWords, literal: int) -> bool:
     """Whether these arguments of a program in `KNOWN` neither run programs nor write files.
 
     Args:
@@ -151,7 +151,7 @@ def _plain_fits(name: str, plain: list[str]) -> bool:
     return name not in ("uniq", "xxd") or len(plain) <= 1  # the second one is written
 
 
-def _harmless_gh(rest: Words, literal: int) -> bool:
+def _harmless_gh(rest: CommandWords, literal: int) -> bool:
     """What looks; what changes something where the rule names it."""
     plain = [word for word in rest if not word.startswith("-")]
     if not plain or plain[0] in _GH_NEVER or plain[0] not in _GH_NOUNS | {"status"}:
@@ -159,7 +159,7 @@ def _harmless_gh(rest: Words, literal: int) -> bool:
     return literal >= 3 or plain[0] in ("status", "search") or plain[1:2] == [] or plain[1] in _GH_READING
 
 
-def _harmless_date(rest: Words) -> bool:
+def _harmless_date(rest: CommandWords) -> bool:
     """A word that is no format would set the clock."""
     is_value = False
     for word in rest:
@@ -172,12 +172,12 @@ def _harmless_date(rest: Words) -> bool:
     return not is_value
 
 
-def _harmless_ip(rest: Words) -> bool:
+def _harmless_ip(rest: CommandWords) -> bool:
     refused = re.compile(r"netns|vrf|exec|-(b|ba.*|-batch.*|force|n.*|-netns.*)")
     return not any(refused.fullmatch(word) for word in rest)
 
 
-def _harmless_git(rest: Words, literal: int) -> bool:
+def _harmless_git(rest: CommandWords, literal: int) -> bool:
     if not rest or rest[0] not in GIT_READING | GIT_CHANGING:
         return False
     if rest[0] in GIT_CHANGING and literal < 2:
@@ -199,16 +199,16 @@ def _harmless_git(rest: Words, literal: int) -> bool:
     return True
 
 
-def _harmless_printf(rest: Words) -> bool:
+def _harmless_printf(rest: CommandWords) -> bool:
     return not rest or not rest[0].startswith("-")
 
 
-def _harmless_hostname(rest: Words) -> bool:
+def _harmless_hostname(rest: CommandWords) -> bool:
     """A word would set it."""
     return all(word.startswith("-") for word in rest)
 
 
-_CHECKS: Final[dict[str, Callable[[Words], bool]]] = {
+_CHECKS: Final[dict[str, Callable[[CommandWords], bool]]] = {
     "ip": _harmless_ip,
     "date": _harmless_date,
     "printf": _harmless_printf,

@@ -9,7 +9,7 @@ from typing import Final
 
 from fairlead_common.policy import harmless_arguments
 from fairlead_common.policy.harmless_arguments import GIT_CHANGING, GIT_READING
-from fairlead_common.policy.shell_words import UNKNOWN, Words
+from fairlead_common.policy.shell_words import UNKNOWN, CommandWords
 
 
 def _names(text: str) -> frozenset[str]:
@@ -80,14 +80,14 @@ _LETTERS: Final = re.compile(r"-[abchHklLmPsSwx0]+")
 COUNTING: Final = _names("wc ls stat du basename dirname realpath md5sum sha1sum sha256sum cksum")
 
 
-def program(words: Words) -> str:
+def program(words: CommandWords) -> str:
     """The name of the program, without folder and version: `/usr/bin/python3.11` is `python`."""
     name = words[0].rpartition("/")[2] if words else ""
     bare = _VERSION.sub("", name)
     return bare if bare in _INTERPRETERS or bare in SHELLS else name
 
 
-def star_problem(literal: Words) -> str:
+def star_problem(literal: CommandWords) -> str:
     """Why no rule may allow every command that begins with these words; empty when one may."""
     literal = _module(literal)
     name = program(literal)
@@ -108,7 +108,7 @@ def star_problem(literal: Words) -> str:
     return ""
 
 
-def _builder_problem(name: str, literal: Words) -> str:
+def _builder_problem(name: str, literal: CommandWords) -> str:
     if len(literal) < 2:
         return f"{name} runs what its arguments and the workspace say: name what it shall do"
     if literal[1] in _RUN and not (name in ("npm", "yarn", "pnpm") and literal[1] == "run"):
@@ -118,7 +118,7 @@ def _builder_problem(name: str, literal: Words) -> str:
     return ""
 
 
-def argument_problem(words: Words, literal: int) -> str:
+def argument_problem(words: CommandWords, literal: int) -> str:
     """Why these words should not pass under a rule with a `*`; empty when they may.
 
     Args:
@@ -140,19 +140,19 @@ def argument_problem(words: Words, literal: int) -> str:
     return "" if is_harmless else f"these arguments of {name} may run programs or write files"
 
 
-def _appended_problem(words: Words) -> str:
+def _appended_problem(words: CommandWords) -> str:
     """`xargs wc`: what xargs reads must not become an option, so the command itself has to end in `--`."""
     are_operands = words[-1] == "--" and all(_LETTERS.fullmatch(word) for word in words[2:-1])
     return "" if are_operands else f"xargs may give {words[1]} an option: let the command end in ` --`"
 
 
-def _module(words: Words) -> Words:
+def _module(words: CommandWords) -> CommandWords:
     """`python -m pytest -x` as `pytest -x`."""
     is_module = len(words) > 2 and program(words) == "python" and words[1] == "-m" and words[2] in _MODULES
     return words[2:] if is_module else words
 
 
-def grant_problem(words: Words) -> str:
+def grant_problem(words: CommandWords) -> str:
     """Why exactly these words may not be allowed for longer than once; empty when they may.
 
     What they run is decided elsewhere: in a file, in settings, by another host, or in the environment.
@@ -173,7 +173,7 @@ def grant_problem(words: Words) -> str:
     return ""
 
 
-def is_bound_to_folder(words: Words, *, left: bool) -> bool:
+def is_bound_to_folder(words: CommandWords, *, left: bool) -> bool:
     """Whether the folder that it runs in decides what it runs.
 
     Args:
@@ -190,7 +190,7 @@ def is_bound_to_folder(words: Words, *, left: bool) -> bool:
     return runs_files and not (name == "xargs" and words[1:2] and words[1] in COUNTING)
 
 
-def fetches(words: Words) -> bool:
+def fetches(words: CommandWords) -> bool:
     """Whether its output is likely to be what strangers wrote."""
     name = program(words)
     return name in DOWNLOADERS or (
@@ -199,12 +199,12 @@ def fetches(words: Words) -> bool:
     )
 
 
-def works_offline(words: Words) -> bool:
+def works_offline(words: CommandWords) -> bool:
     """Whether the program, whatever its arguments, reaches no network and starts no other program."""
     return "/" not in words[0] and words[0] in _OFFLINE
 
 
-def unwrapped(words: Words) -> list[Words]:
+def unwrapped(words: CommandWords) -> list[CommandWords]:
     """The command, and what is inside of wrappers such as `sudo`, `env A=1` or `timeout 5`, by bare name."""
     found = []
     for start in range(min(len(words), 12)):

@@ -12,7 +12,7 @@ from typing import Final
 
 from fairlead_common.policy.programs import COUNTING, FROM_FILES
 from fairlead_common.policy.sensitive_paths import may_be_secret
-from fairlead_common.policy.shell_words import Words, read
+from fairlead_common.policy.shell_words import CommandWords, read
 from fairlead_common.policy.workspace_paths import folders, normal
 
 _MARK: Final = "zq"
@@ -33,7 +33,7 @@ _READING: Final = _SHOWING | COUNTING | {"sort", "tr", "cut", "rev"}
 
 
 @functools.lru_cache(maxsize=256)
-def readable(command: str, root: str = "") -> tuple[Words, ...]:
+def readable(command: str, root: str = "") -> tuple[CommandWords, ...]:
     """The words of each program that it starts, with patterns as they stand; empty if that cannot be told.
 
     Args:

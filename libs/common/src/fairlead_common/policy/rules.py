@@ -13,7 +13,7 @@ from typing import Final, Literal, NamedTuple
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.policy.programs import argument_problem, is_bound_to_folder, star_problem, unwrapped
 from fairlead_common.policy.readable_words import readable
-from fairlead_common.policy.shell_words import Shell, Words, read
+from fairlead_common.policy.shell_words import CommandWords, Shell, read
 from fairlead_common.policy.workspace_paths import folders, normal
 from fairlead_common.protocol.messages import ToolSpec
 
@@ -42,7 +42,7 @@ _PATCHED: Final = re.compile(
     re.MULTILINE,
 )
 
-Kind = Literal["any", "command", "path", "api"]
+RuleKind = Literal["any", "command", "path", "api"]
 
 
 class Rule(NamedTuple):
@@ -59,8 +59,8 @@ class Rule(NamedTuple):
     name: str
     is_group: bool
     is_prefix: bool
-    kind: Kind
-    words: Words
+    kind: RuleKind
+    words: CommandWords
 
 
 class Subject(NamedTuple):
@@ -79,10 +79,10 @@ class Subject(NamedTuple):
     name: str
     group: str
     shell: Shell | None = None
-    paths: Words | None = None
+    paths: CommandWords | None = None
     outside: bool = False
     api: tuple[str, str] | None = None
-    readable: tuple[Words, ...] = ()
+    readable: tuple[CommandWords, ...] = ()
     root: str = ""
 
 
@@ -151,7 +151,7 @@ def parse_rule(text: str, field: str = "rule") -> Rule:
     return Rule(text, bare, is_group, is_prefix, kind, words)
 
 
-def _pattern(text: str, name: str, pattern: str, field: str) -> tuple[Kind, Words]:
+def _pattern(text: str, name: str, pattern: str, field: str) -> tuple[RuleKind, CommandWords]:
     if not pattern.strip():
         raise InvalidInputError(field, f"{text!r}: the pattern is empty")
     if api := _API.fullmatch(pattern):
@@ -165,7 +165,7 @@ def _pattern(text: str, name: str, pattern: str, field: str) -> tuple[Kind, Word
     return "path", tuple(part for part in pattern.split("/") if part not in ("", "."))
 
 
-def _command_pattern(text: str, pattern: str, field: str) -> Words:
+def _command_pattern(text: str, pattern: str, field: str) -> CommandWords:
     try:
         words = tuple(shlex.split(pattern))
     except ValueError as error:
@@ -198,7 +198,7 @@ def check_rules(rules: Iterable[str], field: str, *, allowing: bool) -> None:
             raise InvalidInputError(where, f"{text!r}: must be an exact command without `*`, for {problem}")
 
 
-def _literal(words: Words) -> Words:
+def _literal(words: CommandWords) -> CommandWords:
     """The words before the first that holds a `*`."""
     return tuple(words[: next((at for at, word in enumerate(words) if "*" in word), len(words))])
 
@@ -243,7 +243,7 @@ def _all_commands(rules: list[Rule], subject: Subject) -> str:
     return _every([command_allowed(rules, words) for words in commands])
 
 
-def _stays(words: Words, root: str) -> bool:
+def _stays(words: CommandWords, root: str) -> bool:
     return (
         len(words) == 2
         and words[0] == "cd"
@@ -252,7 +252,7 @@ def _stays(words: Words, root: str) -> bool:
     )
 
 
-def runs_elsewhere(commands: tuple[Words, ...], root: str = "") -> bool:
+def runs_elsewhere(commands: tuple[CommandWords, ...], root: str = "") -> bool:
     """Whether a `cd` decides what a command runs: git settings, files and tests that no rule was about.
 
     Args:
@@ -265,7 +265,7 @@ def runs_elsewhere(commands: tuple[Words, ...], root: str = "") -> bool:
     return False
 
 
-def command_allowed(rules: Iterable[Rule], words: Words) -> str:
+def command_allowed(rules: Iterable[Rule], words: CommandWords) -> str:
     """The rule that allows this one command; empty when none does."""
     for rule in rules:
         if rule.kind != "command" or not _words_fit(rule.words, words):
@@ -313,7 +313,7 @@ def unreadable(rules: Iterable[Rule], subject: Subject) -> str:
     return next((rule.text for rule in rules if rule.kind == "command" and names(rule, subject)), "")
 
 
-def _words_fit(pattern: Words, words: Words) -> bool:
+def _words_fit(pattern: CommandWords, words: CommandWords) -> bool:
     if pattern[-1] == "*":
         head = pattern[:-1]
         return len(words) >= len(head) and all(map(glob_fits, head, words))
@@ -326,11 +326,11 @@ def _api_fits(rule: Rule, api: tuple[str, str]) -> bool:
     return rule.words[0] in ("*", method) and "" not in parts[1:] and _parts_fit(rule.words[1:], tuple(parts))
 
 
-def _path_fits(pattern: Words, path: str) -> bool:
+def _path_fits(pattern: CommandWords, path: str) -> bool:
     return _parts_fit(pattern, tuple(path.split("/")))
 
 
-def _parts_fit(pattern: Words, parts: Words) -> bool:
+def _parts_fit(pattern: CommandWords, parts: CommandWords) -> bool:
     """Whether parts fit one by one; `**` stands for any number of them, at its end for one or more."""
     fits = [True] + [False] * len(parts)  # after each pattern part: which beginnings of `parts` it fits
     for index, each in enumerate(pattern):

@@ -20,7 +20,7 @@ MAX_COMMANDS: Final = 50
 _MAX_PARSED_BYTES: Final = 16_384
 _MAX_QUADRATIC: Final = 500
 
-Words = tuple[str, ...]
+CommandWords = tuple[str, ...]
 UNKNOWN: Final = "\0"  # begins a word that only bash can tell; its text follows
 
 
@@ -71,9 +71,9 @@ class Shell(NamedTuple):
         writes: where its redirections lead, as good as that can be told.
     """
 
-    commands: tuple[Words, ...]
+    commands: tuple[CommandWords, ...]
     problem: str = ""
-    writes: Words = ()
+    writes: CommandWords = ()
 
 
 class _NotPlainError(Exception):
@@ -116,13 +116,13 @@ def _check_characters(command: str) -> None:
 # -- the lexer -----------------------------------------------------------------
 
 
-def _lex(command: str) -> tuple[Words, ...]:
+def _lex(command: str) -> tuple[CommandWords, ...]:
     """The words of each command.
 
     Raises:
         _NotPlainError: it holds something that bash would expand, redirect or group.
     """
-    commands: list[Words] = []
+    commands: list[CommandWords] = []
     words: list[str] = []
     at, open_end = 0, False  # open_end: an operator that wants another command
     while at < len(command):
@@ -147,7 +147,7 @@ def _lex(command: str) -> tuple[Words, ...]:
     return tuple(commands)
 
 
-def _check_commands(commands: list[Words], *, open_end: bool) -> None:
+def _check_commands(commands: list[CommandWords], *, open_end: bool) -> None:
     if open_end:
         raise _NotPlainError("it ends with an operator")
     if not commands:
@@ -242,7 +242,7 @@ def _check_grammar(nodes: list["Node"]) -> None:
             raise _NotPlainError(f"it holds {node.type.replace('_', ' ')!r}")
 
 
-def _commands(nodes: list["Node"]) -> Iterator[Words]:
+def _commands(nodes: list["Node"]) -> Iterator[CommandWords]:
     for node in nodes:
         if node.type == "command":
             words = []

@@ -3,7 +3,7 @@
 import posixpath
 from typing import Final
 
-from fairlead_common.policy.shell_words import Words
+from fairlead_common.policy.shell_words import CommandWords
 
 _MOVING: Final = frozenset(("cd", "pushd", "popd"))
 _ELSEWHERE: Final = "~"
@@ -32,7 +32,7 @@ def leads_out(word: str) -> bool:
     return plain.startswith(("/", "~", "../")) or plain == ".."
 
 
-def folders(commands: tuple[Words, ...]) -> list[tuple[str, ...]]:
+def folders(commands: tuple[CommandWords, ...]) -> list[tuple[str, ...]]:
     """For each command the folders in which it may run, as the `cd`s before it spell them.
 
     `.` is the folder in which all begin. A `cd` may fail, so the folders from before it stay possible. One

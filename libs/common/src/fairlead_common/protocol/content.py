@@ -80,7 +80,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         )
 
 
-Source = Literal["prompt", "steer", "followup", "system"]
+MessageSource = Literal["prompt", "steer", "followup", "system"]
 
 
 class UserMessage(
@@ -96,7 +96,7 @@ class UserMessage(
     """
 
     content: list[ContentBlock]
-    source: Source = "prompt"
+    source: MessageSource = "prompt"
     seqs: list[int] = []
     keys: list[str] = []
     sender: str | None = None

@@ -11,7 +11,7 @@ from typing import Literal
 import msgspec
 
 from fairlead_common.errors import BadMessageError
-from fairlead_common.protocol.content import ContentBlock, Message, Source, Usage
+from fairlead_common.protocol.content import ContentBlock, Message, MessageSource, Usage
 from fairlead_common.protocol.messages import SandboxKind, WorkspaceAccess, WorkspaceKind
 from fairlead_common.protocol.subjects import H_CURSOR
 
@@ -62,7 +62,7 @@ class QueuedEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag=
         untrusted: strangers wrote it, or what it was made of.
     """
 
-    kind: Source
+    kind: MessageSource
     content: list[ContentBlock]
     mail_seq: int
     key: str | None = None

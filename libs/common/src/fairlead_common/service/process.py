@@ -33,8 +33,8 @@ log = structlog.get_logger()
 VERSION = "0.1.0"
 EXIT_CONFIG = 78  # EX_CONFIG: starting again will not help
 
-Part = Callable[[asyncio.Event], Coroutine[object, object, None]]
-Setup = Callable[[Bus], Awaitable[list[Part]]]
+ServicePart = Callable[[asyncio.Event], Coroutine[object, object, None]]
+Setup = Callable[[Bus], Awaitable[list[ServicePart]]]
 
 
 def run_service(
@@ -132,7 +132,9 @@ async def retire(bus: Bus, micro: MicroService) -> None:
         log.warning("endpoints_dropped", error=str(error))
 
 
-async def _run_parts(name: str, instance: str, parts: list[Part], bus: Bus, stop: asyncio.Event) -> None:
+async def _run_parts(
+    name: str, instance: str, parts: list[ServicePart], bus: Bus, stop: asyncio.Event
+) -> None:
     async def lost_bus() -> None:
         await bus.closed.wait()
         if bus.refusal:
@@ -156,7 +158,7 @@ async def _run_parts(name: str, instance: str, parts: list[Part], bus: Bus, stop
     log.info("service_stopped")
 
 
-async def _part(part: Part, stop: asyncio.Event) -> None:
+async def _part(part: ServicePart, stop: asyncio.Event) -> None:
     await part(stop)
     if not stop.is_set():
         raise RuntimeError("a part of the service ended by itself")

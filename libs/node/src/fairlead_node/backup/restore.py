@@ -9,7 +9,7 @@ from typing import Final
 from fairlead_common.bus import Bus
 from fairlead_common.bus.requests import discover
 from fairlead_common.bus.stream_reader import JetStreamError
-from fairlead_common.bus.streams import STREAMS, UNFINISHED, Config, strengthened
+from fairlead_common.bus.streams import STREAMS, UNFINISHED, StreamConfigFields, strengthened
 from fairlead_common.errors import NotFoundError
 from fairlead_common.installation.errors import CommandError
 from fairlead_common.protocol import subjects as s
@@ -92,7 +92,7 @@ def _is_marked(config: Json) -> bool:
     return isinstance(metadata, dict) and UNFINISHED in metadata
 
 
-def _as_wanted(config: Json, replicas: int) -> Config:
+def _as_wanted(config: Json, replicas: int) -> StreamConfigFields:
     """The configuration of a stream as it was, but as strong as this version needs it."""
     wanted = next((each for each in STREAMS if each["name"] == config["name"]), None)
     changed = {**(strengthened(wanted, config) if wanted else config), "num_replicas": replicas}

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from fairlead_common.bus import Bus
-from fairlead_common.bus.reply_inbox import Reply, next_reply
+from fairlead_common.bus.reply_inbox import InboxReply, next_reply
 from fairlead_common.bus.stream_reader import NO_STREAM, JetStreamError
 from fairlead_common.bus.streams import consumer_info, consumer_names
 from fairlead_common.errors import BusUnavailableError, FairleadError
@@ -148,7 +148,7 @@ async def put_back(bus: Bus, config: Json, state: Json, pieces: Iterator[bytes])
 
 
 async def _send_first(
-    bus: Bus, subject: str, piece: bytes, inbox: str, answers: "asyncio.Queue[Reply]"
+    bus: Bus, subject: str, piece: bytes, inbox: str, answers: "asyncio.Queue[InboxReply]"
 ) -> None:
     """Until somebody takes it: in a cluster our server hears a moment later which one restores.
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final, Literal, NamedTuple
 
-State = Literal["ok", "warning", "problem", "skipped"]
+FindingState = Literal["ok", "warning", "problem", "skipped"]
 
 SCHEMA: Final = 1  # of `fairlead doctor --json`; raised when a field changes its meaning
 
@@ -28,7 +28,7 @@ class Finding(NamedTuple):
     """
 
     check: str
-    state: State
+    state: FindingState
     text: str
     advice: str = ""
     mend: Repair | None = None

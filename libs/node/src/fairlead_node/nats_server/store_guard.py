@@ -18,7 +18,7 @@ CLOSED_LIMIT_BYTES: Final = 1  # the server takes 0 for "no limit given"
 _LEAST_OPEN_BYTES: Final = 1 << 30
 _FROZEN: Final = ("critical write error", "Critical write error")
 
-Step = Literal["nothing", "restart", "reload"]
+GuardStep = Literal["nothing", "restart", "reload"]
 
 
 class Disk(NamedTuple):
@@ -103,7 +103,7 @@ class StoreGuard:
         if any(words in line for words in _FROZEN):
             self._frozen = True
 
-    def look(self) -> Step:
+    def look(self) -> GuardStep:
         """What to do with the server now; the limit is written for it.
 
         Raises:
@@ -113,7 +113,7 @@ class StoreGuard:
         self._was_brimful |= disk.is_brimful
         was_closed = self.closed
         closed = disk.free_bytes < (disk.needed_bytes if was_closed else disk.reserve_bytes)
-        step: Step = "nothing"
+        step: GuardStep = "nothing"
         if self._frozen and not (was_closed and closed):
             step = "restart"
         elif closed != was_closed:

@@ -40,10 +40,10 @@ class RunCommand(NamedTuple):
     patience_s: float = 0.0
 
 
-Step = MakeFolder | WriteFile | RunCommand
+ServiceAction = MakeFolder | WriteFile | RunCommand
 
 
-def show(steps: Sequence[Step], say: Callable[[str], None]) -> None:
+def show(steps: Sequence[ServiceAction], say: Callable[[str], None]) -> None:
     """Print what would be done."""
     for step in steps:
         match step:
@@ -67,7 +67,7 @@ def differs(file: WriteFile) -> bool:
         return True
 
 
-def do(step: Step) -> str:
+def do(step: ServiceAction) -> str:
     """Do it; what a command printed.
 
     Raises:

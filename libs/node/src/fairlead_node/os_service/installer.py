@@ -14,9 +14,17 @@ from fairlead_common.installation.errors import CONFIG, FAILED, USAGE, CommandEr
 from fairlead_common.installation.home import Home
 from fairlead_common.installation.processes import holder_of
 from fairlead_node.os_service import env_file, platform, spec
-from fairlead_node.os_service.actions import MakeFolder, RunCommand, Step, WriteFile, differs, do, show
+from fairlead_node.os_service.actions import (
+    MakeFolder,
+    RunCommand,
+    ServiceAction,
+    WriteFile,
+    differs,
+    do,
+    show,
+)
 from fairlead_node.os_service.launchd import Launchd
-from fairlead_node.os_service.spec import SYSTEM_HOME, SYSTEM_USER, Kind, Scope, ServiceSpec
+from fairlead_node.os_service.spec import SYSTEM_HOME, SYSTEM_USER, ServiceKind, ServiceScope, ServiceSpec
 from fairlead_node.os_service.status import Controller
 from fairlead_node.os_service.systemd import Systemd
 from fairlead_node.os_service.unit import MARK
@@ -33,8 +41,8 @@ class InstallRequest(NamedTuple):
         arguments: of the command that the service runs, its own name first.
     """
 
-    kind: Kind
-    scope: Scope
+    kind: ServiceKind
+    scope: ServiceScope
     name: str
     user: str | None
     env: Sequence[str]
@@ -52,7 +60,7 @@ class Account(NamedTuple):
     folder: Path
 
 
-def controller(scope: Scope) -> Controller:
+def controller(scope: ServiceScope) -> Controller:
     """Systemd or launchd, whichever is here.
 
     Raises:
@@ -86,7 +94,7 @@ def install(request: InstallRequest, say: Say) -> bool:
     }
     files = _files(plan, control, account, pairs)
     changed = any(differs(file) for file in files)
-    steps: list[Step] = [*_preparation(account), *files, *control.begin(plan.name, changed=changed)]
+    steps: list[ServiceAction] = [*_preparation(account), *files, *control.begin(plan.name, changed=changed)]
     if request.dry_run:
         show(steps, say)
         return changed
@@ -152,7 +160,7 @@ def _wanted(request: InstallRequest, account: Account, control: Controller) -> S
     )
 
 
-def _require_joined(home: Path, scope: Scope, account: Account) -> None:
+def _require_joined(home: Path, scope: ServiceScope, account: Account) -> None:
     """That executors of this home have somewhere to go.
 
     Raises:
@@ -197,8 +205,8 @@ def _require_idle(plan: ServiceSpec, control: Controller) -> None:
         )
 
 
-def _preparation(account: Account) -> list[Step]:
-    steps: list[Step] = []
+def _preparation(account: Account) -> list[ServiceAction]:
+    steps: list[ServiceAction] = []
     if account.uid is None:
         shell = shutil.which("nologin") or "/usr/sbin/nologin"
         steps.append(
@@ -259,7 +267,7 @@ def _groups(account: Account) -> set[int]:
     return set(os.getgrouplist(account.name, account.gid))
 
 
-def uninstall(scope: Scope, name: str, say: Say, *, dry_run: bool, end_commands: bool) -> None:
+def uninstall(scope: ServiceScope, name: str, say: Say, *, dry_run: bool, end_commands: bool) -> None:
     """Stop the service and remove its definition. What it stored stays.
 
     Raises:

@@ -7,9 +7,9 @@ import re
 from pathlib import Path
 from typing import Final
 
-from fairlead_node.os_service.actions import RunCommand, Step, run
+from fairlead_node.os_service.actions import RunCommand, ServiceAction, run
 from fairlead_node.os_service.plist import plist_text
-from fairlead_node.os_service.spec import Scope, ServiceFiles, ServiceSpec, label, launchd_places
+from fairlead_node.os_service.spec import ServiceFiles, ServiceScope, ServiceSpec, label, launchd_places
 from fairlead_node.os_service.status import ServiceStatus
 from fairlead_node.os_service.unit import STOP_S
 
@@ -20,8 +20,8 @@ _FIELD: Final = re.compile(r"^\s*(state|pid|runs|last exit code) = (.+?)\s*$", r
 class Launchd:
     """The manager of this user's agents (`user`) or of the daemons (`system`)."""
 
-    def __init__(self, scope: Scope) -> None:
-        self.scope: Scope = scope
+    def __init__(self, scope: ServiceScope) -> None:
+        self.scope: ServiceScope = scope
         self._domain = "system" if scope == "system" else f"gui/{os.geteuid()}"
 
     def places(self, name: str) -> ServiceFiles:
@@ -32,7 +32,7 @@ class Launchd:
         """The property list."""
         return plist_text(wanted)
 
-    def begin(self, name: str, *, changed: bool) -> list[Step]:
+    def begin(self, name: str, *, changed: bool) -> list[ServiceAction]:
         """Known and started; where it changed, what launchd knew is forgotten first."""
         target, file = self._target(name), str(self.places(name).definition)
         if not changed:
@@ -47,15 +47,15 @@ class Launchd:
             RunCommand(["launchctl", "bootstrap", self._domain, file], patience_s=STOP_S),
         ]
 
-    def end(self, name: str) -> list[Step]:
+    def end(self, name: str) -> list[ServiceAction]:
         """Stopped and no longer known."""
         return [RunCommand(["launchctl", "bootout", self._target(name)], may_fail=True)]
 
-    def forget(self, name: str) -> list[Step]:  # noqa: ARG002 - launchd has forgotten it with the end
+    def forget(self, name: str) -> list[ServiceAction]:  # noqa: ARG002 - launchd has forgotten it with the end
         """Nothing more."""
         return []
 
-    def turn(self, name: str, verb: str) -> list[Step]:
+    def turn(self, name: str, verb: str) -> list[ServiceAction]:
         """`start`, `stop` or `restart`. A stopped one is started again at the next login."""
         target = self._target(name)
         match verb:

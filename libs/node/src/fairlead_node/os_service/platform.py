@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from fairlead_common.installation.errors import FAILED, CommandError
 from fairlead_node.os_service.actions import run
-from fairlead_node.os_service.spec import Scope
+from fairlead_node.os_service.spec import ServiceScope
 
 Manager = Literal["systemd", "launchd"]
 
@@ -52,7 +52,7 @@ def in_container() -> bool:
     return any(mark.exists() for mark in _CONTAINER_MARKS) or "container" in os.environ
 
 
-def require_rights(scope: Scope, words: str) -> None:
+def require_rights(scope: ServiceScope, words: str) -> None:
     """That this user may change services of this scope.
 
     Raises:

@@ -9,13 +9,13 @@ from typing import Final, Literal, NamedTuple
 from fairlead_common.installation.errors import CONFIG, FAILED, USAGE, CommandError
 from fairlead_common.installation.home import home_from_environment
 
-Scope = Literal["user", "system"]
-Kind = Literal["up", "executor"]
+ServiceScope = Literal["user", "system"]
+ServiceKind = Literal["up", "executor"]
 
 SYSTEM_USER: Final = "fairlead"
 SYSTEM_HOME: Final = Path("/var/lib/fairlead")
 SYSTEM_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-NAMES: Final[dict[Kind, str]] = {"up": "fairlead", "executor": "fairlead-executor"}
+NAMES: Final[dict[ServiceKind, str]] = {"up": "fairlead", "executor": "fairlead-executor"}
 _LABEL: Final = "dev.fairlead."
 
 
@@ -36,8 +36,8 @@ class ServiceSpec(NamedTuple):
         home: FAIRLEAD_HOME. search_path: its PATH.
     """
 
-    kind: Kind
-    scope: Scope
+    kind: ServiceKind
+    scope: ServiceScope
     name: str
     program: list[str]
     arguments: list[str]
@@ -54,7 +54,7 @@ class ServiceSpec(NamedTuple):
         return [*self.program, *self.arguments]
 
 
-def systemd_places(scope: Scope, name: str, environ: Mapping[str, str] | None = None) -> ServiceFiles:
+def systemd_places(scope: ServiceScope, name: str, environ: Mapping[str, str] | None = None) -> ServiceFiles:
     """The unit and its environment file."""
     if scope == "system":
         return ServiceFiles(Path(f"/etc/systemd/system/{name}.service"), Path(f"/etc/fairlead/{name}.env"))
@@ -62,7 +62,7 @@ def systemd_places(scope: Scope, name: str, environ: Mapping[str, str] | None = 
     return ServiceFiles(folder / "systemd" / "user" / f"{name}.service", folder / "fairlead" / f"{name}.env")
 
 
-def launchd_places(scope: Scope, name: str, environ: Mapping[str, str] | None = None) -> ServiceFiles:
+def launchd_places(scope: ServiceScope, name: str, environ: Mapping[str, str] | None = None) -> ServiceFiles:
     """The property list, its environment file and its log."""
     file = f"{_LABEL}{name}.plist"
     if scope == "system":
@@ -90,7 +90,7 @@ def config_folder(environ: Mapping[str, str] | None = None) -> Path:
     return Path(env.get("XDG_CONFIG_HOME") or "~/.config").expanduser().absolute()
 
 
-def home_of(scope: Scope) -> Path:
+def home_of(scope: ServiceScope) -> Path:
     """FAIRLEAD_HOME of the service: what is set, else the usual one of its scope."""
     if scope == "system" and not os.environ.get("FAIRLEAD_HOME"):
         return SYSTEM_HOME
@@ -126,7 +126,7 @@ def this_program() -> list[str]:
     return [str(script)] if script.exists() else [str(python), "-P", "-m", "fairlead.main"]
 
 
-def search_path(scope: Scope, program: list[str]) -> str:
+def search_path(scope: ServiceScope, program: list[str]) -> str:
     """PATH of the service: this program's folder, then what this shell has (a system service: the usual)."""
     folders = [str(Path(program[0]).parent)]
     source = SYSTEM_PATH if scope == "system" else os.environ.get("PATH", SYSTEM_PATH)

@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from fairlead_node.os_service.actions import Step
-from fairlead_node.os_service.spec import Scope, ServiceFiles, ServiceSpec
+from fairlead_node.os_service.actions import ServiceAction
+from fairlead_node.os_service.spec import ServiceFiles, ServiceScope, ServiceSpec
 
 
 class ServiceStatus(NamedTuple):
@@ -18,7 +18,7 @@ class ServiceStatus(NamedTuple):
     """
 
     name: str
-    scope: Scope
+    scope: ServiceScope
     installed: bool
     active: str = ""
     running: bool = False
@@ -40,16 +40,16 @@ class Controller(Protocol):
     def definition(self, wanted: ServiceSpec) -> str:
         """The text of its unit or property list."""
 
-    def begin(self, name: str, *, changed: bool) -> list[Step]:
+    def begin(self, name: str, *, changed: bool) -> list[ServiceAction]:
         """Make it known and start it, or start it anew where it `changed`."""
 
-    def end(self, name: str) -> list[Step]:
+    def end(self, name: str) -> list[ServiceAction]:
         """Stop it and forget it."""
 
-    def forget(self, name: str) -> list[Step]:
+    def forget(self, name: str) -> list[ServiceAction]:
         """What is left to do once its file is gone."""
 
-    def turn(self, name: str, verb: str) -> list[Step]:
+    def turn(self, name: str, verb: str) -> list[ServiceAction]:
         """`start`, `stop` or `restart`."""
 
     def state(self, name: str) -> ServiceStatus:

@@ -7,8 +7,8 @@ import signal
 from pathlib import Path
 from typing import Final
 
-from fairlead_node.os_service.actions import RunCommand, Step, run
-from fairlead_node.os_service.spec import Scope, ServiceFiles, ServiceSpec, systemd_places
+from fairlead_node.os_service.actions import RunCommand, ServiceAction, run
+from fairlead_node.os_service.spec import ServiceFiles, ServiceScope, ServiceSpec, systemd_places
 from fairlead_node.os_service.status import ServiceStatus
 from fairlead_node.os_service.unit import unit_text
 
@@ -24,8 +24,8 @@ _QUICK_S: Final = 15.0
 class Systemd:
     """The manager of the machine (`system`) or of this user (`user`)."""
 
-    def __init__(self, scope: Scope) -> None:
-        self.scope: Scope = scope
+    def __init__(self, scope: ServiceScope) -> None:
+        self.scope: ServiceScope = scope
         self._ctl = ["systemctl"] if scope == "system" else ["systemctl", "--user"]
 
     def places(self, name: str) -> ServiceFiles:
@@ -41,7 +41,7 @@ class Systemd:
         words = run([*self._ctl, "--version"], may_fail=True, timeout_s=_QUICK_S).split()
         return int(words[1]) if len(words) > 1 and words[1].isdecimal() else 0
 
-    def begin(self, name: str, *, changed: bool) -> list[Step]:
+    def begin(self, name: str, *, changed: bool) -> list[ServiceAction]:
         """Known, started with the machine (or the login), and started now."""
         verb = "restart" if changed else "start"
         return [
@@ -51,18 +51,18 @@ class Systemd:
             RunCommand([*self._ctl, verb, f"{name}.service"]),
         ]
 
-    def end(self, name: str) -> list[Step]:
+    def end(self, name: str) -> list[ServiceAction]:
         """Stopped and no longer started."""
         return [RunCommand([*self._ctl, "disable", "--now", f"{name}.service"])]
 
-    def forget(self, name: str) -> list[Step]:
+    def forget(self, name: str) -> list[ServiceAction]:
         """What is left to do once the unit file is gone."""
         return [
             RunCommand([*self._ctl, "daemon-reload"]),
             RunCommand([*self._ctl, "reset-failed", f"{name}.service"], may_fail=True),
         ]
 
-    def turn(self, name: str, verb: str) -> list[Step]:
+    def turn(self, name: str, verb: str) -> list[ServiceAction]:
         """`start`, `stop` or `restart`."""
         return [RunCommand([*self._ctl, verb, f"{name}.service"])]
 

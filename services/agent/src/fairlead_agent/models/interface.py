@@ -105,7 +105,7 @@ class Finish(msgspec.Struct, frozen=True):
 
 Piece = TextPiece | ThinkingPiece | ToolCallPiece | Finish
 
-Refused = Literal["", "input", "images"]
+RefusedPart = Literal["", "input", "images"]
 ErrorKind = Literal["retryable", "overflow", "auth", "fatal"]
 
 _CODES: Final[dict[ErrorKind, str]] = {
@@ -134,12 +134,12 @@ class ModelError(FairleadError):
         retry_after_s: float | None = None,
         *,
         code: str = "",
-        refused: Refused = "",
+        refused: RefusedPart = "",
     ) -> None:
         super().__init__(text)
         self.kind: ErrorKind = kind
         self.code = code or _CODES[kind]
-        self.refused: Refused = "input" if kind == "overflow" else refused
+        self.refused: RefusedPart = "input" if kind == "overflow" else refused
         self.retry_after_s = retry_after_s
 
 

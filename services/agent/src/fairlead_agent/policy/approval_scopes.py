@@ -12,7 +12,7 @@ import msgspec
 
 from fairlead_common.policy.programs import grant_problem
 from fairlead_common.policy.rules import raw_paths, runs_elsewhere
-from fairlead_common.policy.shell_words import Words, read
+from fairlead_common.policy.shell_words import CommandWords, read
 from fairlead_common.policy.workspace_paths import normal
 from fairlead_common.protocol.entries import ApprovalRequestEntry
 from fairlead_common.protocol.messages import ToolSpec
@@ -58,7 +58,7 @@ def _is_wide(tool: str, arguments: dict[str, object]) -> bool:
     return "__" in tool and "command" not in arguments
 
 
-def command_key(tool: str, words: Words, workspace: str, sandbox: str) -> str:
+def command_key(tool: str, words: CommandWords, workspace: str, sandbox: str) -> str:
     """The key of one command, word by word, in this workspace and kind of sandbox."""
     return _key(tool, ["words", *words], workspace, sandbox)
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from fairlead_common.policy.programs import program
 from fairlead_common.policy.sensitive_paths import persistence, plain, secret
-from fairlead_common.policy.shell_words import Shell, Words
+from fairlead_common.policy.shell_words import CommandWords, Shell
 from fairlead_common.policy.workspace_paths import folders
 
 
@@ -78,7 +78,7 @@ def _placed(words: Iterable[str], places: Collection[str]) -> Iterator[str]:
         yield from (posixpath.join(place, word) for place in places if place != ".")
 
 
-def _files(words: Words) -> Iterator[str]:
+def _files(words: CommandWords) -> Iterator[str]:
     """The words of a command that may be files; a flag may carry one behind it or after `=`."""
     name = program(words)
     if name in _HARMLESS or (name == "find" and not any(word.startswith(("-exec", "-ok")) for word in words)):
@@ -97,13 +97,13 @@ def _files(words: Words) -> Iterator[str]:
             yield from (word[start:] for start in range(2, min(len(word), 6)))
 
 
-def _patterns(words: Words) -> list[int]:
+def _patterns(words: CommandWords) -> list[int]:
     """Which words surely are the patterns of a search."""
     brought = [at + 1 for at, word in enumerate(words) if _PATTERN_FOLLOWS.fullmatch(word)]
     return brought or [_first_pattern(words)]
 
 
-def _first_pattern(words: Words) -> int:
+def _first_pattern(words: CommandWords) -> int:
     """Which word is the pattern when no option brings it; 0: none surely is."""
     for at, word in enumerate(words[1:], 1):
         if word == "--":

@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 
 import structlog
 
-from fairlead_agent.left_out import NOTHING, Cause
+from fairlead_agent.left_out import NOTHING, OmissionCause
 from fairlead_agent.model_turn import ModelTurn
 from fairlead_agent.models.interface import ModelError
 from fairlead_agent.session.mailbox import Mailbox
@@ -268,7 +268,7 @@ class AgentLoop:
                     DroppedEntry(id=new_id(), reason=reason, items=list(self._state.queue))
                 )
 
-    async def _close_run(self, end: EndRun, cause: Cause = NOTHING) -> None:
+    async def _close_run(self, end: EndRun, cause: OmissionCause = NOTHING) -> None:
         """Append the end of the run, unless new mail makes it go on.
 
         Args:

@@ -22,7 +22,7 @@ from fairlead_agent.tools.held_keys import without_keys
 from fairlead_common.bus.dead_letters import dead_letter
 from fairlead_common.errors import BadMessageError, NotFoundError
 from fairlead_common.protocol import subjects
-from fairlead_common.protocol.content import Source, ToolResultMessage
+from fairlead_common.protocol.content import MessageSource, ToolResultMessage
 from fairlead_common.protocol.entries import CustomEntry, DroppedEntry, MessageEntry, QueuedEntry
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.protocol.messages import (
@@ -111,7 +111,9 @@ class Mailbox:
             return None
         match mail:
             case UserInput():
-                return await self._input(msgspec.convert(subject.kind, Source), subject.key, mail, record)
+                return await self._input(
+                    msgspec.convert(subject.kind, MessageSource), subject.key, mail, record
+                )
             case Abort():
                 return await self._abort(mail, record.seq)
             case Decision():
@@ -175,7 +177,7 @@ class Mailbox:
 
     # -- what people say ---------------------------------------------------
 
-    async def _input(self, kind: Source, key: str, mail: UserInput, record: Record) -> StartRun | None:
+    async def _input(self, kind: MessageSource, key: str, mail: UserInput, record: Record) -> StartRun | None:
         idle = self._state.run is None and not self._state.parked
         said = QueuedEntry(
             id=new_id(),
@@ -194,7 +196,7 @@ class Mailbox:
         await self._owner.append_locked(said)
         return None
 
-    def _queue_kind(self, kind: Source) -> Source:
+    def _queue_kind(self, kind: MessageSource) -> MessageSource:
         if kind == "prompt":
             profile = self._config.current.agent(self._state.agent)
             return "steer" if profile and profile.queue_mode == "steer" else "followup"

@@ -15,7 +15,7 @@ log = structlog.get_logger()
 
 MAX_PENDING: Final = 1000
 
-Kind = Literal["session", "approval", "job", "executor"]
+HintKind = Literal["session", "approval", "job", "executor"]
 
 
 class Hint(NamedTuple):
@@ -25,7 +25,7 @@ class Hint(NamedTuple):
         action, status: of a job's last event (`CronEvent`); empty for other kinds.
     """
 
-    kind: Kind
+    kind: HintKind
     id: str
     action: str = ""
     status: str = ""
@@ -35,7 +35,7 @@ class Viewer:
     """What one client was not told yet."""
 
     def __init__(self) -> None:
-        self._pending: dict[tuple[Kind, str], Hint] = {}
+        self._pending: dict[tuple[HintKind, str], Hint] = {}
         self.woken = asyncio.Event()
 
     def note(self, hint: Hint) -> None:
@@ -60,7 +60,7 @@ class ChangeHints:
         self._bus = bus
         self.viewers: set[Viewer] = set()
 
-    def tell(self, kind: Kind, name: str, action: str = "", status: str = "") -> None:
+    def tell(self, kind: HintKind, name: str, action: str = "", status: str = "") -> None:
         """Something of this name has changed."""
         for viewer in self.viewers:
             viewer.note(Hint(kind, name, action, status))

@@ -37,7 +37,7 @@ class WebFile(NamedTuple):
     asked_at: float
 
 
-class Files:
+class WebFiles:
     """The files that were asked for, newest last."""
 
     def __init__(self, bus: Bus) -> None:
@@ -93,7 +93,7 @@ async def page(request: Request) -> Response:
         raise wrong_address(request)
     if not _PATH.fullmatch(path) or ".." in path or "//" in path:
         return plain("not found", 404)
-    files: Files = request.app.state.files
+    files: WebFiles = request.app.state.files
     file = await files.get(path, gzip="gzip" in request.headers.get("accept-encoding", ""))
     if file is None:
         return plain(

@@ -26,7 +26,7 @@ _FAILURES: Final = {
 _REASONS: Final = {"context_length_exceeded": (400, "context_length_exceeded")}
 
 
-class Piece(NamedTuple):
+class AnswerPiece(NamedTuple):
     """More of the answer."""
 
     kind: Literal["content", "reasoning_content"]
@@ -76,7 +76,7 @@ class ChatAnswer:
         """Of all turns that belong to the answer."""
         return self._view.usage
 
-    def live(self, event: LiveEvent) -> Iterator[Piece]:
+    def live(self, event: LiveEvent) -> Iterator[AnswerPiece]:
         """What a live event adds."""
         if self.done or not self.begun or not isinstance(event, MessageUpdate):
             return
@@ -87,7 +87,7 @@ class ChatAnswer:
             return
         yield from self._piece(event)
 
-    def _piece(self, event: MessageUpdate) -> Iterator[Piece]:
+    def _piece(self, event: MessageUpdate) -> Iterator[AnswerPiece]:
         if event.message_id in self._whole:
             return
         if event.message_id != self._message:
@@ -104,7 +104,7 @@ class ChatAnswer:
         elif event.delta.type == "thinking_delta":
             yield from self._think(self._thoughts.piece(event.delta.text))
 
-    def entry(self, seq: int, entry: Entry) -> Iterator[Piece]:
+    def entry(self, seq: int, entry: Entry) -> Iterator[AnswerPiece]:
         """What a log entry adds, or decides."""
         if self.done:
             return
@@ -114,7 +114,7 @@ class ChatAnswer:
         for event in early:
             yield from self.live(event)
 
-    def _entry(self, seq: int, entry: Entry) -> Iterator[Piece]:
+    def _entry(self, seq: int, entry: Entry) -> Iterator[AnswerPiece]:
         view = self._view
         was_parked = view.parked
         view.apply(entry, seq)
@@ -126,7 +126,7 @@ class ChatAnswer:
             yield from self._say(self._waiting_text(), first=True)
             self.finish = "stop"
 
-    def _reply(self, message_id: str, message: AssistantMessage) -> Iterator[Piece]:
+    def _reply(self, message_id: str, message: AssistantMessage) -> Iterator[AnswerPiece]:
         self._whole.add(message_id)
         thoughts = "".join(block.text for block in message.content if isinstance(block, ThinkingBlock))
         if thoughts and not (self._text and not self._thoughts):  # thoughts after words would confuse
@@ -182,12 +182,12 @@ class ChatAnswer:
         self._gap = False
         self._text, self._thoughts = Sent(), Sent()
 
-    def _say(self, text: str, *, first: bool) -> Iterator[Piece]:
+    def _say(self, text: str, *, first: bool) -> Iterator[AnswerPiece]:
         """Send words; the first ones of a message are set apart from those of the message before it."""
         if text:
-            yield Piece("content", SEPARATOR + text if first and self._said else text)
+            yield AnswerPiece("content", SEPARATOR + text if first and self._said else text)
             self._said = True
 
-    def _think(self, text: str) -> Iterator[Piece]:
+    def _think(self, text: str) -> Iterator[AnswerPiece]:
         if text:
-            yield Piece("reasoning_content", text)
+            yield AnswerPiece("reasoning_content", text)

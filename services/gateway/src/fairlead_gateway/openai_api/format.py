@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from fairlead_common.protocol.content import Usage
 from fairlead_gateway.http.problems import Problem, json_response
-from fairlead_gateway.openai_api.answer import Piece
+from fairlead_gateway.openai_api.answer import AnswerPiece
 from fairlead_gateway.responses import (
     ChatCompletion,
     Choice,
@@ -47,7 +47,11 @@ class ChatFormat:
         self._after = b',"finish_reason":null}]' + tail + b"\n\n"
 
     def whole(
-        self, pieces: list[Piece], finish: str | None, usage: Usage, headers: dict[str, str] | None = None
+        self,
+        pieces: list[AnswerPiece],
+        finish: str | None,
+        usage: Usage,
+        headers: dict[str, str] | None = None,
     ) -> Response:
         """The answer in one piece."""
         message = CompletionMessage(
@@ -68,7 +72,7 @@ class ChatFormat:
         """The beginning of a stream."""
         return self._delta(b'{"role":"assistant","content":""}')
 
-    def chunk(self, piece: Piece) -> bytes:
+    def chunk(self, piece: AnswerPiece) -> bytes:
         """More of the answer."""
         return self._delta(b'{"%s":%s}' % (piece.kind.encode(), _ENCODE(piece.text)))
 
@@ -92,7 +96,7 @@ def error_chunk(problem: Problem) -> bytes:
     return b"data: %s\n\ndata: [DONE]\n\n" % _ENCODE(problem.envelope("/v1/"))
 
 
-def _joined(pieces: list[Piece], kind: str) -> str:
+def _joined(pieces: list[AnswerPiece], kind: str) -> str:
     return "".join(piece.text for piece in pieces if piece.kind == kind)
 
 

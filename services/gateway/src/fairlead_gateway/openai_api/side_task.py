@@ -20,7 +20,7 @@ from fairlead_common.protocol.plain_calls import PlainAnswer, PlainCall, PlainMe
 from fairlead_gateway.events.event_stream import HEADERS
 from fairlead_gateway.gateway import Gateway
 from fairlead_gateway.http.problems import Problem
-from fairlead_gateway.openai_api.answer import Piece
+from fairlead_gateway.openai_api.answer import AnswerPiece
 from fairlead_gateway.openai_api.format import ChatFormat, CompletionOptions
 from fairlead_gateway.openai_api.prompt import words_of
 from fairlead_gateway.openai_api.request import ChatMessage, ChatRequest
@@ -95,7 +95,7 @@ class SideTask:
             await answer.response(scope["path"])(scope, receive, send)
             return
         form = ChatFormat(self._call.id, self._wanted)
-        piece = Piece("content", answer.text)
+        piece = AnswerPiece("content", answer.text)
         finish = "length" if answer.stop_reason == "length" else "stop"
         if not self._wanted.stream:
             await form.whole([piece], finish, answer.usage)(scope, receive, send)

@@ -18,7 +18,7 @@ from fairlead_gateway.events.event_stream import HEADERS, KEEP_ALIVE_S, SEND_WIT
 from fairlead_gateway.gateway import Gateway, answering
 from fairlead_gateway.http.problems import Problem, problem_of
 from fairlead_gateway.openai_api.accepted import AcceptedCalls, Visit
-from fairlead_gateway.openai_api.answer import ChatAnswer, Piece
+from fairlead_gateway.openai_api.answer import AnswerPiece, ChatAnswer
 from fairlead_gateway.openai_api.format import ChatFormat, CompletionOptions, error_chunk
 from fairlead_gateway.sessions.prompts import send_abort
 from fairlead_gateway.sessions.transcript import placed
@@ -64,8 +64,8 @@ class Completion:
     def __init__(self, call: AcceptedCompletion) -> None:
         self._call = call
         self._answer = ChatAnswer(call.seq)
-        self._pieces: list[Piece] = []  # read, and not yet written
-        self._kept: list[Piece] = []  # for an answer that is sent whole
+        self._pieces: list[AnswerPiece] = []  # read, and not yet written
+        self._kept: list[AnswerPiece] = []  # for an answer that is sent whole
         self._abort: Callable[[], None] = lambda: None
         self._sent_at = 0.0
         self._form = ChatFormat(call.key, call.wanted)
@@ -87,7 +87,7 @@ class Completion:
 
     # -- following the session ---------------------------------------------------
 
-    async def _follow(self, write: Callable[[list[Piece]], Awaitable[None]]) -> None:
+    async def _follow(self, write: Callable[[list[AnswerPiece]], Awaitable[None]]) -> None:
         """Read until the answer is complete; `write` gets what is new, or nothing after some silence."""
         call = self._call
         sources = [
@@ -122,11 +122,11 @@ class Completion:
             await asyncio.sleep(0.1)
             return []
 
-    async def _read(self, source: int, record: Record) -> list[Piece]:
+    async def _read(self, source: int, record: Record) -> list[AnswerPiece]:
         try:
             if source == _EVENT:
                 return list(self._answer.live(decode_event(record.data)))
-            pieces: list[Piece] = []
+            pieces: list[AnswerPiece] = []
             for each in await placed(self._call.gateway.objects, record):
                 entry = each.read()
                 if isinstance(entry, LaterEntry):
@@ -154,7 +154,7 @@ class Completion:
 
     # -- answering whole -----------------------------------------------------------
 
-    async def _keep(self, pieces: list[Piece]) -> None:
+    async def _keep(self, pieces: list[AnswerPiece]) -> None:
         self._kept += pieces
 
     async def _whole(self, done: bool, scope: Scope, receive: Receive, send: Send) -> None:
@@ -178,7 +178,7 @@ class Completion:
             async with asyncio.timeout(SEND_WITHIN_S):
                 await send({"type": "http.response.body", "body": chunk, "more_body": True})
 
-        async def write_pieces(pieces: list[Piece]) -> None:
+        async def write_pieces(pieces: list[AnswerPiece]) -> None:
             await write(b"".join(map(self._form.chunk, pieces)) or b": alive\n\n")
 
         async def work() -> None:

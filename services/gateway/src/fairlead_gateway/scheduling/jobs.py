@@ -26,14 +26,20 @@ from fairlead_common.protocol.ids import check_id, new_id
 from fairlead_gateway.gateway import principal_of
 from fairlead_gateway.http.problems import Problem
 from fairlead_gateway.http.request_parsing import check_parameters, decode, one
-from fairlead_gateway.scheduling.scheduler_client import Key, answer_to, ask, check_payload_agent, chosen_key
+from fairlead_gateway.scheduling.scheduler_client import (
+    IdempotencyKey,
+    answer_to,
+    ask,
+    check_payload_agent,
+    chosen_key,
+)
 
 
 class NewJob(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Body of `POST /api/cron/jobs` and of a preview: the job as in docs/scheduling.md, and a key."""
 
     job: dict[str, Any]
-    key: Key | None = None
+    key: IdempotencyKey | None = None
 
 
 class JobChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
@@ -47,7 +53,7 @@ class RunNow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Body of `POST /api/cron/jobs/{job}/run`."""
 
     mode: Literal["due", "force"] = "due"
-    key: Key | None = None
+    key: IdempotencyKey | None = None
 
 
 class PauseBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -18,7 +18,7 @@ TIMEOUT_S: Final = 8.0
 MAX_REQUEST_BYTES: Final = 512 * 1024  # one message of NATS is 1 MB, and its headers count
 _STATUS: Final = {"invalid": 400, "not_found": 404, "conflict": 409, "limit": 409, "disabled": 409}
 
-Key = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+IdempotencyKey = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 
 
 class _Answer(msgspec.Struct, frozen=True):

@@ -10,7 +10,7 @@ from fairlead_common.cron.requests import Heartbeat, Hook, Wake
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.protocol.ids import check_id, new_id
 from fairlead_gateway.http.request_parsing import check_parameters, decode
-from fairlead_gateway.scheduling.scheduler_client import Key, ask, chosen_key
+from fairlead_gateway.scheduling.scheduler_client import IdempotencyKey, ask, chosen_key
 
 _HOOK_HEADERS: Final = 50
 
@@ -20,16 +20,16 @@ class WakeBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     text: Annotated[str, msgspec.Meta(min_length=1, max_length=65_536)]
     mode: Literal["now", "next-heartbeat"] = "next-heartbeat"
-    session: Key = "main"
-    key: Key | None = None
+    session: IdempotencyKey = "main"
+    key: IdempotencyKey | None = None
 
 
 class HeartbeatBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Body of `POST /api/heartbeat`."""
 
-    agent: Key = "main"
+    agent: IdempotencyKey = "main"
     force: bool = True
-    key: Key | None = None
+    key: IdempotencyKey | None = None
 
 
 async def wake(request: Request) -> Response:

@@ -17,7 +17,7 @@ from fairlead_common.protocol import subjects
 from fairlead_scheduler.clock import Clock
 from fairlead_scheduler.firing.misfires import plan
 from fairlead_scheduler.firing.slots import Slot, write_slot
-from fairlead_scheduler.jobs.job_table import Entry, JobTable, SlotPosition
+from fairlead_scheduler.jobs.job_table import JobTable, SlotPosition, TableEntry
 from fairlead_scheduler.leader import Leader
 from fairlead_scheduler.settings import SchedulerSettings
 
@@ -114,7 +114,7 @@ class TriggerLoop:
         await self._bucket.put(POSITION, msgspec.json.encode(position), point="scheduler.position")
         self._saved = position
 
-    async def _fire_all(self, due: list[Entry], now_ms: int) -> None:
+    async def _fire_all(self, due: list[TableEntry], now_ms: int) -> None:
         results = await asyncio.gather(*(self._fire(entry, now_ms) for entry in due), return_exceptions=True)
         failure: BaseException | None = None
         for entry, result in zip(due, results, strict=True):
@@ -131,7 +131,7 @@ class TriggerLoop:
         if failure is not None:
             raise failure
 
-    async def _fire(self, entry: Entry, now_ms: int) -> int:
+    async def _fire(self, entry: TableEntry, now_ms: int) -> int:
         """Write the slots of one job that are due; up to where they are decided."""
         times = entry.times
         slot = times.after(entry.cursor)
@@ -147,7 +147,7 @@ class TriggerLoop:
             await self._write(entry, each, coalesced=decided.coalesced if last else 0)
         return max(decided.cursor, entry.cursor)
 
-    async def _write(self, entry: Entry, at_ms: int, *, missed: str = "", coalesced: int = 0) -> None:
+    async def _write(self, entry: TableEntry, at_ms: int, *, missed: str = "", coalesced: int = 0) -> None:
         fired_ms = self._clock.now_ms()
         slot = Slot(
             job=entry.id,

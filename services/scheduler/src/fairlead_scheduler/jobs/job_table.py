@@ -41,7 +41,7 @@ class SlotPosition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     revision: int = 0
 
 
-class Entry:
+class TableEntry:
     """One job.
 
     Fields:
@@ -90,14 +90,14 @@ class JobTable:
         self.default_tz = default_tz
         self.default_stagger_ms = default_stagger_ms
         self.position = SlotPosition()
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, TableEntry] = {}
         self._heap: list[tuple[int, str]] = []
         self._enabled = 0
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[TableEntry]:
         return iter(self._entries.values())
 
     @property
@@ -105,7 +105,7 @@ class JobTable:
         """How many jobs are enabled."""
         return self._enabled
 
-    def get(self, job: str) -> Entry | None:
+    def get(self, job: str) -> TableEntry | None:
         """The job, if it is known."""
         return self._entries.get(job)
 
@@ -113,7 +113,7 @@ class JobTable:
         """All ids in order."""
         return sorted(self._entries)
 
-    def put(self, job: str, timing: Timing, revision: int, *, cause: Cause = "schedule") -> Entry:
+    def put(self, job: str, timing: Timing, revision: int, *, cause: Cause = "schedule") -> TableEntry:
         """Take over a job as it is at this revision of the bucket."""
         old = self._entries.get(job)
         if self.default_stagger_ms and not timing.stagger_ms and isinstance(timing.schedule, Cron):
@@ -123,12 +123,12 @@ class JobTable:
             cursor = old.cursor  # nothing about its times has changed
         else:
             cursor = self._start(timing, since_revision)
-        entry = Entry(job, timing, since_revision, cursor, self.default_tz, cause)
+        entry = TableEntry(job, timing, since_revision, cursor, self.default_tz, cause)
         entry.aim()
         self._take_in(entry, old)
         return entry
 
-    def restore(self, entry: Entry, due_ms: int | None) -> None:
+    def restore(self, entry: TableEntry, due_ms: int | None) -> None:
         """Take over a job as a snapshot has it, with its next slot if that is still to come."""
         entry.default_tz = self.default_tz
         if due_ms is None or due_ms > self.position.t_ms:
@@ -138,7 +138,7 @@ class JobTable:
             entry.aim()
         self._take_in(entry, self._entries.get(entry.id))
 
-    def _take_in(self, entry: Entry, old: Entry | None) -> None:
+    def _take_in(self, entry: TableEntry, old: TableEntry | None) -> None:
         self._enabled += entry.timing.enabled - (old.timing.enabled if old else False)
         self._entries[entry.id] = entry
         self._push(entry)
@@ -167,11 +167,11 @@ class JobTable:
         self._enabled -= old.timing.enabled if old else False
         return old is not None
 
-    def _push(self, entry: Entry) -> None:
+    def _push(self, entry: TableEntry) -> None:
         if entry.due_ms is not None:
             heapq.heappush(self._heap, (entry.due_ms, entry.id))
 
-    def next_due(self) -> Entry | None:
+    def next_due(self) -> TableEntry | None:
         """The job that is due first."""
         while self._heap:
             due_ms, job = self._heap[0]
@@ -181,9 +181,9 @@ class JobTable:
             heapq.heappop(self._heap)
         return None
 
-    def take_due(self, now_ms: int, limit: int) -> list[Entry]:
+    def take_due(self, now_ms: int, limit: int) -> list[TableEntry]:
         """Jobs that are due, at most `limit`; give each back with `settle`."""
-        found: list[Entry] = []
+        found: list[TableEntry] = []
         while len(found) < limit and (entry := self.next_due()) is not None:
             if entry.due_ms is None or entry.due_ms > now_ms:
                 break
@@ -192,7 +192,7 @@ class JobTable:
             found.append(entry)
         return found
 
-    def settle(self, entry: Entry, cursor: int) -> None:
+    def settle(self, entry: TableEntry, cursor: int) -> None:
         """All slots of the job up to `cursor` are decided."""
         if self._entries.get(entry.id) is not entry:
             return  # it was changed or removed meanwhile
@@ -203,7 +203,7 @@ class JobTable:
     def go_on_from(self, position: SlotPosition) -> None:
         """Take over how far another scheduler had got."""
         self.position = position
-        passed: list[Entry] = []
+        passed: list[TableEntry] = []
         while (entry := self.next_due()) is not None and (entry.due_ms or 0) <= position.t_ms:
             heapq.heappop(self._heap)
             passed.append(entry)

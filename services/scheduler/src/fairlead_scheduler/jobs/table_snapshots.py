@@ -12,7 +12,7 @@ from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import Bucket
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.ids import new_id
-from fairlead_scheduler.jobs.job_table import Entry, JobTable, Timing
+from fairlead_scheduler.jobs.job_table import JobTable, TableEntry, Timing
 
 log = structlog.get_logger()
 
@@ -90,7 +90,7 @@ class TableSnapshots:
             return 0
         for chunk in chunks:
             for row in chunk.rows:
-                entry = Entry(row.id, row.timing, row.revision, row.cursor, table.default_tz)
+                entry = TableEntry(row.id, row.timing, row.revision, row.cursor, table.default_tz)
                 try:
                     table.restore(entry, row.due_ms)
                 except Exception as error:  # noqa: BLE001 - one job must not end the others

@@ -165,10 +165,10 @@ class Proxy:
             upstream[1].close()
 
 
-Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+StreamPair = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
-async def _connect(addresses: list[Address], port: int, note: dict[str, object]) -> Streams:
+async def _connect(addresses: list[Address], port: int, note: dict[str, object]) -> StreamPair:
     for address in addresses[:4]:
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
@@ -198,7 +198,7 @@ async def _first_words(reader: asyncio.StreamReader, target: Destination) -> byt
     return data
 
 
-async def _relay(client: Streams, upstream: Streams, note: dict[str, object]) -> None:
+async def _relay(client: StreamPair, upstream: StreamPair, note: dict[str, object]) -> None:
     sent, received = await asyncio.gather(_copy(client[0], upstream[1]), _copy(upstream[0], client[1]))
     note |= {"sent_bytes": sent, "received_bytes": received}
 

@@ -17,7 +17,7 @@ import structlog
 from fairlead_common.protocol.content import ToolOutcome, text_outcome
 from fairlead_common.protocol.messages import ToolCall
 from fairlead_tools.executor_tools.tools import ExecutorTool, NotStartedError
-from fairlead_tools.runner_calls import Show
+from fairlead_tools.runner_calls import ShowOutput
 
 log = structlog.get_logger()
 
@@ -31,7 +31,7 @@ _UNKNOWN = "{why}. The call may have taken effect, wholly, in part or not at all
 class ExecutorCalls:
     """The calls of one executor; all executors of the host share the folder."""
 
-    def __init__(self, state: Path, show: Show) -> None:
+    def __init__(self, state: Path, show: ShowOutput) -> None:
         self._folder = state / "host"
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._show = show

@@ -16,7 +16,7 @@ PATIENCE_S = 15.0
 MAX_WARNINGS = 20
 MAX_WARNING_CHARS = 700
 
-Progress = Callable[[str], Awaitable[None]]
+ReportProgress = Callable[[str], Awaitable[None]]
 
 
 class NotStartedError(Exception):
@@ -30,7 +30,7 @@ class ExecutorTool(Protocol):
     def spec(self) -> ToolSpec:
         """As models see it."""
 
-    async def run(self, call: ToolCall, progress: Progress) -> ToolOutcome:
+    async def run(self, call: ToolCall, progress: ReportProgress) -> ToolOutcome:
         """What came of it; a failure is an outcome too. The executor bounds the time and cancels the task.
 
         Args:

@@ -46,7 +46,7 @@ logging.getLogger("mcp").setLevel(logging.CRITICAL)  # it writes what servers sa
 
 _GUARD = Path(__file__).with_name("guard.py")
 
-Show = Callable[[str], Awaitable[None]]
+ShowProgress = Callable[[str], Awaitable[None]]
 
 
 class McpCallResult(NamedTuple):
@@ -157,7 +157,7 @@ class McpSession:
                 self.close()
 
     async def call(
-        self, tool: str, arguments: Mapping[str, Any], call_id: str, *, timeout_s: float, show: Show
+        self, tool: str, arguments: Mapping[str, Any], call_id: str, *, timeout_s: float, show: ShowProgress
     ) -> McpCallResult:
         """One call; the server is told when it is cancelled, or takes longer than `timeout_s`."""
 

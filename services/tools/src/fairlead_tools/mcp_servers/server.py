@@ -15,7 +15,7 @@ import structlog
 from fairlead_common.config import McpServer
 from fairlead_common.errors import InvalidInputError
 from fairlead_tools.executor_tools.secret import HELD
-from fairlead_tools.executor_tools.tools import Progress
+from fairlead_tools.executor_tools.tools import ReportProgress
 from fairlead_tools.mcp_servers.catalogue import CatalogueFile, Listed, identity_of, updated
 from fairlead_tools.mcp_servers.environment import inherited, resolved
 
@@ -261,7 +261,7 @@ class McpServerConnection:
     # -- calls ---------------------------------------------------------------------
 
     async def call(
-        self, tool: str, arguments: Mapping[str, Any], call_id: str, *, timeout_s: float, show: Progress
+        self, tool: str, arguments: Mapping[str, Any], call_id: str, *, timeout_s: float, show: ReportProgress
     ) -> "McpCallResult":
         """One call over the connection, which is opened for it if need be.
 

@@ -7,7 +7,7 @@ from fairlead_common.bus.objects import Objects
 from fairlead_common.protocol.content import ToolOutcome, text_outcome
 from fairlead_common.protocol.messages import ToolCall, ToolSpec
 from fairlead_tools.executor_tools.results import text_result
-from fairlead_tools.executor_tools.tools import Progress
+from fairlead_tools.executor_tools.tools import ReportProgress
 from fairlead_tools.mcp_servers.results import outcome_of
 from fairlead_tools.mcp_servers.server import McpServerConnection, McpUnreachableError
 
@@ -33,7 +33,7 @@ class McpTool:
         """As models see it."""
         return self._spec
 
-    async def run(self, call: ToolCall, progress: Progress) -> ToolOutcome:
+    async def run(self, call: ToolCall, progress: ReportProgress) -> ToolOutcome:
         """What the server answers."""
         loop = asyncio.get_running_loop()
         # A little before the executor stops it: who asks for the outcome must hear that it is not known.
@@ -44,7 +44,9 @@ class McpTool:
                 return outcome
             await asyncio.sleep(RETRY_S)
 
-    async def _once(self, call: ToolCall, progress: Progress, timeout_s: float) -> tuple[ToolOutcome, bool]:
+    async def _once(
+        self, call: ToolCall, progress: ReportProgress, timeout_s: float
+    ) -> tuple[ToolOutcome, bool]:
         """The outcome, and whether another attempt may do better."""
         try:
             answer = await self._server.call(

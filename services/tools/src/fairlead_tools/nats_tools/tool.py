@@ -14,7 +14,7 @@ from fairlead_common.protocol.ids import is_id
 from fairlead_common.protocol.messages import ToolCall, ToolSpec
 from fairlead_common.received import Headers
 from fairlead_tools.executor_tools.results import text_result
-from fairlead_tools.executor_tools.tools import Progress
+from fairlead_tools.executor_tools.tools import ReportProgress
 from fairlead_tools.nats_tools.declared import Declared
 
 RETRY_S: Final = 1.0  # between two attempts of a call that may be repeated
@@ -39,7 +39,7 @@ class NatsRequestTool:
         """As models see it."""
         return self.declared.spec
 
-    async def run(self, call: ToolCall, progress: Progress) -> ToolOutcome:
+    async def run(self, call: ToolCall, progress: ReportProgress) -> ToolOutcome:
         """What the service answers."""
         # A little before the executor stops it: who asks for the outcome must hear that it is not known.
         end = asyncio.get_running_loop().time() + max(0.8 * call.timeout_s, call.timeout_s - 1.0)
@@ -50,7 +50,7 @@ class NatsRequestTool:
                 return await self._outcome(reply)
             await asyncio.sleep(RETRY_S)
 
-    async def _ask(self, call: ToolCall, progress: Progress, timeout_s: float) -> ServiceReply:
+    async def _ask(self, call: ToolCall, progress: ReportProgress, timeout_s: float) -> ServiceReply:
         async def show(data: bytes) -> None:
             await progress(data.decode("utf-8", "replace")[:MAX_PROGRESS_CHARS])
 

@@ -21,14 +21,14 @@ _OURS = frozenset(
     | {"transfer-encoding", "user-agent"}
 )
 
-Place = Literal["path", "query", "header", "body"]
+ParameterPlace = Literal["path", "query", "header", "body"]
 
 
 class Input(NamedTuple):
     """Where an argument goes. `style`, `explode`: how lists and objects are written there."""
 
     name: str
-    place: Place
+    place: ParameterPlace
     style: str = "form"
     explode: bool = True
     as_json: bool = False

@@ -9,7 +9,7 @@ from fairlead_common.protocol.content import ContentBlock, ImageBlock, ToolOutco
 from fairlead_common.protocol.messages import ToolCall, ToolSpec
 from fairlead_tools.executor_tools.results import text_result
 from fairlead_tools.executor_tools.secret import SecretError, read_secret
-from fairlead_tools.executor_tools.tools import Progress
+from fairlead_tools.executor_tools.tools import ReportProgress
 from fairlead_tools.openapi.operations import ApiOperation
 from fairlead_tools.openapi.request import ArgumentError, request
 
@@ -38,7 +38,7 @@ class ApiTool:
         """As models see it."""
         return self.operation.spec
 
-    async def run(self, call: ToolCall, progress: Progress) -> ToolOutcome:
+    async def run(self, call: ToolCall, progress: ReportProgress) -> ToolOutcome:
         """What the server answers."""
         from fairlead_tools.web.target import BadUrlError
         from fairlead_tools.web.transport import FetchError

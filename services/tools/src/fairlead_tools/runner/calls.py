@@ -15,7 +15,7 @@ from fairlead_tools.runner.connection import RunnerConnection
 from fairlead_tools.runner.failpoints import failpoint
 from fairlead_tools.runner.journal import journal
 from fairlead_tools.runner.journal.journal import AlreadyStartedError, Journal
-from fairlead_tools.runner.outcome import Outcome, failed, unknown
+from fairlead_tools.runner.outcome import CallOutcome, failed, unknown
 from fairlead_tools.runner.plan import PROCESS_TOOLS, CallPlan, make_plan
 from fairlead_tools.runner.process.background_processes import LIFE_S, BackgroundProcesses
 from fairlead_tools.runner.process.children import Child
@@ -53,7 +53,7 @@ class Calls:
         self.restriction = restriction
         self._journal = calls_journal
         self._running: dict[str, RunningCall] = {}
-        self._unsaved: dict[str, Outcome] = {}
+        self._unsaved: dict[str, CallOutcome] = {}
         self._unsynced: dict[
             str, tuple[journal.JournaledCall, float]
         ] = {}  # finished calls, and when to sync them
@@ -199,7 +199,7 @@ class Calls:
         call_id: str,
         call: journal.JournaledCall | None,
         followers: list[RunnerConnection],
-        result: Outcome,
+        result: CallOutcome,
     ) -> None:
         if call is not None:
             try:
@@ -370,9 +370,9 @@ class Calls:
         return running
 
 
-def _not_started(error: OSError) -> Outcome:
+def _not_started(error: OSError) -> CallOutcome:
     return failed(f"The call was not started: {os.strerror(error.errno or 5)}")
 
 
-def _send_result(connection: RunnerConnection, call_id: str, result: Outcome) -> None:
+def _send_result(connection: RunnerConnection, call_id: str, result: CallOutcome) -> None:
     connection.send({"type": "result", "call_id": call_id, "outcome": result})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-Outcome = dict[str, Any]
+CallOutcome = dict[str, Any]
 
 
 def outcome(
@@ -14,9 +14,9 @@ def outcome(
     is_error: bool = False,
     exit_code: int | None = None,
     details: dict[str, Any] | None = None,
-) -> Outcome:
+) -> CallOutcome:
     """An outcome with text. `status` as in the wire contract: ok, error, cancelled, timed_out, unknown."""
-    made: Outcome = {"status": status, "content": [{"type": "text", "text": text}], "is_error": is_error}
+    made: CallOutcome = {"status": status, "content": [{"type": "text", "text": text}], "is_error": is_error}
     if exit_code is not None:
         made["exit_code"] = exit_code
     if details:
@@ -24,17 +24,17 @@ def outcome(
     return made
 
 
-def done(text: str, **details: Any) -> Outcome:
+def done(text: str, **details: Any) -> CallOutcome:
     """Success."""
     return outcome("ok", text, details=details)
 
 
-def failed(text: str) -> Outcome:
+def failed(text: str) -> CallOutcome:
     """Failure or refusal; nothing was changed."""
     return outcome("error", text, is_error=True)
 
 
-def image(note: str, media_type: str, data: str) -> Outcome:
+def image(note: str, media_type: str, data: str) -> CallOutcome:
     """An image; `data` is base64."""
     content: list[dict[str, Any]] = [
         {"type": "text", "text": note},
@@ -43,7 +43,7 @@ def image(note: str, media_type: str, data: str) -> Outcome:
     return {"status": "ok", "content": content, "is_error": False}
 
 
-def unknown(why: str, output: str | None = None) -> Outcome:
+def unknown(why: str, output: str | None = None) -> CallOutcome:
     """It cannot be known whether the call took effect; it is never retried."""
     text = f"{why} It may have run, wholly, in part or not at all: look before you repeat it."
     if output:

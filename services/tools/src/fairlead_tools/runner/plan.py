@@ -11,7 +11,7 @@ from typing import NamedTuple
 from fairlead_common.policy.sensitive_paths import compile_tables
 from fairlead_tools.runner import protocol
 from fairlead_tools.runner.confinement.workspace_root import Root, ToolFailedError
-from fairlead_tools.runner.outcome import Outcome, failed
+from fairlead_tools.runner.outcome import CallOutcome, failed
 from fairlead_tools.runner.process import environment
 from fairlead_tools.runner.process.command_launch import Order
 from fairlead_tools.runner.protocol import Frame, FrameError
@@ -42,12 +42,12 @@ class ToolFunction(NamedTuple):
     most_s: float = DEFAULT_TIMEOUT_S
     is_supervised: bool = False
 
-    def load(self) -> Callable[[Root, Arguments], Outcome]:
+    def load(self) -> Callable[[Root, Arguments], CallOutcome]:
         """Import the function."""
         module, _, name = self.function.partition(":")
         path = f"fairlead_tools.runner.tools.{module}"
         # Import machinery is slow in a child that was just forked.
-        found: Callable[[Root, Arguments], Outcome] = getattr(
+        found: Callable[[Root, Arguments], CallOutcome] = getattr(
             sys.modules.get(path) or importlib.import_module(path), name
         )
         return found
@@ -185,7 +185,7 @@ def _command(call_id: str, text: str, env: object, life: Life) -> Order:
     return {"argv": [environment.SHELL, "-c", text], "env": variables}
 
 
-def run_tool(order: Order, root: Root) -> Outcome:
+def run_tool(order: Order, root: Root) -> CallOutcome:
     """The tool's outcome; refusals and failures of the system are outcomes too, without host paths."""
     try:
         if "marks" in order:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
-Key = tuple[str, ...]
+CacheKey = tuple[str, ...]
 
 
 class Cache(Generic[T]):
@@ -27,17 +27,17 @@ class Cache(Generic[T]):
         self._size_bytes = size_bytes
         self._limit_bytes = limit_bytes
         self._now = now
-        self._entries: OrderedDict[Key, tuple[float, T]] = OrderedDict()
+        self._entries: OrderedDict[CacheKey, tuple[float, T]] = OrderedDict()
         self._held_bytes = 0
 
-    def get(self, key: Key, max_age_s: float) -> T | None:
+    def get(self, key: CacheKey, max_age_s: float) -> T | None:
         """The entry, if it is at most so old."""
         kept_at, entry = self._entries.get(key, (0.0, None))
         if entry is None or self._now() - kept_at > max_age_s:
             return None
         return entry
 
-    def put(self, key: Key, entry: T) -> None:
+    def put(self, key: CacheKey, entry: T) -> None:
         """Keep `entry`, and drop the oldest ones for it."""
         self._drop(key)
         if self._size_bytes(entry) > self._limit_bytes:
@@ -47,7 +47,7 @@ class Cache(Generic[T]):
         while self._held_bytes > self._limit_bytes:
             self._drop(next(iter(self._entries)))
 
-    def _drop(self, key: Key) -> None:
+    def _drop(self, key: CacheKey) -> None:
         before = self._entries.pop(key, None)
         if before is not None:
             self._held_bytes -= self._size_bytes(before[1])

@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 from fairlead_common.protocol.content import ImageBlock, TextBlock, ToolOutcome, text_outcome
 from fairlead_common.protocol.messages import ToolCall
-from fairlead_tools.executor_tools.tools import Progress
+from fairlead_tools.executor_tools.tools import ReportProgress
 from fairlead_tools.web.cache import Cache
 from fairlead_tools.web.marking import marked, nothing_fetched, visible
-from fairlead_tools.web.page import Mode, Pages, WebPage
+from fairlead_tools.web.page import PageMode, Pages, WebPage
 from fairlead_tools.web.specs import DEFAULT_CHARS
 from fairlead_tools.web.store import Store
 from fairlead_tools.web.target import BadUrlError, WebTarget, parse
@@ -52,11 +52,11 @@ class WebFetch:
         self._headers = {"User-Agent": user_agent, "Accept": _ACCEPT, "Accept-Language": "en, *;q=0.5"}
         self._cache_s = cache_s
 
-    async def run(self, call: ToolCall, progress: Progress) -> ToolOutcome:
+    async def run(self, call: ToolCall, progress: ReportProgress) -> ToolOutcome:
         """The page, or a part of it."""
         del progress
         arguments = call.arguments
-        mode: Mode = arguments.get("mode") or "markdown"  # type: ignore[assignment] # an enum of the schema
+        mode: PageMode = arguments.get("mode") or "markdown"  # type: ignore[assignment] # an enum of the schema
         try:
             target = parse(str(arguments["url"]))
             fetched = await self._fetched(target, mode)
@@ -71,7 +71,7 @@ class WebFetch:
         assert isinstance(offset, int) and isinstance(count, int)  # noqa: S101, PT018 - by the schema
         return _outcome(target, fetched, offset, count)
 
-    async def _fetched(self, target: WebTarget, mode: Mode) -> Fetched:
+    async def _fetched(self, target: WebTarget, mode: PageMode) -> Fetched:
         key = (str(target), mode)
         found = self._cache.get(key, self._cache_s)
         if found is not None:

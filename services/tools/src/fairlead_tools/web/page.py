@@ -12,7 +12,7 @@ from fairlead_tools.web.transport import FetchError, Response
 from fairlead_tools.web.worker import WebWorker, WorkerError
 
 EXTRACT = Path(__file__).with_name("extract.py")
-Mode = Literal["markdown", "text", "raw"]
+PageMode = Literal["markdown", "text", "raw"]
 
 _INDENTED_CHARS = 1_000_000
 _MEDIA_TYPE = re.compile(r"[A-Za-z0-9.+_-]{1,60}/[A-Za-z0-9.+_-]{1,80}")
@@ -70,7 +70,7 @@ class Pages:
     def __init__(self, worker: WebWorker | None = None) -> None:
         self._worker = worker or WebWorker(EXTRACT)
 
-    async def read(self, response: Response, mode: Mode) -> WebPage:
+    async def read(self, response: Response, mode: PageMode) -> WebPage:
         """What `response` holds.
 
         Raises:
@@ -98,7 +98,7 @@ class Pages:
             text = _indented(text)
         return WebPage(text=text, media_type=media_type or "text/plain")
 
-    async def _html(self, response: Response, mode: Mode, charset: str) -> WebPage:
+    async def _html(self, response: Response, mode: PageMode, charset: str) -> WebPage:
         body = response.body if not charset else _decoded(response.body, charset).encode()
         if charset:  # what the header says counts more than what the page says of itself
             body = codecs.BOM_UTF8 + body

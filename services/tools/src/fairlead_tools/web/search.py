@@ -3,7 +3,7 @@
 from fairlead_common.config import SearchConfig
 from fairlead_common.protocol.content import TextBlock, ToolOutcome
 from fairlead_common.protocol.messages import ToolCall
-from fairlead_tools.executor_tools.tools import Progress
+from fairlead_tools.executor_tools.tools import ReportProgress
 from fairlead_tools.web.marking import marked, nothing_fetched, visible
 from fairlead_tools.web.providers import Provider, Query, SearchResult
 from fairlead_tools.web.transport import FetchError
@@ -18,7 +18,7 @@ class WebSearch:
         self._provider = provider
         self._config = config
 
-    async def run(self, call: ToolCall, progress: Progress) -> ToolOutcome:
+    async def run(self, call: ToolCall, progress: ReportProgress) -> ToolOutcome:
         """The results, as numbered paragraphs; `details` has them as a list."""
         del progress
         asked = call.arguments

@@ -10,13 +10,13 @@ from fairlead_common.protocol.messages import ToolCall, ToolSpec
 from fairlead_common.service.live_config import LiveConfig
 from fairlead_common.service.process import VERSION
 from fairlead_tools.executor_tools.secret import SecretError, read_secret
-from fairlead_tools.executor_tools.tools import ExecutorTool, Progress
+from fairlead_tools.executor_tools.tools import ExecutorTool, ReportProgress
 from fairlead_tools.web.specs import FETCH, SEARCH
 from fairlead_tools.web.store import Store
 
 
 class _Runs(Protocol):
-    async def run(self, call: ToolCall, progress: Progress) -> ToolOutcome: ...
+    async def run(self, call: ToolCall, progress: ReportProgress) -> ToolOutcome: ...
 
 
 class _Late:
@@ -27,7 +27,7 @@ class _Late:
         self._make = make
         self._made: asyncio.Future[_Runs] | None = None
 
-    async def run(self, call: ToolCall, progress: Progress) -> ToolOutcome:
+    async def run(self, call: ToolCall, progress: ReportProgress) -> ToolOutcome:
         """What came of it."""
         if self._made is None:
             self._made = asyncio.ensure_future(asyncio.to_thread(self._make))

@@ -25,7 +25,7 @@ from typing import Any
 from fairlead_tools.runner.failpoints import failpoint
 from fairlead_tools.runner.journal.started_calls import StartedCalls
 
-Record = dict[str, Any]
+JournalRecord = dict[str, Any]
 
 KEEP_S = 90 * 86_400.0  # of tombstones; no stream keeps a request for so long
 
@@ -45,7 +45,7 @@ class JournaledCall:
         self._lock_fd = lock_fd
         self._is_finished = False
 
-    def start(self, record: Record) -> None:
+    def start(self, record: JournalRecord) -> None:
         """Pass the gate: after this, and not before, the command may run.
 
         Raises:
@@ -70,7 +70,7 @@ class JournaledCall:
         """The file that keeps all output."""
         return os.open(os.path.join(self.path, "output"), _NEW_FILE | os.O_APPEND, 0o600)
 
-    def finish(self, outcome: Record) -> None:
+    def finish(self, outcome: JournalRecord) -> None:
         """Keep the outcome, whole or not at all. It survives a crash at once, a power cut after `close`.
 
         Nobody has to wait for the disk here: an outcome that a power cut takes away is `unknown`, and
@@ -178,14 +178,14 @@ class Journal:
                 return -1
         return fd
 
-    def record(self, call_id: str) -> Record:
+    def record(self, call_id: str) -> JournalRecord:
         """What `started` and `process` hold; empty where a power cut left them torn."""
         return {
             **(read_record(self.path(call_id, "started")) or {}),
             **(read_record(self.path(call_id, "process")) or {}),
         }
 
-    def outcome(self, call_id: str) -> Record | None:
+    def outcome(self, call_id: str) -> JournalRecord | None:
         """What `exit` holds; None when there is none that can be read."""
         return read_record(self.path(call_id, "exit"))
 
@@ -265,7 +265,7 @@ def _locked(path: str) -> int:
     return fd
 
 
-def read_record(path: str) -> Record | None:
+def read_record(path: str) -> JournalRecord | None:
     """The JSON object in a file; None when there is none that is whole."""
     try:
         with open(path, "rb") as file:

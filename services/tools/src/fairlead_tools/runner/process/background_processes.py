@@ -19,7 +19,7 @@ from typing import Any
 from fairlead_tools.runner.confinement.workspace_root import ToolFailedError
 from fairlead_tools.runner.failpoints import failpoint
 from fairlead_tools.runner.journal.journal import read_record
-from fairlead_tools.runner.outcome import Outcome
+from fairlead_tools.runner.outcome import CallOutcome
 from fairlead_tools.runner.process.output_ring import OutputRing, first_segment
 from fairlead_tools.runner.process.recovery import kill_leftovers
 from fairlead_tools.runner.process.running_call import RunningCall
@@ -30,19 +30,19 @@ LIFE_S = float(os.environ.get("FAIRLEAD_PROCESS_LIFE_S") or 12 * 3600)
 
 RUNNING, GONE = "running", "gone: its runner died, and it was killed with it"
 
-Record = dict[str, Any]
+ProcessRecord = dict[str, Any]
 
 
 class BackgroundProcess:
     """One background process. `running` is None once it has ended."""
 
-    def __init__(self, name: str, directory: str, record: Record, running: RunningCall | None) -> None:
+    def __init__(self, name: str, directory: str, record: ProcessRecord, running: RunningCall | None) -> None:
         self.name = name
         self.directory = directory
         self.record = record
         self.running = running
         self.ring = OutputRing(directory)
-        self.exit: Record = read_record(os.path.join(directory, "exit")) or {}
+        self.exit: ProcessRecord = read_record(os.path.join(directory, "exit")) or {}
         self._seen = 0
         self._polled = ("", 0)
 
@@ -61,7 +61,7 @@ class BackgroundProcess:
         """Everything before this byte was shown."""
         self._seen = max(self._seen, offset)
 
-    def facts(self) -> Record:
+    def facts(self) -> ProcessRecord:
         """State as JSON, for programs."""
         ended = float(self.exit.get("at") or time.time())
         made = {
@@ -160,7 +160,7 @@ class BackgroundProcesses:
         """The background process of a running call, if it is one."""
         return next((each for each in self._all.values() if each.running is running), None)
 
-    def ended(self, process: BackgroundProcess, result: Outcome) -> None:
+    def ended(self, process: BackgroundProcess, result: CallOutcome) -> None:
         """Note how it ended."""
         process.ring.close()
         process.running = None
@@ -178,7 +178,7 @@ class BackgroundProcesses:
         for each in over[: max(0, len(over) - MAX_KEPT)]:
             self.remove(each)
 
-    def _end(self, process: BackgroundProcess, how: Record) -> None:
+    def _end(self, process: BackgroundProcess, how: ProcessRecord) -> None:
         process.exit = {name: value for name, value in how.items() if value is not None}
         with contextlib.suppress(OSError):  # a full disk: it is known as long as we live
             _write(os.path.join(process.directory, "exit"), process.exit)
@@ -196,7 +196,7 @@ def _remove(directory: str) -> None:
         os.rmdir(directory)
 
 
-def _write(path: str, record: Record) -> None:
+def _write(path: str, record: ProcessRecord) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
     fd = os.open(f"{path}.new", flags, 0o600)
     try:

@@ -14,7 +14,7 @@ import time
 from fairlead_tools.runner.confinement.restrict import Restriction
 from fairlead_tools.runner.confinement.user import UnprivilegedUser
 from fairlead_tools.runner.confinement.workspace_root import Root
-from fairlead_tools.runner.outcome import Outcome
+from fairlead_tools.runner.outcome import CallOutcome
 from fairlead_tools.runner.plan import CallPlan, load_file_tools, run_tool
 from fairlead_tools.runner.process import children
 from fairlead_tools.runner.process.children import Child
@@ -150,5 +150,5 @@ class Prefork:
             if os.waitpid(child.pid, os.WNOHANG) == (0, 0):
                 self._leaving.add(child.pid)
 
-    def _work(self, order: Order) -> Outcome:
+    def _work(self, order: Order) -> CallOutcome:
         return run_tool(order, self._root)

@@ -11,7 +11,7 @@ from typing import Any
 
 from fairlead_tools.runner.connection import RunnerConnection
 from fairlead_tools.runner.journal import journal
-from fairlead_tools.runner.outcome import Outcome, failed, outcome, unknown
+from fairlead_tools.runner.outcome import CallOutcome, failed, outcome, unknown
 from fairlead_tools.runner.plan import Life
 from fairlead_tools.runner.process import children, command_supervisor
 from fairlead_tools.runner.process.children import Child
@@ -201,7 +201,7 @@ class RunningCall:
         """The parsed report, once it is complete."""
         return children.read_report(bytes(self._report))
 
-    def conclude(self, orphans_killed: int) -> Outcome:
+    def conclude(self, orphans_killed: int) -> CallOutcome:
         """The outcome, once the child has been reaped and its pipes are drained."""
         result = self._of_worker() if self.output is None else self._of_command(self.output, orphans_killed)
         result["duration_ms"] = self.duration_ms
@@ -212,7 +212,7 @@ class RunningCall:
         """Since it began."""
         return int((time.monotonic() - self._began) * 1000)
 
-    def _of_worker(self) -> Outcome:
+    def _of_worker(self) -> CallOutcome:
         try:
             result: dict[str, Any] = json.loads(self._report)
         except ValueError:
@@ -237,7 +237,7 @@ class RunningCall:
             return f"The tool reported more than {MAX_REPORT_BYTES} bytes, which is too much."
         return "The tool ended without a result."
 
-    def _of_command(self, output: Output | OutputRing, orphans_killed: int) -> Outcome:
+    def _of_command(self, output: Output | OutputRing, orphans_killed: int) -> CallOutcome:
         done, report = self._said
         text, cut = output.text()
         if report is None:
@@ -260,7 +260,7 @@ class RunningCall:
         result["output_cut"] = cut
         return result
 
-    def _of_end(self, report: command_supervisor.Report, status: int, text: str) -> Outcome:
+    def _of_end(self, report: command_supervisor.Report, status: int, text: str) -> CallOutcome:
         code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)
         words = text if text.endswith("\n") or not text else text + "\n"
         if report.stopped and self._stop_reason:
@@ -277,7 +277,7 @@ class RunningCall:
         return outcome("ok", words + note, is_error=True, exit_code=code)
 
 
-def _of_tool(done: Outcome, text: str) -> Outcome:
+def _of_tool(done: CallOutcome, text: str) -> CallOutcome:
     """The result of a supervised tool, after what it printed."""
     if text:
         words = text if text.endswith("\n") else text + "\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from fairlead_tools.runner.confinement.workspace_root import Root, ToolFailedError
-from fairlead_tools.runner.outcome import Outcome, done
+from fairlead_tools.runner.outcome import CallOutcome, done
 from fairlead_tools.runner.tools.arguments import Arguments
 from fairlead_tools.runner.tools.files import encode, printable
 from fairlead_tools.runner.tools.git import read_numstat, read_status
@@ -15,7 +15,7 @@ TIMEOUT_S = 110.0
 NOBODY = ("Fairlead", "fairlead@localhost")
 
 
-def commit(root: Root, arguments: Arguments) -> Outcome:
+def commit(root: Root, arguments: Arguments) -> CallOutcome:
     """A commit of the given files, or of everything that changed."""
     message = arguments.text("message")
     if not message.strip():

@@ -7,13 +7,13 @@ import os
 import stat
 
 from fairlead_tools.runner.confinement.workspace_root import PinnedPath, Root, ToolFailedError, refusal
-from fairlead_tools.runner.outcome import Outcome, done
+from fairlead_tools.runner.outcome import CallOutcome, done
 from fairlead_tools.runner.tools.arguments import Arguments
 
 MAX_DEPTH = 200
 
 
-def delete(root: Root, arguments: Arguments) -> Outcome:
+def delete(root: Root, arguments: Arguments) -> CallOutcome:
     """A file, a link (not what it leads to) or a folder is gone."""
     path = arguments.text("path")
     recursive = arguments.flag("recursive")

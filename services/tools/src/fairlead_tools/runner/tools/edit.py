@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from fairlead_tools.runner.confinement.workspace_root import Root, ToolFailedError
-from fairlead_tools.runner.outcome import Outcome, done
+from fairlead_tools.runner.outcome import CallOutcome, done
 from fairlead_tools.runner.tools.arguments import Arguments
 from fairlead_tools.runner.tools.files import encode
 
@@ -16,7 +16,7 @@ _MAX_DIFF_LINES = 3_000
 _CONTEXT = 3
 
 
-def edit(root: Root, arguments: Arguments) -> Outcome:
+def edit(root: Root, arguments: Arguments) -> CallOutcome:
     """The file with every edit made, one after the other; `details.diff` says what changed."""
     path = arguments.text("path")
     edits = arguments.objects("edits", MAX_EDITS)

@@ -9,7 +9,7 @@ import stat
 from typing import BinaryIO
 
 from fairlead_tools.runner.confinement.workspace_root import Root, ToolFailedError
-from fairlead_tools.runner.outcome import Outcome, done, image
+from fairlead_tools.runner.outcome import CallOutcome, done, image
 from fairlead_tools.runner.tools.arguments import Arguments
 
 MAX_LINES = 2_000
@@ -21,7 +21,7 @@ _SNIFF_BYTES = 8_192
 _CHUNK = 65_536
 
 
-def read(root: Root, arguments: Arguments) -> Outcome:
+def read(root: Root, arguments: Arguments) -> CallOutcome:
     """Lines of a text file, a picture, or the text of a document."""
     path = arguments.text("path")
     offset = arguments.whole("offset", 1, 1, 1 << 40)
@@ -42,7 +42,7 @@ def read(root: Root, arguments: Arguments) -> Outcome:
         return _read_lines(path, file, offset, limit, numbers, size)
 
 
-def _read_lines(path: str, file: BinaryIO, offset: int, limit: int, numbers: bool, size: int) -> Outcome:
+def _read_lines(path: str, file: BinaryIO, offset: int, limit: int, numbers: bool, size: int) -> CallOutcome:
     shown: list[str] = []
     used = 0
     number = 0
@@ -75,7 +75,7 @@ def _read_lines(path: str, file: BinaryIO, offset: int, limit: int, numbers: boo
     return done("\n".join(shown), lines=last - offset + 1, bytes=size)
 
 
-def _read_document(kind: str, path: str, file: BinaryIO, size: int, arguments: Arguments) -> Outcome:
+def _read_document(kind: str, path: str, file: BinaryIO, size: int, arguments: Arguments) -> CallOutcome:
     from fairlead_tools.runner.tools import documents  # rare, and large
 
     file.seek(0)
@@ -91,7 +91,7 @@ def _read_document(kind: str, path: str, file: BinaryIO, size: int, arguments: A
     return shown
 
 
-def _read_picture(path: str, file: BinaryIO, start: bytes, media_type: str, size: int) -> Outcome:
+def _read_picture(path: str, file: BinaryIO, start: bytes, media_type: str, size: int) -> CallOutcome:
     if size > MAX_IMAGE_BYTES:
         raise ToolFailedError(
             f"{path}: pictures may have at most {MAX_IMAGE_BYTES} bytes, this one has {size}"
@@ -122,7 +122,7 @@ def _picture(start: bytes) -> str | None:
     return None
 
 
-def write(root: Root, arguments: Arguments) -> Outcome:
+def write(root: Root, arguments: Arguments) -> CallOutcome:
     """A file with this content, whether it was there before or not."""
     path = arguments.text("path")
     content = encode(arguments.text("content"), "content")
@@ -148,7 +148,7 @@ def encode(text: str, field: str) -> bytes:
         raise ToolFailedError(f"{field}: no valid text at character {error.start}") from None
 
 
-def ls(root: Root, arguments: Arguments) -> Outcome:
+def ls(root: Root, arguments: Arguments) -> CallOutcome:
     """Names in a directory: `/` after directories, `@` after links, sizes of files."""
     path = arguments.text("path", ".")
     fd = root.open(path, os.O_RDONLY | os.O_DIRECTORY)

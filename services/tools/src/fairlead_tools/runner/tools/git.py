@@ -7,7 +7,7 @@ from typing import Any
 
 from fairlead_common.policy.sensitive_paths import plain, secret
 from fairlead_tools.runner.confinement.workspace_root import Root, ToolFailedError
-from fairlead_tools.runner.outcome import Outcome, done
+from fairlead_tools.runner.outcome import CallOutcome, done
 from fairlead_tools.runner.process.output import MAX_TEXT_BYTES, MAX_TEXT_LINES
 from fairlead_tools.runner.tools.arguments import Arguments
 from fairlead_tools.runner.tools.files import printable
@@ -22,7 +22,7 @@ _OF_PARENTS = re.compile(r"\^(?:@|-\d*)\Z")  # a commit and its parents: `HEAD^-
 _WORDS = {"M": "modified", "A": "added", "D": "deleted", "R": "renamed", "C": "copied", "T": "type changed"}
 
 
-def status(root: Root, arguments: Arguments) -> Outcome:
+def status(root: Root, arguments: Arguments) -> CallOutcome:
     """Branch and changed files."""
     repository = Repository(root, arguments.text("path", "."))
     facts = read_status(repository)
@@ -86,7 +86,7 @@ def _read_head(facts: dict[str, Any], rest: str) -> None:
         facts["ahead"], facts["behind"] = int(ahead), -int(behind)
 
 
-def diff(root: Root, arguments: Arguments) -> Outcome:
+def diff(root: Root, arguments: Arguments) -> CallOutcome:
     """A unified diff, and how many lines changed in each file."""
     repository = Repository(root, arguments.text("path", "."))
     what = [f"-U{arguments.whole('context', 3, 0, 100)}"]
@@ -171,7 +171,7 @@ def bounded(text: str) -> tuple[str, bool]:
     return (kept, False) if kept == text else (kept.rpartition("\n")[0], True)
 
 
-def log(root: Root, arguments: Arguments) -> Outcome:
+def log(root: Root, arguments: Arguments) -> CallOutcome:
     """Commits, newest first."""
     repository = Repository(root, arguments.text("path", "."))
     limit = arguments.whole("limit", COMMITS, 1, MAX_COMMITS)

@@ -82,10 +82,10 @@ _REFUSED = re.compile(r"include\..+|includeif\..+|hook\..+")
 _NOT_ABROAD = re.compile(r"url\..+|http\..+|remote\..+\.(vcs|proxy|proxyauthmethod)|ssh\..+")
 _HARMLESS_HTTP = re.compile(r"http\.(.+\.)?(postbuffer|version|lowspeedlimit|lowspeedtime|maxrequests)")
 
-Settings = list["tuple[str, str]"]
+GitSettings = list["tuple[str, str]"]
 
 
-def neutralised(own: Settings, *, abroad: bool) -> Settings:
+def neutralised(own: GitSettings, *, abroad: bool) -> GitSettings:
     """The values that stand against a repository's own ones; they come last and count.
 
     Args:
@@ -117,7 +117,7 @@ def neutralised(own: Settings, *, abroad: bool) -> Settings:
 _FIXED_NAMES = {name.lower() for name in FIXED}
 
 
-def as_variables(settings: Settings) -> dict[str, str]:
+def as_variables(settings: GitSettings) -> dict[str, str]:
     """How git takes settings that count more than any file's, whatever signs their names hold."""
     made = {"GIT_CONFIG_COUNT": str(len(settings))}
     for index, (key, value) in enumerate(settings):
@@ -126,10 +126,10 @@ def as_variables(settings: Settings) -> dict[str, str]:
     return made
 
 
-def parse_list(listed: str) -> Settings:
+def parse_list(listed: str) -> GitSettings:
     """What `git config --list -z --show-scope` says of the repository's own files."""
     parts = listed.split("\0")
-    own: Settings = []
+    own: GitSettings = []
     for scope, setting in zip(parts[::2], parts[1::2]):
         key, _, value = setting.partition("\n")
         if scope in ("local", "worktree"):

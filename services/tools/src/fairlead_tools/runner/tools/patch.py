@@ -7,7 +7,7 @@ import re
 from typing import NamedTuple
 
 from fairlead_tools.runner.confinement.workspace_root import PinnedPath, Root, ToolFailedError
-from fairlead_tools.runner.outcome import Outcome, done
+from fairlead_tools.runner.outcome import CallOutcome, done
 from fairlead_tools.runner.tools.arguments import Arguments
 from fairlead_tools.runner.tools.edit import MAX_DIFF_CHARS, MAX_FILE_BYTES, unified_diff
 from fairlead_tools.runner.tools.files import encode
@@ -28,7 +28,7 @@ class Made(NamedTuple):
     after: bytes | None
 
 
-def apply_patch(root: Root, arguments: Arguments) -> Outcome:
+def apply_patch(root: Root, arguments: Arguments) -> CallOutcome:
     """All files as the patch wants them; `details.diff` says what changed."""
     text = arguments.text("patch")
     if len(text) > MAX_PATCH_CHARS:

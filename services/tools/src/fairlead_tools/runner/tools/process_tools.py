@@ -7,7 +7,7 @@ import time
 from fairlead_tools.runner.confinement.workspace_root import ToolFailedError
 from fairlead_tools.runner.connection import RunnerConnection
 from fairlead_tools.runner.journal.journal import JournaledCall
-from fairlead_tools.runner.outcome import Outcome, done, outcome
+from fairlead_tools.runner.outcome import CallOutcome, done, outcome
 from fairlead_tools.runner.plan import CallPlan
 from fairlead_tools.runner.process import terminals
 from fairlead_tools.runner.process.background_processes import BackgroundProcess, BackgroundProcesses
@@ -52,7 +52,7 @@ class Wait:
             return True
         return not self.is_kill and self.process.ring.total_bytes > self.process.unseen(self.call_id)
 
-    def answer(self) -> Outcome:
+    def answer(self) -> CallOutcome:
         """What came of it."""
         if self.is_kill:
             return _killed(self.process)
@@ -63,7 +63,7 @@ class Wait:
 
 def look(
     processes: BackgroundProcesses, call_id: str, arguments: Arguments
-) -> tuple[Outcome | None, BackgroundProcess | None, float]:
+) -> tuple[CallOutcome | None, BackgroundProcess | None, float]:
     """The outcome of `process`; or, for a poll that has to wait, the process and for how long.
 
     Raises:
@@ -84,7 +84,7 @@ def look(
     return poll(process, call_id), None, 0.0
 
 
-def act(processes: BackgroundProcesses, arguments: Arguments) -> tuple[Outcome | None, BackgroundProcess]:
+def act(processes: BackgroundProcesses, arguments: Arguments) -> tuple[CallOutcome | None, BackgroundProcess]:
     """The outcome of `process_control`; None: the process was told to end, and that takes a moment.
 
     Raises:
@@ -107,7 +107,7 @@ def act(processes: BackgroundProcesses, arguments: Arguments) -> tuple[Outcome |
     return (_write if action == "write" else _send_keys)(process, arguments), process
 
 
-def yielded(process: BackgroundProcess, so_far: tuple[str, bool], output_bytes: int) -> Outcome:
+def yielded(process: BackgroundProcess, so_far: tuple[str, bool], output_bytes: int) -> CallOutcome:
     """The outcome of a call that returns while its command runs on."""
     text, cut = so_far
     end = "" if not text or text.endswith("\n") else "\n"
@@ -129,7 +129,7 @@ def check(processes: BackgroundProcesses, tool: str, arguments: Arguments) -> No
         processes.find(arguments.text("process"))
 
 
-def _list(processes: BackgroundProcesses) -> Outcome:
+def _list(processes: BackgroundProcesses) -> CallOutcome:
     facts = [each.facts() for each in processes.all()]
     rows = [
         f"{each.name}  {each.state}  {fact['seconds']:.0f} s  {fact['output_bytes']} bytes  "
@@ -139,7 +139,7 @@ def _list(processes: BackgroundProcesses) -> Outcome:
     return done("\n".join(rows) or "No background processes.", processes=facts)
 
 
-def poll(process: BackgroundProcess, call_id: str) -> Outcome:
+def poll(process: BackgroundProcess, call_id: str) -> CallOutcome:
     """State and output that no poll has shown yet."""
     offset = process.unseen(call_id)
     end = process.ring.total_bytes
@@ -151,7 +151,7 @@ def poll(process: BackgroundProcess, call_id: str) -> Outcome:
     return _with_state(process, text or "(no new output)", new_bytes=end - offset)
 
 
-def _with_state(process: BackgroundProcess, text: str, **more: object) -> Outcome:
+def _with_state(process: BackgroundProcess, text: str, **more: object) -> CallOutcome:
     facts = {**process.facts(), **more}
     end = "" if text.endswith("\n") else "\n"
     return done(f"{text}{end}[{process.name} {_is(process)} after {facts['seconds']:.0f} s]", **facts)
@@ -161,7 +161,7 @@ def _is(process: BackgroundProcess) -> str:
     return "still runs" if process.running else process.state
 
 
-def _log(process: BackgroundProcess, arguments: Arguments) -> Outcome:
+def _log(process: BackgroundProcess, arguments: Arguments) -> CallOutcome:
     limit = arguments.whole("limit", LOG_LINES, 1, MAX_LOG_LINES)
     lines = process.ring.lines
     first = arguments.whole("offset", max(1, lines - limit + 1), 1, 1 << 40)
@@ -177,7 +177,7 @@ def _log(process: BackgroundProcess, arguments: Arguments) -> Outcome:
     return _with_state(process, text, first_line=number, lines=lines)
 
 
-def _write(process: BackgroundProcess, arguments: Arguments) -> Outcome:
+def _write(process: BackgroundProcess, arguments: Arguments) -> CallOutcome:
     data = encode(arguments.text("text", ""), "text")
     eof = arguments.flag("eof")
     if not data and not eof:
@@ -193,7 +193,7 @@ def _write(process: BackgroundProcess, arguments: Arguments) -> Outcome:
     return _taken(process, taken, len(data), "bytes")
 
 
-def _send_keys(process: BackgroundProcess, arguments: Arguments) -> Outcome:
+def _send_keys(process: BackgroundProcess, arguments: Arguments) -> CallOutcome:
     if not process.record.get("pty"):
         raise ToolFailedError(f"{process.name} has no terminal; start it with pty, or use write.")
     data = terminals.keys_bytes(arguments.texts("keys", 50))
@@ -216,14 +216,14 @@ def _put(process: BackgroundProcess, data: bytes) -> int:
         ) from None
 
 
-def _taken(process: BackgroundProcess, taken: int, size: int, what: str) -> Outcome:
+def _taken(process: BackgroundProcess, taken: int, size: int, what: str) -> CallOutcome:
     if taken < size:
         text = f"{process.name} took only the first {taken} of {size} {what}: it does not read its input."
         return outcome("ok", text, is_error=True, details={**process.facts(), "taken_bytes": taken})
     return done(f"Sent {size} {what} to {process.name}.", **process.facts(), taken_bytes=taken)
 
 
-def _killed(process: BackgroundProcess) -> Outcome:
+def _killed(process: BackgroundProcess) -> CallOutcome:
     if process.running is not None:
         text = f"{process.name} was told to end and still runs."
         return outcome("ok", text, is_error=True, details=process.facts())

@@ -13,7 +13,7 @@ import subprocess
 from typing import Any, Callable, NamedTuple
 
 from fairlead_tools.runner.confinement.workspace_root import Root, ToolFailedError
-from fairlead_tools.runner.outcome import Outcome, outcome
+from fairlead_tools.runner.outcome import CallOutcome, outcome
 from fairlead_tools.runner.process import environment
 from fairlead_tools.runner.tools import reports
 from fairlead_tools.runner.tools.arguments import Arguments
@@ -71,22 +71,24 @@ class Project(NamedTuple):
         return [name] if environment.find_program(name) else ["python3", "-m", name]
 
 
-def run_tests(root: Root, arguments: Arguments) -> Outcome:
+def run_tests(root: Root, arguments: Arguments) -> CallOutcome:
     """What the tests say."""
     return _check(root, arguments, "tests", _tests)
 
 
-def run_lint(root: Root, arguments: Arguments) -> Outcome:
+def run_lint(root: Root, arguments: Arguments) -> CallOutcome:
     """What the linter says."""
     return _check(root, arguments, "lint", _lint)
 
 
-def check_types(root: Root, arguments: Arguments) -> Outcome:
+def check_types(root: Root, arguments: Arguments) -> CallOutcome:
     """What the type checker says."""
     return _check(root, arguments, "types", _types)
 
 
-def _check(root: Root, arguments: Arguments, kind: str, detect: Callable[[Project], list[str]]) -> Outcome:
+def _check(
+    root: Root, arguments: Arguments, kind: str, detect: Callable[[Project], list[str]]
+) -> CallOutcome:
     path = arguments.text("path", ".")
     targets = arguments.texts("targets", MAX_TARGETS)
     if any(target.startswith("-") for target in targets):
@@ -214,7 +216,7 @@ def _run(argv: list[str], fd: int) -> tuple[int, bytes]:
     return code if code >= 0 else 128 - code, bytes(head + tail)
 
 
-def _outcome(kind: str, command: str, code: int, output: bytes) -> Outcome:
+def _outcome(kind: str, command: str, code: int, output: bytes) -> CallOutcome:
     report = reports.read(output.decode("utf-8", "replace"))
     counts: dict[str, int] = report["counts"]
     said = ", ".join(f"{number} {name.replace('_', ' ')}" for name, number in counts.items())
@@ -224,7 +226,7 @@ def _outcome(kind: str, command: str, code: int, output: bytes) -> Outcome:
     return outcome("ok", "\n".join(lines), is_error=code != 0, exit_code=code, details=details)
 
 
-def _line(problem: reports.Problem) -> str:
+def _line(problem: reports.ReportedProblem) -> str:
     place = ":".join(str(problem[name]) for name in ("file", "line") if name in problem)
     words = [
         place,

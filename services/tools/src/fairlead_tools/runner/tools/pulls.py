@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 from fairlead_tools.runner.confinement.workspace_root import Root, ToolFailedError
-from fairlead_tools.runner.outcome import Outcome, done, failed, unknown
+from fairlead_tools.runner.outcome import CallOutcome, done, failed, unknown
 from fairlead_tools.runner.process import environment, programs
 from fairlead_tools.runner.process.environment import find_program
 from fairlead_tools.runner.tools import remotes
@@ -47,7 +47,7 @@ def _default_base(repository: Repository, remote: str) -> str:
     return head.text.strip()[len(remote) + 1 :]
 
 
-def create_pr(root: Root, arguments: Arguments) -> Outcome:
+def create_pr(root: Root, arguments: Arguments) -> CallOutcome:
     """The address of the new request; or of the one that there is already."""
     request = PullRequest(Repository(root, arguments.text("path", ".")), arguments)
     access = remotes.access()
@@ -62,7 +62,7 @@ def create_pr(root: Root, arguments: Arguments) -> Outcome:
     return _Api(access, request.remote).open(request)
 
 
-def _by_gh(gh: str, request: PullRequest, access: RemoteAccess) -> Outcome:
+def _by_gh(gh: str, request: PullRequest, access: RemoteAccess) -> CallOutcome:
     remote = request.remote
     argv = [gh, "pr", "create", "--repo", f"{remote.host}/{remote.path}", "--head", request.branch]
     argv += ["--base", request.base] if request.base else []
@@ -88,7 +88,7 @@ def _number(url: str) -> int:
     return int(tail) if tail.isdigit() else 0
 
 
-def _opened(request: PullRequest, url: str, number: int) -> Outcome:
+def _opened(request: PullRequest, url: str, number: int) -> CallOutcome:
     text = f"Opened {url} ({request.branch} into {request.base or 'the default branch'})."
     return done(text, url=url, number=number, branch=request.branch, base=request.base, draft=request.draft)
 
@@ -114,7 +114,7 @@ class _Api:
         self._url = f"{access.api}/{path}"
         self._owner = remote.path.partition("/")[0]
 
-    def open(self, request: PullRequest) -> Outcome:
+    def open(self, request: PullRequest) -> CallOutcome:
         """Open it once; where the answer is lost, look whether it is there."""
         if not request.base:
             code, facts = self._ask("GET", "")

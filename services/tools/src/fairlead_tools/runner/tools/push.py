@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fairlead_tools.runner.confinement.workspace_root import Root, ToolFailedError
-from fairlead_tools.runner.outcome import Outcome, done, failed, unknown
+from fairlead_tools.runner.outcome import CallOutcome, done, failed, unknown
 from fairlead_tools.runner.tools import remotes
 from fairlead_tools.runner.tools.arguments import Arguments
 from fairlead_tools.runner.tools.repository import GitFailedError, Repository
@@ -12,7 +12,7 @@ TIMEOUT_S = 110.0
 LOOK_S = 20.0
 
 
-def push(root: Root, arguments: Arguments) -> Outcome:
+def push(root: Root, arguments: Arguments) -> CallOutcome:
     """The branch is on the remote as it is here; or it is known not to be; or nobody knows."""
     repository = Repository(root, arguments.text("path", "."))
     branch = remotes.current_branch(repository, arguments)

@@ -14,7 +14,7 @@ from urllib.parse import quote, urlsplit
 
 from fairlead_tools.runner.confinement.workspace_root import ToolFailedError
 from fairlead_tools.runner.tools.arguments import Arguments
-from fairlead_tools.runner.tools.gitconfig import Settings
+from fairlead_tools.runner.tools.gitconfig import GitSettings
 from fairlead_tools.runner.tools.repository import Repository, revision
 
 _SCP = re.compile(r"(?:[A-Za-z0-9_.-]+@)?([A-Za-z0-9.-]+):(?!//)(.+)")
@@ -44,7 +44,7 @@ class Remote(NamedTuple):
     host: str
     path: str
 
-    def settings(self, access: RemoteAccess) -> Settings:
+    def settings(self, access: RemoteAccess) -> GitSettings:
         """What lets git in: the token for this one host, and only where nobody can read it on the way."""
         is_safe = (
             self.scheme == "https" or self.host.rpartition(":")[0] in _LOOPBACK or self.host in _LOOPBACK

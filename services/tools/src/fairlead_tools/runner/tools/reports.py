@@ -12,7 +12,7 @@ from typing import Any
 MAX_PROBLEMS = 200
 MAX_MESSAGE_CHARS = 500
 
-Problem = dict[str, Any]
+ReportedProblem = dict[str, Any]
 
 _COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _PLACE = re.compile(
@@ -52,7 +52,7 @@ def read(output: str) -> dict[str, Any]:
     found = [*_tests(lines), *_compiler(lines)]
     named = {(each.get("file"), each.get("line")) for each in found if each.get("test")}
     seen: set[tuple[Any, ...]] = set()
-    problems: list[Problem] = []
+    problems: list[ReportedProblem] = []
     for each in found:
         place = (each.get("file"), each.get("line"))
         key = (*place, each.get("column"), each.get("test"), each.get("message"))
@@ -63,9 +63,9 @@ def read(output: str) -> dict[str, Any]:
     return {"counts": _counts(lines), "problems": problems[:MAX_PROBLEMS], "problems_total": len(problems)}
 
 
-def _problem(match: re.Match[str], **more: Any) -> Problem:
+def _problem(match: re.Match[str], **more: Any) -> ReportedProblem:
     groups = {name.rstrip("2"): value for name, value in match.groupdict().items() if value is not None}
-    made: Problem = {**groups, **{name: value for name, value in more.items() if value}}
+    made: ReportedProblem = {**groups, **{name: value for name, value in more.items() if value}}
     for name in ("line", "column"):
         if name in made:
             made[name] = int(made[name])
@@ -74,7 +74,7 @@ def _problem(match: re.Match[str], **more: Any) -> Problem:
     return made
 
 
-def _tests(lines: list[str]) -> Iterator[Problem]:
+def _tests(lines: list[str]) -> Iterator[ReportedProblem]:
     """Tests that failed."""
     places = _pytest_places(lines)
     for at, line in enumerate(lines):
@@ -108,7 +108,7 @@ def _pytest_places(lines: list[str]) -> dict[str, int]:
     return found
 
 
-def _go(lines: list[str], at: int, test: str) -> Problem:
+def _go(lines: list[str], at: int, test: str) -> ReportedProblem:
     for line in lines[at + 1 : at + 20]:
         if _GO_FAIL.match(line) or line.startswith(("FAIL", "ok ")):
             break
@@ -117,7 +117,9 @@ def _go(lines: list[str], at: int, test: str) -> Problem:
     return {"test": test, "message": "failed", "severity": "error"}
 
 
-def _with_place(lines: list[str], at: int, made: Problem, pattern: re.Pattern[str]) -> Problem:
+def _with_place(
+    lines: list[str], at: int, made: ReportedProblem, pattern: re.Pattern[str]
+) -> ReportedProblem:
     """The first words below, and the first place that is not of a library."""
     for line in lines[at + 1 : at + 60]:
         if _JEST.fullmatch(line) or _VITEST.fullmatch(line):
@@ -130,7 +132,7 @@ def _with_place(lines: list[str], at: int, made: Problem, pattern: re.Pattern[st
     return made
 
 
-def _compiler(lines: list[str]) -> Iterator[Problem]:
+def _compiler(lines: list[str]) -> Iterator[ReportedProblem]:
     """Lines that name a place."""
     file = ""
     for at, line in enumerate(lines):
@@ -148,7 +150,7 @@ def _compiler(lines: list[str]) -> Iterator[Problem]:
             file = match["file"]
 
 
-def _at_place(match: re.Match[str]) -> Iterator[Problem]:
+def _at_place(match: re.Match[str]) -> Iterator[ReportedProblem]:
     message = match["message"]
     if message.startswith(("note:", "in ")):  # beside a problem, or on the way to one
         return

@@ -35,7 +35,7 @@ class Repository:
         self._workspace = os.path.realpath(f"/proc/self/fd/{root.fd}")
         self._fd = root.open(path, os.O_RDONLY | os.O_DIRECTORY)
         self._cwd = os.path.realpath(f"/proc/self/fd/{self._fd}")
-        self.own: gitconfig.Settings = []
+        self.own: gitconfig.GitSettings = []
         self._settings = list(gitconfig.FIXED.items())
         self._check_version()
         self.top, self.git_dir, self.common_dir = self._find(path)
@@ -48,7 +48,7 @@ class Repository:
         """The last value that the repository itself gives a setting; empty when it gives none."""
         return next((value for name, value in reversed(self.own) if name.lower() == key.lower()), "")
 
-    def go_abroad(self, more: gitconfig.Settings) -> None:
+    def go_abroad(self, more: gitconfig.GitSettings) -> None:
         """Allow commands that talk to a remote from here on.
 
         Raises:

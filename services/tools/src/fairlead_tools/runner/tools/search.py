@@ -11,7 +11,7 @@ from typing import IO, Callable, NamedTuple
 
 from fairlead_common.policy.sensitive_paths import secret
 from fairlead_tools.runner.confinement.workspace_root import TEMPORARY_PREFIX, Root, ToolFailedError
-from fairlead_tools.runner.outcome import Outcome, done
+from fairlead_tools.runner.outcome import CallOutcome, done
 from fairlead_tools.runner.process.environment import find_program
 from fairlead_tools.runner.tools.arguments import Arguments
 from fairlead_tools.runner.tools.fair import shares, spread
@@ -80,7 +80,7 @@ def _all(_: str) -> bool:
     return True
 
 
-def glob(root: Root, arguments: Arguments) -> Outcome:
+def glob(root: Root, arguments: Arguments) -> CallOutcome:
     """Files whose path fits a pattern such as `src/**/*.py`, newest first. Names only, secrets too."""
     pattern = arguments.text("pattern")
     start = arguments.text("path", ".")
@@ -146,7 +146,7 @@ def _is_there(root: Root, path: str) -> bool:
     return False
 
 
-def grep(root: Root, arguments: Arguments) -> Outcome:
+def grep(root: Root, arguments: Arguments) -> CallOutcome:
     """Lines that match a regular expression, as `path:line: text`."""
     pattern = arguments.text("pattern")
     if len(pattern) > MAX_PATTERN_CHARS:
@@ -186,7 +186,9 @@ def _compile(pattern: str, ignore_case: bool, literal: bool) -> re.Pattern[str]:
         raise ToolFailedError(f"pattern: is no regular expression: {error}") from None
 
 
-def _outcome(root: Root, place: SearchRoot, hits: dict[str, list[Hit]], limit: int, left_out: int) -> Outcome:
+def _outcome(
+    root: Root, place: SearchRoot, hits: dict[str, list[Hit]], limit: int, left_out: int
+) -> CallOutcome:
     chosen = shares({path: len(found) for path, found in hits.items()}, limit)
     lines = [
         f"{printable(path)}:{number}: {_cut(line)}"

@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from fairlead_tools.runner.confinement.workspace_root import Root, ToolFailedError
-from fairlead_tools.runner.outcome import Outcome, done
+from fairlead_tools.runner.outcome import CallOutcome, done
 from fairlead_tools.runner.tools.arguments import Arguments
 from fairlead_tools.runner.tools.files import printable
 from fairlead_tools.runner.tools.repository import Repository, revision
@@ -18,7 +18,7 @@ TIMEOUT_S = 110.0
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
-def worktree(root: Root, arguments: Arguments) -> Outcome:
+def worktree(root: Root, arguments: Arguments) -> CallOutcome:
     """A work tree was made or removed, or all are listed."""
     action = arguments.text("action")
     if action not in ("add", "list", "remove"):
@@ -36,7 +36,7 @@ def worktree(root: Root, arguments: Arguments) -> Outcome:
     return (_add if action == "add" else _remove)(repository, arguments, name, path)
 
 
-def _add(repository: Repository, arguments: Arguments, name: str, path: str) -> Outcome:
+def _add(repository: Repository, arguments: Arguments, name: str, path: str) -> CallOutcome:
     if os.path.lexists(path):
         raise ToolFailedError(f"name: {FOLDER}/{name} is there already")
     branch = revision(arguments, "branch") or name
@@ -53,7 +53,7 @@ def _add(repository: Repository, arguments: Arguments, name: str, path: str) -> 
     return done(f"Made {where} on branch {branch}.", path=where, branch=branch, name=name)
 
 
-def _remove(repository: Repository, arguments: Arguments, name: str, path: str) -> Outcome:
+def _remove(repository: Repository, arguments: Arguments, name: str, path: str) -> CallOutcome:
     force = ["--force"] if arguments.flag("force") else []
     repository.run("worktree", "remove", *force, "--", path, timeout_s=TIMEOUT_S, variables=_WRITES)
     where = repository.relative(path)
@@ -63,7 +63,7 @@ def _remove(repository: Repository, arguments: Arguments, name: str, path: str) 
 _WRITES = {"GIT_OPTIONAL_LOCKS": "1"}
 
 
-def _list(repository: Repository) -> Outcome:
+def _list(repository: Repository) -> CallOutcome:
     answer = repository.run("worktree", "list", "--porcelain")
     rows: list[dict[str, Any]] = []
     for part in answer.text.strip().split("\n\n"):
