@@ -59,7 +59,8 @@ def test_only_the_gateway_is_published_and_on_loopback(deployment: Deployment) -
 
 TRY = """
 import asyncio, sys
-from fairlead_common.bus import Bus, settings_from_environment
+from fairlead_common.bus import Bus
+from fairlead_common.bus.settings import settings_from_environment
 async def main():
     bus = await Bus.connect(settings_from_environment(), name="thief", inbox=sys.argv[2], timeout_s=5)
     await bus.client.publish(sys.argv[1], b"{}")

@@ -16,7 +16,7 @@ from fairlead_common.bus.buckets import Bucket
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.content import ToolOutcome, ToolResultMessage
 from fairlead_common.protocol.messages import ExecutorInfo, ToolSpec
-from tests.integration.tools_fixture import HOST, WAIT_S, Host
+from tests.integration.tools_fixture import HOST, WAIT_S, Host, is_alive
 from tests.support.agent_world import World, agent_service
 from tests.support.nats_server import NatsServer
 from tests.support.scripted_model import ScriptedModel
@@ -116,3 +116,22 @@ async def asked_by_agent(
     await model.stop()
     [result] = [message for message in await world.messages("chat") if isinstance(message, ToolResultMessage)]
     return end.outcome, result.outcome
+
+
+def stdio(program: Program, **more: object) -> dict[str, object]:
+    return {
+        "command": sys.executable,
+        "args": [str(program.path)],
+        "env": {"JOURNAL": str(program.journal)},
+        **more,
+    }
+
+
+def put(host: Host, **servers: object) -> None:
+    host.environ["FAIRLEAD_OVERRIDES"] = settings({"tools.mcp": servers})
+
+
+def pids(program: Program) -> list[int]:
+    """The servers that live, of all that ever started."""
+    found = [int(line.split()[1]) for line in program.lines() if line.startswith("pid ")]
+    return [pid for pid in found if is_alive(pid)]

@@ -18,8 +18,7 @@ from fairlead_common.protocol.ids import new_id
 from fairlead_common.protocol.messages import Attachment, CreateSession, ToolCall, UpdateSession
 from tests.support.agent_world import World, agent_service, world
 from tests.support.nats_server import NatsServer
-from tests.support.strict_model import StrictModel, call, calls, claude, refuse, text
-from tests.unit.agent.test_models import OVERFLOWS
+from tests.support.strict_model import OVERFLOWS, StrictModel, call, calls, claude, refuse, text
 
 # litellm reads attributes that pydantic deprecates.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")

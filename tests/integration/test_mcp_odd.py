@@ -5,8 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.foreign_tools_fixture import Program, offered, until_offered, warnings
-from tests.integration.test_mcp_tools import pids, put, stdio
+from tests.integration.foreign_tools_fixture import (
+    Program,
+    offered,
+    pids,
+    put,
+    stdio,
+    until_offered,
+    warnings,
+)
 from tests.integration.tools_fixture import Host, host, text_of
 from tests.support.mcp_servers import ODD_SERVER
 from tests.support.waiting import until

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import sys
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Iterator
@@ -23,7 +22,10 @@ from tests.integration.foreign_tools_fixture import (
     Program,
     asked_by_agent,
     offered,
+    pids,
+    put,
     settings,
+    stdio,
     until_offered,
     warnings,
 )
@@ -50,28 +52,9 @@ async def second(nats_server: NatsServer) -> AsyncIterator[Bus]:
     await connection.close()
 
 
-def stdio(program: Program, **more: object) -> dict[str, object]:
-    return {
-        "command": sys.executable,
-        "args": [str(program.path)],
-        "env": {"JOURNAL": str(program.journal)},
-        **more,
-    }
-
-
-def put(host: Host, **servers: object) -> None:
-    host.environ["FAIRLEAD_OVERRIDES"] = settings({"tools.mcp": servers})
-
-
 async def change(host: Host, **servers: object) -> None:
     """The same in the document, where running executors see it."""
     await Bucket(host.bus, s.BUCKET_CONFIG).put("document", settings({"tools": {"mcp": servers}}).encode())
-
-
-def pids(program: Program) -> list[int]:
-    """The servers that live, of all that ever started."""
-    found = [int(line.split()[1]) for line in program.lines() if line.startswith("pid ")]
-    return [pid for pid in found if is_alive(pid)]
 
 
 def did(program: Program, what: str) -> int:

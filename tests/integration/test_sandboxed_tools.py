@@ -9,8 +9,8 @@ import pytest
 
 from tests.integration.tools_fixture import Host, host, is_alive, text_of
 from tests.support import boxes, containers
+from tests.support.documents import docx, paragraph, pdf
 from tests.support.waiting import until
-from tests.unit.tools.test_runner_documents import docx, paragraph, pdf
 
 __all__ = ["host"]
 

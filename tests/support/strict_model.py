@@ -276,3 +276,25 @@ class StrictModel:
     @staticmethod
     def _bare(block: Json) -> Json:
         return {key: block.get(key) for key in ("type", "thinking", "signature", "data")}
+
+
+# How vendors and their servers word that a request is too long: status and text.
+# What providers say when a request is too long for the model.
+OVERFLOWS = [
+    (400, "This model's maximum context length is 128000 tokens. However, your messages resulted in 140000."),
+    (400, "Your input exceeds the context window of this model."),
+    (400, "prompt is too long: 213462 tokens > 200000 maximum"),
+    (413, "Request size exceeds the maximum"),
+    (400, "input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000"),
+    (400, "The input token count (1196265) exceeds the maximum number of tokens allowed (1048575)."),
+    (400, "Please reduce the length of the messages or completion."),
+    (400, "This model's maximum prompt length is 131072 but the request contains 537812 tokens"),
+    (400, "Invalid request: Your request exceeded model token limit: 131072 (requested: 140000)"),
+    (400, "Input is too long for requested model."),
+    (400, "prompt token count of 150000 exceeds the limit of 128000"),
+    (400, "the request exceeds the available context size, try increasing it"),
+    (400, "The number of tokens to keep from the initial prompt is greater than the context length."),
+    (400, "invalid params, context window exceeds limit"),
+    (400, "prompt too long; exceeded max context length by 4 tokens"),
+    (500, "Prompt contains 40000 tokens and is too large for model with 32768 maximum context length"),
+]

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from fairlead_tools.runner.confinement.workspace_root import Root
+from fairlead_tools.runner.plan import run_tool
 from fairlead_tools.sandboxes.pack import pack_runner
 from tests.support.waiting import eventually
 
@@ -163,6 +165,28 @@ def children_of(runner: Runner, count: int) -> list[int]:
 
     eventually(lambda: len(found()) == count, f"{count} children wait")
     return found()
+
+
+class Workspace:
+    """A folder, and the tools in this very process."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.root = Root(str(path))
+
+    def file(self, name: str, content: str | bytes) -> Path:
+        path = self.path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    def run(self, tool: str, **arguments: object) -> dict[str, Any]:
+        return run_tool({"tool": tool, "arguments": arguments}, self.root)
+
+    def says(self, tool: str, **arguments: object) -> str:
+        text = self.run(tool, **arguments)["content"][0]["text"]
+        assert isinstance(text, str)
+        return text
 
 
 @pytest.fixture(scope="session")

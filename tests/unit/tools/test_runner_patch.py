@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fairlead_common.policy.rules import raw_paths
-from tests.unit.tools.test_runner_tools import Workspace
+from tests.unit.tools.conftest import Workspace
 
 
 @pytest.fixture

@@ -6,37 +6,15 @@ import re
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from fairlead_tools.runner.confinement.workspace_root import Root
-from fairlead_tools.runner.plan import run_tool
 from fairlead_tools.runner.process.environment import find_program
 from fairlead_tools.runner.tools import search
 from fairlead_tools.runner.tools.edit import unified_diff
 from fairlead_tools.runner.tools.globs import matcher
 from fairlead_tools.sandboxes.local import runner_environment
-
-
-class Workspace:
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.root = Root(str(path))
-
-    def file(self, name: str, content: str | bytes) -> Path:
-        path = self.path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return path
-
-    def run(self, tool: str, **arguments: object) -> dict[str, Any]:
-        return run_tool({"tool": tool, "arguments": arguments}, self.root)
-
-    def says(self, tool: str, **arguments: object) -> str:
-        text = self.run(tool, **arguments)["content"][0]["text"]
-        assert isinstance(text, str)
-        return text
+from tests.unit.tools.conftest import Workspace
 
 
 @pytest.fixture
