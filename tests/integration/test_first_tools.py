@@ -94,7 +94,9 @@ def test_the_first_request_after_each_start_offers_the_same_tools_as_later_ones(
             up.start()
             up.ask("op=P3", session=session)
             up.ask('op=P4 steps=4 run="sleep 1"', session=session, timeout_s=60)
+            lists = [entry for entry in up.entries(session) if entry["type"] == "tool_list"]
         requests = [line for line in read_log(model.log) if line["event"] == "request"]
     assert len(requests) >= 8
     assert len({line["tools_digest"] for line in requests}) == 1, [line["tools"] for line in requests]
     assert requests[0]["tools"] > 15  # with those of the scheduler
+    assert [len(entry["names"]) for entry in lists] == [requests[0]["tools"]]

@@ -16,7 +16,7 @@ from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.content import TextBlock, UserMessage
 from fairlead_common.protocol.entries import CustomEntry, MessageEntry, RunStartEntry, consumed
 from fairlead_common.protocol.ids import new_id
-from fairlead_common.service.log_readers import LogReaders
+from fairlead_common.service.log_readers import TOOL_LIST, LogReaders
 from fairlead_common.service.process import register
 from fairlead_common.session_log.records import ONE_ENTRY, SEVERAL_ENTRIES, format_of
 from fairlead_common.session_log.state import SessionState
@@ -79,12 +79,12 @@ async def test_one_service_of_an_earlier_version_keeps_every_record_to_one_entry
     readers = LogReaders(bus, SEVERAL_ENTRIES)
     assert [readers.may_write(ONE_ENTRY), readers.may_write(SEVERAL_ENTRIES)] == [True, False]  # nobody heard
     await readers.ask()
-    assert readers.may_write(SEVERAL_ENTRIES)
+    assert [readers.may_write(SEVERAL_ENTRIES), readers.may_write(TOOL_LIST)] == [True, True]
     old = await nats.micro.add_service(
         bus.client, ServiceConfig(name="fairlead-gateway", version="0.1.0", metadata={"pid": "1"})
     )
     await readers.ask()
-    assert not readers.may_write(SEVERAL_ENTRIES)
+    assert [readers.may_write(SEVERAL_ENTRIES), readers.may_write(TOOL_LIST)] == [False, False]
     await old.stop()
     await readers.ask()
     assert not readers.may_write(SEVERAL_ENTRIES)  # it may only be slow
