@@ -203,7 +203,7 @@ def test_a_revoked_machine_is_dropped_and_stays_out_with_a_clear_text(
     more = (up.home / "logs" / "door.log").read_text().count("authentication error") - refusals
     assert 2 <= more <= 20  # some patience each time, no tight loop
     other = machine("attic2").cli("executor", "join", "-", input_text=ticket)
-    assert "the ticket is not accepted" in other.stderr
+    assert "the join token is not accepted" in other.stderr
 
 
 # -- tickets -----------------------------------------------------------------
@@ -246,10 +246,10 @@ def test_an_expired_ticket_is_refused_here_and_there(
     host = machine("loft")
     refused = host.cli("executor", "join", input_text=ticket)
     assert refused.returncode == 1
-    assert "the ticket expired at 20" in refused.stderr
+    assert "the join token expired at 20" in refused.stderr
     forged = decode(ticket)._replace(expires_s=int(time.time()) + 3600).encode()
     refused = host.cli("executor", "join", input_text=forged)
-    assert "not let in: the ticket has expired" in refused.stderr or "is not accepted" in refused.stderr
+    assert "not let in: the join token has expired" in refused.stderr or "is not accepted" in refused.stderr
 
 
 def test_a_ticket_of_another_fairlead_and_one_that_leads_nowhere_say_what_is_wrong(
@@ -261,12 +261,12 @@ def test_a_ticket_of_another_fairlead_and_one_that_leads_nowhere_say_what_is_wro
     host = machine("barge")
     foreign = host.cli("executor", "join", input_text=ticket._replace(ca=other.certificate()).encode())
     assert foreign.returncode == 1
-    assert "not the Fairlead that made the ticket" in foreign.stderr
+    assert "not the Fairlead that made the join token" in foreign.stderr
     nowhere = ticket._replace(addresses=(f"127.0.0.1:{free_port()}", f"127.0.0.1:{up.port}"))
     lost = host.cli("executor", "join", input_text=nowhere.encode())
     assert lost.returncode == 69
     assert "Connection refused" in lost.stderr
-    assert "no door of a Fairlead" in lost.stderr
+    assert "no remote listener of a Fairlead" in lost.stderr
     damaged = host.cli("executor", "join", input_text=ticket.encode()[:-9])
     assert damaged.returncode == 2
     assert "checksum" in damaged.stderr

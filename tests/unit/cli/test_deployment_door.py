@@ -106,18 +106,22 @@ def test_nobody_but_the_owner_asks_the_registrar_and_nobody_else_is_in_the_serve
 def test_a_second_start_keeps_keys_certificate_and_hosts(door: Settled, users: DeploymentUsers) -> None:
     door.hosts.invite(invitation("garage"), replace=False)
     door.hosts.redeem("t1", nkey.public_key(nkey.new_seed()))
-    folders = (door.home.path / "nats", door.home.door, door.home.users_config.parent)
+    folders = (door.home.path / "nats", door.home.listener_folder, door.home.users_config.parent)
     before = {path: path.read_bytes() for folder in folders for path in folder.iterdir() if path.is_file()}
     users.add("alerts", external_users.other("alerts", sessions=["main"]))
     door.settle(LISTEN, users.config)
     changed = {path.name for path, content in before.items() if path.read_bytes() != content}
     assert changed == {"users.json", "users.conf"}
     assert '"host.garage" {' in door.home.users_config.read_text()
-    (door.home.door / "door.key").write_text("half")  # killed between the two
+    (door.home.listener_folder / "door.key").write_text("half")  # killed between the two
     door.settle(LISTEN, users.config)
     authority = Authority(door.home.nats)
-    assert authority.has_issued(door.home.door / "door.pem", door.home.door / "door.key")
-    assert not Authority(door.home.nats).has_issued(door.home.nats / "ca.pem", door.home.door / "door.key")
+    assert authority.has_issued(
+        door.home.listener_folder / "door.pem", door.home.listener_folder / "door.key"
+    )
+    assert not Authority(door.home.nats).has_issued(
+        door.home.nats / "ca.pem", door.home.listener_folder / "door.key"
+    )
 
 
 def test_the_owner_is_answered_in_the_words_of_the_register(door: Settled) -> None:
@@ -129,7 +133,7 @@ def test_the_owner_is_answered_in_the_words_of_the_register(door: Settled) -> No
     assert [each["host"] for each in known["invitations"]] == ["garage"]
     assert known["door"] == "100.64.0.5:8421"
     revoked = answered(admission, "revoke", {"host": "garage"})
-    assert revoked == {"done": "the ticket for garage is withdrawn; its connections are dropped"}
+    assert revoked == {"done": "the join token for garage is withdrawn; its connections are dropped"}
     assert door.reloads == 2
     for own in ("farm", "farm-boxes"):
         with pytest.raises(CommandError, match="this machine itself"):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.commands.up import _choose_door
+from fairlead.commands.up import _choose_listener
 from fairlead_common.installation.errors import CommandError
 from fairlead_common.installation.home import Home
 from fairlead_node.output import Console
@@ -28,7 +28,7 @@ def test_a_port_that_is_taken_is_refused_when_it_is_asked_for(tmp_path: Path, ta
     home = Home(tmp_path / "home")
     home.prepare()
     with pytest.raises(CommandError, match="taken by another program"):
-        _choose_door(home, taken, False, Console(io.StringIO(), colour=False))
+        _choose_listener(home, taken, False, Console(io.StringIO(), colour=False))
 
 
 @pytest.mark.process
@@ -39,5 +39,5 @@ def test_an_earlier_choice_whose_port_is_taken_is_said_and_keeps_nothing_from_st
     home.prepare()
     RemoteListener(home).choose(taken)
     said = io.StringIO()
-    _choose_door(home, None, False, Console(said, colour=False))
+    _choose_listener(home, None, False, Console(said, colour=False))
     assert "no other machine can join" in said.getvalue()

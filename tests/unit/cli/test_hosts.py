@@ -14,7 +14,7 @@ from fairlead_remote.host_records import Invitation, JoinedHost, checked
 from fairlead_remote.host_register import HostRegister
 from fairlead_remote.listener import ListenAddress, RemoteListener, parse_listen
 from fairlead_remote.nats_users.home_users import NatsUsers
-from fairlead_remote.rights import at_the_door
+from fairlead_remote.rights import at_the_listener
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def test_a_ticket_becomes_a_host_once_and_the_same_key_may_ask_again(hosts: Host
     assert isinstance(joined, JoinedHost)
     assert (joined.host, joined.pool, joined.labels) == ("garage", "gpu", {"zone": "home"})
     assert hosts.redeem("t1", first) == joined
-    assert hosts.redeem("t1", second) == "the ticket was used already: each lets one machine in, once"
+    assert hosts.redeem("t1", second) == "the join token was used already: each lets one machine in, once"
     users = hosts.users_file.read_text()
     assert first in users
     assert ticket_key not in users
@@ -60,7 +60,7 @@ def test_a_revoked_host_stays_out_with_its_old_ticket_and_comes_back_with_a_new_
     hosts.redeem("t1", old)
     assert hosts.revoke("garage") == "garage is revoked"
     assert old not in hosts.users_file.read_text()
-    assert hosts.redeem("t1", old) == "the ticket was used already: each lets one machine in, once"
+    assert hosts.redeem("t1", old) == "the join token was used already: each lets one machine in, once"
     invited(hosts, "garage", ticket="t2")
     new = key()
     assert isinstance(hosts.redeem("t2", new), JoinedHost)
@@ -91,8 +91,8 @@ def test_a_tool_that_another_system_offers_may_be_asked_by_hosts_too(
 
 def test_an_expired_or_unknown_ticket_lets_nobody_in(hosts: HostRegister) -> None:
     own = invited(hosts, "garage", within_s=0)
-    assert hosts.redeem("t1", key()) == "the ticket has expired"
-    assert hosts.redeem("t9", key()) == "nobody knows this ticket here"
+    assert hosts.redeem("t1", key()) == "the join token has expired"
+    assert hosts.redeem("t9", key()) == "nobody knows this join token here"
     assert own not in hosts.users_file.read_text()
     assert hosts.hosts() == []
 
@@ -115,8 +115,8 @@ def test_a_second_ticket_for_a_host_withdraws_the_first(hosts: HostRegister) -> 
     second = invited(hosts, "garage", ticket="t2")
     users = hosts.users_file.read_text()
     assert (first in users, second in users) == (False, True)
-    assert hosts.redeem("t1", key()) == "the ticket was withdrawn"
-    assert hosts.revoke("garage") == "the ticket for garage is withdrawn"
+    assert hosts.redeem("t1", key()) == "the join token was withdrawn"
+    assert hosts.revoke("garage") == "the join token for garage is withdrawn"
     assert second not in hosts.users_file.read_text()
     with pytest.raises(CommandError, match="no host 'shed' has joined or is invited"):
         hosts.revoke("shed")
@@ -139,7 +139,7 @@ def test_a_register_that_cannot_be_read_is_not_begun_anew(hosts: HostRegister) -
 
 def test_rights_at_the_door_are_in_the_words_that_it_looks_at() -> None:
     wanted = Rights("_INBOX_x", publish=("$JS.API.STREAM.INFO.A", "$KV.b.c", "$JS.ACK.A.c.>", "fairlead.x"))
-    assert at_the_door(wanted).publish == (
+    assert at_the_listener(wanted).publish == (
         f"$JS.{DOMAIN}.API.STREAM.INFO.A",
         f"$JS.{DOMAIN}.API.$KV.b.c",
         "$JS.ACK.A.c.>",

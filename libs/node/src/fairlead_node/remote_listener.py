@@ -12,11 +12,11 @@ from fairlead_remote.rights import REGISTRAR
 MEMORY_LIMIT: Final = "128MiB"
 
 
-def commands(door: RemoteListener, program: Path) -> list[Command]:
-    """What has to run for the door: its server and its registrar; nothing, where there is none."""
-    if door.listen() is None:
+def commands(listener: RemoteListener, program: Path) -> list[Command]:
+    """What has to run for the listener: its server and its registrar; nothing, where there is none."""
+    if listener.listen() is None:
         return []
-    config = door.prepare()
+    config = listener.prepare()
     server = environment_of_server(os.environ, MEMORY_LIMIT)
     passed = ("PATH", "HOME", "TZ", "LANG", "VIRTUAL_ENV", "FAIRLEAD_LOG_LEVEL")
     own = {key: value for key, value in os.environ.items() if key in passed or key.startswith("PYTHON")}
@@ -25,6 +25,6 @@ def commands(door: RemoteListener, program: Path) -> list[Command]:
         Command(
             REGISTRAR,
             [sys.executable, "-P", "-m", "fairlead_remote.registrar"],
-            {**own, "FAIRLEAD_HOME": str(door.home.path), "PYTHONUNBUFFERED": "1"},
+            {**own, "FAIRLEAD_HOME": str(listener.home.path), "PYTHONUNBUFFERED": "1"},
         ),
     ]

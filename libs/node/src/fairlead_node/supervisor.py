@@ -22,7 +22,7 @@ from fairlead_node.nats_server import server as nats_server
 from fairlead_node.nats_server.store_guard import LOOK_EVERY_S, StoreGuard
 from fairlead_node.output import Console, LogFile, teller
 from fairlead_node.remote_listener import commands
-from fairlead_remote.listener import NAME as DOOR
+from fairlead_remote.listener import NAME as LISTENER
 from fairlead_remote.listener import RemoteListener
 
 DRAIN_S: Final = 15.0
@@ -65,7 +65,7 @@ class Supervisor:
         self._refused: str | None = None
         self._services: list[SupervisedProcess] = []
         self._server: SupervisedProcess | None = None
-        self._doors: list[SupervisedProcess] = []
+        self._listeners: list[SupervisedProcess] = []
         self._guard: StoreGuard | None = None
         self._began = time.monotonic()
         self._umask = -1
@@ -83,7 +83,7 @@ class Supervisor:
                 self._stop_server.set()
                 return CONFIG if self._refused else FAILED
             await self._choose_model(access)
-            await self._open_door(tasks)
+            await self._open_listener(tasks)
             if self._plan.port:
                 note_port(self._plan.home, self._plan.port)
             self._services = self._make_services(access)
@@ -146,7 +146,7 @@ class Supervisor:
         await self._end_server()
         return None
 
-    async def _open_door(self, tasks: asyncio.TaskGroup) -> None:
+    async def _open_listener(self, tasks: asyncio.TaskGroup) -> None:
         """Let in executors of other machines, where that was chosen."""
         if self._external is not None:
             return
@@ -156,10 +156,10 @@ class Supervisor:
             self._console.say(f"no other machine can join: {error}")
             return
         for command in wanted:
-            tell = self._tell_of_door if command.name == DOOR else teller(self._console, command.name)
+            tell = self._tell_of_listener if command.name == LISTENER else teller(self._console, command.name)
             child = self._child(command, tell=tell)
-            self._doors.append(child)
-            tasks.create_task(self._keep_door(child), name=child.name)
+            self._listeners.append(child)
+            tasks.create_task(self._keep_listener(child), name=child.name)
 
     async def _choose_model(self, access: NatsAccess) -> None:
         model = self._suggested_model
@@ -236,15 +236,15 @@ class Supervisor:
             umask=self._umask,
         )
 
-    def _tell_of_door(self, line: str) -> None:
+    def _tell_of_listener(self, line: str) -> None:
         # That clients have to encrypt from the first byte is what is wanted.
         if any(mark in line for mark in ("[WRN]", "[ERR]", "[FTL]")) and "Handshake First" not in line:
-            self._console.line(DOOR, line.partition("] ")[2] or line)
+            self._console.line(LISTENER, line.partition("] ")[2] or line)
 
     def _tell_of_server(self, line: str) -> None:
         if self._guard is not None:
             self._guard.hear(line)
-        # Of the link to the door: only its two ends read the file.
+        # Of the link to the listener: only its two ends read the file.
         if "Plaintext passwords" in line:
             return
         if any(mark in line for mark in ("[WRN]", "[ERR]", "[FTL]", "nats-server:")):
@@ -262,7 +262,7 @@ class Supervisor:
             self._refused = f"{child.name} cannot be started: {error}"
             self._stop_services.set()
 
-    async def _keep_door(self, child: SupervisedProcess) -> None:
+    async def _keep_listener(self, child: SupervisedProcess) -> None:
         """As `_keep`; but what refuses to run keeps other machines out, and nothing else from running."""
         try:
             await child.keep_running(self._stop_server)
@@ -335,7 +335,7 @@ class Supervisor:
 
     async def _end_server(self) -> None:
         self._stop_server.set()
-        for child in self._doors:
+        for child in self._listeners:
             child.signal(signal.SIGTERM)
         server = self._server
         if server is None:
@@ -343,7 +343,7 @@ class Supervisor:
         server.signal(signal.SIGTERM)
         await server.wait(0.5 if self._hurry.is_set() else SERVER_STOP_S)
         server.signal(signal.SIGKILL)
-        for child in self._doors:
+        for child in self._listeners:
             await child.wait(1.0)
             child.signal(signal.SIGKILL)
 

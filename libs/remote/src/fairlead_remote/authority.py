@@ -1,4 +1,4 @@
-"""The private certificate authority of a home: made once, it signs for the door and for nothing else."""
+"""The private certificate authority of a home: made once, it signs for the listener and for nothing else."""
 
 import base64
 from collections.abc import Sequence

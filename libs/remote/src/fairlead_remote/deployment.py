@@ -1,4 +1,4 @@
-"""The door of a deployment of containers: its server, the first one and the registrar have a container each.
+"""The remote listener of a deployment of containers: two servers and the registrar have a container each.
 
 The registrar owns the register, and writes what the two servers read into a volume for each. No signal
 reaches a server in another container: as a user of the server's own account it asks it to read anew.
@@ -27,7 +27,7 @@ HUB_URL: Final = "nats://nats:4222"
 HUB_HOST: Final = "nats"
 HUB_PORT: Final = 7422
 NEAR_URL: Final = f"tls://door:{DEFAULT_PORT}"
-DOOR_FOLDER: Final = Path("/run/fairlead-door")
+LISTENER_FOLDER: Final = Path("/run/fairlead-door")
 USERS_FOLDER: Final = Path("/run/fairlead-users")
 USERS_FILE: Final = Path("/run/secrets/nats-users.conf")
 
@@ -38,17 +38,17 @@ class DeploymentHome(Home):
     """The home of a registrar in a container.
 
     Args:
-        door, users: folders that the door's server and the first server read, and nobody else.
+        listener, users: folders that the listener's server and the first server read, and nobody else.
     """
 
-    def __init__(self, path: Path, door: Path = DOOR_FOLDER, users: Path = USERS_FOLDER) -> None:
+    def __init__(self, path: Path, listener: Path = LISTENER_FOLDER, users: Path = USERS_FOLDER) -> None:
         super().__init__(path)
-        self.door = door
+        self.listener_folder = listener
         self.users_config = users / "users.conf"
 
 
 class DeploymentListener(RemoteListener):
-    """The door of one deployment. Making one touches nothing."""
+    """The remote listener of one deployment. Making one touches nothing."""
 
     def __init__(self, home: Home, *, hub_url: str = HUB_URL, near_url: str = NEAR_URL) -> None:
         super().__init__(home)
@@ -74,7 +74,7 @@ class DeploymentListener(RemoteListener):
                 f"{users_file} cannot be read ({error}): `make secrets` first", CONFIG
             ) from error
         write_private(self.home.nats / "users.json", json.dumps(known, indent=1) + "\n")
-        password = read_json(self.home.door_settings).get("hub_password")
+        password = read_json(self.home.listener_settings).get("hub_password")
         self._write(
             listen=str(listen),
             hub_host=HUB_HOST,
@@ -89,7 +89,7 @@ class DeploymentListener(RemoteListener):
         return self._near_url
 
     def addresses(self, named: Sequence[str]) -> list[str]:
-        """Where other machines find the door; of its machine a container knows no more than it was told."""
+        """Where other machines find the listener; a container knows no more of its machine."""
         listen = self.listen()
         if not named and listen is not None and listen.everywhere:
             raise CommandError(
@@ -112,7 +112,7 @@ class DeploymentListener(RemoteListener):
 
     async def _reload(self) -> None:
         seed = str(self._reload_seed)
-        try:  # who comes through the door has to be known behind it
+        try:  # who comes through the listener has to be known behind it
             await reload_by_request("nats", BusSettings(url=self._hub_url, nkey_seed_file=seed), RELOADER)
         finally:  # and who was revoked is kept out here, whatever the first server says
             await reload_by_request(
@@ -159,18 +159,18 @@ def listen_of(environ: Mapping[str, str]) -> ListenAddress:
     return ListenAddress(address, int(port))
 
 
-def door_of_environment() -> RemoteListener:
-    """The door whose registrar this process is.
+def listener_of_environment() -> RemoteListener:
+    """The listener whose registrar this process is.
 
     Raises:
         CommandError: there is none, or a setting of the deployment does not fit.
     """
     home = home_from_environment()
     if not os.environ.get("FAIRLEAD_IN_CONTAINERS"):
-        door = RemoteListener(home)
-        if door.listen() is None:
-            raise CommandError("there is no door in this home", CONFIG)
-        return door
+        listener = RemoteListener(home)
+        if listener.listen() is None:
+            raise CommandError("there is no remote listener in this home", CONFIG)
+        return listener
     deployed = DeploymentListener(DeploymentHome(home.path))
     deployed.settle(os.environ)
     return deployed

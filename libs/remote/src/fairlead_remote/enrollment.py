@@ -22,8 +22,8 @@ class JoinInfo(NamedTuple):
     """How a machine that was invited gets in.
 
     Fields:
-        addresses: `host:port` of the door. ca: certificate of its authority, DER as base64.
-        running: the door knows the ticket.
+        addresses: `host:port` of the listener. ca: certificate of its authority, DER as base64.
+        running: the listener knows the join token.
     """
 
     addresses: tuple[str, ...]
@@ -36,13 +36,13 @@ class KnownHosts(NamedTuple):
 
     Fields:
         invitations: those that are good. seen: Unix time at which each host was heard last.
-        door: where it listens; empty: there is none.
+        listener: where it listens; empty: there is none.
     """
 
     hosts: list[JoinedHost]
     invitations: list[Invitation]
     seen: Mapping[str, int]
-    door: str = ""
+    listener: str = ""
 
 
 class EnrollmentService(Protocol):
@@ -52,15 +52,15 @@ class EnrollmentService(Protocol):
         """Let one machine in with a ticket.
 
         Args:
-            addresses: where it finds the door, if not where that listens.
+            addresses: where it finds the listener, if not where that listens.
 
         Raises:
-            CommandError: there is no door, or no such host may be invited.
+            CommandError: there is no remote listener, or no such host may be invited.
         """
         ...
 
     def revoke(self, host: str) -> str:
-        """Drop a host and keep it out, its ticket too; what was done, for people.
+        """Drop a host and keep it out, its join token too; what was done, for people.
 
         Raises:
             CommandError: there is no such host, or a server did not take it over.
@@ -75,43 +75,43 @@ class EnrollmentService(Protocol):
 class LocalEnrollment:
     """The register at hand."""
 
-    def __init__(self, door: RemoteListener) -> None:
-        self._door = door
+    def __init__(self, listener: RemoteListener) -> None:
+        self._listener = listener
 
     def invite(self, invitation: Invitation, *, replace: bool, addresses: Sequence[str]) -> JoinInfo:
         """As `EnrollmentService` says."""
-        door = self._door
-        if door.listen() is None:
+        listener = self._listener
+        if listener.listen() is None:
             raise CommandError(
                 "this Fairlead lets no other machine in: start it with `fairlead up --listen <address>`, "
                 "where <address> is one of this machine that the others reach",
                 CONFIG,
             )
         checked(invitation.host, invitation.pool, invitation.labels)
-        if invitation.host in _own_hosts(door.home):
+        if invitation.host in _own_hosts(listener.home):
             raise CommandError(
                 f"{invitation.host} is this machine itself: give the other one another name", USAGE
             )
-        found = tuple(door.addresses(addresses))
-        door.authority.ensure()
-        door.hosts.invite(invitation, replace=replace)
-        return JoinInfo(found, door.authority.certificate(), door.reload())
+        found = tuple(listener.addresses(addresses))
+        listener.authority.ensure()
+        listener.hosts.invite(invitation, replace=replace)
+        return JoinInfo(found, listener.authority.certificate(), listener.reload())
 
     def revoke(self, host: str) -> str:
         """As `EnrollmentService` says."""
-        done = self._door.hosts.revoke(host)
-        if self._door.listen() is not None:
-            self._door.hosts.render()
+        done = self._listener.hosts.revoke(host)
+        if self._listener.listen() is not None:
+            self._listener.hosts.render()
         try:
-            dropped = self._door.reload()
+            dropped = self._listener.reload()
         except NotReloadedError as error:
             raise NotReloadedError(f"{done}, but its connections may be there still: {error}") from error
         return f"{done}{'; its connections are dropped' if dropped else ''}"
 
     def known(self) -> KnownHosts:
         """As `EnrollmentService` says."""
-        register, listen = self._door.hosts, self._door.listen()
-        seen = {name: at for name, at in read_json(self._door.seen).items() if isinstance(at, int)}
+        register, listen = self._listener.hosts, self._listener.listen()
+        seen = {name: at for name, at in read_json(self._listener.seen).items() if isinstance(at, int)}
         return KnownHosts(register.hosts(), register.good(), seen, str(listen or ""))
 
 
@@ -134,7 +134,7 @@ def answered(admission: EnrollmentService, verb: str, asked: Mapping[str, Any]) 
             "hosts": [each._asdict() for each in known.hosts],
             "invitations": [each._asdict() for each in known.invitations],
             "seen": dict(known.seen),
-            "door": known.door,
+            "door": known.listener,
         }
     raise CommandError(f"the registrar knows no {verb!r}: it is of another version")
 

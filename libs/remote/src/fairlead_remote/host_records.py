@@ -1,4 +1,4 @@
-"""What is kept of other machines: the tickets that were given, who has joined, who was revoked."""
+"""What is kept of other machines: the join tokens that were given, who has joined, who was revoked."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,7 +9,7 @@ from fairlead_common.installation.errors import USAGE, CommandError
 from fairlead_common.installation.home import Home
 from fairlead_common.protocol.ids import check_id
 
-KEPT_S: Final = 30 * 86400  # how long a ticket that is over is remembered, to say why it is refused
+KEPT_S: Final = 30 * 86400  # how long a join token that is over is remembered, to say why it is refused
 
 Refusal = str
 
@@ -18,7 +18,7 @@ class JoinedHost(NamedTuple):
     """A machine that joined.
 
     Fields:
-        key: public nkey of its executors. ticket: the one it joined with.
+        key: public nkey of its executors. ticket: id of the join token it joined with.
         joined_s, revoked_s: Unix times; 0: not yet.
     """
 
@@ -32,7 +32,7 @@ class JoinedHost(NamedTuple):
 
 
 class Invitation(NamedTuple):
-    """What is kept of a ticket: its public half.
+    """What is kept of a join token: its public half.
 
     Fields:
         used_s, withdrawn_s: Unix times; 0: not yet.
@@ -50,10 +50,10 @@ class Invitation(NamedTuple):
     def refusal(self, now_s: float) -> Refusal:
         """Why nobody is let in with it; empty while it is good."""
         if self.withdrawn_s:
-            return "the ticket was withdrawn"
+            return "the join token was withdrawn"
         if self.used_s:
-            return "the ticket was used already: each lets one machine in, once"
-        return "the ticket has expired" if now_s >= self.expires_s else ""
+            return "the join token was used already: each lets one machine in, once"
+        return "the join token has expired" if now_s >= self.expires_s else ""
 
 
 def register_file(home: Home) -> Path:
@@ -72,7 +72,7 @@ def hosts_of(stored: Mapping[str, object]) -> list[JoinedHost]:
 
 
 def invitations_of(stored: Mapping[str, object]) -> list[Invitation]:
-    """The tickets that are remembered."""
+    """The join tokens that are remembered."""
     return [Invitation(**row) for row in _rows(stored, "invitations")]
 
 

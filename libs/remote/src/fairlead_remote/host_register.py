@@ -1,7 +1,7 @@
 """The register of a home: which machines may join, which have joined, which were revoked.
 
-`hosts.json` says it, and `door-users.conf` makes the door's server hold to it. A ticket is a user of its own
-that may ask to be let in and nothing else; a machine that joined has a key that it made itself.
+`hosts.json` says it, and `door-users.conf` makes the listener's server hold to it. A join token is a
+user of its own that may ask to be let in and nothing else; a machine that joined has a key of its own making.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ from fairlead_remote.host_records import (
 )
 from fairlead_remote.nats_users.home_users import NatsUsers
 from fairlead_remote.nats_users.seed import public_key_of
-from fairlead_remote.rights import door_users, render_door, system_users
+from fairlead_remote.rights import listener_users, render_listener, system_users
 
 
 class HostRegister:
@@ -36,7 +36,7 @@ class HostRegister:
         self._home = home
         self._register = register_file(home)
         self._lock = home.nats / "hosts.lock"
-        self.users_file = home.door / "door-users.conf"
+        self.users_file = home.listener_folder / "door-users.conf"
         self.registrar_seed = home.nats / "registrar.nk"
 
     def hosts(self) -> list[JoinedHost]:
@@ -44,16 +44,16 @@ class HostRegister:
         return hosts_of(read_json(self._register))
 
     def invitations(self) -> list[Invitation]:
-        """The tickets that are remembered."""
+        """The join tokens that are remembered."""
         return invitations_of(read_json(self._register))
 
     def good(self) -> list[Invitation]:
-        """The tickets that let a machine in."""
+        """The join tokens that let a machine in."""
         now_s = time.time()
         return [each for each in self.invitations() if not each.refusal(now_s)]
 
     def invite(self, invitation: Invitation, *, replace: bool) -> None:
-        """Remember a ticket. One that waits for the same host is withdrawn.
+        """Remember a join token. One that waits for the same host is withdrawn.
 
         Raises:
             CommandError: the host has joined, and is not to be replaced.
@@ -83,7 +83,7 @@ class HostRegister:
             invitations, hosts = invitations_of(stored), hosts_of(stored)
             found = next((each for each in invitations if each.id == ticket), None)
             if found is None:
-                return "nobody knows this ticket here"
+                return "nobody knows this join token here"
             there = next((host for host in hosts if host.host == found.host), None)
             if there is not None and (there.ticket, there.key) == (ticket, key) and not there.revoked_s:
                 return there
@@ -102,10 +102,10 @@ class HostRegister:
             return joined
 
     def revoke(self, host: str) -> str:
-        """Let a host in no more, and withdraw its ticket; what was done, for people.
+        """Let a host in no more, and withdraw its join token; what was done, for people.
 
         Raises:
-            CommandError: there is neither a host nor a ticket of that name.
+            CommandError: there is neither a host nor a join token of that name.
         """
         now_s = int(time.time())
         with self._changing() as stored:
@@ -126,18 +126,18 @@ class HostRegister:
                 ],
             )
         if known is None:
-            return f"the ticket for {host} is withdrawn"
+            return f"the join token for {host} is withdrawn"
         return f"{host} was revoked before" if known.revoked_s else f"{host} is revoked"
 
     def render(self) -> bool:
-        """Write the users of the door as the register has them at this moment; whether that changed them."""
+        """Write the users of the listener as the register has them now; whether that changed them."""
         before = self._written()
         with self._changing():
             pass
         return self._written() != before
 
     def basis(self) -> tuple[list[str], int]:
-        """What the users of the door follow from beside joins: the tickets that are good, tools of others."""
+        """What the users of the listener follow from beside joins: good join tokens, tools of others."""
         good = [each.id for each in self.good()]
         register = NatsUsers(self._home).register
         return good, register.stat().st_mtime_ns if register.exists() else 0
@@ -157,9 +157,9 @@ class HostRegister:
             yield stored
             write_private(self._register, json.dumps({"hosts": [], **stored}, indent=1) + "\n")
             text = "# Written by Fairlead: changes are lost. `fairlead executor invite` adds a host.\n"
-            write_private(self.users_file, text + render_door(self._home, self._users(stored)))
+            write_private(self.users_file, text + render_listener(self._home, self._users(stored)))
             NatsUsers(self._home).render()
 
     def _users(self, stored: dict[str, object]) -> list[User]:
         others = external_users.others_of(known.recipe for known in NatsUsers(self._home).added())
-        return door_users(stored, public_key_of(self.registrar_seed), others) + system_users(self._home)
+        return listener_users(stored, public_key_of(self.registrar_seed), others) + system_users(self._home)

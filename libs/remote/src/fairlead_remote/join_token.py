@@ -1,4 +1,4 @@
-"""A ticket: one line that lets another machine join as an executor, once."""
+"""A join token: one line that lets another machine join as an executor, once."""
 
 import base64
 import binascii
@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from fairlead_common.installation.errors import USAGE, CommandError
 
 PREFIX: Final = "fle1_"
-TLS_NAME: Final = "door.fairlead.internal"  # in its certificate, whatever address the door is reached at
+TLS_NAME: Final = "door.fairlead.internal"  # in its certificate, whatever address the listener is reached at
 MAX_CHARS: Final = 8192
 _CHECK_BYTES: Final = 6
 _TEXTS: Final = ("id", "host", "pool", "seed", "ca")
@@ -22,9 +22,9 @@ class JoinToken(NamedTuple):
     """What the other machine has to know.
 
     Fields:
-        id: names the ticket; it is no secret.
+        id: names the join token; it is no secret.
         seed: nkey that may ask to be let in, and nothing else. Secret, and worthless once it was used.
-        addresses: `host:port` of the door, the likeliest first.
+        addresses: `host:port` of the listener, the likeliest first.
         ca: certificate of the installation's authority, DER as base64.
         expires_s: Unix time from which on nobody is let in with it.
     """
@@ -55,25 +55,27 @@ class JoinToken(NamedTuple):
 
 
 def decode(text: str) -> JoinToken:
-    """The ticket in a line; white space that a terminal or a mail put into it does not matter.
+    """The join token in a line; white space that a terminal or a mail put into it does not matter.
 
     Raises:
         CommandError: it is none, or not the whole of one. The text never repeats what was given.
     """
     line = "".join(text.split())
     if not line.startswith(PREFIX):
-        raise CommandError(f"this is no ticket: it must begin with {PREFIX}", USAGE)
+        raise CommandError(f"this is no join token: it must begin with {PREFIX}", USAGE)
     if len(line) > MAX_CHARS:
-        raise CommandError(f"a ticket has at most {MAX_CHARS} characters, got {len(line)}", USAGE)
+        raise CommandError(f"a join token has at most {MAX_CHARS} characters, got {len(line)}", USAGE)
     body = line.removeprefix(PREFIX)
     try:
         raw = base64.b64decode(body + "=" * (-len(body) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):
-        raise CommandError("the ticket is damaged: it has characters that no ticket has", USAGE) from None
+        raise CommandError(
+            "the join token is damaged: it has characters that no join token has", USAGE
+        ) from None
     check, data = raw[:_CHECK_BYTES], raw[_CHECK_BYTES:]
     if check != _check(data):
         raise CommandError(
-            f"the ticket is damaged: its checksum does not fit ({len(line)} characters were given). "
+            f"the join token is damaged: its checksum does not fit ({len(line)} characters were given). "
             "Copy the whole line again",
             USAGE,
         )
@@ -87,10 +89,10 @@ def _check(data: bytes) -> bytes:
 def _parsed(content: Any) -> JoinToken:
     fits = isinstance(content, dict) and all(isinstance(content.get(key), str) for key in _TEXTS)
     if not fits or not isinstance(content.get("expires_s"), int):
-        raise CommandError("the ticket was made by another version of Fairlead", USAGE)
+        raise CommandError("the join token was made by another version of Fairlead", USAGE)
     labels, addresses = content.get("labels"), content.get("addresses")
     if not isinstance(labels, dict) or not isinstance(addresses, list) or not addresses:
-        raise CommandError("the ticket was made by another version of Fairlead", USAGE)
+        raise CommandError("the join token was made by another version of Fairlead", USAGE)
     return JoinToken(
         id=content["id"],
         host=content["host"],

@@ -1,4 +1,4 @@
-"""Joining another Fairlead with a ticket: reach its door, prove it is the right one, be let in, once."""
+"""Joining another Fairlead with a join token: reach its listener, check that it is the right one, get in."""
 
 import asyncio
 import contextlib
@@ -31,18 +31,18 @@ class AddressCheck(NamedTuple):
     """What came of one address."""
 
     address: str
-    problem: str  # empty: the right door answers there
+    problem: str  # empty: the right listener answers there
     impostor: bool = False
 
 
-def check(ticket: JoinToken, membership: Membership, *, replace: bool) -> bool:
-    """Whether this home has joined with this very ticket already; it may join with it, else.
+def check(token: JoinToken, membership: Membership, *, replace: bool) -> bool:
+    """Whether this home has joined with this very join token already; it may join with it, else.
 
     Raises:
-        CommandError: the ticket has expired, or the home has joined with another.
+        CommandError: the join token has expired, or the home has joined with another.
     """
     known, halfway = membership.access(), membership.halfway()
-    if known is not None and known.ticket == ticket.id:
+    if known is not None and known.ticket == token.id:
         return True
     if known is not None and not replace:
         raise CommandError(
@@ -50,40 +50,40 @@ def check(ticket: JoinToken, membership: Membership, *, replace: bool) -> bool:
             "it. Set FAIRLEAD_HOME to join a second time, or give --replace to leave that one",
             USAGE,
         )
-    begun = halfway is not None and halfway.ticket == ticket.id
-    if time.time() >= ticket.expires_s and not begun:
+    begun = halfway is not None and halfway.ticket == token.id
+    if time.time() >= token.expires_s and not begun:
         now = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
         raise CommandError(
-            f"the ticket expired at {ticket.expiry()}; the clock of this machine says {now}. "
+            f"the join token expired at {token.expiry()}; the clock of this machine says {now}. "
             "Ask for a new one",
             FAILED,
         )
     return False
 
 
-def reach(ticket: JoinToken) -> list[AddressCheck]:
-    """What answers at the addresses of the ticket, those first where the right door does.
+def reach(token: JoinToken) -> list[AddressCheck]:
+    """What answers at the addresses of the join token, those first where the right listener does.
 
     Raises:
         CommandError: none of them is; the text says of each why.
     """
-    found = [_look(address, ticket) for address in ticket.addresses]
+    found = [_look(address, token) for address in token.addresses]
     good = [each for each in found if not each.problem]
     if good:
         return good + [each for each in found if each.problem]
     tried = "\n".join(f"  {each.address}: {each.problem}" for each in found)
     if any(each.impostor for each in found):
         raise CommandError(
-            "what answers is not the Fairlead that made the ticket: its certificate is of another authority. "
-            f"Either somebody is in between, or that Fairlead was set up anew\n{tried}",
+            "what answers is not the Fairlead that made the join token: its certificate is of another "
+            f"authority. Either somebody is in between, or that Fairlead was set up anew\n{tried}",
             FAILED,
         )
-    raise CommandError(f"the Fairlead of the ticket cannot be reached from here:\n{tried}", UNREACHABLE)
+    raise CommandError(f"the Fairlead of the join token cannot be reached from here:\n{tried}", UNREACHABLE)
 
 
-def _look(address: str, ticket: JoinToken) -> AddressCheck:
+def _look(address: str, token: JoinToken) -> AddressCheck:
     host, _, port = address.rpartition(":")
-    context = ssl.create_default_context(cadata=ticket.ca_pem())
+    context = ssl.create_default_context(cadata=token.ca_pem())
     try:
         with (
             socket.create_connection((host.strip("[]"), int(port or DEFAULT_PORT)), timeout=REACH_S) as raw,
@@ -96,7 +96,9 @@ def _look(address: str, ticket: JoinToken) -> AddressCheck:
             return AddressCheck(address, text)
         return AddressCheck(address, f"another certificate ({error.verify_message})", impostor=True)
     except ssl.SSLError as error:
-        return AddressCheck(address, f"what answers there is no door of a Fairlead ({error.reason})")
+        return AddressCheck(
+            address, f"what answers there is no remote listener of a Fairlead ({error.reason})"
+        )
     except TimeoutError:
         return AddressCheck(address, f"no answer within {REACH_S:.0f} s")
     except (OSError, ValueError) as error:
@@ -104,20 +106,20 @@ def _look(address: str, ticket: JoinToken) -> AddressCheck:
     return AddressCheck(address, "" if greeting == b"INFO " else "what answers there is no NATS server")
 
 
-async def join(ticket: JoinToken, addresses: tuple[str, ...], membership: Membership) -> RemoteAccess:
+async def join(token: JoinToken, addresses: tuple[str, ...], membership: Membership) -> RemoteAccess:
     """Be let in; the access, which is stored.
 
-    A machine that was killed half-way joins with the same ticket again.
+    A machine that was killed half-way joins with the same join token again.
 
     Raises:
         CommandError: the other side refuses, or could not be asked.
     """
     halfway = await asyncio.to_thread(membership.halfway)
-    access = await asyncio.to_thread(membership.begin, ticket, addresses)
-    begun = halfway is not None and halfway.ticket == ticket.id
+    access = await asyncio.to_thread(membership.begin, token, addresses)
+    begun = halfway is not None and halfway.ticket == token.id
     if not (begun and await _works(membership, access)):
         try:
-            access = await _ask_again(ticket, membership, access)
+            access = await _ask_again(token, membership, access)
         except _NoAnswerError as error:  # it may have been let in all the same
             if not await _works(membership, access):
                 raise CommandError(str(error), UNREACHABLE) from error
@@ -128,37 +130,37 @@ async def join(ticket: JoinToken, addresses: tuple[str, ...], membership: Member
     return access
 
 
-async def _ask_again(ticket: JoinToken, membership: Membership, access: RemoteAccess) -> RemoteAccess:
+async def _ask_again(token: JoinToken, membership: Membership, access: RemoteAccess) -> RemoteAccess:
     """The answer; asked for twice, since the server cuts connections when the rights of others change."""
     try:
-        return await _ask(ticket, membership, access)
+        return await _ask(token, membership, access)
     except _NoAnswerError:
         if await _works(membership, access):
             raise
-    return await _ask(ticket, membership, access)
+    return await _ask(token, membership, access)
 
 
-async def _ask(ticket: JoinToken, membership: Membership, access: RemoteAccess) -> RemoteAccess:
+async def _ask(token: JoinToken, membership: Membership, access: RemoteAccess) -> RemoteAccess:
     """The access with what the registrar says of the host."""
-    settings = settings_from_environment(membership.environment(access, ticket.seed))
+    settings = settings_from_environment(membership.environment(access, token.seed))
     try:
-        bus = await Bus.connect(settings, name=f"{JOINING}-{ticket.id}", timeout_s=CONNECT_S)
+        bus = await Bus.connect(settings, name=f"{JOINING}-{token.id}", timeout_s=CONNECT_S)
     except AccessRefusedError:
         raise CommandError(
-            "the ticket is not accepted: it was used, withdrawn or has expired. Ask for a new one", FAILED
+            "the join token is not accepted: it was used, withdrawn or has expired. Ask for a new one", FAILED
         ) from None
     except BusUnavailableError as error:
-        raise CommandError(f"the door cannot be used: {error}", UNREACHABLE) from error
+        raise CommandError(f"the listener cannot be used: {error}", UNREACHABLE) from error
     finally:
-        membership.forget_ticket()
+        membership.forget_token()
     request = json.dumps({"key": nkey.public_key(access.seed)}).encode()
     try:
-        answer = await bus.request(join_subject(ticket.id), request, timeout_s=ANSWER_S)
+        answer = await bus.request(join_subject(token.id), request, timeout_s=ANSWER_S)
         said = json.loads(answer.data)
     except (FairleadError, ValueError) as error:
         raise _NoAnswerError(
-            f"nobody over there answered the ticket ({error}): is `fairlead up` running? The same ticket can "
-            "be used again"
+            f"nobody over there answered the join token ({error}): is `fairlead up` running? The same join "
+            "token can be used again"
         ) from error
     finally:
         with contextlib.suppress(FairleadError, OSError, TimeoutError):
@@ -169,13 +171,13 @@ async def _ask(ticket: JoinToken, membership: Membership, access: RemoteAccess) 
 
 
 async def _works(membership: Membership, access: RemoteAccess) -> bool:
-    """Whether the key of this machine opens the door."""
+    """Whether the key of this machine opens the listener."""
     settings = settings_from_environment(membership.environment(access))
     try:
         bus = await Bus.connect(settings, name=f"tools-{access.host}", timeout_s=CONNECT_S)
     except AccessRefusedError:
         return False
     except BusUnavailableError as error:
-        raise CommandError(f"the door cannot be used: {error}", UNREACHABLE) from error
+        raise CommandError(f"the listener cannot be used: {error}", UNREACHABLE) from error
     await bus.close()
     return True

@@ -12,7 +12,7 @@ from fairlead_common.permissions import nkey, rights
 from fairlead_common.permissions.accounts import DOMAIN, User, render_users
 from fairlead_remote.host_records import checked
 from fairlead_remote.nats_users.quoting import quoted
-from fairlead_remote.rights import at_the_door
+from fairlead_remote.rights import at_the_listener
 
 # mappings: over a leaf link the server denies the plain names of JetStream's subjects, and a leaf node has
 # no JetStream of its own; so they become those of the domain in the middle before rights are looked at.
@@ -58,7 +58,7 @@ def write_leaf(folder: Path, hosts: Sequence[str], *, hub: str, ca: Path | None,
         if not seed_file.exists():
             write_private(seed_file, nkey.new_seed() + "\n")
         key = nkey.public_key(seed_file.read_text(encoding="ascii"))
-        users.append(User(f"tools-{host}", key, at_the_door(rights.executor(host))))
+        users.append(User(f"tools-{host}", key, at_the_listener(rights.executor(host))))
     write_private(folder / "users.conf", render_users(users))
     tls = ""
     if ca is not None:

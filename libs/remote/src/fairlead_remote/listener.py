@@ -1,7 +1,7 @@
-"""The door: a second nats-server, encrypted, for executors of other machines; it passes on to the first.
+"""The remote listener: a second nats-server, encrypted, for other machines; it passes on to the first.
 
 The first listens on loopback as ever, so nothing on this machine gets slower, and it stays up when the
-address that the door listens on comes and goes. The reasons are in
+address that it listens on comes and goes. The reasons are in
 docs/decisions/0014-other-machines-come-through-a-door.md.
 """
 
@@ -53,7 +53,7 @@ leafnodes {{
 
 
 class ListenAddress(NamedTuple):
-    """Where the door listens."""
+    """Where it listens."""
 
     address: str
     port: int
@@ -84,7 +84,7 @@ class ListenAddress(NamedTuple):
                         f"port {self.port} of {self.address} is taken by another program: "
                         "give --listen another"
                     ) from error
-                return f"{self.address} is not there yet ({error.strerror}): the door opens once it is"
+                return f"{self.address} is not there yet ({error.strerror}): the listener opens once it is"
         return ""
 
     def own_url(self) -> str:
@@ -121,14 +121,14 @@ def parse_listen(text: str, setting: str = "--listen") -> ListenAddress:
 
 
 class RemoteListener:
-    """The door of one home. Making one touches nothing."""
+    """The remote listener of one home. Making one touches nothing."""
 
     def __init__(self, home: Home) -> None:
         self.home = home
-        self._settings = home.door_settings
-        self._certificate = home.door / "door.pem"
-        self._key = home.door / "door.key"
-        self.config = home.door / "door.conf"
+        self._settings = home.listener_settings
+        self._certificate = home.listener_folder / "door.pem"
+        self._key = home.listener_folder / "door.key"
+        self.config = home.listener_folder / "door.conf"
         self.link = home.nats / "door-link.conf"
         self.seen = home.nats / "seen.json"
         self.hosts = HostRegister(home)
@@ -143,7 +143,7 @@ class RemoteListener:
     # -- the choice ----------------------------------------------------------
 
     def listen(self) -> ListenAddress | None:
-        """Where the door listens, as it was chosen; None: there is none."""
+        """Where it listens, as it was chosen; None: there is none."""
         text = read_json(self._settings).get("listen")
         return parse_listen(text) if isinstance(text, str) and text else None
 
@@ -159,7 +159,7 @@ class RemoteListener:
         self._write(listen=str(parse_listen(text)))
 
     def addresses(self, named: Sequence[str]) -> list[str]:
-        """Where other machines find the door, as `host:port`: what is named, else what it listens on."""
+        """Where other machines find the listener, as `host:port`: what is named, else what it listens on."""
         listen = self.listen()
         if listen is None:
             raise CommandError("remote access is not configured: run `fairlead up --listen ADDRESS`", FAILED)
@@ -172,7 +172,7 @@ class RemoteListener:
     # -- the server ------------------------------------------------------------
 
     def write_link(self) -> None:
-        """Write what the first server's configuration includes for the door: nothing, where there is none."""
+        """Write what the first server's configuration includes for it; nothing, if there is none."""
         text = "# Written by `fairlead up` at every start: changes are lost.\n"
         write_private(self.link, text + self._link())
 
@@ -215,13 +215,13 @@ class RemoteListener:
         return listen.own_url() if listen is not None else ""
 
     def reload(self) -> bool:
-        """Have both servers take over the users; False if no door runs.
+        """Have both servers take over the users; False if no remote listener runs.
 
         Raises:
             CommandError: one of them did not say so within five seconds.
         """
         try:
-            NatsUsers(self.home).reload()  # who comes through the door has to be known behind it
+            NatsUsers(self.home).reload()  # who comes through the listener has to be known behind it
         finally:  # and who was revoked is kept out here, whatever the first server says
             running = reload_server(self.home, NAME)
         return running

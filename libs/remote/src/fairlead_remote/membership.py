@@ -15,7 +15,7 @@ class RemoteAccess(NamedTuple):
     """How executors of this machine reach the Fairlead that it joined.
 
     Fields:
-        ticket: id of the one it joins with. ca: certificate of the other side's authority, PEM.
+        ticket: id of the join token that it joins with. ca: certificate of the other side's authority, PEM.
         seed: of a key that was made here. Secret.
     """
 
@@ -58,20 +58,18 @@ class Membership:
         access = self.access()
         if access is None:
             raise CommandError(
-                "this home has not joined a Fairlead: `fairlead executor join <ticket>`, with a ticket that "
-                "`fairlead executor invite <host>` printed over there",
+                "this home has not joined a Fairlead: `fairlead executor join <ticket>`, with a join token "
+                "that `fairlead executor invite <host>` printed over there",
                 UNREACHABLE,
             )
         return access
 
-    def begin(self, ticket: JoinToken, addresses: tuple[str, ...]) -> RemoteAccess:
-        """A key for this machine, kept before anybody is asked; for the same ticket it is the same key."""
+    def begin(self, token: JoinToken, addresses: tuple[str, ...]) -> RemoteAccess:
+        """A key for this machine, kept before anybody is asked; the same one for the same join token."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         known = self.halfway()
-        seed = known.seed if known is not None and known.ticket == ticket.id else nkey.new_seed()
-        access = RemoteAccess(
-            ticket.host, ticket.pool, ticket.labels, addresses, ticket.id, ticket.ca_pem(), seed
-        )
+        seed = known.seed if known is not None and known.ticket == token.id else nkey.new_seed()
+        access = RemoteAccess(token.host, token.pool, token.labels, addresses, token.id, token.ca_pem(), seed)
         _write(self._half, access)
         return access
 
@@ -95,8 +93,8 @@ class Membership:
             "FAIRLEAD_PROVISION": "no",  # what it needs is made over there
         }
 
-    def forget_ticket(self) -> None:
-        """Remove what a ticket left."""
+    def forget_token(self) -> None:
+        """Remove what a join token left."""
         (self.folder / "ticket.nk").unlink(missing_ok=True)
 
 

@@ -1,7 +1,7 @@
-"""The registrar: lets machines in that come with a ticket, and nobody when its time is over.
+"""The registrar: lets machines in that come with a join token that is valid.
 
-`fairlead up` runs it beside the door; in a deployment of containers it has one of its own, and the owner asks
-it over NATS. What it decides is in `hosts.json` before it answers.
+`fairlead up` runs it beside the listener; in a deployment of containers it has one of its own, and the owner
+asks it over NATS. What it decides is in `hosts.json` before it answers.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from fairlead_common.protocol import subjects
 from fairlead_common.received import Delivery
 from fairlead_common.service.liveness_file import VARIABLE
 from fairlead_common.service.logs import configure_logs
-from fairlead_remote.deployment import door_of_environment
+from fairlead_remote.deployment import listener_of_environment
 from fairlead_remote.enrollment import LocalEnrollment, answered
 from fairlead_remote.host_records import JoinedHost
 from fairlead_remote.join_token import TLS_NAME
@@ -43,13 +43,13 @@ _KEY: Final = re.compile(r"U[A-Z2-7]{55}\Z")
 
 
 class Registrar:
-    """The registrar of one home, on its connection to the door."""
+    """The registrar of one home, on its connection to the listener."""
 
-    def __init__(self, door: RemoteListener, bus: Bus) -> None:
-        self._door = door
+    def __init__(self, listener: RemoteListener, bus: Bus) -> None:
+        self._listener = listener
         self._bus = bus
         self._asked: asyncio.Queue[Delivery] = asyncio.Queue(maxsize=256)
-        self._admission = LocalEnrollment(door)
+        self._admission = LocalEnrollment(listener)
         self._is_behind = True  # the servers, behind their files: the reload before may have been killed
         self._has_queues = False  # each host that joined
 
@@ -76,7 +76,7 @@ class Registrar:
 
     async def _lost(self) -> None:
         await self._bus.closed.wait()
-        raise BusUnavailableError(self._bus.refusal or "the connection to the door closed for good")
+        raise BusUnavailableError(self._bus.refusal or "the connection to the listener closed for good")
 
     async def _answer_all(self) -> None:
         while True:
@@ -87,7 +87,7 @@ class Registrar:
             ticket = delivery.subject.rpartition(".")[2]
             answer = await self._answer(ticket, delivery.data)
             await self._bus.emit(delivery.reply, json.dumps(answer).encode())
-            # A server that takes over its users drops the ticket's: first the answer has to be out.
+            # A server that takes over its users drops the join token's: first the answer has to be out.
             with contextlib.suppress(BusUnavailableError):
                 await self._bus.round_trip()
             if "refused" in answer:
@@ -117,7 +117,7 @@ class Registrar:
         if not _KEY.match(key):
             return {"refused": "the key in the request is no public key of a user"}
         try:
-            found = await asyncio.to_thread(self._door.hosts.redeem, ticket, key)
+            found = await asyncio.to_thread(self._listener.hosts.redeem, ticket, key)
             if not isinstance(found, JoinedHost):
                 return {"refused": found}
             await for_host(self._bus, found.host)  # executors may use their queue, not make it
@@ -127,13 +127,13 @@ class Registrar:
         return {"host": found.host, "pool": found.pool, "labels": dict(found.labels)}
 
     async def _look_after(self) -> None:
-        """Take expired tickets from the server, and give executors the tools that others offer since."""
+        """Take expired join tokens from the server, and give executors the tools that others offer since."""
         seen = None
         while True:
-            basis = await asyncio.to_thread(self._door.hosts.basis)
+            basis = await asyncio.to_thread(self._listener.hosts.basis)
             if basis != seen:
                 seen = basis
-                if await asyncio.to_thread(self._door.hosts.render):
+                if await asyncio.to_thread(self._listener.hosts.render):
                     self._is_behind = True
             if self._is_behind:
                 await self._reload()
@@ -148,7 +148,7 @@ class Registrar:
     async def _make_queues(self) -> None:
         """For the hosts of a register whose streams were lost, or put back from before they joined."""
         try:
-            for host in await asyncio.to_thread(self._door.hosts.hosts):
+            for host in await asyncio.to_thread(self._listener.hosts.hosts):
                 if not host.revoked_s:
                     await for_host(self._bus, host.host)
             self._has_queues = True
@@ -157,7 +157,7 @@ class Registrar:
 
     async def _reload(self) -> None:
         try:
-            await asyncio.to_thread(self._door.reload)
+            await asyncio.to_thread(self._listener.reload)
             self._is_behind = False
         except CommandError as error:
             self._is_behind = True
@@ -170,8 +170,8 @@ class Registrar:
             try:
                 records = await self._bus.last_of_each(subjects.kv_stream(bucket), f"$KV.{bucket}.>")
                 live = {each.subject.split(".")[2] for each in records if "KV-Operation" not in each.headers}
-                seen = {**read_json(self._door.seen), **dict.fromkeys(live, int(time.time()))}
-                await asyncio.to_thread(write_private, self._door.seen, json.dumps(seen) + "\n")
+                seen = {**read_json(self._listener.seen), **dict.fromkeys(live, int(time.time()))}
+                await asyncio.to_thread(write_private, self._listener.seen, json.dumps(seen) + "\n")
                 pause_s = LOOK_EVERY_S
                 if self._is_well and (pulse := os.environ.get(VARIABLE)):
                     await asyncio.to_thread(Path(pulse).write_text, f"{os.getpid()}\n", "ascii")
@@ -187,18 +187,18 @@ async def serve() -> None:
     loop = asyncio.get_running_loop()
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, stop.set)
-    door = await asyncio.to_thread(door_of_environment)
+    listener = await asyncio.to_thread(listener_of_environment)
     settings = BusSettings(
-        url=door.near_url(),
-        nkey_seed_file=str(door.hosts.registrar_seed),
-        ca_file=str(door.authority.certificate_file),
+        url=listener.near_url(),
+        nkey_seed_file=str(listener.hosts.registrar_seed),
+        ca_file=str(listener.authority.certificate_file),
         tls_name=TLS_NAME,
         tls_first=True,
     )
     bus = await Bus.connect(settings, name=REGISTRAR)
     try:
         log.info("registrar_ready", pid=os.getpid())
-        await Registrar(door, bus).run(stop)
+        await Registrar(listener, bus).run(stop)
     finally:
         await bus.close()
 

@@ -20,7 +20,7 @@ class NoRegistrarError(CommandError):
 
     def __init__(self) -> None:
         super().__init__(
-            "no registrar answers: this deployment has no door for other machines, or it does not run. Write "
+            "no registrar answers: this deployment has no remote listener, or it does not run. Write "
             "FAIRLEAD_LISTEN=<an address of this machine that the others reach> into .env, then "
             "`docker compose --profile door up -d --wait`",
             UNREACHABLE,
@@ -35,7 +35,7 @@ class RegistrarClient:
         self._timeout_s = timeout_s
 
     def invite(self, invitation: Invitation, *, replace: bool, addresses: Sequence[str]) -> JoinInfo:
-        """As `EnrollmentService` says. The ticket's key stays here: only its public half is sent."""
+        """As `EnrollmentService` says. The join token's key stays here: only its public half is sent."""
         asked = {**invitation._asdict(), "labels": dict(invitation.labels)}
         said = self._ask("invite", invitation=asked, replace=replace, addresses=list(addresses))
         return JoinInfo(tuple(said["addresses"]), str(said["ca"]), bool(said["running"]))

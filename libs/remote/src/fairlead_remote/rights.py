@@ -1,4 +1,4 @@
-"""Users of the door, and of the leaf links that lead from it to the first server, one for each of them."""
+"""Users of the listener, and of the leaf links from it to the first server, one for each user."""
 
 import json
 import time
@@ -22,8 +22,8 @@ _LETS_IN: Final = f"door.{REGISTRAR}"  # its user; those that people add have no
 
 
 def linked_users(home: Home, others: Others) -> list[User]:
-    """The users of the door, as the first server knows them: each comes over a link of its own."""
-    settings = read_json(home.door_settings)
+    """The users of the listener, as the first server knows them: each comes over a link of its own."""
+    settings = read_json(home.listener_settings)
     password = settings.get("hub_password")
     if not settings.get("listen") or not isinstance(password, str):
         return []
@@ -36,14 +36,14 @@ def linked_users(home: Home, others: Others) -> list[User]:
 
 def system_users(home: Home) -> list[User]:
     """Who may have a server read its configuration again, where no signal reaches it; else nobody."""
-    key = read_json(home.door_settings).get("reload_key")
+    key = read_json(home.listener_settings).get("reload_key")
     return [User(SYSTEM, key, reloader())] if isinstance(key, str) else []
 
 
-def door_users(stored: Mapping[str, object], registrar_key: str, others: Others) -> list[User]:
-    """The users of the door, given the register. Never none: without a user it would let everybody in."""
-    users = [User(_LETS_IN, registrar_key, at_the_door(registrar()))]
-    users += [User(name, key, at_the_door(may)) for name, (key, may) in _joined(stored, others).items()]
+def listener_users(stored: Mapping[str, object], registrar_key: str, others: Others) -> list[User]:
+    """The users of the listener, given the register. Never none: without a user it would let everybody in."""
+    users = [User(_LETS_IN, registrar_key, at_the_listener(registrar()))]
+    users += [User(name, key, at_the_listener(may)) for name, (key, may) in _joined(stored, others).items()]
     now_s = time.time()
     return users + [
         User(f"ticket.{each.id}", each.key, joining(each.id))
@@ -52,10 +52,10 @@ def door_users(stored: Mapping[str, object], registrar_key: str, others: Others)
     ]
 
 
-def render_door(home: Home, users: Iterable[User]) -> str:
-    """What the door's configuration includes: its accounts, and a link for each but those of tickets."""
+def render_listener(home: Home, users: Iterable[User]) -> str:
+    """What the listener's configuration includes: its accounts, and a link for each but join tokens."""
     users = list(users)
-    settings = read_json(home.door_settings)
+    settings = read_json(home.listener_settings)
     password, port = settings.get("hub_password"), settings.get("hub_port")
     hub = f"{settings.get('hub_host') or '127.0.0.1'}:{port}"
     remotes = "".join(
@@ -77,8 +77,8 @@ def _joined(stored: Mapping[str, object], others: Others) -> dict[str, tuple[str
     }
 
 
-def at_the_door(wanted: Rights) -> Rights:
-    """The same rights in the words of the door, which maps JetStream's subjects before it looks."""
+def at_the_listener(wanted: Rights) -> Rights:
+    """The same rights in the words of the listener, which maps JetStream's subjects before it looks."""
     return wanted._replace(publish=tuple(_mapped(subject) for subject in wanted.publish))
 
 
@@ -90,17 +90,17 @@ def _mapped(subject: str) -> str:
 
 
 def join_subject(ticket: str) -> str:
-    """Core request: let me in with this ticket."""
+    """Core request: let me in with this join token."""
     return f"fairlead.join.{check_id(ticket, 'ticket')}"
 
 
 def joining(ticket: str) -> Rights:
-    """The rights of a ticket: to ask the registrar, with its own name."""
+    """The rights of a join token: to ask the registrar, with its own name."""
     return Rights(rights.inbox(f"{JOINING}-{ticket}"), publish=(join_subject(ticket),))
 
 
 def registrar() -> Rights:
-    """The rights of the registrar: to answer tickets, make the queue of a host, see heartbeats."""
+    """The rights of the registrar: to answer join tokens, make the queue of a host, see heartbeats."""
     beats = subjects.kv_stream(subjects.BUCKET_EXECUTORS)
     requests = "fairlead.tool.*.*.request"
     return Rights(

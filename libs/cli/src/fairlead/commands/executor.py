@@ -42,7 +42,11 @@ def executor() -> None:
     help="Label of the host; agents can ask for it. Repeatable.",
 )
 @click.option(
-    "--expires", default="1h", show_default=True, metavar="30m|1h|7d", help="How long the ticket is valid."
+    "--expires",
+    default="1h",
+    show_default=True,
+    metavar="30m|1h|7d",
+    help="How long the join token is valid.",
 )
 @click.option(
     "--address",
@@ -55,9 +59,9 @@ def executor() -> None:
 def invite(
     host: str, pool: str, labels: tuple[str, ...], expires: str, addresses: tuple[str, ...], replace: bool
 ) -> None:
-    """Print a ticket with which one machine may join as HOST, once.
+    """Print a join token with which one machine may join as HOST, once.
 
-    Whoever has the ticket can join: send it as you would send a password.
+    Whoever has the join token can join: send it as you would send a password.
     """
     from fairlead_common.permissions import nkey
     from fairlead_remote.host_records import Invitation, checked
@@ -98,7 +102,7 @@ def invite(
 def join(ticket: str, workers: int, capacity: int | None, replace: bool, no_run: bool) -> None:
     """Join with TICKET, and run executors. `-`, or nothing, reads it from standard input.
 
-    On the command line a ticket can be seen by other users of the machine while it joins; it is good for
+    On the command line a join token can be seen by other users of the machine while it joins; it is good for
     nothing afterwards.
     """
     from fairlead_common.service.logs import configure_logs
@@ -168,8 +172,8 @@ def run(workers: int, capacity: int | None) -> None:
         lock.release()
     if status == CONFIG:
         console.say(
-            "if it is the door that refuses: this host was revoked, or its place was given to another "
-            "machine. `fairlead executor list` over there says which; with a new ticket it can join again"
+            "if it is the listener that refuses: this host was revoked, or its place was given to another "
+            "machine. `fairlead executor list` over there says which; with a new join token it can join again"
         )
     if status:
         raise SystemExit(status)
@@ -184,7 +188,7 @@ def show(as_json: bool) -> None:
         click.echo(json.dumps(rows))
         return
     if not rows:
-        click.echo("no other machine has joined: create a ticket with `fairlead executor invite <host>`")
+        click.echo("no other machine has joined: create a join token with `fairlead executor invite <host>`")
     for row in rows:
         labels = ",".join(f"{name}={value}" for name, value in sorted(row["labels"].items()))
         parts = [
@@ -194,7 +198,7 @@ def show(as_json: bool) -> None:
             f"labels={labels}" if labels else "",
             *_offers(row),
             f"heard={_when(row['heard_s'])}" if row["heard_s"] else "",
-            f"joined={_when(row['joined_s'])} by ticket {row['ticket']}" if row["joined_s"] else "",
+            f"joined={_when(row['joined_s'])} by join token {row['ticket']}" if row["joined_s"] else "",
             f"revoked={_when(row['revoked_s'])}" if row["revoked_s"] else "",
             f"ticket={row['ticket']} until {_when(row['expires_s'])}" if row["expires_s"] else "",
         ]
@@ -236,7 +240,7 @@ def leaf(
 @executor.command()
 @click.argument("host")
 def revoke(host: str) -> None:
-    """Revoke the access of HOST and its ticket. Its calls end as on a lost host."""
+    """Revoke the access of HOST and its join token. Its calls end as on a lost host."""
     click.echo(_admission().revoke(host), err=True)
 
 
@@ -252,7 +256,7 @@ def _admission() -> EnrollmentService:
 
 
 def _rows(known: KnownHosts) -> list[dict[str, Any]]:
-    """A row for each host and each ticket that is good."""
+    """A row for each host and each join token that is good."""
     live = _live()
     rows: list[dict[str, Any]] = []
     for host in known.hosts:

@@ -11,7 +11,7 @@ from fairlead_common.errors import InvalidInputError
 from fairlead_common.installation.errors import UNREACHABLE, USAGE, CommandError
 from fairlead_common.installation.home import Home, home_from_environment, read_json
 from fairlead_common.permissions import external_users
-from fairlead_remote.listener import NAME as DOOR
+from fairlead_remote.listener import NAME as LISTENER
 from fairlead_remote.listener import RemoteListener
 from fairlead_remote.nats_users.deployment_users import URL, users_in
 from fairlead_remote.nats_users.home_users import NatsUsers
@@ -208,15 +208,15 @@ def _authority_of(users: UserRegister) -> str:
 
 
 def _reload(users: UserRegister) -> bool:
-    """Whether a server runs here, and has the users now; the door too, for executors of other machines."""
+    """Whether a server runs here, and has the users now; the remote listener, too."""
     if not isinstance(users, NatsUsers):
         return False
     running = users.reload()
     home = home_from_environment()
-    door = RemoteListener(home)
-    if door.listen() is not None:
-        door.hosts.render()
-        reload_server(home, DOOR)
+    listener = RemoteListener(home)
+    if listener.listen() is not None:
+        listener.hosts.render()
+        reload_server(home, LISTENER)
     return running
 
 

@@ -80,7 +80,7 @@ def up(
             )
         _require_free(port)
         external_url = nats_url or os.environ.get("FAIRLEAD_NATS_URL")
-        _choose_door(home, listen or os.environ.get("FAIRLEAD_LISTEN"), bool(external_url), console)
+        _choose_listener(home, listen or os.environ.get("FAIRLEAD_LISTEN"), bool(external_url), console)
         _require_answer(external_url or "")
         _choose_replicas(replicas, bool(external_url))
         plan = StartPlan(home, port, workspace_of(home), overrides, host)
@@ -131,7 +131,7 @@ def _choose_replicas(wanted: int | None, external: bool) -> None:
     os.environ["FAIRLEAD_NATS_REPLICAS"] = str(wanted)
 
 
-def _choose_door(home: Home, wanted: str | None, external: bool, console: Console) -> None:
+def _choose_listener(home: Home, wanted: str | None, external: bool, console: Console) -> None:
     """Keep where other machines come in.
 
     Raises:
@@ -140,12 +140,12 @@ def _choose_door(home: Home, wanted: str | None, external: bool, console: Consol
     """
     if wanted and external and wanted != "off":
         raise CommandError(
-            "--listen is a door to this home's own NATS server, and --nats uses another", USAGE
+            "--listen lets other machines reach this home's own NATS server, and --nats uses another", USAGE
         )
-    door = RemoteListener(home)
+    listener = RemoteListener(home)
     if wanted:
-        door.choose(wanted)
-    listen = door.listen()
+        listener.choose(wanted)
+    listen = listener.listen()
     if listen is None or external:
         return
     try:
@@ -157,7 +157,7 @@ def _choose_door(home: Home, wanted: str | None, external: bool, console: Consol
         return
     if problem:
         console.say(problem)
-    console.say(f"other machines join at {listen}: `fairlead executor invite <host>` makes a ticket")
+    console.say(f"other machines join at {listen}: `fairlead executor invite <host>` makes a join token")
 
 
 def _require_free(port: int) -> None:

@@ -65,8 +65,8 @@ class Home:
         self.nats = path / "nats"
         self.nats_context = path / "nats" / "context.json"
         self.nats_password = path / "nats" / "password"
-        self.door_settings = path / "nats" / "door.json"
-        self.door = path / "nats"  # what the door's server reads
+        self.listener_settings = path / "nats" / "door.json"
+        self.listener_folder = path / "nats"  # what the server of the remote listener reads
         self.users_config = path / "nats" / "users.conf"  # what the first server reads of its users
         self.store_state = path / "nats" / "disk"
         self.logs = path / "logs"

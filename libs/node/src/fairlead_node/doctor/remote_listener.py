@@ -1,4 +1,4 @@
-"""The door for executors of other machines: whether it is open, and who came through it."""
+"""The listener for executors of other machines: whether it is open, and who came through it."""
 
 from typing import Final
 
@@ -10,7 +10,7 @@ _ASKED_WITHIN: Final = 0.8  # of what NATS may take
 _UP: Final = "docker compose --profile door up -d --wait, and docker compose logs registrar door"
 
 
-def door(look: DoctorContext) -> Finding:
+def listener(look: DoctorContext) -> Finding:
     """Of a deployment the registrar says it, which has the register; of a home its files and processes."""
     if look.environ.get("FAIRLEAD_IN_CONTAINERS"):
         return _of_deployment(look)
@@ -29,7 +29,9 @@ def _of_deployment(look: DoctorContext) -> Finding:
         if not wanted:
             return skipped("services.door", "no other machine is let in: FAIRLEAD_LISTEN is not set")
         return problem("services.door", f"FAIRLEAD_LISTEN is set: {str(error).partition('. ')[0]}", _UP)
-    return ok("services.door", _told(known.door, [each.host for each in known.hosts if not each.revoked_s]))
+    return ok(
+        "services.door", _told(known.listener, [each.host for each in known.hosts if not each.revoked_s])
+    )
 
 
 def _of_home(look: DoctorContext) -> Finding:
@@ -40,7 +42,9 @@ def _of_home(look: DoctorContext) -> Finding:
     own = RemoteListener(look.home)
     listen = own.listen()
     if listen is None:
-        return skipped("services.door", "no other machine is let in: `fairlead up --listen` opens a door")
+        return skipped(
+            "services.door", "no other machine is let in: `fairlead up --listen` opens a remote listener"
+        )
     if holder_of(look.home) is None:
         return skipped("services.door", "nothing runs")
     running = {process.name for process in recorded(look.home)}

@@ -81,7 +81,7 @@ CHECKS: Final = (
     Check("work.dead-letters", work.dead, server=True),
     Check("services.running", services.services, server=True),
     Check("services.executors", services.executors, server=True),
-    Check("services.door", remote_listener.door, server=True),
+    Check("services.door", remote_listener.listener, server=True),
     Check("sandboxes.kernel", sandboxes.kernel, here=True),
     Check("sandboxes.bubblewrap", sandboxes.bubblewrap, here=True),
     Check("sandboxes.unasked", sandboxes.unasked),
