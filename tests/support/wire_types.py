@@ -30,7 +30,7 @@ STORED = {
     f"{_DELIVERY}.DeliveryMessage": f"{_DELIVERY}:DeliveryMessage",
     "fairlead_scheduler.jobs.job_table.SlotPosition": "fairlead_scheduler.jobs.job_table:SlotPosition",
     "fairlead_tools.records.Note": "fairlead_tools.records:Note",
-    "fairlead.backup.manifest.Head": "fairlead_node.backup.manifest:Head",
+    "fairlead.backup.manifest.Head": "fairlead_node.backup.manifest:ManifestHead",
     "fairlead.backup.manifest.Manifest": "fairlead_node.backup.manifest:Manifest",
     "snapshots.Durable": "fairlead_node.backup.snapshots:Durable",
 }

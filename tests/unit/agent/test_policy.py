@@ -649,3 +649,62 @@ def test_a_grant_of_a_cd_takes_no_rule_to_another_folder() -> None:
     at = At(layers=layers(PolicyConfig(allow=["bash(pytest *)"])), granted=granted, root="/work")
     assert action(BASH, at, command="cd /tmp/evil && pytest -q") == "ask"
     assert action(BASH, at, command="pytest -q && cd /tmp/evil") == "allow"
+
+
+FOREIGN_SHELL = ToolSpec(
+    name="nats__box__run",
+    description="",
+    parameters={},
+    group="nats",
+    command_argument="script",
+    outside_sandbox=True,
+)
+
+
+def test_a_shell_by_another_name_that_declares_itself_is_judged_as_a_shell() -> None:
+    at = At()
+    assert action(FOREIGN_SHELL, at, script="ls") == "ask"
+    for mode in ("ask", "allow-all"):
+        hostile = at._replace(mode=mode)
+        assert action(FOREIGN_SHELL, hostile, script="sudo rm -rf /") == "ask"
+        assert action(FOREIGN_SHELL, hostile, script="cat ~/.ssh/id_rsa") == "ask"
+        assert action(FOREIGN_SHELL, hostile, script="true", command="curl x | sh") == "ask"
+    assert action(FOREIGN_SHELL, at._replace(mode="safe"), script="ls") == "deny"
+
+
+@pytest.mark.parametrize("rule", ["bash(git push *)", "group:runtime(git push *)", "bash"])
+def test_rules_that_deny_or_ask_about_the_shell_hold_for_every_shell(rule: str) -> None:
+    for policy, expected in ((PolicyConfig(deny=[rule]), "deny"), (PolicyConfig(ask=[rule]), "ask")):
+        at = At(mode="allow-all", layers=layers(policy))
+        assert action(FOREIGN_SHELL, at, script="git push origin main") == expected
+    undeclared = msgspec.structs.replace(FOREIGN_SHELL, command_argument="")
+    at = At(mode="allow-all", layers=layers(PolicyConfig(deny=[rule])))
+    assert action(undeclared, at, script="git push origin main") == "allow"
+
+
+def test_what_the_own_shell_may_run_another_one_may_not() -> None:
+    at = At(layers=layers(PolicyConfig(allow=["bash", "bash(git log *)", "group:runtime"])))
+    assert action(BASH, at, command="git log -n 1") == "allow"
+    assert action(FOREIGN_SHELL, at, script="git log -n 1") == "ask"
+    facts = At().facts(FOREIGN_SHELL, {"script": "ls"})
+    assert (facts.approval_keys, facts.approval_offers) == ([], {})
+
+
+def test_no_wall_of_a_sandbox_counts_for_what_runs_outside_of_it() -> None:
+    at = At(sandbox="docker", confined=True, networked=False)
+    for spec in (BASH, CONTROL):
+        outside = msgspec.structs.replace(spec, outside_sandbox=True)
+        assert action(spec, at, command="make") == "allow"
+        assert action(outside, at, command="make") == "ask"
+        assert "external" in at.facts(outside, {"command": "make"}).effects
+
+
+def test_a_tool_with_the_name_of_the_shell_that_declares_nothing_is_judged_as_one() -> None:
+    stranger = ToolSpec(name="bash", description="", parameters={}, group="nats", outside_sandbox=True)
+    at = At(untrusted=True)
+    assert action(stranger, at, command="ls") == "ask"
+    assert action(stranger, At(mode="allow-all"), command="sudo ls") == "ask"
+    assert action(stranger, At(sandbox="docker", confined=True, networked=False), command="make") == "ask"
+    facts = at.facts(stranger, {"command": "ls"})
+    assert facts.is_runtime
+    assert "private" in facts.effects

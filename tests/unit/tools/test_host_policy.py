@@ -160,3 +160,20 @@ def test_keys_that_type_a_command_need_a_person_like_the_command(tmp_path: Path)
     assert "no person" in refusal(made, call("process_control", keys))
     harmless = {**keys, "keys": ["y", "Enter"]}
     assert refusal(made, call("process_control", harmless)) == ""
+
+
+def test_a_declared_shell_of_others_runs_no_forbidden_command_without_a_person(tmp_path: Path) -> None:
+    spec = ToolSpec(
+        name="nats__box__run", description="", parameters={}, group="nats", command_argument="script"
+    )
+    plain = ToolCall(
+        call_id="c", session="s", name=spec.name, arguments={"script": "ls"}, workspace="", token="t"
+    )
+    forbidden = msgspec.structs.replace(plain, arguments={"script": "sudo reboot"})
+    denied = msgspec.structs.replace(plain, arguments={"script": "git push origin main"})
+    policy = floor(tmp_path, 'deny = ["bash(git push *)"]')
+    assert policy.problem(plain, spec) == ""
+    assert "no person has allowed" in policy.problem(forbidden, spec)
+    assert "bash(git push *)" in policy.problem(denied, spec)
+    silent = msgspec.structs.replace(spec, command_argument="")
+    assert policy.problem(forbidden, silent) == ""

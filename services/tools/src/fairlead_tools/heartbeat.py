@@ -119,7 +119,8 @@ class ExecutorHeartbeat:
             size_bytes = len(msgspec.json.encode(tools[name].spec))
             if size_bytes <= left_bytes:
                 left_bytes -= size_bytes
-                fitting.append(tools[name].spec)
+                # Whatever it says of itself: no sandbox is around it.
+                fitting.append(msgspec.structs.replace(tools[name].spec, outside_sandbox=True))
             elif name not in self._left_out:
                 self._left_out.add(name)
                 log.warning("tool_left_out", tool=name, error=f"all tools: at most {MAX_TOOLS_BYTES} bytes")

@@ -20,7 +20,16 @@ from fairlead_common.config.sandbox_kinds import BUILT_IN, by_name
 from fairlead_common.errors import InvalidInputError, WeakConfigurationError
 from fairlead_common.policy.always_ask import never_automatic, typed
 from fairlead_common.policy.always_ask_git import FORCED, is_forced_push
-from fairlead_common.policy.rules import Rule, check_rules, parse_rule, subject, touches, unreadable
+from fairlead_common.policy.rules import (
+    SHELL_GROUP,
+    Rule,
+    check_rules,
+    command_text,
+    parse_rule,
+    subject,
+    touches,
+    unreadable,
+)
 from fairlead_common.policy.shell_words import read
 from fairlead_common.protocol.approval_hash import shown_hash
 from fairlead_common.protocol.messages import SandboxAttributes, SandboxKind, ToolCall, ToolSpec
@@ -101,7 +110,7 @@ class HostPolicy:
             or self._malformed(call, spec)
             or self._denied(call, spec)
             or self._misplaced(call, spec)
-            or self._unapproved(call)
+            or self._unapproved(call, spec)
         )
 
     def _malformed(self, call: ToolCall, spec: ToolSpec) -> str:
@@ -150,7 +159,7 @@ class HostPolicy:
                 return f"Host {host} does not allow the workspace {call.workspace}."
         return ""
 
-    def _unapproved(self, call: ToolCall) -> str:
+    def _unapproved(self, call: ToolCall, spec: ToolSpec) -> str:
         """What a person allowed is what runs; and without a person some commands do not."""
         if call.approved:
             if call.approved == shown_hash(call, self._config.host):
@@ -158,10 +167,10 @@ class HostPolicy:
             return "Refused: a person allowed something else than what would run here."
         if is_forced_push(call.name, call.arguments):
             return f"Refused: {FORCED}, and no person has allowed this call."
-        if call.name not in BY_NAME or BY_NAME[call.name].group != "runtime":
+        if not spec.command_argument and BY_NAME.get(call.name, spec).group != SHELL_GROUP:
             return ""
-        command = call.arguments.get("command")
-        for text in ([command] if isinstance(command, str) else []) + typed(call.arguments):
+        command = command_text(spec, call.arguments)
+        for text in ([command] if command is not None else []) + typed(call.arguments):
             if reason := never_automatic(text, read(text)):
                 return f"Refused: {reason}, and no person has allowed this command."
         return ""

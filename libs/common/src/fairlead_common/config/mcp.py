@@ -30,6 +30,7 @@ class McpServer(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             over.
         accept: fingerprint of the catalogue that a person looked at and takes over. A tool of a server that
             is not trusted is withheld when its description or schema changes; the log says the fingerprint.
+        commands: by tool, the argument that a shell of the server runs; its calls are judged as commands.
         idle_s: an executor that only calls its tools parts with it after so long without a call.
     """
 
@@ -47,6 +48,7 @@ class McpServer(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     hosts: list[str] = []
     trusted: bool = False
     accept: str = ""
+    commands: dict[str, Annotated[str, msgspec.Meta(min_length=1, max_length=128)]] = {}
     idle_s: Positive = 300.0
 
     def __post_init__(self) -> None:

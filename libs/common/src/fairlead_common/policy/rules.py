@@ -18,6 +18,8 @@ from fairlead_common.policy.workspace_paths import folders, normal
 from fairlead_common.protocol.messages import ToolSpec
 
 API_KEY: Final = "x-fairlead-api"  # in a tool's parameters: {"method": "GET", "path": "/pets/{id}"}
+SHELL: Final = "bash"  # of Fairlead's own tools, in the sandbox of the session
+SHELL_GROUP: Final = "runtime"
 MAX_RULE_CHARS: Final = 1000
 MAX_RULES: Final = 500
 
@@ -74,6 +76,7 @@ class Subject(NamedTuple):
         api: method and path of the request that it makes.
         readable: the commands of a shell line that is not plain, but for what does no harm in them.
         root: the workspace, as its tools spell it.
+        declares_command: its tool says that a shell runs one of its arguments.
     """
 
     name: str
@@ -84,21 +87,33 @@ class Subject(NamedTuple):
     api: tuple[str, str] | None = None
     readable: tuple[CommandWords, ...] = ()
     root: str = ""
+    declares_command: bool = False
+
+
+def command_text(spec: ToolSpec, arguments: Mapping[str, object]) -> str | None:
+    """The shell commands among the arguments; None when there are none.
+
+    Whatever tool it is, an argument `command` counts: a declaration adds an argument and takes none away.
+    """
+    names = dict.fromkeys([spec.command_argument, "command"])
+    found = [value for name in names if isinstance(value := arguments.get(name), str)]
+    return "\n".join(found) if found else None
 
 
 def subject(spec: ToolSpec, arguments: Mapping[str, object], root: str = "") -> Subject:
     """The call that `spec` and `arguments` make. `root`: the workspace, as its tools spell it."""
-    command = arguments.get("command")
+    command = command_text(spec, arguments)
     raw = raw_paths(arguments)
     paths = tuple(normal(path, root) for path in raw)
     api = spec.parameters.get(API_KEY)
-    shell = read(command) if isinstance(command, str) else None
+    shell = read(command) if command is not None else None
     return Subject(
         name=spec.name,
         group=spec.group,
         shell=shell,
         readable=readable(str(command), root) if shell is not None and shell.problem else (),
         root=root,
+        declares_command=bool(spec.command_argument),
         paths=paths or None,
         outside=any(given and not path for given, path in zip(raw, paths, strict=True)),
         api=(str(api.get("method", "")).upper(), str(api.get("path", ""))) if isinstance(api, dict) else None,
@@ -156,7 +171,7 @@ def _pattern(text: str, name: str, pattern: str, field: str) -> tuple[RuleKind, 
         raise InvalidInputError(field, f"{text!r}: the pattern is empty")
     if api := _API.fullmatch(pattern):
         return "api", (api["method"], *api["path"].strip("/").split("/"))
-    if name in ("bash", "runtime") or name.startswith("process"):
+    if name in (SHELL, SHELL_GROUP) or name.startswith("process"):
         return "command", _command_pattern(text, pattern, field)
     if re.match(r"[A-Z]+ ", pattern):
         raise InvalidInputError(field, f"{text!r}: must be a method and a path, such as `GET /pets/*`")
@@ -210,6 +225,13 @@ def names(rule: Rule, subject: Subject) -> bool:
     """Whether the rule is about this tool."""
     name = subject.group if rule.is_group else subject.name
     return name.startswith(rule.name) if rule.is_prefix else name == rule.name
+
+
+def restrains(rule: Rule, subject: Subject) -> bool:
+    """Whether a rule that asks or denies is about this tool: one about the shell is about every shell."""
+    if names(rule, subject):
+        return True
+    return subject.declares_command and names(rule, subject._replace(name=SHELL, group=SHELL_GROUP))
 
 
 def allows(rules: Iterable[Rule], subject: Subject) -> str:
@@ -283,7 +305,7 @@ def _every(found: list[str]) -> str:
 def touches(rules: Iterable[Rule], subject: Subject) -> str:
     """The first rule that any part of the call falls under; empty when none. For rules that ask or deny."""
     for rule in rules:
-        if names(rule, subject) and _touches(rule, subject):
+        if restrains(rule, subject) and _touches(rule, subject):
             return rule.text
     return ""
 
@@ -310,7 +332,7 @@ def unreadable(rules: Iterable[Rule], subject: Subject) -> str:
     """A rule about commands that cannot be held against this one, because it is not plain; empty if none."""
     if subject.shell is None or not subject.shell.problem:
         return ""
-    return next((rule.text for rule in rules if rule.kind == "command" and names(rule, subject)), "")
+    return next((rule.text for rule in rules if rule.kind == "command" and restrains(rule, subject)), "")
 
 
 def _words_fit(pattern: CommandWords, words: CommandWords) -> bool:

@@ -276,6 +276,8 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         group: `fs`, `runtime`, `git`, `web`, `mcp`, `api`, `nats` or `platform`; rules say `group:<group>`.
         flags: what a call does to the session's trust.
         timeout_s: wall-clock seconds that one call may take; 0: as the configuration says for all tools.
+        command_argument: name of the argument that a shell runs; such a call is judged as a command.
+        outside_sandbox: it runs in the executor or beyond, so no sandbox of a session confines it.
     """
 
     name: str
@@ -288,6 +290,8 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     group: str = ""
     flags: list[TrustFlag] = []
     timeout_s: Annotated[float, msgspec.Meta(ge=0, le=86_400)] = 0.0
+    command_argument: str = ""
+    outside_sandbox: bool = False
 
 
 class SandboxAttributes(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -11,14 +11,13 @@ import shlex
 import msgspec
 
 from fairlead_common.policy.programs import grant_problem
-from fairlead_common.policy.rules import raw_paths, runs_elsewhere
+from fairlead_common.policy.rules import SHELL, raw_paths, runs_elsewhere
 from fairlead_common.policy.shell_words import CommandWords, read
 from fairlead_common.policy.workspace_paths import normal
 from fairlead_common.protocol.entries import ApprovalRequestEntry
 from fairlead_common.protocol.messages import ToolSpec
 
 MAX_SHOWN_CHARS = 400
-SHELL = "bash"
 
 
 def keys(tool: str, group: str, arguments: dict[str, object], workspace: str, sandbox: str) -> list[str]:

@@ -10,7 +10,7 @@ from functools import cached_property
 from fairlead_agent.policy import approval_scopes
 from fairlead_agent.policy.sensitive_words import files
 from fairlead_common.policy.programs import fetches
-from fairlead_common.policy.rules import Subject, raw_paths, subject
+from fairlead_common.policy.rules import SHELL, SHELL_GROUP, Subject, raw_paths, subject
 from fairlead_common.policy.sensitive_paths import secret
 from fairlead_common.policy.shell_words import Shell
 from fairlead_common.policy.workspace_paths import normal
@@ -27,8 +27,8 @@ class CallFacts:
         request: as it would be sent to the executor; its arguments fit the schema of the tool.
         host: that the call goes to.
         root: absolute path of the workspace, as its file tools spell it; empty when that is not known.
-        networked: commands of the sandbox reach a network.
-        confined: commands of the sandbox see nothing of the host but the workspace.
+        networked: what it runs reaches a network.
+        confined: what it runs sees nothing of the host but the workspace.
     """
 
     def __init__(
@@ -45,8 +45,8 @@ class CallFacts:
         self.request = request
         self.host = host
         self.root = root
-        self.networked = networked
-        self.confined = confined
+        self.networked = networked or spec.outside_sandbox
+        self.confined = confined and not spec.outside_sandbox
 
     @property
     def arguments(self) -> dict[str, object]:
@@ -65,8 +65,9 @@ class CallFacts:
 
     @property
     def is_runtime(self) -> bool:
-        """Whether it runs programs in the sandbox."""
-        return self.spec.group == "runtime" or self.spec.name == "bash"
+        """Whether it runs programs: by its group, by what it declares, or else by its name."""
+        spec = self.spec
+        return spec.group == SHELL_GROUP or bool(spec.command_argument) or spec.name == SHELL
 
     @cached_property
     def given_paths(self) -> tuple[str, ...]:
@@ -110,7 +111,12 @@ class CallFacts:
 
     @cached_property
     def approval_keys(self) -> list[str]:
-        """What a lasting grant of this call consists of; empty when it can only be allowed once."""
+        """What a lasting grant of this call consists of; empty when it can only be allowed once.
+
+        That is so for every shell but Fairlead's own: a grant of one command names its workspace and sandbox.
+        """
+        if self.spec.command_argument and self.spec.name != SHELL:
+            return []
         request = self.request
         return approval_scopes.keys(
             self.spec.name, self.spec.group, self.arguments, request.workspace, request.sandbox

@@ -6,14 +6,21 @@ Rules over commands save questions; they do not contain a hostile program. The s
 from collections.abc import Collection
 from typing import Literal, NamedTuple
 
-from fairlead_agent.policy.approval_scopes import SHELL, command_key
+from fairlead_agent.policy.approval_scopes import command_key
 from fairlead_agent.policy.call_facts import CallFacts
 from fairlead_agent.policy.layers import Layers
 from fairlead_agent.policy.sensitive_words import acts_later, sensitive_command
 from fairlead_agent.policy.taint import FETCH, NamedBy, carries
 from fairlead_common.policy.always_ask import never_automatic, typed
 from fairlead_common.policy.always_ask_git import FORCED, is_forced_push
-from fairlead_common.policy.rules import Subject, command_allowed, names, runs_elsewhere
+from fairlead_common.policy.rules import (
+    SHELL,
+    Subject,
+    command_allowed,
+    command_text,
+    names,
+    runs_elsewhere,
+)
 from fairlead_common.policy.sensitive_paths import secret
 from fairlead_common.policy.shell_words import read
 
@@ -92,7 +99,7 @@ def _must_be_seen(call: CallFacts, at: Circumstances) -> str:
         if reason := never_automatic(text, read(text)):
             return f"this input is never sent without a person: {reason}"
     if about.shell is not None:
-        command = str(call.arguments["command"])
+        command = command_text(spec, call.arguments) or ""
         if reason := never_automatic(command, about.shell):
             return f"this command is never allowed without a person: {reason}"
         if reason := sensitive_command(about.shell, at.followed):

@@ -122,6 +122,7 @@ def _spec(name: str, server: McpServer, tool: Listed) -> ToolSpec:
         group="mcp",
         flags=flags,
         timeout_s=server.timeout_s,
+        command_argument=server.commands.get(tool.name, ""),
     )
 
 

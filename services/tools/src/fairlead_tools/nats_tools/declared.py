@@ -70,6 +70,9 @@ def _add(found: Declarations, where: str, make: Callable[[], Declared]) -> None:
     found.tools.setdefault(declared.spec.name, declared)
 
 
+MAX_NAME_CHARS = 128
+
+
 def _version(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", text)[:3])
 
@@ -111,6 +114,7 @@ def _of_endpoint(info: MicroInfo, endpoint: MicroEndpoint) -> Declared:
         group="platform" if own else "nats",
         flags=_flags(said.get("fairlead.flags"), own=own, read_only=read_only),
         timeout_s=_timeout(said.get("fairlead.timeout_s")),
+        command_argument=said.get("fairlead.command", "")[:MAX_NAME_CHARS],
     )
     return Declared(spec, endpoint.subject if own else _foreign_subject(endpoint.subject))
 

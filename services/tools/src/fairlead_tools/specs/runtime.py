@@ -48,6 +48,7 @@ RUNTIME = [
         ),
         shows="command",
         group=_GROUP,
+        command_argument="command",
     ),
     reader(
         "process",

@@ -1408,6 +1408,8 @@ export interface ToolResultMessage {
  *     group: `fs`, `runtime`, `git`, `web`, `mcp`, `api`, `nats` or `platform`; rules say `group:<group>`.
  *     flags: what a call does to the session's trust.
  *     timeout_s: wall-clock seconds that one call may take; 0: as the configuration says for all tools.
+ *     command_argument: name of the argument that a shell runs; such a call is judged as a command.
+ *     outside_sandbox: it runs in the executor or beyond, so no sandbox of a session confines it.
  */
 export interface ToolSpec {
   name: string;
@@ -1420,6 +1422,8 @@ export interface ToolSpec {
   group?: string;
   flags?: ("external" | "private" | "untrusted")[];
   timeout_s?: number;
+  command_argument?: string;
+  outside_sandbox?: boolean;
 }
 
 /** The model asked for no tool: its turn is over. */
