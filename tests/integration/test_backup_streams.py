@@ -22,7 +22,7 @@ from fairlead_common.bus.buckets import Bucket
 from fairlead_common.bus.chunked_requests import write_parts
 from fairlead_common.bus.settings import BusSettings
 from fairlead_common.bus.streams import ensure_consumer, provision
-from fairlead_common.errors import WeakConfigurationError
+from fairlead_common.errors import UnsafeConfigurationError
 from fairlead_common.installation.home import Home
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.content import (
@@ -324,7 +324,7 @@ async def test_services_refuse_an_unfinished_restore_and_the_next_one_finishes_i
         assert process.poll() is None
         process.kill()
         process.wait()
-        with pytest.raises(WeakConfigurationError, match="a restore into it was not finished"):
+        with pytest.raises(UnsafeConfigurationError, match="a restore into it was not finished"):
             await provision(after)
     done = await asyncio.to_thread(command, "restore", str(tmp_path / "b"), nats=other, home=home)
     assert done["sessions"] == 300

@@ -17,7 +17,7 @@ from fairlead_common.bus.settings import BusSettings
 from fairlead_common.bus.stream_reader import JetStreamError
 from fairlead_common.bus.streams import provision
 from fairlead_common.bus.tail import Tail, TailSource
-from fairlead_common.errors import ConflictError, WeakConfigurationError
+from fairlead_common.errors import ConflictError, UnsafeConfigurationError
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.received import Delivery
@@ -286,7 +286,7 @@ async def test_three_replicas_at_a_server_that_is_alone_refuse_the_start(tmp_pat
     server = NatsServer(tmp_path).start()
     try:
         async with connected(server.url) as bus:
-            with pytest.raises(WeakConfigurationError, match="FAIRLEAD_NATS_REPLICAS"):
+            with pytest.raises(UnsafeConfigurationError, match="FAIRLEAD_NATS_REPLICAS"):
                 await provision(bus)
     finally:
         server.stop()

@@ -14,7 +14,7 @@ from fairlead_common.errors import (
     BusUnavailableError,
     ConflictError,
     StreamFullError,
-    WeakConfigurationError,
+    UnsafeConfigurationError,
 )
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.ids import new_id
@@ -104,7 +104,7 @@ async def test_provisioning_twice_changes_nothing_and_a_weaker_stream_is_refused
     config = info["config"]
     assert isinstance(config, dict)
     await bus.api(f"STREAM.UPDATE.{s.SESSIONS}", {**config, "discard": "old", "max_age": 3_600_000_000_000})
-    with pytest.raises(WeakConfigurationError, match=r"discard is 'old'.*max_age is 3600000000000 ns"):
+    with pytest.raises(UnsafeConfigurationError, match=r"discard is 'old'.*max_age is 3600000000000 ns"):
         await provision(bus)
 
 

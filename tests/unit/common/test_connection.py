@@ -6,7 +6,7 @@ import pytest
 
 from fairlead_common.bus.settings import settings_from_environment
 from fairlead_common.config import overrides_from_environment
-from fairlead_common.errors import WeakConfigurationError
+from fairlead_common.errors import UnsafeConfigurationError
 
 
 def test_the_password_is_read_from_its_file(tmp_path: Path) -> None:
@@ -17,7 +17,7 @@ def test_the_password_is_read_from_its_file(tmp_path: Path) -> None:
 
 
 def test_a_password_file_that_is_missing_refuses_the_start(tmp_path: Path) -> None:
-    with pytest.raises(WeakConfigurationError, match="FAIRLEAD_NATS_PASSWORD_FILE"):
+    with pytest.raises(UnsafeConfigurationError, match="FAIRLEAD_NATS_PASSWORD_FILE"):
         settings_from_environment({"FAIRLEAD_NATS_PASSWORD_FILE": str(tmp_path / "missing")})
 
 

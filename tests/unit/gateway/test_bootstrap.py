@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_common.errors import InvalidInputError, WeakConfigurationError
+from fairlead_common.errors import InvalidInputError, UnsafeConfigurationError
 from fairlead_gateway.http.server import public_host_from_environment
 from fairlead_gateway.main import auth_file
 
@@ -51,5 +51,5 @@ def test_a_token_file_that_is_missing_refuses_the_start(
 ) -> None:
     monkeypatch.setenv("FAIRLEAD_HOME", str(tmp_path))
     monkeypatch.setenv("FAIRLEAD_TOKEN_FILE", str(tmp_path / "missing"))
-    with pytest.raises(WeakConfigurationError, match="FAIRLEAD_TOKEN_FILE"):
+    with pytest.raises(UnsafeConfigurationError, match="FAIRLEAD_TOKEN_FILE"):
         auth_file()

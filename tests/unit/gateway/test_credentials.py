@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_common.errors import InvalidInputError, WeakConfigurationError
+from fairlead_common.errors import InvalidInputError, UnsafeConfigurationError
 from fairlead_common.service.credentials import AuthFile, ensure_auth_file
 
 
@@ -49,14 +49,14 @@ def test_file_that_others_can_open_is_refused(tmp_path: Path, mode: int) -> None
     path = tmp_path / "auth.json"
     ensure_auth_file(path)
     path.chmod(mode)
-    with pytest.raises(WeakConfigurationError, match=f"0600, is {mode:04o}"):
+    with pytest.raises(UnsafeConfigurationError, match=f"0600, is {mode:04o}"):
         AuthFile.read(path)
 
 
 def test_symbolic_link_is_refused(tmp_path: Path) -> None:
     ensure_auth_file(tmp_path / "real.json")
     (tmp_path / "auth.json").symlink_to(tmp_path / "real.json")
-    with pytest.raises(WeakConfigurationError):
+    with pytest.raises(UnsafeConfigurationError):
         ensure_auth_file(tmp_path / "auth.json")
 
 
@@ -77,7 +77,7 @@ def test_malformed_file_is_refused(tmp_path: Path, content: str) -> None:
     path = tmp_path / "auth.json"
     path.write_text(content)
     path.chmod(0o600)
-    with pytest.raises(WeakConfigurationError):
+    with pytest.raises(UnsafeConfigurationError):
         ensure_auth_file(path)
 
 

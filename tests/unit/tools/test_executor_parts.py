@@ -10,7 +10,7 @@ import jsonschema
 import msgspec
 import pytest
 
-from fairlead_common.errors import InvalidInputError, WeakConfigurationError
+from fairlead_common.errors import InvalidInputError, UnsafeConfigurationError
 from fairlead_common.protocol.messages import SandboxKind, ToolCall
 from fairlead_tools.config import config_from_environment
 from fairlead_tools.liveness import Liveness
@@ -45,7 +45,7 @@ def test_settings_come_from_the_environment() -> None:
     ],
 )
 def test_setting_that_does_not_fit_is_refused(name: str, value: str) -> None:
-    with pytest.raises(WeakConfigurationError):
+    with pytest.raises(UnsafeConfigurationError):
         config_from_environment({"FAIRLEAD_HOME": "/h", name: value})
 
 
@@ -187,7 +187,7 @@ async def test_executor_lives_as_long_as_its_lock(tmp_path: Path) -> None:
     assert second.alive("e1")
     assert not first.alive("e1")
     assert not second.alive("e3")
-    with pytest.raises(WeakConfigurationError):
+    with pytest.raises(UnsafeConfigurationError):
         await Liveness(tmp_path, "e1").begin(patience_s=0.0)
     os.close(first._fd)
     assert not second.alive("e1")
@@ -240,5 +240,5 @@ def test_pool_and_labels_are_those_of_the_environment(tmp_path: Path) -> None:
     )
     assert (config.pool, config.labels) == ("big", {"gpu": "yes", "zone": "home"})
     for wrong in ({"FAIRLEAD_POOL": "a b"}, {"FAIRLEAD_LABELS": "gpu"}, {"FAIRLEAD_LABELS": "a=1,a=2"}):
-        with pytest.raises(WeakConfigurationError):
+        with pytest.raises(UnsafeConfigurationError):
             config_from_environment({**home, **wrong})

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from fairlead_common.config.sandbox_kinds import UNKNOWN
-from fairlead_common.errors import WeakConfigurationError
+from fairlead_common.errors import UnsafeConfigurationError
 from fairlead_common.protocol.messages import ToolCall
 from fairlead_tools.host_policy import read_host_policy
 from fairlead_tools.sandboxes.extension_kinds import extension_kinds
@@ -113,5 +113,5 @@ def test_the_rules_of_a_host_may_name_a_kind_that_is_installed_there(tmp_path: P
     file.write_text('sandboxes = ["toy"]')
     assert read_host_policy(file).sandboxes == ["toy"]
     file.write_text('sandboxes = ["toys"]')
-    with pytest.raises(WeakConfigurationError, match="toys"):
+    with pytest.raises(UnsafeConfigurationError, match="toys"):
         read_host_policy(file)

@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from fairlead_common.errors import WeakConfigurationError
+from fairlead_common.errors import UnsafeConfigurationError
 from fairlead_common.protocol.approval_hash import shown_hash
 from fairlead_common.protocol.messages import ToolCall, ToolSpec
 from fairlead_tools.config import ExecutorConfig, config_from_environment
@@ -116,7 +116,7 @@ def test_i_15_one_byte_changed_after_the_approval_is_refused(
     ],
 )
 def test_a_file_that_cannot_be_taken_at_its_word_stops_the_executor(tmp_path: Path, text: str) -> None:
-    with pytest.raises(WeakConfigurationError, match=r"floor\.toml"):
+    with pytest.raises(UnsafeConfigurationError, match=r"floor\.toml"):
         floor(tmp_path, text)
 
 
@@ -124,10 +124,10 @@ def test_a_file_that_others_may_write_or_that_is_missing_stops_the_executor(tmp_
     path = tmp_path / "floor.toml"
     path.write_text("")
     path.chmod(0o666)
-    with pytest.raises(WeakConfigurationError, match="others"):
+    with pytest.raises(UnsafeConfigurationError, match="others"):
         read_host_policy(path)
     missing = config_from_environment({"FAIRLEAD_HOME": str(tmp_path), "FAIRLEAD_FLOOR": "/nowhere.toml"})
-    with pytest.raises(WeakConfigurationError, match="nowhere"):
+    with pytest.raises(UnsafeConfigurationError, match="nowhere"):
         read_host_policy(missing.floor)
     assert config_from_environment({"FAIRLEAD_HOME": str(tmp_path)}).floor == path
     assert config_from_environment({"FAIRLEAD_HOME": str(tmp_path / "x")}).floor is None

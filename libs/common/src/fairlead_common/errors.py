@@ -85,5 +85,5 @@ class LaterVersionError(FairleadError):
     """A later version wrote a value that this one does not know: only that version can act on it."""
 
 
-class WeakConfigurationError(FairleadError):
+class UnsafeConfigurationError(FairleadError):
     """A stream, bucket or file is set up in a way that could lose data or leak a secret."""

@@ -19,7 +19,7 @@ from fairlead_common.errors import (
     FairleadError,
     InvalidInputError,
     RetryableError,
-    WeakConfigurationError,
+    UnsafeConfigurationError,
 )
 from fairlead_common.protocol.ids import check_id
 from fairlead_common.service.logs import configure_logs
@@ -46,7 +46,7 @@ def main() -> None:
     configure_logs("provisioner", level=os.environ.get("FAIRLEAD_LOG_LEVEL", "info"))
     try:
         uvloop.run(_run())
-    except (WeakConfigurationError, InvalidInputError, AccessRefusedError) as error:
+    except (UnsafeConfigurationError, InvalidInputError, AccessRefusedError) as error:
         log.error("configuration_refused", error=str(error))
         sys.exit(EXIT_CONFIG)
     except RetryableError as error:

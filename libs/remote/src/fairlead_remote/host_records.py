@@ -11,7 +11,7 @@ from fairlead_common.protocol.ids import check_id
 
 KEPT_S: Final = 30 * 86400  # how long a join token that is over is remembered, to say why it is refused
 
-Refusal = str
+TokenRefusal = str
 
 
 class JoinedHost(NamedTuple):
@@ -47,7 +47,7 @@ class Invitation(NamedTuple):
     used_s: int = 0
     withdrawn_s: int = 0
 
-    def refusal(self, now_s: float) -> Refusal:
+    def refusal(self, now_s: float) -> TokenRefusal:
         """Why nobody is let in with it; empty while it is good."""
         if self.withdrawn_s:
             return "the join token was withdrawn"

@@ -18,7 +18,7 @@ from fairlead_remote.host_records import (
     KEPT_S,
     Invitation,
     JoinedHost,
-    Refusal,
+    TokenRefusal,
     hosts_of,
     invitations_of,
     register_file,
@@ -76,7 +76,7 @@ class HostRegister:
             ]
             store_rows(stored, invitations=[*kept, invitation])
 
-    def redeem(self, ticket: str, key: str) -> JoinedHost | Refusal:
+    def redeem(self, ticket: str, key: str) -> JoinedHost | TokenRefusal:
         """Let the machine with this public key in; the same key again is the same success."""
         now_s = int(time.time())
         with self._changing() as stored:

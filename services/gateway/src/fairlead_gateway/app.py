@@ -14,7 +14,7 @@ from fairlead_common.service.process import VERSION
 from fairlead_gateway.gateway import Gateway
 from fairlead_gateway.http import login, web_files
 from fairlead_gateway.http.health import ReadinessCheck
-from fairlead_gateway.http.middleware import FrontDoor
+from fairlead_gateway.http.middleware import RequestGuard
 from fairlead_gateway.http.problems import Problem, json_response, on_failure, on_problem
 from fairlead_gateway.openapi_document import openapi_document
 from fairlead_gateway.routes import OPERATIONS
@@ -59,7 +59,7 @@ def create_app(gateway: Gateway, public_host: str = "") -> ASGIApp:
     app.add_route("/login", login.login_page, methods=["GET"])
     app.add_route("/{path:path}", web_files.page, methods=["GET"])
     compressed = GZipMiddleware(app, compresslevel=6, exclude_content_types=NOT_COMPRESSED)
-    return FrontDoor(compressed, gateway.auth, gateway.config, public_host)
+    return RequestGuard(compressed, gateway.auth, gateway.config, public_host)
 
 
 async def _on_http_exception(request: Request, error: Exception) -> Response:

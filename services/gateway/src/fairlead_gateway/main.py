@@ -9,7 +9,7 @@ import structlog
 
 from fairlead_common.bus import Bus
 from fairlead_common.config import overrides_from_environment
-from fairlead_common.errors import InvalidInputError, WeakConfigurationError
+from fairlead_common.errors import InvalidInputError, UnsafeConfigurationError
 from fairlead_common.service.credentials import GOOD_TOKEN_CHARS, AuthFile, ensure_auth_file
 from fairlead_common.service.live_config import LiveConfig
 from fairlead_common.service.process import ServicePart, run_service
@@ -32,7 +32,7 @@ async def setup(bus: Bus) -> list[ServicePart]:
         public = public_host_from_environment()
         file = auth_file()
     except InvalidInputError as error:
-        raise WeakConfigurationError(str(error)) from error
+        raise UnsafeConfigurationError(str(error)) from error
     await config.load()
     auth = Auth(file, bus)
     change_hints = ChangeHints(bus)
@@ -74,7 +74,7 @@ def _given_token() -> str | None:
     try:
         return Path(path).read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise WeakConfigurationError(f"FAIRLEAD_TOKEN_FILE: {path} cannot be read: {error}") from error
+        raise UnsafeConfigurationError(f"FAIRLEAD_TOKEN_FILE: {path} cannot be read: {error}") from error
 
 
 def note_revoked(auth: Auth, key: str, value: bytes) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from fairlead_common.config.placement import DEFAULT_POOL
-from fairlead_common.errors import InvalidInputError, WeakConfigurationError
+from fairlead_common.errors import InvalidInputError, UnsafeConfigurationError
 from fairlead_common.protocol.ids import check_id, host_label
 
 
@@ -47,7 +47,7 @@ def config_from_environment(environ: Mapping[str, str] | None = None) -> Executo
     `floor.toml` of the home).
 
     Raises:
-        WeakConfigurationError: one of them does not fit.
+        UnsafeConfigurationError: one of them does not fit.
     """
     env = os.environ if environ is None else environ
     home = Path(env.get("FAIRLEAD_HOME") or "~/.local/share/fairlead").expanduser().absolute()
@@ -65,11 +65,11 @@ def config_from_environment(environ: Mapping[str, str] | None = None) -> Executo
         capacity = int(env.get("FAIRLEAD_TOOLS_CAPACITY") or 8)
         finish_s = float(env.get("FAIRLEAD_FINISH_S") or 0)
     except (InvalidInputError, ValueError) as error:
-        raise WeakConfigurationError(str(error)) from error
+        raise UnsafeConfigurationError(str(error)) from error
     if not 1 <= capacity <= 1000:
-        raise WeakConfigurationError(f"FAIRLEAD_TOOLS_CAPACITY: must be from 1 to 1000, got {capacity}")
+        raise UnsafeConfigurationError(f"FAIRLEAD_TOOLS_CAPACITY: must be from 1 to 1000, got {capacity}")
     if not 0 <= finish_s <= 3600:
-        raise WeakConfigurationError(f"FAIRLEAD_FINISH_S: must be from 0 to 3600, got {finish_s:g}")
+        raise UnsafeConfigurationError(f"FAIRLEAD_FINISH_S: must be from 0 to 3600, got {finish_s:g}")
     return ExecutorConfig(
         host=host,
         executor=executor,

@@ -17,7 +17,7 @@ from jsonschema.protocols import Validator
 
 from fairlead_common.config.placement import workspace_root
 from fairlead_common.config.sandbox_kinds import BUILT_IN, by_name
-from fairlead_common.errors import InvalidInputError, WeakConfigurationError
+from fairlead_common.errors import InvalidInputError, UnsafeConfigurationError
 from fairlead_common.policy.always_ask import never_automatic, typed
 from fairlead_common.policy.always_ask_git import FORCED, is_forced_push
 from fairlead_common.policy.rules import (
@@ -60,7 +60,7 @@ def read_host_policy(path: Path | None) -> HostPolicySettings:
     """The settings in a file; none without a file.
 
     Raises:
-        WeakConfigurationError: it cannot be read, says what is not known, or others may write to it.
+        UnsafeConfigurationError: it cannot be read, says what is not known, or others may write to it.
     """
     if path is None:
         return HostPolicySettings()
@@ -70,14 +70,18 @@ def read_host_policy(path: Path | None) -> HostPolicySettings:
         check_rules(settings.deny, "deny", allowing=False)
         check_rules(settings.require_sandbox_for, "require_sandbox_for", allowing=False)
     except (OSError, msgspec.DecodeError, InvalidInputError) as error:
-        raise WeakConfigurationError(f"{path}: {error}") from error
+        raise UnsafeConfigurationError(f"{path}: {error}") from error
     if mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise WeakConfigurationError(f"{path}: others than its owner may write to it ({stat.filemode(mode)})")
+        raise UnsafeConfigurationError(
+            f"{path}: others than its owner may write to it ({stat.filemode(mode)})"
+        )
     unknown = [kind for kind in settings.sandboxes or () if kind not in BUILT_IN]
     if unknown and not extensions.installed(extensions.SANDBOXES).issuperset(unknown):
-        raise WeakConfigurationError(f"{path}: sandboxes: no such kind is installed on this host: {unknown}")
+        raise UnsafeConfigurationError(
+            f"{path}: sandboxes: no such kind is installed on this host: {unknown}"
+        )
     if relative := [each for each in settings.workspaces if not each.startswith("/")]:
-        raise WeakConfigurationError(f"{path}: workspaces: must be absolute, got {relative}")
+        raise UnsafeConfigurationError(f"{path}: workspaces: must be absolute, got {relative}")
     return settings
 
 
@@ -93,7 +97,7 @@ class HostPolicy:
             attributes: of a kind of sandbox, here.
 
         Raises:
-            WeakConfigurationError: see `read_floor`.
+            UnsafeConfigurationError: see `read_floor`.
         """
         self._config = config
         self._attributes = attributes

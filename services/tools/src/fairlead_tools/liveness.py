@@ -5,7 +5,7 @@ import fcntl
 import os
 from pathlib import Path
 
-from fairlead_common.errors import WeakConfigurationError
+from fairlead_common.errors import UnsafeConfigurationError
 
 
 class Liveness:
@@ -21,12 +21,12 @@ class Liveness:
         """From here on this executor counts as alive.
 
         Raises:
-            WeakConfigurationError: one of its name lives, and did not end within `patience_s`.
+            UnsafeConfigurationError: one of its name lives, and did not end within `patience_s`.
         """
         end = asyncio.get_running_loop().time() + patience_s
         while (fd := self._try(self._executor, os.O_RDWR | os.O_CREAT)) < 0:
             if asyncio.get_running_loop().time() > end:
-                raise WeakConfigurationError(f"an executor {self._executor} lives already on this host")
+                raise UnsafeConfigurationError(f"an executor {self._executor} lives already on this host")
             await asyncio.sleep(0.1)
         self._fd = fd
 

@@ -7,7 +7,7 @@ import ssl
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from fairlead_common.errors import WeakConfigurationError
+from fairlead_common.errors import UnsafeConfigurationError
 
 RECONNECT_PAUSE_S: Final = 0.1
 
@@ -75,21 +75,21 @@ def _tls(ca_file: str) -> ssl.SSLContext:
     """Trust this authority alone.
 
     Raises:
-        WeakConfigurationError: the file cannot be read, or holds no certificate.
+        UnsafeConfigurationError: the file cannot be read, or holds no certificate.
     """
     # "returning true from eof_received() has no effect when using ssl" is said at each end of a connection.
     logging.getLogger("asyncio").addFilter(lambda record: "eof_received" not in record.getMessage())
     try:
         return ssl.create_default_context(cafile=ca_file)
     except (OSError, ssl.SSLError) as error:
-        raise WeakConfigurationError(f"FAIRLEAD_NATS_CA: {ca_file}: {error}") from error
+        raise UnsafeConfigurationError(f"FAIRLEAD_NATS_CA: {ca_file}: {error}") from error
 
 
 def settings_from_environment(environ: Mapping[str, str] | None = None) -> BusSettings:
     """Bus settings from `FAIRLEAD_NATS_URL` and, beside it, `_USER`, `_PASSWORD`, `_PASSWORD_FILE`, ...
 
     Raises:
-        WeakConfigurationError: the file of the password cannot be read.
+        UnsafeConfigurationError: the file of the password cannot be read.
     """
     env = os.environ if environ is None else environ
     password = env.get("FAIRLEAD_NATS_PASSWORD")
@@ -98,7 +98,7 @@ def settings_from_environment(environ: Mapping[str, str] | None = None) -> BusSe
             with open(path, encoding="utf-8") as file:
                 password = file.read().strip()
         except (OSError, UnicodeDecodeError) as error:
-            raise WeakConfigurationError(f"FAIRLEAD_NATS_PASSWORD_FILE: {path}: {error}") from error
+            raise UnsafeConfigurationError(f"FAIRLEAD_NATS_PASSWORD_FILE: {path}: {error}") from error
     return BusSettings(
         url=env.get("FAIRLEAD_NATS_URL", "nats://127.0.0.1:4222"),
         user=env.get("FAIRLEAD_NATS_USER"),

@@ -6,7 +6,7 @@ import structlog
 
 from fairlead_common.bus.bus import Bus
 from fairlead_common.bus.stream_reader import NO_CONSUMER, NO_STREAM, JetStreamError
-from fairlead_common.errors import BusUnavailableError, WeakConfigurationError
+from fairlead_common.errors import BusUnavailableError, UnsafeConfigurationError
 from fairlead_common.protocol import subjects as s
 
 log = structlog.get_logger()
@@ -142,7 +142,7 @@ async def provision(bus: Bus) -> None:
     """Make the streams and buckets that are missing and check those that exist. Safe to repeat.
 
     Raises:
-        WeakConfigurationError: one exists with settings that could lose data.
+        UnsafeConfigurationError: one exists with settings that could lose data.
         BusUnavailableError: JetStream is not there.
     """
     for wanted in STREAMS:
@@ -157,7 +157,7 @@ async def is_there(bus: Bus, name: str) -> bool:
     """Whether a stream exists and takes all its subjects; one of an earlier version may lack some.
 
     Raises:
-        WeakConfigurationError: it exists with settings that could lose data.
+        UnsafeConfigurationError: it exists with settings that could lose data.
         BusUnavailableError: JetStream is not there.
     """
     wanted = next(each for each in STREAMS if each["name"] == name)
@@ -239,7 +239,7 @@ async def _create(bus: Bus, wanted: StreamConfigFields) -> StreamConfigFields:
         return _config_of(name, await bus.api(f"STREAM.CREATE.{name}", wanted, timeout_s=15.0))
     except JetStreamError as error:
         if error.code == _NO_CLUSTER:
-            raise WeakConfigurationError(
+            raise UnsafeConfigurationError(
                 f"FAIRLEAD_NATS_REPLICAS: {wanted['num_replicas']} replicas need a cluster, "
                 "and this NATS server is alone"
             ) from error
@@ -278,7 +278,7 @@ async def _actual(bus: Bus, name: str) -> StreamConfigFields | None:
 def _config_of(name: str, info: StreamConfigFields) -> StreamConfigFields:
     config = info["config"]
     if not isinstance(config, dict):
-        raise WeakConfigurationError(f"stream {name}: the server sent no configuration")
+        raise UnsafeConfigurationError(f"stream {name}: the server sent no configuration")
     return config
 
 
@@ -286,13 +286,13 @@ def _lacks(wanted: StreamConfigFields, actual: StreamConfigFields) -> list[str]:
     """The subjects that an existing stream does not take yet.
 
     Raises:
-        WeakConfigurationError: it is weaker in any other way.
+        UnsafeConfigurationError: it is weaker in any other way.
     """
     has = subjects_of(actual)
     lacking = [subject for subject in subjects_of(wanted) if subject not in has]
     problems = weaknesses(wanted, {**actual, "subjects": [*has, *lacking]})
     if problems:
-        raise WeakConfigurationError(f"stream {wanted['name']} is set up too weakly: {'; '.join(problems)}")
+        raise UnsafeConfigurationError(f"stream {wanted['name']} is set up too weakly: {'; '.join(problems)}")
     return lacking
 
 
@@ -347,7 +347,7 @@ async def ensure_consumer(
         ack_wait_s: a delivery that nobody speaks of for so long is made again.
 
     Raises:
-        WeakConfigurationError: it exists with other settings.
+        UnsafeConfigurationError: it exists with other settings.
     """
     wanted: StreamConfigFields = {
         "durable_name": name,
@@ -367,9 +367,9 @@ async def ensure_consumer(
         )
     config = info["config"]
     if not isinstance(config, dict):
-        raise WeakConfigurationError(f"consumer {name}: the server sent no configuration")
+        raise UnsafeConfigurationError(f"consumer {name}: the server sent no configuration")
     for key in ("ack_policy", "max_deliver", "filter_subject"):
         if config.get(key) != wanted[key]:
-            raise WeakConfigurationError(
+            raise UnsafeConfigurationError(
                 f"consumer {name} of {stream}: {key} is {config.get(key)!r}, must be {wanted[key]!r}"
             )

@@ -17,14 +17,14 @@ def prepare_auth(home: Home) -> tuple[str | None, Callable[[], str]]:
     Raises:
         CommandError: `FAIRLEAD_TOKEN` is too weak, or the file that exists must not be used.
     """
-    from fairlead_common.errors import InvalidInputError, WeakConfigurationError
+    from fairlead_common.errors import InvalidInputError, UnsafeConfigurationError
     from fairlead_common.service.credentials import ensure_auth_file
 
     try:
         file, generated = ensure_auth_file(home.auth, os.environ.get("FAIRLEAD_TOKEN") or None)
     except InvalidInputError as error:
         raise CommandError(f"FAIRLEAD_TOKEN: {error.problem}", CONFIG) from error
-    except WeakConfigurationError as error:
+    except UnsafeConfigurationError as error:
         raise CommandError(str(error), CONFIG) from error
     return generated, file.login_code
 
@@ -35,7 +35,7 @@ def login_code(home: Home) -> str:
     Raises:
         CommandError: the home has no key, or one that must not be used.
     """
-    from fairlead_common.errors import WeakConfigurationError
+    from fairlead_common.errors import UnsafeConfigurationError
     from fairlead_common.service.credentials import AuthFile
 
     path = Path(os.environ.get("FAIRLEAD_AUTH_FILE") or home.auth)
@@ -48,7 +48,7 @@ def login_code(home: Home) -> str:
         raise CommandError(
             f"no key to make a link with: run this where `fairlead up` ran ({path} is missing)"
         ) from error
-    except WeakConfigurationError as error:
+    except UnsafeConfigurationError as error:
         raise CommandError(str(error), CONFIG) from error
 
 
@@ -72,7 +72,7 @@ def bearer(environ: Mapping[str, str] | None = None, home: Home | None = None) -
         except (OSError, UnicodeDecodeError) as error:
             raise CommandError(f"FAIRLEAD_TOKEN_FILE: {named} cannot be read: {error}", CONFIG) from error
     home = home or home_from_environment(env)
-    from fairlead_common.errors import WeakConfigurationError
+    from fairlead_common.errors import UnsafeConfigurationError
     from fairlead_common.service.credentials import SCOPES, AuthFile
 
     try:
@@ -81,5 +81,5 @@ def bearer(environ: Mapping[str, str] | None = None, home: Home | None = None) -
         raise CommandError(
             f"no token: set FAIRLEAD_TOKEN, or run this where `fairlead up` ran ({home.auth} is missing)"
         ) from error
-    except WeakConfigurationError as error:
+    except UnsafeConfigurationError as error:
         raise CommandError(str(error), CONFIG) from error

@@ -17,7 +17,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from fairlead_common.errors import InvalidInputError, WeakConfigurationError
+from fairlead_common.errors import InvalidInputError, UnsafeConfigurationError
 from fairlead_common.protocol.ids import new_id
 
 Scope = Literal["read", "write", "approve", "admin"]
@@ -86,30 +86,30 @@ class AuthFile:
 
         Raises:
             FileNotFoundError: there is none.
-            WeakConfigurationError: others can read it, it is a link, or it is not what it should be.
+            UnsafeConfigurationError: others can read it, it is a link, or it is not what it should be.
         """
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
         except FileNotFoundError:
             raise
         except OSError as error:  # ELOOP for a symbolic link
-            raise WeakConfigurationError(f"auth file {path}: cannot be opened: {error.strerror}") from error
+            raise UnsafeConfigurationError(f"auth file {path}: cannot be opened: {error.strerror}") from error
         with os.fdopen(descriptor, "rb") as file:
             info = os.fstat(file.fileno())
             if not stat.S_ISREG(info.st_mode):
-                raise WeakConfigurationError(f"auth file {path}: must be a regular file")
+                raise UnsafeConfigurationError(f"auth file {path}: must be a regular file")
             if info.st_mode & 0o077:
                 mode = stat.S_IMODE(info.st_mode)
-                raise WeakConfigurationError(f"auth file {path}: mode must be 0600, is {mode:04o}")
+                raise UnsafeConfigurationError(f"auth file {path}: mode must be 0600, is {mode:04o}")
             if info.st_uid not in (os.geteuid(), 0):
-                raise WeakConfigurationError(
+                raise UnsafeConfigurationError(
                     f"auth file {path}: must belong to user {os.geteuid()}, belongs to {info.st_uid}"
                 )
             data = file.read(65_537)
         try:
             return cls(path, msgspec.json.decode(data, type=_Stored))
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise WeakConfigurationError(f"auth file {path}: {error}") from error
+            raise UnsafeConfigurationError(f"auth file {path}: {error}") from error
 
     def verify_token(self, token: str) -> bool:
         """Whether this is the token. Takes the same time for every wrong one."""
@@ -191,7 +191,7 @@ def ensure_auth_file(path: Path, token: str | None = None) -> tuple[AuthFile, st
 
     Raises:
         InvalidInputError: `token` is too short, or looks like a signed one.
-        WeakConfigurationError: the file that exists must not be used.
+        UnsafeConfigurationError: the file that exists must not be used.
     """
     if token is not None:
         _check_token(token)

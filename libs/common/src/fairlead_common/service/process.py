@@ -21,7 +21,7 @@ from fairlead_common.errors import (
     AccessRefusedError,
     BusUnavailableError,
     StreamFullError,
-    WeakConfigurationError,
+    UnsafeConfigurationError,
 )
 from fairlead_common.service.liveness_file import end_pulse, keep_pulse
 from fairlead_common.service.log_readers import announced
@@ -61,7 +61,7 @@ def run_service(
     configure_logs(name, level=os.environ.get("FAIRLEAD_LOG_LEVEL", "info"))
     try:
         uvloop.run(_serve(name, setup, metadata or {}, inbox or (lambda: name)))
-    except* WeakConfigurationError as group:
+    except* UnsafeConfigurationError as group:
         log.error("configuration_refused", error="; ".join(str(e) for e in group.exceptions))
         sys.exit(EXIT_CONFIG)
     except* AccessRefusedError as group:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from fairlead_common.errors import WeakConfigurationError
+from fairlead_common.errors import UnsafeConfigurationError
 from fairlead_common.installation.home import Home
 from fairlead_common.installation.processes import end_stale, holder_of, recorded
 from fairlead_common.service.credentials import GOOD_TOKEN_CHARS, AuthFile
@@ -100,7 +100,7 @@ def token(look: DoctorContext) -> Finding:
         age_s = time.time() - path.stat().st_mtime
     except FileNotFoundError:
         return skipped("home.token", "none yet: the first start makes one")
-    except WeakConfigurationError as error:
+    except UnsafeConfigurationError as error:
         return problem("home.token", str(error), "mend it, or remove it: the next start makes a new one")
     days = int(age_s // 86_400)
     if age_s > _OLD_S:

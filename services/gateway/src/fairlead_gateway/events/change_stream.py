@@ -28,10 +28,10 @@ async def news(request: Request) -> ASGIApp | Response:
     check_parameters(request)
     if request.method == "HEAD":
         return Response(headers={name.decode(): value.decode() for name, value in HEADERS})
-    return NewsStream(gateway_of(request), principal_of(request))
+    return ChangeStream(gateway_of(request), principal_of(request))
 
 
-class NewsStream:
+class ChangeStream:
     """The answer to one client: an ASGI application."""
 
     def __init__(self, gateway: Gateway, principal: Principal) -> None:

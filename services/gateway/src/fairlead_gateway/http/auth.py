@@ -16,7 +16,7 @@ import structlog
 
 from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import Bucket
-from fairlead_common.errors import ConflictError, WeakConfigurationError
+from fairlead_common.errors import ConflictError, UnsafeConfigurationError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.service.credentials import (
@@ -307,7 +307,7 @@ class Auth:
             return
         try:
             self._file = AuthFile.read(self._file.path)
-        except (WeakConfigurationError, FileNotFoundError) as error:
+        except (UnsafeConfigurationError, FileNotFoundError) as error:
             log.error("auth_file_ignored", error=str(error))
             if not isinstance(error.__cause__, OSError):  # one that could not be opened is tried again
                 self._stamp = stamp

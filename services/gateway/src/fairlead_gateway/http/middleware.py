@@ -86,7 +86,7 @@ class Asked:
         return self.found.get(name)
 
 
-class FrontDoor:
+class RequestGuard:
     """Lets a request in to `app`, or answers it."""
 
     def __init__(self, app: ASGIApp, auth: Auth, config: LiveConfig, public_host: str = "") -> None:

@@ -14,7 +14,7 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from fairlead_common.errors import InvalidInputError, WeakConfigurationError
+from fairlead_common.errors import InvalidInputError, UnsafeConfigurationError
 from fairlead_gateway.gateway import Streams
 
 log = structlog.get_logger()
@@ -133,7 +133,7 @@ def listen(host: str, port: int) -> socket.socket:
     """A listening address that other gateways of this machine may share.
 
     Raises:
-        WeakConfigurationError: the address cannot be had.
+        UnsafeConfigurationError: the address cannot be had.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
@@ -143,7 +143,9 @@ def listen(host: str, port: int) -> socket.socket:
         sock.bind((host, port))
     except OSError as error:
         sock.close()
-        raise WeakConfigurationError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
+        raise UnsafeConfigurationError(
+            f"cannot listen on {host}:{port}: {error.strerror or error}"
+        ) from error
     sock.setblocking(False)
     return sock
 

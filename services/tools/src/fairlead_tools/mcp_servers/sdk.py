@@ -28,7 +28,7 @@ from mcp_types import methods
 from fairlead_common.config import McpServer
 from fairlead_common.service.process import VERSION
 from fairlead_tools.mcp_servers.catalogue import Listed
-from fairlead_tools.mcp_servers.telling import LOST, NOT_STARTED, TellingTransport
+from fairlead_tools.mcp_servers.reporting_transport import LOST, NOT_STARTED, ReportingTransport
 
 MAX_TOOLS: Final = 500
 MAX_PAGES: Final = 50
@@ -331,7 +331,7 @@ async def _http(server: McpServer, headers: dict[str, str], session: McpSession)
     timeout = httpx2.Timeout(REQUEST_S, read=None)  # calls have limits of their own
     headers = {**headers, "Accept-Encoding": "identity"}  # what is packed could grow without end
     async with (
-        httpx2.AsyncClient(headers=headers, timeout=timeout, transport=TellingTransport()) as http,
+        httpx2.AsyncClient(headers=headers, timeout=timeout, transport=ReportingTransport()) as http,
         streamable_http_client(server.url, http_client=http, max_sse_event_size=MAX_EVENT_BYTES) as streams,
         _listening(streams[0], session.heard, session.close) as receive,
     ):

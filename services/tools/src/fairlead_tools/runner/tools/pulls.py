@@ -16,7 +16,7 @@ from fairlead_tools.runner.process import environment, programs
 from fairlead_tools.runner.process.environment import find_program
 from fairlead_tools.runner.tools import remotes
 from fairlead_tools.runner.tools.arguments import Arguments
-from fairlead_tools.runner.tools.remotes import Remote, RemoteAccess
+from fairlead_tools.runner.tools.remotes import GitServerAccess, Remote
 from fairlead_tools.runner.tools.repository import Repository, revision
 
 TIMEOUT_S = 30.0
@@ -62,7 +62,7 @@ def create_pr(root: Root, arguments: Arguments) -> CallOutcome:
     return _Api(access, request.remote).open(request)
 
 
-def _by_gh(gh: str, request: PullRequest, access: RemoteAccess) -> CallOutcome:
+def _by_gh(gh: str, request: PullRequest, access: GitServerAccess) -> CallOutcome:
     remote = request.remote
     argv = [gh, "pr", "create", "--repo", f"{remote.host}/{remote.path}", "--head", request.branch]
     argv += ["--base", request.base] if request.base else []
@@ -107,7 +107,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 class _Api:
     """GitHub's API, or GitLab's."""
 
-    def __init__(self, access: RemoteAccess, remote: Remote) -> None:
+    def __init__(self, access: GitServerAccess, remote: Remote) -> None:
         self._access = access
         self._gitlab = access.is_gitlab
         path = f"projects/{quote(remote.path, safe='')}" if self._gitlab else f"repos/{remote.quoted}"

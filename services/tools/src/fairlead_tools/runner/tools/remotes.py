@@ -22,7 +22,7 @@ _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 ALLOWED = {"GIT_ALLOW_PROTOCOL": "https:http:ssh"}
 
 
-class RemoteAccess(NamedTuple):
+class GitServerAccess(NamedTuple):
     """What the operator set. `host` may have a port."""
 
     token: str
@@ -44,7 +44,7 @@ class Remote(NamedTuple):
     host: str
     path: str
 
-    def settings(self, access: RemoteAccess) -> GitSettings:
+    def settings(self, access: GitServerAccess) -> GitSettings:
         """What lets git in: the token for this one host, and only where nobody can read it on the way."""
         is_safe = (
             self.scheme == "https" or self.host.rpartition(":")[0] in _LOOPBACK or self.host in _LOOPBACK
@@ -61,7 +61,7 @@ class Remote(NamedTuple):
         return quote(self.path, safe="/")
 
 
-def access() -> RemoteAccess:
+def access() -> GitServerAccess:
     """What the operator set."""
     host = os.environ.get("FAIRLEAD_GIT_HOST") or "github.com"
     api = os.environ.get("FAIRLEAD_GIT_API") or ""
@@ -69,7 +69,7 @@ def access() -> RemoteAccess:
         api = "https://api.github.com" if host == "github.com" else f"https://{host}/api/v3"
         if "gitlab" in host:
             api = f"https://{host}/api/v4"
-    return RemoteAccess(os.environ.get("FAIRLEAD_GIT_TOKEN") or "", host, api.rstrip("/"))
+    return GitServerAccess(os.environ.get("FAIRLEAD_GIT_TOKEN") or "", host, api.rstrip("/"))
 
 
 def current_branch(repository: Repository, arguments: Arguments) -> str:

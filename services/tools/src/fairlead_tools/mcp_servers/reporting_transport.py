@@ -8,10 +8,10 @@ import msgspec
 
 MAX_BODY_BYTES: Final = 32 << 20
 NOT_STARTED: Final = -32097  # in the place of an answer: the server cannot have heard of the request
-LOST: Final = -32098  # nobody knows
+LOST: Final = -32098  # it may have been heard
 
 
-class TellingTransport(httpx2.AsyncBaseTransport):
+class ReportingTransport(httpx2.AsyncBaseTransport):
     """Says of each request that failed whether it can have reached the server.
 
     The SDK would end the whole connection, and all calls on it, for one request that failed.

@@ -1,0 +1,173 @@
+"""Public names mean one thing, in the field's words."""
+
+import ast
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.support.sources import parsed
+
+ROOT = Path(__file__).resolve().parents[2]
+SDK = "fairlead_sdk/"
+CONTRACT_OF_ERRORS = "fairlead_common/errors.py"
+
+# Words that names were made of before, and the field's words for them. A dead letter is a term of the field.
+PICTURES = {
+    "desk": "file descriptor hand-over",
+    "distant": "remote",
+    "door": "listener, middleware",
+    "lane": "concurrency",
+    "letter": "delivery",
+    "letting": "enrollment",
+    "news": "change hints",
+    "patience": "retry",
+    "pulse": "liveness",
+    "scroll": "ring buffer",
+    "seat": "launch",
+    "standing": "limits",
+    "telling": "report",
+}
+TERMS = {"dead_letters"}
+
+Sources = tuple[tuple[str, ast.Module], ...]
+
+
+@cache
+def sources() -> Sources:
+    """Every module of the packages, as `<package>/<file>`, and its tree."""
+    roots = [*ROOT.glob("libs/*/src"), *ROOT.glob("services/*/src")]
+    return tuple(
+        (path.relative_to(root).as_posix(), parsed(path.read_text()))
+        for root in roots
+        for path in sorted(root.rglob("*.py"))
+    )
+
+
+def meaning(node: ast.stmt, place: str) -> tuple[str, str] | None:
+    """The public class or type alias that a statement makes, and what it means.
+
+    A class means what it is in its place. Two aliases of the same type mean the same: `Json` may be
+    made wherever it is used.
+    """
+    if isinstance(node, ast.ClassDef):
+        return node.name, f"class {place}"
+    if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+        name = node.targets[0].id
+        if re.match(r"[A-Z]+[a-z]", name):
+            return name, ast.unparse(node.value).replace("Any", "object")
+    return None
+
+
+def meanings(modules: Iterable[tuple[str, ast.Module]]) -> dict[str, dict[str, str]]:
+    """Where each public name is made: name to meaning to place."""
+    found: dict[str, dict[str, str]] = defaultdict(dict)
+    for place, tree in modules:
+        for node in tree.body:
+            made = meaning(node, place)
+            if made and not made[0].startswith("_"):
+                found[made[0]][made[1]] = place
+    return found
+
+
+@cache
+def of_the_contract() -> frozenset[str]:
+    """Names that OpenAPI, AsyncAPI or the errors have: the SDK mirrors them under the same name."""
+    openapi = json.loads((ROOT / "docs/reference/openapi.json").read_text())["components"]["schemas"]
+    schemas = (ROOT / "docs/reference/asyncapi.yaml").read_text().partition("\n  schemas:\n")[2]
+    errors = next(tree for place, tree in sources() if place == CONTRACT_OF_ERRORS)
+    return frozenset(
+        [
+            *openapi,
+            *re.findall(r"^    (\w+):$", schemas, re.MULTILINE),
+            *(node.name for node in errors.body if isinstance(node, ast.ClassDef)),
+        ]
+    )
+
+
+def ambiguous(modules: Iterable[tuple[str, ast.Module]]) -> list[str]:
+    """Names that mean two things. What the SDK mirrors of the contract is one thing."""
+    problems = []
+    for name, of in sorted(meanings(modules).items()):
+        places = sorted(of.values())
+        if name in of_the_contract():
+            places = [place for place in places if not place.startswith(SDK)]
+        if len(places) > 1:
+            problems.append(f"{name}: {', '.join(places)}")
+    return problems
+
+
+def pictures(modules: Iterable[tuple[str, ast.Module]]) -> list[str]:
+    """Modules and classes with a word of `PICTURES` in their names."""
+    problems = []
+    for place, tree in modules:
+        names = [*place.removesuffix(".py").split("/")]
+        names += [node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+        for name in names:
+            for word in re.findall(r"[A-Z]?[a-z]+", name):
+                picture = word.lower()
+                picture = picture if picture in PICTURES else picture.removesuffix("s")
+                if picture in PICTURES and name not in TERMS:
+                    problems.append(f"{place}: {name}: say {PICTURES[picture]}")
+    return problems
+
+
+def test_every_public_name_means_one_thing() -> None:
+    assert len(meanings(sources())) > 500  # it does look
+    assert ambiguous(sources()) == []
+
+
+def test_modules_and_classes_are_named_in_the_fields_words() -> None:
+    assert pictures(sources()) == []
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        ("class Target: ...", "class Target: ...", 1),
+        ("class _Target: ...", "class _Target: ...", 0),
+        ("Kind = Literal['a']", "class Kind: ...", 1),
+        ("Kind = Literal['a']", "Kind = Literal['b']", 1),
+        ("Json = dict[str, Any]", "Json = dict[str, object]", 0),
+        ("MAX = 1", "MAX = 2", 0),
+    ],
+)
+def test_a_name_with_two_meanings_is_found(first: str, second: str, expected: int) -> None:
+    modules = [("fairlead_agent/a.py", parsed(first)), ("fairlead_tools/b.py", parsed(second))]
+    assert len(ambiguous(modules)) == expected
+
+
+def test_only_what_the_sdk_mirrors_may_have_a_second_place() -> None:
+    mirrored, own = parsed("class ConflictError: ..."), parsed("class Sandbox: ...")
+    assert ambiguous([("fairlead_sdk/errors.py", mirrored), (CONTRACT_OF_ERRORS, mirrored)]) == []
+    assert len(ambiguous([("fairlead_sdk/a.py", own), ("fairlead_tools/a.py", own)])) == 1
+    assert len(ambiguous([("fairlead_tools/a.py", mirrored), (CONTRACT_OF_ERRORS, mirrored)])) == 1
+
+
+@pytest.mark.parametrize(
+    ("place", "source", "expected"),
+    [
+        ("fairlead_tools/desk.py", "", 1),
+        ("fairlead_gateway/app.py", "class FrontDoor: ...", 1),
+        ("fairlead_scheduler/letters.py", "class Letters: ...", 2),
+        ("fairlead_common/bus/dead_letters.py", "class DeadMessage: ...", 0),
+        ("fairlead_agent/doors_open.py", "", 1),
+        ("fairlead_agent/doorman.py", "", 0),
+    ],
+)
+def test_a_picture_in_a_name_is_found(place: str, source: str, expected: int) -> None:
+    assert len(pictures([(place, parsed(source))])) == expected
+
+
+def test_the_glossary_has_each_word_once() -> None:
+    rows = re.findall(
+        r"^\| (?!word )(?!---)([^|]+) \|", (ROOT / "docs/glossary.md").read_text(), re.MULTILINE
+    )
+    words = [word.strip("` ") for row in rows for word in row.split(",")]
+    assert len(words) > 50
+    assert [word for word in words if words.count(word) > 1] == []
+    assert [word for word in words if word in PICTURES] == []
