@@ -45,5 +45,5 @@ def test_the_cases_cover_what_a_log_can_hold() -> None:
     kinds = {entry["type"] for case in stored for entry in case["entries"]}
     assert kinds >= {
         "message", "queued", "dropped", "run_start", "run_end", "approval_request", "approval",
-        "session_info", "deleted", "custom", "epoch",
+        "session_info", "deleted", "custom", "epoch", "tool_list",
     }  # fmt: skip
