@@ -8,7 +8,7 @@ from typing import BinaryIO, Final
 
 import msgspec
 
-from fairlead_common.bus.bus import Bus
+from fairlead_common.bus import Bus
 from fairlead_common.bus.objects import Objects, OutputInfo
 from fairlead_common.errors import ConflictError
 from fairlead_common.protocol import subjects

@@ -22,7 +22,6 @@ from fairlead_common.cron.jobs import (
 )
 from fairlead_common.cron.requests import AddJob, Preview, UpdateJob
 from fairlead_common.cron.runs import CronEvent
-from fairlead_common.cron.schedules import check_interval, check_window, schedule_of, schedule_words
 from fairlead_common.cron.times import moment_of, zone
 from fairlead_common.errors import ConflictError, InvalidInputError
 from fairlead_common.protocol.ids import check_id, new_id
@@ -33,6 +32,7 @@ from fairlead_scheduler.jobs.heartbeats import missing_warning
 from fairlead_scheduler.jobs.job_store import JobStore
 from fairlead_scheduler.jobs.job_table import JobTable
 from fairlead_scheduler.jobs.schedule_times import times_of
+from fairlead_scheduler.jobs.schedules import check_interval, check_window, schedule_of, schedule_words
 from fairlead_scheduler.session_limits import SessionLimits, as_narrow, session_limits_of
 from fairlead_scheduler.session_mail import depth_of
 from fairlead_scheduler.settings import SchedulerSettings

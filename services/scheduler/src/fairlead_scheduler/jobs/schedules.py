@@ -4,7 +4,6 @@ from typing import Final
 
 import msgspec
 
-from fairlead_common.cron.expression import expression_words, parse_expression
 from fairlead_common.cron.jobs import ActiveWindow, At, Cron, Document, Every, Schedule
 from fairlead_common.cron.times import (
     moment_of,
@@ -15,6 +14,7 @@ from fairlead_common.cron.times import (
     zone,
 )
 from fairlead_common.errors import InvalidInputError
+from fairlead_scheduler.jobs.cron_expression import expression_words, parse_expression
 
 _EVERY: Final = "@every "
 _KEYS: Final = {
