@@ -58,7 +58,7 @@ def auth_file() -> AuthFile:
     path = Path(os.environ.get("FAIRLEAD_AUTH_FILE") or home / "auth.json")
     given = _given_token()
     if given is not None and len(given) < GOOD_TOKEN_CHARS:
-        log.warning("token_short", chars=len(given), better=GOOD_TOKEN_CHARS)
+        log.warning("token_too_short", chars=len(given), better=GOOD_TOKEN_CHARS)
     file, token = ensure_auth_file(path, given)
     if token is not None:
         sys.stdout.write(f"Fairlead token (shown once, keep it): {token}\n")

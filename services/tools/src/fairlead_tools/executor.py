@@ -374,7 +374,7 @@ class Executor:
         headers |= trace_headers(trace)
         subject = subjects.mail(call.session, "result", call.call_id)
         if not await self._bus.offer(subject, payload, headers, point="tools.result"):
-            log.info("result_was_there", call=call.call_id)
+            log.info("result_already_stored", call=call.call_id)
         log.info(
             "tool_finished",
             call=call.call_id,

@@ -76,7 +76,7 @@ class Outbox:
         try:
             await self._bucket.create(_key(run), msgspec.json.encode(message), point="scheduler.letter")
         except ConflictError:
-            log.info("letter_kept_before", job=run.job_id)
+            log.info("delivery_kept_before", job=run.job_id)
         return DeliveryState(channel=payload.channel)
 
     async def send_soon(self, run: RunEntry) -> None:

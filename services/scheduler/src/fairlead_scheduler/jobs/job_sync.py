@@ -60,7 +60,7 @@ class JobSync:
                 try:
                     news = await tail.take()
                 except RetryableError as error:
-                    log.warning("table_behind", error=str(error))
+                    log.warning("job_table_behind", error=str(error))
                     continue
                 for _, record in news:
                     self._note(record)

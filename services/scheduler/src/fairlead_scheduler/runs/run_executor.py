@@ -106,7 +106,7 @@ class RunExecutor:
                         await self._find()
                         await self._admit_all()
                 except FairleadError as error:
-                    log.warning("driving_failed", error=str(error))
+                    log.warning("run_executor_failed", error=str(error))
                 try:
                     async with asyncio.timeout(POLL_S):
                         await self._look.wait()

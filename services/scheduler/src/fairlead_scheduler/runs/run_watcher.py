@@ -104,7 +104,7 @@ class RunWatcher:
             try:
                 return await self._follow(attempt, seen)
             except RetryableError as error:
-                log.warning("attending_delayed", session=attempt.session, error=str(error))
+                log.warning("run_watch_delayed", session=attempt.session, error=str(error))
                 await asyncio.sleep(RETRY_PAUSE_S)
             except LaterVersionError as error:  # how it ends, a later version of this service will tell
                 log.warning("session_of_later_version", session=attempt.session, error=str(error))
@@ -143,7 +143,7 @@ class RunWatcher:
                     if len(self._clean) > MAX_KNOWN:
                         self._clean.pop(next(iter(self._clean)))
             except RetryableError as error:
-                log.warning("attending_delayed", session=session, error=str(error))
+                log.warning("run_watch_delayed", session=session, error=str(error))
             except NotFoundError:
                 return True  # nobody can know any more
             else:

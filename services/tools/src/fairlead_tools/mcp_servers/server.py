@@ -256,7 +256,7 @@ class McpServerConnection:
             try:
                 self.file.write(msgspec.structs.replace(before, down=True))
             except OSError as error:  # it is tried again with the next connection that fails
-                log.warning("mcp_not_noted_down", server=self.name, error=str(error))
+                log.warning("mcp_catalogue_not_stored", server=self.name, error=str(error))
 
     # -- calls ---------------------------------------------------------------------
 

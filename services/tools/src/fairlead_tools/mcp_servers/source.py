@@ -57,7 +57,7 @@ class McpTools:
                         await self._match(tasks)
                         waiting = self._look()
                     except OSError as error:  # no descriptor, no space: the tools stay as they were
-                        log.warning("mcp_not_looked_at", error=str(error))
+                        log.warning("mcp_catalogue_not_read", error=str(error))
                         waiting = True
                     late = asyncio.get_running_loop().time() - began > FIRST_LOOK_S
                     self.ready = self.ready or not waiting or late

@@ -124,7 +124,7 @@ class Journals:
         except OSError as error:
             if not self._complained:
                 self._complained = True
-                log.warning("journal_stays", folder=str(folder), error=str(error))
+                log.warning("journal_kept", folder=str(folder), error=str(error))
             return False
         return True
 
