@@ -29,6 +29,8 @@ SECONDS: Final = {
     "tests/integration/test_executor_network.py": 110,
     "tests/chaos/cluster/test_cluster_tier.py": 75,
     "tests/chaos/test_points.py": 60,
+    "tests/integration/test_mcp_tools.py": 90,
+    "tests/integration/test_tools_crash.py": 60,
     "tests/integration/test_cluster.py": 60,
     "tests/integration/test_executor_join.py": 60,
     "tests/integration/test_cluster_partitions.py": 60,
@@ -37,6 +39,11 @@ SECONDS: Final = {
     "tests/integration/test_rolling_update.py": 45,
     "tests/integration/test_move_to_cluster.py": 45,
     "tests/integration/test_backup.py": 45,
+    "tests/integration/test_nats_tools.py": 45,
+    "tests/integration/test_tools_executor.py": 40,
+    "tests/integration/test_openapi_tools.py": 30,
+    "tests/integration/test_scheduler_crash.py": 30,
+    "tests/unit/tools/test_runner_confinement.py": 40,
 }
 _A_TEST_MS: Final = 1000
 _A_PURE_TEST_MS: Final = 20
