@@ -161,6 +161,13 @@ def test_an_endpoint_that_says_so_is_a_tool() -> None:
     assert spec.parameters == json.loads(SCHEMA)
 
 
+def test_an_endpoint_may_declare_the_argument_that_a_shell_runs() -> None:
+    made = declarations([service(command="script")], {}, ["*"])
+    assert made.tools["nats__weather__now"].spec.command_argument == "script"
+    made = declarations([service()], {}, ["*"])
+    assert made.tools["nats__weather__now"].spec.command_argument == ""
+
+
 def test_an_endpoint_that_says_nothing_is_no_tool() -> None:
     plain = MicroInfo(name="x", id="1", endpoints=[MicroEndpoint(name="e", subject="x.e", metadata=None)])
     said_no = service(tool="false")
