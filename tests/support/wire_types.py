@@ -116,6 +116,8 @@ def _filled(kind: look.Type, name: str, depth: int) -> Json:  # noqa: C901, PLR0
 
 def _field(field: look.Field, depth: int) -> Json:
     """What is not its default, for that may be left out on the wire."""
+    if isinstance(field.type, look.BoolType):
+        return field.default is not True
     if isinstance(field.type, look.LiteralType):
         return next(value for value in reversed(field.type.values) if value != field.default)
     return _filled(field.type, field.encode_name, depth + 1)

@@ -34,6 +34,7 @@ from fairlead_common.protocol.entries import (
     RunEndEntry,
     RunStartEntry,
     SessionInfoEntry,
+    ToolListEntry,
     decode_entry,
     encode_entry,
 )
@@ -168,6 +169,9 @@ ENTRIES: dict[str, Entry] = {
     "model_change": ModelChangeEntry(**_ABOUT, model="demo"),
     "custom": CustomEntry(**_ABOUT, name="abort", data={"reason": "r"}),
     "deleted": DeletedEntry(**_ABOUT),
+    "tool_list": ToolListEntry(
+        **_ABOUT, names=["bash"], object="o", host="h", wanted=["bash"], work_mode="plan"
+    ),
 }
 EVENTS: dict[str, LiveEvent] = {
     "turn_start": TurnStart(run_id="r", log_seq=1, turn=2),
