@@ -1,4 +1,4 @@
-"""One turn's model request: stream the reply, show it, and write it to the log when it is whole."""
+"""One request to the model: stream the reply to viewers, append it to the log when it is complete."""
 
 import asyncio
 import fnmatch
@@ -36,7 +36,7 @@ MAX_ASKED_DELAY_S = 120.0  # of a wait that the provider asks for: before that i
 
 
 class ModelTurn:
-    """Asks the model of a session."""
+    """Requests to the model of one session."""
 
     def __init__(
         self, owner: Owner, registry: Registry, catalog: Catalog, places: WorkspacePlaces, config: LiveConfig
@@ -54,16 +54,17 @@ class ModelTurn:
         self.cause = left_out.NOTHING
 
     def interrupt(self) -> None:
-        """Stop the reply where it is; what was said so far is kept."""
+        """Stop the reply. The part received so far is kept."""
         self._interrupted = True
         if self._reading is not None:
             self._reading.cancel()
 
     async def run(self, agent: str, profile: AgentConfig) -> None:
-        """Ask until the model answers, and write its message.
+        """Ask, with retries, until the model answers, and append its message.
 
         Raises:
-            ModelError: it will not answer; the text is for people. `cause` is what later requests leave out.
+            ModelError: the model will not answer; the text is for people. `cause`: what later requests leave
+            out.
         """
         self.cause = left_out.NOTHING
         run = self._state.run
@@ -97,7 +98,7 @@ class ModelTurn:
             return
 
     async def workspace_file(self, agent: str, profile: AgentConfig, name: str) -> str:
-        """A small file of the session's workspace; empty if it is not there, or nobody can say."""
+        """Content of a small file in the workspace; empty if it is missing or cannot be read now."""
         try:
             place = await self._places.of(self._owner, agent, profile)
         except FairleadError as error:

@@ -1,6 +1,6 @@
-"""One agent worker: takes wake-ups, holds their sessions, and hands them over when it stops.
+"""One agent worker: receives wake-ups and hints, holds sessions, and hands them over when it stops.
 
-At any moment this process may die: nothing here is the truth.
+This process may be killed at any moment: nothing it holds is the truth.
 """
 
 import asyncio
@@ -86,7 +86,7 @@ class Worker:
         self._tasks: asyncio.TaskGroup | None = None
 
     async def run(self, stop: asyncio.Event) -> None:
-        """A part of the service: serve sessions until `stop`, then hand over what is open."""
+        """Part of the service: serve sessions until `stop`, then hand over open runs."""
         pull = PullConsumer(
             self._bus,
             subjects.SESSIONS,
@@ -139,7 +139,7 @@ class Worker:
             self._hold(session).jobs[job.seq] = job
 
     async def _bury(self, job: StreamMessage, reason: str) -> None:
-        """Mail to something that cannot be a session: keep it as a dead letter, and deliver it no more."""
+        """Store mail to an invalid session id as a dead letter, and end its delivery."""
         try:
             await dead_letter(self._bus, "sessions", job, reason)
         except FairleadError as error:
@@ -159,13 +159,13 @@ class Worker:
             self._hold(session, hinted=True)
 
     def _room(self, *, hinted: bool) -> int:
-        """How many more sessions may be at work for this reason: neither hints nor mail take all places."""
+        """How many more sessions may be at work. Neither hints nor mail may use all places."""
         busy = [held for held in self._held.values() if held.warm_since is None]
         alike = sum(held.hinted is hinted for held in busy)
         return min(MAX_SESSIONS - len(busy), MAX_SESSIONS - RESERVED - alike)
 
     def _rests(self, session: str) -> bool:
-        """Whether `session` was released as unreadable, and another try is not due yet."""
+        """Whether `session` was released as unreadable, and the next attempt is not due yet."""
         until = self._released.get(session)
         return until is not None and asyncio.get_running_loop().time() < until
 
@@ -196,7 +196,7 @@ class Worker:
             log.warning("session_released", session=held.session, why=why, again_in_s=RELEASED_S)
 
     def _bound_warm(self) -> None:
-        """Have the sessions leave that were idle for longest, where there are too many."""
+        """Release the sessions that have been idle longest, if there are too many warm ones."""
         warm = sorted(
             (held for held in self._held.values() if held.warm_since is not None),
             key=lambda held: held.warm_since or 0.0,

@@ -1,4 +1,4 @@
-"""The live tail: all records of one or more streams as they are stored, in order, without gaps.
+"""The live tail: all records of one or more streams as they are stored, in order and without gaps.
 
 Subscribe to the republished subject first, then catch up by direct get, then join the two by
 sequence. A reconnect, a dropped message, or a record whose predecessor was never seen starts
@@ -45,7 +45,7 @@ class Tail:
 
     Args:
         route: index of the source that a live subject belongs to, or None if it is not wanted.
-        poll_s: at least so often what is stored is read again, whatever was heard.
+        poll_s: interval in seconds at which stored records are read again, whatever was received.
     """
 
     def __init__(

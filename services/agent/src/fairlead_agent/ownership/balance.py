@@ -1,7 +1,7 @@
-"""A fair share of the sessions for each agent process: one that has too many lets some of them go when idle.
+"""Balances sessions between agent processes: a process with too many releases some when they are idle.
 
-Each process tells the others how many sessions it has at work. That is advice: a message that is lost, or a
-picture that is late, moves no session that is at work and breaks no promise.
+Each process publishes how many sessions it has at work. This is advice: a lost or late message moves no
+working session and breaks no promise.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ LAG_S = 0.05  # of the event loop, on average over `TELL_S`: then this process h
 
 
 class Load(msgspec.Struct, frozen=True):
-    """What a process tells the others: its sessions at work, and whether its event loop is late."""
+    """Load of one process: its sessions at work, and whether its event loop is late."""
 
     boot: str
     working: int
@@ -37,7 +37,7 @@ _decode = msgspec.json.Decoder(Load)
 
 
 class Balance:
-    """What the others have to do, and what this process should let go."""
+    """The load of the other processes, and what this one should release."""
 
     def __init__(self, bus: Bus, boot: str) -> None:
         self._bus = bus
@@ -45,7 +45,7 @@ class Balance:
         self._others: dict[str, tuple[Load, float]] = {}  # by process: what it said, and when
 
     async def run(self, held: Mapping[str, HeldSession]) -> None:
-        """Until cancelled. `held`: the sessions of this process, as they are at each moment."""
+        """Run until cancelled. `held`: the live mapping of this process's sessions."""
         listening = await self._bus.subscribe(subjects.AGENT_LOAD, self._on_load)
         loop = asyncio.get_running_loop()
         try:
@@ -64,10 +64,10 @@ class Balance:
             await listening.unsubscribe()
 
     def excess(self, working: int, *, lagging: bool) -> int:
-        """How many sessions this process should let go of.
+        """How many sessions this process should release.
 
         Args:
-            working: of its sessions, those at work.
+            working: number of its sessions that are at work.
             lagging: its event loop is late; then it keeps no more than the mean, if another one is not late.
         """
         now = asyncio.get_running_loop().time()

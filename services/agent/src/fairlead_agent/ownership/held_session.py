@@ -1,8 +1,8 @@
-"""One session in the hands of one worker: owned while there is work, kept warm for a while after, released.
+"""One session held by one worker: owned while there is work, kept warm for a while afterwards, then released.
 
 `acquiring -> working -> warm -> released`; a warm session takes new mail from its live tail, without a
-wake-up, a lease or a fold. A wake-up is only a hint that a session has mail: it is acknowledged when the log
-shows that the mail is consumed, or when the process that owns the session says that the mail has reached it.
+wake-up, a lease or a fold. A wake-up is only a hint that a session has mail. It is acknowledged when the log
+shows that the mail is consumed, or when the process that owns the session answers that it has seen the mail.
 """
 
 import asyncio
@@ -60,7 +60,7 @@ class Services:
     """What all sessions of a worker share.
 
     Fields:
-        on_warm: called when a session becomes idle and stays.
+        on_warm: called when a session becomes idle and is kept.
         may_write: whether records of a format may be written to logs.
     """
 
@@ -83,14 +83,14 @@ class Services:
 
 
 class HeldSession:
-    """A session that this worker serves, or tries to.
+    """A session that this worker owns, or tries to own.
 
     Fields:
-        hinted: because of a hint, not of mail.
+        hinted: held because of a hint, not because of mail.
         jobs: wake-ups that are not acknowledged, by the sequence of their mail.
-        warm_since: time of the loop; None while there is work.
+        warm_since: event-loop time at which it became idle; None while there is work.
         owned_by: the process that owns it instead, as far as is known; it is asked before the lease is tried.
-        unreadable: why only a later version can serve it.
+        unreadable: why only a later version can serve it; empty: this one can.
     """
 
     def __init__(self, session: str, services: Services, *, hinted: bool, owned_by: str = "") -> None:
@@ -111,7 +111,7 @@ class HeldSession:
         self._redeliver_s = REDELIVER_S
 
     async def serve(self) -> None:
-        """Own the session until nothing is left to do and it was idle for a while, or let go of it."""
+        """Own the session until it has been idle for `WARM_S`, or until ownership is lost or given up."""
         try:
             with structlog.contextvars.bound_contextvars(session=self.session):
                 before, wait_s = -1, 0.0
@@ -144,16 +144,16 @@ class HeldSession:
             self._owner.changed.set()
 
     def consumed(self, seq: int) -> bool:
-        """Whether the mail with this sequence is consumed, as far as is known here."""
+        """Whether this process knows that the mail with this sequence is consumed."""
         return self._owner is not None and self._owner.state.cursor >= seq
 
     def look(self) -> None:
-        """Read the mailbox from the stream soon, whatever the live tail heard."""
+        """Make the live tail read the mailbox from the stream soon."""
         if self._owner is not None:
             self._owner.tail.catch_up_soon()
 
     def answer(self, seq: int, *, look: bool) -> OwnerAnswer:
-        """For another process that was handed the wake-up of the mail `seq`, or a hint (`look`)."""
+        """Answer another process that received the wake-up of the mail `seq`, or a hint (`look`)."""
         silent_s = asyncio.get_running_loop().time() - self._pumped_at
         if silent_s > LEASE_TTL_S:
             return OwnerAnswer()  # nothing takes its mail: whoever asks may have it
@@ -167,11 +167,11 @@ class HeldSession:
 
     @property
     def weight(self) -> int:
-        """Bytes of log that are kept in memory for it."""
+        """Bytes of its log that are kept in memory."""
         return self._owner.state.weight if self._owner is not None else 0
 
     async def renew(self) -> None:
-        """Renew the lease, if that is due and mail is still taken."""
+        """Renew the lease if that is due, unless the pump no longer reads mail."""
         lease, now = self._lease, asyncio.get_running_loop().time()
         warm = self.warm_since is not None
         if lease is None or (warm and now - self._renewed_at < WARM_TTL_S / 3):
@@ -194,7 +194,7 @@ class HeldSession:
     # -- one ownership -------------------------------------------------------
 
     async def _own_once(self) -> int | None:
-        """How far the mail is consumed, if more of it waits; None if there is nothing more to do now."""
+        """Own the session once. The cursor if more mail waits, None if nothing is left to do."""
         self._lease = await self._acquire()
         if self._lease is None:
             return None
@@ -210,7 +210,7 @@ class HeldSession:
         return state.cursor if await self._waits(state.cursor) else None
 
     async def _acquire(self) -> Lease | None:
-        """The lease; None if another process owns the session. Then what reached that one is acknowledged."""
+        """Take the lease. None: another process owns the session; wake-ups it has seen are acknowledged."""
         leases, key = self._services.leases, session_lease(self.session)
         owned_by, self.owned_by = self.owned_by, ""
         if owned_by and await self._is_served_by(owned_by):
@@ -244,7 +244,7 @@ class HeldSession:
         return True
 
     async def _waits(self, cursor: int) -> bool:
-        """Whether mail waits behind the cursor. Wake-ups of mail that is not stored any more are settled."""
+        """Whether unconsumed mail waits. Wake-ups of mail that is no longer stored are acknowledged."""
         await self._ack(cursor)
         mail = subjects.session_mail(self.session)
         known = max(self.jobs, default=0)  # what comes while this is read may not be in it
@@ -317,7 +317,7 @@ class HeldSession:
             raise failure
 
     async def _pump(self, owner: Owner, mailbox: Mailbox, turn: ModelTurn) -> None:
-        """Consume mail as it comes, whatever the agent loop is at."""
+        """Consume mail as it arrives, in parallel to the agent loop."""
         loop = asyncio.get_running_loop()
 
         def note() -> None:
@@ -333,7 +333,7 @@ class HeldSession:
             self._interrupt_what_must_end(owner, turn)
 
     async def _stay_warm(self, owner: Owner, loop: AgentLoop) -> bool:
-        """Keep the idle session; whether there is work for it, or news for lists, before its time is over."""
+        """Keep the idle session. True if work or a change of the list comes before `WARM_S` is over."""
         if not owner.state.exists:
             return False
         known = owner.state.last_seq
@@ -353,7 +353,7 @@ class HeldSession:
             self.warm_since = None
 
     def _interrupt_what_must_end(self, owner: Owner, turn: ModelTurn) -> None:
-        """Stop the reply and the tool calls of a run that is aborted or over its time."""
+        """Interrupt reply and loop if the run is aborted, out of time or being deleted."""
         state, profile = owner.state, self._services.config.current.agent(owner.state.agent)
         run = state.run
         if run is None:

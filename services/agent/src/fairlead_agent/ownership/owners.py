@@ -1,7 +1,8 @@
-"""Agent processes ask each other about sessions: `fairlead.owner.<boot>`, one subject for each process.
+"""Questions between agent processes about sessions: `fairlead.owner.<boot>`, one subject per process.
 
-A wake-up that reaches a process while another owns the session is settled by asking that one. A lease tells
-only who owned it a moment ago; what its holder answers now decides, and a lease of one that is gone is taken.
+If a wake-up reaches a process while another one owns the session, the owner is asked. A lease only shows who
+owned the session a moment ago; the holder's answer decides. If the holder no longer exists, its lease is
+taken over.
 """
 
 import asyncio
@@ -63,13 +64,13 @@ class Owners:
         await listening.unsubscribe()
 
     async def ask(self, boot: str, session: str, seq: int = 0, *, look: bool = False) -> OwnerAnswer | None:
-        """What the process answers; None: nothing, but it may only be slow. One that is gone owns nothing.
+        """Ask a process about a session. None: no answer yet. A process that is gone owns nothing.
 
         Args:
             boot: the process.
-            session: what it is asked about; an empty one is owned by nobody.
-            seq: of mail that may have reached it.
-            look: it is to read its mailbox from the stream.
+            session: the session; empty: only test whether the process answers.
+            seq: sequence of mail that it may have seen; 0: none.
+            look: it should read its mailbox from the stream.
         """
         now = asyncio.get_running_loop().time()
         if now < self._gone.get(boot, 0.0):
@@ -98,7 +99,7 @@ class Owners:
         return _answer.decode(reply.data)
 
     def _silent_s(self, boot: str) -> float:
-        """For how long the process has not answered, question after question; 0: that is not known."""
+        """Seconds for which the process has not answered, question after question; 0: not known."""
         first, last = self._silent.get(boot, (0.0, 0.0))
         now = asyncio.get_running_loop().time()
         return now - first if now - last < FORGOTTEN_S and self._bus.connected else 0.0
@@ -116,12 +117,12 @@ class Owners:
         return OwnerAnswer()
 
     async def is_gone(self, boot: str) -> bool:
-        """Whether the process lives no more. One that only is silent takes several questions."""
+        """Whether the process no longer exists. For one that is only silent, this takes several questions."""
         await self.ask(boot, "")
         return asyncio.get_running_loop().time() < self._gone.get(boot, 0.0)
 
     async def is_owned(self, session: str) -> bool:
-        """Whether a process that lives, and may be this one, holds the lease of the session."""
+        """Whether a live process, possibly this one, holds the lease of the session."""
         holder = await self._leases.holder(session_lease(session))
         if holder is None or self._leases.has_replaced(holder):
             return False

@@ -1,8 +1,8 @@
-"""Finds sessions that have something to do and no owner, and hints at them again.
+"""Finds sessions that have work but no owner, and publishes hints for them.
 
-So nothing depends on redelivery, on acknowledgements, or on a worker that was there a moment ago.
-One worker sweeps at a time (a lease; two would only hint twice). It reads the stream from where the
-last sweep ended and keeps in mind only the sessions that are not settled.
+So nothing depends on redelivery, on acknowledgements, or on a particular worker. One worker sweeps at a time
+(by a lease; two would only send hints twice). It reads the stream from where the last sweep ended, and
+remembers only the sessions that are not settled.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ _POSITION = "sweeper-position"
 
 
 class SweepPause(NamedTuple):
-    """Until when nothing is tried (time of the loop), and how long that is, in seconds."""
+    """Until when nothing is tried (event-loop time), and how long that is, in seconds."""
 
     until: float
     pause_s: float
@@ -52,11 +52,11 @@ _NO_PAUSE = SweepPause(0.0, PERIOD_S / 2)
 
 
 class Unsettled(Outline):
-    """A session that is not settled, with times of the loop.
+    """A session that is not settled. Times are event-loop times.
 
     Fields:
         hinted_at: when its last hint was sent.
-        mail_at: when mail was noted of which the log has not consumed all.
+        mail_at: when unconsumed mail was noted.
     """
 
     hinted_at: float = 0.0
@@ -64,7 +64,7 @@ class Unsettled(Outline):
 
 
 class SweepPosition(msgspec.Struct):
-    """Where a sweep goes on.
+    """Where the next sweep continues.
 
     Fields:
         unlisted: sessions that are settled, with the end of their logs, until the list shows it.
@@ -168,7 +168,7 @@ class Sweeper:
         return overlooked or (now > self._quiet_until and not await self._owners.is_owned(session))
 
     async def _see_to_the_list(self, settled: dict[str, int], now: float) -> None:
-        """Have sessions listed whose owner died before they were, once its lease is over."""
+        """Update the list for sessions whose owner died before it did so, once its lease is over."""
         due = [session for session in settled if now >= self._pauses.get(session, _NO_PAUSE).until]
         if not due:
             return

@@ -1,7 +1,7 @@
-"""The agent loop: performs, one after the other, the steps that `next_step` decides.
+"""The agent loop: performs the steps that `next_step` decides, one after the other.
 
-Nothing is remembered between two steps, so a worker that takes over an open run goes on as the one that
-began it would have. Every step appends to the log before it has an effect elsewhere.
+Nothing is remembered between two steps, so a worker that takes over an open run continues as the previous one
+would have. Every step appends to the log before it has an effect elsewhere.
 """
 
 import time
@@ -79,10 +79,10 @@ class AgentLoop:
         self._replies = mailbox.replies
 
     async def run(self, update_list: UpdateList) -> None:
-        """Until nothing is left to do.
+        """Perform steps until the session is idle, parked, deleted or handed over.
 
         Args:
-            update_list: called when the list of sessions should show something new.
+            update_list: called when the session's row in the list of sessions has changed.
 
         Raises:
             HandOverError: this worker drains.
@@ -252,7 +252,7 @@ class AgentLoop:
         await self._close_run(EndRun("failed", text, error.code), cause)
 
     async def _note_quiet_heartbeat(self) -> None:
-        """A heartbeat that found nothing to do is kept from people."""
+        """Mark a heartbeat that found nothing to do, so that it is not shown to people."""
         state = self._state
         answer = state.last_answer
         if state.run is None or not state.run.heartbeat or state.run.quiet or answer is None:
@@ -269,11 +269,11 @@ class AgentLoop:
                 )
 
     async def _close_run(self, end: EndRun, cause: OmissionCause = NOTHING) -> None:
-        """Append the end of the run, unless new mail makes it go on.
+        """Append the end of the run, unless new mail makes the run continue.
 
         Args:
             end: how it ends.
-            cause: what later requests leave out.
+            cause: input that later requests to the model leave out.
         """
         run, parks = self._state.run, end.outcome == "waiting_approval"
         if run is None:

@@ -1,7 +1,7 @@
-"""From mail to log entries: a message is consumed by the append of the entry that carries its sequence.
+"""Turns mail into log entries. A message is consumed when the entry that contains its sequence is appended.
 
-In order, and each exactly once. The mailbox opens no run: input that needs one stays where it is, as
-`Mailbox.start`, until the agent loop has opened it.
+Mail is consumed in order, each message exactly once. The mailbox never opens a run: input that needs one
+stays unconsumed, as `Mailbox.start`, until the agent loop has opened the run.
 """
 
 from collections.abc import Callable
@@ -61,7 +61,7 @@ class Mailbox:
         self.on_progress: Callable[[], None] = lambda: None  # called for each mail
 
     async def drain(self) -> None:
-        """Consume all mail that has arrived, up to what needs a run to be opened first.
+        """Consume all mail that has arrived, up to the first message that needs a new run.
 
         Raises:
             LostOwnershipError: another owner acts for the session.
@@ -84,13 +84,13 @@ class Mailbox:
                     self._start_of = (record.seq, self._state.last_seq)
 
     async def _take_result(self, record: Record) -> None:
-        """While the session is deleted: results of its calls that are being stopped, and no other mail."""
+        """While the session is being deleted: consume results of its calls, and no other mail."""
         subject = subjects.parse_session(record.subject)
         if subject.kind == "result" and subject.key in self._state.pending:
             await self._consume(record._replace(seq=self._state.cursor))  # no mail before it is passed over
 
     async def _consume(self, record: Record) -> StartRun | None:
-        """Consume one message; or leave it, and return the run that has to be opened first."""
+        """Consume one message; or leave it unconsumed and return the run that must be opened first."""
         subject = subjects.parse_session(record.subject)
         if self._is_stale(record):
             await self._drop_stale(subject.kind, record)
@@ -125,7 +125,7 @@ class Mailbox:
                 return await self._notice(mail, record)
 
     def _is_stale(self, record: Record) -> bool:
-        """Whether it was meant for a session of this id that was deleted since: its sender knew that one."""
+        """Whether the mail was meant for an earlier session with this id, which was deleted since."""
         seen = record.headers.get(subjects.H_SEEN, "")
         return seen.isascii() and seen.isdecimal() and int(seen) < self._state.born_cursor
 
@@ -146,8 +146,8 @@ class Mailbox:
     async def _repeated(self, key: str, record: Record) -> int:
         """Sequence of the first mail under the same key; 0 if this is the first, or has no key.
 
-        Who publishes create-only, as Fairlead's own services do, was let through by the server because it
-        was the first. A header that only looks so makes a request of its own, as another key would.
+        A create-only publication, as Fairlead's own services make them, was accepted by the server because it
+        was the first. A header that only looks like one makes a separate request, as another key would.
         """
         headers = record.headers
         if not key or (headers.get(subjects.H_EXPECTED) == "0" and subjects.H_EXPECTED_ON not in headers):
@@ -156,7 +156,7 @@ class Mailbox:
         return first.seq if first is not None and first.seq < record.seq else 0
 
     async def _repeat(self, first: int, key: str, mail: UserInput | Abort, record: Record) -> None:
-        """Consume mail that repeats an earlier one, and see that it gets the answer of that one."""
+        """Consume mail that repeats an earlier message; its sender gets the answer to that one."""
         reply_to = None
         if isinstance(mail, UserInput):
             reply_to = reply_subject(mail.reply_to or record.headers.get(subjects.H_REPLY_TO))

@@ -1,7 +1,7 @@
-"""What a session's owner does next, decided from the session's state alone.
+"""Decides the next step of a session from its state alone.
 
-No I/O and no memory: a worker that takes over an open run decides exactly what the one before would have.
-`loop.py` performs the steps.
+A pure function: no I/O, nothing remembered. A worker that takes over an open run decides exactly as the
+previous one would have. `loop.py` performs the steps.
 """
 
 from dataclasses import dataclass
@@ -33,9 +33,9 @@ class StartRun:
     """Open a run.
 
     Fields:
-        said: the user input that begins it; None: it goes on where the run before stopped (`resumes`).
-        agent: profile for a session that has none yet.
-        cursor: the mail that the start itself consumes; 0: what begins the run, or comes after, consumes it.
+        said: the user input that begins it; None: it continues the previous run (`resumes`).
+        agent: name of the profile, for a session that has none yet.
+        cursor: sequence of the mail that `run_start` itself consumes; 0: a later entry consumes it.
     """
 
     said: QueuedEntry | None = None
@@ -58,7 +58,7 @@ class AddUserMessage:
 
 @dataclass(frozen=True, slots=True)
 class AddHeartbeatMessage:
-    """Append the heartbeat's message to a run whose owner died right after opening it."""
+    """Append the heartbeat's message to a run whose owner died right after it opened the run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class RunTools:
 
 @dataclass(frozen=True, slots=True)
 class EndRun:
-    """Close the run, its unfinished tool calls cancelled first. See `RunEndEntry` for the fields."""
+    """Cancel unfinished tool calls and close the run. See `RunEndEntry` for the fields."""
 
     outcome: Outcome
     error: str | None = None
@@ -94,7 +94,7 @@ Step = (
 
 
 class RunLimits(NamedTuple):
-    """Limits of one run, from the agent's profile. Tokens: 0 is no limit."""
+    """Limits of one run, from the agent's profile. `max_run_tokens` 0: no limit."""
 
     max_run_s: float
     max_turns: int
@@ -110,7 +110,7 @@ class RunLimits(NamedTuple):
         return (now_ms - run.started_ms) / 1000 > self.max_run_s
 
     def exceeded(self, state: SessionState, run: Run, now_ms: int) -> EndRun | None:
-        """How the run ends for a limit that it has reached, if any."""
+        """How the run ends if it has reached a limit; None: it has not."""
         if self.is_out_of_time(run, now_ms):
             took_s = (now_ms - run.started_ms) / 1000
             text = f"max_run_s: at most {self.max_run_s:g} s, this run took {took_s:.1f} s"
@@ -132,9 +132,9 @@ def next_step(state: SessionState, start: StartRun | None, limits: RunLimits | N
 
     Args:
         state: the fold of its log.
-        start: the run that the next unconsumed mail asks for, if it does.
-        limits: of the session's agent; None: that agent is not configured.
-        now_ms: wall-clock time, as in entries.
+        start: the run that the next unconsumed mail needs, if any.
+        limits: limits of the session's agent; None: that agent is not configured.
+        now_ms: wall-clock time in milliseconds, as in entries.
     """
     if state.deleting:
         return Delete()
@@ -182,7 +182,7 @@ def _in_run(state: SessionState, run: Run) -> Step:
 
 
 def _of_one_sender(steers: list[QueuedEntry]) -> tuple[QueuedEntry, ...]:
-    """The first of them, and those after it of the same sender and trust: a message is judged by both."""
+    """The first steer and the following ones of the same sender and trust: policy judges by both."""
     same = (steers[0].sender, steers[0].untrusted)
     return tuple(takewhile(lambda item: (item.sender, item.untrusted) == same, steers))
 
@@ -193,7 +193,7 @@ def ending_after(answer: AssistantMessage | None) -> EndRun:
 
 
 def may_end(state: SessionState, outcome: Outcome) -> bool:
-    """Whether the run may still end so, after the mail that was consumed since that was decided."""
+    """Whether the run may still end with `outcome`, after the mail consumed since that was decided."""
     if state.run is None:
         return False
     if outcome not in ("completed", "waiting_approval"):

@@ -1,7 +1,7 @@
-"""One worker's hold on one session: its log, its mailbox, and the right to write.
+"""The owner of one session: reads its log and mailbox, and is the only one that may append.
 
-All that an owner knows can be read again from the streams; dying here loses nothing. Every write
-is fenced: an owner that was replaced fails its next append with `LostOwnershipError` and stops.
+Everything that an owner knows can be read again from the streams, so a crash loses nothing. Every write is
+fenced: an owner that was replaced fails its next append with `LostOwnershipError` and stops.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ _encode_event = msgspec.json.Encoder().encode
 
 
 class Owner:
-    """Use as an async context manager around everything that is done for the session."""
+    """Reader and fenced writer of one session. Use it as an async context manager."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Owner:
         context: Context | None = None,
         may_write: Callable[[int | str], bool] = lambda kind: kind == ONE_ENTRY,
     ) -> None:
-        """Hold nothing yet.
+        """Create it; nothing is read before `async with`.
 
         Args:
             may_write: whether records of a format, or entries of a type, may be written.
@@ -102,7 +102,7 @@ class Owner:
         return self
 
     async def read(self) -> None:
-        """Fold the log from its start: enough to look at the session, not to act for it."""
+        """Fold the log from its start. This is enough to read the session, not to act for it."""
         async for record in self.bus.read(subjects.SESSIONS, self._log_subject):
             await self._fold(record, cached=False)
 
@@ -114,7 +114,7 @@ class Owner:
         """Fold what another owner wrote since this state was cached; keep the mail for `receive`.
 
         Raises:
-            LostOwnershipError: what was cached is not stored any more; the next owner reads it anew.
+            LostOwnershipError: the cached state is no longer stored; the next owner reads the whole log.
         """
         cached, known = self._was_cached, self.state.last_seq
         still_there = not cached
@@ -165,12 +165,12 @@ class Owner:
             raise BadMessageError(f"log entry: {error}") from error
 
     def _skip(self, record: Record, reason: str) -> None:
-        """Pass over what is no entry, so that the session can be served; the next one is fenced behind it."""
+        """Skip a record that cannot be read; the next append is fenced behind it."""
         self._skipped.append((record, reason))
         self.state.last_seq = record.seq
 
     async def _keep_skipped(self) -> None:
-        """Keep as dead letters what was passed over and nobody has kept: before anything is appended."""
+        """Store skipped records as dead letters before anything is appended."""
         for record, reason in self._skipped:
             log.warning("log_entry_dead_lettered", session=self.session, seq=record.seq, reason=reason)
             await dead_letter(self.bus, "sessions", record, reason)
@@ -185,10 +185,10 @@ class Owner:
     # -- mailbox -----------------------------------------------------------
 
     async def receive(self) -> None:
-        """Take in what the tail has; see `first_mail`. Call it with the lock held.
+        """Take over new records from the tail; see `first_mail`. Call it with the lock held.
 
         Raises:
-            LostOwnershipError: somebody else wrote to the log.
+            LostOwnershipError: another owner wrote to the log.
         """
         for _, record in await self.tail.take():
             if record.subject != self._log_subject:
@@ -198,30 +198,30 @@ class Owner:
         self._check_place()
 
     def first_mail(self) -> Record | None:
-        """The first message in the mailbox that is not consumed."""
+        """The first unconsumed message in the mailbox."""
         while self._mail and self._mail[0].seq <= self.state.cursor:
             self._mail.popleft()
         return self._mail[0] if self._mail else None
 
     def drop_mail(self, record: Record) -> None:
-        """Go on to what comes after `record`, which is done with but need not be consumed by an entry."""
+        """Remove `record` from the mailbox in memory, also if no entry consumed it."""
         if self._mail and self._mail[0] is record:
             self._mail.popleft()
 
     def _check_place(self) -> None:
-        """Once another owner was seen, nothing is written any more.
+        """Raise once another owner was seen: nothing may be written after that.
 
-        The tail hands each record out once, and the fence of `close` counts what was seen: whoever
-        comes after the task that was told must be told too, or its close would pass the fence.
+        The tail returns each record once, and the fence of `close` counts records that were seen. So a task
+        that comes after the one that saw it must fail too, or its `close` would pass the fence.
         """
         if self._replaced_at:
             raise LostOwnershipError(f"{self.session}: another owner wrote entry {self._replaced_at}")
 
     async def check_still_owner(self) -> None:
-        """Before an effect that no append precedes.
+        """Read the log's end; call it before an effect that no append precedes.
 
         Raises:
-            LostOwnershipError: somebody else wrote to the log.
+            LostOwnershipError: another owner wrote to the log.
         """
         async with self.lock:
             await self.check_still_owner_locked()
@@ -235,7 +235,7 @@ class Owner:
     # -- log ---------------------------------------------------------------
 
     def _placed(self, entry: E, state: SessionState) -> E:
-        """The entry at the end of the log, in the open run unless it names another; not yet written."""
+        """A copy with its place at the end of the log: parent, epoch, cursor, run. Not written yet."""
         return msgspec.structs.replace(
             entry,
             parent_id=state.leaf,
@@ -246,10 +246,10 @@ class Owner:
         )
 
     async def append(self, entry: E) -> E:
-        """Write an entry and take it into the state; the entry as it is stored, in its place.
+        """Append an entry and apply it to the state. Returns the entry as stored.
 
         Raises:
-            LostOwnershipError: somebody else wrote to the log; nothing was stored.
+            LostOwnershipError: another owner wrote to the log; nothing was stored.
         """
         async with self.lock:
             return await self.append_locked(entry)
@@ -266,12 +266,12 @@ class Owner:
         await self.append_locked(DroppedEntry(id=new_id(), cursor=seq, reason=reason))
 
     async def append_together_locked(self, *entries: Entry) -> None:
-        """As `append_locked` for each of them in order, but in one write where all live services read that.
+        """Append several entries in order, as one record if all live services can read that.
 
-        Then all of them are stored, or none is.
+        In one record either all of them are stored or none; otherwise each is an append of its own.
 
         Raises:
-            LostOwnershipError: somebody else wrote to the log.
+            LostOwnershipError: another owner wrote to the log.
         """
         if not self.may_write(SEVERAL_ENTRIES):
             for entry in entries:
@@ -290,13 +290,13 @@ class Owner:
             raise LostOwnershipError(f"{self.session}: another owner wrote") from error
 
     async def close(self, end: RunEndEntry, still: Callable[[], bool]) -> bool:
-        """End the run, unless something arrived that is not consumed yet: then False, and nothing is stored.
+        """Append the end of the run. False, with nothing stored, if unconsumed mail has arrived.
 
-        The condition is on everything stored of the session, mailbox and log, so no wake-up is lost.
+        The fence covers everything stored for the session, mailbox and log, so no wake-up is lost.
 
         Args:
             end: how it ends.
-            still: whether the state, with the lock held, is one to close in.
+            still: called with the lock held; whether the run may still be closed.
         """
         async with self.lock:
             self._check_place()
@@ -316,9 +316,9 @@ class Owner:
             return True
 
     async def _has_seen_itself(self) -> bool:
-        """Whether the tail is past our own last entry, and no mail waits.
+        """Whether the tail has seen our own last entry, and no mail waits.
 
-        A fence at our own entry, seen only by its acknowledgement, would pass over mail just before it.
+        If it were known only from its acknowledgement, the fence would miss mail stored just before it.
         """
         for _ in range(20):
             await self.receive()
@@ -358,11 +358,11 @@ class Owner:
     # -- live --------------------------------------------------------------
 
     async def show(self, event: EventBase) -> None:
-        """Tell viewers what is under way. May be lost; the log is the truth."""
+        """Publish a live event for viewers. It may be lost; the log is the truth."""
         await self.bus.emit(self._event_subject, _encode_event(event))
 
     async def wait_for_change(self, timeout_s: float) -> None:
-        """Until the state changed, a drain began, or `timeout_s` passed."""
+        """Wait until the state changed, a drain began, or `timeout_s` passed."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self.changed.wait()

@@ -1,7 +1,7 @@
-"""Tool calls of one session: decided, dispatched, awaited, cancelled. Each starts at most once.
+"""Tool calls of one session: judge, send, await and cancel them. Each starts at most once.
 
-A request is create-only under the call's id and the host that the log names, so it does not matter
-how often it is published. A call that must not start any more is won by its claim first.
+A request is create-only under the call's id and the host that the log names, so it does not matter how often
+it is published. Before a call is reported as not started, its claim is won, so that it can never start.
 """
 
 import asyncio
@@ -57,11 +57,11 @@ _claim = msgspec.json.Decoder(ToolClaim)
 
 
 class HandOverError(Exception):
-    """This worker drains: another one goes on from here."""
+    """This worker drains; another one continues from the log."""
 
 
 class ToolCalls:
-    """What has to be done about the pending calls of a session."""
+    """Brings the pending calls of a session to their results."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class ToolCalls:
         self._recalled = False
 
     async def run_pending(self, profile: AgentConfig, tools: Tools) -> Literal["done", "parked"]:
-        """Bring all pending calls to their results, in order; or park because a person must decide.
+        """Bring all pending calls to their results, in order; or park the run for an approval.
 
         Returns when nothing is pending, when the run is being aborted, or when it is parked.
         """
@@ -117,7 +117,7 @@ class ToolCalls:
         return profile is None or RunLimits.of(profile).is_out_of_time(state.run, time.time_ns() // 1_000_000)
 
     async def _recall(self) -> None:
-        """Find out which pending calls were requested already, by this owner or one before it."""
+        """Find out which pending calls were already requested, by this owner or an earlier one."""
         if self._recalled:
             return
         self._recalled = True
@@ -166,7 +166,7 @@ class ToolCalls:
         return "sent"
 
     def _cut(self, call: ToolCallBlock) -> str | None:
-        """Why the call is not whole, if the reply that asks for it hit a limit inside it."""
+        """Why the call is incomplete, if the reply with it reached the output limit."""
         messages = (item.message for item in reversed(self._state.items))
         reply = next((each for each in messages if isinstance(each, AssistantMessage)), None)
         if call.arguments is not None or reply is None or reply.stop_reason != "length":
@@ -175,7 +175,7 @@ class ToolCalls:
         return f"Your reply hit the output limit{limit} inside this call; nothing was done. Write in parts."
 
     async def _settled_as_lost(self, call: ToolCallBlock) -> bool:
-        """Whether its host is lost and it can never be started there, now."""
+        """Whether its host is lost and its claim was won, so that it can never start there."""
         host, limit_s = call.host or "", self._config.current.tools.lost_host_s
         if not await self._catalog.is_lost(host, limit_s) or not await self._win_claim(call):
             return False
@@ -213,7 +213,7 @@ class ToolCalls:
         )
 
     def _request(self, call: ToolCallBlock, spec: ToolSpec, profile: AgentConfig) -> ToolCall:
-        """What would be sent. The same each time it is asked for, but for its token."""
+        """The request that would be sent. It is the same each time, except for its token."""
         arguments = call.arguments or {}
         place = self._places.known(self._state, profile, call.host or "")
         within = boundary(self._owner.session, self._state.agent, profile, self._state.sandbox)
@@ -258,17 +258,17 @@ class ToolCalls:
         )
 
     def flags(self, call_id: str, outcome: ToolOutcome) -> list[TrustFlag]:
-        """What a call that was sent did to the session's trust, by what came of it."""
+        """Trust flags that a sent call adds to the session, given its outcome."""
         sent = self._sent.get(call_id)
         return brought(sent[0], outcome) if sent else []
 
     def showed_secret(self, call_id: str, outcome: ToolOutcome) -> bool:
-        """Whether its result may show what is likely a secret."""
+        """Whether its result may show a likely secret."""
         sent = self._sent.get(call_id)
         return sent is not None and sent[0].secrets_allowed and "private" in brought(sent[0], outcome)
 
     async def token_fits(self, call: ToolCallBlock, token: str) -> bool:
-        """Whether `token` is that of the request: else somebody forged the result."""
+        """Whether `token` is that of the request. If not, the result is forged."""
         if call.call_id not in self._sent:
             self._recalled = False
             await self._recall()
@@ -312,7 +312,7 @@ class ToolCalls:
             await self._give_up(call, f"no result came {waited:.0f} s after the call was sent")
 
     async def _give_up(self, call: ToolCallBlock, why: str) -> None:
-        """`unknown`, by the same create-only write that a result would be: the first of both counts."""
+        """Report `unknown`, with the same create-only write as a result: the first one counts."""
         await self._owner.check_still_owner()
         request, _ = self._sent[call.call_id]
         text = f"{why}; the command may have run, and may still run. Inspect before you repeat it."
@@ -330,7 +330,7 @@ class ToolCalls:
     # -- end ---------------------------------------------------------------
 
     async def cancel_all(self) -> None:
-        """Bring all pending calls to an end: those that have not started never will."""
+        """End all pending calls. Those that have not started never will."""
         await self._recall()
         deadline = _now() + CANCEL_PATIENCE_S
         for call in list(self._state.pending.values()):
@@ -353,7 +353,7 @@ class ToolCalls:
                 await self.settle_unstarted(call, _SKIPPED)
 
     async def _win_claim(self, call: ToolCallBlock) -> bool:
-        """Whether the call can never start any more, now."""
+        """Win the claim of the call, so that it can never start. False: an executor has won it."""
         claim = msgspec.json.encode(ToolClaim(by="agent", holder=self._worker))
         subject = subjects.tool_claim(call.host or "", call.call_id)
         try:
@@ -370,7 +370,7 @@ class ToolCalls:
         return True
 
     async def settle_unstarted(self, call: ToolCallBlock, outcome: ToolOutcome) -> None:
-        """Write the result of a call that no executor runs, unless it has one by now."""
+        """Append the result of a call that no executor runs, unless it already has one."""
         async with self._owner.lock:
             if call.call_id not in self._state.pending:
                 return
@@ -385,7 +385,7 @@ class ToolCalls:
 
 
 def _limit_s(arguments: dict[str, object], spec: ToolSpec) -> float:
-    """How long the call may take, by its own argument or by its tool; 0: neither says."""
+    """Time limit of the call in seconds, from its argument or its tool; 0: neither sets one."""
     asked = arguments.get("timeout_s")
     if isinstance(asked, int | float) and spec.group not in _FOREIGN:
         return float(asked)
