@@ -35,7 +35,7 @@ def test_keys_do_not_answer_for_lines_that_nobody_has_seen(up: FairleadUp, tab: 
     up.wait_approval(session)
     tab.go(f"/s/{session}")
     bar = tab.card.locator("[data-unseen]")
-    expect(bar).to_contain_text(re.compile(r"\d+ more lines\. The keys answer once the end was seen"))
+    expect(bar).to_contain_text(re.compile(r"\d+ more lines\. The keys work after you have scrolled to the end"))
     tab.shoot("unseen")
     tab.page.get_by_role("heading", name="Allow").click()
     for _ in range(12):  # longer than a card that has just appeared takes no keys
@@ -75,4 +75,4 @@ def test_mode_without_questions_promises_a_sandbox_only_where_there_is_one(up: F
     tab.page.keyboard.press("Escape")
     tab.choose("Agent:", "boxed")
     tab.page.get_by_role("button", name=re.compile("^Mode:")).click()
-    expect(tab.page.get_by_role("menu")).to_contain_text("within the sandbox")
+    expect(tab.page.get_by_role("menu")).to_contain_text("inside the sandbox")

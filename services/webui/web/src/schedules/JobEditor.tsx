@@ -23,7 +23,7 @@ const CHOICES: readonly [When, string][] = [
   ["daily", "Every day"],
   ["weekdays", "Monday to Friday"],
   ["weekly", "Every week"],
-  ["every", "At an interval"],
+  ["every", "Repeatedly"],
   ["at", "Once"],
   ["cron", "Cron expression"],
 ];
