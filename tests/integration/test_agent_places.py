@@ -97,9 +97,9 @@ async def test_a_sandbox_that_no_host_offers_is_said_and_set(used: Used) -> None
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["nobody", "--host", "boxes"], "no agent 'nobody'; there are main"),
-        (["main", "--host", "nowhere"], "host nowhere takes no new work; these do: boxes"),
-        (["main", "--host", "leaving"], "host leaving takes no new work"),
+        (["nobody", "--host", "boxes"], "no agent 'nobody'; agents are main"),
+        (["main", "--host", "nowhere"], "host nowhere accepts no new work; hosts that do: boxes"),
+        (["main", "--host", "leaving"], "host leaving accepts no new work"),
         (["main", "--host", "small"], "host small offers bubblewrap and not sandbox local"),
     ],
 )

@@ -160,5 +160,5 @@ def test_what_is_elsewhere_in_a_deployment_is_said_where_it_is(
     environ = {"FAIRLEAD_IN_CONTAINERS": "yes", "FAIRLEAD_HOME": str(tmp_path_factory.mktemp("none"))}
     done = run_here(environ, *words)
     assert done.returncode == 1
-    assert "in a deployment of containers use" in done.stderr
+    assert "in a container deployment, use" in done.stderr
     assert said in done.stderr
