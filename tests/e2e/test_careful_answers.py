@@ -35,7 +35,9 @@ def test_keys_do_not_answer_for_lines_that_nobody_has_seen(up: FairleadUp, tab: 
     up.wait_approval(session)
     tab.go(f"/s/{session}")
     bar = tab.card.locator("[data-unseen]")
-    expect(bar).to_contain_text(re.compile(r"\d+ more lines\. The keys work after you have scrolled to the end"))
+    expect(bar).to_contain_text(
+        re.compile(r"\d+ more lines\. The keys work after you have scrolled to the end")
+    )
     tab.shoot("unseen")
     tab.page.get_by_role("heading", name="Allow").click()
     for _ in range(12):  # longer than a card that has just appeared takes no keys
