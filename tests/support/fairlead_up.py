@@ -167,7 +167,7 @@ class FairleadUp:
     def _runners(self) -> list[int]:
         """Runners of sandbox `local` that are still there: each holds the lock that names it."""
         found = []
-        for lock in self.home.glob("tools/*/runners/*/lock"):
+        for lock in self.home.glob("tools/*/runners*/*/lock"):
             with contextlib.suppress(OSError, ValueError):
                 pid = int(lock.read_text())
                 if str(lock.parent).encode() in Path(f"/proc/{pid}/cmdline").read_bytes():
