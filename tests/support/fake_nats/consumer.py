@@ -49,7 +49,7 @@ class Consumer:
         self.stream = stream
         self.config = config
         self._send = send
-        self._next = 1
+        self._next = stream.last_seq + 1 if config.get("deliver_policy") == "new" else 1
         self._deliveries = 0
         self._pending: dict[int, float] = {}  # by sequence: when it is due again
         self._counts: dict[int, int] = {}

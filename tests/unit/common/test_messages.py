@@ -26,6 +26,9 @@ from fairlead_common.protocol.entries import (
     DroppedEntry,
     Entry,
     EpochEntry,
+    HookContextEntry,
+    HookDecisionEntry,
+    HookMessage,
     LaterEntry,
     MessageEntry,
     ModeChangeEntry,
@@ -161,6 +164,19 @@ ENTRIES: dict[str, Entry] = {
     ),
     "approval": ApprovalEntry(
         **_ABOUT, approval_id="a", call_id="c", decision="deny", reason="no", sender="s"
+    ),
+    "hook_decision": HookDecisionEntry(
+        **_ABOUT,
+        call_id="c",
+        decision="deny",
+        hook="rota",
+        reason="not on a Friday",
+        arguments={"command": "ls"},
+        rewritten_by=["plain"],
+        failed=["late"],
+    ),
+    "hook_context": HookContextEntry(
+        **_ABOUT, messages=[HookMessage(hook="notes", text="The build is red.", untrusted=True)]
     ),
     "epoch": EpochEntry(**_ABOUT, worker="w", attempt=2),
     "session_info": SessionInfoEntry(**_ABOUT, agent="main", title="t"),

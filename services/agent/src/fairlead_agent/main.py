@@ -4,6 +4,8 @@ import asyncio
 import os
 import socket
 
+from fairlead_agent.hooks.followup import HookFollowUp
+from fairlead_agent.hooks.loaded import LoadedHooks
 from fairlead_agent.inquiries import Inquiries
 from fairlead_agent.models.registry import Registry
 from fairlead_agent.ownership.sweeper import Sweeper
@@ -30,10 +32,13 @@ async def setup(bus: Bus) -> list[ServicePart]:
     catalog = Catalog(bus)
     registry = Registry(config)
     grants = Grants(bus)
+    hooks = LoadedHooks(config)
+    followup = HookFollowUp(bus, config, hooks)
+    await followup.prepare()
     projections = Projections(bus, config)
     readers = LogReaders(bus, _log_format())
     name = os.environ.get("FAIRLEAD_WORKER") or f"agent-{socket.gethostname()}-{os.getpid()}"
-    worker = Worker(bus, config, catalog, registry, grants, projections, name, readers.may_write)
+    worker = Worker(bus, config, catalog, registry, grants, hooks, projections, name, readers.may_write)
 
     async def models(stop: asyncio.Event) -> None:
         await registry.warm_up()
@@ -47,6 +52,7 @@ async def setup(bus: Bus) -> list[ServicePart]:
         projections.write,
         readers.follow,
         worker.run,
+        followup.run,
         Sweeper(bus, worker.leases, worker.owners, projections).run,
         Timers(bus).run,
         WorkspaceGcResponder(bus).run,

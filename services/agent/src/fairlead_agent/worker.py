@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine
 
 import structlog
 
+from fairlead_agent.hooks.loaded import LoadedHooks
 from fairlead_agent.lru import LruCache
 from fairlead_agent.models.registry import Registry
 from fairlead_agent.ownership.balance import Balance
@@ -51,6 +52,7 @@ class Worker:
         catalog: Catalog,
         registry: Registry,
         grants: Grants,
+        hooks: LoadedHooks,
         projections: Projections,
         name: str,
         may_write: Callable[[int | str], bool],
@@ -69,6 +71,7 @@ class Worker:
             places=WorkspacePlaces(bus, catalog),
             registry=registry,
             grants=grants,
+            hooks=hooks,
             projections=projections,
             deletion=Deletion(bus, projections),
             leases=self.leases,

@@ -33,12 +33,17 @@ def all_services_read_everything(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Story(NamedTuple):
-    """What people do, and what the log says in the end; `calls`: how many commands were started."""
+    """What people do, and what the log says in the end; `calls`: how many commands were started.
+
+    Fields:
+        settings: of the agents, beside the mode.
+    """
 
     play: Callable[[MemoryWorld], Awaitable[list[str]]]
     ends: list[str]
     calls: int
     mode: str = "allow-all"
+    settings: tuple[tuple[str, object], ...] = ()
 
 
 async def prompt(w: MemoryWorld) -> list[str]:
@@ -136,7 +141,7 @@ async def play(story: Story, fault: Fault | None, after: int, monkeypatch: pytes
     server = FakeServer()
     bus = await server.connect("test")
     await provision(bus)
-    settings: dict[str, object] = {"agents.main.mode": story.mode}
+    settings: dict[str, object] = {"agents.main.mode": story.mode, **dict(story.settings)}
     async with memory_world(server, bus, monkeypatch) as w:
         first = await w.agent("agent-1", settings)
         hold = server.faults.hold(">" if fault is None else "none", client="agent-1", after=after)

@@ -339,12 +339,21 @@ def _texts(value: object) -> list[str]:
 
 
 async def ensure_consumer(
-    bus: Bus, stream: str, name: str, filter_subject: str, *, ack_wait_s: float = 30.0
+    bus: Bus,
+    stream: str,
+    name: str,
+    filter_subject: str,
+    *,
+    ack_wait_s: float = 30.0,
+    only_new: bool = False,
+    unused_s: float = 0.0,
 ) -> None:
     """A durable pull consumer with explicit acknowledgement and no limit on deliveries.
 
     Args:
         ack_wait_s: a delivery that nobody speaks of for so long is made again.
+        only_new: begin with what is stored after the consumer was made.
+        unused_s: the server removes it when nobody pulled for so long; 0: never.
 
     Raises:
         UnsafeConfigurationError: it exists with other settings.
@@ -355,10 +364,12 @@ async def ensure_consumer(
         "ack_wait": int(ack_wait_s * _SECOND),
         "max_deliver": -1,
         "max_ack_pending": 100_000,
-        "deliver_policy": "all",
+        "deliver_policy": "new" if only_new else "all",
         "replay_policy": "instant",
         "filter_subject": filter_subject,
     }
+    if unused_s:
+        wanted["inactive_threshold"] = int(unused_s * _SECOND)
     info = await consumer_info(bus, stream, name)
     if info is None:
         info = await bus.api(

@@ -16,6 +16,7 @@ import msgspec
 from fairlead_common.config.agents import AgentConfig
 from fairlead_common.config.choices import explained
 from fairlead_common.config.cron import CronConfig
+from fairlead_common.config.hooks import Hooked
 from fairlead_common.config.mcp import McpServer, ServerName
 from fairlead_common.config.models import ModelsConfig, parse_model
 from fairlead_common.config.nats_tools import NatsTool
@@ -72,7 +73,11 @@ class GatewayConfig(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class Config(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The document."""
+    """The document.
+
+    Fields:
+        hooks: by name, in the order in which they are asked.
+    """
 
     agents: dict[str, AgentConfig] = msgspec.field(default_factory=lambda: {"main": AgentConfig()})
     models: ModelsConfig = ModelsConfig()
@@ -81,6 +86,7 @@ class Config(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=True):
     policy: PolicyConfig = PolicyConfig()
     gateway: GatewayConfig = GatewayConfig()
     cron: CronConfig = CronConfig()
+    hooks: Hooked = {}
 
     def agent(self, name: str) -> AgentConfig | None:
         """The profile of this name, with the default model filled in."""

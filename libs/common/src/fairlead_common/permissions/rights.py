@@ -157,6 +157,9 @@ def agent(others: Others = NOBODY) -> Rights:
             *_read(*read),
             *(f"{_PURGE}.{stream}" for stream in purged),
             *_consume(s.SESSIONS, s.AGENTS_CONSUMER),
+            # Made when the configuration names hooks that are told of results and ended runs.
+            f"$JS.API.CONSUMER.CREATE.{s.SESSIONS}.{s.HOOKS_CONSUMER}.{s.ALL_LOGS}",
+            *_consume(s.SESSIONS, s.HOOKS_CONSUMER),
             *_consume(s.TIMERS, s.TIMERS_CONSUMER),
             *ANSWERS,
             *others.answers,

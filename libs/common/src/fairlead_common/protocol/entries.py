@@ -30,6 +30,7 @@ Outcome = Literal[
 
 
 ApprovalDecision = Literal["once", "session", "always", "deny", "expired"]
+HookDecision = Literal["none", "allow", "ask", "deny"]
 
 
 class EntryBase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -168,6 +169,47 @@ class ApprovalEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, ta
     sender: str | None = None
 
 
+class HookDecisionEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="hook_decision"):
+    """What all hooks before a tool call decided. Written before it takes effect, once for a call.
+
+    Fields:
+        decision: the strictest answer; `none`: no hook had an objection, and the policy alone decides.
+        hook: name of the hook that gave it; empty for `none`.
+        reason: of that hook, for people and the model.
+        arguments: the call's, as hooks rewrote them; None: they stay as the model gave them.
+        rewritten_by: names of the hooks that did so, in order.
+        failed: names of the hooks that failed or were late; `decision` has what the configuration makes of
+            that.
+    """
+
+    call_id: str
+    decision: HookDecision
+    hook: str = ""
+    reason: str = ""
+    arguments: dict[str, object] | None = None
+    rewritten_by: list[str] = []
+    failed: list[str] = []
+
+
+class HookMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A text that a hook adds to the conversation.
+
+    Fields:
+        hook: its name.
+        untrusted: strangers wrote a part of it.
+    """
+
+    hook: str
+    text: str
+    untrusted: bool = False
+
+
+class HookContextEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="hook_context"):
+    """What hooks added to the conversation before a request to the model. The model reads it from here on."""
+
+    messages: list[HookMessage]
+
+
 class EpochEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="epoch"):
     """A new owner took over an open run.
 
@@ -279,6 +321,8 @@ Entry = (
     | RunEndEntry
     | ApprovalRequestEntry
     | ApprovalEntry
+    | HookDecisionEntry
+    | HookContextEntry
     | EpochEntry
     | SessionInfoEntry
     | ModeChangeEntry

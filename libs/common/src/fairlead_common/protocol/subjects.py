@@ -29,6 +29,7 @@ LARGE: Final = (OBJECTS_STREAM, OUTPUTS)  # streams of what is too large for a m
 
 # Durable consumers
 AGENTS_CONSUMER: Final = "agents"
+HOOKS_CONSUMER: Final = "hooks"
 TIMERS_CONSUMER: Final = "timers"
 SLOTS_CONSUMER: Final = "schedulers"
 
@@ -58,6 +59,7 @@ MAIL_KINDS: Final = frozenset({"prompt", "steer", "followup", "abort", "approval
 PROMPT_PUBLIC: Final = "fairlead.prompt.*"
 ALL_SESSIONS: Final = "fairlead.session.>"
 ALL_MAIL: Final = "fairlead.session.*.in.>"
+ALL_LOGS: Final = "fairlead.session.*.log"
 DUE_TIMERS: Final = "fairlead.timer.*.*.due"
 WAKE: Final = "fairlead.wake"  # core, queue group: a hint that a session needs an owner
 AGENT_LOAD: Final = "fairlead.load.agent"  # core: how many sessions each agent process has at work

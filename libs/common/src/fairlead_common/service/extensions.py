@@ -8,6 +8,7 @@ Only an extension that the configuration names is loaded. The name of a built-in
 | `fairlead.tools` | `tools.sources.<name>` | `(settings) -> list[ExecutorTool]` |
 | `fairlead.sandboxes` | `tools.sandboxes.<name>` | `(SandboxSetup) -> Sandbox` |
 | `fairlead.channels` | `cron.channels.<name>` | `(settings) -> DeliveryChannel` |
+| `fairlead.hooks` | `hooks.<name>` | `(settings) -> Hooks` |
 """
 
 import sys
@@ -22,6 +23,7 @@ MODELS: Final = "fairlead.models"
 TOOLS: Final = "fairlead.tools"
 SANDBOXES: Final = "fairlead.sandboxes"
 CHANNELS: Final = "fairlead.channels"
+HOOKS: Final = "fairlead.hooks"
 
 
 class ExtensionError(FairleadError):
@@ -35,6 +37,7 @@ def configured(config: Config) -> list[tuple[str, str]]:
         *((TOOLS, name) for name in config.tools.sources),
         *((SANDBOXES, name) for name in config.tools.sandboxes),
         *((CHANNELS, name) for name in config.cron.channels),
+        *((HOOKS, name) for name in config.hooks),
     ]
 
 

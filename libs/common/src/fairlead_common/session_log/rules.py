@@ -9,6 +9,7 @@ from fairlead_common.protocol.entries import (
     DeletedEntry,
     DroppedEntry,
     Entry,
+    HookContextEntry,
     MessageEntry,
     Outcome,
     RunEndEntry,
@@ -79,6 +80,8 @@ def reads_untrusted(entry: Entry) -> bool:
             return message.untrusted
         case MessageEntry(message=ToolResultMessage() as message):
             return "untrusted" in message.flags
+        case HookContextEntry():
+            return any(message.untrusted for message in entry.messages)
         case _:
             return False
 

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from fairlead_common.protocol.content import (
     AssistantMessage,
+    ContentBlock,
     Message,
     TextBlock,
     ToolCallBlock,
@@ -21,14 +22,12 @@ from fairlead_common.protocol.entries import (
     DroppedEntry,
     Entry,
     EpochEntry,
-    LaterEntry,
+    HookContextEntry,
+    HookDecisionEntry,
     MessageEntry,
-    ModeChangeEntry,
-    ModelChangeEntry,
     QueuedEntry,
     RunEndEntry,
     RunStartEntry,
-    SessionInfoEntry,
     ToolListEntry,
 )
 from fairlead_common.session_log.conversation import Item, LeftOut, Run
@@ -71,6 +70,8 @@ class SessionState(Settings):
         untrusted, private, secret: it has read what strangers wrote, what is private, what is likely a
             secret. Nothing takes that back.
         asked: what was shown of the calls that are decided.
+        hook_decisions: what hooks decided about the calls of the last assistant message, by call.
+        has_hook_context: the last message of the conversation is one that hooks added.
         rewrites: how often something before the end of the conversation changed; never less than before, so
             that encodings made earlier are known to be void.
         left_out: by entry, what later requests leave out of it, since the model could not take it.
@@ -112,6 +113,8 @@ class SessionState(Settings):
     approvals: dict[str, ApprovalRequestEntry] = field(default_factory=dict)
     decisions: dict[str, ApprovalEntry] = field(default_factory=dict)
     asked: dict[str, ApprovalRequestEntry] = field(default_factory=dict)
+    hook_decisions: dict[str, HookDecisionEntry] = field(default_factory=dict)
+    has_hook_context: bool = False
     granted: list[ApprovalRequestEntry] = field(default_factory=list)
     settled_approvals: set[str] = field(default_factory=set)
     replies: dict[int, AwaitedReply] = field(default_factory=dict)
@@ -233,15 +236,15 @@ class SessionState(Settings):
             case ApprovalEntry():
                 self.settled_approvals.add(entry.approval_id)
                 self.decisions[entry.call_id] = entry
+            case HookDecisionEntry() | HookContextEntry():
+                self._hooked(entry)
             case EpochEntry():
                 self.attempts = entry.attempt
             case ToolListEntry():
                 self.tool_list = entry
-            case SessionInfoEntry() | ModeChangeEntry() | ModelChangeEntry():
-                pass  # settings alone, see above
             case CustomEntry():
                 self._custom(entry)
-            case LaterEntry():  # what all entries have was taken over above
+            case _:  # settings, and what a later version wrote: taken over above
                 pass
 
     def _begin(self, entry: RunStartEntry, before: tuple[int, str, int]) -> None:
@@ -281,8 +284,22 @@ class SessionState(Settings):
         elif entry.name == DELIVERY:
             self.preview = str(entry.data.get("text", ""))[:120] or self.preview
 
+    def _hooked(self, entry: HookDecisionEntry | HookContextEntry) -> None:
+        """Keep a decision for its call. What hooks added is read by the model; no person said it."""
+        if isinstance(entry, HookDecisionEntry):
+            self.hook_decisions[entry.call_id] = entry
+            return
+        self.has_hook_context = True
+        for number, said in enumerate(entry.messages):
+            content: list[ContentBlock] = [TextBlock(text=f"[{said.hook}] {said.text}")]
+            message = UserMessage(
+                content=content, source="system", sender=f"hook:{said.hook}", untrusted=said.untrusted
+            )
+            self.items.append(Item(f"{entry.id}.{number}", message))
+
     def _message(self, entry: MessageEntry) -> None:
         message = entry.message
+        self.has_hook_context = False
         self.items.append(Item(entry.id, message))
         self.attempts = 0
         match message:
@@ -305,6 +322,7 @@ class SessionState(Settings):
                     self.title = self.title or text.strip().split("\n")[0][:60]
             case AssistantMessage():
                 self.pending = {call.call_id: call for call in message.tool_calls}
+                self.hook_decisions = {}
                 self.usage = self.usage.plus(message.usage)
                 if message.usage.input_tokens:
                     self.context_tokens = message.usage.input_tokens + message.usage.output_tokens
@@ -393,7 +411,7 @@ def _is_shown(entry: Entry) -> bool:
             return bool(entry.items)
         case CustomEntry():
             return entry.name not in SILENT
-        case ToolListEntry():
+        case ToolListEntry() | HookDecisionEntry() | HookContextEntry():
             return False
         case _:
             return True

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from fairlead_agent.hooks.loaded import LoadedHooks
 from fairlead_agent.model_turn import ModelTurn
 from fairlead_agent.models.registry import Registry
 from fairlead_agent.ownership.owners import Owners
@@ -71,6 +72,7 @@ class Services:
     places: WorkspacePlaces
     registry: Registry
     grants: Grants
+    hooks: LoadedHooks
     projections: Projections
     deletion: Deletion
     leases: Leases
@@ -279,11 +281,18 @@ class HeldSession:
     async def _drive(self, owner: Owner) -> None:
         parts = self._services
         calls = ToolCalls(
-            owner, self._bus, parts.catalog, parts.places, parts.config, parts.grants, parts.worker
+            owner,
+            self._bus,
+            parts.catalog,
+            parts.places,
+            parts.config,
+            parts.grants,
+            parts.hooks,
+            parts.worker,
         )
         mailbox = Mailbox(owner, parts.config, calls, parts.grants, parts.deletion)
         turn = ModelTurn(owner, parts.registry, parts.catalog, parts.places, parts.config)
-        loop = AgentLoop(owner, mailbox, calls, turn, parts.catalog, parts.config, parts.worker)
+        loop = AgentLoop(owner, mailbox, calls, turn, parts.catalog, parts.config, parts.hooks, parts.worker)
         known = set(owner.state.settled_approvals)  # by an earlier owner
 
         async def update_list() -> None:

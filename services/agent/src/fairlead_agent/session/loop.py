@@ -9,6 +9,8 @@ from collections.abc import Callable, Coroutine
 
 import structlog
 
+from fairlead_agent.hooks.context_notes import collect
+from fairlead_agent.hooks.loaded import LoadedHooks
 from fairlead_agent.left_out import NOTHING, OmissionCause
 from fairlead_agent.model_turn import ModelTurn
 from fairlead_agent.models.interface import ModelError
@@ -66,6 +68,7 @@ class AgentLoop:
         turn: ModelTurn,
         catalog: Catalog,
         config: LiveConfig,
+        hooks: LoadedHooks,
         worker: str,
     ) -> None:
         self._owner = owner
@@ -75,6 +78,7 @@ class AgentLoop:
         self._turn = turn
         self._catalog = catalog
         self._config = config
+        self._hooks = hooks
         self._worker = worker
         self._replies = mailbox.replies
 
@@ -140,7 +144,7 @@ class AgentLoop:
                 case RunTools():
                     await self._run_tools()
                 case CallModel():
-                    await self._turn.run(self._state.agent, self._profile)
+                    await self._call_model()
                 case EndRun():
                     await self._end(step)
                 case Idle() | Delete():  # for the caller: they end the loop
@@ -215,6 +219,16 @@ class AgentLoop:
         heartbeat = self._profile.heartbeat
         shown = f"{heartbeat.file}:\n\n{file.strip()}" if file.strip() else ""
         return heartbeat_message(self._state, heartbeat.prompt, shown)
+
+    # -- the model -----------------------------------------------------------
+
+    async def _call_model(self) -> None:
+        if (added := await collect(self._hooks, self._state)) is not None:
+            await self._owner.append(added)
+        if isinstance(
+            self._next_step(), CallModel
+        ):  # mail that came while hooks were asked may have ended it
+            await self._turn.run(self._state.agent, self._profile)
 
     # -- tools ---------------------------------------------------------------
 

@@ -249,7 +249,7 @@ class Mailbox:
                 message=ToolResultMessage(
                     call_id=call.call_id,
                     name=call.name,
-                    outcome=without_keys(mail.outcome),
+                    outcome=without_keys(self._calls.noted(call.call_id, mail.outcome)),
                     provider_id=call.provider_id,
                     flags=self._calls.flags(call.call_id, mail.outcome),
                     secret=self._calls.showed_secret(call.call_id, mail.outcome),

@@ -12,6 +12,8 @@ from typing import Literal
 import msgspec
 import structlog
 
+from fairlead_agent.hooks.before_call import decide, judged, noted
+from fairlead_agent.hooks.loaded import LoadedHooks
 from fairlead_agent.policy.call_facts import CallFacts
 from fairlead_agent.policy.evaluate import SessionPolicy
 from fairlead_agent.policy.grants import Grants
@@ -71,6 +73,7 @@ class ToolCalls:
         places: WorkspacePlaces,
         config: LiveConfig,
         grants: Grants,
+        hooks: LoadedHooks,
         worker: str,
     ) -> None:
         self._owner = owner
@@ -80,6 +83,7 @@ class ToolCalls:
         self._places = places
         self._config = config
         self._policy = SessionPolicy(owner.state, config, grants, catalog.announced)
+        self._hooks = hooks
         self._worker = worker
         self._sent: dict[str, tuple[ToolCall, float]] = {}  # by call: the request, and when it was seen
         self._recalled = False
@@ -101,6 +105,8 @@ class ToolCalls:
             for call in batch:
                 if call.call_id in self._sent:
                     continue
+                if self._aborting:
+                    break
                 if await self._begin(call, profile, tools) == "parked":
                     if any(other.call_id in self._sent for other in batch):
                         break  # what runs already is waited for first
@@ -115,6 +121,11 @@ class ToolCalls:
             return True
         profile = self._config.current.agent(state.agent)
         return profile is None or RunLimits.of(profile).is_out_of_time(state.run, time.time_ns() // 1_000_000)
+
+    @property
+    def _must_look_again(self) -> bool:
+        """Whether mail that came meanwhile changed what is to be done about the calls."""
+        return self._aborting or bool(self._state.steers)
 
     async def _recall(self) -> None:
         """Find out which pending calls were already requested, by this owner or an earlier one."""
@@ -150,9 +161,16 @@ class ToolCalls:
             await self.settle_unstarted(call, text_outcome("error", refusal, is_error=True))
             return "settled"
         assert spec is not None and call.arguments is not None and call.host  # noqa: S101, PT018 - see _refusal
-        request = self._policy.as_shown(self._request(call, spec, profile))
-        facts = self._policy.facts(spec, request, call.host, self._catalog.root(request, call.host))
+        facts = self._facts(call, spec, profile)
+        is_new = call.call_id not in self._state.hook_decisions
+        if is_new and await self._asked_hooks(facts, profile, tools) and self._must_look_again:
+            return "settled"
+        hooked = self._state.hook_decisions.get(call.call_id)
+        if hooked is not None and hooked.arguments is not None:
+            call = msgspec.structs.replace(call, arguments=hooked.arguments)
+            facts = self._facts(call, spec, profile)
         verdict = self._policy.verdict(facts, profile)
+        verdict = judged(verdict, hooked, is_decided=call.call_id in self._state.decisions)
         if verdict.action == "deny":
             outcome = text_outcome("denied", f"Denied: {verdict.why}.", is_error=True)
             await self.settle_unstarted(call, outcome)
@@ -162,8 +180,31 @@ class ToolCalls:
             return "parked"
         if await self._settled_as_lost(call):
             return "settled"
-        await self._send(self._policy.marked(facts), call.host)
+        await self._send(self._policy.marked(facts), facts.host)
         return "sent"
+
+    def _facts(self, call: ToolCallBlock, spec: ToolSpec, profile: AgentConfig) -> CallFacts:
+        host = call.host or ""
+        request = self._policy.as_shown(self._request(call, spec, profile))
+        return self._policy.facts(spec, request, host, self._catalog.root(request, host))
+
+    async def _asked_hooks(self, facts: CallFacts, profile: AgentConfig, tools: Tools) -> bool:
+        """Whether hooks were asked about the call; what they decided is in the log then."""
+        block = self._state.pending[facts.request.call_id]
+
+        def with_arguments(arguments: dict[str, object]) -> CallFacts:
+            return self._facts(msgspec.structs.replace(block, arguments=arguments), facts.spec, profile)
+
+        decision = await decide(
+            self._hooks,
+            facts,
+            self._state,
+            with_arguments,
+            lambda given: tools.problem(facts.spec.name, given),
+        )
+        if decision is not None:
+            await self._owner.append(decision)
+        return decision is not None
 
     def _cut(self, call: ToolCallBlock) -> str | None:
         """Why the call is incomplete, if the reply with it reached the output limit."""
@@ -261,6 +302,10 @@ class ToolCalls:
         """Trust flags that a sent call adds to the session, given its outcome."""
         sent = self._sent.get(call_id)
         return brought(sent[0], outcome) if sent else []
+
+    def noted(self, call_id: str, outcome: ToolOutcome) -> ToolOutcome:
+        """The outcome, which says so if hooks changed the arguments of the call."""
+        return noted(outcome, self._state.hook_decisions.get(call_id))
 
     def showed_secret(self, call_id: str, outcome: ToolOutcome) -> bool:
         """Whether its result may show a likely secret."""
@@ -371,6 +416,7 @@ class ToolCalls:
 
     async def settle_unstarted(self, call: ToolCallBlock, outcome: ToolOutcome) -> None:
         """Append the result of a call that no executor runs, unless it already has one."""
+        outcome = self.noted(call.call_id, outcome)
         async with self._owner.lock:
             if call.call_id not in self._state.pending:
                 return

@@ -453,7 +453,7 @@ export interface DroppedEntry {
 }
 
 /** An entry of a session's log. Fields with their default value are left out. Later versions may add types: take one that you do not know for one that changes nothing. */
-export type Entry = MessageEntry | QueuedEntry | DroppedEntry | RunStartEntry | RunEndEntry | ApprovalRequestEntry | ApprovalEntry | EpochEntry | SessionInfoEntry | ModeChangeEntry | ModelChangeEntry | ToolListEntry | CustomEntry | DeletedEntry;
+export type Entry = MessageEntry | QueuedEntry | DroppedEntry | RunStartEntry | RunEndEntry | ApprovalRequestEntry | ApprovalEntry | HookDecisionEntry | HookContextEntry | EpochEntry | SessionInfoEntry | ModeChangeEntry | ModelChangeEntry | ToolListEntry | CustomEntry | DeletedEntry;
 
 /**
  * An entry of the log: the truth. It replaces the partial message with its id.
@@ -581,6 +581,60 @@ export interface HeartbeatBody {
   agent?: string;
   force?: boolean;
   key?: string | null;
+}
+
+/** What hooks added to the conversation before a request to the model. The model reads it from here on. */
+export interface HookContextEntry {
+  type: "hook_context";
+  id: string;
+  parent_id?: string | null;
+  ts?: number;
+  epoch?: number;
+  cursor?: number;
+  run_id?: string | null;
+  messages: HookMessage[];
+}
+
+/**
+ * What all hooks before a tool call decided. Written before it takes effect, once for a call.
+ *
+ * Fields:
+ *     decision: the strictest answer; `none`: no hook had an objection, and the policy alone decides.
+ *     hook: name of the hook that gave it; empty for `none`.
+ *     reason: of that hook, for people and the model.
+ *     arguments: the call's, as hooks rewrote them; None: they stay as the model gave them.
+ *     rewritten_by: names of the hooks that did so, in order.
+ *     failed: names of the hooks that failed or were late; `decision` has what the configuration makes of
+ *         that.
+ */
+export interface HookDecisionEntry {
+  type: "hook_decision";
+  id: string;
+  parent_id?: string | null;
+  ts?: number;
+  epoch?: number;
+  cursor?: number;
+  run_id?: string | null;
+  call_id: string;
+  decision: "allow" | "ask" | "deny" | "none";
+  hook?: string;
+  reason?: string;
+  arguments?: Record<string, unknown> | null;
+  rewritten_by?: string[];
+  failed?: string[];
+}
+
+/**
+ * A text that a hook adds to the conversation.
+ *
+ * Fields:
+ *     hook: its name.
+ *     untrusted: strangers wrote a part of it.
+ */
+export interface HookMessage {
+  hook: string;
+  text: string;
+  untrusted?: boolean;
 }
 
 /** A picture in the object store. */

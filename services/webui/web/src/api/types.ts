@@ -24,6 +24,7 @@ export type MessageEntry = Stored<wire.MessageEntry>;
 export type QueuedEntry = Stored<wire.QueuedEntry>;
 export type RunEndEntry = Stored<wire.RunEndEntry>;
 export type ApprovalRequestEntry = Stored<wire.ApprovalRequestEntry>;
+export type HookDecisionEntry = Stored<wire.HookDecisionEntry>;
 export type SessionInfoEntry = Stored<wire.SessionInfoEntry>;
 
 /** A gateway of an earlier version may not send the rest. */

@@ -118,7 +118,15 @@ const ENDED: Partial<Record<State, string>> = {
 function Exit({ call, state }: { call: Call; state: State }) {
   const code = call.outcome?.exit_code;
   const calm = LOOK[state].tone === "calm" ? `${styles.exit} ${styles.calm}` : styles.exit;
-  if (ENDED[state]) return <span className={calm}>{ENDED[state]}</span>;
+  if (ENDED[state]) {
+    const by = state === "denied" && call.hook?.decision === "deny" ? ` by ${call.hook.hook}` : "";
+    return (
+      <span className={calm}>
+        {ENDED[state]}
+        {by}
+      </span>
+    );
+  }
   return typeof code === "number" && code !== 0 ? <span className={styles.exit}>exit {code}</span> : null;
 }
 

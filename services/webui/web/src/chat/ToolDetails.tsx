@@ -8,6 +8,7 @@ import { Icon } from "../ui/Icon";
 import { StoredFile, StoredImage } from "../ui/Stored";
 import { Diff } from "./Diff";
 import { diffOf } from "./diff";
+import { HookNote } from "./HookNote";
 import { Output } from "./Output";
 import { reportOf } from "./report";
 import styles from "./ToolDetails.module.css";
@@ -38,6 +39,7 @@ export function ToolDetails({ block, call }: { block: ToolCallBlock; call: Call 
       ) : (
         <Arguments given={block.arguments ?? null} raw={block.raw_arguments ?? ""} />
       )}
+      {call.hook && <HookNote decision={call.hook} />}
       {report && <ToolReport report={report} />}
       {!repeats && (output || !(diff || pictures)) && (
         <div>

@@ -213,6 +213,26 @@ describe("approvals", () => {
     expect(decided.calls["c1"]).toMatchObject({ asks: null, decision: "deny" });
   });
 
+  it("show what hooks decided in the card of the call, and nothing where they had nothing to say", () => {
+    const denied = { type: "hook_decision", id: "h1", seq: 3, call_id: "c1", decision: "deny", hook: "rota" } as const;
+    const view = foldAll([runStart(1), calls(2, "a1", "c1"), denied]);
+    expect(view.calls["c1"]?.hook).toMatchObject({ decision: "deny", hook: "rota" });
+    const silent = foldAll([runStart(1), calls(2, "a1", "c1"), { ...denied, decision: "none" }]);
+    expect(silent.calls["c1"]?.hook ?? null).toBeNull();
+    const changed = foldAll([
+      runStart(1),
+      calls(2, "a1", "c1"),
+      { ...denied, decision: "none", arguments: { command: "ls" }, rewritten_by: ["rota"] },
+    ]);
+    expect(changed.calls["c1"]?.hook?.arguments).toEqual({ command: "ls" });
+  });
+
+  it("show what hooks added for the model as a note", () => {
+    const added = { type: "hook_context", id: "h1", seq: 3, messages: [{ hook: "notes", text: "red build" }] } as const;
+    const view = foldAll([runStart(1), calls(2, "a1", "c1"), { ...added, messages: [...added.messages] }]);
+    expect(view.items.at(-1)).toMatchObject({ kind: "note", text: "notes: red build" });
+  });
+
   it.each(["truncated", "asleep"] as const)("show a run that ended %s", (outcome) => {
     // the second is an outcome of a later version
     const view = foldAll([runStart(1), runEnd(2, outcome as RunOutcome)]);

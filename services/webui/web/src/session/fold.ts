@@ -89,6 +89,14 @@ export function foldEntry(view: View, entry: Entry): View {
         decision: entry.decision,
       }));
     }
+    case "hook_decision": {
+      const silent = entry.decision === "none" && !entry.arguments && !entry.failed?.length;
+      return silent ? next : withCall(next, entry.call_id, (call) => ({ ...call, hook: entry }));
+    }
+    case "hook_context": {
+      const said = entry.messages.map((message) => `${message.hook}: ${message.text}`).join("\n");
+      return withNote(next, entry, said);
+    }
     case "session_info":
       return foldInfo(next, entry);
     case "mode_change":

@@ -3,6 +3,7 @@ import type {
   AssistantMessage,
   Decision,
   Entry,
+  HookDecisionEntry,
   ImageBlock,
   RunEndEntry,
   Source,
@@ -33,6 +34,8 @@ export interface Call {
   /** It waits for this request to be answered. */
   asks: string | null;
   decision: Decision | "expired" | null;
+  /** What hooks decided, if they had anything to say. */
+  hook: HookDecisionEntry | null;
 }
 
 /** A steer or follow-up that was accepted and waits for its moment. */
@@ -90,7 +93,14 @@ export interface View {
   deleted: boolean;
 }
 
-export const NEW_CALL: Call = { startedAt: null, output: null, outcome: null, asks: null, decision: null };
+export const NEW_CALL: Call = {
+  startedAt: null,
+  output: null,
+  outcome: null,
+  asks: null,
+  decision: null,
+  hook: null,
+};
 
 export const EMPTY_VIEW: View = {
   log: [],

@@ -1,0 +1,172 @@
+"""Hooks that are told what happened: of each tool result and each end of a run, at least once.
+
+They follow the logs by a durable consumer of their own, which exists only while a hook wants to be told: an
+agent that dies before it acknowledged leaves the message to the next one, and no run waits for a hook.
+"""
+
+import asyncio
+from typing import Final
+
+import structlog
+
+from fairlead_agent.hooks.interface import EndedRun, SettledCall
+from fairlead_agent.hooks.loaded import AFTER_TOOL_RESULT, ON_RUN_END, HookFailedError, LoadedHooks
+from fairlead_common.bus.bus import Bus
+from fairlead_common.bus.objects import Objects
+from fairlead_common.bus.pull_consumer import PullConsumer, StreamMessage
+from fairlead_common.bus.streams import ensure_consumer
+from fairlead_common.errors import FairleadError
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.content import ToolResultMessage
+from fairlead_common.protocol.entries import Entry, MessageEntry, RunEndEntry
+from fairlead_common.service.live_config import LiveConfig
+from fairlead_common.session_log.records import entries_in
+from fairlead_common.session_log.rules import ends_run
+
+log = structlog.get_logger()
+
+AT_ONCE: Final = 8
+ACK_WAIT_S: Final = 120.0  # longer than hooks may take, which are asked side by side
+UNUSED_S: Final = 7 * 86_400.0
+MAX_DELIVERIES: Final = 20  # about an hour and a half
+MAX_PAUSE_S: Final = 600.0
+PAUSE_S: Final = 2.0  # after a failure
+
+Told = tuple[str, SettledCall | EndedRun]
+
+
+class HookFollowUp:
+    """Tells hooks of results and ended runs."""
+
+    def __init__(self, bus: Bus, config: LiveConfig, hooks: LoadedHooks) -> None:
+        self._bus = bus
+        self._objects = Objects(bus)
+        self._config = config
+        self._hooks = hooks
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._changed = asyncio.Event()
+        config.on_change(lambda _: self._changed.set())
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether a hook wants to be told of anything."""
+        return bool(self._hooks.that(AFTER_TOOL_RESULT) or self._hooks.that(ON_RUN_END))
+
+    async def prepare(self) -> None:
+        """Have what happens from here on kept for the hooks, if any wants it."""
+        if self.is_wanted:
+            await ensure_consumer(
+                self._bus,
+                subjects.SESSIONS,
+                subjects.HOOKS_CONSUMER,
+                subjects.ALL_LOGS,
+                ack_wait_s=ACK_WAIT_S,
+                only_new=True,
+                unused_s=UNUSED_S,
+            )
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """A part of the service: tell them until `stop`, whenever the configuration names such hooks."""
+        async with asyncio.TaskGroup() as tasks:
+            stopping = tasks.create_task(self._until(stop))
+            while not stop.is_set():
+                self._changed.clear()
+                if self.is_wanted:
+                    await self._follow(stop)
+                else:
+                    await self._changed.wait()
+            await stopping
+
+    async def _until(self, stop: asyncio.Event) -> None:
+        await stop.wait()
+        self._changed.set()
+
+    async def _follow(self, stop: asyncio.Event) -> None:
+        try:
+            await self.prepare()
+        except FairleadError as error:
+            log.warning("hooks_not_followed", error=str(error))
+            await asyncio.sleep(PAUSE_S)
+            return
+        ended = asyncio.Event()
+        async with asyncio.TaskGroup() as tasks:
+
+            def begin(job: StreamMessage) -> None:
+                task = tasks.create_task(self._tell(job))
+                self._tasks.add(task)
+                task.add_done_callback(done)
+
+            def done(task: asyncio.Task[None]) -> None:
+                self._tasks.discard(task)
+                pull.nudge()
+
+            pull = PullConsumer(
+                self._bus,
+                subjects.SESSIONS,
+                subjects.HOOKS_CONSUMER,
+                begin,
+                lambda: AT_ONCE - len(self._tasks),
+            )
+            pulling = tasks.create_task(pull.run(ended))
+            while self.is_wanted and not stop.is_set():
+                self._changed.clear()
+                await self._changed.wait()
+            ended.set()
+            await pulling
+
+    async def _tell(self, job: StreamMessage) -> None:
+        try:
+            told = await self._read(job)
+        except FairleadError as error:
+            await self._again(job, str(error))
+            return
+        asked = [hook.ask(method, what) for method, what in told for hook in self._hooks.that(method)]
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        problems = [str(each) for each in answers if isinstance(each, HookFailedError)]
+        if problems:
+            await self._again(job, "; ".join(problems))
+        else:
+            await job.ack()
+
+    async def _again(self, job: StreamMessage, why: str) -> None:
+        if job.delivered >= MAX_DELIVERIES:
+            log.error("hook_given_up", seq=job.seq, deliveries=job.delivered, error=why[:500])
+            await job.term("a hook failed too often")
+            return
+        pause_s = min(2.0 ** (job.delivered - 1), MAX_PAUSE_S)
+        log.warning("hook_failed", seq=job.seq, again_in_s=pause_s, error=why[:500])
+        await job.nak(pause_s)
+
+    async def _read(self, job: StreamMessage) -> list[Told]:
+        """What hooks are told about a record of a log."""
+        data = await self._objects.unpack(job.data, job.headers)
+        session = subjects.parse_session(job.subject).session
+        found = (_told(session, placed.read()) for placed in entries_in(job.seq, data, job.headers))
+        return [each for each in found if each is not None]
+
+
+def _told(session: str, entry: Entry) -> Told | None:
+    match entry:
+        case MessageEntry(message=ToolResultMessage() as result):
+            settled = SettledCall(
+                call_id=result.call_id,
+                session=session,
+                run_id=entry.run_id or "",
+                tool=result.name,
+                outcome=result.outcome,
+            )
+            return AFTER_TOOL_RESULT, settled
+        case RunEndEntry() if ends_run(entry):
+            ended = EndedRun(
+                run_id=entry.run_id or entry.id,
+                session=session,
+                outcome=entry.outcome,
+                error=entry.error or "",
+                error_code=entry.error_code,
+                turns=entry.turns,
+                usage=entry.usage,
+                duration_ms=entry.duration_ms,
+            )
+            return ON_RUN_END, ended
+        case _:
+            return None

@@ -1,0 +1,375 @@
+"""Hooks of other packages in a whole agent service: what they decide is stored first, and then holds."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from fairlead_agent.hooks.interface import (
+    Allow,
+    Ask,
+    ContextFacts,
+    Decision,
+    Deny,
+    EndedRun,
+    HookMessage,
+    Hooks,
+    ProposedCall,
+    Rewrite,
+    SettledCall,
+)
+from fairlead_common.bus.streams import has_consumer
+from fairlead_common.protocol import subjects as s
+from fairlead_common.protocol.content import TextBlock, ToolResultMessage
+from fairlead_common.protocol.entries import HookContextEntry, HookDecisionEntry
+from fairlead_common.service import extensions
+from fairlead_common.service.extensions import ExtensionError
+from tests.support.fake_nats.faults import Fault
+from tests.support.memory_world import MemoryWorld
+from tests.unit.in_memory.agent.test_faults import Story, cut_off
+
+Answer = Decision | None | Exception | Callable[[ProposedCall], Decision | None]
+
+
+class Before(Hooks):
+    """Answers as it is told; `asked` is what it was asked about."""
+
+    def __init__(self, *answers: Answer, pause_s: float = 0.0) -> None:
+        self.answers = list(answers)
+        self.asked: list[ProposedCall] = []
+        self.pause_s = pause_s
+
+    async def before_tool_call(self, call: ProposedCall) -> Decision | None:
+        self.asked.append(call)
+        await asyncio.sleep(self.pause_s)
+        answer = self.answers[min(len(self.asked), len(self.answers)) - 1]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer(call) if callable(answer) else answer
+
+
+class Notes(Hooks):
+    """Adds a note to the first request of each run; `failing` says that it does not."""
+
+    def __init__(self, *, failing: bool = False) -> None:
+        self.asked: list[ContextFacts] = []
+        self.failing = failing
+
+    async def context(self, facts: ContextFacts) -> Sequence[HookMessage]:
+        self.asked.append(facts)
+        if self.failing:
+            raise ValueError("no notes")
+        return [HookMessage(hook="", text=f"note {len(self.asked)}")] if facts.turn == 1 else ()
+
+
+class Told(Hooks):
+    """Keeps what it is told; fails as often as it is told to."""
+
+    def __init__(self, failures: int = 0) -> None:
+        self.failures = failures
+        self.calls: list[SettledCall] = []
+        self.runs: list[EndedRun] = []
+
+    async def after_tool_result(self, call: SettledCall) -> None:
+        self.calls.append(call)
+        self.failures -= 1
+        if self.failures >= 0:
+            raise OSError("away")
+
+    async def on_run_end(self, run: EndedRun) -> None:
+        self.runs.append(run)
+
+
+Install = Callable[..., None]
+
+
+@pytest.fixture
+def install(monkeypatch: pytest.MonkeyPatch) -> Install:
+    """Has hooks found by name, as if their packages were installed."""
+    found: dict[str, Hooks] = {}
+    real = extensions.make
+
+    def make(group: str, name: str, argument: object, built_in: Any = None) -> Any:
+        if group != extensions.HOOKS:
+            return real(group, name, argument, built_in)
+        if name not in found:
+            raise ExtensionError(f"extension {name!r} is not installed")
+        return found[name]
+
+    monkeypatch.setattr(extensions, "make", make)
+    return lambda **named: found.update(named)
+
+
+async def decisions(w: MemoryWorld) -> list[HookDecisionEntry]:
+    return [entry for entry in await w.log("a") if isinstance(entry, HookDecisionEntry)]
+
+
+async def result(w: MemoryWorld) -> tuple[str, str]:
+    (found,) = [m for m in await w.messages("a") if isinstance(m, ToolResultMessage)]
+    texts = [block.text for block in found.outcome.content if isinstance(block, TextBlock)]
+    return found.outcome.status, "\n".join(texts)
+
+
+async def once(w: MemoryWorld, settings: dict[str, object]) -> None:
+    await w.agent(settings=settings)
+    await w.say("a", "op=P1 steps=1")
+    await w.settled("a")
+
+
+async def test_a_call_that_a_hook_denies_is_not_made_and_the_model_reads_why(
+    w: MemoryWorld, install: Install
+) -> None:
+    hook = Before(Deny("not on a Friday"))
+    install(rota=hook)
+    await once(w, {"hooks": {"rota": {}}})
+    assert await result(w) == ("denied", "Denied: the hook rota denies it: not on a Friday.")
+    assert w.calls == []
+    (stored,) = await decisions(w)
+    assert (stored.decision, stored.hook, stored.reason) == ("deny", "rota", "not on a Friday")
+    (call,) = hook.asked
+    assert (call.tool, call.session, call.agent) == ("bash", "a", "main")
+    assert call.commands
+    assert call.call_id == stored.call_id
+
+
+async def test_without_a_hook_nothing_is_written_and_nobody_follows_the_logs(w: MemoryWorld) -> None:
+    await once(w, {})
+    assert await decisions(w) == []
+    assert not await has_consumer(w.bus, s.SESSIONS, s.HOOKS_CONSUMER)
+
+
+@pytest.mark.parametrize(
+    ("answer", "mode", "rules", "asks"),
+    [
+        (Allow("known"), "ask", {}, False),  # nothing but the mode asks
+        (Allow("known"), "ask", {"policy.ask": ["bash"]}, True),
+        (Ask("odd"), "allow-all", {}, True),
+        (None, "allow-all", {}, False),
+        (None, "ask", {}, True),
+    ],
+)
+async def test_a_hook_asks_for_more_and_allows_only_what_the_mode_asks_about(
+    w: MemoryWorld, install: Install, answer: Answer, mode: str, rules: dict[str, object], asks: bool
+) -> None:
+    hook = Before(answer)
+    install(one=hook)
+    await w.agent(settings={"hooks.one": {}, "agents.main.mode": mode, **rules})
+    await w.say("a", "op=P1 steps=1")
+    if asks:
+        request = await w.approval("a")
+        assert not isinstance(answer, Ask) or "the hook one wants a person to see it: odd" in request.why
+        await w.decide("a", request, "once")
+    await w.settled("a", 2 if asks else 1)
+    assert (await result(w))[0] == "ok"
+    assert len(hook.asked) == len(await decisions(w)) == 1  # not again after the approval
+
+
+@pytest.mark.parametrize(
+    "rules", [{"policy.deny": ["bash"]}, {"agents.main.mode": "safe"}], ids=["rule", "mode"]
+)
+async def test_what_the_policy_denies_no_hook_allows(
+    w: MemoryWorld, install: Install, rules: dict[str, object]
+) -> None:
+    install(one=Before(Allow()))
+    await once(w, {"hooks.one": {}, **rules})
+    assert (await result(w))[0] == "denied"
+    assert w.calls == []
+
+
+async def test_rewritten_arguments_are_judged_shown_run_and_told(w: MemoryWorld, install: Install) -> None:
+    install(one=Before(Rewrite({"command": "git push origin"})), two=(second := Before(None)))
+    rules = {"policy.ask": ["bash(git push *)"]}
+    await w.agent(settings={"hooks.one": {}, "hooks.two": {}, **rules})
+    await w.say("a", "op=P1 steps=1")
+    request = await w.approval("a")
+    assert request.arguments == {"command": "git push origin"}
+    assert "git push" in request.why
+    await w.decide("a", request, "once")
+    await w.settled("a", 2)
+    assert [call.arguments for call in w.calls] == [{"command": "git push origin"}]
+    assert [call.arguments for call in second.asked] == [{"command": "git push origin"}]
+    status, words = await result(w)
+    assert status == "ok"
+    assert words.startswith("[The arguments of this call were changed before it was made, by the hook one: {")
+    assert "git push origin" in words
+
+
+async def test_a_denied_command_cannot_be_smuggled_past_the_rules_by_a_rewrite(
+    w: MemoryWorld, install: Install
+) -> None:
+    install(one=Before(Rewrite({"command": "rm -rf x"})))
+    await once(w, {"hooks.one": {}, "policy.deny": ["bash(rm *)"]})
+    assert (await result(w))[0] == "denied"
+    assert w.calls == []
+
+
+@pytest.mark.parametrize("on_failure", ["closed", "open"])
+@pytest.mark.parametrize(
+    ("answer", "pause_s", "words"),
+    [
+        (ValueError("broken"), 0.0, "ValueError: broken"),
+        (None, 60.0, "took longer than 2 s (timeout_s)"),
+        ("yes", 0.0, "must answer Allow, Ask, Deny, Rewrite or None, got str"),
+        (Rewrite({"command": object()}), 0.0, "no JSON object"),
+    ],
+)
+async def test_a_hook_that_fails_or_is_late_counts_as_configured(
+    w: MemoryWorld, install: Install, answer: Any, pause_s: float, words: str, on_failure: str
+) -> None:
+    install(one=Before(answer, pause_s=pause_s))
+    await once(w, {"hooks.one": {"timeout_s": 2, "on_failure": on_failure}})
+    status, said = await result(w)
+    (stored,) = await decisions(w)
+    assert stored.failed == ["one"]
+    if on_failure == "closed":
+        assert (status, stored.decision) == ("denied", "deny")
+        assert words in said
+    else:
+        assert (status, stored.decision) == ("ok", "none")
+
+
+async def test_a_hook_that_is_not_installed_denies_unless_it_is_open(
+    w: MemoryWorld, install: Install
+) -> None:
+    install()
+    await once(w, {"hooks": {"gone": {}}})
+    assert "extension 'gone' is not installed" in (await result(w))[1]
+
+
+async def test_the_strictest_of_several_hooks_counts(w: MemoryWorld, install: Install) -> None:
+    install(a=Before(Allow("fine")), b=Before(Deny("no")), c=(third := Before(Allow())))
+    await once(w, {"hooks": {"a": {}, "b": {}, "c": {}}})
+    assert (await result(w))[1] == "Denied: the hook b denies it: no."
+    assert third.asked == []
+
+
+async def test_an_abort_while_a_hook_is_asked_makes_no_call(w: MemoryWorld, install: Install) -> None:
+    install(one=(hook := Before(None, pause_s=5.0)))
+    await w.agent(settings={"hooks.one": {"timeout_s": 20}})
+    await w.say("a", "op=P1 steps=1")
+    while not hook.asked:
+        await asyncio.sleep(0.1)
+    await w.abort("a")
+    assert (await w.settled("a"))[-1] == "run aborted"
+    assert w.calls == []
+
+
+# -- context -----------------------------------------------------------------------
+
+
+async def test_what_a_hook_adds_is_stored_and_read_by_the_model_from_then_on(
+    w: MemoryWorld, install: Install
+) -> None:
+    install(notes=(hook := Notes()))
+    await once(w, {"hooks": {"notes": {}}})
+    (stored,) = [entry for entry in await w.log("a") if isinstance(entry, HookContextEntry)]
+    assert [(each.hook, each.text) for each in stored.messages] == [("notes", "note 1")]
+    assert [facts.turn for facts in hook.asked] == [1, 2]
+    for request in w.mind.requests:
+        said = [str(message["content"]) for message in request if message["role"] == "user"]
+        assert said == ["op=P1 steps=1", "[notes] note 1"]
+
+
+async def test_a_context_hook_that_fails_holds_nothing_up(w: MemoryWorld, install: Install) -> None:
+    install(notes=Notes(failing=True))
+    await once(w, {"hooks": {"notes": {}}})
+    assert (await result(w))[0] == "ok"
+    assert not any(isinstance(entry, HookContextEntry) for entry in await w.log("a"))
+
+
+# -- afterwards ---------------------------------------------------------------------
+
+
+async def until(condition: Callable[[], object], timeout_s: float = 600.0) -> None:
+    end = asyncio.get_running_loop().time() + timeout_s
+    while not condition():
+        assert asyncio.get_running_loop().time() < end
+        await asyncio.sleep(0.1)
+
+
+async def test_a_hook_is_told_of_results_and_ends_again_if_it_failed(
+    w: MemoryWorld, install: Install
+) -> None:
+    install(told=(hook := Told(failures=2)))
+    await once(w, {"hooks": {"told": {}}})
+    await until(lambda: len(hook.calls) == 3 and hook.runs)
+    assert len({call.call_id for call in hook.calls}) == 1
+    assert (hook.calls[0].tool, hook.calls[0].outcome.status) == ("bash", "ok")
+    assert [(run.outcome, run.turns, run.session) for run in hook.runs] == [("completed", 2, "a")]
+
+
+async def test_a_late_hook_delays_no_run(w: MemoryWorld, install: Install) -> None:
+    class Slow(Hooks):
+        async def on_run_end(self, run: EndedRun) -> None:
+            await asyncio.sleep(1000)
+
+    install(slow=Slow())
+    began = asyncio.get_running_loop().time()
+    await once(w, {"hooks": {"slow": {"timeout_s": 60}}})
+    assert asyncio.get_running_loop().time() - began < 5
+
+
+async def test_what_an_agent_died_before_telling_the_next_one_tells(w: MemoryWorld, install: Install) -> None:
+    first = Told(failures=1_000_000)
+    install(told=first)
+    settings: dict[str, object] = {"hooks": {"told": {}}}
+    dying = await w.agent("agent-1", settings)
+    await w.say("a", "op=P1 steps=1")
+    await w.settled("a")
+    await until(lambda: first.calls)
+    await dying.kill()
+    install(told=(second := Told()))
+    await w.agent("agent-2", settings)
+    await until(lambda: second.calls)
+    assert second.calls[0].call_id == first.calls[0].call_id
+
+
+# -- takeovers -----------------------------------------------------------------------
+
+
+def _counting() -> Before:
+    """Answers otherwise each time that it is asked: what runs shows which answer counted."""
+    hook = Before(None)
+    hook.answers = [lambda _: Rewrite({"command": f"echo {len(hook.asked)}"})]
+    return hook
+
+
+async def _rewritten(w: MemoryWorld) -> list[str]:
+    await w.say("a", "op=P1 steps=1")
+    await w.decide("a", await w.approval("a"), "once")
+    story = await w.settled("a", 2)
+    stored = await decisions(w)
+    assert len(stored) == 1
+    assert [call.arguments for call in w.calls] == [stored[0].arguments]
+    return story
+
+
+_STORY = Story(
+    _rewritten,
+    [
+        *("run starts", "user: op=P1 steps=1", "calls bash", "hook_decision", "approval_request"),
+        *("run waiting_approval", "run resumes", "approval", "result ok", "says done P1", "run completed"),
+    ],
+    1,
+    "ask",
+    (("hooks.count", {}),),
+)
+
+
+@pytest.mark.parametrize("fault", [Fault.DEAD_BEFORE, Fault.DEAD_AFTER, None], ids=str)
+async def test_a_takeover_repeats_the_decision_and_not_the_hook(
+    fault: Fault | None, monkeypatch: pytest.MonkeyPatch, install: Install
+) -> None:
+    install(count=_counting())
+    assert await cut_off(_STORY, fault, 3, 8, monkeypatch) > 25
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("fault", [*Fault, None], ids=str)
+async def test_a_takeover_repeats_the_decision_whichever_message_is_cut_off(
+    fault: Fault | None, monkeypatch: pytest.MonkeyPatch, install: Install
+) -> None:
+    install(count=_counting())
+    assert await cut_off(_STORY, fault, 0, 1, monkeypatch) > 25
