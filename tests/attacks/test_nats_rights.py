@@ -159,6 +159,14 @@ TABLE_OF_ATTACKS = [
     Row("NA-05", "agent", "$KV.jobs.j1", "scheduler"),
     Row("NA-05", "agent", "fairlead.output.mill.o2.0", "mill"),
     Row("NA-05", "agent", "fairlead.api.cron.add", "gateway"),
+    # Not even its own consumer: a body can name any subject to deliver to.
+    *(
+        Row(
+            *("NA-05", "agent", f"{API}.CONSUMER.CREATE.SESSIONS.{name}.{subject}", "provisioner"),
+            create(subject, name, deliver_subject="$KV.config.document"),
+        )
+        for name, subject in (("hooks", "fairlead.session.*.log"), ("agents", "fairlead.session.*.in.>"))
+    ),
     # A gateway or a scheduler that was taken over forges no log, no call and no result.
     Row("NA-06", "gateway", "fairlead.session.main.log", "agent"),
     Row("NA-06", "gateway", "fairlead.tool.mill.c2.request", "agent"),

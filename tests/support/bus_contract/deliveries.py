@@ -255,6 +255,24 @@ async def test_a_timer_fires_once_at_its_time(bus: Bus) -> None:
     assert len(puller.jobs) == 1
 
 
+async def test_a_consumer_of_what_is_new_begins_where_it_was_made_and_stays_there(bus: Bus) -> None:
+    last = await append(bus, "a", 0)
+
+    async def made() -> None:
+        await ensure_consumer(bus, s.SESSIONS, "late", s.ALL_LOGS, only_new=True)
+
+    await made()
+    new = await append(bus, "a", last)
+    await made()  # as at the next start: nothing between is passed over
+    puller = Puller(bus, s.SESSIONS, "late")
+    job = await puller.next(1)
+    await job.ack()
+    await append(bus, "a", new)
+    await puller.next(2)
+    await puller.end()
+    assert [job.seq for job in puller.jobs] == [new, new + 1]
+
+
 async def test_a_timer_that_is_set_again_or_taken_back_does_not_fire_as_before(bus: Bus) -> None:
     now_ms = await server_time_ms(bus)
     puller = Puller(bus, s.TIMERS, s.TIMERS_CONSUMER)

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from fairlead_agent.hooks import followup
+from fairlead_agent.hooks.followup import FOLLOWED
 from fairlead_agent.hooks.interface import (
     Allow,
     Ask,
@@ -19,7 +21,8 @@ from fairlead_agent.hooks.interface import (
     Rewrite,
     SettledCall,
 )
-from fairlead_common.bus.streams import has_consumer
+from fairlead_common.bus.buckets import Bucket
+from fairlead_common.bus.streams import consumer_info
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.content import TextBlock, ToolResultMessage
 from fairlead_common.protocol.entries import HookContextEntry, HookDecisionEntry
@@ -133,10 +136,12 @@ async def test_a_call_that_a_hook_denies_is_not_made_and_the_model_reads_why(
     assert call.call_id == stored.call_id
 
 
-async def test_without_a_hook_nothing_is_written_and_nobody_follows_the_logs(w: MemoryWorld) -> None:
+async def test_without_a_hook_nothing_is_written_and_the_logs_are_not_followed(w: MemoryWorld) -> None:
     await once(w, {})
     assert await decisions(w) == []
-    assert not await has_consumer(w.bus, s.SESSIONS, s.HOOKS_CONSUMER)
+    assert await Bucket(w.bus, s.BUCKET_SESSIONS).last(FOLLOWED) is None
+    info = await consumer_info(w.bus, s.SESSIONS, s.HOOKS_CONSUMER) or {}
+    assert (info["num_waiting"], info["num_ack_pending"]) == (0, 0)
 
 
 @pytest.mark.parametrize(
@@ -323,6 +328,33 @@ async def test_what_an_agent_died_before_telling_the_next_one_tells(w: MemoryWor
     await w.agent("agent-2", settings)
     await until(lambda: second.calls)
     assert second.calls[0].call_id == first.calls[0].call_id
+
+
+@pytest.mark.parametrize("unused_s", [0.0, 1e9], ids=["long ago", "lately"])
+async def test_hooks_are_not_told_of_what_was_before_them_but_of_what_they_were_away_for(
+    w: MemoryWorld, install: Install, monkeypatch: pytest.MonkeyPatch, unused_s: float
+) -> None:
+    monkeypatch.setattr(followup, "UNUSED_S", unused_s)
+    install(told=(hook := Told()))
+    without = await w.agent("agent-1", {})
+    await w.say("a", "op=P1 steps=1")
+    await w.settled("a")
+    await without.drain()
+    hooked = await w.agent("agent-2", {"hooks": {"told": {}}})
+    await w.say("b", "op=P2 steps=1")
+    await w.settled("b")
+    await until(lambda: hook.runs)
+    assert [run.session for run in hook.runs] == ["b"]
+    await hooked.drain()
+    without = await w.agent("agent-3", {"hooks": {}})
+    await w.say("c", "op=P3 steps=1")
+    await w.settled("c")
+    await without.drain()
+    await w.agent("agent-4", {"hooks": {"told": {}}})
+    await w.say("d", "op=P4 steps=1")
+    await w.settled("d")
+    await until(lambda: hook.runs[-1].session == "d")
+    assert {run.session for run in hook.runs} == ({"b", "d"} if unused_s == 0 else {"b", "c", "d"})
 
 
 # -- takeovers -----------------------------------------------------------------------

@@ -39,7 +39,11 @@ NEEDS: Final = {
             *_kv(s.BUCKET_SESSIONS, s.BUCKET_LEASES, s.BUCKET_EXECUTORS, s.BUCKET_WORKSPACES),
             *_kv(s.BUCKET_CONFIG, s.BUCKET_CREDENTIALS),
         ),
-        ((s.SESSIONS, s.AGENTS_CONSUMER), (s.TIMERS, s.TIMERS_CONSUMER)),
+        (
+            (s.SESSIONS, s.AGENTS_CONSUMER),
+            (s.SESSIONS, s.HOOKS_CONSUMER),
+            (s.TIMERS, s.TIMERS_CONSUMER),
+        ),
     ),
     "scheduler": Needs(
         (

@@ -15,6 +15,7 @@ log = structlog.get_logger()
 UNFINISHED: Final = "fairlead-restore"
 
 SLOTS_WAIT_S: Final = 8.0  # a slot that nobody has settled for so long goes to another scheduler
+HOOKS_WAIT_S: Final = 120.0  # longer than hooks may take, which are asked side by side
 TOOLS_WAIT_S: Final = 6.0  # a request that a dead executor held is delivered again after so much silence
 
 _SECOND: Final = 1_000_000_000
@@ -151,6 +152,10 @@ async def provision(bus: Bus) -> None:
     # Forwarding one takes milliseconds; a question whose time is over must not wait long for another agent.
     await ensure_consumer(bus, s.TIMERS, s.TIMERS_CONSUMER, s.DUE_TIMERS, ack_wait_s=5.0)
     await ensure_consumer(bus, s.SLOTS, s.SLOTS_CONSUMER, s.ALL_SLOTS, ack_wait_s=SLOTS_WAIT_S)
+    # Nothing is pulled while no hook wants to be told of anything.
+    await ensure_consumer(
+        bus, s.SESSIONS, s.HOOKS_CONSUMER, s.ALL_LOGS, ack_wait_s=HOOKS_WAIT_S, only_new=True
+    )
 
 
 async def is_there(bus: Bus, name: str) -> bool:
@@ -346,14 +351,12 @@ async def ensure_consumer(
     *,
     ack_wait_s: float = 30.0,
     only_new: bool = False,
-    unused_s: float = 0.0,
 ) -> None:
     """A durable pull consumer with explicit acknowledgement and no limit on deliveries.
 
     Args:
         ack_wait_s: a delivery that nobody speaks of for so long is made again.
         only_new: begin with what is stored after the consumer was made.
-        unused_s: the server removes it when nobody pulled for so long; 0: never.
 
     Raises:
         UnsafeConfigurationError: it exists with other settings.
@@ -368,8 +371,6 @@ async def ensure_consumer(
         "replay_policy": "instant",
         "filter_subject": filter_subject,
     }
-    if unused_s:
-        wanted["inactive_threshold"] = int(unused_s * _SECOND)
     info = await consumer_info(bus, stream, name)
     if info is None:
         info = await bus.api(

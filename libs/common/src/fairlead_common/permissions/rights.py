@@ -157,8 +157,6 @@ def agent(others: Others = NOBODY) -> Rights:
             *_read(*read),
             *(f"{_PURGE}.{stream}" for stream in purged),
             *_consume(s.SESSIONS, s.AGENTS_CONSUMER),
-            # Made when the configuration names hooks that are told of results and ended runs.
-            f"$JS.API.CONSUMER.CREATE.{s.SESSIONS}.{s.HOOKS_CONSUMER}.{s.ALL_LOGS}",
             *_consume(s.SESSIONS, s.HOOKS_CONSUMER),
             *_consume(s.TIMERS, s.TIMERS_CONSUMER),
             *ANSWERS,
@@ -284,6 +282,7 @@ def provisioner() -> Rights:
                 f"$JS.API.CONSUMER.CREATE.{stream}.{name}.{subject}"
                 for stream, name, subject in (
                     (s.SESSIONS, s.AGENTS_CONSUMER, s.ALL_MAIL),
+                    (s.SESSIONS, s.HOOKS_CONSUMER, s.ALL_LOGS),
                     (s.TIMERS, s.TIMERS_CONSUMER, s.DUE_TIMERS),
                     (s.SLOTS, s.SLOTS_CONSUMER, s.ALL_SLOTS),
                     (s.TOOLS, "*", "fairlead.tool.*.*.request"),

@@ -29,11 +29,11 @@ from fairlead_node.agent_places import hosts
 from fairlead_node.environment import SERVICES
 
 SERVICES_QUIET_S: Final = 0.5  # without a further answer, once there is one of each
-# The consumer that services of one kind share, and what it reads, by stream. TOOLS has one for each host.
+# The consumers that services of one kind share, and what each reads, by stream. TOOLS has one for each host.
 SHARED: Final = {
-    s.SESSIONS: (s.AGENTS_CONSUMER, s.ALL_MAIL),
-    s.TIMERS: (s.TIMERS_CONSUMER, s.DUE_TIMERS),
-    s.SLOTS: (s.SLOTS_CONSUMER, s.ALL_SLOTS),
+    s.SESSIONS: {s.AGENTS_CONSUMER: s.ALL_MAIL, s.HOOKS_CONSUMER: s.ALL_LOGS},
+    s.TIMERS: {s.TIMERS_CONSUMER: s.DUE_TIMERS},
+    s.SLOTS: {s.SLOTS_CONSUMER: s.ALL_SLOTS},
 }
 
 _MODELS_PART: Final = 1.9  # of the patience with NATS: within the time for all checks
@@ -258,8 +258,7 @@ async def _consumers(bus: Bus, facts: NatsFacts) -> None:
 
     async def of(stream: str) -> None:
         try:
-            shared = [SHARED[stream][0]] if stream in SHARED else None
-            names = shared or await consumer_names(bus, stream, timeout_s=within_s)
+            names = list(SHARED.get(stream, ())) or await consumer_names(bus, stream, timeout_s=within_s)
             found = await asyncio.gather(*(info(stream, name) for name in names))
         except JetStreamError as error:
             if error.code != NO_STREAM:  # the look at the streams says so

@@ -1,6 +1,7 @@
 """Streams and consumers: whether they are what Fairlead needs."""
 
 import asyncio
+from collections.abc import Iterator
 from typing import Any, Final
 
 from fairlead_common.bus import Bus
@@ -74,7 +75,7 @@ def consumers(look: DoctorContext) -> Finding:
     if not facts.consumers:
         return skipped("streams.consumers", "no server to look at")
     missing, wrong, there = [], [], 0
-    for stream, (name, subject) in SHARED.items():
+    for stream, name, subject in _shared():
         if facts.streams.get(stream) is None or stream not in facts.consumers:
             continue
         found = _named(facts, stream).get(name)
@@ -100,6 +101,13 @@ def consumers(look: DoctorContext) -> Finding:
             _provisioning(look) if own else None,
         )  # fmt: skip
     return ok("streams.consumers", f"{there} shared consumers")
+
+
+def _shared() -> Iterator[tuple[str, str, str]]:
+    """Stream, name and subject of each consumer that services of one kind share."""
+    for stream, consumers_of in SHARED.items():
+        for name, subject in consumers_of.items():
+            yield stream, name, subject
 
 
 def _named(facts: NatsFacts, stream: str) -> dict[str, dict[str, Any]]:

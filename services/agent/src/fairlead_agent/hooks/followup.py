@@ -1,21 +1,25 @@
 """Hooks that are told what happened: of each tool result and each end of a run, at least once.
 
-They follow the logs by a durable consumer of their own, which exists only while a hook wants to be told: an
-agent that dies before it acknowledged leaves the message to the next one, and no run waits for a hook.
+They follow the logs by a durable consumer of their own: an agent that dies before it acknowledged leaves the
+message to the next one, and no run waits for a hook. Agents may not make consumers, so the provisioner makes
+this one, long before a hook may be configured. Where in the logs the hooks begin is therefore stored apart;
+what the consumer delivers of before is passed over.
 """
 
 import asyncio
+import time
 from typing import Final
 
+import msgspec
 import structlog
 
 from fairlead_agent.hooks.interface import EndedRun, SettledCall
 from fairlead_agent.hooks.loaded import AFTER_TOOL_RESULT, ON_RUN_END, HookFailedError, LoadedHooks
+from fairlead_common.bus.buckets import Bucket
 from fairlead_common.bus.bus import Bus
 from fairlead_common.bus.objects import Objects
 from fairlead_common.bus.pull_consumer import PullConsumer, StreamMessage
-from fairlead_common.bus.streams import ensure_consumer
-from fairlead_common.errors import FairleadError
+from fairlead_common.errors import ConflictError, FairleadError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.content import ToolResultMessage
 from fairlead_common.protocol.entries import Entry, MessageEntry, RunEndEntry
@@ -26,13 +30,27 @@ from fairlead_common.session_log.rules import ends_run
 log = structlog.get_logger()
 
 AT_ONCE: Final = 8
-ACK_WAIT_S: Final = 120.0  # longer than hooks may take, which are asked side by side
-UNUSED_S: Final = 7 * 86_400.0
+PASSED_OVER_AT_ONCE: Final = 64
+FOLLOWED: Final = "hooks.followed"  # key of the bucket `sessions`
+UNUSED_S: Final = 7 * 86_400.0  # after so long without a hook that wants to be told they begin anew
+SEEN_EVERY_S: Final = 3600.0
 MAX_DELIVERIES: Final = 20  # about an hour and a half
 MAX_PAUSE_S: Final = 600.0
 PAUSE_S: Final = 2.0  # after a failure
 
 Told = tuple[str, SettledCall | EndedRun]
+
+
+class _Followed(msgspec.Struct, frozen=True):
+    """From where on hooks are told.
+
+    Fields:
+        begin: the last sequence of the stream SESSIONS that they are not told of.
+        seen_s: when an agent last wanted to tell any, in seconds since 1970.
+    """
+
+    begin: int
+    seen_s: float
 
 
 class HookFollowUp:
@@ -43,6 +61,9 @@ class HookFollowUp:
         self._objects = Objects(bus)
         self._config = config
         self._hooks = hooks
+        self._bucket = Bucket(bus, subjects.BUCKET_SESSIONS)
+        self._begin = 0
+        self._passes_over = False  # what was delivered last is of before
         self._tasks: set[asyncio.Task[None]] = set()
         self._changed = asyncio.Event()
         config.on_change(lambda _: self._changed.set())
@@ -53,17 +74,23 @@ class HookFollowUp:
         return bool(self._hooks.that(AFTER_TOOL_RESULT) or self._hooks.that(ON_RUN_END))
 
     async def prepare(self) -> None:
-        """Have what happens from here on kept for the hooks, if any wants it."""
-        if self.is_wanted:
-            await ensure_consumer(
-                self._bus,
-                subjects.SESSIONS,
-                subjects.HOOKS_CONSUMER,
-                subjects.ALL_LOGS,
-                ack_wait_s=ACK_WAIT_S,
-                only_new=True,
-                unused_s=UNUSED_S,
-            )
+        """Note that hooks are told of what happens from here on, if any wants it and none did before."""
+        while self.is_wanted:
+            now_s = time.time()
+            record = await self._bucket.get(FOLLOWED)
+            there = msgspec.json.decode(record.data, type=_Followed) if record else None
+            if there and now_s - there.seen_s < UNUSED_S:
+                self._begin = there.begin
+                if now_s - there.seen_s < SEEN_EVERY_S:
+                    return
+            else:
+                self._begin = await self._bus.last_sequence(subjects.SESSIONS)
+            value = msgspec.json.encode(_Followed(self._begin, now_s))
+            try:
+                await self._bucket.update(FOLLOWED, value, record.seq if record else 0)
+            except ConflictError:
+                continue  # another agent was first: what it noted holds
+            return
 
     async def run(self, stop: asyncio.Event) -> None:
         """A part of the service: tell them until `stop`, whenever the configuration names such hooks."""
@@ -82,10 +109,7 @@ class HookFollowUp:
         self._changed.set()
 
     async def _follow(self, stop: asyncio.Event) -> None:
-        try:
-            await self.prepare()
-        except FairleadError as error:
-            log.warning("hooks_not_followed", error=str(error))
+        if not await self._prepared():
             await asyncio.sleep(PAUSE_S)
             return
         ended = asyncio.Event()
@@ -105,16 +129,32 @@ class HookFollowUp:
                 subjects.SESSIONS,
                 subjects.HOOKS_CONSUMER,
                 begin,
-                lambda: AT_ONCE - len(self._tasks),
+                lambda: (PASSED_OVER_AT_ONCE if self._passes_over else AT_ONCE) - len(self._tasks),
             )
             pulling = tasks.create_task(pull.run(ended))
             while self.is_wanted and not stop.is_set():
                 self._changed.clear()
-                await self._changed.wait()
+                try:
+                    async with asyncio.timeout(SEEN_EVERY_S):
+                        await self._changed.wait()
+                except TimeoutError:
+                    await self._prepared()
             ended.set()
             await pulling
 
+    async def _prepared(self) -> bool:
+        try:
+            await self.prepare()
+        except FairleadError as error:
+            log.warning("hooks_not_followed", error=str(error))
+            return False
+        return True
+
     async def _tell(self, job: StreamMessage) -> None:
+        self._passes_over = job.seq <= self._begin
+        if self._passes_over:
+            await job.ack()
+            return
         try:
             told = await self._read(job)
         except FairleadError as error:
