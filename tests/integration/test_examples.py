@@ -18,6 +18,7 @@ from tests.support.fairlead_up import FairleadUp
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
 REPORTS = "reports"
+RUNS = "ended/runs.jsonl"
 
 
 def install(target: Path, *names: str) -> None:
@@ -36,7 +37,8 @@ def install(target: Path, *names: str) -> None:
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FairleadUp]:
     folder = tmp_path_factory.mktemp("examples")
     packages = folder / "packages"
-    install(packages, "file_channel", "offline_sandbox", "scripted_model")
+    install(packages, "branch_hook", "file_channel", "offline_sandbox", "scripted_model")
+    branches = {"protected": ["main", "release/*"], "remind": ["pusher"], "runs": str(folder / RUNS)}
     sets = [
         'models.back_ends={"scripted": {"greeting": "Heard"}, "gone": {}}',
         "agents.lost.model=gone/large",
@@ -49,6 +51,8 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FairleadUp]:
         "agents.stray.sandbox.kind=elsewhere",
         "agents.stray.mode=allow-all",
         "agents.main.mode=allow-all",
+        f"hooks.branches={json.dumps({'settings': branches})}",
+        "agents.pusher.mode=allow-all",
     ]
     with FairleadUp(folder / "home", sets=sets, environ={"PYTHONPATH": str(packages)}) as running:
         yield running
@@ -153,6 +157,85 @@ async def test_a_call_in_a_sandbox_that_is_missing_runs_nowhere(up: FairleadUp) 
         answer = await client.ask(session.id, 'call bash {"command": "touch ran-anyway"}')
     assert "Sandbox 'elsewhere' is not available" in answer.text
     assert not list(up.home.rglob("ran-anyway"))
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("git push origin main", "main is protected (main)"),
+        ("cd x && git -C . push -o ci.skip origin HEAD:refs/heads/release/2", "release/2 is protected"),
+        ("git push", "name the remote and one branch"),
+        ("git push --all origin fix", "name the remote and one branch"),
+    ],
+)
+async def test_the_hook_denies_pushes_to_protected_branches(up: FairleadUp, command: str, words: str) -> None:
+    async with Client(up.base_url, up.token) as client:
+        session = await client.create_session()
+        answer = await client.ask(session.id, f"call bash {json.dumps({'command': command})}")
+    assert answer.outcome == "completed"
+    assert "Denied: the hook branches denies it: " in answer.text
+    assert words in answer.text
+    stored = [each for each in up.entries(session.id) if each["type"] == "hook_decision"]
+    assert [(each["decision"], each["hook"]) for each in stored] == [("deny", "branches")]
+
+
+async def test_the_hook_lets_other_pushes_and_commands_run(up: FairleadUp) -> None:
+    async with Client(up.base_url, up.token) as client:
+        session = await client.create_session()
+        command = json.dumps({"command": "git push no-such-remote main:fix"})
+        answer = await client.ask(session.id, f"call bash {command}")
+    assert "Denied" not in answer.text
+    assert "fatal: " in answer.text  # git ran
+
+
+async def test_the_hook_reminds_an_agent_once_in_a_session(up: FairleadUp) -> None:
+    async with Client(up.base_url, up.token) as client:
+        session = await client.create_session(agent="pusher")
+        answer = await client.ask(session.id, "hello")
+        assert answer.text == "Heard: [branches] Protected branches: main, release/*. Push to others."
+        assert (await client.ask(session.id, "hello again")).text == "Heard: hello again"
+
+
+def runs_told(up: FairleadUp) -> list[dict[str, Any]]:
+    """What the hook has written."""
+    file = up.home.parent / RUNS
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+async def test_the_hook_is_told_of_each_run_also_if_the_agent_is_killed(up: FairleadUp) -> None:
+    """The line cannot be written at first, so the agent dies with a run that the hook was not told of."""
+    file = up.home.parent / RUNS
+    session = up.session()
+    up.prompt(session, "one")
+    up.wait_idle(session)
+    await eventually(lambda: [each for each in runs_told(up) if each["session"] == session])
+    kept = file.rename(file.with_suffix(".kept"))
+    file.mkdir()
+    failures = (up.home / "logs/agent.log").read_text().count("on_run_end failed: IsADirectoryError")
+    up.prompt(session, "two")
+    up.wait_idle(session)
+    await eventually(
+        lambda: (
+            (up.home / "logs/agent.log").read_text().count("on_run_end failed: IsADirectoryError") > failures
+        )
+    )
+    up.kill("agent")
+    file.rmdir()
+    kept.rename(file)
+    up.wait_restarted("agent")
+    ended = [each["run_id"] for each in up.entries(session) if each["type"] == "run_end"]
+    assert len(ended) == 2
+    await eventually(
+        lambda: {each["run_id"] for each in runs_told(up) if each["session"] == session} == set(ended)
+    )
+    told = {each["run_id"]: each for each in runs_told(up)}
+    assert [told[run]["outcome"] for run in ended] == ["completed"] * 2
+
+
+async def test_no_user_of_nats_lacked_a_right(up: FairleadUp) -> None:
+    logs = (up.home / "logs").glob("*.log*")
+    found = re.compile(r"bus_forbidden|Violation|permissions violation|hooks_not_followed", re.IGNORECASE)
+    assert [line for path in logs for line in path.read_text().splitlines() if found.search(line)] == []
 
 
 async def test_a_prompt_to_a_back_end_that_is_missing_ends_with_its_name(up: FairleadUp) -> None:
