@@ -72,7 +72,9 @@ def test_variable_that_is_on_the_list_arrives(client: Client) -> None:
 
 def test_command_has_three_open_files_and_an_empty_input(client: Client) -> None:
     outcome = client.call(
-        "a", "bash", command="cat; ls /proc/$$/fd | wc -l; ls /proc/$PPID/fd 2>/dev/null | wc -l; ulimit -c"
+        "a",
+        "bash",  # into a file first: a shell that makes a pipe has its ends open for a moment
+        command="cat; ls /proc/$$/fd >fds; wc -l <fds; ls /proc/$PPID/fd 2>/dev/null | wc -l; ulimit -c",
     )
     ours, guards, core = text_of(outcome).split()
     assert int(ours) == 3
