@@ -158,6 +158,8 @@ class LocalSandbox:
         if done.returncode:
             reason = done.stderr.decode("utf-8", "replace").strip()[-500:]
             raise ChannelLostError(f"the runner did not start: {reason}")
+        if self._starter is not None:  # for the next one, if the starter is gone
+            await asyncio.to_thread(self._starter.begin, environment)
 
 
 def _remove(folder: Path) -> None:
