@@ -22,7 +22,7 @@ from fairlead_common.installation.errors import (
 from fairlead_common.protocol.ids import new_id
 
 Format = Literal["text", "json", "stream-json"]
-Ask = Callable[[dict[str, Any]], str]  # an approval request to `once`, `session`, `always` or `deny`
+AskPerson = Callable[[dict[str, Any]], str]  # an approval request to `once`, `session`, `always` or `deny`
 
 FIRST_CONTACT_S: Final = 3.0  # a server that was never there is not waited for
 LIST_LAG_S: Final = 10.0
@@ -50,7 +50,7 @@ class Conversation:
     """
 
     def __init__(
-        self, client: GatewayClient, wishes: RunOptions, *, ask: Ask | None, out: TextIO, err: TextIO
+        self, client: GatewayClient, wishes: RunOptions, *, ask: AskPerson | None, out: TextIO, err: TextIO
     ) -> None:
         self._client = client
         self._wishes = wishes

@@ -12,9 +12,9 @@ from fairlead_agent.hooks.interface import (
     Allow,
     Ask,
     ContextFacts,
-    Decision,
     Deny,
     EndedRun,
+    HookAnswer,
     HookMessage,
     Hooks,
     ProposedCall,
@@ -32,7 +32,7 @@ from tests.support.fake_nats.faults import Fault
 from tests.support.memory_world import MemoryWorld
 from tests.unit.in_memory.agent.test_faults import Story, cut_off
 
-Answer = Decision | None | Exception | Callable[[ProposedCall], Decision | None]
+Answer = HookAnswer | None | Exception | Callable[[ProposedCall], HookAnswer | None]
 
 
 class Before(Hooks):
@@ -43,7 +43,7 @@ class Before(Hooks):
         self.asked: list[ProposedCall] = []
         self.pause_s = pause_s
 
-    async def before_tool_call(self, call: ProposedCall) -> Decision | None:
+    async def before_tool_call(self, call: ProposedCall) -> HookAnswer | None:
         self.asked.append(call)
         await asyncio.sleep(self.pause_s)
         answer = self.answers[min(len(self.asked), len(self.answers)) - 1]

@@ -21,15 +21,15 @@ MAX_REASON_CHARS = 500
 MAX_SHOWN_CHARS = 2000  # of rewritten arguments, in the result
 _STRICTNESS: dict[HookDecision, int] = {"none": 0, "allow": 1, "ask": 2, "deny": 3}
 
-Arguments = dict[str, object]
+ToolArguments = dict[str, object]
 
 
 async def decide(
     hooks: LoadedHooks,
     call: CallFacts,
     state: SessionState,
-    with_arguments: Callable[[Arguments], CallFacts],
-    problem: Callable[[Arguments], str | None],
+    with_arguments: Callable[[ToolArguments], CallFacts],
+    problem: Callable[[ToolArguments], str | None],
 ) -> HookDecisionEntry | None:
     """The decision of all hooks about a call, not stored yet; None: no hook is asked about calls.
 
@@ -95,9 +95,11 @@ def _decision(hook: NamedHook, answer: object) -> tuple[HookDecision, str]:
             )
 
 
-def _fitting(hook: NamedHook, answer: Rewrite, problem: Callable[[Arguments], str | None]) -> Arguments:
+def _fitting(
+    hook: NamedHook, answer: Rewrite, problem: Callable[[ToolArguments], str | None]
+) -> ToolArguments:
     try:  # as they will be stored
-        arguments = msgspec.json.decode(msgspec.json.encode(dict(answer.arguments)), type=Arguments)
+        arguments = msgspec.json.decode(msgspec.json.encode(dict(answer.arguments)), type=ToolArguments)
     except (TypeError, ValueError, FairleadError) as error:
         raise HookFailedError(f"hook {hook.name}: rewritten arguments are no JSON object: {error}") from error
     if why := problem(arguments):

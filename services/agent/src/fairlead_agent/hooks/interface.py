@@ -14,9 +14,9 @@ __all__ = [
     "Allow",
     "Ask",
     "ContextFacts",
-    "Decision",
     "Deny",
     "EndedRun",
+    "HookAnswer",
     "HookMessage",
     "Hooks",
     "ProposedCall",
@@ -53,7 +53,7 @@ class Rewrite:
     arguments: Mapping[str, object]
 
 
-Decision = Allow | Ask | Deny | Rewrite
+HookAnswer = Allow | Ask | Deny | Rewrite
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ class Hooks:
     Its factory is given the settings from the configuration.
     """
 
-    async def before_tool_call(self, call: ProposedCall) -> Decision | None:  # noqa: ARG002
+    async def before_tool_call(self, call: ProposedCall) -> HookAnswer | None:  # noqa: ARG002
         """What should become of the call; None: no objection.
 
         The answer is stored before it takes effect, and not asked for again. Until then a worker that takes
