@@ -45,24 +45,31 @@ SECONDS: Final = {
     "tests/integration/test_scheduler_crash.py": 30,
     "tests/unit/tools/test_runner_confinement.py": 40,
 }
+IN_MEMORY: Final = "tests/unit/in_memory/"
 _A_TEST_MS: Final = 1000
 _A_PURE_TEST_MS: Final = 20
+_A_SLOW_PURE_TEST_MS: Final = 20_000
 
 _LONGEST: Final = 15
 
 
 def unit_of(nodeid: str) -> str:
-    """What goes to one worker: the test's file, or what that file belongs to."""
+    """What goes to one worker: a test in memory, or the file of a test, or what that file belongs to."""
     file = nodeid.partition("::")[0]
-    return TOGETHER.get(file, file)
+    return nodeid if file.startswith(IN_MEMORY) else TOGETHER.get(file, file)
+
+
+def _expected_ms(item: pytest.Item) -> int:
+    if item.get_closest_marker("pure") is None:
+        return _A_TEST_MS
+    return _A_PURE_TEST_MS if item.get_closest_marker("slow") is None else _A_SLOW_PURE_TEST_MS
 
 
 def longest_first(items: list[pytest.Item]) -> list[pytest.Item]:
     """The same tests, the units that take longest first; within a unit the order stays."""
     seconds: Counter[str] = Counter()
     for item in items:
-        is_quick = item.get_closest_marker("pure") is not None and item.get_closest_marker("slow") is None
-        seconds[unit_of(item.nodeid)] += _A_PURE_TEST_MS if is_quick else _A_TEST_MS
+        seconds[unit_of(item.nodeid)] += _expected_ms(item)
     seconds.update({name: SECONDS[name] * 1000 - seconds[name] for name in seconds.keys() & SECONDS.keys()})
     files = list(TOGETHER)
 
@@ -103,20 +110,21 @@ _TIERS: Final = ("browser", "docker", "chaos", "stack", "nats", "process", "pure
 
 
 class Clock:
-    """Adds up the milliseconds of tests, their fixtures included, by unit and by tier."""
+    """Adds up the milliseconds of tests, their fixtures included, by file and by tier."""
 
     def __init__(self) -> None:
-        self.units: Counter[str] = Counter()
+        self.files: Counter[str] = Counter()
         self.tiers: Counter[str] = Counter()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         took = round(report.duration * 1000)
-        self.units[unit_of(report.nodeid)] += took
+        file = report.nodeid.partition("::")[0]
+        self.files[TOGETHER.get(file, file)] += took
         self.tiers[next((name for name in _TIERS if name in report.keywords), "other")] += took
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Name what took longest, so that `SECONDS` can be kept."""
-        for what, counted in (("tier", self.tiers), ("file, the longest", self.units)):
+        for what, counted in (("tier", self.tiers), ("file, the longest", self.files)):
             shown = ", ".join(f"{name} {took // 1000}" for name, took in counted.most_common(_LONGEST))
             terminalreporter.write_line(f"seconds of all workers together, by {what}: {shown}")
 

@@ -61,6 +61,14 @@ class Worker:
         self.shutting_down = True
 
 
+def test_a_test_in_memory_is_a_unit_of_its_own() -> None:
+    assert (
+        unit_of("tests/unit/in_memory/agent/test_a.py::test_x[1]")
+        == "tests/unit/in_memory/agent/test_a.py::test_x[1]"
+    )
+    assert unit_of("tests/unit/agent/test_a.py::test_x[1]") == "tests/unit/agent/test_a.py"
+
+
 def test_units_are_given_out_whole_in_the_order_of_the_collection(pytestconfig: pytest.Config) -> None:
     option = SimpleNamespace(loadscopereorder=False)
     values = {"tx": ["popen", "popen"]}
