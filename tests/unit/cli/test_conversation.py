@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fairlead.client import GatewayClient
-from fairlead.conversation import Ask, Conversation, RunOptions, ask_on_terminal
+from fairlead.conversation import AskPerson, Conversation, RunOptions, ask_on_terminal
 from fairlead_common.installation.errors import UnreachableError
 from tests.unit.cli.fake_gateway import FakeGateway, fake_gateway
 
@@ -38,7 +38,7 @@ class Outcome:
         return [json.loads(line) for line in self.out.splitlines()]
 
 
-def run(gateway: FakeGateway, *, ask: Ask | None = None, **wishes: Any) -> Outcome:
+def run(gateway: FakeGateway, *, ask: AskPerson | None = None, **wishes: Any) -> Outcome:
     chosen: dict[str, Any] = {
         "session": "s1", "agent": None, "model": None, "mode": None, "sandbox": None,
         "format": "text", "timeout_s": 20.0,

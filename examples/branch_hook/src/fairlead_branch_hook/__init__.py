@@ -10,9 +10,9 @@ from pathlib import Path
 from fairlead_agent.hooks.interface import (
     Ask,
     ContextFacts,
-    Decision,
     Deny,
     EndedRun,
+    HookAnswer,
     HookMessage,
     Hooks,
     ProposedCall,
@@ -41,7 +41,7 @@ class BranchHook(Hooks):
         if not self._runs.is_absolute():
             raise ValueError(f"runs: must be an absolute path, got {str(self._runs)!r}")
 
-    async def before_tool_call(self, call: ProposedCall) -> Decision | None:
+    async def before_tool_call(self, call: ProposedCall) -> HookAnswer | None:
         """Deny a push to a protected branch; ask a person about a line with a push that cannot be read."""
         if call.tool == "git_push":
             branches = [str(call.arguments.get("branch") or UNNAMED)]
