@@ -10,6 +10,7 @@ from typing import NamedTuple
 from fairlead_agent.context import message_tokens
 from fairlead_agent.models.interface import RefusedPart
 from fairlead_common.protocol.content import AssistantMessage, ImageBlock, UserMessage, blocks_of
+from fairlead_common.session_log.conversation import is_from_hook
 from fairlead_common.session_log.state import SessionState
 
 LARGE_TOKENS = 1000  # less than that is hardly the cause where a provider finds a request too long
@@ -71,7 +72,7 @@ def _new(state: SessionState) -> list[tuple[int, str, bool]]:
         if isinstance(item.message, AssistantMessage):
             break
         if state.left_out.get(item.entry_id) != "all":
-            is_said = isinstance(item.message, UserMessage)
+            is_said = isinstance(item.message, UserMessage) and not is_from_hook(item.message)
             found.append((message_tokens(item.message), item.entry_id, is_said))
     return found
 

@@ -34,7 +34,8 @@ async def setup(bus: Bus) -> list[ServicePart]:
     grants = Grants(bus)
     hooks = LoadedHooks(config)
     followup = HookFollowUp(bus, config, hooks)
-    await followup.prepare()
+    hooks.load()
+    await followup.prepared()
     projections = Projections(bus, config)
     readers = LogReaders(bus, _log_format())
     name = os.environ.get("FAIRLEAD_WORKER") or f"agent-{socket.gethostname()}-{os.getpid()}"

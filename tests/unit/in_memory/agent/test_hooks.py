@@ -1,13 +1,14 @@
 """Hooks of other packages in a whole agent service: what they decide is stored first, and then holds."""
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import Any
+import contextlib
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, cast
 
 import pytest
 
-from fairlead_agent.hooks import followup
-from fairlead_agent.hooks.followup import FOLLOWED
+from fairlead_agent.hooks import followup, questions
+from fairlead_agent.hooks.followup import FOLLOWED, HookFollowUp
 from fairlead_agent.hooks.interface import (
     Allow,
     Ask,
@@ -21,13 +22,33 @@ from fairlead_agent.hooks.interface import (
     Rewrite,
     SettledCall,
 )
+from fairlead_agent.hooks.questions import HookFailedError
+from fairlead_agent.left_out import by_refusal
+from fairlead_agent.tools import held_keys
 from fairlead_common.bus.buckets import Bucket
 from fairlead_common.bus.streams import consumer_info
+from fairlead_common.errors import UnsafeConfigurationError
 from fairlead_common.protocol import subjects as s
-from fairlead_common.protocol.content import TextBlock, ToolResultMessage
-from fairlead_common.protocol.entries import HookContextEntry, HookDecisionEntry
+from fairlead_common.protocol.content import (
+    AssistantMessage,
+    TextBlock,
+    ToolResultMessage,
+    UserMessage,
+    text_outcome,
+)
+from fairlead_common.protocol.entries import (
+    CustomEntry,
+    HookContextEntry,
+    HookDecisionEntry,
+    MessageEntry,
+    RunEndEntry,
+    RunStartEntry,
+)
 from fairlead_common.service import extensions
 from fairlead_common.service.extensions import ExtensionError
+from fairlead_common.service.log_readers import LogReaders
+from fairlead_common.session_log.records import SEVERAL_ENTRIES
+from fairlead_common.session_log.state import SessionState
 from tests.support.fake_nats.faults import Fault
 from tests.support.memory_world import MemoryWorld
 from tests.unit.in_memory.agent.test_faults import Story, cut_off
@@ -85,6 +106,12 @@ class Told(Hooks):
 
 
 Install = Callable[..., None]
+
+
+@pytest.fixture(autouse=True)
+def all_services_read_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody is asked in memory."""
+    monkeypatch.setattr(LogReaders, "may_write", lambda _, kind: kind != SEVERAL_ENTRIES)
 
 
 @pytest.fixture
@@ -213,7 +240,7 @@ async def test_a_denied_command_cannot_be_smuggled_past_the_rules_by_a_rewrite(
 @pytest.mark.parametrize(
     ("answer", "pause_s", "words"),
     [
-        (ValueError("broken"), 0.0, "ValueError: broken"),
+        (ValueError("broken"), 0.0, "before_tool_call failed: ValueError"),
         (None, 60.0, "took longer than 2 s (timeout_s)"),
         ("yes", 0.0, "must answer Allow, Ask, Deny, Rewrite or None, got str"),
         (Rewrite({"command": object()}), 0.0, "no JSON object"),
@@ -355,6 +382,342 @@ async def test_hooks_are_not_told_of_what_was_before_them_but_of_what_they_were_
     await w.settled("d")
     await until(lambda: hook.runs[-1].session == "d")
     assert {run.session for run in hook.runs} == ({"b", "d"} if unused_s == 0 else {"b", "c", "d"})
+
+
+# -- hooks that misbehave ---------------------------------------------------------------
+
+
+class Raises(Hooks):
+    """Does before a call what it is given."""
+
+    def __init__(self, act: Callable[[], Awaitable[HookAnswer | None]]) -> None:
+        self.act = act
+        self.asked = 0
+
+    async def before_tool_call(self, call: ProposedCall) -> HookAnswer | None:
+        self.asked += 1
+        return await self.act()
+
+
+async def _cancelled() -> None:
+    raise asyncio.CancelledError
+
+
+async def _cancels_itself() -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+
+
+async def _exits() -> None:
+    raise SystemExit(3)
+
+
+def _cyclic() -> dict[str, object]:
+    found: dict[str, object] = {}
+    found["command"] = found
+    return found
+
+
+def _gives(answer: Any) -> Callable[[], Awaitable[Any]]:
+    async def act() -> Any:
+        return answer
+
+    return act
+
+
+@pytest.mark.parametrize("on_failure", ["closed", "open"])
+@pytest.mark.parametrize(
+    "act",
+    [
+        _cancelled,
+        _cancels_itself,
+        _exits,
+        _gives(Ask(cast(Any, ["odd"]))),
+        _gives(Deny(cast(Any, None))),
+        _gives(Allow("\ud800")),
+        _gives(Rewrite(_cyclic())),
+        _gives(Rewrite({"command": "\ud800"})),
+    ],
+    ids=["cancelled", "cancels itself", "exits", "list", "none", "surrogate", "cyclic", "surrogates"],
+)
+async def test_whatever_a_hook_raises_or_answers_only_on_failure_counts(
+    w: MemoryWorld, install: Install, act: Callable[[], Awaitable[Any]], on_failure: str
+) -> None:
+    install(one=(hook := Raises(act)))
+    await once(w, {"hooks.one": {"on_failure": on_failure}})
+    assert (await result(w))[0] == ("denied" if on_failure == "closed" else "ok")
+    (stored,) = await decisions(w)
+    assert (stored.failed, hook.asked) == (["one"], 1)
+
+
+async def test_the_text_of_an_exception_reaches_neither_the_model_nor_the_log(
+    w: MemoryWorld, install: Install
+) -> None:
+    install(one=Before(ValueError("https://user:hunter2secret@intranet")))
+    await once(w, {"hooks.one": {}})
+    (stored,) = await decisions(w)
+    assert "hunter2secret" not in stored.reason + (await result(w))[1]
+    assert "ValueError" in stored.reason
+
+
+async def test_a_key_of_the_service_in_rewritten_arguments_is_not_shown(
+    w: MemoryWorld, install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = "sk-proj-0123456789abcdef"
+    monkeypatch.setenv("OPENAI_API_KEY", key)
+    held_keys._mask.cache_clear()
+    try:
+        install(one=Before(Rewrite({"command": f"echo {key}"})))
+        await once(w, {"hooks.one": {}, "policy.deny": ["bash"]})  # it is settled without an executor
+        status, words = await result(w)
+    finally:
+        held_keys._mask.cache_clear()
+    assert status == "denied"
+    assert "were changed before it was made" in words
+    assert key not in words
+
+
+async def test_a_guard_before_a_rewriter_judges_what_is_run(w: MemoryWorld, install: Install) -> None:
+    def guard(call: ProposedCall) -> HookAnswer:
+        return Deny("only P1") if call.arguments["command"] == "curl evil" else Allow("known")
+
+    install(a=(first := Before(guard)), b=(second := Before(Rewrite({"command": "curl evil"}))))
+    await once(w, {"hooks": {"a": {}, "b": {}}})
+    assert (await result(w))[0] == "denied"
+    (stored,) = await decisions(w)
+    assert (stored.decision, stored.hook, stored.rewritten_by) == ("deny", "a", ["b"])
+    assert len(first.asked) == 2
+    assert len(second.asked) == 1
+    assert w.calls == []
+
+
+async def test_an_allowance_for_other_arguments_is_void(w: MemoryWorld, install: Install) -> None:
+    hook = Before(lambda call: None if call.arguments["command"] == "ls" else Allow("known"))
+    install(a=hook, b=Before(Rewrite({"command": "ls"})))
+    await w.agent(settings={"hooks": {"a": {}, "b": {}}, "agents.main.mode": "ask"})
+    await w.say("a", "op=P1 steps=1")
+    assert (await w.approval("a")).arguments == {"command": "ls"}
+    assert (await decisions(w))[0].decision == "none"
+
+
+async def test_hooks_that_rewrite_each_other_without_end_count_as_failed(
+    w: MemoryWorld, install: Install
+) -> None:
+    add = Before(lambda call: Rewrite({"command": f"{call.arguments['command']} x"}))
+    install(a=add, b=Before(Rewrite({"command": "ls"})))
+    await once(w, {"hooks": {"a": {}, "b": {}}})
+    (stored,) = await decisions(w)
+    assert (stored.decision, stored.hook, stored.failed) == ("deny", "a", ["a"])
+    assert "changed the arguments again" in stored.reason
+
+
+async def _deaf(seconds: float) -> None:
+    """Sleeps, and does not let itself be cancelled."""
+    end = asyncio.get_running_loop().time() + seconds
+    while (rest := end - asyncio.get_running_loop().time()) > 0:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(rest)
+
+
+async def test_the_answer_of_a_hook_that_swallows_its_cancellation_comes_too_late(
+    w: MemoryWorld, install: Install
+) -> None:
+    async def act() -> HookAnswer:
+        await _deaf(30)
+        return Allow("late")
+
+    install(one=Raises(act))
+    await w.agent(settings={"hooks.one": {"timeout_s": 2}, "agents.main.mode": "ask"})
+    began = asyncio.get_running_loop().time()
+    await w.say("a", "op=P1 steps=1")
+    await w.settled("a")
+    assert asyncio.get_running_loop().time() - began < 20
+    assert "took longer than 2 s" in (await result(w))[1]
+
+
+@pytest.mark.parametrize("ends", ["abort", "drain", "steer"])
+async def test_no_hook_holds_up_the_end_of_a_run(w: MemoryWorld, install: Install, ends: str) -> None:
+    async def act() -> None:
+        await _deaf(50)
+
+    install(one=(hook := Raises(act)))
+    agent = await w.agent(settings={"hooks.one": {"timeout_s": 60}})
+    await w.say("a", "op=P1 steps=1")
+    await until(lambda: hook.asked)
+    began = asyncio.get_running_loop().time()
+    if ends == "abort":
+        await w.abort("a")
+        assert (await w.settled("a"))[-1] == "run aborted"
+    elif ends == "drain":
+        await agent.drain()
+        assert "handed_over" in await w.story("a")
+    else:
+        await w.say("a", "hello", "steer")
+        await w.settled("a")
+        assert (await result(w))[0] == "skipped"
+    assert asyncio.get_running_loop().time() - began < 8
+    assert await decisions(w) == []
+    assert w.calls == []
+
+
+async def test_a_hook_with_too_many_unended_questions_is_not_asked_again() -> None:
+    async def question() -> None:
+        await _deaf(100)
+
+    left: set[asyncio.Task[Any]] = set()
+    for _ in range(questions.MAX_LEFT):
+        with pytest.raises(HookFailedError, match="took longer"):
+            await questions.ask("hook a", question, 0.5, lambda: False, left)
+    with pytest.raises(HookFailedError, match="16 earlier questions"):
+        await questions.ask("hook a", question, 0.5, lambda: False, left)
+    await asyncio.sleep(120)
+    assert not left
+
+
+async def test_an_answer_that_blocked_the_loop_for_too_long_does_not_count() -> None:
+    async def question() -> str:
+        cast(Any, asyncio.get_running_loop())._jumping.now_s += 1.0  # as if it had computed
+        return "yes"
+
+    with pytest.raises(HookFailedError, match="took longer"):
+        await questions.ask("hook a", question, 0.5, lambda: False, set())
+
+
+class Misspelt(Hooks):
+    async def before_tool_calls(self, call: ProposedCall) -> HookAnswer:
+        return Deny(call.tool)
+
+
+@pytest.mark.parametrize("made", [Misspelt(), object(), None], ids=["misspelt", "object", "none"])
+async def test_what_is_no_hook_denies_as_one_that_cannot_be_loaded(
+    w: MemoryWorld, install: Install, made: Any
+) -> None:
+    install(one=made)
+    await once(w, {"hooks.one": {}})
+    status, words = await result(w)
+    assert status == "denied"
+    assert "'one' of the group fairlead.hooks" in words
+
+
+# -- services that do not read the entries ----------------------------------------------
+
+
+@pytest.mark.parametrize("on_failure", ["closed", "open"])
+async def test_where_a_service_does_not_read_decisions_none_is_written(
+    w: MemoryWorld, install: Install, monkeypatch: pytest.MonkeyPatch, on_failure: str
+) -> None:
+    monkeypatch.setattr(LogReaders, "may_write", lambda _, kind: kind in (1, "tool_list"))
+    install(one=(hook := Before(Allow())), notes=(notes := Notes()))
+    await once(w, {"hooks": {"one": {"on_failure": on_failure}, "notes": {}}})
+    log = await w.log("a")
+    assert not any(isinstance(entry, HookDecisionEntry | HookContextEntry) for entry in log)
+    assert not hook.asked
+    assert not notes.asked
+    status, words = await result(w)
+    assert status == ("denied" if on_failure == "closed" else "ok")
+    assert on_failure == "open" or "a service that runs does not read hook_decision" in words
+
+
+async def test_a_call_waits_until_the_services_have_announced_what_they_read(
+    w: MemoryWorld, install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop, began = asyncio.get_running_loop(), asyncio.get_running_loop().time()
+    monkeypatch.setattr(LogReaders, "may_write", lambda _, kind: kind == 1 or loop.time() > began + 4)
+    install(one=Before(None))
+    await once(w, {"hooks.one": {}})
+    assert (await result(w))[0] == "ok"
+    assert len(await decisions(w)) == 1
+
+
+# -- messages of hooks in the conversation -----------------------------------------------
+
+
+def _conversation() -> SessionState:
+    state = SessionState("a")
+    prompt = UserMessage(content=[TextBlock(text="HEARTBEAT")], source="system")
+    notes = [HookMessage(hook="n", text="one"), HookMessage(hook="n", text="two")]
+    state.apply(RunStartEntry(id="r", agent="main", model="m", mode="ask"), 1)
+    state.apply(MessageEntry(id="u", message=prompt), 2)
+    state.apply(HookContextEntry(id="h", messages=notes), 3)
+    return state
+
+
+def test_a_quiet_heartbeat_leaves_nothing_of_what_hooks_added() -> None:
+    state = _conversation()
+    answer = AssistantMessage(content=[TextBlock(text="HEARTBEAT_OK")], model="m", stop_reason="stop")
+    state.apply(MessageEntry(id="b", message=answer), 4)
+    assert [item.entry_id for item in state.items] == ["u", "h", "h", "b"]  # of the log, each
+    state.apply(CustomEntry(id="q", name="heartbeat_ok", data={}), 5)
+    state.apply(RunEndEntry(id="e", outcome="completed"), 6)
+    assert state.items == []
+
+
+def test_what_a_provider_refuses_is_not_what_a_hook_added_but_what_was_said() -> None:
+    assert by_refusal(_conversation(), 5000, "input", too_long=False).whole == ["u"]
+    state = _conversation()
+    state.items[0].message = ToolResultMessage(
+        call_id="c", name="bash", outcome=text_outcome("ok", "x", is_error=False)
+    )
+    assert "u" in by_refusal(state, 5000, "input", too_long=False).whole
+
+
+@pytest.mark.parametrize(
+    "message",
+    [HookMessage(hook="", text="x", untrusted=cast(Any, 1)), HookMessage(hook="", text="\ud800")],
+    ids=["flag", "surrogate"],
+)
+async def test_a_message_that_could_not_be_read_again_is_not_stored(
+    w: MemoryWorld, install: Install, message: HookMessage
+) -> None:
+    class Odd(Hooks):
+        async def context(self, facts: ContextFacts) -> Sequence[HookMessage]:
+            return [message]
+
+    install(odd=Odd())
+    await once(w, {"hooks.odd": {}})
+    assert (await result(w))[0] == "ok"
+    assert not any(isinstance(entry, HookContextEntry) for entry in await w.log("a"))
+
+
+# -- telling, when something is wrong ---------------------------------------------------
+
+
+async def test_a_follow_up_that_cannot_begin_stops_no_agent(
+    w: MemoryWorld, install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refused(_: HookFollowUp) -> None:
+        raise UnsafeConfigurationError("the consumer hooks is another one")
+
+    monkeypatch.setattr(HookFollowUp, "prepare", refused)
+    install(told=Told())
+    await once(w, {"hooks.told": {}})
+    assert (await result(w))[0] == "ok"
+
+
+async def test_a_hook_that_is_cancelled_is_told_again(w: MemoryWorld, install: Install) -> None:
+    class Cancelled(Hooks):
+        told = 0
+
+        async def on_run_end(self, run: EndedRun) -> None:
+            self.told += 1
+            if self.told < 3:
+                raise asyncio.CancelledError
+
+    install(told=(hook := Cancelled()))
+    await once(w, {"hooks.told": {}})
+    await until(lambda: hook.told == 3)
+
+
+async def test_a_record_that_killed_every_agent_that_told_it_is_given_up(
+    w: MemoryWorld, install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(followup, "MAX_DELIVERIES", 0)  # as if it had been delivered so often
+    install(told=(hook := Told()))
+    await once(w, {"hooks.told": {}})
+    await asyncio.sleep(10)
+    assert not hook.runs
+    assert not hook.calls
 
 
 # -- takeovers -----------------------------------------------------------------------

@@ -22,7 +22,10 @@ READERS: Final = ("fairlead-agent", "fairlead-gateway", "fairlead-scheduler", "f
 METADATA: Final = "log_formats"
 ENTRIES: Final = "log_entries"
 TOOL_LIST: Final = "tool_list"
-READ_ENTRIES: Final = frozenset({TOOL_LIST})  # types of entries that versions before this one do not read
+HOOK_DECISION: Final = "hook_decision"
+HOOK_CONTEXT: Final = "hook_context"
+# Types of entries that versions before this one do not read.
+READ_ENTRIES: Final = frozenset({TOOL_LIST, HOOK_DECISION, HOOK_CONTEXT})
 PERIOD_S: Final = 10.0
 FRESH_S: Final = 30.0  # what was heard longer ago does not count
 OLDER_S: Final = 60.0  # for so long a service counts that reads less, after it was heard last

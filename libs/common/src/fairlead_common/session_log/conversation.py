@@ -1,16 +1,18 @@
 """The parts of a session's state: messages, and the open run."""
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
-from fairlead_common.protocol.content import Message, Usage
+from fairlead_common.protocol.content import Message, Usage, UserMessage
 
 LeftOut = Literal["all", "images"]  # of a message that the model could not take
+
+HOOK_SENDER: Final = "hook:"  # before the name of the hook that added a message
 
 
 @dataclass(slots=True)
 class Item:
-    """One message of the conversation."""
+    """One message of the conversation. All messages of a `hook_context` have the id of that entry."""
 
     entry_id: str
     message: Message
@@ -32,3 +34,12 @@ class Run:
     lines: int = 0  # system events that were said in it
     first_item: int = 0  # where the heartbeat begins in the conversation
     before: tuple[int, str, int] = (0, "", 0)  # when people last saw something new, what, and its sequence
+
+
+def is_from_hook(message: Message) -> bool:
+    """Whether a hook added it: the model reads it as a user message, but nobody sent it."""
+    return (
+        isinstance(message, UserMessage)
+        and message.source == "system"
+        and (message.sender or "").startswith(HOOK_SENDER)
+    )

@@ -30,7 +30,7 @@ from fairlead_common.protocol.entries import (
     RunStartEntry,
     ToolListEntry,
 )
-from fairlead_common.session_log.conversation import Item, LeftOut, Run
+from fairlead_common.session_log.conversation import HOOK_SENDER, Item, LeftOut, Run, is_from_hook
 from fairlead_common.session_log.generations import DELETE
 from fairlead_common.session_log.rules import (
     PARKED_OUTCOME,
@@ -290,12 +290,11 @@ class SessionState(Settings):
             self.hook_decisions[entry.call_id] = entry
             return
         self.has_hook_context = True
-        for number, said in enumerate(entry.messages):
+        for said in entry.messages:
             content: list[ContentBlock] = [TextBlock(text=f"[{said.hook}] {said.text}")]
-            message = UserMessage(
-                content=content, source="system", sender=f"hook:{said.hook}", untrusted=said.untrusted
-            )
-            self.items.append(Item(f"{entry.id}.{number}", message))
+            sender = f"{HOOK_SENDER}{said.hook}"
+            message = UserMessage(content=content, source="system", sender=sender, untrusted=said.untrusted)
+            self.items.append(Item(entry.id, message))
 
     def _message(self, entry: MessageEntry) -> None:
         message = entry.message
@@ -345,7 +344,8 @@ class SessionState(Settings):
     def _heartbeat_ends(self, run: Run) -> None:
         """Nothing happened: people see nothing new, and the conversation goes on as if nobody had asked."""
         self.updated_ms, self.preview, self.news_seq = run.before
-        if run.lines or len(self.items) - run.first_item != 2:
+        said = [item for item in self.items[run.first_item :] if not is_from_hook(item.message)]
+        if run.lines or len(said) != 2:
             return
         del self.items[run.first_item :]
         self.rewrites += 1

@@ -1,18 +1,22 @@
 """Hooks before a tool call: asked once, their decision stored, then read off the log by every owner."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import msgspec
 import structlog
 
 from fairlead_agent.hooks.interface import Allow, Ask, Deny, ProposedCall, Rewrite
-from fairlead_agent.hooks.loaded import BEFORE_TOOL_CALL, HookFailedError, LoadedHooks, NamedHook
+from fairlead_agent.hooks.loaded import BEFORE_TOOL_CALL, NamedHook
+from fairlead_agent.hooks.questions import HookFailedError, InvalidAnswerError
+from fairlead_agent.hooks.session_hooks import CallRefusedError, SessionHooks
 from fairlead_agent.policy.call_facts import CallFacts
 from fairlead_agent.policy.verdict import Verdict
-from fairlead_common.errors import FairleadError
+from fairlead_agent.tools.held_keys import text_without_keys
 from fairlead_common.protocol.content import TextBlock, ToolOutcome
 from fairlead_common.protocol.entries import HookDecision, HookDecisionEntry
 from fairlead_common.protocol.ids import new_id
+from fairlead_common.service.log_readers import HOOK_DECISION
 from fairlead_common.session_log.state import SessionState
 
 log = structlog.get_logger()
@@ -24,8 +28,19 @@ _STRICTNESS: dict[HookDecision, int] = {"none": 0, "allow": 1, "ask": 2, "deny":
 ToolArguments = dict[str, object]
 
 
+class _Answer(NamedTuple):
+    """A valid answer; with `arguments` it is a Rewrite."""
+
+    decision: HookDecision
+    reason: str = ""
+    arguments: ToolArguments | None = None
+
+
+NO_OBJECTION = _Answer("none")
+
+
 async def decide(
-    hooks: LoadedHooks,
+    hooks: SessionHooks,
     call: CallFacts,
     state: SessionState,
     with_arguments: Callable[[ToolArguments], CallFacts],
@@ -34,77 +49,152 @@ async def decide(
     """The decision of all hooks about a call, not stored yet; None: no hook is asked about calls.
 
     They are asked one after the other until one denies; a later one sees the arguments as rewritten by those
-    before. The strictest answer counts.
+    before. A Rewrite voids what others answered: those that have not answered about the final arguments are
+    asked again, and cannot rewrite them any more. Each answer that counts is about the arguments of the call
+    that is made. The strictest one counts.
 
     Args:
         with_arguments: the facts of the same call with other arguments.
         problem: why arguments do not fit the schema of the tool.
+
+    Raises:
+        CallRefusedError: the decision could not be stored, so that no hook is asked, and one must be.
+        QuestionDroppedError: the call is not to be made now.
     """
     asked = hooks.that(BEFORE_TOOL_CALL)
     if not asked:
         return None
-    decision: HookDecision = "none"
-    by = reason = ""
-    rewritten_by: list[str] = []
-    failed: list[str] = []
+    if not await hooks.can_store(HOOK_DECISION, patient=True):
+        _refuse_unless_open(asked, call.request.call_id)
+        return None
+    round_ = _Round(hooks, call, state, with_arguments, problem)
     for hook in asked:
-        said: HookDecision = "none"
-        why = ""
-        try:
-            answer = await hook.ask(BEFORE_TOOL_CALL, _proposed(call, state))
-            if isinstance(answer, Rewrite):
-                call = with_arguments(_fitting(hook, answer, problem))
-                rewritten_by.append(hook.name)
-            else:
-                said, why = _decision(hook, answer)
-        except HookFailedError as error:
-            log.warning("hook_failed", hook=hook.name, call=call.request.call_id, error=str(error))
-            failed.append(hook.name)
-            if hook.config.on_failure == "closed":
-                said, why = "deny", str(error)
-        if _STRICTNESS[said] > _STRICTNESS[decision]:
-            decision, by, reason = said, hook.name, why[:MAX_REASON_CHARS]
-        if decision == "deny":
+        if await round_.denies(hook):
             break
-    return HookDecisionEntry(
-        id=new_id(),
-        call_id=call.request.call_id,
-        decision=decision,
-        hook=by,
-        reason=reason,
-        arguments=call.arguments if rewritten_by else None,
-        rewritten_by=rewritten_by,
-        failed=failed,
-    )
+    else:
+        for hook in asked:
+            if hook.name not in round_.answers and await round_.denies(hook, may_rewrite=False):
+                break
+    return round_.entry()
 
 
-def _decision(hook: NamedHook, answer: object) -> tuple[HookDecision, str]:
-    match answer:
-        case None:
-            return "none", ""
-        case Allow(reason):
-            return "allow", reason
-        case Ask(reason):
-            return "ask", reason
-        case Deny(reason):
-            return "deny", reason
-        case _:
-            kind = type(answer).__name__
-            raise HookFailedError(
-                f"hook {hook.name}: must answer Allow, Ask, Deny, Rewrite or None, got {kind}"
-            )
+def _refuse_unless_open(asked: list[NamedHook], call_id: str) -> None:
+    why = f"a service that runs does not read {HOOK_DECISION}"
+    log.warning("hooks_not_asked", method=BEFORE_TOOL_CALL, call=call_id, why=why)
+    for hook in asked:
+        if hook.config.on_failure == "closed":
+            raise CallRefusedError(call_id, f"the hook {hook.name} cannot be asked yet: {why}")
 
 
-def _fitting(
-    hook: NamedHook, answer: Rewrite, problem: Callable[[ToolArguments], str | None]
-) -> ToolArguments:
-    try:  # as they will be stored
-        arguments = msgspec.json.decode(msgspec.json.encode(dict(answer.arguments)), type=ToolArguments)
-    except (TypeError, ValueError, FairleadError) as error:
-        raise HookFailedError(f"hook {hook.name}: rewritten arguments are no JSON object: {error}") from error
-    if why := problem(arguments):
-        raise HookFailedError(f"hook {hook.name}: rewritten arguments do not fit the tool: {why}")
-    return arguments
+class _Round:
+    """The questions about one call."""
+
+    def __init__(
+        self,
+        hooks: SessionHooks,
+        call: CallFacts,
+        state: SessionState,
+        with_arguments: Callable[[ToolArguments], CallFacts],
+        problem: Callable[[ToolArguments], str | None],
+    ) -> None:
+        self._hooks = hooks
+        self._call = call
+        self._state = state
+        self._with_arguments = with_arguments
+        self._problem = problem
+        self.answers: dict[str, _Answer] = {}  # by hook; about the arguments as they are now
+        self._rewritten_by: list[str] = []
+        self._failed: list[str] = []
+
+    async def denies(self, hook: NamedHook, *, may_rewrite: bool = True) -> bool:
+        """Ask a hook, and note what it answers."""
+
+        def read(answer: object) -> _Answer:
+            return self._read(answer, may_rewrite=may_rewrite)
+
+        try:
+            answer = await self._hooks.ask(hook, BEFORE_TOOL_CALL, _proposed(self._call, self._state), read)
+        except HookFailedError as error:
+            why = text_without_keys(str(error)[:MAX_REASON_CHARS])
+            log.warning("hook_failed", hook=hook.name, call=self._call.request.call_id, error=why)
+            if hook.name not in self._failed:
+                self._failed.append(hook.name)
+            answer = _Answer("deny", why) if hook.config.on_failure == "closed" else NO_OBJECTION
+        if answer.arguments is not None:
+            self._call = self._with_arguments(answer.arguments)
+            self._rewritten_by.append(hook.name)
+            self.answers = {}
+        self.answers[hook.name] = answer
+        return answer.decision == "deny"
+
+    def entry(self) -> HookDecisionEntry:
+        """What they decided."""
+        by, strictest = "", NO_OBJECTION
+        for name, answer in self.answers.items():
+            if _STRICTNESS[answer.decision] > _STRICTNESS[strictest.decision]:
+                by, strictest = name, answer
+        return HookDecisionEntry(
+            id=new_id(),
+            call_id=self._call.request.call_id,
+            decision=strictest.decision,
+            hook=by,
+            reason=strictest.reason,
+            arguments=self._call.arguments if self._rewritten_by else None,
+            rewritten_by=self._rewritten_by,
+            failed=self._failed,
+        )
+
+    def _read(self, answer: object, *, may_rewrite: bool) -> _Answer:
+        match answer:
+            case None:
+                return NO_OBJECTION
+            case Allow(reason):
+                return _Answer("allow", _text(reason))
+            case Ask(reason):
+                return _Answer("ask", _text(reason))
+            case Deny(reason):
+                return _Answer("deny", _text(reason))
+            case Rewrite(arguments):
+                fitting = self._fitting(arguments)
+                if _canonical(fitting) == _canonical(self._call.arguments):
+                    return NO_OBJECTION
+                if not may_rewrite:
+                    raise InvalidAnswerError(_REWRITTEN_AGAIN)
+                return _Answer("none", arguments=fitting)
+            case _:
+                kind = type(answer).__name__
+                raise InvalidAnswerError(f"must answer Allow, Ask, Deny, Rewrite or None, got {kind}")
+
+    def _fitting(self, given: Mapping[str, object]) -> ToolArguments:
+        try:  # as they will be stored
+            arguments = msgspec.json.decode(msgspec.json.encode(dict(given)), type=ToolArguments)
+        except Exception as error:
+            kind = type(error).__name__
+            raise InvalidAnswerError(f"rewritten arguments are no JSON object: {kind}") from error
+        if why := self._problem(arguments):
+            raise InvalidAnswerError(f"rewritten arguments do not fit the tool: {why}")
+        return arguments
+
+
+_REWRITTEN_AGAIN = (
+    "changed the arguments again after another hook had changed them; where several hooks rewrite, each must "
+    "leave alone what it would have written"
+)
+
+
+def _canonical(arguments: ToolArguments) -> bytes:
+    """In Python, 1 equals True."""
+    return msgspec.json.encode(arguments, order="deterministic")
+
+
+def _text(reason: object) -> str:
+    if not isinstance(reason, str):
+        raise InvalidAnswerError(f"reason: must be a string, got {type(reason).__name__}")
+    try:
+        reason.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidAnswerError("reason: must be valid Unicode, has a lone surrogate") from error
+    return text_without_keys(reason[:MAX_REASON_CHARS])
 
 
 def _proposed(call: CallFacts, state: SessionState) -> ProposedCall:
@@ -158,7 +248,7 @@ def noted(outcome: ToolOutcome, stored: HookDecisionEntry | None) -> ToolOutcome
     """The outcome, which says that the call was made with other arguments than the model gave."""
     if stored is None or stored.arguments is None:
         return outcome
-    shown = msgspec.json.encode(stored.arguments).decode()
+    shown = text_without_keys(msgspec.json.encode(stored.arguments).decode())
     shown = shown if len(shown) <= MAX_SHOWN_CHARS else f"{shown[:MAX_SHOWN_CHARS]}..."
     names = ", ".join(stored.rewritten_by)
     text = f"[The arguments of this call were changed before it was made, by the hook {names}: {shown}]"

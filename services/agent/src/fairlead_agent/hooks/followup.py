@@ -14,7 +14,8 @@ import msgspec
 import structlog
 
 from fairlead_agent.hooks.interface import EndedRun, SettledCall
-from fairlead_agent.hooks.loaded import AFTER_TOOL_RESULT, ON_RUN_END, HookFailedError, LoadedHooks
+from fairlead_agent.hooks.loaded import AFTER_TOOL_RESULT, ON_RUN_END, LoadedHooks
+from fairlead_agent.hooks.questions import QuestionDroppedError
 from fairlead_common.bus.buckets import Bucket
 from fairlead_common.bus.bus import Bus
 from fairlead_common.bus.objects import Objects
@@ -109,14 +110,14 @@ class HookFollowUp:
         self._changed.set()
 
     async def _follow(self, stop: asyncio.Event) -> None:
-        if not await self._prepared():
+        if not await self.prepared():
             await asyncio.sleep(PAUSE_S)
             return
         ended = asyncio.Event()
         async with asyncio.TaskGroup() as tasks:
 
             def begin(job: StreamMessage) -> None:
-                task = tasks.create_task(self._tell(job))
+                task = tasks.create_task(self._tell(job, stop))
                 self._tasks.add(task)
                 task.add_done_callback(done)
 
@@ -138,11 +139,12 @@ class HookFollowUp:
                     async with asyncio.timeout(SEEN_EVERY_S):
                         await self._changed.wait()
                 except TimeoutError:
-                    await self._prepared()
+                    await self.prepared()
             ended.set()
             await pulling
 
-    async def _prepared(self) -> bool:
+    async def prepared(self) -> bool:
+        """As `prepare`, which is tried again later if it fails: agents work without it."""
         try:
             await self.prepare()
         except FairleadError as error:
@@ -150,28 +152,41 @@ class HookFollowUp:
             return False
         return True
 
-    async def _tell(self, job: StreamMessage) -> None:
+    async def _tell(self, job: StreamMessage, stop: asyncio.Event) -> None:
         self._passes_over = job.seq <= self._begin
         if self._passes_over:
             await job.ack()
             return
+        if job.delivered > MAX_DELIVERIES:  # those that were asked did not live to say so
+            await self._give_up(job, "no agent that asked has answered")
+            return
         try:
             told = await self._read(job)
-        except FairleadError as error:
-            await self._again(job, str(error))
+        except Exception as error:  # noqa: BLE001 - one record must not end the service
+            await self._again(job, f"{type(error).__name__}: {error}")
             return
-        asked = [hook.ask(method, what) for method, what in told for hook in self._hooks.that(method)]
+        asked = [
+            hook.ask(method, what, _ignored, stop.is_set)
+            for method, what in told
+            for hook in self._hooks.that(method)
+        ]
         answers = await asyncio.gather(*asked, return_exceptions=True)
-        problems = [str(each) for each in answers if isinstance(each, HookFailedError)]
+        if any(isinstance(each, QuestionDroppedError) for each in answers):  # this agent stops
+            await job.nak(0)
+            return
+        problems = [str(each) or type(each).__name__ for each in answers if each is not None]
         if problems:
             await self._again(job, "; ".join(problems))
         else:
             await job.ack()
 
+    async def _give_up(self, job: StreamMessage, why: str) -> None:
+        log.error("hook_given_up", seq=job.seq, deliveries=job.delivered, error=why[:500])
+        await job.term("a hook failed too often")
+
     async def _again(self, job: StreamMessage, why: str) -> None:
         if job.delivered >= MAX_DELIVERIES:
-            log.error("hook_given_up", seq=job.seq, deliveries=job.delivered, error=why[:500])
-            await job.term("a hook failed too often")
+            await self._give_up(job, why)
             return
         pause_s = min(2.0 ** (job.delivered - 1), MAX_PAUSE_S)
         log.warning("hook_failed", seq=job.seq, again_in_s=pause_s, error=why[:500])
@@ -183,6 +198,10 @@ class HookFollowUp:
         session = subjects.parse_session(job.subject).session
         found = (_told(session, placed.read()) for placed in entries_in(job.seq, data, job.headers))
         return [each for each in found if each is not None]
+
+
+def _ignored(_: object) -> None:
+    """Hooks that are told have nothing to answer."""
 
 
 def _told(session: str, entry: Entry) -> Told | None:

@@ -1,28 +1,44 @@
-"""The hooks that the configuration names, loaded when they are first needed, each asked within its time."""
+"""The hooks that the configuration names, loaded at the start or when they are first needed."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple, TypeVar
 
 import structlog
 
+from fairlead_agent.hooks import questions
 from fairlead_agent.hooks.interface import Hooks
+from fairlead_agent.hooks.questions import HookFailedError
 from fairlead_common.config.hooks import HookConfig
-from fairlead_common.errors import FairleadError
 from fairlead_common.service import extensions
 from fairlead_common.service.extensions import ExtensionError
 from fairlead_common.service.live_config import LiveConfig
 
 log = structlog.get_logger()
 
+T = TypeVar("T")
+
 BEFORE_TOOL_CALL: Final = "before_tool_call"
 CONTEXT: Final = "context"
 AFTER_TOOL_RESULT: Final = "after_tool_result"
 ON_RUN_END: Final = "on_run_end"
+METHODS: Final = (BEFORE_TOOL_CALL, CONTEXT, AFTER_TOOL_RESULT, ON_RUN_END)
 
 
-class HookFailedError(FairleadError):
-    """A hook could not be loaded, failed, was late or gave no valid answer. The text names it and why."""
+@dataclass(eq=False, slots=True)
+class _Made:
+    """What became of a hook of the configuration.
+
+    Fields:
+        hooks: None: it could not be loaded, for the reason `problem`.
+        left: questions to it that were given up and still go on.
+    """
+
+    settings: dict[str, object]
+    hooks: Hooks | None = None
+    problem: str = ""
+    left: set[asyncio.Task[Any]] = field(default_factory=set)
 
 
 class NamedHook(NamedTuple):
@@ -30,27 +46,40 @@ class NamedHook(NamedTuple):
 
     name: str
     config: HookConfig
-    hooks: Hooks | None  # None: it could not be loaded
-    problem: str = ""
+    made: _Made
 
-    async def ask(self, method: str, argument: object) -> Any:
+    def has(self, method: str) -> bool:
+        """Whether it overrides the method; what cannot be loaded counts as a guard of calls."""
+        if self.made.hooks is None:
+            return method == BEFORE_TOOL_CALL
+        return _overrides(self.made.hooks, method)
+
+    async def ask(
+        self,
+        method: str,
+        argument: object,
+        read: Callable[[object], T],
+        is_unwanted: Callable[[], bool],
+    ) -> T:
         """What the hook answers.
 
+        Args:
+            read: checks the answer. What it raises, and what code of the hook raises in it, is a failure.
+            is_unwanted: whether the answer is not wanted any more.
+
         Raises:
-            HookFailedError: it has no answer.
+            HookFailedError: it has no valid answer, or not in its time.
+            QuestionDroppedError: the answer is not wanted any more.
         """
-        if self.hooks is None:
-            raise HookFailedError(f"hook {self.name}: {self.problem}")
-        called: Callable[[object], Awaitable[Any]] = getattr(self.hooks, method)
-        try:
-            async with asyncio.timeout(self.config.timeout_s):
-                return await called(argument)
-        except TimeoutError as error:
-            text = f"hook {self.name}: {method} took longer than {self.config.timeout_s:g} s (timeout_s)"
-            raise HookFailedError(text) from error
-        except Exception as error:
-            text = f"hook {self.name}: {method} failed: {type(error).__name__}: {error}"
-            raise HookFailedError(text[:500]) from error
+        if self.made.hooks is None:
+            raise HookFailedError(f"hook {self.name}: {self.made.problem}")
+        called: Callable[[object], Awaitable[object]] = getattr(self.made.hooks, method)
+
+        async def question() -> T:
+            return read(await called(argument))
+
+        what = f"hook {self.name}: {method}"
+        return await questions.ask(what, question, self.config.timeout_s, is_unwanted, self.made.left)
 
 
 class LoadedHooks:
@@ -58,36 +87,47 @@ class LoadedHooks:
 
     def __init__(self, config: LiveConfig) -> None:
         self._config = config
-        self._made: dict[
-            str, tuple[dict[str, object], Hooks | None, str]
-        ] = {}  # by name: settings, hook, problem
+        self._made: dict[str, _Made] = {}
+
+    def load(self) -> None:
+        """Load what is configured, so that the log says at the start what cannot be loaded."""
+        self.that(BEFORE_TOOL_CALL)
 
     def that(self, method: str) -> list[NamedHook]:
         """The hooks that have this method, in the order of the configuration.
 
         One that cannot be loaded counts as having `before_tool_call`: nobody knows what it would deny.
         """
-        if not self._config.current.hooks:
-            return []
-        found = [self._named(name, config) for name, config in self._config.current.hooks.items()]
-        return [each for each in found if _has(each, method)]
+        hooks = [self._named(name, config) for name, config in self._config.current.hooks.items()]
+        return [each for each in hooks if each.has(method)]
 
     def _named(self, name: str, config: HookConfig) -> NamedHook:
         made = self._made.get(name)
-        if made is None or made[0] != config.settings:
-            made = self._made[name] = (config.settings, *self._make(name, config))
-        return NamedHook(name, config, made[1], made[2])
-
-    def _make(self, name: str, config: HookConfig) -> tuple[Hooks | None, str]:
-        try:
-            return extensions.make(extensions.HOOKS, name, config.settings), ""
-        except ExtensionError as error:
-            log.error("extension_failed", group=extensions.HOOKS, extension=name, error=str(error))
-            return None, str(error)
+        if made is None or made.settings != config.settings:
+            made = self._made[name] = _make(name, config.settings)
+        return NamedHook(name, config, made)
 
 
-def _has(hook: NamedHook, method: str) -> bool:
-    if hook.hooks is None:
-        return method == BEFORE_TOOL_CALL
-    own = getattr(type(hook.hooks), method, None)
-    return own is not None and own is not getattr(Hooks, method)
+def _make(name: str, settings: dict[str, object]) -> _Made:
+    try:
+        return _Made(settings, _checked(name, extensions.make(extensions.HOOKS, name, settings)))
+    except ExtensionError as error:
+        log.error("extension_failed", group=extensions.HOOKS, extension=name, error=str(error))
+        return _Made(settings, problem=str(error))
+
+
+def _checked(name: str, made: object) -> Hooks:
+    """What a factory made, if it is a hook that is ever called: a guard with a misspelt method is none."""
+    what = f"extension {name!r} of the group {extensions.HOOKS}"
+    if not isinstance(made, Hooks):
+        raise ExtensionError(
+            f"{what} must make an object of a class derived from Hooks, got {type(made).__name__}"
+        )
+    if not any(_overrides(made, method) for method in METHODS):
+        kind, known = type(made).__name__, ", ".join(METHODS)
+        raise ExtensionError(f"{what}: its class {kind} overrides no method of Hooks ({known})")
+    return made
+
+
+def _overrides(hooks: Hooks, method: str) -> bool:
+    return getattr(type(hooks), method) is not getattr(Hooks, method)

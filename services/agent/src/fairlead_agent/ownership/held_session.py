@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import structlog
 
 from fairlead_agent.hooks.loaded import LoadedHooks
+from fairlead_agent.hooks.session_hooks import SessionHooks
 from fairlead_agent.model_turn import ModelTurn
 from fairlead_agent.models.registry import Registry
 from fairlead_agent.ownership.owners import Owners
@@ -280,6 +281,7 @@ class HeldSession:
 
     async def _drive(self, owner: Owner) -> None:
         parts = self._services
+        hooks = SessionHooks(parts.hooks, owner, parts.config)
         calls = ToolCalls(
             owner,
             self._bus,
@@ -287,12 +289,12 @@ class HeldSession:
             parts.places,
             parts.config,
             parts.grants,
-            parts.hooks,
+            hooks,
             parts.worker,
         )
         mailbox = Mailbox(owner, parts.config, calls, parts.grants, parts.deletion)
         turn = ModelTurn(owner, parts.registry, parts.catalog, parts.places, parts.config)
-        loop = AgentLoop(owner, mailbox, calls, turn, parts.catalog, parts.config, parts.hooks, parts.worker)
+        loop = AgentLoop(owner, mailbox, calls, turn, parts.catalog, parts.config, hooks, parts.worker)
         known = set(owner.state.settled_approvals)  # by an earlier owner
 
         async def update_list() -> None:

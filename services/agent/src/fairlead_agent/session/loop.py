@@ -4,13 +4,15 @@ Nothing is remembered between two steps, so a worker that takes over an open run
 would have. Every step appends to the log before it has an effect elsewhere.
 """
 
+import contextlib
 import time
 from collections.abc import Callable, Coroutine
 
 import structlog
 
 from fairlead_agent.hooks.context_notes import collect
-from fairlead_agent.hooks.loaded import LoadedHooks
+from fairlead_agent.hooks.questions import QuestionDroppedError
+from fairlead_agent.hooks.session_hooks import CallRefusedError, SessionHooks
 from fairlead_agent.left_out import NOTHING, OmissionCause
 from fairlead_agent.model_turn import ModelTurn
 from fairlead_agent.models.interface import ModelError
@@ -38,6 +40,7 @@ from fairlead_agent.tools.catalog import Catalog, Tools
 from fairlead_common.config import AgentConfig
 from fairlead_common.cron.acknowledgement import is_acknowledgement
 from fairlead_common.errors import InvalidInputError
+from fairlead_common.protocol.content import text_outcome
 from fairlead_common.protocol.custom_entries import HEARTBEAT_OK, HEARTBEAT_SKIPPED
 from fairlead_common.protocol.entries import (
     CustomEntry,
@@ -68,7 +71,7 @@ class AgentLoop:
         turn: ModelTurn,
         catalog: Catalog,
         config: LiveConfig,
-        hooks: LoadedHooks,
+        hooks: SessionHooks,
         worker: str,
     ) -> None:
         self._owner = owner
@@ -107,7 +110,8 @@ class AgentLoop:
                 if isinstance(self._next_step(), Idle):
                     return
                 continue
-            await self._perform(step)
+            with contextlib.suppress(QuestionDroppedError):  # there is another step to perform now
+                await self._perform(step)
             if isinstance(step, StartRun | StartHeartbeat):
                 await update_list()
             if self._state.run is None or isinstance(step, StartRun):
@@ -225,16 +229,21 @@ class AgentLoop:
     async def _call_model(self) -> None:
         if (added := await collect(self._hooks, self._state)) is not None:
             await self._owner.append(added)
-        if isinstance(
-            self._next_step(), CallModel
-        ):  # mail that came while hooks were asked may have ended it
+        if isinstance(self._next_step(), CallModel):  # mail that came meanwhile may have ended the run
             await self._turn.run(self._state.agent, self._profile)
 
     # -- tools ---------------------------------------------------------------
 
     async def _run_tools(self) -> None:
         profile = self._profile
-        if await self._calls.run_pending(profile, await self._tools(profile)) == "parked":
+        try:
+            ended = await self._calls.run_pending(profile, await self._tools(profile))
+        except CallRefusedError as error:
+            denied = text_outcome("denied", f"Denied: {error}.", is_error=True)
+            if (call := self._state.pending.get(error.call_id)) is not None:
+                await self._calls.settle_unstarted(call, denied)
+            return
+        if ended == "parked":
             await self._close_run(EndRun("waiting_approval"))
 
     async def _tools(self, profile: AgentConfig) -> Tools:
@@ -272,7 +281,7 @@ class AgentLoop:
         if state.run is None or not state.run.heartbeat or state.run.quiet or answer is None:
             return
         if is_acknowledgement(answer.text, max_rest_chars=self._profile.heartbeat.ack_max_chars):
-            entries = [item.entry_id for item in state.items[state.run.first_item :]]
+            entries = list(dict.fromkeys(item.entry_id for item in state.items[state.run.first_item :]))
             await self._owner.append(CustomEntry(id=new_id(), name=HEARTBEAT_OK, data={"entries": entries}))
 
     async def _drop_queue(self, reason: str) -> None:

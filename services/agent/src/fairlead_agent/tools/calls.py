@@ -13,7 +13,7 @@ import msgspec
 import structlog
 
 from fairlead_agent.hooks.before_call import decide, judged, noted
-from fairlead_agent.hooks.loaded import LoadedHooks
+from fairlead_agent.hooks.session_hooks import SessionHooks
 from fairlead_agent.policy.call_facts import CallFacts
 from fairlead_agent.policy.evaluate import SessionPolicy
 from fairlead_agent.policy.grants import Grants
@@ -73,7 +73,7 @@ class ToolCalls:
         places: WorkspacePlaces,
         config: LiveConfig,
         grants: Grants,
-        hooks: LoadedHooks,
+        hooks: SessionHooks,
         worker: str,
     ) -> None:
         self._owner = owner

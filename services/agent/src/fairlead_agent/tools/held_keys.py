@@ -12,6 +12,11 @@ def without_keys(outcome: ToolOutcome) -> ToolOutcome:
     return _mask().outcome(outcome)
 
 
+def text_without_keys(text: str) -> str:
+    """The text, with each of our keys shown as asterisks."""
+    return _mask().text(text)
+
+
 @cache
 def _mask() -> Mask:
     named = os.environ.get("FAIRLEAD_AGENT_ENV", "").split(",")  # what somebody gave this service by name

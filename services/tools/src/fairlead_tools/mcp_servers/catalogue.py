@@ -20,12 +20,7 @@ from fairlead_common.config import McpServer
 from fairlead_common.protocol.content import TrustFlag
 from fairlead_common.protocol.messages import ToolSpec
 from fairlead_tools.executor_tools.names import joined
-from fairlead_tools.executor_tools.schemas import (
-    BrokenSchemaError,
-    checked_command,
-    checked_schema,
-    described,
-)
+from fairlead_tools.executor_tools.schemas import BrokenSchemaError, checked_schema, described
 
 log = structlog.get_logger()
 
@@ -109,10 +104,6 @@ def specs_of(
             found[tool.name] = _spec(name, server, tool)
         except BrokenSchemaError as error:
             problems[tool.name] = str(error)
-    listed = {tool.name for tool in catalogue.tools}
-    for tool_name in server.commands:
-        if listed and tool_name not in listed and tool_name not in catalogue.odd:
-            problems[tool_name] = "commands: the server has no tool of this name"
     return found, problems
 
 
@@ -121,18 +112,17 @@ def _spec(name: str, server: McpServer, tool: Listed) -> ToolSpec:
     flags: list[TrustFlag] = ["untrusted", "external"]
     if server.trusted:
         flags = [] if tool.closed_world else ["untrusted"] if read_only else ["untrusted", "external"]
-    parameters = checked_schema(tool.schema, trusted=server.trusted)
     return ToolSpec(
         name=joined("mcp", name, tool.name),
         description=described(tool.description) or f"{tool.name} of the MCP server {name}.",
-        parameters=parameters,
+        parameters=checked_schema(tool.schema, trusted=server.trusted),
         idempotent=server.trusted and (tool.read_only or tool.idempotent),
         parallel=read_only,
         read_only=read_only,
         group="mcp",
         flags=flags,
         timeout_s=server.timeout_s,
-        command_argument=checked_command(server.commands.get(tool.name, ""), parameters),
+        command_argument=server.commands.get(tool.name, ""),
     )
 
 
