@@ -26,6 +26,7 @@ from fairlead_agent.hooks.questions import HookFailedError
 from fairlead_agent.left_out import by_refusal
 from fairlead_agent.tools import held_keys
 from fairlead_common.bus.buckets import Bucket
+from fairlead_common.bus.objects import Objects
 from fairlead_common.bus.streams import consumer_info
 from fairlead_common.errors import UnsafeConfigurationError
 from fairlead_common.protocol import subjects as s
@@ -718,6 +719,17 @@ async def test_a_record_that_killed_every_agent_that_told_it_is_given_up(
     await asyncio.sleep(10)
     assert not hook.runs
     assert not hook.calls
+
+
+async def test_threads_that_hooks_took_keep_no_object_from_being_read(
+    w: MemoryWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def never(*_: object) -> None:
+        await asyncio.sleep(1_000_000)
+
+    monkeypatch.setattr(asyncio, "to_thread", never)
+    objects = Objects(w.bus)
+    assert await objects.get(await objects.put(b"tools")) == b"tools"
 
 
 # -- takeovers -----------------------------------------------------------------------
