@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -22,12 +23,15 @@ from fairlead_agent.hooks.interface import (
     Rewrite,
     SettledCall,
 )
+from fairlead_agent.hooks.loaded import LoadedHooks
 from fairlead_agent.hooks.questions import HookFailedError
 from fairlead_agent.left_out import by_refusal
 from fairlead_agent.tools import held_keys
 from fairlead_common.bus.buckets import Bucket
 from fairlead_common.bus.objects import Objects
 from fairlead_common.bus.streams import consumer_info
+from fairlead_common.config import Config
+from fairlead_common.config.hooks import HookConfig
 from fairlead_common.errors import UnsafeConfigurationError
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.content import (
@@ -599,6 +603,18 @@ async def test_what_is_no_hook_denies_as_one_that_cannot_be_loaded(
     status, words = await result(w)
     assert status == "denied"
     assert "'one' of the group fairlead.hooks" in words
+
+
+async def test_a_factory_that_exits_ends_no_agent(monkeypatch: pytest.MonkeyPatch) -> None:
+    def exits(*_: object) -> None:
+        raise SystemExit(3)
+
+    monkeypatch.setattr(extensions, "make", exits)
+    loaded = LoadedHooks(cast(Any, SimpleNamespace(current=Config(hooks={"one": HookConfig()}))))
+    loaded.load()
+    (hook,) = loaded.that("before_tool_call")
+    with pytest.raises(HookFailedError, match="SystemExit"):
+        await hook.ask("before_tool_call", None, lambda _: None, lambda: False)
 
 
 # -- services that do not read the entries ----------------------------------------------

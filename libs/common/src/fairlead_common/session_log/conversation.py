@@ -37,7 +37,7 @@ class Run:
 
 
 def is_from_hook(message: Message) -> bool:
-    """Whether a hook added it: the model reads it as a user message, but nobody sent it."""
+    """Whether a hook added it: a user message for the model, which no person and no schedule sent."""
     return (
         isinstance(message, UserMessage)
         and message.source == "system"
