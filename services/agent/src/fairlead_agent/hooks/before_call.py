@@ -64,8 +64,12 @@ async def decide(
     asked = hooks.that(BEFORE_TOOL_CALL)
     if not asked:
         return None
-    if not await hooks.can_store(HOOK_DECISION, patient=True):
-        _refuse_unless_open(asked, call.request.call_id)
+    closed = next((hook.name for hook in asked if hook.config.on_failure == "closed"), None)
+    if not await hooks.can_store(HOOK_DECISION, patient=closed is not None):
+        call_id, why = call.request.call_id, f"a service that runs does not read {HOOK_DECISION}"
+        log.warning("hooks_not_asked", method=BEFORE_TOOL_CALL, call=call_id, why=why)
+        if closed is not None:
+            raise CallRefusedError(call_id, f"the hook {closed} cannot be asked yet: {why}")
         return None
     round_ = _Round(hooks, call, state, with_arguments, problem)
     for hook in asked:
@@ -76,14 +80,6 @@ async def decide(
             if hook.name not in round_.answers and await round_.denies(hook, may_rewrite=False):
                 break
     return round_.entry()
-
-
-def _refuse_unless_open(asked: list[NamedHook], call_id: str) -> None:
-    why = f"a service that runs does not read {HOOK_DECISION}"
-    log.warning("hooks_not_asked", method=BEFORE_TOOL_CALL, call=call_id, why=why)
-    for hook in asked:
-        if hook.config.on_failure == "closed":
-            raise CallRefusedError(call_id, f"the hook {hook.name} cannot be asked yet: {why}")
 
 
 class _Round:
