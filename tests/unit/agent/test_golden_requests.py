@@ -6,12 +6,21 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from fairlead_agent.context import CONTINUE, Context, View
+from fairlead_agent.context import CONTINUE, Context, View, transform_context
 from fairlead_agent.models.chat_format import convert_to_llm, encode_messages
 from fairlead_agent.models.families import family
 from fairlead_agent.models.interface import ModelRequest, load_images
 from fairlead_agent.models.openai_compatible import body
 from fairlead_agent.tools.catalog import Tools
+from fairlead_common.protocol.content import (
+    AssistantMessage,
+    ImageBlock,
+    TextBlock,
+    ToolCallBlock,
+    ToolOutcome,
+    ToolResultMessage,
+)
+from fairlead_common.session_log.conversation import Item
 from tests.unit.agent.conversations import CONVERSATIONS, Conversation, fetch
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -95,3 +104,21 @@ async def test_another_family_of_models_is_sent_no_ids_and_thoughts_of_the_one_b
         request = request_of(conversation, number, context)
         made = msgspec.json.decode(b"[" + await encode_messages(request) + b"]")
         assert made == expected["messages"]
+
+
+def test_a_reply_without_words_is_an_empty_text_and_beside_calls_none() -> None:
+    said = AssistantMessage(content=[TextBlock(text="")], model="")
+    called = AssistantMessage(content=[ToolCallBlock(call_id="c", name="ls", arguments={})], model="m")
+    ((empty,), (calls,)) = convert_to_llm([said, called], {})
+    assert empty == {"role": "assistant", "content": ""}
+    assert calls["content"] is None
+
+
+def test_the_status_of_a_result_that_begins_with_an_image_is_a_paragraph_of_its_own() -> None:
+    image = ImageBlock(object="o", media_type="image/png")
+    outcome = ToolOutcome(status="cancelled", content=[image], is_error=True)
+    shown = transform_context(
+        [Item("t", ToolResultMessage(call_id="c", name="look", outcome=outcome))], View()
+    )
+    ((result, _),) = convert_to_llm(shown, {"o": b"png"})
+    assert result["content"] == "[cancelled]\n\n[image: it follows]"

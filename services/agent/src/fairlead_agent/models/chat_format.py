@@ -124,7 +124,8 @@ def _is_result(messages: Sequence[Message], index: int) -> bool:
 
 
 def _reply(message: AssistantMessage, ids: dict[str, str]) -> Wire:
-    wire: Wire = {"role": "assistant", "content": message.text or None}
+    # A reply without words has calls; one without both comes from a client, and null would be refused.
+    wire: Wire = {"role": "assistant", "content": message.text or (None if message.tool_calls else "")}
     if calls := message.tool_calls:
         ids.update({call.call_id: call.provider_id or call.call_id for call in calls})
         wire["tool_calls"] = [
