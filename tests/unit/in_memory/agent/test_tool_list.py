@@ -8,7 +8,7 @@ import pytest
 
 from fairlead_agent.models.interface import Finish, Piece, ToolCallPiece
 from fairlead_common.bus.objects import Objects
-from fairlead_common.errors import NotFoundError
+from fairlead_common.errors import BusUnavailableError, NotFoundError
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.content import ToolResultMessage
 from fairlead_common.protocol.entries import RunEndEntry, SessionInfoEntry, ToolListEntry
@@ -165,6 +165,49 @@ async def test_a_list_whose_object_is_lost_is_made_anew(
     assert [entry.names for entry in await lists(w)] == [["bash", "read", MCP.name], ["bash", "read"]]
     await run(w)
     assert len(await lists(w)) == 2
+
+
+@pytest.mark.parametrize("way", ["refuses", "hangs"])
+async def test_without_the_object_store_what_is_live_is_offered_and_the_list_stays(
+    w: MemoryWorld, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    await offer(w, *SPECS, MCP)
+    first = await w.agent()
+    await run(w)
+    await first.kill()
+    await offer(w, *SPECS)
+    real = Objects.get
+
+    async def away(_: object, name: str, **__: object) -> bytes:
+        if way == "hangs":
+            await asyncio.sleep(60)
+        raise BusUnavailableError(f"object {name}: no answer")
+
+    monkeypatch.setattr(Objects, "get", away)
+    await w.agent("agent-2")
+    began = asyncio.get_running_loop().time()
+    assert await run(w) == ["bash", "read"]
+    assert asyncio.get_running_loop().time() - began < 20
+    assert len(await lists(w)) == 1
+    monkeypatch.setattr(Objects, "get", real)
+    await offer(w, *SPECS, MCP)
+    assert await run(w) == ["bash", "read", MCP.name]
+    assert len(await lists(w)) == 1
+
+
+async def test_a_list_that_cannot_be_stored_holds_no_reply_up(
+    w: MemoryWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def hangs(_: object, data: bytes, **__: object) -> str:
+        await asyncio.sleep(60)
+        raise BusUnavailableError("no answer")
+
+    monkeypatch.setattr(Objects, "put", hangs)
+    await w.agent()
+    began = asyncio.get_running_loop().time()
+    assert await run(w) == ["bash", "read"]
+    assert asyncio.get_running_loop().time() - began < 20
+    assert await lists(w) == []
 
 
 async def test_nothing_is_kept_while_a_service_runs_that_cannot_read_it(

@@ -4,12 +4,13 @@ Providers cache what a request begins with, and tools come first in it. So the l
 services, reconnects of MCP servers and takeovers byte for byte. Executors decide what may run.
 """
 
+import asyncio
 from typing import Final
 
 import structlog
 
 from fairlead_agent.session.owner import Owner
-from fairlead_agent.tools.catalog import Catalog, Tools
+from fairlead_agent.tools.catalog import Catalog
 from fairlead_common.config import AgentConfig
 from fairlead_common.errors import BadMessageError, FairleadError, NotFoundError
 from fairlead_common.protocol.entries import ToolListEntry
@@ -19,6 +20,8 @@ from fairlead_common.service.log_readers import TOOL_LIST
 
 log = structlog.get_logger()
 
+GET_S: Final = 3.0  # for the object with a list: so long a request waits for it
+PUT_S: Final = 5.0  # the same for the reply
 STEADY_S: Final = 3.0  # so long an offer must have been the same to change the list of a session that has one
 
 
@@ -35,15 +38,21 @@ class SessionTools:
         """What the next request offers. If that is another list than the log has, `keep` writes it.
 
         Args:
-            host: where the calls will go; None: no executor is known.
+            host: where the calls will go; None: no executor is known, and nothing is offered.
         """
         self._unkept = None
         entry, work_mode = self._state.tool_list, self._state.work(profile.work_mode)
-        known = await self._known(entry) if entry else None
-        live = self._catalog.tools(host, profile.tools, work_mode) if host else Tools([], [])
-        steady_s = self._catalog.offered_for_s(host) if host else None
+        if host is None:
+            return ()  # each call would fail, and each failure is another request
+        live = self._catalog.tools(host, profile.tools, work_mode)
+        try:
+            known = await self._known(entry) if entry else None
+        except (FairleadError, TimeoutError) as error:
+            log.warning("tool_list_not_read", error=str(error) or f"no answer in {GET_S:g} s")
+            return live.schemas  # the list stays as it is: a later request finds it again
+        steady_s = self._catalog.offered_for_s(host)
         fits = entry is not None and _fits(entry, host, profile.tools, work_mode)
-        if host is None or steady_s is None:  # it is away, and what it last said may be old
+        if steady_s is None:  # it is away, and what it last said may be old
             return known if known is not None and fits else live.schemas
         same = known is not None and same_tools(known, live.schemas)
         may_change = not fits or (self._begins_run and steady_s >= STEADY_S)
@@ -79,9 +88,10 @@ class SessionTools:
             return
         (entry, data), self._unkept = self._unkept, None
         try:
-            await self._owner.objects.put(data)
-        except FairleadError as error:
-            log.warning("tool_list_not_kept", error=str(error))
+            async with asyncio.timeout(PUT_S):
+                await self._owner.objects.put(data)
+        except (FairleadError, TimeoutError) as error:
+            log.warning("tool_list_not_kept", error=str(error) or f"not stored in {PUT_S:g} s")
             return
         before = self._state.tool_list
         if before is None or before.object != entry.object or not _same_basis(before, entry):
@@ -92,20 +102,25 @@ class SessionTools:
         return self._state.run is None or self._state.run.turns == 0
 
     async def _known(self, entry: ToolListEntry) -> ToolList | None:
-        """The list that the log has; None if its object is lost."""
+        """The list that the log has; None if its object is lost.
+
+        Raises:
+            FairleadError, TimeoutError: it is not known whether it is.
+        """
         known = self._catalog.lists.get(entry.object)
         if known is not None:
             return known
         try:
-            tools = decode_list(await self._owner.objects.get(entry.object))
+            async with asyncio.timeout(GET_S):
+                tools = decode_list(await self._owner.objects.get(entry.object))
         except (NotFoundError, BadMessageError) as error:
             log.warning("tool_list_lost", error=str(error))
             return None
         return self._catalog.lists.put(entry.object, tools)
 
 
-def _fits(entry: ToolListEntry, host: str | None, wanted: list[str], work_mode: str) -> bool:
-    return host in (None, entry.host) and (entry.wanted, entry.work_mode) == (wanted, work_mode)
+def _fits(entry: ToolListEntry, host: str, wanted: list[str], work_mode: str) -> bool:
+    return (entry.host, entry.wanted, entry.work_mode) == (host, wanted, work_mode)
 
 
 def _same_basis(one: ToolListEntry, other: ToolListEntry) -> bool:
