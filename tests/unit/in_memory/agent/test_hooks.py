@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from fairlead_agent.hooks import followup, questions
@@ -37,6 +38,7 @@ from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.content import (
     AssistantMessage,
     TextBlock,
+    ToolOutcome,
     ToolResultMessage,
     UserMessage,
     text_outcome,
@@ -49,11 +51,13 @@ from fairlead_common.protocol.entries import (
     RunEndEntry,
     RunStartEntry,
 )
+from fairlead_common.protocol.messages import ToolCall, UpdateSession
 from fairlead_common.service import extensions
 from fairlead_common.service.extensions import ExtensionError
 from fairlead_common.service.log_readers import LogReaders
 from fairlead_common.session_log.records import SEVERAL_ENTRIES
 from fairlead_common.session_log.state import SessionState
+from tests.support.agent_world import SPECS
 from tests.support.fake_nats.faults import Fault
 from tests.support.memory_world import MemoryWorld
 from tests.unit.in_memory.agent.test_faults import Story, cut_off
@@ -289,6 +293,57 @@ async def test_an_abort_while_a_hook_is_asked_makes_no_call(w: MemoryWorld, inst
         await asyncio.sleep(0.1)
     await w.abort("a")
     assert (await w.settled("a"))[-1] == "run aborted"
+    assert w.calls == []
+
+
+async def test_a_call_is_made_where_the_session_is_when_the_hook_has_answered(
+    w: MemoryWorld, install: Install
+) -> None:
+    install(one=(hook := Before(None, pause_s=5.0)))
+    await w.agent(settings={"hooks.one": {"timeout_s": 20}})
+    await w.say("a", "op=P1 steps=1")
+    await until(lambda: hook.asked)
+    await w.notice("a", "update-1", UpdateSession(sandbox="docker"))
+    await w.settled("a")
+    assert [call.sandbox for call in w.calls] == ["docker"]
+    assert len(hook.asked) == 1
+
+
+async def test_calls_side_by_side_start_together_after_hooks_were_asked_about_each(
+    w: MemoryWorld, install: Install
+) -> None:
+    install(one=(hook := Before(None)))
+    await w.agent(settings={"hooks.one": {}})
+    together = asyncio.Barrier(3)
+
+    async def meet(_: ToolCall) -> ToolOutcome:
+        async with asyncio.timeout(30):
+            await together.wait()
+        return await w.tool_says("met")
+
+    w.tool = meet
+    await w.say("a", "op=P1 steps=1 calls=3 tool=read path=x")
+    await w.settled("a")
+    assert len(hook.asked) == 3
+    statuses = [m.outcome.status for m in await w.messages("a") if isinstance(m, ToolResultMessage)]
+    assert statuses == ["ok"] * 3
+
+
+async def test_rewritten_arguments_that_fit_the_tool_no_longer_are_refused_after_a_park(
+    w: MemoryWorld, install: Install
+) -> None:
+    install(one=Before(Rewrite({"command": "git push origin"})))
+    await w.agent(settings={"hooks.one": {}, "agents.main.mode": "ask"})
+    await w.say("a", "op=P1 steps=1")
+    request = await w.approval("a")
+    narrow = {"type": "object", "properties": {"command": {"not": {"const": "git push origin"}}}}
+    w.specs = [msgspec.structs.replace(SPECS[0], parameters=narrow), SPECS[1]]
+    await w.heartbeat()
+    await w.decide("a", request, "once")
+    await w.settled("a", 2)
+    status, said = await result(w)
+    assert status == "error"
+    assert "Invalid arguments for bash" in said
     assert w.calls == []
 
 

@@ -12,7 +12,7 @@ import structlog
 
 from fairlead_agent.hooks.context_notes import collect
 from fairlead_agent.hooks.questions import QuestionDroppedError
-from fairlead_agent.hooks.session_hooks import CallRefusedError, SessionHooks
+from fairlead_agent.hooks.session_hooks import SessionHooks
 from fairlead_agent.left_out import NOTHING, OmissionCause
 from fairlead_agent.model_turn import ModelTurn
 from fairlead_agent.models.interface import ModelError
@@ -40,7 +40,6 @@ from fairlead_agent.tools.catalog import Catalog, Tools
 from fairlead_common.config import AgentConfig
 from fairlead_common.cron.acknowledgement import is_acknowledgement
 from fairlead_common.errors import InvalidInputError
-from fairlead_common.protocol.content import text_outcome
 from fairlead_common.protocol.custom_entries import HEARTBEAT_OK, HEARTBEAT_SKIPPED
 from fairlead_common.protocol.entries import (
     CustomEntry,
@@ -236,13 +235,7 @@ class AgentLoop:
 
     async def _run_tools(self) -> None:
         profile = self._profile
-        try:
-            ended = await self._calls.run_pending(profile, await self._tools(profile))
-        except CallRefusedError as error:
-            denied = text_outcome("denied", f"Denied: {error}.", is_error=True)
-            if (call := self._state.pending.get(error.call_id)) is not None:
-                await self._calls.settle_unstarted(call, denied)
-            return
+        ended = await self._calls.run_pending(profile, await self._tools(profile))
         if ended == "parked":
             await self._close_run(EndRun("waiting_approval"))
 

@@ -13,7 +13,8 @@ import msgspec
 import structlog
 
 from fairlead_agent.hooks.before_call import decide, judged, noted
-from fairlead_agent.hooks.session_hooks import SessionHooks
+from fairlead_agent.hooks.loaded import BEFORE_TOOL_CALL
+from fairlead_agent.hooks.session_hooks import CallRefusedError, SessionHooks
 from fairlead_agent.policy.call_facts import CallFacts
 from fairlead_agent.policy.evaluate import SessionPolicy
 from fairlead_agent.policy.grants import Grants
@@ -39,7 +40,12 @@ from fairlead_common.protocol.content import (
     TrustFlag,
     text_outcome,
 )
-from fairlead_common.protocol.entries import ApprovalRequestEntry, MessageEntry, ToolListEntry
+from fairlead_common.protocol.entries import (
+    ApprovalRequestEntry,
+    HookDecisionEntry,
+    MessageEntry,
+    ToolListEntry,
+)
 from fairlead_common.protocol.events import ToolExecutionStart
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.protocol.messages import ToolCall, ToolClaim, ToolResult, ToolSpec
@@ -89,29 +95,33 @@ class ToolCalls:
         self._recalled = False
 
     async def run_pending(self, profile: AgentConfig, tools: Tools) -> Literal["done", "parked"]:
-        """Bring all pending calls to their results, in order; or park the run for an approval.
+        """Bring the next pending calls to their results, in order; or park the run for an approval.
 
-        Returns when nothing is pending, when the run is being aborted, or when it is parked.
+        It returns after each wait, for hooks or for results, since what it was given and what it computed is
+        old then: the next step is decided anew, and calls are judged by the state and the settings of now.
         """
         await self._recall()
         state = self._state
         self._sent = {call: sent for call, sent in self._sent.items() if call in state.pending}
-        while state.pending and not self._aborting:
-            if state.steers:
-                await self._skip_the_rest()
-                if not state.pending:
-                    break
-            batch = self._next_batch(tools)
-            for call in batch:
-                if call.call_id in self._sent:
-                    continue
-                if self._aborting:
-                    break
-                if await self._begin(call, profile, tools) == "parked":
-                    if any(other.call_id in self._sent for other in batch):
-                        break  # what runs already is waited for first
-                    return "parked"
-            await self._wait([call for call in batch if call.call_id in self._sent])
+        if self._aborting:
+            return "done"
+        if state.steers:
+            await self._skip_the_rest()
+            if not state.pending:
+                return "done"
+        batch = self._next_batch(tools)
+        if await self._ask_hooks(batch, profile, tools):
+            return "done"
+        for call in batch:
+            if call.call_id in self._sent:
+                continue
+            if self._aborting:
+                break
+            if await self._begin(call, profile, tools) == "parked":
+                if any(other.call_id in self._sent for other in batch):
+                    break  # what runs already is waited for first
+                return "parked"
+        await self._wait([call for call in batch if call.call_id in self._sent])
         return "done"
 
     @property
@@ -156,25 +166,18 @@ class ToolCalls:
     async def _begin(
         self, call: ToolCallBlock, profile: AgentConfig, tools: Tools
     ) -> Literal["sent", "settled", "parked"]:
-        spec = tools.specs.get(call.name)
-        if refusal := self._cut(call) or _refusal(call, spec, tools, self._state.tool_list):
-            await self.settle_unstarted(call, text_outcome("error", refusal, is_error=True))
-            return "settled"
-        assert spec is not None and call.arguments is not None and call.host  # noqa: S101, PT018 - see _refusal
-        facts = self._facts(call, spec, profile)
-        is_new = call.call_id not in self._state.hook_decisions
-        if is_new and await self._asked_hooks(facts, profile, tools) and self._must_look_again:
-            return "settled"
         hooked = self._state.hook_decisions.get(call.call_id)
         if hooked is not None and hooked.arguments is not None:
             call = msgspec.structs.replace(call, arguments=hooked.arguments)
-            facts = self._facts(call, spec, profile)
+        spec = tools.specs.get(call.name)
+        if refusal := self._cut(call) or _refusal(call, spec, tools, self._state.tool_list):
+            return await self._refuse(call, text_outcome("error", refusal, is_error=True))
+        assert spec is not None and call.arguments is not None and call.host  # noqa: S101, PT018 - see _refusal
+        facts = self._facts(call, spec, profile)
         verdict = self._policy.verdict(facts, profile)
         verdict = judged(verdict, hooked, is_decided=call.call_id in self._state.decisions)
         if verdict.action == "deny":
-            outcome = text_outcome("denied", f"Denied: {verdict.why}.", is_error=True)
-            await self.settle_unstarted(call, outcome)
-            return "settled"
+            return await self._refuse(call, text_outcome("denied", f"Denied: {verdict.why}.", is_error=True))
         if verdict.action == "ask":
             await self._ask(facts, profile, verdict)
             return "parked"
@@ -183,28 +186,60 @@ class ToolCalls:
         await self._send(self._policy.marked(facts), facts.host)
         return "sent"
 
+    async def _refuse(self, call: ToolCallBlock, outcome: ToolOutcome) -> Literal["sent", "settled"]:
+        """Report that the call is not made; or wait for it, if an owner before this one had it started.
+
+        That owner may have judged otherwise, by other settings and tools, and send the request at any time
+        later. A call without arguments or host was never sent by anybody.
+        """
+        if call.arguments is None or call.host is None or await self._win_claim(call):
+            await self.settle_unstarted(call, outcome)
+            return "settled"
+        log.info("refused_call_runs", call=call.call_id, status=outcome.status)
+        return "sent"
+
     def _facts(self, call: ToolCallBlock, spec: ToolSpec, profile: AgentConfig) -> CallFacts:
         host = call.host or ""
         request = self._policy.as_shown(self._request(call, spec, profile))
         return self._policy.facts(spec, request, host, self._catalog.root(request, host))
 
-    async def _asked_hooks(self, facts: CallFacts, profile: AgentConfig, tools: Tools) -> bool:
-        """Whether hooks were asked about the call; what they decided is in the log then."""
+    async def _ask_hooks(self, calls: list[ToolCallBlock], profile: AgentConfig, tools: Tools) -> bool:
+        """Have hooks decide about those calls that they were not asked about; whether time passed with it."""
+        asked = False
+        for call in calls if self._hooks.that(BEFORE_TOOL_CALL) else ():
+            spec = tools.specs.get(call.name)
+            if call.call_id in self._sent or call.call_id in self._state.hook_decisions:
+                continue
+            if spec is None or self._cut(call) or _refusal(call, spec, tools, self._state.tool_list):
+                continue
+            try:
+                decision = await self._hooks_decision(self._facts(call, spec, profile), profile, tools)
+            except CallRefusedError as error:
+                await self._refuse(call, text_outcome("denied", f"Denied: {error}.", is_error=True))
+                return True
+            if decision is None:
+                continue
+            asked = True
+            await self._owner.append(decision)
+            if self._must_look_again:
+                return True
+        return asked
+
+    async def _hooks_decision(
+        self, facts: CallFacts, profile: AgentConfig, tools: Tools
+    ) -> HookDecisionEntry | None:
         block = self._state.pending[facts.request.call_id]
 
         def with_arguments(arguments: dict[str, object]) -> CallFacts:
             return self._facts(msgspec.structs.replace(block, arguments=arguments), facts.spec, profile)
 
-        decision = await decide(
+        return await decide(
             self._hooks,
             facts,
             self._state,
             with_arguments,
             lambda given: tools.problem(facts.spec.name, given),
         )
-        if decision is not None:
-            await self._owner.append(decision)
-        return decision is not None
 
     def _cut(self, call: ToolCallBlock) -> str | None:
         """Why the call is incomplete, if the reply with it reached the output limit."""
@@ -278,6 +313,9 @@ class ToolCalls:
         if headers:  # too large: executors read what is for their host, and no objects
             headers[subjects.H_PARTS] = await write_parts(self._bus, host, request.call_id, data)
         subject = subjects.tool_request(host, request.call_id)
+        # Another owner may have refused the call, or asked a person. What it refused its claim keeps from
+        # starting; this keeps one that does not know yet that it was replaced from sending what waits.
+        await self._owner.check_still_owner()
         self._sent[request.call_id] = (request, _now())
         try:
             await self._bus.create(

@@ -1,0 +1,123 @@
+"""An owner that was stopped while it sent a call, and goes on after another one decided about it."""
+
+import asyncio
+
+import pytest
+
+from fairlead_common.protocol import subjects as s
+from fairlead_common.protocol.content import TextBlock, ToolOutcome, ToolResultMessage
+from fairlead_common.protocol.messages import ToolCall
+from tests.support.fake_nats.faults import Hold
+from tests.support.memory_world import MemoryWorld
+
+REQUESTS = "fairlead.tool.*.*.request"
+CLAIMS = "fairlead.tool.*.*.claim"
+
+
+async def results(w: MemoryWorld) -> list[tuple[str, str]]:
+    found = [m.outcome for m in await w.messages("a") if isinstance(m, ToolResultMessage)]
+    return [
+        (each.status, "".join(block.text for block in each.content if isinstance(block, TextBlock)))
+        for each in found
+    ]
+
+
+async def stopped_at(w: MemoryWorld, pattern: str) -> Hold:
+    """A first owner, stopped as a whole from the first message of this kind on."""
+    await w.agent("agent-1")
+    at = w.server.faults.hold(pattern, client="agent-1")
+    await w.say("a", "op=P1 steps=1")
+    async with asyncio.timeout(60):
+        await at.reached.wait()
+    w.server.faults.hold(">", client="agent-1")
+    return at
+
+
+def release_all(w: MemoryWorld) -> None:
+    for hold in list(w.server.faults._holds):
+        hold.release()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"policy.deny": ["bash"]}, {"agents.main.mode": "safe"}, {"agents.main.tools": ["read"]}],
+    ids=["rule", "mode", "tools"],
+)
+async def test_a_call_that_the_next_owner_refused_never_starts(
+    w: MemoryWorld, settings: dict[str, object]
+) -> None:
+    await stopped_at(w, REQUESTS)
+    await w.agent("agent-2", settings)
+    await w.settled("a")
+    release_all(w)
+    await asyncio.sleep(30)
+    assert await w.bus.last(s.TOOLS, REQUESTS), "the first owner did send it"
+    assert w.calls == []
+    ((status, words),) = await results(w)
+    assert status in ("denied", "error")
+    assert words.startswith("Denied: ") or "There is no tool 'bash'" in words
+
+
+async def test_a_call_that_started_before_the_next_owner_refused_it_has_the_result_of_what_ran(
+    w: MemoryWorld,
+) -> None:
+    first = await w.agent("agent-1")
+    begun = asyncio.Event()
+    go = asyncio.Event()
+
+    async def slow(_: ToolCall) -> ToolOutcome:
+        begun.set()
+        await go.wait()
+        return await w.tool_says("it ran")
+
+    w.tool = slow
+    with w.server.faults.hold(REQUESTS, client="agent-1") as late:
+        await w.say("a", "op=P1 steps=1")
+        await late.reached.wait()
+    await begun.wait()
+    await first.kill()
+    await w.agent("agent-2", {"policy.deny": ["bash"]})
+    await asyncio.sleep(20)
+    go.set()
+    await w.settled("a")
+    assert [status for status, _ in await results(w)] == ["ok"]
+    assert len(w.calls) == 1
+
+
+async def test_an_owner_that_was_replaced_does_not_send_what_the_next_one_asks_a_person_about(
+    w: MemoryWorld,
+) -> None:
+    await w.agent("agent-1")
+    w.mind.pause_s = 1.0
+    await w.say("a", "op=P1 steps=1")
+    await w.mind.streaming.wait()
+    log = s.session_log("a")
+    w.server.faults.hold(f"$JS.API.DIRECT.GET.{s.SESSIONS}.{log}", client="agent-1")
+    (hold,) = w.server.faults._holds
+    async with asyncio.timeout(60):
+        await hold.reached.wait()
+    w.server.faults.hold(">", client="agent-1")
+    await w.agent("agent-2", {"agents.main.mode": "ask"})
+    request = await w.approval("a")
+    release_all(w)
+    await asyncio.sleep(30)
+    assert w.calls == []
+    await w.decide("a", request, "deny")
+    await w.settled("a", 2)
+    assert [status for status, _ in await results(w)] == ["denied"]
+    assert w.calls == []
+
+
+async def test_a_call_that_is_allowed_costs_no_claim_of_the_agent_and_a_denied_one_costs_one(
+    w: MemoryWorld,
+) -> None:
+    await w.agent()
+    await w.say("a", "op=P1 steps=2")
+    await w.settled("a")
+    claims = [r async for r in w.bus.read(s.TOOLS, CLAIMS)]
+    assert [b'"by":"agent"' in record.data for record in claims] == [False, False]
+    await w.notice("a", "update-1", {"mode": "safe"})
+    await w.say("a", "op=P2 steps=1")
+    await w.settled("a", 2)
+    claims = [r async for r in w.bus.read(s.TOOLS, CLAIMS)]
+    assert [b'"by":"agent"' in record.data for record in claims] == [False, False, True]
