@@ -82,7 +82,7 @@ def test_another_local_server_cannot_use_the_cookie_that_the_browser_hands_it(
             with httpx.stream(method, f"{up.base_url}{path}", headers=headers, timeout=20) as answer:
                 assert answer.status_code == 401, (method, path)
     tab.go("/approvals")  # and the login itself goes on
-    expect(tab.page.get_by_role("heading", name="Approvals")).to_be_visible()
+    expect(tab.page.get_by_role("heading", name="Approvals", exact=True)).to_be_visible()
 
 
 def test_a_page_of_another_server_can_neither_read_nor_break_the_login(

@@ -153,7 +153,7 @@ def test_a_wrong_token_is_refused_and_the_right_one_opens_the_page_that_was_aske
     tab.shoot("refused")
     tab.page.get_by_label("Token").fill(up.token)
     tab.page.get_by_role("button", name="Sign in").click()
-    expect(tab.page.get_by_role("heading", name="Approvals")).to_be_visible()
+    expect(tab.page.get_by_role("heading", name="Approvals", exact=True)).to_be_visible()
     tab.page.get_by_role("button", name="Sign out").click()
     expect(tab.page.get_by_role("heading", name="Sign in to Fairlead")).to_be_visible()
 
@@ -276,7 +276,7 @@ def test_the_page_of_all_approvals_shows_them_and_a_key_answers(up: FairleadUp, 
     expect(tab.page.get_by_role("main").get_by_role("link", name="Asks first")).to_be_visible()
     expect(tab.page.get_by_role("navigation").get_by_text("needs you")).to_have_count(2)
     tab.shoot("two")
-    tab.page.get_by_role("heading", name="Approvals").click()
+    tab.page.get_by_role("heading", name="Approvals", exact=True).click()
     for left in (1, 0):
         press_until(tab, "a", tab.card, left)
     expect(tab.page.get_by_role("heading", name="No pending approvals")).to_be_visible()

@@ -31,7 +31,7 @@ NAMES = ("0", "00", "a", "A")  # what generators like to begin with
 async def gateway(
     bus: Bus, nats_server: NatsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[RunningGateway]:
-    monkeypatch.setattr("fairlead_gateway.sessions.DELETE_WAIT_S", 0.05)
+    monkeypatch.setattr("fairlead_gateway.sessions.sessions.DELETE_WAIT_S", 0.05)
     async with running_gateway(nats_server.url, tmp_path) as running:
         monkeypatch.setattr(running.gateway.auth.throttle, "fail", lambda _: None)
         yield running

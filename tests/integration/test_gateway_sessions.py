@@ -385,7 +385,7 @@ async def test_deleted_session_is_204_once_nothing_is_stored(gateway: RunningGat
 async def test_deleting_without_an_agent_is_202(
     gateway: RunningGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fairlead_gateway.sessions.DELETE_WAIT_S", 0.2)
+    monkeypatch.setattr("fairlead_gateway.sessions.sessions.DELETE_WAIT_S", 0.2)
     session = await gateway.session()
     assert (await gateway.call("DELETE", f"/api/sessions/{session}"))[0] == 202
     assert (await gateway.call("DELETE", f"/api/sessions/{session}"))[0] == 202
