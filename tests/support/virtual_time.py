@@ -16,8 +16,8 @@ import pytest
 
 EPOCH_S = 1_800_000_000.0  # what the wall clock shows when a loop begins
 _STUCK_S = 20.0
-# Time goes on while something runs, too: a loop lets timers fire that are due within its clock's resolution, and
-# what waits again for the rest of such a time would otherwise do so for ever.
+# Time goes on while something runs, too: a loop fires timers that are due within the resolution of its
+# clock, and what waits again for the rest of such a time would otherwise do so for ever.
 _TICK_S = 1e-9
 
 
