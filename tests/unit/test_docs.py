@@ -78,7 +78,7 @@ def test_files_and_anchors_that_are_named_exist(name: str) -> None:
         file = (page.parent / path) if path else page
         if not file.exists() or (anchor and anchor not in anchors(file)):
             missing.append(target)
-    paths = re.findall(r"`((?:libs|services|tests|deploy|tools|docs|bench)/[\w./-]+)`", text)
+    paths = re.findall(r"`((?:libs|services|tests|deploy|scripts|examples|docs|bench)/[\w./-]+)`", text)
     missing += [path for path in paths if not path.startswith(NOT_HERE) and not (ROOT / path).exists()]
     assert missing == []
 

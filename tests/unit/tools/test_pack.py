@@ -14,7 +14,11 @@ from fairlead_tools.sandboxes.pack import pack_runner
 from tests.support.sources import parsed
 
 SHARED = Path(fairlead_common.policy.sensitive_paths.__file__)
-SOURCES = [*sorted(Path(fairlead_tools.runner.__file__).parent.glob("*.py")), SHARED]
+SOURCES = [*sorted(Path(fairlead_tools.runner.__file__).parent.rglob("*.py")), SHARED]
+
+
+def test_all_folders_of_the_runner_are_looked_at() -> None:
+    assert len(SOURCES) > 50
 
 
 def test_same_sources_are_packed_once(tmp_path: Path) -> None:

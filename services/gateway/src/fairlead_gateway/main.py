@@ -10,6 +10,7 @@ import structlog
 from fairlead_common.bus import Bus
 from fairlead_common.config import overrides_from_environment
 from fairlead_common.errors import InvalidInputError, UnsafeConfigurationError
+from fairlead_common.installation.home import home_from_environment
 from fairlead_common.service.credentials import GOOD_TOKEN_CHARS, AuthFile, ensure_auth_file
 from fairlead_common.service.live_config import LiveConfig
 from fairlead_common.service.process import ServicePart, run_service
@@ -54,8 +55,7 @@ async def setup(bus: Bus) -> list[ServicePart]:
 
 def auth_file() -> AuthFile:
     """The auth file of this home; made, and its token shown once, if there is none."""
-    home = Path(os.environ.get("FAIRLEAD_HOME") or "~/.fairlead").expanduser()
-    path = Path(os.environ.get("FAIRLEAD_AUTH_FILE") or home / "auth.json")
+    path = Path(os.environ.get("FAIRLEAD_AUTH_FILE") or home_from_environment().path / "auth.json")
     given = _given_token()
     if given is not None and len(given) < GOOD_TOKEN_CHARS:
         log.warning("token_too_short", chars=len(given), better=GOOD_TOKEN_CHARS)

@@ -9,7 +9,7 @@ async def everything(bus: Bus, hosts: list[str]) -> None:
     """Make what is missing for all services, and for the executors of `hosts`. Safe to repeat.
 
     Raises:
-        WeakConfigurationError, BusUnavailableError, ForbiddenError: as for `streams.provision`.
+        UnsafeConfigurationError, BusUnavailableError, ForbiddenError: as for `streams.provision`.
     """
     await streams.provision(bus)
     for host in hosts:

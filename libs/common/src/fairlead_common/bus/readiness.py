@@ -65,7 +65,7 @@ async def wait_until_provisioned(bus: Bus, service: str, *, host: str = "") -> N
         host: of executors: their consumer is looked at.
 
     Raises:
-        WeakConfigurationError: something exists with settings that could lose data.
+        UnsafeConfigurationError: something exists with settings that could lose data.
         BusUnavailableError: after a minute something is still missing.
     """
     needs = NEEDS.get(service, Needs())

@@ -39,7 +39,7 @@ class Rights(NamedTuple):
         owner: it lives where the streams do, and the server keeps nothing from it.
         asks_all: `$SRV.INFO` and the like reach all services, not only those that offer tools.
         offers_tools: whoever looks for tools finds its services.
-        recipe: what `other_systems.remade` makes the same rights of, as later versions have them.
+        recipe: what `external_users.remade` makes the same rights of, as later versions have them.
     """
 
     inbox: str

@@ -27,7 +27,7 @@ class RegisteredUser(NamedTuple):
     """A user that was added.
 
     Fields:
-        recipe: what `other_systems.remade` makes its rights of.
+        recipe: what `external_users.remade` makes its rights of.
         added: seconds since 1970.
     """
 
@@ -69,7 +69,7 @@ class UserRegister(ABC):
         """Add a user; its seed. The server knows it when it has read its configuration again.
 
         Args:
-            wanted: of `rights.executor`, `other_systems.other` or `other_systems.prompts`.
+            wanted: of `rights.executor`, `external_users.other` or `external_users.prompts`.
 
         Raises:
             CommandError: there is a user of this name.
