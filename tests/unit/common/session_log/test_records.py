@@ -121,7 +121,7 @@ def test_a_log_means_the_same_however_its_entries_are_put_into_records(
 
 def test_services_announce_what_they_read_and_who_announces_nothing_reads_the_first_format() -> None:
     info = MicroInfo(name="fairlead-agent", id="a", metadata=announced())
-    assert read_by(info) == {1, 2, "tool_list"}
+    assert read_by(info) == {1, 2, "tool_list", "hook_decision", "hook_context"}
     assert read_by(MicroInfo(name="fairlead-agent", id="a")) == {1}
     assert read_by(MicroInfo(name="fairlead-agent", id="a", metadata={METADATA: "1,x"})) == {1}
     stored = b'{"name":"fairlead-gateway","id":"b","version":"0","metadata":{"pid":"1"}}'
