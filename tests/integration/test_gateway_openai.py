@@ -26,6 +26,7 @@ from fairlead_common.protocol.ids import new_id
 from fairlead_common.protocol.messages import Abort, UserInput
 from tests.integration.gateway_fixture import TOKEN, FakeAgent, Json, RunningGateway, running_gateway
 from tests.support.nats_server import NatsServer
+from tests.support.waiting import until
 
 Script = Callable[[FakeAgent, int], Awaitable[None]]
 
@@ -251,14 +252,21 @@ async def test_run_without_an_answer_is_an_error_and_is_not_tried_again(
         filters = f"fairlead.session.{session}.in.prompt.>"
         assert len([r async for r in bus.read(subjects.SESSIONS, filters)]) == 1
 
-    playing = asyncio.create_task(play(bus, "s-stream", ending("failed")))
+    text: list[str] = []
+
+    async def heard(agent: FakeAgent, seq: int) -> None:
+        await agent.begin([seq])
+        await agent.stream("m1", ["so far"])
+        await until(lambda: "".join(text), "the client has heard it")
+        await agent.end("failed", error="no luck", seqs=[seq])
+
+    playing = asyncio.create_task(play(bus, "s-stream", heard))
     stream = await client.chat.completions.create(
         model="main",
         messages=[{"role": "user", "content": "go"}],
         stream=True,
         extra_headers={"X-Fairlead-Session": "s-stream"},
     )
-    text: list[str] = []
     with pytest.raises(openai.APIError, match="no luck"):
         await _collect(stream, text)
     await playing
