@@ -120,15 +120,15 @@ async def test_end_of_a_message_of_claude_is_no_success_unless_it_is_one(
         ({"Retry-After": "3"}, 3, 3),
         ({"Retry-After": "1.5"}, 1.5, 1.5),
         ({"retry-after-ms": "250"}, 0.25, 0.25),
-        ({"Retry-After": "<in a minute>"}, 30, 61),
+        ({"Retry-After": "<in ten minutes>"}, 60, 601),
     ],
 )
 @pytest.mark.parametrize("model", ["openai/any", "anthropic/claude-sonnet-4-5"])
 async def test_wait_that_the_provider_asks_for_is_kept(
     server: StrictModel, model: str, headers: dict[str, str], least_s: float, most_s: float
 ) -> None:
-    date = formatdate(time.time() + 60, usegmt=True)
-    headers = {name: date if value == "<in a minute>" else value for name, value in headers.items()}
+    date = formatdate(time.time() + 600, usegmt=True)
+    headers = {name: date if value == "<in ten minutes>" else value for name, value in headers.items()}
     server.answers = [refuse(429, "slow down", headers=headers)]
     server.errors = [(429, "rate_limit_error", "slow down", headers)]
     with pytest.raises(ModelError, match="slow down") as caught:
