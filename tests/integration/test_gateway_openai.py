@@ -137,18 +137,18 @@ async def test_first_words_arrive_while_the_model_still_writes(client: openai.As
         await asyncio.wait_for(seen.wait(), 5)
         await agent.reply("m1", "first last")
 
-    playing = asyncio.create_task(play(bus, "s1", script))
     text = ""
-    async for chunk in await client.chat.completions.create(
-        model="main",
-        messages=[{"role": "user", "content": "go"}],
-        stream=True,
-        extra_headers={"X-Fairlead-Session": "s1"},
-    ):
-        text += chunk.choices[0].delta.content or ""
-        if text:
-            seen.set()
-    await playing
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(play(bus, "s1", script))
+        async for chunk in await client.chat.completions.create(
+            model="main",
+            messages=[{"role": "user", "content": "go"}],
+            stream=True,
+            extra_headers={"X-Fairlead-Session": "s1"},
+        ):
+            text += chunk.choices[0].delta.content or ""
+            if text:
+                seen.set()
     assert text == "first last"
 
 

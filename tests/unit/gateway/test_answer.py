@@ -126,6 +126,13 @@ def test_second_attempt_says_only_what_the_first_one_did_not() -> None:
     assert list(answer.entry(13, reply("b", "One two three"))) == []
 
 
+def test_words_heard_before_the_prompt_is_taken_up_are_said_as_soon_as_it_is() -> None:
+    answer = ChatAnswer(PROMPT)
+    assert list(answer.live(words("m", 0, "first", log_seq=12))) == []
+    assert text(list(answer.entry(12, user(PROMPT)))) == "first"
+    assert text(list(answer.live(words("m", 1, " last", log_seq=12)))) == " last"
+
+
 def test_words_heard_before_the_log_entry_that_they_follow_wait_for_it() -> None:
     answer = begun()
     assert list(answer.live(words("n", 0, "two", log_seq=13))) == []

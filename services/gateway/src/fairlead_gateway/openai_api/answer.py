@@ -78,13 +78,13 @@ class ChatAnswer:
 
     def live(self, event: LiveEvent) -> Iterator[AnswerPiece]:
         """What a live event adds."""
-        if self.done or not self.begun or not isinstance(event, MessageUpdate):
+        if self.done or not isinstance(event, MessageUpdate):
             return
-        if event.log_seq and event.log_seq < self._view.begun_seq:
-            return  # of an answer to something else
-        if event.log_seq > self._log_seq:
+        if event.log_seq > self._log_seq:  # also before the entry that takes the prompt up
             self._early.append(event)
             return
+        if not self.begun or (event.log_seq and event.log_seq < self._view.begun_seq):
+            return  # of an answer to something else
         yield from self._piece(event)
 
     def _piece(self, event: MessageUpdate) -> Iterator[AnswerPiece]:
