@@ -2,11 +2,9 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from fairlead_common.service.config_revisions import NOTHING, Revision
-
-Json = dict[str, Any]
 
 _SHOWN_CHARS: Final = 60
 _UNSET: Final = object()

@@ -9,7 +9,6 @@ from fairlead_common.config.secret import Secret
 from fairlead_common.config.web import BaseUrl
 
 OperationRule = Annotated[str, msgspec.Meta(pattern=r"^([A-Z]{3,7}|\*) /\S*$", max_length=500)]
-HeaderName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$")]
 
 
 class ApiAuth(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -12,7 +12,6 @@ from fairlead_common.errors import InvalidInputError
 from fairlead_common.protocol.schemas import reference
 
 MAX_PAYLOAD_BYTES = 256 * 1024
-MAX_JOBS = 100_000
 MAX_ID_CHARS = 40  # `cron-<id>-<slot>-<attempt>` has to be the id of a session
 
 Document = dict[str, object]

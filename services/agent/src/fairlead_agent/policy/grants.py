@@ -3,7 +3,6 @@
 import asyncio
 
 import msgspec
-import structlog
 
 from fairlead_agent.policy.approval_scopes import keys_of
 from fairlead_common.bus import Bus
@@ -12,8 +11,6 @@ from fairlead_common.bus.tail import Tail, TailSource
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.entries import ApprovalRequestEntry
 from fairlead_common.received import Record
-
-log = structlog.get_logger()
 
 
 class Grants:

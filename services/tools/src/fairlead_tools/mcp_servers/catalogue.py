@@ -14,15 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import structlog
 
 from fairlead_common.config import McpServer
 from fairlead_common.protocol.content import TrustFlag
 from fairlead_common.protocol.messages import ToolSpec
 from fairlead_tools.executor_tools.names import joined
 from fairlead_tools.executor_tools.schemas import BrokenSchemaError, checked_schema, described
-
-log = structlog.get_logger()
 
 
 class Listed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

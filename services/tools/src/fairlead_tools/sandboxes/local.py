@@ -12,8 +12,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import structlog
-
 from fairlead_common.config.sandbox_kinds import BUILT_IN
 from fairlead_common.failpoints import failpoint
 from fairlead_common.protocol.messages import SandboxAttributes, SandboxKind
@@ -24,8 +22,6 @@ from fairlead_tools.sandboxes.pack import pack_runner
 from fairlead_tools.sandboxes.runner_socket import KeptChannels, connect, listens
 from fairlead_tools.sandboxes.runner_starter import RunnerStarter
 from fairlead_tools.sandboxes.sandbox import Place
-
-log = structlog.get_logger()
 
 START_TIMEOUT_S = 35.0
 STARTER_PATIENCE_S = 10.0  # with a process that has only to fork; then a runner is launched without it

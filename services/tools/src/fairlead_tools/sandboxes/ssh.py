@@ -19,8 +19,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO
 
-import structlog
-
 from fairlead_common.config import SshConfig
 from fairlead_common.config.sandbox_kinds import BUILT_IN
 from fairlead_common.protocol.messages import SandboxAttributes, SandboxKind
@@ -29,8 +27,6 @@ from fairlead_tools.sandboxes.channel import Channel, ChannelLostError
 from fairlead_tools.sandboxes.pack import pack_runner
 from fairlead_tools.sandboxes.runner_socket import KeptChannels
 from fairlead_tools.sandboxes.sandbox import Place, SandboxRefusedError
-
-log = structlog.get_logger()
 
 OPEN_TIMEOUT_S = 40.0
 CONNECT_TIMEOUT_S = 10

@@ -11,15 +11,12 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import msgspec
-import structlog
 
 from fairlead_common.config import Config, DockerConfig
 from fairlead_common.errors import InvalidInputError
 from fairlead_tools.sandboxes.docker.engine import Engine
 from fairlead_tools.sandboxes.docker.journals import Journals
 from fairlead_tools.sandboxes.sandbox import Place
-
-log = structlog.get_logger()
 
 
 class Spares:
