@@ -419,7 +419,7 @@ async def test_drain_ends_streams_before_they_are_cut_off(
 async def test_viewer_who_does_not_read_is_cut_off(
     gateway: RunningGateway, bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fairlead_gateway.events.event_stream.SEND_WITHIN_S", 0.3)
+    monkeypatch.setattr("fairlead_gateway.http.sse.SEND_WITHIN_S", 0.3)
     session = await gateway.session()
     agent = FakeAgent(bus, session)
     for n in range(40):

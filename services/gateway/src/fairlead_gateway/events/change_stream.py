@@ -14,8 +14,9 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from fairlead_gateway.events.change_hints import Hint, Viewer
-from fairlead_gateway.events.event_stream import HEADERS, KEEP_ALIVE_S, LOGIN_CHECK_S, SEND_WITHIN_S
+from fairlead_gateway.events.event_stream import LOGIN_CHECK_S
 from fairlead_gateway.gateway import Gateway, gateway_of, principal_of
+from fairlead_gateway.http import sse
 from fairlead_gateway.http.auth import Principal
 from fairlead_gateway.http.request_parsing import check_parameters
 from fairlead_gateway.responses import Changed
@@ -27,7 +28,7 @@ async def news(request: Request) -> ASGIApp | Response:
     """The stream of hints."""
     check_parameters(request)
     if request.method == "HEAD":
-        return Response(headers={name.decode(): value.decode() for name, value in HEADERS})
+        return sse.headers_alone()
     return ChangeStream(gateway_of(request), principal_of(request))
 
 
@@ -41,11 +42,7 @@ class ChangeStream:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI."""
         abort: Callable[[], None] = scope.get("fairlead.abort", lambda: None)
-        await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
-
-        async def write(chunk: bytes) -> None:
-            async with asyncio.timeout(SEND_WITHIN_S):
-                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        write = await sse.start(send)
 
         async def pump() -> None:
             try:
@@ -54,7 +51,7 @@ class ChangeStream:
                 abort()
 
         await self._gateway.streams.run(pump(), receive)
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+        await sse.end(send)
 
     async def _pump(self, write: Callable[[bytes], Awaitable[None]]) -> None:
         viewer, loop = Viewer(), asyncio.get_running_loop()
@@ -69,7 +66,7 @@ class ChangeStream:
                     await write(b"".join(_frame(hint) for hint in hints))
                     sent_at = loop.time()
                     await asyncio.sleep(PAUSE_S)
-                elif loop.time() - sent_at >= KEEP_ALIVE_S:
+                elif loop.time() - sent_at >= sse.KEEP_ALIVE_S:
                     await write(b": alive\n\n")
                     sent_at = loop.time()
                 try:

@@ -36,25 +36,18 @@ from fairlead_common.session_log.generations import deletion_in
 from fairlead_common.session_log.records import Placed
 from fairlead_gateway.events.superseded import Superseded, sniff
 from fairlead_gateway.gateway import Gateway, answering, gateway_of, principal_of
+from fairlead_gateway.http import sse
 from fairlead_gateway.http.auth import Principal
 from fairlead_gateway.http.request_parsing import MAX_SEQ, check_parameters, one, whole_number
 from fairlead_gateway.sessions.transcript import placed, read_before
 
 log = structlog.get_logger()
 
-KEEP_ALIVE_S: Final = 10.0
 LATER_S: Final = 30  # that a stream stays open behind which only a later version can read
-SEND_WITHIN_S: Final = 20.0  # a client that reads nothing for so long is cut off, and may resume
 TAKE_WITHIN_S: Final = 5.0
 LOGIN_CHECK_S: Final = 2.0  # a login that ended must not see for longer
 VIEWER_POLL_S: Final = 30.0  # everything that is missed is noticed; this is behind it all
 CHUNK_BYTES: Final = 64 * 1024
-
-HEADERS: Final = [
-    (b"content-type", b"text/event-stream; charset=utf-8"),
-    (b"cache-control", b"no-store"),
-    (b"x-accel-buffering", b"no"),
-]
 
 _CONTEXT_ENTRIES: Final = 256
 _REPLAY_BATCH: Final = 256
@@ -112,7 +105,7 @@ async def events(request: Request) -> "Response | EventStream":
         if position is None:
             position = await _now(gateway, session) if after == -1 else StreamPosition(after, 0)
     if request.method == "HEAD":
-        return Response(headers={name.decode(): value.decode() for name, value in HEADERS})
+        return sse.headers_alone()
     return EventStream(gateway, session, position, principal_of(request))
 
 
@@ -222,15 +215,14 @@ class EventStream:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI."""
         self._abort = scope.get("fairlead.abort", self._abort)
-        await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
+        write_chunk = await sse.start(send)
 
         async def write(chunk: bytes) -> None:
-            async with asyncio.timeout(SEND_WITHIN_S):
-                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+            await write_chunk(chunk)
             self._sent_at = asyncio.get_running_loop().time()
 
         await self._gateway.streams.run(self._pump(write), receive)
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+        await sse.end(send)
 
     async def _pump(self, write: Callable[[bytes], Awaitable[None]]) -> None:
         try:
@@ -322,15 +314,15 @@ class EventStream:
                 if chunk:
                     if self._deleted:
                         return
-                elif loop.time() - self._sent_at >= KEEP_ALIVE_S:
+                elif loop.time() - self._sent_at >= sse.KEEP_ALIVE_S:
                     await write(b": alive\n\n")
-                if loop.time() - looked_at >= (0.2 if self._deleting else KEEP_ALIVE_S):
+                if loop.time() - looked_at >= (0.2 if self._deleting else sse.KEEP_ALIVE_S):
                     looked_at = loop.time()
                     if await self._is_gone():
                         await write(frames.deleted(frames.log))
                         return
                 if not tail.has_news:
-                    pause = min(looked_at, self._sent_at) + KEEP_ALIVE_S - loop.time()
+                    pause = min(looked_at, self._sent_at) + sse.KEEP_ALIVE_S - loop.time()
                     await tail.wait(0.2 if self._deleting else min(max(0.01, pause), LOGIN_CHECK_S))
 
     def _router(self) -> Callable[[str], int | None]:

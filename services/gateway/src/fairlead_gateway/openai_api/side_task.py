@@ -17,8 +17,8 @@ from fairlead_common.errors import BusUnavailableError, InvalidInputError, NotFo
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.protocol.plain_calls import PlainAnswer, PlainCall, PlainMessage
-from fairlead_gateway.events.event_stream import HEADERS
 from fairlead_gateway.gateway import Gateway
+from fairlead_gateway.http import sse
 from fairlead_gateway.http.problems import Problem
 from fairlead_gateway.openai_api.answer import AnswerPiece
 from fairlead_gateway.openai_api.format import ChatFormat, CompletionOptions
@@ -101,7 +101,7 @@ class SideTask:
             await form.whole([piece], finish, answer.usage)(scope, receive, send)
             return
         chunks = form.first_chunk() + form.chunk(piece) + form.last_chunks(finish, answer.usage)
-        await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
+        await sse.start(send)
         await send({"type": "http.response.body", "body": chunks, "more_body": False})
 
     async def _ask(self, tell: Callable[[PlainAnswer | Problem], None]) -> None:

@@ -14,8 +14,9 @@ from fairlead_common.protocol.entries import LaterEntry
 from fairlead_common.protocol.events import decode_event
 from fairlead_common.protocol.messages import Abort
 from fairlead_common.received import Record
-from fairlead_gateway.events.event_stream import HEADERS, KEEP_ALIVE_S, SEND_WITHIN_S, TAKE_WITHIN_S
+from fairlead_gateway.events.event_stream import TAKE_WITHIN_S
 from fairlead_gateway.gateway import Gateway, answering
+from fairlead_gateway.http import sse
 from fairlead_gateway.http.problems import Problem, problem_of
 from fairlead_gateway.openai_api.accepted import AcceptedCalls, Visit
 from fairlead_gateway.openai_api.answer import AnswerPiece, ChatAnswer
@@ -104,15 +105,15 @@ class Completion:
             while not self._answer.done:
                 for source, record in await self._take(tail):
                     self._pieces += await self._read(source, record)
-                if self._pieces or loop.time() - self._sent_at >= KEEP_ALIVE_S:
+                if self._pieces or loop.time() - self._sent_at >= sse.KEEP_ALIVE_S:
                     pieces, self._pieces = self._pieces, []
                     await write(pieces)
                     self._sent_at = loop.time()
-                if loop.time() - looked_at >= KEEP_ALIVE_S:
+                if loop.time() - looked_at >= sse.KEEP_ALIVE_S:
                     looked_at = loop.time()
                     await self._check_session()
                 if not self._answer.done and not tail.has_news:
-                    await tail.wait(max(0.01, self._sent_at + KEEP_ALIVE_S - loop.time()))
+                    await tail.wait(max(0.01, self._sent_at + sse.KEEP_ALIVE_S - loop.time()))
 
     async def _take(self, tail: Tail) -> list[tuple[int, Record]]:
         try:
@@ -171,12 +172,7 @@ class Completion:
     # -- answering as it comes -------------------------------------------------------
 
     async def _stream(self, receive: Receive, send: Send) -> bool:
-        headers = [*HEADERS, (b"x-fairlead-session", self._call.session.encode())]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-
-        async def write(chunk: bytes) -> None:
-            async with asyncio.timeout(SEND_WITHIN_S):
-                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        write = await sse.start(send, (b"x-fairlead-session", self._call.session.encode()))
 
         async def write_pieces(pieces: list[AnswerPiece]) -> None:
             await write(b"".join(map(self._form.chunk, pieces)) or b": alive\n\n")
@@ -195,7 +191,7 @@ class Completion:
         done = await self._call.gateway.streams.run(work(), receive)
         if not done and self._call.gateway.streams.draining:
             await write(error_chunk(_draining(self._call)))
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+        await sse.end(send)
         return done
 
     def _last_chunks(self) -> bytes:
