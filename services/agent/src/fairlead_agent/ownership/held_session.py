@@ -30,6 +30,7 @@ from fairlead_agent.session.timers import drop_timers
 from fairlead_agent.tools.calls import HandOverError, ToolCalls
 from fairlead_agent.tools.catalog import Catalog
 from fairlead_agent.tools.placement import WorkspacePlaces
+from fairlead_agent.tools.sent_calls import SentCalls
 from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import Lease, Leases, session_lease
 from fairlead_common.bus.objects import Objects
@@ -282,17 +283,18 @@ class HeldSession:
     async def _drive(self, owner: Owner) -> None:
         parts = self._services
         hooks = SessionHooks(parts.hooks, owner, parts.config)
+        sent = SentCalls(owner, self._bus, parts.worker)
         calls = ToolCalls(
             owner,
             self._bus,
+            sent,
             parts.catalog,
             parts.places,
             parts.config,
             parts.grants,
             hooks,
-            parts.worker,
         )
-        mailbox = Mailbox(owner, parts.config, calls, parts.grants, parts.deletion)
+        mailbox = Mailbox(owner, parts.config, sent, parts.grants, parts.deletion)
         turn = ModelTurn(owner, parts.registry, parts.catalog, parts.places, parts.config)
         loop = AgentLoop(owner, mailbox, calls, turn, parts.catalog, parts.config, hooks, parts.worker)
         known = set(owner.state.settled_approvals)  # by an earlier owner

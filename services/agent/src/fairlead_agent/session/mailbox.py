@@ -17,8 +17,8 @@ from fairlead_agent.session.next_step import StartRun
 from fairlead_agent.session.notices import Notices
 from fairlead_agent.session.owner import Owner
 from fairlead_agent.session.replies import Replies, reply_subject, wanted_reply
-from fairlead_agent.tools.calls import ToolCalls
 from fairlead_agent.tools.held_keys import without_keys
+from fairlead_agent.tools.sent_calls import SentCalls
 from fairlead_common.bus.dead_letters import dead_letter
 from fairlead_common.errors import BadMessageError, NotFoundError
 from fairlead_common.protocol import subjects
@@ -46,12 +46,12 @@ class Mailbox:
     """Consumes the mail of one session for its owner."""
 
     def __init__(
-        self, owner: Owner, config: LiveConfig, calls: ToolCalls, grants: Grants, deletion: Deletion
+        self, owner: Owner, config: LiveConfig, sent: SentCalls, grants: Grants, deletion: Deletion
     ) -> None:
         self._owner = owner
         self._state = owner.state
         self._config = config
-        self._calls = calls
+        self._sent = sent
         self._approvals = ApprovalMail(owner, grants)
         self._notices = Notices(owner, config, self._approvals)
         self._deletion = deletion
@@ -238,7 +238,7 @@ class Mailbox:
         if call is None or key != mail.call_id:
             await self._owner.pass_over(f"late result of call {mail.call_id}", seq)
             return
-        if not await self._calls.token_fits(call, mail.token):
+        if not await self._sent.token_fits(call, mail.token):
             log.warning("result_forged", call=mail.call_id, executor=mail.executor)
             await self._owner.pass_over(f"the result of call {mail.call_id} has the wrong token", seq)
             return
@@ -249,10 +249,10 @@ class Mailbox:
                 message=ToolResultMessage(
                     call_id=call.call_id,
                     name=call.name,
-                    outcome=without_keys(self._calls.noted(call.call_id, mail.outcome)),
+                    outcome=without_keys(self._sent.noted(call.call_id, mail.outcome)),
                     provider_id=call.provider_id,
-                    flags=self._calls.flags(call.call_id, mail.outcome),
-                    secret=self._calls.showed_secret(call.call_id, mail.outcome),
+                    flags=self._sent.flags(call.call_id, mail.outcome),
+                    secret=self._sent.showed_secret(call.call_id, mail.outcome),
                 ),
             )
         )

@@ -1,8 +1,4 @@
-"""Tool calls of one session: judge, send, await and cancel them. Each starts at most once.
-
-A request is create-only under the call's id and the host that the log names, so it does not matter how often
-it is published. Before a call is reported as not started, its claim is won, so that it can never start.
-"""
+"""Tool calls of one session: judge, send, await and cancel them. Each starts at most once."""
 
 import asyncio
 import secrets
@@ -12,13 +8,12 @@ from typing import Literal
 import msgspec
 import structlog
 
-from fairlead_agent.hooks.before_call import decide, judged, noted
+from fairlead_agent.hooks.before_call import decide, judged
 from fairlead_agent.hooks.loaded import BEFORE_TOOL_CALL
 from fairlead_agent.hooks.session_hooks import CallRefusedError, SessionHooks
 from fairlead_agent.policy.call_facts import CallFacts
 from fairlead_agent.policy.evaluate import SessionPolicy
 from fairlead_agent.policy.grants import Grants
-from fairlead_agent.policy.taint import brought
 from fairlead_agent.policy.verdict import Verdict
 from fairlead_agent.session.next_step import RunLimits
 from fairlead_agent.session.owner import Owner
@@ -26,30 +21,25 @@ from fairlead_agent.session.timers import set_timer
 from fairlead_agent.tools.arguments import expected
 from fairlead_agent.tools.catalog import Catalog, Tools
 from fairlead_agent.tools.placement import WorkspacePlaces, boundary
+from fairlead_agent.tools.sent_calls import SentCalls
 from fairlead_common.bus import Bus
-from fairlead_common.bus.chunked_requests import write_parts
 from fairlead_common.config import AgentConfig
-from fairlead_common.errors import ConflictError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.content import (
     AssistantMessage,
     ToolCallBlock,
     ToolOutcome,
-    ToolResultMessage,
     ToolStatus,
-    TrustFlag,
     text_outcome,
 )
 from fairlead_common.protocol.entries import (
     ApprovalRequestEntry,
     HookDecisionEntry,
-    MessageEntry,
     ToolListEntry,
 )
 from fairlead_common.protocol.events import ToolExecutionStart
 from fairlead_common.protocol.ids import new_id
-from fairlead_common.protocol.messages import ToolCall, ToolClaim, ToolResult, ToolSpec
-from fairlead_common.protocol.trace import trace_headers
+from fairlead_common.protocol.messages import ToolCall, ToolSpec
 from fairlead_common.service.live_config import LiveConfig
 
 log = structlog.get_logger()
@@ -59,9 +49,6 @@ CHECK_S = 2.0
 MAX_PARALLEL = 8
 # Groups of tools that others wrote: an argument `timeout_s` of theirs may mean anything.
 _FOREIGN = frozenset({"api", "mcp", "nats", "platform"})
-
-_request = msgspec.json.Decoder(ToolCall)
-_claim = msgspec.json.Decoder(ToolClaim)
 
 
 class HandOverError(Exception):
@@ -75,24 +62,22 @@ class ToolCalls:
         self,
         owner: Owner,
         bus: Bus,
+        sent: SentCalls,
         catalog: Catalog,
         places: WorkspacePlaces,
         config: LiveConfig,
         grants: Grants,
         hooks: SessionHooks,
-        worker: str,
     ) -> None:
         self._owner = owner
         self._state = owner.state
         self._bus = bus
+        self._sent = sent
         self._catalog = catalog
         self._places = places
         self._config = config
         self._policy = SessionPolicy(owner.state, config, grants, catalog.announced)
         self._hooks = hooks
-        self._worker = worker
-        self._sent: dict[str, tuple[ToolCall, float]] = {}  # by call: the request, and when it was seen
-        self._recalled = False
 
     async def run_pending(self, profile: AgentConfig, tools: Tools) -> Literal["done", "parked"]:
         """Bring the next pending calls to their results, in order; or park the run for an approval.
@@ -100,9 +85,8 @@ class ToolCalls:
         It returns after each wait, for hooks or for results, since what it was given and what it computed is
         old then: the next step is decided anew, and calls are judged by the state and the settings of now.
         """
-        await self._recall()
+        await self._sent.recall()
         state = self._state
-        self._sent = {call: sent for call, sent in self._sent.items() if call in state.pending}
         if self._aborting:
             return "done"
         if state.steers:
@@ -136,18 +120,6 @@ class ToolCalls:
     def _must_look_again(self) -> bool:
         """Whether mail that came meanwhile changed what is to be done about the calls."""
         return self._aborting or bool(self._state.steers)
-
-    async def _recall(self) -> None:
-        """Find out which pending calls were already requested, by this owner or an earlier one."""
-        if self._recalled:
-            return
-        self._recalled = True
-        for call in list(self._state.pending.values()):
-            if call.host and call.call_id not in self._sent:
-                record = await self._bus.last(subjects.TOOLS, subjects.tool_request(call.host, call.call_id))
-                if record is not None:
-                    data = await self._owner.objects.unpack(record.data, record.headers)
-                    self._sent[call.call_id] = (_request.decode(data), _now())
 
     def _next_batch(self, tools: Tools) -> list[ToolCallBlock]:
         pending = list(self._state.pending.values())
@@ -192,8 +164,8 @@ class ToolCalls:
         That owner may have judged otherwise, by other settings and tools, and send the request at any time
         later. A call without arguments or host was never sent by anybody.
         """
-        if call.arguments is None or call.host is None or await self._win_claim(call):
-            await self.settle_unstarted(call, outcome)
+        if call.arguments is None or call.host is None or await self._sent.win_claim(call):
+            await self._sent.settle_unstarted(call, outcome)
             return "settled"
         log.info("refused_call_runs", call=call.call_id, status=outcome.status)
         return "sent"
@@ -253,10 +225,10 @@ class ToolCalls:
     async def _settled_as_lost(self, call: ToolCallBlock) -> bool:
         """Whether its host is lost and its claim was won, so that it can never start there."""
         host, limit_s = call.host or "", self._config.current.tools.lost_host_s
-        if not await self._catalog.is_lost(host, limit_s) or not await self._win_claim(call):
+        if not await self._catalog.is_lost(host, limit_s) or not await self._sent.win_claim(call):
             return False
         text = f"Not started: host {host}, where the workspace is, was not heard for {limit_s:g} s. {_MOVE}"
-        await self.settle_unstarted(call, text_outcome("error", text, is_error=True))
+        await self._sent.settle_unstarted(call, text_outcome("error", text, is_error=True))
         return True
 
     async def _ask(self, call: CallFacts, profile: AgentConfig, verdict: Verdict) -> None:
@@ -308,55 +280,13 @@ class ToolCalls:
         )
 
     async def _send(self, request: ToolCall, host: str) -> None:
-        data = msgspec.json.encode(request)
-        payload, headers = await self._owner.objects.pack(data)
-        if headers:  # too large: executors read what is for their host, and no objects
-            headers[subjects.H_PARTS] = await write_parts(self._bus, host, request.call_id, data)
-        subject = subjects.tool_request(host, request.call_id)
-        # Another owner may have refused the call, or asked a person. What it refused its claim keeps from
-        # starting; this keeps one that does not know yet that it was replaced from sending what waits.
-        await self._owner.check_still_owner()
-        self._sent[request.call_id] = (request, _now())
-        try:
-            await self._bus.create(
-                subjects.TOOLS,
-                subject,
-                payload,
-                {**headers, **trace_headers(self._owner.trace)},
-                point="agent.request",
-            )
-        except ConflictError:  # an owner before this one published it; its token counts
-            self._recalled = False
-            self._sent.pop(request.call_id)
-            await self._recall()
+        await self._sent.send(request, host)
         run_id = self._state.run.run_id if self._state.run else ""
         await self._owner.show(
             ToolExecutionStart(
                 run_id=run_id, log_seq=self._state.last_seq, call_id=request.call_id, name=request.name
             )
         )
-
-    def flags(self, call_id: str, outcome: ToolOutcome) -> list[TrustFlag]:
-        """Trust flags that a sent call adds to the session, given its outcome."""
-        sent = self._sent.get(call_id)
-        return brought(sent[0], outcome) if sent else []
-
-    def noted(self, call_id: str, outcome: ToolOutcome) -> ToolOutcome:
-        """The outcome, which says so if hooks changed the arguments of the call."""
-        return noted(outcome, self._state.hook_decisions.get(call_id))
-
-    def showed_secret(self, call_id: str, outcome: ToolOutcome) -> bool:
-        """Whether its result may show a likely secret."""
-        sent = self._sent.get(call_id)
-        return sent is not None and sent[0].secrets_allowed and "private" in brought(sent[0], outcome)
-
-    async def token_fits(self, call: ToolCallBlock, token: str) -> bool:
-        """Whether `token` is that of the request. If not, the result is forged."""
-        if call.call_id not in self._sent:
-            self._recalled = False
-            await self._recall()
-        sent = self._sent.get(call.call_id)
-        return sent is not None and secrets.compare_digest(sent[0].token, token)
 
     # -- wait --------------------------------------------------------------
 
@@ -376,49 +306,32 @@ class ToolCalls:
 
     async def _check(self, call: ToolCallBlock) -> None:
         """Give up on a call that no executor takes, or whose host is lost."""
-        request, since = self._sent[call.call_id]
         limits = self._config.current.tools
-        waited = _now() - since
+        request, waited = self._sent.request(call.call_id), self._sent.waited_s(call.call_id)
         host = call.host or ""
-        record = await self._bus.last(subjects.TOOLS, subjects.tool_claim(host, call.call_id))
-        if record is None:
+        claim = await self._sent.claim_of(call)
+        if claim is None:
             if await self._settled_as_lost(call):
                 return
-            if waited > limits.start_timeout_s and await self._win_claim(call):
+            if waited > limits.start_timeout_s and await self._sent.win_claim(call):
                 text = f"Not started: no executor of host {host} took the call in {waited:.0f} s."
-                await self.settle_unstarted(call, text_outcome("error", text, is_error=True))
-        elif _claim.decode(record.data).by == "agent":
-            await self.settle_unstarted(call, _CANCELLED)
+                await self._sent.settle_unstarted(call, text_outcome("error", text, is_error=True))
+        elif claim.by == "agent":
+            await self._sent.settle_unstarted(call, _CANCELLED)
         elif waited > limits.lost_host_s and await self._catalog.is_lost(host, limits.lost_host_s):
-            await self._give_up(call, f"host {host} was not heard for {limits.lost_host_s:.0f} s")
+            await self._sent.give_up(call, f"host {host} was not heard for {limits.lost_host_s:.0f} s")
         elif waited > request.timeout_s + limits.start_timeout_s + limits.lost_host_s:
-            await self._give_up(call, f"no result came {waited:.0f} s after the call was sent")
-
-    async def _give_up(self, call: ToolCallBlock, why: str) -> None:
-        """Report `unknown`, with the same create-only write as a result: the first one counts."""
-        await self._owner.check_still_owner()
-        request, _ = self._sent[call.call_id]
-        text = f"{why}; the command may have run, and may still run. Inspect before you repeat it."
-        outcome = text_outcome("unknown", text, is_error=True)
-        result = ToolResult(call_id=call.call_id, token=request.token, outcome=outcome, executor=self._worker)
-        subject = subjects.mail(self._owner.session, "result", call.call_id)
-        try:
-            await self._bus.create(subjects.SESSIONS, subject, msgspec.json.encode(result))
-        except ConflictError as error:
-            log.info("result_came_after_all", call=call.call_id)
-            # What was consumed could not be accepted.
-            if error.record is not None and error.record.seq <= self._state.cursor:
-                await self.settle_unstarted(call, outcome)
+            await self._sent.give_up(call, f"no result came {waited:.0f} s after the call was sent")
 
     # -- end ---------------------------------------------------------------
 
     async def cancel_all(self) -> None:
         """End all pending calls. Those that have not started never will."""
-        await self._recall()
+        await self._sent.recall()
         deadline = _now() + CANCEL_PATIENCE_S
         for call in list(self._state.pending.values()):
-            if call.host is None or await self._win_claim(call):
-                await self.settle_unstarted(call, _CANCELLED)
+            if call.host is None or await self._sent.win_claim(call):
+                await self._sent.settle_unstarted(call, _CANCELLED)
         while self._state.pending:
             self._owner.changed.clear()
             for call_id in list(self._state.pending):
@@ -428,44 +341,12 @@ class ToolCalls:
                 return  # nobody will read how it ended; what comes late finds no session
             if _now() > deadline:
                 for call in list(self._state.pending.values()):
-                    await self._give_up(call, "the executor did not answer the cancellation")
+                    await self._sent.give_up(call, "the executor did not answer the cancellation")
 
     async def _skip_the_rest(self) -> None:
         for call in list(self._state.pending.values()):
-            if call.host is None or await self._win_claim(call):
-                await self.settle_unstarted(call, _SKIPPED)
-
-    async def _win_claim(self, call: ToolCallBlock) -> bool:
-        """Win the claim of the call, so that it can never start. False: an executor has won it."""
-        claim = msgspec.json.encode(ToolClaim(by="agent", holder=self._worker))
-        subject = subjects.tool_claim(call.host or "", call.call_id)
-        try:
-            await self._bus.create(subjects.TOOLS, subject, claim, point="agent.claim")
-        except ConflictError as error:
-            if error.record is None:
-                raise
-            if _claim.decode(error.record.data).by == "agent":
-                return True
-            if call.call_id not in self._sent:  # requested by an owner before this one
-                self._recalled = False
-                await self._recall()
-            return False
-        return True
-
-    async def settle_unstarted(self, call: ToolCallBlock, outcome: ToolOutcome) -> None:
-        """Append the result of a call that no executor runs, unless it already has one."""
-        outcome = self.noted(call.call_id, outcome)
-        async with self._owner.lock:
-            if call.call_id not in self._state.pending:
-                return
-            await self._owner.append_locked(
-                MessageEntry(
-                    id=new_id(),
-                    message=ToolResultMessage(
-                        call_id=call.call_id, name=call.name, outcome=outcome, provider_id=call.provider_id
-                    ),
-                )
-            )
+            if call.host is None or await self._sent.win_claim(call):
+                await self._sent.settle_unstarted(call, _SKIPPED)
 
 
 def _limit_s(arguments: dict[str, object], spec: ToolSpec) -> float:

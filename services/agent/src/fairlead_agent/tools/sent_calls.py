@@ -1,0 +1,180 @@
+"""The pending tool calls of one session whose requests are stored, whichever owner sent them.
+
+A request is create-only under the call's id and the host that the log names, so it does not matter how often
+it is published. Before a call is reported as not started, its claim is won, so that it can never start.
+"""
+
+import asyncio
+import secrets
+
+import msgspec
+import structlog
+
+from fairlead_agent.hooks.before_call import noted
+from fairlead_agent.policy.taint import brought
+from fairlead_agent.session.owner import Owner
+from fairlead_common.bus import Bus
+from fairlead_common.bus.chunked_requests import write_parts
+from fairlead_common.errors import ConflictError
+from fairlead_common.protocol import subjects
+from fairlead_common.protocol.content import (
+    ToolCallBlock,
+    ToolOutcome,
+    ToolResultMessage,
+    TrustFlag,
+    text_outcome,
+)
+from fairlead_common.protocol.entries import MessageEntry
+from fairlead_common.protocol.ids import new_id
+from fairlead_common.protocol.messages import ToolCall, ToolClaim, ToolResult
+from fairlead_common.protocol.trace import trace_headers
+
+log = structlog.get_logger()
+
+_request = msgspec.json.Decoder(ToolCall)
+_claim = msgspec.json.Decoder(ToolClaim)
+
+
+class SentCalls:
+    """Sends requests, remembers them, and writes how calls ended of which no result comes."""
+
+    def __init__(self, owner: Owner, bus: Bus, worker: str) -> None:
+        self._owner = owner
+        self._state = owner.state
+        self._bus = bus
+        self._worker = worker
+        self._sent: dict[str, tuple[ToolCall, float]] = {}  # by call: the request, and when it was seen
+        self._recalled = False
+
+    def __contains__(self, call_id: str) -> bool:
+        return call_id in self._sent
+
+    def request(self, call_id: str) -> ToolCall:
+        """The stored request of a call."""
+        return self._sent[call_id][0]
+
+    def waited_s(self, call_id: str) -> float:
+        """Seconds since the request was sent, or since this owner found it."""
+        return _now() - self._sent[call_id][1]
+
+    async def recall(self) -> None:
+        """Find out which pending calls were already requested, by this owner or an earlier one."""
+        self._sent = {call: sent for call, sent in self._sent.items() if call in self._state.pending}
+        if not self._recalled:
+            await self._recall()
+
+    async def _recall(self) -> None:
+        self._recalled = True
+        for call in list(self._state.pending.values()):
+            if call.host and call.call_id not in self._sent:
+                record = await self._bus.last(subjects.TOOLS, subjects.tool_request(call.host, call.call_id))
+                if record is not None:
+                    data = await self._owner.objects.unpack(record.data, record.headers)
+                    self._sent[call.call_id] = (_request.decode(data), _now())
+
+    async def send(self, request: ToolCall, host: str) -> None:
+        """Publish the request, unless an owner before this one did: then the stored one counts.
+
+        Raises:
+            LostOwnershipError: another owner acts for the session; nothing was published.
+        """
+        data = msgspec.json.encode(request)
+        payload, headers = await self._owner.objects.pack(data)
+        if headers:  # too large: executors read what is for their host, and no objects
+            headers[subjects.H_PARTS] = await write_parts(self._bus, host, request.call_id, data)
+        # Another owner may have refused the call, or asked a person. What it refused its claim keeps from
+        # starting; this keeps one that does not know yet that it was replaced from sending what waits.
+        await self._owner.check_still_owner()
+        self._sent[request.call_id] = (request, _now())
+        try:
+            await self._bus.create(
+                subjects.TOOLS,
+                subjects.tool_request(host, request.call_id),
+                payload,
+                {**headers, **trace_headers(self._owner.trace)},
+                point="agent.request",
+            )
+        except ConflictError:  # its token counts
+            self._sent.pop(request.call_id)
+            await self._recall()
+
+    # -- results -----------------------------------------------------------
+
+    async def token_fits(self, call: ToolCallBlock, token: str) -> bool:
+        """Whether `token` is that of the request. If not, the result is forged."""
+        if call.call_id not in self._sent:
+            await self._recall()
+        sent = self._sent.get(call.call_id)
+        return sent is not None and secrets.compare_digest(sent[0].token, token)
+
+    def flags(self, call_id: str, outcome: ToolOutcome) -> list[TrustFlag]:
+        """Trust flags that a sent call adds to the session, given its outcome."""
+        sent = self._sent.get(call_id)
+        return brought(sent[0], outcome) if sent else []
+
+    def showed_secret(self, call_id: str, outcome: ToolOutcome) -> bool:
+        """Whether its result may show a likely secret."""
+        sent = self._sent.get(call_id)
+        return sent is not None and sent[0].secrets_allowed and "private" in brought(sent[0], outcome)
+
+    def noted(self, call_id: str, outcome: ToolOutcome) -> ToolOutcome:
+        """The outcome, which says so if hooks changed the arguments of the call."""
+        return noted(outcome, self._state.hook_decisions.get(call_id))
+
+    # -- calls without a result ----------------------------------------------
+
+    async def claim_of(self, call: ToolCallBlock) -> ToolClaim | None:
+        """Who may start the call, or keeps it from starting; None: nobody so far."""
+        record = await self._bus.last(subjects.TOOLS, subjects.tool_claim(call.host or "", call.call_id))
+        return None if record is None else _claim.decode(record.data)
+
+    async def win_claim(self, call: ToolCallBlock) -> bool:
+        """Win the claim of the call, so that it can never start. False: an executor has won it."""
+        claim = msgspec.json.encode(ToolClaim(by="agent", holder=self._worker))
+        subject = subjects.tool_claim(call.host or "", call.call_id)
+        try:
+            await self._bus.create(subjects.TOOLS, subject, claim, point="agent.claim")
+        except ConflictError as error:
+            if error.record is None:
+                raise
+            if _claim.decode(error.record.data).by == "agent":
+                return True
+            if call.call_id not in self._sent:  # requested by an owner before this one
+                await self._recall()
+            return False
+        return True
+
+    async def settle_unstarted(self, call: ToolCallBlock, outcome: ToolOutcome) -> None:
+        """Append the result of a call that no executor runs, unless it already has one."""
+        outcome = self.noted(call.call_id, outcome)
+        async with self._owner.lock:
+            if call.call_id not in self._state.pending:
+                return
+            await self._owner.append_locked(
+                MessageEntry(
+                    id=new_id(),
+                    message=ToolResultMessage(
+                        call_id=call.call_id, name=call.name, outcome=outcome, provider_id=call.provider_id
+                    ),
+                )
+            )
+
+    async def give_up(self, call: ToolCallBlock, why: str) -> None:
+        """Report `unknown`, with the same create-only write as a result: the first one counts."""
+        await self._owner.check_still_owner()
+        text = f"{why}; the command may have run, and may still run. Inspect before you repeat it."
+        outcome = text_outcome("unknown", text, is_error=True)
+        token = self.request(call.call_id).token
+        result = ToolResult(call_id=call.call_id, token=token, outcome=outcome, executor=self._worker)
+        subject = subjects.mail(self._owner.session, "result", call.call_id)
+        try:
+            await self._bus.create(subjects.SESSIONS, subject, msgspec.json.encode(result))
+        except ConflictError as error:
+            log.info("result_came_after_all", call=call.call_id)
+            # What was consumed could not be accepted.
+            if error.record is not None and error.record.seq <= self._state.cursor:
+                await self.settle_unstarted(call, outcome)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
