@@ -132,6 +132,7 @@ def agent(others: Others = NOBODY) -> Rights:
         s.TIMERS,
         *map(s.kv_stream, (s.BUCKET_SESSIONS, s.BUCKET_LEASES, s.BUCKET_WORKSPACES)),
     )
+    among_agents = (s.WAKE, "fairlead.owner.*", s.AGENT_LOAD)
     return _service(
         AGENT,
         publish=[
@@ -144,9 +145,7 @@ def agent(others: Others = NOBODY) -> Rights:
             "fairlead.timer.*.*",
             "fairlead.event.*",
             "fairlead.cancel.*",
-            s.WAKE,
-            "fairlead.owner.*",
-            s.AGENT_LOAD,
+            *among_agents,
             "fairlead.workspace.*.instructions",
             s.dead("sessions"),
             f"$KV.{s.BUCKET_SESSIONS}.*.*",
@@ -165,9 +164,7 @@ def agent(others: Others = NOBODY) -> Rights:
             *(f"$SRV.INFO.fairlead-{name}" for name in (AGENT, GATEWAY, SCHEDULER, WEBUI)),
         ],
         subscribe=[
-            s.WAKE,
-            "fairlead.owner.*",
-            s.AGENT_LOAD,
+            *among_agents,
             s.AGENT_CONFIGURATION,
             s.AGENT_OVERRIDES,
             s.AGENT_MODELS,
