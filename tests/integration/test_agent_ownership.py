@@ -11,7 +11,7 @@ import pytest
 from fairlead_agent import worker
 from fairlead_agent.ownership import held_session
 from fairlead_agent.ownership.held_session import HeldSession
-from fairlead_agent.ownership.owners import Owners
+from fairlead_agent.ownership.other_owners import OtherOwners
 from fairlead_agent.session.owner import Owner
 from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import Bucket, LeaseHolder, Leases, session_lease
@@ -286,7 +286,9 @@ async def test_a_connection_that_is_made_anew_costs_no_session(
     other = Other(w.bus)
     other.answer = OwnerAnswer(owned=True, seen=True)
     await other.own("a")
-    owners = Owners(w.bus, Leases(w.bus, LeaseHolder("me", "me"), ttl_s=4), lambda question: OwnerAnswer())
+    owners = OtherOwners(
+        w.bus, Leases(w.bus, LeaseHolder("me", "me"), ttl_s=4), lambda question: OwnerAnswer()
+    )
     await other.die()
     asking = asyncio.ensure_future(owners.ask(other.boot, "a", 1))
     await asyncio.sleep(0.1)
@@ -298,13 +300,15 @@ async def test_a_connection_that_is_made_anew_costs_no_session(
 
 
 async def test_silence_long_ago_counts_no_more(w: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fairlead_agent.ownership.owners.SILENT_S", 0.2)
-    monkeypatch.setattr("fairlead_agent.ownership.owners.FORGOTTEN_S", 1.0)
-    monkeypatch.setattr("fairlead_agent.ownership.owners.LAST_ANSWER_S", 0.1)
-    monkeypatch.setattr("fairlead_agent.ownership.owners.PAUSE_S", 0.0)
+    monkeypatch.setattr("fairlead_agent.ownership.other_owners.SILENT_S", 0.2)
+    monkeypatch.setattr("fairlead_agent.ownership.other_owners.FORGOTTEN_S", 1.0)
+    monkeypatch.setattr("fairlead_agent.ownership.other_owners.LAST_ANSWER_S", 0.1)
+    monkeypatch.setattr("fairlead_agent.ownership.other_owners.PAUSE_S", 0.0)
     other = Other(w.bus)
     await other.own("a")
-    owners = Owners(w.bus, Leases(w.bus, LeaseHolder("me", "me"), ttl_s=4), lambda question: OwnerAnswer())
+    owners = OtherOwners(
+        w.bus, Leases(w.bus, LeaseHolder("me", "me"), ttl_s=4), lambda question: OwnerAnswer()
+    )
     assert await owners.ask(other.boot, "a", 1) is None
     await asyncio.sleep(1.2)
     assert await owners.ask(other.boot, "a", 1) is None  # the silence begins anew

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from fairlead_agent.ownership.owners import Owners
+from fairlead_agent.ownership.other_owners import OtherOwners
 from fairlead_agent.ownership.sweeper import Sweeper
 from fairlead_agent.projections.lists import AT_ONCE, Projections
 from fairlead_agent.session.owner import Owner
@@ -223,7 +223,7 @@ async def test_a_deleted_session_is_not_remembered_as_one_to_be_listed_later(bus
     config = LiveConfig(bus, {})
     await config.load()
     leases = Leases(bus, LeaseHolder("w", "b"), ttl_s=60)
-    owners = Owners(bus, leases, lambda question: OwnerAnswer())
+    owners = OtherOwners(bus, leases, lambda question: OwnerAnswer())
     sweeper = Sweeper(bus, leases, owners, Projections(bus, config))  # nobody writes its lists
     assert await sweeper._leads()
     async with Owner(bus, Objects(bus), SessionState("s1")) as owner:

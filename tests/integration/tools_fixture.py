@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from fairlead_agent.tools.workspace_gc import WorkspaceGcResponder
+from fairlead_agent.responders.workspace_gc import WorkspaceGcResponder
 from fairlead_common.bus import Bus
 from fairlead_common.bus.chunked_requests import write_parts
 from fairlead_common.bus.objects import Objects

@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from fairlead_agent.inquiries import Inquiries
-from fairlead_agent.plain_calls import _encoded
+from fairlead_agent.responders.inquiries import Inquiries
+from fairlead_agent.responders.plain_calls import _encoded
 from fairlead_common.protocol.plain_calls import PlainAnswer
 
 

@@ -6,7 +6,11 @@ from typing import Any
 
 import pytest
 
-from fairlead_agent.context import (
+from fairlead_agent.models.chat_format import RESULT_IMAGES, encode_messages
+from fairlead_agent.models.families import family
+from fairlead_agent.models.interface import ModelRequest
+from fairlead_agent.tools.catalog import Tools
+from fairlead_agent.turn.context import (
     LEFT_OUT_MESSAGE,
     LEFT_OUT_RESULT,
     TOKENS_PER_IMAGE,
@@ -15,11 +19,7 @@ from fairlead_agent.context import (
     shown_tokens,
     transform_context,
 )
-from fairlead_agent.models.chat_format import RESULT_IMAGES, encode_messages
-from fairlead_agent.models.families import family
-from fairlead_agent.models.interface import ModelRequest
-from fairlead_agent.system_prompt import system_prompt
-from fairlead_agent.tools.catalog import Tools
+from fairlead_agent.turn.system_prompt import system_prompt
 from fairlead_common.config import AgentConfig
 from fairlead_common.errors import NotFoundError
 from fairlead_common.protocol.content import (

@@ -6,12 +6,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from fairlead_agent.context import CONTINUE, Context, View, transform_context
 from fairlead_agent.models.chat_format import convert_to_llm, encode_messages
 from fairlead_agent.models.families import family
 from fairlead_agent.models.interface import ModelRequest, load_images
 from fairlead_agent.models.openai_compatible import body
 from fairlead_agent.tools.catalog import Tools
+from fairlead_agent.turn.context import CONTINUE, Context, View, transform_context
 from fairlead_common.protocol.content import (
     AssistantMessage,
     ImageBlock,

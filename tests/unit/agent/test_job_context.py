@@ -1,6 +1,6 @@
 """How much of a job's session its model is shown."""
 
-from fairlead_agent.job_context import EARLIER_SHARE, first_shown
+from fairlead_agent.turn.job_context import EARLIER_SHARE, first_shown
 from fairlead_common.protocol.content import (
     AssistantMessage,
     ImageBlock,

@@ -24,7 +24,7 @@ from fairlead_agent.models.interface import (
     ToolCallPiece,
 )
 from fairlead_agent.models.openai_compatible import OpenAICompatible
-from fairlead_agent.streamed_reply import StreamedReply
+from fairlead_agent.turn.streamed_reply import StreamedReply
 from fairlead_common.config import parse_model
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.protocol.content import Message

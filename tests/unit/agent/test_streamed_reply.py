@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from fairlead_agent.models.interface import Finish, Piece, TextPiece, ThinkingPiece, ToolCallPiece
-from fairlead_agent.streamed_reply import StreamedReply
+from fairlead_agent.turn.streamed_reply import StreamedReply
 from fairlead_common.protocol.content import AssistantMessage, ThinkingBlock
 
 

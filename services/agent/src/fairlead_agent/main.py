@@ -6,15 +6,15 @@ import socket
 
 from fairlead_agent.hooks.followup import HookFollowUp
 from fairlead_agent.hooks.loaded import LoadedHooks
-from fairlead_agent.inquiries import Inquiries
 from fairlead_agent.models.registry import Registry
 from fairlead_agent.ownership.sweeper import Sweeper
-from fairlead_agent.plain_calls import PlainCalls
 from fairlead_agent.policy.grants import Grants
 from fairlead_agent.projections.lists import Projections
+from fairlead_agent.responders.inquiries import Inquiries
+from fairlead_agent.responders.plain_calls import PlainCalls
+from fairlead_agent.responders.workspace_gc import WorkspaceGcResponder
 from fairlead_agent.session.timers import Timers
 from fairlead_agent.tools.catalog import Catalog
-from fairlead_agent.tools.workspace_gc import WorkspaceGcResponder
 from fairlead_agent.worker import Worker
 from fairlead_common.bus import Bus
 from fairlead_common.config import overrides_from_environment

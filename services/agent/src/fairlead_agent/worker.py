@@ -13,7 +13,7 @@ from fairlead_agent.lru import LruCache
 from fairlead_agent.models.registry import Registry
 from fairlead_agent.ownership.balance import Balance
 from fairlead_agent.ownership.held_session import LEASE_TTL_S, RELEASED_S, HeldSession, Services
-from fairlead_agent.ownership.owners import Owners
+from fairlead_agent.ownership.other_owners import OtherOwners
 from fairlead_agent.ownership.state_cache import StateCache
 from fairlead_agent.policy.grants import Grants
 from fairlead_agent.projections.lists import Projections
@@ -60,7 +60,7 @@ class Worker:
         self._bus = bus
         self.name = name
         self.leases = Leases(bus, LeaseHolder(name, new_id(), answers=True), ttl_s=LEASE_TTL_S)
-        self.owners = Owners(bus, self.leases, self._answer)
+        self.owners = OtherOwners(bus, self.leases, self._answer)
         self._balance = Balance(bus, self.leases.boot)
         self._stop = asyncio.Event()
         self._services = Services(

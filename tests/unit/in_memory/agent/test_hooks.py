@@ -26,8 +26,8 @@ from fairlead_agent.hooks.interface import (
 )
 from fairlead_agent.hooks.loaded import LoadedHooks
 from fairlead_agent.hooks.questions import HookFailedError
-from fairlead_agent.left_out import by_refusal
 from fairlead_agent.tools import held_keys
+from fairlead_agent.turn.left_out import by_refusal
 from fairlead_common.bus.buckets import Bucket
 from fairlead_common.bus.objects import Objects
 from fairlead_common.bus.streams import consumer_info

@@ -15,9 +15,8 @@ import structlog
 
 from fairlead_agent.hooks.loaded import LoadedHooks
 from fairlead_agent.hooks.session_hooks import SessionHooks
-from fairlead_agent.model_turn import ModelTurn
 from fairlead_agent.models.registry import Registry
-from fairlead_agent.ownership.owners import Owners
+from fairlead_agent.ownership.other_owners import OtherOwners
 from fairlead_agent.ownership.state_cache import StateCache
 from fairlead_agent.policy.grants import Grants
 from fairlead_agent.projections.lists import Projections
@@ -31,6 +30,7 @@ from fairlead_agent.tools.calls import HandOverError, ToolCalls
 from fairlead_agent.tools.catalog import Catalog
 from fairlead_agent.tools.placement import WorkspacePlaces
 from fairlead_agent.tools.sent_calls import SentCalls
+from fairlead_agent.turn.model_turn import ModelTurn
 from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import Lease, Leases, session_lease
 from fairlead_common.bus.objects import Objects
@@ -78,7 +78,7 @@ class Services:
     projections: Projections
     deletion: Deletion
     leases: Leases
-    owners: Owners
+    owners: OtherOwners
     cache: StateCache
     stop: asyncio.Event
     on_warm: Callable[[], None]

@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 
-from fairlead_agent.context import Context
+from fairlead_agent.turn.context import Context
 from fairlead_common.session_log.state import SessionState
 
 CACHE_BYTES = 64 << 20

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 import structlog
 
-from fairlead_agent.ownership.owners import Owners
+from fairlead_agent.ownership.other_owners import OtherOwners
 from fairlead_agent.projections.list_check import ListCheck
 from fairlead_agent.projections.lists import Projections
 from fairlead_agent.session.owner import Owner
@@ -78,7 +78,7 @@ class SweepPosition(msgspec.Struct):
 class Sweeper:
     """A part of every agent worker."""
 
-    def __init__(self, bus: Bus, leases: Leases, owners: Owners, projections: Projections) -> None:
+    def __init__(self, bus: Bus, leases: Leases, owners: OtherOwners, projections: Projections) -> None:
         self._bus = bus
         self._leases = leases
         self._owners = owners

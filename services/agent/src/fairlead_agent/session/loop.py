@@ -13,8 +13,6 @@ import structlog
 from fairlead_agent.hooks.context_notes import collect
 from fairlead_agent.hooks.questions import QuestionDroppedError
 from fairlead_agent.hooks.session_hooks import SessionHooks
-from fairlead_agent.left_out import NOTHING, OmissionCause
-from fairlead_agent.model_turn import ModelTurn
 from fairlead_agent.models.interface import ModelError
 from fairlead_agent.session.mailbox import Mailbox
 from fairlead_agent.session.next_step import (
@@ -37,6 +35,8 @@ from fairlead_agent.session.owner import Owner
 from fairlead_agent.session.user_messages import heartbeat_message, user_message
 from fairlead_agent.tools.calls import HandOverError, ToolCalls
 from fairlead_agent.tools.catalog import Catalog, Tools
+from fairlead_agent.turn.left_out import NOTHING, OmissionCause
+from fairlead_agent.turn.model_turn import ModelTurn
 from fairlead_common.config import AgentConfig
 from fairlead_common.cron.acknowledgement import is_acknowledgement
 from fairlead_common.errors import InvalidInputError

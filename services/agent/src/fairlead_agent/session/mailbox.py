@@ -9,9 +9,9 @@ from collections.abc import Callable
 import msgspec
 import structlog
 
-from fairlead_agent.attachments import content_of
 from fairlead_agent.policy.grants import Grants
 from fairlead_agent.session.approval_mail import ApprovalMail
+from fairlead_agent.session.attachments import content_of
 from fairlead_agent.session.deletion import Deletion
 from fairlead_agent.session.next_step import StartRun
 from fairlead_agent.session.notices import Notices

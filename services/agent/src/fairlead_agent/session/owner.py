@@ -13,7 +13,7 @@ from typing import TypeVar
 import msgspec
 import structlog
 
-from fairlead_agent.context import Context
+from fairlead_agent.turn.context import Context
 from fairlead_common.bus import Bus, WrongSequenceError
 from fairlead_common.bus.dead_letters import dead_letter
 from fairlead_common.bus.objects import Objects

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from fairlead_agent.context import BYTES_PER_TOKEN, message_tokens
+from fairlead_agent.turn.context import BYTES_PER_TOKEN, message_tokens
 from fairlead_common.protocol.content import AssistantMessage, UserMessage
 from fairlead_common.session_log.conversation import Item
 

@@ -30,7 +30,7 @@ _question = msgspec.json.Decoder(OwnerQuestion)
 _answer = msgspec.json.Decoder(OwnerAnswer)
 
 
-class Owners:
+class OtherOwners:
     """The other agent processes, and this one's answers to them.
 
     Args:

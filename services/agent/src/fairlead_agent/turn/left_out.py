@@ -7,8 +7,8 @@ Only what is new since the model last answered can be the cause: it took the res
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fairlead_agent.context import message_tokens
 from fairlead_agent.models.interface import RefusedPart
+from fairlead_agent.turn.context import message_tokens
 from fairlead_common.protocol.content import AssistantMessage, ImageBlock, UserMessage, blocks_of
 from fairlead_common.session_log.conversation import is_from_hook
 from fairlead_common.session_log.state import SessionState

@@ -6,20 +6,20 @@ import random
 
 import structlog
 
-from fairlead_agent import left_out
-from fairlead_agent.context import BYTES_PER_TOKEN, CONTINUE, View
-from fairlead_agent.deltas import Deltas
-from fairlead_agent.job_context import first_shown
 from fairlead_agent.models.families import family
 from fairlead_agent.models.interface import ModelError, ModelRequest
 from fairlead_agent.models.registry import Registry
 from fairlead_agent.session.owner import Owner
-from fairlead_agent.streamed_reply import StreamedReply
-from fairlead_agent.system_prompt import system_prompt
 from fairlead_agent.tools.arguments import Json
 from fairlead_agent.tools.catalog import Catalog
 from fairlead_agent.tools.placement import WorkspacePlaces, boundary, described, shown_name
 from fairlead_agent.tools.session_tools import SessionTools
+from fairlead_agent.turn import left_out
+from fairlead_agent.turn.context import BYTES_PER_TOKEN, CONTINUE, View
+from fairlead_agent.turn.deltas import Deltas
+from fairlead_agent.turn.job_context import first_shown
+from fairlead_agent.turn.streamed_reply import StreamedReply
+from fairlead_agent.turn.system_prompt import system_prompt
 from fairlead_common.config import AgentConfig
 from fairlead_common.errors import FairleadError, NotFoundError
 from fairlead_common.protocol.entries import MessageEntry
