@@ -3,12 +3,14 @@
 import contextlib
 import os
 import subprocess
+import time
 from pathlib import Path
 from typing import Self
 
 import pytest
 
 MIB = 1 << 20
+QUIET_S = 0.3  # files of calls that ended are removed a moment later
 
 
 class SmallDisk:
@@ -54,7 +56,16 @@ class SmallDisk:
         return found.f_bavail * found.f_frsize
 
     def fill(self, *, leave_bytes: int = 0) -> None:
-        """Let something else take the space, but for `leave_bytes`."""
+        """Let something else take the space, but for `leave_bytes`, and what is given back soon after."""
+        deadline = time.monotonic() + 10
+        quiet_since = time.monotonic()
+        while time.monotonic() < quiet_since + QUIET_S and time.monotonic() < deadline:
+            if self.free_bytes > leave_bytes:
+                self._take(leave_bytes)
+                quiet_since = time.monotonic()
+            time.sleep(0.02)
+
+    def _take(self, leave_bytes: int) -> None:
         with self._filler.open("ab", buffering=0) as file:
             while (left := self.free_bytes - leave_bytes) > 0:
                 try:
