@@ -227,7 +227,7 @@ async def test_an_owner_that_looks_at_its_mail_no_more_does_not_keep_its_session
     stuck: list[str] = []
 
     async def hangs(self: HeldSession, *parts: Any) -> None:
-        if self._services.worker == "agent-1":
+        if self._shared.worker == "agent-1":
             stuck.append(self.session)
             self._pumped_at = asyncio.get_running_loop().time()
             await asyncio.Event().wait()
@@ -248,10 +248,10 @@ async def test_an_owner_whose_tail_hears_nothing_is_hinted_at(
 ) -> None:
     """Its live tail lost its subscription without a word, and the wake-up is lost, too."""
     deaf = asyncio.Event()
-    heard, told = Tail._on_live, worker.Worker._on_job
+    heard, told = Tail._on_live, worker.Worker._on_wakeup
     monkeypatch.setattr(Tail, "_on_live", lambda tail, news: None if deaf.is_set() else heard(tail, news))
     monkeypatch.setattr(
-        worker.Worker, "_on_job", lambda self, job: None if deaf.is_set() else told(self, job)
+        worker.Worker, "_on_wakeup", lambda self, message: None if deaf.is_set() else told(self, message)
     )
     monkeypatch.setattr(Tail.__init__, "__kwdefaults__", {"poll_s": 3600.0})
     async with agent_service(nats_server, monkeypatch):

@@ -159,10 +159,10 @@ async def test_writes_and_deliveries_go_on_when_the_leader_is_killed(cluster: Na
     got: list[int] = []
     stop = asyncio.Event()
 
-    def note(job: StreamMessage) -> None:
-        if job.subject.startswith("fairlead.session.kills."):
-            got.append(job.seq)
-        running.append(asyncio.create_task(job.ack()))
+    def note(message: StreamMessage) -> None:
+        if message.subject.startswith("fairlead.session.kills."):
+            got.append(message.seq)
+        running.append(asyncio.create_task(message.ack()))
 
     running: list[asyncio.Task[None]] = []
     async with connected(cluster.url) as bus:

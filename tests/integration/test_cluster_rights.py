@@ -75,9 +75,9 @@ async def a_call_and_its_result(cluster: NatsCluster, at: tuple[str, str, str]) 
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(consumer.run(stop))
             await agent.create(s.TOOLS, s.tool_request("mill", call), b"work")
-            while (job := await taken.get()).subject != s.tool_request("mill", call):
-                await job.ack()
-            await job.ack()
+            while (message := await taken.get()).subject != s.tool_request("mill", call):
+                await message.ack()
+            await message.ack()
             stop.set()
         await mill.create(s.TOOLS, s.tool_claim("mill", call), b"{}")
         await mill.create(s.SESSIONS, s.mail(session, "result", call), b"done")

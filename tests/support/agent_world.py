@@ -162,18 +162,18 @@ class World:
             for task in working:
                 task.cancel()
 
-    async def _one(self, job: StreamMessage) -> None:
-        call = msgspec.json.decode(job.data, type=ToolCall)
+    async def _one(self, message: StreamMessage) -> None:
+        call = msgspec.json.decode(message.data, type=ToolCall)
         claim = msgspec.json.encode(ToolClaim(by="executor", holder="e1", attempt=new_id()))
         try:
             await self.bus.create(s.TOOLS, s.tool_claim(HOST, call.call_id), claim)
         except ConflictError:
-            await job.ack()
+            await message.ack()
             return
         self.calls.append(call)
         outcome = await self.tool(call)
         await self.answer(call, outcome)
-        await job.ack()
+        await message.ack()
 
     async def answer(self, call: ToolCall, outcome: ToolOutcome, *, token: str | None = None) -> None:
         result = ToolResult(call_id=call.call_id, token=token or call.token, outcome=outcome)

@@ -120,9 +120,9 @@ class MemoryWorld(World):
                 await self.heartbeat()
             await asyncio.sleep(HEARTBEAT_S)
 
-    async def _one(self, job: StreamMessage) -> None:
+    async def _one(self, message: StreamMessage) -> None:
         with contextlib.suppress(BusUnavailableError):  # the request comes again
-            await super()._one(job)
+            await super()._one(message)
 
     async def tool_says(self, words: str) -> ToolOutcome:
         """What a tool that went well gives."""

@@ -46,16 +46,16 @@ async def test_live_tail_has_no_gap_and_no_repeat_while_the_server_is_killed(
 
 
 async def test_pull_loop_goes_on_after_the_server_was_killed(bus: Bus, server: Server) -> None:
-    jobs: list[StreamMessage] = []
+    messages: list[StreamMessage] = []
     stop = asyncio.Event()
-    pull = PullConsumer(bus, s.SESSIONS, s.AGENTS_CONSUMER, jobs.append, lambda: 10)
+    pull = PullConsumer(bus, s.SESSIONS, s.AGENTS_CONSUMER, messages.append, lambda: 10)
     pulling = asyncio.create_task(pull.run(stop))
     await bus.create(s.SESSIONS, s.mail("a", "prompt", "one"), b"1")
-    await until(lambda: len(jobs) == 1)
+    await until(lambda: len(messages) == 1)
     server.kill()
     server.start()
     await bus.create(s.SESSIONS, s.mail("a", "prompt", "two"), b"2")
-    await until(lambda: any(job.data == b"2" for job in jobs), within_s=5)
+    await until(lambda: any(message.data == b"2" for message in messages), within_s=5)
     stop.set()
     await pulling
 
@@ -110,15 +110,15 @@ class Puller:
     """A pull loop that keeps what it is given."""
 
     def __init__(self, bus: Bus, stream: str, consumer: str, capacity: int = 10) -> None:
-        self.jobs: list[StreamMessage] = []
+        self.messages: list[StreamMessage] = []
         self.stop = asyncio.Event()
-        pull = PullConsumer(bus, stream, consumer, self.jobs.append, lambda: capacity)
+        pull = PullConsumer(bus, stream, consumer, self.messages.append, lambda: capacity)
         self._task = asyncio.create_task(pull.run(self.stop))
 
     async def next(self, count: int) -> StreamMessage:
         """The `count`-th delivery."""
-        await until(lambda: len(self.jobs) >= count)
-        return self.jobs[count - 1]
+        await until(lambda: len(self.messages) >= count)
+        return self.messages[count - 1]
 
     async def end(self) -> None:
         self.stop.set()
@@ -129,14 +129,19 @@ async def test_a_delivery_names_its_record_and_comes_once_when_it_is_acknowledge
     puller = Puller(bus, s.SESSIONS, s.AGENTS_CONSUMER)
     await append(bus, "a", 0)  # no mail: not for this consumer
     seq = await bus.create(s.SESSIONS, s.mail("a", "prompt", "k"), b"hello", {"Fairlead-Seen": "1"})
-    job = await puller.next(1)
-    assert (job.subject, job.seq, job.delivered, job.data) == (s.mail("a", "prompt", "k"), seq, 1, b"hello")
-    assert job.headers["Fairlead-Seen"] == "1"
-    await job.ack()
+    message = await puller.next(1)
+    assert (message.subject, message.seq, message.delivered, message.data) == (
+        s.mail("a", "prompt", "k"),
+        seq,
+        1,
+        b"hello",
+    )
+    assert message.headers["Fairlead-Seen"] == "1"
+    await message.ack()
     await bus.create(s.SESSIONS, s.mail("a", "prompt", "k2"), b"more")
     await puller.next(2)
     await puller.end()
-    assert [job.data for job in puller.jobs] == [b"hello", b"more"]
+    assert [message.data for message in puller.messages] == [b"hello", b"more"]
 
 
 async def test_what_was_not_acknowledged_comes_again_and_what_was_is_not(bus: Bus) -> None:
@@ -150,16 +155,16 @@ async def test_what_was_not_acknowledged_comes_again_and_what_was_is_not(bus: Bu
     assert (again.data, again.delivered) == (b"one", 2)
     await again.ack()
     await puller.end()
-    assert len(puller.jobs) == 4
+    assert len(puller.messages) == 4
 
 
 async def test_a_refused_delivery_comes_again_after_its_delay_and_not_before(bus: Bus) -> None:
     puller = Puller(bus, s.SESSIONS, s.AGENTS_CONSUMER)
     await bus.create(s.SESSIONS, s.mail("a", "prompt", "k"), b"later")
     loop = asyncio.get_running_loop()
-    job = await puller.next(1)
+    message = await puller.next(1)
     refused_at = loop.time()
-    await job.nak(0.5)
+    await message.nak(0.5)
     await bus.create(s.SESSIONS, s.mail("b", "prompt", "k"), b"meanwhile")
     assert (await puller.next(2)).data == b"meanwhile"
     again = await puller.next(3)
@@ -172,11 +177,11 @@ async def test_who_says_that_it_is_still_at_it_keeps_the_delivery(bus: Bus) -> N
     await ensure_consumer(bus, s.TOOLS, s.tools_consumer("h"), s.tool_requests("h"), ack_wait_s=2.0)
     await bus.create(s.TOOLS, s.tool_request("h", "c"), b"x")
     puller = Puller(bus, s.TOOLS, s.tools_consumer("h"))
-    job = await puller.next(1)
+    message = await puller.next(1)
     for _ in range(8):
         await asyncio.sleep(0.5)
-        await job.in_progress()
-    assert len(puller.jobs) == 1
+        await message.in_progress()
+    assert len(puller.messages) == 1
     assert (await puller.next(2)).delivered == 2
     await puller.end()
 
@@ -186,11 +191,11 @@ async def test_two_pull_loops_share_what_there_is(bus: Bus, server: Server) -> N
     pullers = [Puller(bus, s.SESSIONS, s.AGENTS_CONSUMER), Puller(other, s.SESSIONS, s.AGENTS_CONSUMER)]
     for number in range(30):
         await bus.create(s.SESSIONS, s.mail("a", "prompt", f"k{number}"), b"%d" % number)
-    await until(lambda: sum(len(puller.jobs) for puller in pullers) >= 30)
+    await until(lambda: sum(len(puller.messages) for puller in pullers) >= 30)
     for puller in pullers:
         await puller.end()
     await other.close()
-    assert sorted(int(job.data) for puller in pullers for job in puller.jobs) == list(range(30))
+    assert sorted(int(message.data) for puller in pullers for message in puller.messages) == list(range(30))
 
 
 async def test_what_was_removed_is_not_delivered_again(bus: Bus) -> None:
@@ -211,9 +216,9 @@ async def test_deliveries_that_a_killed_server_had_made_are_made_again(bus: Bus,
     await puller.next(1)
     server.kill()
     server.start()
-    await until(lambda: len(puller.jobs) >= 2)
+    await until(lambda: len(puller.messages) >= 2)
     await puller.end()
-    assert {job.data for job in puller.jobs} == {b"one"}
+    assert {message.data for message in puller.messages} == {b"one"}
 
 
 async def test_consumers_are_there_once_and_by_name(bus: Bus) -> None:
@@ -246,13 +251,13 @@ async def test_a_timer_fires_once_at_its_time(bus: Bus) -> None:
     await set_timer(bus, "a", "approval-1", now_ms + 1_500)
     await set_timer(bus, "a", "approval-2", now_ms + 600_000)
     assert await bus.last(s.TIMERS, "fairlead.timer.a.approval-1.due") is None
-    job = await puller.next(1)
-    assert s.parse_due_timer(job.subject) == ("a", "approval-1")
+    message = await puller.next(1)
+    assert s.parse_due_timer(message.subject) == ("a", "approval-1")
     assert await server_time_ms(bus) >= now_ms + 1_400
     assert await bus.last(s.TIMERS, s.timer("a", "approval-1")) is None
     assert await bus.last(s.TIMERS, s.timer("a", "approval-2")) is not None
     await puller.end()
-    assert len(puller.jobs) == 1
+    assert len(puller.messages) == 1
 
 
 async def test_a_consumer_of_what_is_new_begins_where_it_was_made_and_stays_there(bus: Bus) -> None:
@@ -265,12 +270,12 @@ async def test_a_consumer_of_what_is_new_begins_where_it_was_made_and_stays_ther
     new = await append(bus, "a", last)
     await made()  # as at the next start: nothing between is passed over
     puller = Puller(bus, s.SESSIONS, "late")
-    job = await puller.next(1)
-    await job.ack()
+    message = await puller.next(1)
+    await message.ack()
     await append(bus, "a", new)
     await puller.next(2)
     await puller.end()
-    assert [job.seq for job in puller.jobs] == [new, new + 1]
+    assert [message.seq for message in puller.messages] == [new, new + 1]
 
 
 async def test_a_timer_that_is_set_again_or_taken_back_does_not_fire_as_before(bus: Bus) -> None:
@@ -281,10 +286,10 @@ async def test_a_timer_that_is_set_again_or_taken_back_does_not_fire_as_before(b
     await set_timer(bus, "a", "moved", now_ms + 600_000)
     await drop_timers(bus, "a", ["dropped"])
     await set_timer(bus, "a", "mark", now_ms + 2_500)
-    job = await puller.next(1)
+    message = await puller.next(1)
     await puller.end()
-    assert s.parse_due_timer(job.subject) == ("a", "mark")
-    assert len(puller.jobs) == 1
+    assert s.parse_due_timer(message.subject) == ("a", "mark")
+    assert len(puller.messages) == 1
 
 
 async def server_time_ms(bus: Bus) -> int:

@@ -54,7 +54,7 @@ async def setup(bus: Bus) -> list[ServicePart]:
         readers.follow,
         worker.run,
         followup.run,
-        Sweeper(bus, worker.leases, worker.owners, projections).run,
+        Sweeper(bus, worker.leases, worker.other_owners, projections).run,
         Timers(bus).run,
         WorkspaceGcResponder(bus).run,
         Inquiries(bus, config, registry).run,

@@ -12,7 +12,7 @@ from fairlead_agent.hooks.loaded import LoadedHooks
 from fairlead_agent.lru import LruCache
 from fairlead_agent.models.registry import Registry
 from fairlead_agent.ownership.balance import Balance
-from fairlead_agent.ownership.held_session import LEASE_TTL_S, RELEASED_S, HeldSession, Services
+from fairlead_agent.ownership.held_session import LEASE_TTL_S, RELEASED_S, HeldSession, SharedParts
 from fairlead_agent.ownership.other_owners import OtherOwners
 from fairlead_agent.ownership.state_cache import StateCache
 from fairlead_agent.policy.grants import Grants
@@ -60,10 +60,10 @@ class Worker:
         self._bus = bus
         self.name = name
         self.leases = Leases(bus, LeaseHolder(name, new_id(), answers=True), ttl_s=LEASE_TTL_S)
-        self.owners = OtherOwners(bus, self.leases, self._answer)
+        self.other_owners = OtherOwners(bus, self.leases, self._answer)
         self._balance = Balance(bus, self.leases.boot)
         self._stop = asyncio.Event()
-        self._services = Services(
+        self._shared = SharedParts(
             bus=bus,
             objects=Objects(bus),
             config=config,
@@ -75,7 +75,7 @@ class Worker:
             projections=projections,
             deletion=Deletion(bus, projections),
             leases=self.leases,
-            owners=self.owners,
+            other_owners=self.other_owners,
             cache=StateCache(),
             stop=self._stop,
             on_warm=self._bound_warm,
@@ -94,7 +94,7 @@ class Worker:
             self._bus,
             subjects.SESSIONS,
             subjects.AGENTS_CONSUMER,
-            self._on_job,
+            self._on_wakeup,
             lambda: self._room(hinted=False),
         )
         hints = await self._bus.subscribe(subjects.WAKE, self._on_hint, queue="agents")
@@ -103,7 +103,7 @@ class Worker:
             async with asyncio.TaskGroup() as self._tasks:
                 renewing = self._tasks.create_task(self._renew(), name="leases")
                 balancing = self._tasks.create_task(self._balance.run(self._held), name="balance")
-                self._tasks.create_task(self.owners.run(answered), name="owners")
+                self._tasks.create_task(self.other_owners.run(answered), name="owners")
                 await pull.run(stop)
                 self._stop.set()
                 await hints.unsubscribe()
@@ -127,30 +127,30 @@ class Worker:
         assert self._tasks is not None  # noqa: S101 - wake-ups and hints come only while `run` runs
         self._tasks.create_task(work)
 
-    def _on_job(self, job: StreamMessage) -> None:
+    def _on_wakeup(self, message: StreamMessage) -> None:
         try:
-            session = check_id(subjects.parse_session(job.subject).session, "session")
+            session = check_id(subjects.parse_session(message.subject).session, "session")
         except (BadMessageError, InvalidInputError) as error:
-            self._start(self._bury(job, str(error)))
+            self._start(self._bury(message, str(error)))
             return
         held = self._held.get(session)
-        if held is not None and held.consumed(job.seq):
-            self._start(job.ack())
+        if held is not None and held.consumed(message.seq):
+            self._start(message.ack())
         elif held is None and self._room(hinted=False) <= 0:
-            self._start(job.nak(1.0))
+            self._start(message.nak(1.0))
         else:
-            self._hold(session).jobs[job.seq] = job
+            self._hold(session).wakeups[message.seq] = message
 
-    async def _bury(self, job: StreamMessage, reason: str) -> None:
+    async def _bury(self, message: StreamMessage, reason: str) -> None:
         """Store mail to an invalid session id as a dead letter, and end its delivery."""
         try:
-            await dead_letter(self._bus, "sessions", job, reason)
+            await dead_letter(self._bus, "sessions", message, reason)
         except FairleadError as error:
             log.warning("dead_letter_failed", error=str(error))
-            await job.nak(5.0)
+            await message.nak(5.0)
             return
-        log.warning("mail_dead_lettered", seq=job.seq, reason=reason)
-        await job.term(reason)
+        log.warning("mail_dead_lettered", seq=message.seq, reason=reason)
+        await message.term(reason)
 
     def _on_hint(self, delivery: Delivery) -> None:
         session = delivery.data.decode("ascii", "replace")
@@ -178,7 +178,7 @@ class Worker:
         held = self._held.get(session)
         if held is None:
             owned_by = self._others.get(session) or ""
-            held = HeldSession(session, self._services, hinted=hinted, owned_by=owned_by)
+            held = HeldSession(session, self._shared, hinted=hinted, owned_by=owned_by)
             self._held[session] = held
             assert self._tasks is not None  # noqa: S101 - as above
             held.task = self._tasks.create_task(self._serve(held), name=f"session-{session}")

@@ -116,8 +116,8 @@ class HookFollowUp:
         ended = asyncio.Event()
         async with asyncio.TaskGroup() as tasks:
 
-            def begin(job: StreamMessage) -> None:
-                task = tasks.create_task(self._tell(job, stop))
+            def begin(message: StreamMessage) -> None:
+                task = tasks.create_task(self._tell(message, stop))
                 self._tasks.add(task)
                 task.add_done_callback(done)
 
@@ -152,18 +152,18 @@ class HookFollowUp:
             return False
         return True
 
-    async def _tell(self, job: StreamMessage, stop: asyncio.Event) -> None:
-        self._passes_over = job.seq <= self._begin
+    async def _tell(self, message: StreamMessage, stop: asyncio.Event) -> None:
+        self._passes_over = message.seq <= self._begin
         if self._passes_over:
-            await job.ack()
+            await message.ack()
             return
-        if job.delivered > MAX_DELIVERIES:  # those that were asked did not live to say so
-            await self._give_up(job, "no agent that asked has answered")
+        if message.delivered > MAX_DELIVERIES:  # those that were asked did not live to say so
+            await self._give_up(message, "no agent that asked has answered")
             return
         try:
-            told = await self._read(job)
+            told = await self._read(message)
         except Exception as error:  # noqa: BLE001 - one record must not end the service
-            await self._again(job, f"{type(error).__name__}: {error}")
+            await self._again(message, f"{type(error).__name__}: {error}")
             return
         asked = [
             hook.ask(method, what, _ignored, stop.is_set)
@@ -172,31 +172,31 @@ class HookFollowUp:
         ]
         answers = await asyncio.gather(*asked, return_exceptions=True)
         if any(isinstance(each, QuestionDroppedError) for each in answers):  # this agent stops
-            await job.nak(0)
+            await message.nak(0)
             return
         problems = [str(each) or type(each).__name__ for each in answers if each is not None]
         if problems:
-            await self._again(job, "; ".join(problems))
+            await self._again(message, "; ".join(problems))
         else:
-            await job.ack()
+            await message.ack()
 
-    async def _give_up(self, job: StreamMessage, why: str) -> None:
-        log.error("hook_given_up", seq=job.seq, deliveries=job.delivered, error=why[:500])
-        await job.term("a hook failed too often")
+    async def _give_up(self, message: StreamMessage, why: str) -> None:
+        log.error("hook_given_up", seq=message.seq, deliveries=message.delivered, error=why[:500])
+        await message.term("a hook failed too often")
 
-    async def _again(self, job: StreamMessage, why: str) -> None:
-        if job.delivered >= MAX_DELIVERIES:
-            await self._give_up(job, why)
+    async def _again(self, message: StreamMessage, why: str) -> None:
+        if message.delivered >= MAX_DELIVERIES:
+            await self._give_up(message, why)
             return
-        pause_s = min(2.0 ** (job.delivered - 1), MAX_PAUSE_S)
-        log.warning("hook_failed", seq=job.seq, again_in_s=pause_s, error=why[:500])
-        await job.nak(pause_s)
+        pause_s = min(2.0 ** (message.delivered - 1), MAX_PAUSE_S)
+        log.warning("hook_failed", seq=message.seq, again_in_s=pause_s, error=why[:500])
+        await message.nak(pause_s)
 
-    async def _read(self, job: StreamMessage) -> list[Told]:
+    async def _read(self, message: StreamMessage) -> list[Told]:
         """What hooks are told about a record of a log."""
-        data = await self._objects.unpack(job.data, job.headers)
-        session = subjects.parse_session(job.subject).session
-        found = (_told(session, placed.read()) for placed in entries_in(job.seq, data, job.headers))
+        data = await self._objects.unpack(message.data, message.headers)
+        session = subjects.parse_session(message.subject).session
+        found = (_told(session, placed.read()) for placed in entries_in(message.seq, data, message.headers))
         return [each for each in found if each is not None]
 
 

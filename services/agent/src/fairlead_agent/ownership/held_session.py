@@ -59,7 +59,7 @@ LONGEST_PAUSE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Services:
+class SharedParts:
     """What all sessions of a worker share.
 
     Fields:
@@ -78,7 +78,7 @@ class Services:
     projections: Projections
     deletion: Deletion
     leases: Leases
-    owners: OtherOwners
+    other_owners: OtherOwners
     cache: StateCache
     stop: asyncio.Event
     on_warm: Callable[[], None]
@@ -91,22 +91,22 @@ class HeldSession:
 
     Fields:
         hinted: held because of a hint, not because of mail.
-        jobs: wake-ups that are not acknowledged, by the sequence of their mail.
+        wakeups: wake-ups that are not acknowledged, by the sequence of their mail.
         warm_since: event-loop time at which it became idle; None while there is work.
         owned_by: the process that owns it instead, as far as is known; it is asked before the lease is tried.
         unreadable: why only a later version can serve it; empty: this one can.
     """
 
-    def __init__(self, session: str, services: Services, *, hinted: bool, owned_by: str = "") -> None:
+    def __init__(self, session: str, shared: SharedParts, *, hinted: bool, owned_by: str = "") -> None:
         self.session = session
         self.hinted = hinted
-        self.jobs: dict[int, StreamMessage] = {}
+        self.wakeups: dict[int, StreamMessage] = {}
         self.task: asyncio.Task[None] | None = None
         self.warm_since: float | None = None
         self.owned_by = owned_by
         self.unreadable = ""
-        self._services = services
-        self._bus = services.bus
+        self._shared = shared
+        self._bus = shared.bus
         self._lease: Lease | None = None
         self._renewed_at = 0.0
         self._owner: Owner | None = None
@@ -133,9 +133,9 @@ class HeldSession:
         except Exception:  # one session must not end the others; the sweeper brings it back, counted
             log.exception("session_failed", session=self.session)
         finally:
-            while self.jobs:  # others may come while these are sent
-                _, job = self.jobs.popitem()
-                await job.nak(self._redeliver_s)
+            while self.wakeups:  # others may come while these are sent
+                _, message = self.wakeups.popitem()
+                await message.nak(self._redeliver_s)
 
     # -- told by the worker --------------------------------------------------
 
@@ -184,7 +184,7 @@ class HeldSession:
             log.warning("lease_not_renewed", session=self.session, why="its mail is not looked at")
             return
         try:
-            renewed = await self._services.leases.renew(lease, ttl_s=WARM_TTL_S if warm else LEASE_TTL_S)
+            renewed = await self._shared.leases.renew(lease, ttl_s=WARM_TTL_S if warm else LEASE_TTL_S)
         except FairleadError:  # the bus is away; the fence keeps us safe, the next round tries again
             return
         if self._lease is not lease:  # released meanwhile, or given to the next attempt
@@ -208,14 +208,14 @@ class HeldSession:
         finally:
             lease, self._lease, self._owner = self._lease, None, None
             if lease is not None:
-                await self._services.leases.release(lease)
+                await self._shared.leases.release(lease)
         # Only now: mail may have reached the tail after its last look, or another process may have settled a
         # wake-up because of it.
         return state.cursor if await self._waits(state.cursor) else None
 
     async def _acquire(self) -> Lease | None:
         """Take the lease. None: another process owns the session; wake-ups it has seen are acknowledged."""
-        leases, key = self._services.leases, session_lease(self.session)
+        leases, key = self._shared.leases, session_lease(self.session)
         owned_by, self.owned_by = self.owned_by, ""
         if owned_by and await self._is_served_by(owned_by):
             return None
@@ -237,8 +237,8 @@ class HeldSession:
         return lease
 
     async def _is_served_by(self, boot: str) -> bool:
-        seq = max(self.jobs, default=0)
-        answer = await self._services.owners.ask(boot, self.session, seq, look=not seq)
+        seq = max(self.wakeups, default=0)
+        answer = await self._shared.other_owners.ask(boot, self.session, seq, look=not seq)
         if answer is not None and not answer.owned:
             return False
         self.owned_by = boot
@@ -251,52 +251,52 @@ class HeldSession:
         """Whether unconsumed mail waits. Wake-ups of mail that is no longer stored are acknowledged."""
         await self._ack(cursor)
         mail = subjects.session_mail(self.session)
-        known = max(self.jobs, default=0)  # what comes while this is read may not be in it
+        known = max(self.wakeups, default=0)  # what comes while this is read may not be in it
         first = [r async for r in self._bus.read(subjects.SESSIONS, mail, start=cursor + 1, limit=1)]
         await self._ack(min(known, first[0].seq - 1) if first else known)
-        if first and self._services.stop.is_set():
+        if first and self._shared.stop.is_set():
             await self._bus.emit(subjects.WAKE, self.session.encode())  # for another process
-        return bool(first or self.jobs) and not self._services.stop.is_set()
+        return bool(first or self.wakeups) and not self._shared.stop.is_set()
 
     async def _work(self) -> SessionState:
-        parts = self._services
-        state, context = parts.cache.take(self.session)
+        shared = self._shared
+        state, context = shared.cache.take(self.session)
         try:
-            async with Owner(self._bus, parts.objects, state, context, parts.may_write) as owner:
+            async with Owner(self._bus, shared.objects, state, context, shared.may_write) as owner:
                 self._owner = owner
-                if parts.stop.is_set():
+                if shared.stop.is_set():
                     owner.stopping.set()
                 await self._drive(owner)
                 if state.deleting:
-                    await parts.deletion.carry_out(owner)
+                    await shared.deletion.carry_out(owner)
         except HandOverError:
             log.info("session_handed_over")
             if self._lease is not None:
-                await parts.leases.release(self._lease)
+                await shared.leases.release(self._lease)
                 self._lease = None
             await self._bus.emit(subjects.WAKE, self.session.encode())
             raise
         if state.last_seq:
-            parts.cache.keep(state, context)
+            shared.cache.keep(state, context)
         return state
 
     async def _drive(self, owner: Owner) -> None:
-        parts = self._services
-        hooks = SessionHooks(parts.hooks, owner, parts.config)
-        sent = SentCalls(owner, self._bus, parts.worker)
+        shared = self._shared
+        hooks = SessionHooks(shared.hooks, owner, shared.config)
+        sent = SentCalls(owner, self._bus, shared.worker)
         calls = ToolCalls(
             owner,
             self._bus,
             sent,
-            parts.catalog,
-            parts.places,
-            parts.config,
-            parts.grants,
+            shared.catalog,
+            shared.places,
+            shared.config,
+            shared.grants,
             hooks,
         )
-        mailbox = Mailbox(owner, parts.config, sent, parts.grants, parts.deletion)
-        turn = ModelTurn(owner, parts.registry, parts.catalog, parts.places, parts.config)
-        loop = AgentLoop(owner, mailbox, calls, turn, parts.catalog, parts.config, hooks, parts.worker)
+        mailbox = Mailbox(owner, shared.config, sent, shared.grants, shared.deletion)
+        turn = ModelTurn(owner, shared.registry, shared.catalog, shared.places, shared.config)
+        loop = AgentLoop(owner, mailbox, calls, turn, shared.catalog, shared.config, hooks, shared.worker)
         known = set(owner.state.settled_approvals)  # by an earlier owner
 
         async def update_list() -> None:
@@ -304,7 +304,7 @@ class HeldSession:
                 settled = owner.state.settled_approvals - known
                 known.update(settled)
                 await drop_timers(self._bus, self.session, [f"approval-{each}" for each in settled])
-                parts.projections.show(owner.state)
+                shared.projections.show(owner.state)
 
         failure: BaseException | None = None
         try:
@@ -352,7 +352,7 @@ class HeldSession:
         known = owner.state.last_seq
         clock = asyncio.get_running_loop().time
         self.warm_since = clock()
-        self._services.on_warm()
+        self._shared.on_warm()
         try:
             while True:
                 owner.changed.clear()
@@ -367,7 +367,7 @@ class HeldSession:
 
     def _interrupt_what_must_end(self, owner: Owner, turn: ModelTurn) -> None:
         """Interrupt reply and loop if the run is aborted, out of time or being deleted."""
-        state, profile = owner.state, self._services.config.current.agent(owner.state.agent)
+        state, profile = owner.state, self._shared.config.current.agent(owner.state.agent)
         run = state.run
         if run is None:
             return
@@ -377,7 +377,7 @@ class HeldSession:
             turn.interrupt()
 
     async def _ack(self, cursor: int) -> None:
-        for seq in [seq for seq in self.jobs if seq <= cursor]:
+        for seq in [seq for seq in self.wakeups if seq <= cursor]:
             failpoint("agent.ack.before")
-            await self.jobs.pop(seq).ack()
+            await self.wakeups.pop(seq).ack()
             failpoint("agent.ack.after")

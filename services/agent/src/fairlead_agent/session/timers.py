@@ -56,18 +56,18 @@ class Timers:
 
     async def _forward(self) -> None:
         while True:
-            job = await self._due.get()
+            message = await self._due.get()
             try:
-                session, name = subjects.parse_due_timer(job.subject)
+                session, name = subjects.parse_due_timer(message.subject)
                 subject = subjects.mail(session, "notice", name)
                 await self._bus.create(subjects.SESSIONS, subject, b"null", point="agent.notice")
                 failpoint("agent.timer_purge.before")
-                await self._bus.purge(subjects.TIMERS, job.subject)
+                await self._bus.purge(subjects.TIMERS, message.subject)
                 failpoint("agent.timer_purge.after")
             except BadMessageError as error:
-                await job.term(str(error))
+                await message.term(str(error))
             except FairleadError as error:
-                log.warning("timer_failed", subject=job.subject, error=str(error))
-                await job.nak(1.0)
+                log.warning("timer_failed", subject=message.subject, error=str(error))
+                await message.nak(1.0)
             else:
-                await job.ack()
+                await message.ack()
