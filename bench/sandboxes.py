@@ -18,7 +18,7 @@ from fairlead_common.bus.objects import Objects
 from fairlead_common.config import BubblewrapConfig, DockerConfig
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.protocol.messages import SandboxKind, ToolCall
-from fairlead_tools.runner_calls import RunnerCalls
+from fairlead_tools.calls.runner_calls import RunnerCalls
 from fairlead_tools.sandboxes.bubblewrap import BubblewrapSandbox
 from fairlead_tools.sandboxes.docker import DockerSandbox
 from fairlead_tools.sandboxes.local import LocalSandbox

@@ -34,8 +34,8 @@ from fairlead_common.permissions.rights import Rights
 from fairlead_common.protocol import subjects as s
 from fairlead_common.service.process import register
 from fairlead_scheduler.tool_service import Asker, ServiceTool, ToolService
+from fairlead_tools.calls.outputs import Outputs
 from fairlead_tools.nats_tools.source import services_of
-from fairlead_tools.outputs import Outputs
 from tests.support.nats_server import NatsServer
 
 WEATHER = external_users.other("weather", services=["weather"], tools=["weather.>"])

@@ -25,7 +25,7 @@ from fairlead_common.received import Delivery
 from fairlead_node.doctor import nats, nats_facts, services, streams, work
 from fairlead_node.doctor.context import DoctorContext
 from fairlead_node.doctor.finding import Finding
-from fairlead_node.environment import SERVICES
+from fairlead_node.supervisor.environment import SERVICES
 from tests.support.nats_server import NatsServer, free_port
 
 FAIRLEAD = [sys.executable, "-m", "fairlead.main"]

@@ -29,7 +29,7 @@ STORED = {
     f"{_RUNS}.OpenRun": f"{_RUNS}:OpenRun",
     f"{_DELIVERY}.DeliveryMessage": f"{_DELIVERY}:DeliveryMessage",
     "fairlead_scheduler.jobs.job_table.Position": "fairlead_scheduler.jobs.job_table:SlotPosition",
-    "fairlead_tools.records.Note": "fairlead_tools.records:Note",
+    "fairlead_tools.records.Note": "fairlead_tools.calls.records:Note",
     "fairlead.backup.manifest.Head": "fairlead_node.backup.manifest:ManifestHead",
     "fairlead.backup.manifest.Manifest": "fairlead_node.backup.manifest:Manifest",
     "snapshots.Durable": "fairlead_node.backup.snapshots:Durable",

@@ -134,9 +134,12 @@ def test_every_import_keeps_the_rules() -> None:
         ("fairlead/run.py", "from fairlead_gateway import app"),
         ("fairlead_tools/main.py", "import fairlead"),
         ("fairlead_agent/main.py", "from fairlead_remote import rights"),
-        ("fairlead_common/bus/bus.py", "from fairlead_node.document import load"),
-        ("fairlead_remote/registrar.py", "def late():\n    from fairlead_node.document import load"),
-        ("fairlead_node/supervisor.py", "from fairlead.client import Client"),
+        ("fairlead_common/bus/bus.py", "from fairlead_node.stored_configuration import load"),
+        (
+            "fairlead_remote/registrar.py",
+            "def late():\n    from fairlead_node.stored_configuration import load",
+        ),
+        ("fairlead_node/supervisor/supervisor.py", "from fairlead.client import Client"),
         ("fairlead_common/config.py", "import click"),
     ],
 )

@@ -12,7 +12,7 @@ from fairlead_common.bus.buckets import Bucket, LeaseHolder, Leases
 from fairlead_common.bus.objects import Objects, OutputInfo
 from fairlead_common.errors import ConflictError, NotFoundError
 from fairlead_common.protocol import subjects as s
-from fairlead_tools.outputs import Outputs
+from fairlead_tools.calls.outputs import Outputs
 from tests.support.bus_contract.server import Server
 
 

@@ -10,7 +10,7 @@ import pytest
 from fairlead.commands.up import _choose_listener
 from fairlead_common.installation.errors import CommandError
 from fairlead_common.installation.home import Home
-from fairlead_node.output import Console
+from fairlead_node.supervisor.output import Console
 from fairlead_remote.listener import RemoteListener
 
 

@@ -8,7 +8,13 @@ import pytest
 from fairlead_common.installation.errors import CommandError
 from fairlead_common.installation.home import Home
 from fairlead_common.installation.nats_access import NatsAccess
-from fairlead_node.environment import StartPlan, default_model, parse_sets, parse_workers, service_environment
+from fairlead_node.supervisor.environment import (
+    StartPlan,
+    default_model,
+    parse_sets,
+    parse_workers,
+    service_environment,
+)
 
 HOME = Home(Path("/home/somebody/fairlead"))
 PLAN = StartPlan(HOME, 8420, Path("/work space"), {"models.default": "demo"}, "mill")

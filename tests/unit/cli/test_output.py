@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_node import output
-from fairlead_node.output import Console, LogFile, readable, teller
+from fairlead_node.supervisor import output
+from fairlead_node.supervisor.output import Console, LogFile, readable, teller
 
 
 def test_a_json_line_is_shown_readably() -> None:

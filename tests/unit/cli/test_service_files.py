@@ -17,7 +17,7 @@ from fairlead_node.os_service import env_file
 from fairlead_node.os_service.plist import plist_text
 from fairlead_node.os_service.spec import ServiceFiles, ServiceKind, ServiceScope, ServiceSpec, launchd_places
 from fairlead_node.os_service.unit import STOP_S, SUBGROUPS_SINCE, unit_text, unit_word
-from fairlead_node.supervisor import DRAIN_S, SERVER_STOP_S
+from fairlead_node.supervisor.supervisor import DRAIN_S, SERVER_STOP_S
 
 ODD = "two words; $HOME %h \"quoted\" back\\slash 'single' `tick`"
 

@@ -12,9 +12,9 @@ import pytest
 
 from fairlead_common.errors import InvalidInputError, UnsafeConfigurationError
 from fairlead_common.protocol.messages import SandboxKind, ToolCall
+from fairlead_tools.calls.liveness import Liveness
+from fairlead_tools.calls.records import KEEP_S, Note, Records
 from fairlead_tools.config import config_from_environment
-from fairlead_tools.liveness import Liveness
-from fairlead_tools.records import KEEP_S, Note, Records
 from fairlead_tools.runner.plan import COMMAND_TOOL, PROCESS_TOOLS, TOOLS
 from fairlead_tools.sandboxes import sandbox
 from fairlead_tools.sandboxes.sandbox import Place, Sandbox, Sandboxes, SandboxRefusedError, check_shareable
@@ -167,7 +167,7 @@ def test_old_notes_go_and_young_ones_stay(tmp_path: Path) -> None:
 
 
 async def test_notes_are_pruned_again_and_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fairlead_tools.records.PRUNE_S", 0.001)
+    monkeypatch.setattr("fairlead_tools.calls.records.PRUNE_S", 0.001)
     records, stop = Records(tmp_path), asyncio.Event()
     past = time.time() - KEEP_S - 1
     async with asyncio.TaskGroup() as tasks, asyncio.timeout(20):

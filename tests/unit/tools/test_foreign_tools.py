@@ -22,8 +22,8 @@ from fairlead_common.protocol.messages import ToolCall, ToolSpec
 from fairlead_common.service.live_config import LiveConfig
 from fairlead_tools.config import config_from_environment
 from fairlead_tools.executor_tools.names import joined
-from fairlead_tools.executor_tools.results import MAX_TEXT_BYTES, MAX_TEXT_LINES, cut_text
 from fairlead_tools.executor_tools.schemas import BrokenSchemaError, checked_schema, described
+from fairlead_tools.executor_tools.text_results import MAX_TEXT_BYTES, MAX_TEXT_LINES, cut_text
 from fairlead_tools.host_policy import HostPolicy
 from fairlead_tools.mcp_servers import source as mcp_source
 from fairlead_tools.mcp_servers.catalogue import (

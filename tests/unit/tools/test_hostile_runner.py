@@ -13,9 +13,9 @@ import pytest
 from fairlead_common.bus.objects import Objects
 from fairlead_common.protocol.content import ImageBlock, TextBlock, ToolOutcome
 from fairlead_common.protocol.messages import SandboxAttributes, SandboxKind, ToolCall, ToolResult
-from fairlead_tools import results, runner_calls
+from fairlead_tools.calls import runner_calls, runner_results
+from fairlead_tools.calls.runner_calls import RunnerCalls
 from fairlead_tools.runner import protocol
-from fairlead_tools.runner_calls import RunnerCalls
 from fairlead_tools.sandboxes.channel import Channel
 from fairlead_tools.sandboxes.local import LocalSandbox
 from fairlead_tools.sandboxes.sandbox import Place, Sandboxes
@@ -187,7 +187,7 @@ async def test_output_is_shown_in_pieces_that_can_be_sent(calls: Calls) -> None:
     text = "a\udcff" + "b" * 100_000
     await calls.outcome({"type": "output", "text": text, "offset": 7}, result())
     assert "".join(piece for piece, _ in calls.shown) == text.replace("\udcff", "\ufffd")
-    assert [offset for _, offset in calls.shown] == [7, 7 + results.MAX_SHOWN]
+    assert [offset for _, offset in calls.shown] == [7, 7 + runner_results.MAX_SHOWN]
 
 
 async def test_picture_is_stored_and_no_name_of_an_object_is_taken_from_the_runner(calls: Calls) -> None:
@@ -213,7 +213,7 @@ async def test_output_that_cannot_be_fetched_ends_where_it_stops_making_sense(
 async def test_output_that_never_ends_is_cut_after_its_time(
     calls: Calls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(results, "STORE_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(runner_results, "STORE_TIMEOUT_S", 0.2)
     calls.runner.later = lambda _: [{"type": "data", "data": "eA=="}]
     outcome = await calls.outcome(result(output_cut=True))
     assert outcome.output_object == "object1"

@@ -8,18 +8,18 @@ from fairlead_common.bus.readiness import wait_until_provisioned
 from fairlead_common.config import overrides_from_environment
 from fairlead_common.service.live_config import LiveConfig
 from fairlead_common.service.process import ServicePart, run_service
+from fairlead_tools.calls.executor import Executor
+from fairlead_tools.calls.liveness import Liveness
+from fairlead_tools.calls.outputs import Outputs
+from fairlead_tools.calls.records import Records, make_private_folder
 from fairlead_tools.config import ExecutorConfig, config_from_environment
-from fairlead_tools.executor import Executor
 from fairlead_tools.executor_tools.extension_tools import ExtensionTools
 from fairlead_tools.executor_tools.secret import hold_environment
 from fairlead_tools.executor_tools.tools import ExecutorTools, ToolSource
 from fairlead_tools.heartbeat import ExecutorHeartbeat
-from fairlead_tools.liveness import Liveness
 from fairlead_tools.mcp_servers.source import McpTools
 from fairlead_tools.nats_tools.source import NatsTools
 from fairlead_tools.openapi.source import ApiTools
-from fairlead_tools.outputs import Outputs
-from fairlead_tools.records import Records, make_private_folder
 from fairlead_tools.sandboxes.bubblewrap import BubblewrapSandbox
 from fairlead_tools.sandboxes.docker import DockerSandbox, expected_places
 from fairlead_tools.sandboxes.extension_kinds import extension_kinds

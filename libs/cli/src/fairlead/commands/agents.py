@@ -16,8 +16,8 @@ from fairlead_common.installation.home import home_from_environment
 from fairlead_common.installation.nats_access import access_of, connection
 from fairlead_common.protocol import subjects
 from fairlead_common.service.config_revisions import stored_config
-from fairlead_node.agent_places import HostsHeard, better_host, host_of, hosts, offered, problem
-from fairlead_node.document import given_to_this_start, load
+from fairlead_node.agents.places import HostsHeard, better_host, host_of, hosts, offered, problem
+from fairlead_node.stored_configuration import given_to_this_start, load
 
 _T = TypeVar("_T")
 

@@ -17,8 +17,8 @@ from fairlead_common.installation.errors import FAILED, USAGE, CommandError
 from fairlead_common.installation.home import home_from_environment
 from fairlead_common.installation.nats_access import access_of, connection
 from fairlead_common.service.config_revisions import stored_config
-from fairlead_node.agent_places import hosts, notes
-from fairlead_node.document import StoredConfiguration, given_to_this_start, load, save
+from fairlead_node.agents.places import hosts, notes
+from fairlead_node.stored_configuration import StoredConfiguration, given_to_this_start, load, save
 
 _T = TypeVar("_T")
 Json = dict[str, Any]

@@ -16,8 +16,8 @@ from fairlead_common.installation.errors import CONFIG, USAGE, CommandError
 from fairlead_common.installation.home import home_from_environment, workspace_of
 from fairlead_common.installation.nats_access import NatsAccess
 from fairlead_common.installation.processes import UpLock, end_stale
-from fairlead_node.environment import StartPlan
-from fairlead_node.output import console_of_this_terminal
+from fairlead_node.supervisor.environment import StartPlan
+from fairlead_node.supervisor.output import console_of_this_terminal
 from fairlead_remote.enrollment import EnrollmentService, KnownHosts, LocalEnrollment
 from fairlead_remote.listener import RemoteListener
 from fairlead_remote.membership import Membership
@@ -138,7 +138,7 @@ def join(ticket: str, workers: int, capacity: int | None, replace: bool, no_run:
 @click.option("--capacity", type=click.IntRange(1, 1000), help="Parallel calls per executor (default 8).")
 def run(workers: int, capacity: int | None) -> None:
     """Run the executors of a machine that has joined, and keep them running."""
-    from fairlead_node.supervisor import Supervisor
+    from fairlead_node.supervisor.supervisor import Supervisor
 
     home = home_from_environment()
     membership = Membership(home)

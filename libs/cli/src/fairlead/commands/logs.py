@@ -10,7 +10,7 @@ import click
 
 from fairlead_common.installation.errors import FAILED, CommandError
 from fairlead_common.installation.home import home_from_environment
-from fairlead_node.output import Console, teller, wants_colour
+from fairlead_node.supervisor.output import Console, teller, wants_colour
 
 _POLL_S: Final = 0.2
 

@@ -350,7 +350,7 @@ def checked_arguments(kind: ServiceKind, arguments: list[str]) -> list[str]:
         run.make_context("executor run", list(arguments))
         return ["executor", "run", *arguments]
     from fairlead.commands.up import up
-    from fairlead_node.environment import parse_sets, parse_workers
+    from fairlead_node.supervisor.environment import parse_sets, parse_workers
 
     found = up.make_context("up", list(arguments)).params
     parse_sets(found["sets"])

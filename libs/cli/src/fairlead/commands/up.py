@@ -12,10 +12,10 @@ from fairlead_common.installation.errors import CONFIG, FAILED, UNREACHABLE, USA
 from fairlead_common.installation.home import Home, home_from_environment, port_from_environment, workspace_of
 from fairlead_common.installation.processes import UpLock, end_stale
 from fairlead_common.protocol.ids import host_label
-from fairlead_node.environment import StartPlan, default_model, parse_sets, parse_workers
 from fairlead_node.nats_server.server import is_answering, remember_external
-from fairlead_node.output import Console, console_of_this_terminal
-from fairlead_node.supervisor import Supervisor
+from fairlead_node.supervisor.environment import StartPlan, default_model, parse_sets, parse_workers
+from fairlead_node.supervisor.output import Console, console_of_this_terminal
+from fairlead_node.supervisor.supervisor import Supervisor
 from fairlead_remote.listener import RemoteListener
 
 
@@ -66,7 +66,8 @@ def up(
     if model.binding:
         overrides.setdefault("models.default", model.name)
     if overrides:
-        from fairlead_node.document import check  # half a second, so only where there is something to check
+        # Late: this loads the bus, which takes half a second.
+        from fairlead_node.stored_configuration import check
 
         check({}, overrides)
     console = console_of_this_terminal(dict(os.environ))

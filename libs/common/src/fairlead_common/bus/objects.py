@@ -2,7 +2,7 @@
 
 Objects are named by the SHA-256 of their bytes, so that storing one twice is one object, and whoever reads
 one sees whether it is what was stored. The bucket is an ordinary one (`nats object get objects <name>`); what
-executors store has a stream of its own, see `outputs.py`.
+executors store has a stream of its own, see `calls/outputs.py`.
 """
 
 import asyncio

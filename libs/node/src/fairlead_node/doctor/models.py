@@ -12,7 +12,7 @@ from fairlead_common.config.later_keys import without_later_keys
 from fairlead_common.errors import FairleadError
 from fairlead_node.doctor.context import DoctorContext
 from fairlead_node.doctor.finding import Finding, Repair, ok, problem, skipped, warning
-from fairlead_node.environment import DEMO, default_model
+from fairlead_node.supervisor.environment import DEMO, default_model
 
 _WITHIN_S: Final = 3.0
 _OPENAI: Final = "https://api.openai.com/v1"
@@ -56,7 +56,7 @@ def document(look: DoctorContext) -> Finding:
 
 def _write_again(look: DoctorContext) -> str:
     from fairlead_common.installation.nats_access import connection
-    from fairlead_node.document import load, save
+    from fairlead_node.stored_configuration import load, save
 
     access = look.access()
     if access is None:

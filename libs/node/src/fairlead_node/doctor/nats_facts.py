@@ -25,8 +25,8 @@ from fairlead_common.protocol import subjects as s
 from fairlead_common.received import Delivery, Record
 from fairlead_common.service.config_revisions import in_effect, problem_of, revisions
 from fairlead_common.service.logs import configure_logs
-from fairlead_node.agent_places import hosts
-from fairlead_node.environment import SERVICES
+from fairlead_node.agents.places import hosts
+from fairlead_node.supervisor.environment import SERVICES
 
 SERVICES_QUIET_S: Final = 0.5  # without a further answer, once there is one of each
 # The consumers that services of one kind share, and what each reads, by stream. TOOLS has one for each host.
@@ -379,7 +379,7 @@ async def _places_of_agents(bus: Bus, facts: NatsFacts) -> None:
 
 
 async def _document(bus: Bus, facts: NatsFacts) -> None:
-    from fairlead_node.document import given_to_this_start
+    from fairlead_node.stored_configuration import given_to_this_start
 
     found = await revisions(bus)
     used = in_effect(found)

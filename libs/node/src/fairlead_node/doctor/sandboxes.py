@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from fairlead_node.agents.unconfined import unconfined_agents
 from fairlead_node.doctor.context import DoctorContext
 from fairlead_node.doctor.finding import Finding, ok, problem, skipped, warning
-from fairlead_node.unconfined import unconfined_agents
 
 _OLDEST_BWRAP: Final = (0, 8)
 _LANDLOCK_CREATE: Final = 444

@@ -9,7 +9,7 @@ import msgspec
 from fairlead_common.protocol.messages import ExecutorInfo
 from fairlead_node.doctor.context import DoctorContext
 from fairlead_node.doctor.finding import Finding, ok, problem, skipped, warning
-from fairlead_node.environment import SERVICES
+from fairlead_node.supervisor.environment import SERVICES
 
 _MUST: Final = frozenset({"gateway", "agent", "tools"})
 
@@ -103,8 +103,8 @@ def executors(look: DoctorContext) -> list[Finding]:
 
 def _placement(look: DoctorContext) -> list[Finding]:
     """Agents that ask for a pool, labels or a sandbox that no executor has, or their host has not."""
-    from fairlead_node.agent_places import HostsHeard
-    from fairlead_node.agent_places import problem as problem_of
+    from fairlead_node.agents.places import HostsHeard
+    from fairlead_node.agents.places import problem as problem_of
 
     facts = look.facts()
     beats = [each for each in facts.executors or [] if not each.get("draining")]

@@ -4,7 +4,7 @@ from typing import Final
 
 from fairlead_common.installation.errors import USAGE, CommandError
 from fairlead_node.os_service.spec import ServiceSpec
-from fairlead_node.supervisor import DRAIN_S, SERVER_STOP_S
+from fairlead_node.supervisor.supervisor import DRAIN_S, SERVER_STOP_S
 
 MARK: Final = "# Written by `fairlead service install`, which replaces it."
 SUBGROUPS_SINCE: Final = 254  # systemd that knows DelegateSubgroup=

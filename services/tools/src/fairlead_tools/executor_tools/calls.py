@@ -16,8 +16,8 @@ import structlog
 
 from fairlead_common.protocol.content import ToolOutcome, text_outcome
 from fairlead_common.protocol.messages import ToolCall
+from fairlead_tools.calls.runner_calls import ShowOutput
 from fairlead_tools.executor_tools.tools import ExecutorTool, NotStartedError
-from fairlead_tools.runner_calls import ShowOutput
 
 log = structlog.get_logger()
 

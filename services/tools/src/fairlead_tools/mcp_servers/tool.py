@@ -6,9 +6,9 @@ from typing import Final
 from fairlead_common.bus.objects import Objects
 from fairlead_common.protocol.content import ToolOutcome, text_outcome
 from fairlead_common.protocol.messages import ToolCall, ToolSpec
-from fairlead_tools.executor_tools.results import text_result
+from fairlead_tools.executor_tools.text_results import text_result
 from fairlead_tools.executor_tools.tools import ReportProgress
-from fairlead_tools.mcp_servers.results import outcome_of
+from fairlead_tools.mcp_servers.mcp_results import outcome_of
 from fairlead_tools.mcp_servers.server import McpServerConnection, McpUnreachableError
 
 RETRY_S: Final = 1.0

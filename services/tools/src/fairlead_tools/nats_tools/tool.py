@@ -13,7 +13,7 @@ from fairlead_common.protocol.content import ToolOutcome, text_outcome
 from fairlead_common.protocol.ids import is_id
 from fairlead_common.protocol.messages import ToolCall, ToolSpec
 from fairlead_common.received import Headers
-from fairlead_tools.executor_tools.results import text_result
+from fairlead_tools.executor_tools.text_results import text_result
 from fairlead_tools.executor_tools.tools import ReportProgress
 from fairlead_tools.nats_tools.declared import Declared
 

@@ -27,7 +27,7 @@ import structlog
 
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.protocol.messages import WorkspaceKind
-from fairlead_tools.records import KEEP_S
+from fairlead_tools.calls.records import KEEP_S
 from fairlead_tools.workspaces import trash
 from fairlead_tools.workspaces.repository import CLONE_TIMEOUT_S, Git, GitError, check_repository
 

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from fairlead_common.installation.errors import CONFIG
 from fairlead_common.installation.processes import ProcessFile
-from fairlead_node.output import Console, LogFile
+from fairlead_node.supervisor.output import Console, LogFile
 
 FIRST_PAUSE_S: Final = 0.2
 LONGEST_PAUSE_S: Final = 10.0

@@ -8,7 +8,7 @@ import msgspec
 
 from fairlead_common.bus.objects import Objects
 from fairlead_common.protocol.content import ContentBlock, ImageBlock, ToolOutcome
-from fairlead_tools.executor_tools.results import text_result
+from fairlead_tools.executor_tools.text_results import text_result
 
 PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 MAX_BLOB_BYTES = 16 << 20

@@ -12,7 +12,7 @@ from fairlead_common.bus.objects import Objects
 from fairlead_common.failpoints import failpoint
 from fairlead_common.protocol.content import ToolOutcome, text_outcome
 from fairlead_common.protocol.messages import ToolCall
-from fairlead_tools.results import finished, said, shown
+from fairlead_tools.calls.runner_results import finished, said, shown
 from fairlead_tools.sandboxes.channel import CallFrames, Channel, ChannelLostError, Frame
 from fairlead_tools.sandboxes.sandbox import Place, Sandboxes, SandboxRefusedError
 

@@ -3,7 +3,7 @@
     identity                        names this state folder; a claim made under another cannot be adopted
     calls/<call_id>.<attempt>       a claim was attempted; says by whom, and in which workspace
     done/<call_id>.<attempt>        its result was delivered
-    host/<call_id>                  a call that an executor runs itself was started (host_calls.py)
+    host/<call_id>                  a call that an executor runs itself was started (executor_tools/calls.py)
 
 The journal that keeps a command from starting twice belongs to a runner, and a runner to a
 workspace. Settings change; the note does not, and so the same journal is asked for ever.

@@ -25,17 +25,17 @@ from fairlead_common.protocol.messages import ToolCall, ToolResult
 from fairlead_common.protocol.trace import trace_headers, trace_id
 from fairlead_common.received import Delivery
 from fairlead_common.service.masking import MaskedStream
-from fairlead_tools.claims import CallClaims, ClaimVerdict
+from fairlead_tools.calls.claims import CallClaims, ClaimVerdict
+from fairlead_tools.calls.liveness import Liveness
+from fairlead_tools.calls.outputs import Outputs
+from fairlead_tools.calls.records import Records
+from fairlead_tools.calls.runner_calls import RunnerCalls
 from fairlead_tools.colocated_commands import running_here
 from fairlead_tools.config import ExecutorConfig
 from fairlead_tools.executor_tools.calls import ExecutorCalls
 from fairlead_tools.executor_tools.secret import HELD
 from fairlead_tools.executor_tools.tools import ExecutorTool, ExecutorTools
 from fairlead_tools.host_policy import HostPolicy
-from fairlead_tools.liveness import Liveness
-from fairlead_tools.outputs import Outputs
-from fairlead_tools.records import Records
-from fairlead_tools.runner_calls import RunnerCalls
 from fairlead_tools.sandboxes.sandbox import Place, Sandboxes, SandboxRefusedError
 from fairlead_tools.specs import BY_NAME
 from fairlead_tools.workspaces.workspaces import Workspaces, impossible

@@ -16,12 +16,17 @@ from fairlead_common.installation.nats_access import NatsAccess
 from fairlead_common.installation.processes import ProcessFile, die_with_parent
 from fairlead_common.permissions.rights import PROVISIONER
 from fairlead_common.service.privacy import hide_memory, keep_files_private
-from fairlead_node.child import Command, ConfigurationRefusedError, SupervisedProcess, environment_of_server
-from fairlead_node.environment import DEMO, DefaultModel, StartPlan, service_environment
 from fairlead_node.nats_server import server as nats_server
 from fairlead_node.nats_server.store_guard import LOOK_EVERY_S, StoreGuard
-from fairlead_node.output import Console, LogFile, teller
-from fairlead_node.remote_listener import commands
+from fairlead_node.supervisor.child import (
+    Command,
+    ConfigurationRefusedError,
+    SupervisedProcess,
+    environment_of_server,
+)
+from fairlead_node.supervisor.environment import DEMO, DefaultModel, StartPlan, service_environment
+from fairlead_node.supervisor.listener_commands import commands
+from fairlead_node.supervisor.output import Console, LogFile, teller
 from fairlead_remote.listener import NAME as LISTENER
 from fairlead_remote.listener import RemoteListener
 
@@ -176,8 +181,9 @@ class Supervisor:
             self._plan = self._plan._replace(overrides=overrides)
 
     async def _warn_of_agents(self, access: NatsAccess) -> None:
-        from fairlead_node.document import stored_document  # loads the bus, which takes half a second
-        from fairlead_node.unconfined import start_warning
+        # Late: this loads the bus, which takes half a second.
+        from fairlead_node.agents.unconfined import start_warning
+        from fairlead_node.stored_configuration import stored_document
 
         with contextlib.suppress(CommandError):  # the services say so
             stored = (await stored_document(access)).used.content
@@ -185,7 +191,8 @@ class Supervisor:
                 self._console.say(text)
 
     async def _stored_model(self, access: NatsAccess) -> str:
-        from fairlead_node.document import stored_document  # loads the bus, which takes half a second
+        # Late: this loads the bus, which takes half a second.
+        from fairlead_node.stored_configuration import stored_document
 
         try:
             models = (await stored_document(access)).used.content.get("models")

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from fairlead_node.child import Command, environment_of_server
+from fairlead_node.supervisor.child import Command, environment_of_server
 from fairlead_remote.listener import NAME, RemoteListener
 from fairlead_remote.rights import REGISTRAR
 

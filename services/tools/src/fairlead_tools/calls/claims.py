@@ -16,9 +16,9 @@ from fairlead_common.errors import ConflictError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.content import ToolOutcome, text_outcome
 from fairlead_common.protocol.messages import ToolCall, ToolClaim
+from fairlead_tools.calls.liveness import Liveness
+from fairlead_tools.calls.records import Note, Records
 from fairlead_tools.config import ExecutorConfig
-from fairlead_tools.liveness import Liveness
-from fairlead_tools.records import Note, Records
 from fairlead_tools.sandboxes.sandbox import Place
 
 log = structlog.get_logger()

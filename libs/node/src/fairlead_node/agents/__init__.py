@@ -1,0 +1,1 @@
+"""What commands and the doctor tell about configured agents."""
