@@ -14,7 +14,7 @@ from xdist.scheduler.loadscope import LoadScopeScheduling  # type: ignore[import
 # Files that use the session's deployment of containers: it is made once, not by each worker. In this order.
 TOGETHER: Final = {
     f"tests/deploy/{name}.py": "tests/deploy"
-    for name in ("test_compose", "test_door", "test_load", "test_backup", "test_upgrade")
+    for name in ("test_compose", "test_remote_listener", "test_load", "test_backup", "test_upgrade")
 }
 
 # What a unit takes on two cores, beside others, where that is far from a second for each test. Only the order

@@ -74,7 +74,7 @@ def test_units_are_given_out_whole_in_the_order_of_the_collection(pytestconfig: 
     values = {"tx": ["popen", "popen"]}
     config: Any = SimpleNamespace(option=option, getvalue=values.get)
     names = ["tests/a.py::1", *(f"tests/b.py::{n}" for n in range(4)), "tests/deploy/test_load.py::1"]
-    names += ["tests/deploy/test_door.py::1", "tests/c.py::1"]
+    names += ["tests/deploy/test_remote_listener.py::1", "tests/c.py::1"]
     scheduler, workers = Distribution(config), [Worker(), Worker()]
     for worker in workers:
         scheduler.add_node(worker)
