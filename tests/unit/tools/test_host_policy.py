@@ -15,12 +15,12 @@ from fairlead_tools.specs import BY_NAME
 FETCH = ToolSpec(name="web_fetch", description="", parameters={"type": "object"}, group="web")
 
 
-def floor(tmp_path: Path, text: str = "") -> HostPolicy:
+def host_policy(tmp_path: Path, text: str = "") -> HostPolicy:
     path = tmp_path / "floor.toml"
     path.write_text(text)
     path.chmod(0o600)
     config = ExecutorConfig(
-        host="h", executor="e", state=tmp_path, workspace=tmp_path, workspaces=tmp_path, floor=path
+        host="h", executor="e", state=tmp_path, workspace=tmp_path, workspaces=tmp_path, host_policy_file=path
     )
     return HostPolicy(config)
 
@@ -36,7 +36,7 @@ def refusal(made: HostPolicy, asked: ToolCall) -> str:
 
 
 def test_without_a_file_only_what_is_malformed_or_must_be_seen_is_refused(tmp_path: Path) -> None:
-    made = floor(tmp_path)
+    made = host_policy(tmp_path)
     assert refusal(made, call()) == ""
     assert "command" in refusal(made, call(arguments={}))
     assert "no person" in refusal(made, call(arguments={"command": "rm -rf /"}))
@@ -48,7 +48,7 @@ def test_without_a_file_only_what_is_malformed_or_must_be_seen_is_refused(tmp_pa
 
 
 def test_rules_of_the_host_deny(tmp_path: Path) -> None:
-    made = floor(tmp_path, 'deny = ["bash(git push *)", "write(conf/**)", "web_*"]')
+    made = host_policy(tmp_path, 'deny = ["bash(git push *)", "write(conf/**)", "web_*"]')
     assert "bash(git push *)" in refusal(made, call(arguments={"command": "ls && git push -f"}))
     assert "cannot be held" in refusal(made, call(arguments={"command": "git $X"}))
     assert refusal(made, call(arguments={"command": "git status"})) == ""
@@ -60,7 +60,7 @@ def test_rules_of_the_host_deny(tmp_path: Path) -> None:
 def test_sandboxes_timeouts_and_workspaces_are_limited(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "out").symlink_to("/etc")
-    made = floor(
+    made = host_policy(
         tmp_path,
         f'sandboxes = ["local", "docker"]\nmax_timeout_s = 60\nworkspaces = ["{tmp_path}/in"]\n'
         'require_sandbox_for = ["group:runtime"]\n',
@@ -95,7 +95,7 @@ def test_sandboxes_timeouts_and_workspaces_are_limited(tmp_path: Path) -> None:
 def test_i_15_one_byte_changed_after_the_approval_is_refused(
     tmp_path: Path, change: dict[str, object]
 ) -> None:
-    made = floor(tmp_path)
+    made = host_policy(tmp_path)
     asked = call(arguments={"command": "rm -rf /"})
     approved = msgspec.structs.replace(asked, approved=shown_hash(asked, "h"))
     assert refusal(made, approved) == ""
@@ -117,7 +117,7 @@ def test_i_15_one_byte_changed_after_the_approval_is_refused(
 )
 def test_a_file_that_cannot_be_taken_at_its_word_stops_the_executor(tmp_path: Path, text: str) -> None:
     with pytest.raises(UnsafeConfigurationError, match=r"floor\.toml"):
-        floor(tmp_path, text)
+        host_policy(tmp_path, text)
 
 
 def test_a_file_that_others_may_write_or_that_is_missing_stops_the_executor(tmp_path: Path) -> None:
@@ -128,13 +128,13 @@ def test_a_file_that_others_may_write_or_that_is_missing_stops_the_executor(tmp_
         read_host_policy(path)
     missing = config_from_environment({"FAIRLEAD_HOME": str(tmp_path), "FAIRLEAD_FLOOR": "/nowhere.toml"})
     with pytest.raises(UnsafeConfigurationError, match="nowhere"):
-        read_host_policy(missing.floor)
-    assert config_from_environment({"FAIRLEAD_HOME": str(tmp_path)}).floor == path
-    assert config_from_environment({"FAIRLEAD_HOME": str(tmp_path / "x")}).floor is None
+        read_host_policy(missing.host_policy_file)
+    assert config_from_environment({"FAIRLEAD_HOME": str(tmp_path)}).host_policy_file == path
+    assert config_from_environment({"FAIRLEAD_HOME": str(tmp_path / "x")}).host_policy_file is None
 
 
 def test_a_rule_of_the_host_holds_however_the_path_is_spelled(tmp_path: Path) -> None:
-    made = floor(tmp_path, 'deny = ["write(conf/**)"]')
+    made = host_policy(tmp_path, 'deny = ["write(conf/**)"]')
     (tmp_path / "link").symlink_to(tmp_path)
 
     def write(path: str, **fields: object) -> str:
@@ -149,13 +149,13 @@ def test_a_rule_of_the_host_holds_however_the_path_is_spelled(tmp_path: Path) ->
     assert write(f"{tmp_path}/src/x", workspace=f"{tmp_path}/link") == ""
     for elsewhere in ("/workspace/src/x", "/etc/passwd", "../x", f"{tmp_path}/link/src/../../x"):
         assert "write(conf/**)" in write(elsewhere, workspace=f"{tmp_path}/y"), elsewhere
-    made = floor(tmp_path, 'require_sandbox_for = ["write(conf/**)"]')
+    made = host_policy(tmp_path, 'require_sandbox_for = ["write(conf/**)"]')
     assert "in a sandbox only" in write(f"{tmp_path}/conf/x")
     assert write(f"{tmp_path}/src/x") == ""
 
 
 def test_keys_that_type_a_command_need_a_person_like_the_command(tmp_path: Path) -> None:
-    made = floor(tmp_path)
+    made = host_policy(tmp_path)
     keys: dict[str, object] = {"action": "send_keys", "process": "p", "keys": ["sudo rm -rf /", "Enter"]}
     assert "no person" in refusal(made, call("process_control", keys))
     harmless = {**keys, "keys": ["y", "Enter"]}
@@ -171,7 +171,7 @@ def test_a_declared_shell_of_others_runs_no_forbidden_command_without_a_person(t
     )
     forbidden = msgspec.structs.replace(plain, arguments={"script": "sudo reboot"})
     denied = msgspec.structs.replace(plain, arguments={"script": "git push origin main"})
-    policy = floor(tmp_path, 'deny = ["bash(git push *)"]')
+    policy = host_policy(tmp_path, 'deny = ["bash(git push *)"]')
     assert policy.problem(plain, spec) == ""
     assert "no person has allowed" in policy.problem(forbidden, spec)
     assert "bash(git push *)" in policy.problem(denied, spec)

@@ -21,7 +21,7 @@ class ExecutorConfig(msgspec.Struct, frozen=True, kw_only=True):
         workspace: default workspace. workspaces: folder of the named ones.
         capacity: calls at the same time.
         pool, labels: what agents may ask for when they are placed.
-        floor: file of what this host refuses; None: there is none.
+        host_policy_file: file of what this host refuses; None: there is none.
         tool_services: services of the platform whose tools are waited for at the start (`scheduler`).
         finish_s: at a stop, how long commands may take that would end with this executor's container.
     """
@@ -34,7 +34,7 @@ class ExecutorConfig(msgspec.Struct, frozen=True, kw_only=True):
     capacity: int = 8
     pool: str = DEFAULT_POOL
     labels: dict[str, str] = {}
-    floor: Path | None = None
+    host_policy_file: Path | None = None
     finish_s: float = 0.0
     tool_services: list[str] = []
 
@@ -79,13 +79,13 @@ def config_from_environment(environ: Mapping[str, str] | None = None) -> Executo
         capacity=capacity,
         pool=pool,
         labels=labels,
-        floor=_floor(env.get("FAIRLEAD_FLOOR") or "", home),
+        host_policy_file=_host_policy_file(env.get("FAIRLEAD_FLOOR") or "", home),
         finish_s=finish_s,
         tool_services=services,
     )
 
 
-def _floor(named: str, home: Path) -> Path | None:
+def _host_policy_file(named: str, home: Path) -> Path | None:
     if named:
         return Path(named).expanduser().absolute()
     usual = home / "floor.toml"

@@ -39,7 +39,7 @@ class ExecutorHeartbeat:
         config: ExecutorConfig,
         workspaces: Workspaces,
         sandboxes: Sandboxes,
-        host_tools: ExecutorTools,
+        executor_tools: ExecutorTools,
         running: Callable[[], int],
         drained: asyncio.Event,
     ) -> None:
@@ -47,8 +47,8 @@ class ExecutorHeartbeat:
         self._config = config
         self._workspaces = workspaces
         self._sandboxes = sandboxes
-        self._host_tools = host_tools
-        self._allowed = read_host_policy(config.floor).sandboxes  # None: all
+        self._executor_tools = executor_tools
+        self._allowed = read_host_policy(config.host_policy_file).sandboxes  # None: all
         self._running = running
         self._drained = drained
         self._draining = False
@@ -82,7 +82,7 @@ class ExecutorHeartbeat:
 
     async def _beat(self) -> None:
         # A model that is offered some tools now and the others a moment later loses its prompt cache.
-        await self._host_tools.settled(FIRST_PATIENCE_S)
+        await self._executor_tools.settled(FIRST_PATIENCE_S)
         while True:
             if await self._say():
                 await self._pause()
@@ -114,7 +114,7 @@ class ExecutorHeartbeat:
         """The tools that are not built in, as far as one message holds them; the platform's come first."""
         fitting = []
         left_bytes = MAX_TOOLS_BYTES
-        tools = self._host_tools.current()
+        tools = self._executor_tools.current()
         for name in sorted(tools, key=lambda name: tools[name].spec.group != "platform"):
             size_bytes = len(msgspec.json.encode(tools[name].spec))
             if size_bytes <= left_bytes:
@@ -127,7 +127,7 @@ class ExecutorHeartbeat:
         return fitting
 
     def _kinds(self) -> dict[str, SandboxAttributes]:
-        """The sandboxes that work here and that the floor allows: no agent is placed for others."""
+        """The sandboxes that work here and that the host policy allows: no agent is placed for others."""
         return {
             kind: self._sandboxes.attributes(kind)
             for kind in self._sandboxes.available()
@@ -151,7 +151,7 @@ class ExecutorHeartbeat:
             workspace_root=str(self._config.workspaces),
             default_workspace=str(self._config.workspace),
             version=VERSION,
-            warnings=[*self._sandboxes.warnings(), *self._host_tools.warnings()],
+            warnings=[*self._sandboxes.warnings(), *self._executor_tools.warnings()],
         )
 
     async def _answer_all(self) -> None:

@@ -97,11 +97,11 @@ class HostPolicy:
             attributes: of a kind of sandbox, here.
 
         Raises:
-            UnsafeConfigurationError: see `read_floor`.
+            UnsafeConfigurationError: see `read_host_policy`.
         """
         self._config = config
         self._attributes = attributes
-        self._settings = read_host_policy(config.floor)
+        self._settings = read_host_policy(config.host_policy_file)
         self._deny = _rules(self._settings.deny)
         self._confined = _rules(self._settings.require_sandbox_for)
         self._roots = [Path(os.path.realpath(each)) for each in self._settings.workspaces]

@@ -62,10 +62,10 @@ async def setup(bus: Bus) -> list[ServicePart]:
         ApiTools(settings, outputs, config.host),
         ExtensionTools(settings),
     ]
-    host_tools = ExecutorTools(sources, frozenset(BY_NAME))
-    executor = Executor(bus, config, sandboxes, host_tools, workspaces, records, liveness, tasks)
+    executor_tools = ExecutorTools(sources, frozenset(BY_NAME))
+    executor = Executor(bus, config, sandboxes, executor_tools, workspaces, records, liveness, tasks)
     heartbeat = ExecutorHeartbeat(
-        bus, config, workspaces, sandboxes, host_tools, lambda: executor.running, drained
+        bus, config, workspaces, sandboxes, executor_tools, lambda: executor.running, drained
     )
     removals = WorkspaceGc(bus, config.host, sessions)
 
@@ -80,7 +80,7 @@ async def setup(bus: Bus) -> list[ServicePart]:
         execute,
         heartbeat.run,
         sandboxes.keep,
-        host_tools.follow,
+        executor_tools.follow,
         removals.run,
         records.keep,
     ]

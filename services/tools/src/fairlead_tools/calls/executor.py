@@ -82,7 +82,7 @@ class Executor:
         bus: Bus,
         config: ExecutorConfig,
         sandboxes: Sandboxes,
-        host_tools: ExecutorTools,
+        executor_tools: ExecutorTools,
         workspaces: Workspaces,
         records: Records,
         liveness: Liveness,
@@ -93,17 +93,17 @@ class Executor:
         self._shown: dict[str, MaskedStream] = {}  # by call: what of its output was told while it runs
         self._config = config
         self._sandboxes = sandboxes
-        self._host_tools = host_tools
+        self._executor_tools = executor_tools
         self._workspaces = workspaces
         self._records = records
         self._liveness = liveness
         self._claims = CallClaims(bus, config, records, liveness)
-        self._floor = HostPolicy(config, sandboxes.attributes)
+        self._host_policy = HostPolicy(config, sandboxes.attributes)
         self._runner_calls = RunnerCalls(sandboxes, self._objects, self._show)
-        self._host_calls = ExecutorCalls(config.state, self._show)
+        self._executor_calls = ExecutorCalls(config.state, self._show)
         self._tasks = tasks
         self._serving: dict[str, Serving] = {}
-        self._hosted: set[str] = set()  # those that run here
+        self._in_executor: set[str] = set()  # ids of calls that run in this process
         self._draining = False
         self._pull = PullConsumer(
             bus,
@@ -129,7 +129,7 @@ class Executor:
             for part in parts:
                 part.cancel()
         await cancels.unsubscribe()
-        await self._finish_hosted()
+        await self._finish_executor_calls()
         self._draining = True
         left = list(self._serving.values())
         for each in left:
@@ -147,12 +147,12 @@ class Executor:
         except TimeoutError:
             log.warning("commands_cut_off", after_s=self._config.finish_s)
 
-    async def _finish_hosted(self) -> None:
+    async def _finish_executor_calls(self) -> None:
         """Wait for calls that would end with this process, until their results are written."""
-        hosted = {call_id: self._serving[call_id].task for call_id in self._hosted & set(self._serving)}
-        if hosted:
-            await asyncio.wait(hosted.values(), timeout=DRAIN_S)
-        answering = [hosted[call_id] for call_id in hosted if call_id not in self._host_calls.running]
+        waiting = {call_id: self._serving[call_id].task for call_id in self._in_executor & set(self._serving)}
+        if waiting:
+            await asyncio.wait(waiting.values(), timeout=DRAIN_S)
+        answering = [waiting[call_id] for call_id in waiting if call_id not in self._executor_calls.running]
         if answering:
             await asyncio.wait(answering, timeout=ANSWER_S)
 
@@ -173,7 +173,7 @@ class Executor:
     def _on_cancel(self, delivery: Delivery) -> None:
         call_id = delivery.subject.rpartition(".")[2]
         if call_id in self._serving:
-            self._host_calls.cancel(call_id)
+            self._executor_calls.cancel(call_id)
             self._tasks.create_task(self._runner_calls.cancel(call_id), name="cancel")
 
     async def _adopt_for_ever(self) -> None:
@@ -246,7 +246,7 @@ class Executor:
         call = await self._decode(call_id, job)
         trace = job.headers.get(subjects.H_TRACE)
         if call.name not in BY_NAME:
-            await self._host_tools.wait(call.name)  # what others offer may not be known yet
+            await self._executor_tools.wait(call.name)  # what others offer may not be known yet
         target = await self._target(call)
         problem = text_outcome("error", target.problem, is_error=True) if target.problem else None
         verdict = await self._claims.take(call, target.place, repeatable=target.repeatable, settled=problem)
@@ -264,7 +264,7 @@ class Executor:
             case "run":
                 pass
         settled = verdict.settled or (problem if verdict.place is None else None)
-        if settled is problem and self._host_calls.was_started(call_id):
+        if settled is problem and self._executor_calls.was_started(call_id):
             settled = text_outcome("unknown", _LOST, is_error=True)  # and meanwhile it became impossible
         if settled is not None:
             await self._answer(call, settled, trace)
@@ -272,11 +272,11 @@ class Executor:
         elif verdict.place is not None:
             await self._run_in_sandbox(call, verdict, verdict.place, trace, target.repeatable, problem)
         else:
-            self._hosted.add(call_id)
+            self._in_executor.add(call_id)
             try:
                 await self._run_here(call, target.tool, trace)
             finally:
-                self._hosted.discard(call_id)
+                self._in_executor.discard(call_id)
         return None
 
     async def _run_in_sandbox(
@@ -310,7 +310,7 @@ class Executor:
         if tool is None:  # it was offered when the call was claimed, and is gone now
             outcome = text_outcome("unknown", f"{_LOST} The tool {call.name} is gone.", is_error=True)
         else:
-            outcome = await self._host_calls.outcome(call, tool)
+            outcome = await self._executor_calls.outcome(call, tool)
         await self._answer(call, outcome, trace)
         self._records.finish(call.call_id, keep=tool is None or not tool.spec.idempotent)
 
@@ -334,12 +334,12 @@ class Executor:
 
     async def _target(self, call: ToolCall) -> CallTarget:
         """Where the call would run, or why it cannot. Its workspace is made by then."""
-        tool = self._host_tools.find(call.name)
+        tool = self._executor_tools.find(call.name)
         spec = BY_NAME.get(call.name) or (tool.spec if tool else None)
         if spec is None:
-            known = ", ".join([*BY_NAME, *self._host_tools.current()])
+            known = ", ".join([*BY_NAME, *self._executor_tools.current()])
             return CallTarget(f"There is no tool {call.name!r}. Available: {known}.", repeatable=False)
-        problem = self._floor.problem(call, spec)
+        problem = self._host_policy.problem(call, spec)
         if tool is not None:
             return CallTarget(problem, repeatable=spec.idempotent, tool=tool)
         sandbox = self._sandboxes.attributes(call.sandbox)

@@ -1,4 +1,4 @@
-"""From what a host tool got to what the session gets: bounded, the rest in the object store."""
+"""From what an executor tool got to what the session gets: bounded, the rest in the object store."""
 
 import msgspec
 
