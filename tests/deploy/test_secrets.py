@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 from fairlead_common.permissions import nkey, rights
-from fairlead_common.permissions.accounts import User, render_accounts
+from fairlead_remote.nats_users.accounts import User, render_accounts
 from tests.deploy.deployment import ROOT
 from tests.support.nats_server import binary
 

@@ -11,10 +11,10 @@ from fairlead_common.bus.pull_consumer import PullConsumer, StreamMessage
 from fairlead_common.bus.settings import BusSettings
 from fairlead_common.errors import BusUnavailableError
 from fairlead_common.permissions import nkey, rights
-from fairlead_common.permissions.accounts import User, render_accounts
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.received import Delivery
+from fairlead_remote.nats_users.accounts import User, render_accounts
 from tests.support.nats_cluster import NatsCluster
 
 pytestmark = pytest.mark.timeout(180)

@@ -8,6 +8,7 @@ import nats.micro
 import pytest
 from nats.micro.service import ServiceConfig
 
+from fairlead_agent.session.log_readers import LogReaders
 from fairlead_agent.session.owner import Owner
 from fairlead_common.bus import Bus
 from fairlead_common.bus.objects import Objects
@@ -16,7 +17,7 @@ from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.content import TextBlock, UserMessage
 from fairlead_common.protocol.entries import CustomEntry, MessageEntry, RunStartEntry, consumed
 from fairlead_common.protocol.ids import new_id
-from fairlead_common.service.log_readers import TOOL_LIST, LogReaders
+from fairlead_common.service.log_formats import TOOL_LIST
 from fairlead_common.service.process import register
 from fairlead_common.session_log.records import ONE_ENTRY, SEVERAL_ENTRIES, format_of
 from fairlead_common.session_log.state import SessionState

@@ -52,9 +52,9 @@ FLOORS: dict[str, set[str]] = {
     "policy": {"errors", "protocol"},
     "session_log": {*_GROUND, "protocol"},
     "config": {"errors", "protocol", "policy"},
-    "cron": {"errors", "protocol"},
+    "cron": {"protocol"},
     "bus": {*_GROUND, "failpoints", "protocol", "session_log"},
-    "permissions": {"errors", "protocol", "bus"},
+    "permissions": {"protocol"},
     "service": {*_GROUND, "failpoints", "protocol", "policy", "session_log", "config", "bus"},
     "installation": {*_GROUND, "protocol", "bus", "permissions", "service"},
     "provision": {"errors", "protocol", "bus", "service"},  # a command

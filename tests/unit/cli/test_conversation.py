@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from fairlead.client import GatewayClient
+from fairlead.client import GatewayClient, UnreachableError
 from fairlead.conversation import AskPerson, Conversation, RunOptions, ask_on_terminal
-from fairlead_common.installation.errors import UnreachableError
 from tests.unit.cli.fake_gateway import FakeGateway, fake_gateway
 
 Json = dict[str, Any]

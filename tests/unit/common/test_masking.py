@@ -5,7 +5,8 @@ import random
 import pytest
 
 from fairlead_common.protocol.content import ImageBlock, TextBlock, ToolOutcome
-from fairlead_common.service.masking import Mask, MaskedStream, secrets_of
+from fairlead_common.service.masking import Mask, secrets_of
+from fairlead_tools.calls.masked_stream import MaskedStream
 
 KEY = "sk-proj-4f81aA90bQ77"
 OTHER = "ghp_0123456789abcdef"

@@ -52,7 +52,6 @@ from fairlead_common.protocol.events import (
     ToolExecutionUpdate,
     TurnStart,
     decode_event,
-    derived,
 )
 from fairlead_common.protocol.messages import (
     Abort,
@@ -70,6 +69,7 @@ from fairlead_common.protocol.messages import (
     decode_mail,
 )
 from fairlead_common.protocol.projections import SessionSummary
+from fairlead_gateway.events.derived_events import derived
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -7,12 +7,13 @@ import pytest
 
 from fairlead_common.installation.errors import CommandError
 from fairlead_common.installation.home import Home
-from fairlead_common.permissions import external_users, nkey
-from fairlead_common.permissions.accounts import DOMAIN
+from fairlead_common.permissions import nkey
 from fairlead_common.permissions.rights import Rights
 from fairlead_remote.host_records import Invitation, JoinedHost, checked
 from fairlead_remote.host_register import HostRegister
 from fairlead_remote.listener import ListenAddress, RemoteListener, parse_listen
+from fairlead_remote.nats_users import external_users
+from fairlead_remote.nats_users.accounts import DOMAIN
 from fairlead_remote.nats_users.home_users import NatsUsers
 from fairlead_remote.rights import at_the_listener
 

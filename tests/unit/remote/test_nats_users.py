@@ -9,7 +9,8 @@ import pytest
 
 from fairlead_common.installation.errors import CommandError
 from fairlead_common.installation.home import Home, write_file
-from fairlead_common.permissions import external_users, nkey, rights
+from fairlead_common.permissions import nkey, rights
+from fairlead_remote.nats_users import external_users
 from fairlead_remote.nats_users.home_users import SERVICES, NatsUsers
 from tests.support.nats_server import binary
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from fairlead_common.installation.errors import CommandError
-from fairlead_common.permissions import external_users, nkey
+from fairlead_common.permissions import nkey
 from fairlead_remote.authority import Authority
 from fairlead_remote.deployment import DeploymentHome, DeploymentListener, listen_of
 from fairlead_remote.enrollment import LocalEnrollment, answered
 from fairlead_remote.host_records import Invitation
 from fairlead_remote.listener import ListenAddress
-from fairlead_remote.nats_users import basis
+from fairlead_remote.nats_users import basis, external_users
 from fairlead_remote.nats_users.deployment_users import DeploymentUsers
 from fairlead_remote.rights import system_users
 from tests.support.nats_server import binary

@@ -8,9 +8,9 @@ import pytest
 from cronsim import CronSim
 
 from fairlead_common.cron.jobs import ActiveWindow, At, Cron, Every
-from fairlead_common.cron.times import milliseconds, moment_of
 from fairlead_scheduler.jobs.cron_expression import Expression, parse_expression
 from fairlead_scheduler.jobs.schedule_times import Calendar, times_of
+from fairlead_scheduler.jobs.times import milliseconds, moment_of
 
 ZONES = [
     "UTC",

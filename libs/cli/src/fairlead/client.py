@@ -9,13 +9,20 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote, urlsplit
 
-from fairlead_common.installation.errors import FAILED, CommandError, UnreachableError
+from fairlead_common.installation.errors import FAILED, UNREACHABLE, CommandError
 
 REQUEST_TIMEOUT_S: Final = 20.0
 SILENCE_S: Final = 30.0  # the server sends a comment every 10 s; without any the connection is dead
 PATIENCE_S: Final = 60.0  # how long a server that went away is waited for
 RESTART_S: Final = 30.0  # the same at the first contact, where its supervisor runs and starts it again
 _AWAY: Final = frozenset({502, 503, 504})
+
+
+class UnreachableError(CommandError):
+    """No server answers at this address, or the connection broke."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text, UNREACHABLE)
 
 
 class RequestRefusedError(CommandError):

@@ -9,16 +9,9 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, Literal, NamedTuple, TextIO
 
-from fairlead.client import GatewayClient, RequestRefusedError, ServerSentEvent
+from fairlead.client import GatewayClient, RequestRefusedError, ServerSentEvent, UnreachableError
 from fairlead.transcript import Transcript
-from fairlead_common.installation.errors import (
-    BY_OUTCOME,
-    NOT_APPROVED,
-    OK,
-    TIMED_OUT,
-    CommandError,
-    UnreachableError,
-)
+from fairlead_common.installation.errors import BY_OUTCOME, NOT_APPROVED, OK, TIMED_OUT, CommandError
 from fairlead_common.protocol.ids import new_id
 
 Format = Literal["text", "json", "stream-json"]

@@ -12,8 +12,6 @@ from collections.abc import Iterator
 
 from fairlead_common.installation.errors import USAGE, CommandError
 from fairlead_common.installation.home import Home, read_json, read_register, write_private
-from fairlead_common.permissions import external_users
-from fairlead_common.permissions.accounts import User
 from fairlead_remote.host_records import (
     KEPT_S,
     Invitation,
@@ -24,6 +22,8 @@ from fairlead_remote.host_records import (
     register_file,
     store_rows,
 )
+from fairlead_remote.nats_users import external_users
+from fairlead_remote.nats_users.accounts import User
 from fairlead_remote.nats_users.home_users import NatsUsers
 from fairlead_remote.nats_users.seed import public_key_of
 from fairlead_remote.rights import listener_users, render_listener, system_users

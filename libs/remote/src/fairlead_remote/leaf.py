@@ -9,8 +9,8 @@ from typing import Final
 from fairlead_common.installation.errors import USAGE, CommandError
 from fairlead_common.installation.home import write_private
 from fairlead_common.permissions import nkey, rights
-from fairlead_common.permissions.accounts import DOMAIN, User, render_users
 from fairlead_remote.host_records import checked
+from fairlead_remote.nats_users.accounts import DOMAIN, User, render_users
 from fairlead_remote.nats_users.quoting import quoted
 from fairlead_remote.rights import at_the_listener
 

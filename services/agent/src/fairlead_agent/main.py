@@ -13,6 +13,7 @@ from fairlead_agent.projections.lists import Projections
 from fairlead_agent.responders.inquiries import Inquiries
 from fairlead_agent.responders.plain_calls import PlainCalls
 from fairlead_agent.responders.workspace_gc import WorkspaceGcResponder
+from fairlead_agent.session.log_readers import LogReaders
 from fairlead_agent.session.timers import Timers
 from fairlead_agent.tools.catalog import Catalog
 from fairlead_agent.worker import Worker
@@ -20,7 +21,6 @@ from fairlead_common.bus import Bus
 from fairlead_common.config import overrides_from_environment
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.service.live_config import LiveConfig
-from fairlead_common.service.log_readers import LogReaders
 from fairlead_common.service.process import ServicePart, run_service
 from fairlead_common.session_log.records import ONE_ENTRY, READ_FORMATS
 

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from fairlead_common.cron.jobs import Document, document_of, job_of
+from fairlead_common.cron.jobs import Document
 from fairlead_common.cron.requests import (
     AddJob,
     CronStatus,
@@ -33,6 +33,7 @@ from fairlead_scheduler.delivery.outbox import Outbox
 from fairlead_scheduler.firing.slots import Slot, write_slot
 from fairlead_scheduler.firing.trigger_loop import TriggerLoop
 from fairlead_scheduler.jobs.heartbeats import agent_of, job_id, missing_warning
+from fairlead_scheduler.jobs.job_documents import document_of, job_of
 from fairlead_scheduler.jobs.job_service import JobService
 from fairlead_scheduler.jobs.job_store import JobStore, token
 from fairlead_scheduler.jobs.job_table import JobTable

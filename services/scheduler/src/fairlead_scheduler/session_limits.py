@@ -1,5 +1,6 @@
 """Effective limits of the calling session; jobs that it creates inherit them."""
 
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from fairlead_common.bus import Bus
@@ -9,12 +10,37 @@ from fairlead_common.config.placement import sandbox_problem
 from fairlead_common.cron.jobs import Limits
 from fairlead_common.errors import BadMessageError, LaterVersionError, NotFoundError
 from fairlead_common.protocol import subjects
-from fairlead_common.protocol.entries import LaterEntry
+from fairlead_common.protocol.entries import (
+    DeletedEntry,
+    Entry,
+    LaterEntry,
+)
 from fairlead_common.session_log.records import entries_in
-from fairlead_common.session_log.settings import SettingsView
+from fairlead_common.session_log.rules import reads_untrusted
+from fairlead_common.session_log.settings import Settings
 
 _MODES: Final = ("safe", "ask", "allow-all")  # each allows what those before it do
 _NARROW: Final = ("plan", "review")
+
+
+@dataclass(slots=True)
+class SettingsView:
+    """Settings and taint of one session, for readers that need nothing else of its log.
+
+    Fields:
+        untrusted: as in `SessionState`: it has read what strangers wrote.
+    """
+
+    settings: Settings = field(default_factory=Settings)
+    untrusted: bool = False
+
+    def apply(self, entry: Entry) -> None:
+        """Take over the next entry."""
+        if isinstance(entry, DeletedEntry):
+            self.settings, self.untrusted = Settings(), False
+            return
+        self.settings.set_by(entry)
+        self.untrusted = self.untrusted or reads_untrusted(entry)
 
 
 class SessionLimits(NamedTuple):

@@ -21,7 +21,7 @@ from fairlead_common.protocol.entries import (
     decode_entry,
     encode_entry,
 )
-from fairlead_common.service.log_readers import METADATA, announced, read_by
+from fairlead_common.service.log_formats import METADATA, announced, read_by
 from fairlead_common.session_log.records import encode_record, entries_in
 from fairlead_common.session_log.state import SessionState
 from tests.support.session_logs import LogWriter, session_logs

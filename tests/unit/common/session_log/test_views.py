@@ -21,8 +21,9 @@ from fairlead_common.received import Record
 from fairlead_common.session_log.input_view import InputView
 from fairlead_common.session_log.outline import Outline
 from fairlead_common.session_log.rules import phase_of
-from fairlead_common.session_log.settings import Settings, SettingsView
+from fairlead_common.session_log.settings import Settings
 from fairlead_common.session_log.state import SessionState
+from fairlead_scheduler.session_limits import SettingsView
 from tests.support.session_logs import LogWriter, session_logs
 
 many = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))

@@ -11,10 +11,11 @@ from typing import NamedTuple
 
 import pytest
 
+from fairlead_agent.session.log_readers import LogReaders
 from fairlead_common.bus.streams import provision
 from fairlead_common.protocol.content import ToolOutcome, text_outcome
 from fairlead_common.protocol.messages import ToolCall
-from fairlead_common.service.log_readers import TOOL_LIST, LogReaders
+from fairlead_common.service.log_formats import TOOL_LIST
 from fairlead_common.session_log.records import ONE_ENTRY
 from tests.support.fake_bus import FakeServer
 from tests.support.fake_nats.faults import Fault

@@ -26,6 +26,7 @@ from fairlead_agent.hooks.interface import (
 )
 from fairlead_agent.hooks.loaded import LoadedHooks
 from fairlead_agent.hooks.questions import HookFailedError
+from fairlead_agent.session.log_readers import LogReaders
 from fairlead_agent.tools import held_keys
 from fairlead_agent.turn.left_out import by_refusal
 from fairlead_common.bus.buckets import Bucket
@@ -54,7 +55,6 @@ from fairlead_common.protocol.entries import (
 from fairlead_common.protocol.messages import ToolCall, UpdateSession
 from fairlead_common.service import extensions
 from fairlead_common.service.extensions import ExtensionError
-from fairlead_common.service.log_readers import LogReaders
 from fairlead_common.session_log.records import SEVERAL_ENTRIES
 from fairlead_common.session_log.state import SessionState
 from tests.support.agent_world import SPECS

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from fairlead_agent.models.interface import Finish, Piece, ToolCallPiece
+from fairlead_agent.session.log_readers import LogReaders
 from fairlead_common.bus.objects import Objects
 from fairlead_common.errors import BusUnavailableError, NotFoundError
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.content import ToolResultMessage
 from fairlead_common.protocol.entries import RunEndEntry, SessionInfoEntry, ToolListEntry
 from fairlead_common.protocol.messages import ToolSpec, UpdateSession
-from fairlead_common.service.log_readers import LogReaders
 from tests.support.agent_world import HOST, SPECS
 from tests.support.fake_bus import FakeServer
 from tests.support.fake_nats.faults import Fault

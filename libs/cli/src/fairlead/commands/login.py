@@ -11,7 +11,8 @@ def login(prepare: bool, url: str | None) -> None:
 
     Run it on the machine that has the home: the link is signed with the key there.
     """
-    from fairlead_common.installation.access import login_code, prepare_auth, server_url
+    from fairlead.login_links import login_code, prepare_auth
+    from fairlead_common.installation.access import server_url
     from fairlead_common.installation.home import home_from_environment
 
     home = home_from_environment()

@@ -10,9 +10,9 @@ import click
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.installation.errors import UNREACHABLE, USAGE, CommandError
 from fairlead_common.installation.home import Home, home_from_environment, read_json
-from fairlead_common.permissions import external_users
 from fairlead_remote.listener import NAME as LISTENER
 from fairlead_remote.listener import RemoteListener
+from fairlead_remote.nats_users import external_users
 from fairlead_remote.nats_users.deployment_users import URL, users_in
 from fairlead_remote.nats_users.home_users import NatsUsers
 from fairlead_remote.nats_users.register import RegisteredUser, UserRegister

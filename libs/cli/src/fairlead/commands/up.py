@@ -174,7 +174,7 @@ def _require_free(port: int) -> None:
 
 
 def _announcer(home: Home, port: int, console: Console) -> Callable[[float], None]:
-    from fairlead_common.installation.access import prepare_auth
+    from fairlead.login_links import prepare_auth
 
     generated, code = prepare_auth(home)
 

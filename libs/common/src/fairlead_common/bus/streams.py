@@ -301,18 +301,6 @@ def _lacks(wanted: StreamConfigFields, actual: StreamConfigFields) -> list[str]:
     return lacking
 
 
-def strengthened(wanted: StreamConfigFields, actual: StreamConfigFields) -> StreamConfigFields:
-    """`actual` with what is weaker in it than in `wanted` made as that is, and nothing else changed."""
-    subjects = subjects_of(actual)
-    missing = [subject for subject in subjects_of(wanted) if subject not in subjects]
-    better: StreamConfigFields = {**actual, "subjects": [*subjects, *missing]}
-    for key, value in wanted.items():
-        candidate = {**better, key: value}
-        if len(weaknesses(wanted, candidate)) < len(weaknesses(wanted, better)):
-            better = candidate
-    return better
-
-
 def weaknesses(wanted: StreamConfigFields, actual: StreamConfigFields) -> list[str]:
     """What is weaker in `actual`, each as `<setting> is <value>, must be <value>`."""
     metadata = actual.get("metadata")

@@ -4,13 +4,15 @@ A refusal is `{"error": {"code": ..., "message": ..., "field": ...}}` with the h
 `Nats-Service-Error-Code` and `Nats-Service-Error`.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 
 from fairlead_common.cron.jobs import Document, JobDocument
 from fairlead_common.cron.runs import RunEntry
-from fairlead_common.cron.times import LAST_MS
+
+LAST_MS: Final = 7_258_118_400_000  # the year 2200
+
 
 MAX_PAGE = 1000
 MAX_FIRINGS = 200

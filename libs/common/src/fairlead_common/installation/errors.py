@@ -33,10 +33,3 @@ class CommandError(Exception):
     def __init__(self, text: str, code: int = FAILED) -> None:
         super().__init__(text)
         self.code = code
-
-
-class UnreachableError(CommandError):
-    """No server answers at this address, or the connection broke."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(text, UNREACHABLE)

@@ -5,7 +5,6 @@ never signalled.
 """
 
 import contextlib
-import ctypes
 import fcntl
 import json
 import os
@@ -13,13 +12,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from fairlead_common.installation.errors import CommandError
 from fairlead_common.installation.home import Home, read_json, write_private
 
-_PR_SET_PDEATHSIG: Final = 1
 STALE_GRACE_S: Final = 5.0
 
 
@@ -177,21 +174,3 @@ def end_stale(home: Home) -> list[ProcessId]:
 def _signal(process: ProcessId, signum: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(process.pid, signum)
-
-
-def die_with_parent() -> Callable[[], None] | None:
-    """What a child runs before its program starts, so that it gets SIGTERM when its parent dies.
-
-    None where the system has no such thing. Processes that the child starts are not affected.
-    """
-    if sys.platform != "linux":
-        return None
-    libc = ctypes.CDLL(None, use_errno=True)
-    parent = os.getpid()
-
-    def in_child() -> None:
-        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-        if os.getppid() != parent:  # it died before the call
-            os._exit(1)
-
-    return in_child

@@ -1,35 +1,24 @@
 """Events: what a client sees of a session while it lives.
 
-Two sources, one stream for the client. What is *true* comes from the log: `derived()` says which
-events a log entry stands for. What is only *under way* (text as it arrives, output as it is
-printed) is published by the agent and the executors on `fairlead.event.<session>` and is replaced
-by the log entry that carries its id.
+Two sources, one stream for the client. What is *true* comes from the log: `derived()` of the
+gateway says which events a log entry stands for. What is only *under way* (text as it arrives,
+output as it is printed) is published by the agent and the executors on `fairlead.event.<session>`
+and is replaced by the log entry that carries its id.
 """
 
-from collections.abc import Iterator
-from typing import Final, Literal
+from typing import Literal
 
 import msgspec
 
 from fairlead_common.errors import BadMessageError
 from fairlead_common.protocol.content import (
-    AssistantMessage,
     StopReason,
-    ToolResultMessage,
     ToolStatus,
     Usage,
 )
 from fairlead_common.protocol.entries import (
     ApprovalDecision,
-    ApprovalEntry,
-    ApprovalRequestEntry,
-    DroppedEntry,
-    Entry,
-    MessageEntry,
     Outcome,
-    QueuedEntry,
-    RunEndEntry,
-    RunStartEntry,
 )
 from fairlead_common.protocol.messages import SandboxKind
 
@@ -229,54 +218,3 @@ class CaughtUp(msgspec.Struct, frozen=True, kw_only=True, tag="caught_up"):
 
 class SessionDeleted(msgspec.Struct, frozen=True, kw_only=True, tag="session_deleted"):
     """The last event of a session."""
-
-
-_SHOWN_OF_A_REQUEST: Final = (
-    "call_id", "tool", "arguments", "workspace", "host", "sandbox", "why", "grants", "tainted", "shown_hash",
-    "expires_at",
-)  # fmt: skip
-
-
-def derived(entry: Entry) -> Iterator[DerivedEvent]:
-    """The events that a log entry stands for, beside the event `entry` that carries it whole."""
-    run_id = entry.run_id or ""
-    match entry:
-        case RunStartEntry():
-            yield AgentStart(run_id=run_id, agent=entry.agent, model=entry.model)
-        case MessageEntry(message=AssistantMessage() as message):
-            yield MessageEnd(run_id=run_id, message_id=entry.id, stop_reason=message.stop_reason)
-            if not message.tool_calls:
-                yield TurnEnd(run_id=run_id)
-        case MessageEntry(message=ToolResultMessage() as message):
-            yield ToolExecutionEnd(
-                run_id=run_id,
-                call_id=message.call_id,
-                name=message.name,
-                status=message.outcome.status,
-                is_error=message.outcome.is_error,
-            )
-        case QueuedEntry():
-            yield QueueUpdate(run_id=run_id, item=entry.id, state="queued")
-        case DroppedEntry():
-            yield QueueUpdate(run_id=run_id, items=entry.items, state="dropped")
-        case ApprovalRequestEntry():
-            shown = {name: getattr(entry, name) for name in _SHOWN_OF_A_REQUEST}
-            yield ApprovalAsked(run_id=run_id, approval_id=entry.id, **shown)
-        case ApprovalEntry():
-            yield ApprovalDecided(
-                run_id=run_id,
-                approval_id=entry.approval_id,
-                call_id=entry.call_id,
-                decision=entry.decision,
-            )
-        case RunEndEntry():
-            yield AgentEnd(
-                run_id=run_id,
-                outcome=entry.outcome,
-                error=entry.error,
-                error_code=entry.error_code,
-                usage=entry.usage,
-                turns=entry.turns,
-            )
-        case _:
-            return

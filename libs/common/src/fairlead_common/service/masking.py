@@ -14,7 +14,6 @@ from fairlead_common.protocol.content import ContentBlock, TextBlock, ToolOutcom
 
 MIN_CHARS: Final = 8
 _SURE_CHARS: Final = 16  # one that is shorter has a digit in it, or it may be a word that people write
-_OPEN_CHARS: Final = 4  # of the beginning of a value, at the end of a piece of a stream: held back
 
 # Where texts are cut: a value may have been cut in two there.
 _CUTS: Final = re.compile(r"(\n?\[\.\.\. [^\n\]]{1,120} \.\.\.\]\n?)")
@@ -102,39 +101,6 @@ class Mask:
                     found = size
                     break
         return found
-
-
-class MaskedStream:
-    """Masks a text that comes in pieces. Call `feed` for each and `end` after the last."""
-
-    def __init__(self, mask: Mask) -> None:
-        self._mask = mask
-        self._tail = ""  # of what came, as it came; its last `_held` characters were not passed on
-        self._held = 0
-        self._next = 0
-
-    def feed(self, text: str, offset: int | None = None) -> tuple[str, int]:
-        """What can be passed on now, and at which character of the whole it begins.
-
-        Args:
-            offset: of this piece; one that does not follow the piece before begins anew.
-        """
-        if offset is not None and offset != self._next:
-            self._tail, self._held, self._next = "", 0, offset
-        raw = self._tail + text
-        begin = len(self._tail) - self._held
-        at = self._next - self._held
-        self._held = min(self._mask.open_end(raw, _OPEN_CHARS), len(raw) - begin)
-        shown = self._mask.whole(raw)[begin : len(raw) - self._held]
-        self._next += len(text)
-        self._tail = raw[max(0, len(raw) - max(self._mask.longest - 1, self._held)) :]
-        return shown, at
-
-    def end(self) -> str:
-        """What was held back: it turned out to be no whole value."""
-        rest = self._mask.text(self._tail)[len(self._tail) - self._held :] if self._held else ""
-        self._tail, self._held = "", 0
-        return rest
 
 
 def secrets_of(

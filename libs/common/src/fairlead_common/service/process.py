@@ -24,7 +24,7 @@ from fairlead_common.errors import (
     UnsafeConfigurationError,
 )
 from fairlead_common.service.liveness_file import end_pulse, keep_pulse
-from fairlead_common.service.log_readers import announced
+from fairlead_common.service.log_formats import announced
 from fairlead_common.service.logs import configure_logs
 from fairlead_common.service.privacy import hide_memory, keep_files_private
 

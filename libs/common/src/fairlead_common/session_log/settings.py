@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from fairlead_common.protocol.custom_entries import THINKING
 from fairlead_common.protocol.entries import (
     CustomEntry,
-    DeletedEntry,
     Entry,
     ModeChangeEntry,
     ModelChangeEntry,
@@ -13,7 +12,6 @@ from fairlead_common.protocol.entries import (
     RunStartEntry,
     SessionInfoEntry,
 )
-from fairlead_common.session_log.rules import reads_untrusted
 
 
 @dataclass(slots=True, kw_only=True)
@@ -63,23 +61,3 @@ class Settings:
         self.deny = self.deny if entry.deny is None else entry.deny
         self.work_mode = self.work_mode if entry.work_mode is None else entry.work_mode
         self.source = self.source if entry.source is None else entry.source
-
-
-@dataclass(slots=True)
-class SettingsView:
-    """Settings and taint of one session, for readers that need nothing else of its log.
-
-    Fields:
-        untrusted: as in `SessionState`: it has read what strangers wrote.
-    """
-
-    settings: Settings = field(default_factory=Settings)
-    untrusted: bool = False
-
-    def apply(self, entry: Entry) -> None:
-        """Take over the next entry."""
-        if isinstance(entry, DeletedEntry):
-            self.settings, self.untrusted = Settings(), False
-            return
-        self.settings.set_by(entry)
-        self.untrusted = self.untrusted or reads_untrusted(entry)

@@ -11,10 +11,10 @@ from typing import Final
 from fairlead_common.installation.errors import CommandError
 from fairlead_common.installation.nats_access import NatsAccess
 from fairlead_common.installation.ports import free_port
-from fairlead_common.installation.processes import die_with_parent
-from fairlead_common.permissions.accounts import STREAMS
 from fairlead_node.nats_server.server import MEMORY_LIMIT, START_TIMEOUT_S, binary, wait_for
 from fairlead_node.nats_server.store_swap import give_account
+from fairlead_node.supervisor.child import die_with_parent
+from fairlead_remote.nats_users.accounts import STREAMS
 from fairlead_remote.nats_users.quoting import quoted
 
 STOP_S: Final = 60.0

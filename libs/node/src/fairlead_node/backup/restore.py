@@ -9,7 +9,7 @@ from typing import Final
 from fairlead_common.bus import Bus
 from fairlead_common.bus.requests import discover
 from fairlead_common.bus.stream_reader import JetStreamError
-from fairlead_common.bus.streams import STREAMS, UNFINISHED, StreamConfigFields, strengthened
+from fairlead_common.bus.streams import STREAMS, UNFINISHED, StreamConfigFields, subjects_of, weaknesses
 from fairlead_common.errors import NotFoundError
 from fairlead_common.installation.errors import CommandError
 from fairlead_common.protocol import subjects as s
@@ -142,3 +142,15 @@ async def _unmark(bus: Bus, name: str) -> None:
         else {}
     )
     await bus.api(f"STREAM.UPDATE.{name}", {**info.config, "metadata": kept}, timeout_s=30.0)
+
+
+def strengthened(wanted: StreamConfigFields, actual: StreamConfigFields) -> StreamConfigFields:
+    """`actual` with what is weaker in it than in `wanted` made as that is, and nothing else changed."""
+    subjects = subjects_of(actual)
+    missing = [subject for subject in subjects_of(wanted) if subject not in subjects]
+    better: StreamConfigFields = {**actual, "subjects": [*subjects, *missing]}
+    for key, value in wanted.items():
+        candidate = {**better, key: value}
+        if len(weaknesses(wanted, candidate)) < len(weaknesses(wanted, better)):
+            better = candidate
+    return better

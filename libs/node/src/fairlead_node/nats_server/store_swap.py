@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from fairlead_common.installation.errors import CONFIG, CommandError
-from fairlead_common.permissions.accounts import STREAMS
+from fairlead_remote.nats_users.accounts import STREAMS
 
 _NEXT: Final = "jetstream.next"
 _AT_CWD: Final = -100

@@ -2,9 +2,11 @@
 
 import asyncio
 import contextlib
+import ctypes
 import json
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
@@ -12,6 +14,9 @@ from typing import Final, NamedTuple
 from fairlead_common.installation.errors import CONFIG
 from fairlead_common.installation.processes import ProcessFile
 from fairlead_node.supervisor.output import Console, LogFile
+
+_PR_SET_PDEATHSIG: Final = 1
+
 
 FIRST_PAUSE_S: Final = 0.2
 LONGEST_PAUSE_S: Final = 10.0
@@ -169,3 +174,21 @@ def environment_of_server(environ: Mapping[str, str], memory_limit: str) -> dict
     """The little that nats-server needs, with Go's soft memory limit."""
     kept = {key: environ[key] for key in ("PATH", "HOME", "TZ") if key in environ}
     return {**kept, "GOMEMLIMIT": environ.get("GOMEMLIMIT", memory_limit), "PWD": os.getcwd()}
+
+
+def die_with_parent() -> Callable[[], None] | None:
+    """What a child runs before its program starts, so that it gets SIGTERM when its parent dies.
+
+    None where the system has no such thing. Processes that the child starts are not affected.
+    """
+    if sys.platform != "linux":
+        return None
+    libc = ctypes.CDLL(None, use_errno=True)
+    parent = os.getpid()
+
+    def in_child() -> None:
+        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+        if os.getppid() != parent:  # it died before the call
+            os._exit(1)
+
+    return in_child

@@ -13,7 +13,7 @@ from typing import Final
 from fairlead_common.installation.errors import CONFIG, FAILED, OK, CommandError
 from fairlead_common.installation.home import note_port
 from fairlead_common.installation.nats_access import NatsAccess
-from fairlead_common.installation.processes import ProcessFile, die_with_parent
+from fairlead_common.installation.processes import ProcessFile
 from fairlead_common.permissions.rights import PROVISIONER
 from fairlead_common.service.privacy import hide_memory, keep_files_private
 from fairlead_node.nats_server import server as nats_server
@@ -22,6 +22,7 @@ from fairlead_node.supervisor.child import (
     Command,
     ConfigurationRefusedError,
     SupervisedProcess,
+    die_with_parent,
     environment_of_server,
 )
 from fairlead_node.supervisor.environment import DEMO, DefaultModel, StartPlan, service_environment

@@ -6,9 +6,9 @@ from typing import Final
 
 from fairlead_common.installation.home import Home
 from fairlead_common.permissions import rights
-from fairlead_common.permissions.accounts import User
 from fairlead_common.permissions.rights import Others
 from fairlead_common.protocol.ids import check_id
+from fairlead_remote.nats_users.accounts import User
 from fairlead_remote.nats_users.register import UserRegister, mapping
 from fairlead_remote.nats_users.reload import reload_server
 from fairlead_remote.nats_users.seed import public_key_of

@@ -17,10 +17,11 @@ from typing import NamedTuple
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.installation.errors import USAGE, CommandError
 from fairlead_common.installation.home import read_json, read_register, write_file, write_private
-from fairlead_common.permissions import external_users, nkey
-from fairlead_common.permissions.accounts import STREAMS, User, render_accounts
+from fairlead_common.permissions import nkey
 from fairlead_common.permissions.rights import Others, Rights
 from fairlead_common.protocol.ids import check_id
+from fairlead_remote.nats_users import external_users
+from fairlead_remote.nats_users.accounts import STREAMS, User, render_accounts
 
 
 class RegisteredUser(NamedTuple):

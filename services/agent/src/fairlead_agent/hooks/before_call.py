@@ -16,7 +16,7 @@ from fairlead_agent.tools.held_keys import text_without_keys
 from fairlead_common.protocol.content import TextBlock, ToolOutcome
 from fairlead_common.protocol.entries import HookDecision, HookDecisionEntry
 from fairlead_common.protocol.ids import new_id
-from fairlead_common.service.log_readers import HOOK_DECISION
+from fairlead_common.service.log_formats import HOOK_DECISION
 from fairlead_common.session_log.state import SessionState
 
 log = structlog.get_logger()

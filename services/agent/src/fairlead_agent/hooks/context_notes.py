@@ -14,7 +14,7 @@ from fairlead_agent.hooks.session_hooks import SessionHooks
 from fairlead_agent.tools.held_keys import text_without_keys
 from fairlead_common.protocol.entries import HookContextEntry, HookMessage
 from fairlead_common.protocol.ids import new_id
-from fairlead_common.service.log_readers import HOOK_CONTEXT
+from fairlead_common.service.log_formats import HOOK_CONTEXT
 from fairlead_common.session_log.state import SessionState
 
 log = structlog.get_logger()

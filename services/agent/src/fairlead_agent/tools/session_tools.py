@@ -16,7 +16,7 @@ from fairlead_common.errors import BadMessageError, FairleadError, NotFoundError
 from fairlead_common.protocol.entries import ToolListEntry
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.protocol.tool_lists import ToolList, decode_list, encode_list, same_tools
-from fairlead_common.service.log_readers import TOOL_LIST
+from fairlead_common.service.log_formats import TOOL_LIST
 
 log = structlog.get_logger()
 

@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from fairlead_common.cron.jobs import Document
 from fairlead_common.cron.requests import (
+    LAST_MS,
     MAX_FIRINGS,
     MAX_PAGE,
     AddJob,
@@ -20,7 +21,6 @@ from fairlead_common.cron.requests import (
     RunJob,
     UpdateJob,
 )
-from fairlead_common.cron.times import LAST_MS
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.protocol.ids import check_id, new_id
 from fairlead_gateway.gateway import principal_of

@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 from fairlead_common.cron.requests import (
+    LAST_MS,
     MAX_FIRINGS,
     MAX_PAGE,
     CronStatus,
@@ -13,7 +14,6 @@ from fairlead_common.cron.requests import (
     Removed,
     Runs,
 )
-from fairlead_common.cron.times import LAST_MS
 from fairlead_gateway.operation import Operation, Parameter
 from fairlead_gateway.scheduling import jobs, wakes
 

@@ -12,7 +12,7 @@ import structlog
 from fairlead_common.bus import Bus
 from fairlead_common.bus.dead_letters import dead_letter
 from fairlead_common.bus.pull_consumer import PullConsumer, StreamMessage
-from fairlead_common.cron.jobs import AgentTurn, Document, Job, SystemEvent, job_of
+from fairlead_common.cron.jobs import AgentTurn, Document, Job, SystemEvent
 from fairlead_common.cron.runs import CronEvent, RunEntry
 from fairlead_common.errors import BadMessageError, FairleadError, InvalidInputError
 from fairlead_common.failpoints import failpoint
@@ -22,6 +22,7 @@ from fairlead_common.service.live_config import LiveConfig
 from fairlead_scheduler.clock import Clock
 from fairlead_scheduler.firing.slots import Slot, decode_slot
 from fairlead_scheduler.jobs.heartbeats import agent_of
+from fairlead_scheduler.jobs.job_documents import job_of
 from fairlead_scheduler.jobs.job_store import JobStore, token
 from fairlead_scheduler.runs.run_finalizer import RunFinalizer
 from fairlead_scheduler.runs.run_store import FINAL, OpenRun, RunStore

@@ -4,35 +4,28 @@ import hashlib
 
 import msgspec
 
-from fairlead_common.cron.jobs import (
-    MAX_ID_CHARS,
-    MAX_PAYLOAD_BYTES,
-    SERVER_KEYS,
-    AgentTurn,
-    At,
-    Creator,
-    Document,
-    Every,
-    Job,
-    Source,
-    SystemEvent,
-    document_of,
-    job_of,
-    patched,
-)
+from fairlead_common.cron.jobs import AgentTurn, At, Creator, Document, Every, Job, Source, SystemEvent
 from fairlead_common.cron.requests import AddJob, Preview, UpdateJob
 from fairlead_common.cron.runs import CronEvent
-from fairlead_common.cron.times import moment_of, zone
 from fairlead_common.errors import ConflictError, InvalidInputError
 from fairlead_common.protocol.ids import check_id, new_id
 from fairlead_scheduler.api_service import LimitError
 from fairlead_scheduler.clock import Clock
 from fairlead_scheduler.delivery.channels import UndeliverableError, check_subject
 from fairlead_scheduler.jobs.heartbeats import missing_warning
+from fairlead_scheduler.jobs.job_documents import (
+    MAX_ID_CHARS,
+    MAX_PAYLOAD_BYTES,
+    SERVER_KEYS,
+    document_of,
+    job_of,
+    patched,
+)
 from fairlead_scheduler.jobs.job_store import JobStore
 from fairlead_scheduler.jobs.job_table import JobTable
 from fairlead_scheduler.jobs.schedule_times import times_of
 from fairlead_scheduler.jobs.schedules import check_interval, check_window, schedule_of, schedule_words
+from fairlead_scheduler.jobs.times import moment_of, zone
 from fairlead_scheduler.session_limits import SessionLimits, as_narrow, session_limits_of
 from fairlead_scheduler.session_mail import depth_of
 from fairlead_scheduler.settings import SchedulerSettings

@@ -14,8 +14,8 @@ from typing import Protocol
 from apscheduler.triggers.cron import CronTrigger  # type: ignore[import-untyped]
 
 from fairlead_common.cron.jobs import ActiveWindow, At, Cron, Every, Schedule
-from fairlead_common.cron.times import milliseconds, moment_of, parse_clock, zone
 from fairlead_scheduler.jobs.cron_expression import Expression, parse_expression
+from fairlead_scheduler.jobs.times import milliseconds, moment_of, parse_clock, zone
 
 _TICK = timedelta(microseconds=1)
 _LIMIT = 4000  # candidates looked at before a schedule counts as one without a next time

@@ -5,7 +5,9 @@ from typing import Final
 import msgspec
 
 from fairlead_common.cron.jobs import ActiveWindow, At, Cron, Document, Every, Schedule
-from fairlead_common.cron.times import (
+from fairlead_common.errors import InvalidInputError
+from fairlead_scheduler.jobs.cron_expression import expression_words, parse_expression
+from fairlead_scheduler.jobs.times import (
     moment_of,
     parse_clock,
     parse_duration,
@@ -13,8 +15,6 @@ from fairlead_common.cron.times import (
     span_words,
     zone,
 )
-from fairlead_common.errors import InvalidInputError
-from fairlead_scheduler.jobs.cron_expression import expression_words, parse_expression
 
 _EVERY: Final = "@every "
 _KEYS: Final = {

@@ -14,7 +14,7 @@ import structlog
 from fairlead_common.bus import Bus
 from fairlead_common.config import AgentConfig
 from fairlead_common.cron.acknowledgement import HEARTBEAT_OK, is_acknowledgement
-from fairlead_common.cron.jobs import AgentTurn, Creator, Job, job_of
+from fairlead_common.cron.jobs import AgentTurn, Creator, Job
 from fairlead_common.cron.runs import RunEntry
 from fairlead_common.errors import ConflictError, FairleadError, InvalidInputError, RetryableError
 from fairlead_common.protocol import subjects
@@ -23,6 +23,7 @@ from fairlead_common.received import Delivery
 from fairlead_scheduler.clock import Clock
 from fairlead_scheduler.delivery.outbox import Outbox
 from fairlead_scheduler.firing.slot_consumer import HINT, event_of
+from fairlead_scheduler.jobs.job_documents import job_of
 from fairlead_scheduler.jobs.job_store import JobStore, token
 from fairlead_scheduler.leader import Leader
 from fairlead_scheduler.runs.concurrency_slots import ConcurrencySlots

@@ -24,9 +24,9 @@ from fairlead_common.protocol.ids import check_id
 from fairlead_common.protocol.messages import ToolCall, ToolResult
 from fairlead_common.protocol.trace import trace_headers, trace_id
 from fairlead_common.received import Delivery
-from fairlead_common.service.masking import MaskedStream
 from fairlead_tools.calls.claims import CallClaims, ClaimVerdict
 from fairlead_tools.calls.liveness import Liveness
+from fairlead_tools.calls.masked_stream import MaskedStream
 from fairlead_tools.calls.outputs import Outputs
 from fairlead_tools.calls.records import Records
 from fairlead_tools.calls.runner_calls import RunnerCalls

@@ -12,7 +12,7 @@ import structlog
 
 from fairlead_common.bus.objects import Objects
 from fairlead_common.protocol.content import ContentBlock, TextBlock, ToolOutcome, text_outcome
-from fairlead_common.service.masking import MaskedStream
+from fairlead_tools.calls.masked_stream import MaskedStream
 from fairlead_tools.executor_tools.secret import HELD
 from fairlead_tools.sandboxes.channel import CallFrames, Frame
 

@@ -7,9 +7,9 @@ version of Fairlead gives them the rights that it has for them.
 from collections.abc import Iterable, Mapping
 
 from fairlead_common.errors import InvalidInputError
-from fairlead_common.permissions.patterns import covers, overlap
 from fairlead_common.permissions.rights import ANY_NUMBER, NOBODY, Others, Rights, executor, micro_subjects
 from fairlead_common.protocol.ids import check_id
+from fairlead_remote.nats_users.patterns import covers, overlap
 
 
 def other(

@@ -7,11 +7,12 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from fairlead_common.cron.acknowledgement import is_acknowledgement
-from fairlead_common.cron.jobs import Cron, Every, Job, job_of, patched
-from fairlead_common.cron.times import parse_clock, parse_duration, parse_moment, span_words, zone
+from fairlead_common.cron.jobs import Cron, Every, Job
 from fairlead_common.errors import InvalidInputError
 from fairlead_scheduler.jobs.cron_expression import expression_words, parse_expression
+from fairlead_scheduler.jobs.job_documents import job_of, patched
 from fairlead_scheduler.jobs.schedules import check_interval, schedule_of, schedule_words
+from fairlead_scheduler.jobs.times import parse_clock, parse_duration, parse_moment, span_words, zone
 
 NOW = 1_800_000_000_000  # 2027-01-15 08:00:00 UTC
 

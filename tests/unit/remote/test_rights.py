@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from fairlead_common.errors import InvalidInputError
-from fairlead_common.permissions import external_users, nkey, rights
-from fairlead_common.permissions.accounts import User, render_accounts
+from fairlead_common.permissions import nkey, rights
 from fairlead_common.permissions.rights import Rights
+from fairlead_remote.nats_users import external_users
+from fairlead_remote.nats_users.accounts import User, render_accounts
 from tests.support.nats_server import binary
 
 SERVICES: dict[str, Rights] = {

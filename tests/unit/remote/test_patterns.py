@@ -2,7 +2,7 @@
 
 import pytest
 
-from fairlead_common.permissions.patterns import covers, overlap
+from fairlead_remote.nats_users.patterns import covers, overlap
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,10 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Final
 from zoneinfo import ZoneInfo
 
+from fairlead_common.cron.requests import LAST_MS
 from fairlead_common.errors import InvalidInputError
 
 MAX_SPAN_MS: Final = 316_224_000_000  # ten years of 366 days
-LAST_MS: Final = 7_258_118_400_000  # the year 2200
 
 _UNITS_MS: Final = {
     **dict.fromkeys(("ms", "millisecond", "milliseconds"), 1),

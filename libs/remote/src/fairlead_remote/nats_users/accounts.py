@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 
 from fairlead_common.bus import streams
 from fairlead_common.permissions import rights
-from fairlead_common.permissions.patterns import covers, overlap, overlaps
 from fairlead_common.permissions.rights import Rights
+from fairlead_remote.nats_users.patterns import covers, overlap, overlaps
 
 STREAMS: Final = "FAIRLEAD"  # the account of the streams, and of their owner
 SYSTEM: Final = "$SYS"  # the server's own account: who is in it may ask the server itself
