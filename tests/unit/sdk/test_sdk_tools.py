@@ -1,13 +1,17 @@
 """Functions become tools: their type hints the schema, their errors words for the model."""
 
-from typing import Annotated, Any, Literal
+import asyncio
+import sys
+from types import SimpleNamespace
+from typing import Annotated, Any, Literal, cast
 
 import msgspec
 import pytest
 from msgspec import Meta
+from nats.errors import OutboundBufferLimitError
 
-from fairlead_sdk import Call, ToolError, tool
-from fairlead_sdk.tools import result_of
+from fairlead_sdk import Call, ToolError, ToolServer, tool
+from fairlead_sdk.tools import Tool, result_of
 
 
 async def silent(_: str) -> None:
@@ -94,3 +98,106 @@ def test_a_parameter_without_a_type_is_refused_at_once() -> None:
     for function in (untyped, open_ended):
         with pytest.raises(TypeError, match="needs a type hint"):
             tool(function)
+
+
+# -- one call that goes wrong, beside others -------------------------------------
+
+
+class Asked:
+    """A request as nats-py hands it over, and what it was answered."""
+
+    headers: dict[str, str] | None = None
+
+    def __init__(self, data: bytes = b"{}", reply: str = "_R_.1", failure: Exception | None = None) -> None:
+        self.data = data
+        self._msg = SimpleNamespace(reply=reply)
+        self.answers: list[tuple[bytes, dict[str, str] | None]] = []
+        self._failure = failure
+
+    async def respond(self, data: bytes = b"", headers: dict[str, str] | None = None) -> None:
+        if self._failure is not None:
+            raise self._failure
+        if not self._msg.reply:
+            raise ValueError("no reply subject set")
+        self.answers.append((data, headers))
+
+
+def _raises(error: BaseException) -> Tool:
+    @tool
+    async def odd() -> str:
+        """Fails."""
+        raise error
+
+    return odd
+
+
+@tool
+def exits() -> str:
+    """Ends the program, if it may."""
+    sys.exit(3)
+
+
+@tool
+async def halfway(call: Call) -> str:
+    """Shows what it does."""
+    await call.progress("half")
+    return "done"
+
+
+async def answered(one: Tool, asked: Asked, client: Any = None) -> list[tuple[bytes, dict[str, str] | None]]:
+    """What a server answers that goes on after the call."""
+    server = ToolServer("s", [one, shout])
+    loud = Asked(b'{"text": "hi"}')
+    async with asyncio.TaskGroup() as tasks:
+        for each, request in ((one, asked), (shout, loud)):
+            await server._handler(client, each, tasks)(cast(Any, request))
+    assert loud.answers == [(b"HI", None)]
+    return asked.answers
+
+
+@pytest.mark.parametrize(
+    ("one", "code", "words"),
+    [
+        (_raises(ToolError("no such\ncity")), "400", "no such\ncity"),
+        (_raises(ToolError("\ud800")), "400", "?"),
+        (_raises(ToolError("x" * 2_000_000)), "400", "x" * (512 * 1024)),
+        (_raises(ValueError("broken")), "500", "odd failed: ValueError: broken"),
+        (_raises(SystemExit(3)), "500", "odd failed: SystemExit: 3"),
+        (_raises(asyncio.CancelledError()), "500", "odd failed: CancelledError"),
+        (exits, "500", "exits failed: SystemExit: 3"),
+    ],
+    ids=["lines", "surrogate", "long", "error", "exit", "cancelled", "exit in a thread"],
+)
+async def test_whatever_a_tool_raises_is_an_answer_and_the_server_goes_on(
+    one: Tool, code: str, words: str
+) -> None:
+    ((payload, headers),) = await answered(one, Asked())
+    assert headers is not None
+    assert payload.decode() == words
+    assert headers["Nats-Service-Error-Code"] == code
+    assert 0 < len(headers["Nats-Service-Error"]) <= 500
+    assert "\n" not in headers["Nats-Service-Error"]
+
+
+async def test_a_message_that_wants_no_reply_is_left_alone() -> None:
+    assert await answered(forecast, Asked(reply="")) == []
+
+
+async def test_a_reply_that_cannot_be_sent_ends_no_other_call() -> None:
+    assert await answered(halfway, Asked(failure=OutboundBufferLimitError()), Away()) == []
+
+
+class Away:
+    """A connection that is lost and holds no more."""
+
+    async def publish(self, *_: object, **__: object) -> None:
+        raise OutboundBufferLimitError
+
+
+async def test_progress_that_cannot_be_shown_does_not_end_the_call() -> None:
+    assert await answered(halfway, Asked(), Away()) == [(b"done", None)]
+
+
+def test_two_tools_of_one_name_are_refused() -> None:
+    with pytest.raises(ValueError, match="got 'shout' more than once"):
+        ToolServer("s", [shout, forecast, shout])

@@ -10,8 +10,15 @@ from urllib.parse import quote
 import httpx
 import msgspec
 
-from fairlead_sdk.errors import ApiError, ConflictError, InvalidInputError, UnavailableError, error_of
-from fairlead_sdk.events import Event, parse_events
+from fairlead_sdk.errors import (
+    ApiError,
+    ConflictError,
+    InvalidInputError,
+    NotFoundError,
+    UnavailableError,
+    error_of,
+)
+from fairlead_sdk.events import Event, lines_of, parse_events
 from fairlead_sdk.models import (
     Answer,
     Approval,
@@ -103,8 +110,16 @@ class Client:
         return await self._call(Stored, "PATCH", _path("sessions", session), settings)
 
     async def delete_session(self, session: str) -> None:
-        """Delete the session and all that is stored of it."""
-        await self._request("DELETE", _path("sessions", session))
+        """Delete the session and all that is stored of it.
+
+        Raises:
+            NotFoundError: there is none.
+        """
+        try:
+            await self._request("DELETE", _path("sessions", session))
+        except NotFoundError as error:
+            if not error.is_repeat:  # else the attempt before, whose answer was lost, deleted it
+                raise
 
     async def prompt(self, session: str, text: str, *, key: str | None = None) -> PromptStored:
         """Start a run, or continue the session. With the same key it is the same prompt."""
@@ -197,7 +212,7 @@ class Client:
         ) as answer:
             if answer.status_code != 200:
                 raise error_of(answer.status_code, await answer.aread())
-            async for event in parse_events(answer.aiter_lines()):
+            async for event in parse_events(lines_of(answer.aiter_bytes())):
                 yield event
 
     # -- approvals -------------------------------------------------------------
@@ -214,7 +229,24 @@ class Client:
             ConflictError: it is decided or expired already, or is about something else by now.
         """
         body = {"decision": decision, "reason": reason, "shown_hash": approval.shown_hash}
-        return await self._call(Stored, "POST", _path("approvals", approval.id), body)
+        try:
+            return await self._call(Stored, "POST", _path("approvals", approval.id), body)
+        except (ConflictError, NotFoundError) as error:
+            seq = await self._decided_at(approval, decision) if error.is_repeat else None
+            if seq is None:
+                raise
+            return Stored(seq=seq)
+
+    async def _decided_at(self, approval: Approval, decision: Decision) -> int | None:
+        """Sequence of this decision; None: the log has another one, or none yet."""
+        after: int | None = 0
+        while after is not None:
+            page = await self.entries(approval.session, after=after)
+            for entry in page.entries:
+                if entry.get("type") == "approval" and entry.get("approval_id") == approval.id:
+                    return int(str(entry["cursor"])) if entry.get("decision") == decision else None
+            after = page.next
+        return None
 
     # -- schedules -------------------------------------------------------------
 
@@ -278,7 +310,7 @@ class Client:
         content = None if body is None else msgspec.json.encode(body)
         headers = {} if body is None else {"Content-Type": "application/json"}
         params = {name: value for name, value in (query or {}).items() if value is not None}
-        pause_s = 0.1
+        pause_s, is_repeat = 0.1, False
         while True:
             asked_s = 0.0
             try:
@@ -292,8 +324,11 @@ class Client:
                 if answer.status_code < 300:
                     return answer.content
                 if answer.status_code not in _AWAY or loop.time() > deadline:
-                    raise error_of(answer.status_code, answer.content)
+                    refused = error_of(answer.status_code, answer.content)
+                    refused.is_repeat = is_repeat
+                    raise refused
                 asked_s = _seconds(answer.headers.get("Retry-After", ""))
+            is_repeat = True
             await asyncio.sleep(min(max(pause_s, asked_s), max(0.0, deadline - loop.time())))
             pause_s = min(pause_s * 2, 2.0)
 

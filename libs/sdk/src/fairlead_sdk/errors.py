@@ -9,6 +9,7 @@ class ApiError(Exception):
     Fields:
         status: of HTTP; 0: there was no answer. code: for programs.
         field: of the body, the query or the headers. limit, value: where a limit was crossed.
+        is_repeat: an attempt before this one got no answer, and may have been acted on.
     """
 
     def __init__(
@@ -27,6 +28,7 @@ class ApiError(Exception):
         self.field = field
         self.limit = limit
         self.value = value
+        self.is_repeat = False
 
 
 class InvalidInputError(ApiError):

@@ -19,6 +19,20 @@ class Event(NamedTuple):
     data: dict[str, Any]
 
 
+async def lines_of(chunks: AsyncIterator[bytes]) -> AsyncIterator[str]:
+    """The lines in chunks of bytes, which end with a line feed alone.
+
+    `httpx` also ends lines at U+0085, U+2028 and U+2029, which stand unescaped in JSON.
+    """
+    begun: list[bytes] = []
+    async for chunk in chunks:
+        *ended, rest = chunk.split(b"\n")
+        for each in ended:
+            yield b"".join([*begun, each]).decode("utf-8", "replace").removesuffix("\r")
+            begun = []
+        begun.append(rest)
+
+
 async def parse_events(lines: AsyncIterator[str]) -> AsyncIterator[Event]:
     """The events in a stream of lines. Comments and unfinished events are left out."""
     name, identity, data = "", "", list[str]()

@@ -13,19 +13,26 @@ calls.
 """
 
 import asyncio
+import contextlib
 import inspect
+import logging
 import os
 import signal
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, NamedTuple, get_type_hints, overload
 
 import msgspec
 import nats
+import nats.errors
 import nats.micro
 from nats.aio.client import Client as NatsClient
-from nats.micro.request import Request
+from nats.micro.request import ERROR_CODE_HEADER, ERROR_HEADER, Request
 
-MAX_RESULT_BYTES: Final = 512 * 1024
+log = logging.getLogger("fairlead_sdk")
+
+MAX_RESULT_BYTES: Final = 512 * 1024  # also of the text of an error; more is cut off there
+MAX_ERROR_HEADER_BYTES: Final = 500
 MAX_CALLS: Final = 64  # at the same time; more wait
 
 
@@ -171,6 +178,9 @@ class ToolServer:
     Args:
         name: of the service. Its NATS user needs the right to it: `fairlead nats user add NAME --tool NAME`.
         url, nkey: of NATS, and the file of the user's key; by default `NATS_URL` and `NATS_NKEY`.
+
+    Raises:
+        ValueError: two tools have the same name.
     """
 
     def __init__(
@@ -184,17 +194,15 @@ class ToolServer:
     ) -> None:
         self._name = name
         self._tools = list(tools)
+        if twice := [each for each, count in Counter(one.name for one in tools).items() if count > 1]:
+            raise ValueError(f"tools: each must have a name of its own, got {twice[0]!r} more than once")
         self._version = version
         self._url = url or os.environ.get("NATS_URL", "nats://127.0.0.1:4222")
         self._nkey = nkey or os.environ.get("NATS_NKEY")
         self._slots = asyncio.Semaphore(MAX_CALLS)
 
     async def run(self, stop: asyncio.Event | None = None) -> None:
-        """Offer the tools until `stop` or SIGTERM; calls under way are finished.
-
-        Raises:
-            nats.errors.Error, OSError: NATS cannot be reached at the start. Later it is waited for.
-        """
+        """Offer the tools until `stop` or SIGTERM; calls under way are finished. NATS is waited for."""
         ended = stop or asyncio.Event()
         if stop is None:
             for signum in (signal.SIGTERM, signal.SIGINT):
@@ -230,29 +238,57 @@ class ToolServer:
         return begin
 
     async def _answer(self, client: NatsClient, one: Tool, request: Request) -> None:
-        headers = request.headers or {}
+        """Run the tool and reply. Whatever comes of one call, the others go on."""
         reply = request._msg.reply  # noqa: SLF001 - progress needs the subject
 
         async def progress(text: str) -> None:
-            await client.publish(reply, text.encode(), headers={"Fairlead-Progress": "1"})
+            with contextlib.suppress(nats.errors.Error):  # NATS is away: it may be lost
+                await client.publish(reply, _utf8(text), headers={"Fairlead-Progress": "1"})
 
-        call = Call(
-            id=headers.get("Fairlead-Call-Id", ""),
-            session=headers.get("Fairlead-Session", ""),
-            agent=headers.get("Fairlead-Agent", ""),
-            tainted=headers.get("Fairlead-Tainted") == "1",
-            progress=progress,
-        )
+        if not reply:  # a message and no request: nobody would read the result
+            log.warning("%s: a message without a reply subject was left alone", one.name)
+            return
         async with self._slots:
+            payload, headers = await _replied(one, request.data, _call_of(request, progress))
             try:
-                payload = await result_of(one, request.data, call)
-            except ToolError as error:
-                await request.respond_error("400", str(error)[:500], str(error).encode())
-            except Exception as error:  # noqa: BLE001 - the model is told; the program goes on
-                text = f"{one.name} failed: {type(error).__name__}: {error}"
-                await request.respond_error("500", " ".join(text.split())[:500], text.encode())
-            else:
-                await request.respond(payload)
+                await request.respond(payload, headers)
+            except nats.errors.Error as error:  # the caller hears nothing, and its time runs out
+                log.error("%s: its result was not sent: %s: %s", one.name, type(error).__name__, error)
+
+
+def _call_of(request: Request, progress: Callable[[str], Awaitable[None]]) -> Call:
+    headers = request.headers or {}
+    return Call(
+        id=headers.get("Fairlead-Call-Id", ""),
+        session=headers.get("Fairlead-Session", ""),
+        agent=headers.get("Fairlead-Agent", ""),
+        tainted=headers.get("Fairlead-Tainted") == "1",
+        progress=progress,
+    )
+
+
+async def _replied(one: Tool, data: bytes, call: Call) -> tuple[bytes, dict[str, str] | None]:
+    """Payload and headers of the reply, whatever the tool does."""
+    try:
+        return await result_of(one, data, call), None
+    except ToolError as error:
+        return _refused("400", str(error))
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - the model is told; the program goes on
+        return _refused("500", f"{one.name} failed: {type(error).__name__}: {error}")
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():  # the program ends
+            raise
+        return _refused("500", f"{one.name} failed: {type(error).__name__}")  # something in it was cancelled
+
+
+def _refused(code: str, text: str) -> tuple[bytes, dict[str, str]]:
+    shown = _utf8(" ".join(text.split()))[:MAX_ERROR_HEADER_BYTES].decode("utf-8", "ignore")
+    return _utf8(text)[:MAX_RESULT_BYTES], {ERROR_HEADER: shown or code, ERROR_CODE_HEADER: code}
+
+
+def _utf8(text: str) -> bytes:
+    return text.encode("utf-8", "replace")
 
 
 async def result_of(one: Tool, data: bytes, call: Call) -> bytes:

@@ -1,0 +1,79 @@
+"""The SDK's client with a server that acts and loses its answers; and events with any text in them."""
+
+from collections.abc import AsyncIterator, Callable
+
+import httpx
+import msgspec
+import pytest
+
+from fairlead_sdk import Client, ConflictError, Event, NotFoundError
+from fairlead_sdk.events import lines_of, parse_events
+from fairlead_sdk.models import Approval
+
+Answer = httpx.Response | httpx.TransportError
+LOST = httpx.RemoteProtocolError("the server is gone")
+APPROVAL = Approval(id="ap", session="s", shown_hash="h")
+
+
+def client(*answers: Answer | Callable[[httpx.Request], Answer]) -> Client:
+    """A client whose requests get these answers, one after the other."""
+    left = list(answers)
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        found = left.pop(0)
+        found = found if isinstance(found, httpx.Response | Exception) else found(request)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    made = Client("http://server", "token")
+    made._http = httpx.AsyncClient(base_url="http://server", transport=httpx.MockTransport(answer))
+    return made
+
+
+def refusal(status: int) -> httpx.Response:
+    return httpx.Response(status, json={"error": {"message": "no"}})
+
+
+def approval_entries(decision: str) -> httpx.Response:
+    entry = {"seq": 9, "type": "approval", "approval_id": "ap", "decision": decision, "cursor": 7}
+    return httpx.Response(200, json={"entries": [{"seq": 8, "type": "run_end"}, entry], "next": None})
+
+
+async def test_a_deletion_whose_answer_was_lost_is_done() -> None:
+    async with client(LOST, refusal(404)) as one:
+        await one.delete_session("s")
+    async with client(refusal(404)) as one:
+        with pytest.raises(NotFoundError):
+            await one.delete_session("s")
+
+
+@pytest.mark.parametrize("status", [404, 409])
+async def test_a_decision_whose_answer_was_lost_is_found_in_the_log(status: int) -> None:
+    async with client(LOST, refusal(status), approval_entries("once")) as one:
+        assert (await one.decide(APPROVAL, "once")).seq == 7
+
+
+async def test_a_decision_that_another_was_quicker_with_is_a_conflict() -> None:
+    async with client(LOST, refusal(409), approval_entries("deny")) as one:
+        with pytest.raises(ConflictError):
+            await one.decide(APPROVAL, "once")
+    async with client(refusal(409)) as one:
+        with pytest.raises(ConflictError):
+            await one.decide(APPROVAL, "once")
+
+
+async def events_of(data: bytes, chunk: int) -> list[Event]:
+    async def chunks() -> AsyncIterator[bytes]:
+        for start in range(0, len(data), chunk):
+            yield data[start : start + chunk]
+
+    return [event async for event in parse_events(lines_of(chunks()))]
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 1000])
+async def test_an_event_holds_any_text(chunk: int) -> None:
+    text = "one\u2028two\u2029three\x85four\x0c\x1c\r\n€"
+    body = {"type": "message_end", "text": text}
+    frame = b": alive\n\nevent: message_end\r\nid: 3-4\ndata: %s\n\ndata: {" % msgspec.json.encode(body)
+    assert await events_of(frame, chunk) == [Event("3-4", "message_end", body)]
