@@ -20,11 +20,25 @@ class Model:
     async def warm_up(self):
         self.warm = True
 
-    async def close(self):
-        pass
+    async def stream(self): ...
+    async def check(self): ...
+    async def close(self): ...
 
 def fails(_):
     raise ValueError("no key")
+
+def exits(_):
+    raise SystemExit(3)
+
+def nothing(_):
+    return None
+
+class Cold(Model):
+    async def stream(self): ...
+    async def check(self): ...
+    async def warm_up(self):
+        raise OSError("away")
+    close = warm_up
 
 NOT_CALLABLE = 3
 """
@@ -41,6 +55,7 @@ class Settings:
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with an installed package, `acme`."""
     (tmp_path / "acme_models.py").write_text(MODULE)
+    (tmp_path / "acme_quits.py").write_text("import sys; sys.exit('no license')")
     info = tmp_path / "acme-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1.0\n")
@@ -49,6 +64,10 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "acme = acme_models:Model\n"
         "demo = acme_models:Model\n"
         "fails = acme_models:fails\n"
+        "exits = acme_models:exits\n"
+        "quits = acme_quits:absent\n"
+        "nothing = acme_models:nothing\n"
+        "cold = acme_models:Cold\n"
         "missing = acme_models:absent\n"
         "number = acme_models:NOT_CALLABLE\n"
     )
@@ -72,7 +91,7 @@ def test_a_configured_back_end_of_another_package_gets_its_settings(package: Pat
 async def test_configured_back_ends_are_loaded_at_the_start_and_broken_ones_end_nothing(
     package: Path,
 ) -> None:
-    made = registry("fails", "acme")
+    made = registry("fails", "cold", "acme")
     await made.warm_up()
     assert made.resolve("acme/large")[0].warm  # type: ignore[attr-defined]
     await made.close()
@@ -95,6 +114,9 @@ def test_the_name_of_a_built_in_one_cannot_be_taken(package: Path) -> None:
         ("nonesuch", "extension 'nonesuch' of the group fairlead.models is not installed in "),
         ("missing", "extension 'missing' of the group fairlead.models .acme_models:absent.: AttributeError"),
         ("number", "must be callable, got int"),
+        ("exits", "extension 'exits' of the group fairlead.models failed at its start: SystemExit: 3"),
+        ("quits", "extension 'quits' of the group fairlead.models .acme_quits:absent.: SystemExit: no lic"),
+        ("nothing", "extension 'nothing' .*: what its factory returns lacks stream, check, close"),
         ("fails", "extension 'fails' of the group fairlead.models failed at its start: ValueError: no key"),
     ],
 )

@@ -664,7 +664,7 @@ async def test_a_factory_that_exits_ends_no_agent(monkeypatch: pytest.MonkeyPatc
     def exits(*_: object) -> None:
         raise SystemExit(3)
 
-    monkeypatch.setattr(extensions, "make", exits)
+    monkeypatch.setattr(extensions, "load", lambda *_: exits)
     loaded = LoadedHooks(cast(Any, SimpleNamespace(current=Config(hooks={"one": HookConfig()}))))
     loaded.load()
     (hook,) = loaded.that("before_tool_call")

@@ -70,7 +70,7 @@ def load(group: str, name: str, built_in: Mapping[str, str] | None = None) -> Ca
         raise ExtensionError(f"{what} is there {len(found)} times: in the packages {packages}")
     try:
         factory = found[0].load()
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # an exit would end the service at each start
         raise ExtensionError(f"{what} ({found[0].value}): {type(error).__name__}: {error}") from error
     if not callable(factory):
         raise ExtensionError(f"{what} ({found[0].value}) must be callable, got {type(factory).__name__}")
@@ -87,6 +87,6 @@ def make(group: str, name: str, argument: object, built_in: Mapping[str, str] | 
     factory = load(group, name, built_in)
     try:
         return factory(argument)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         text = f"extension {name!r} of the group {group} failed at its start: {type(error).__name__}: {error}"
         raise ExtensionError(text) from error

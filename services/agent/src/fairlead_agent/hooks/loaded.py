@@ -112,11 +112,8 @@ def _make(name: str, settings: dict[str, object]) -> _Made:
     try:
         return _Made(settings, _checked(name, extensions.make(extensions.HOOKS, name, settings)))
     except ExtensionError as error:
-        problem = str(error)
-    except SystemExit:  # in its module or its factory; every agent would end at its start
-        problem = f"extension {name!r} of the group {extensions.HOOKS} failed at its start: SystemExit"
-    log.error("extension_failed", group=extensions.HOOKS, extension=name, error=problem)
-    return _Made(settings, problem=problem)
+        log.error("extension_failed", group=extensions.HOOKS, extension=name, error=str(error))
+        return _Made(settings, problem=str(error))
 
 
 def _checked(name: str, made: object) -> Hooks:

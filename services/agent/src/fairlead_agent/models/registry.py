@@ -1,7 +1,7 @@
 """Which back end a model name means."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, Protocol, runtime_checkable
 
 import structlog
@@ -20,6 +20,7 @@ BUILT_IN: Final = {
     "openai": "fairlead_agent.models.openai_compatible:make",
     "litellm": "fairlead_agent.models.litellm_backend:make",
 }
+_METHODS: Final = ("stream", "check", "close")
 
 
 @runtime_checkable
@@ -58,6 +59,9 @@ class Registry:
         )
         try:
             made: ModelBackend = extensions.make(extensions.MODELS, backend, setup, BUILT_IN)
+            if missing := [each for each in _METHODS if not callable(getattr(made, each, None))]:
+                what = f"extension {backend!r} of the group {extensions.MODELS}"
+                raise ExtensionError(f"{what}: what its factory returns lacks {', '.join(missing)}")
         except ExtensionError as error:
             log.error("extension_failed", group=extensions.MODELS, extension=backend, error=str(error))
             raise InvalidInputError("model", str(error)) from error
@@ -75,9 +79,18 @@ class Registry:
             except InvalidInputError:
                 continue  # it is logged, and the doctor is told when asked
             if isinstance(made, WarmedUp):
-                await made.warm_up()
+                await _guarded(backend, made.warm_up)
 
     async def close(self) -> None:
         """Let go of all connections."""
-        for model in self._made.values():
-            await model.close()
+        for name, model in self._made.items():
+            await _guarded(name, model.close)
+
+
+async def _guarded(backend: str, act: Callable[[], Awaitable[None]]) -> None:
+    """Have a back end do what no request depends on: its failure ends no agent."""
+    try:
+        await act()
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever it is
+        why = f"{type(error).__name__}: {error}"
+        log.error("extension_failed", group=extensions.MODELS, extension=backend, error=why)

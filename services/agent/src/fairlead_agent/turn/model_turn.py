@@ -3,6 +3,7 @@
 import asyncio
 import fnmatch
 import random
+from collections.abc import Coroutine
 
 import structlog
 
@@ -12,6 +13,7 @@ from fairlead_agent.models.registry import Registry
 from fairlead_agent.session.owner import Owner
 from fairlead_agent.tools.arguments import Json
 from fairlead_agent.tools.catalog import Catalog
+from fairlead_agent.tools.held_keys import text_without_keys
 from fairlead_agent.tools.placement import WorkspacePlaces, boundary, described, shown_name
 from fairlead_agent.tools.session_tools import SessionTools
 from fairlead_agent.turn import left_out
@@ -32,6 +34,7 @@ log = structlog.get_logger()
 
 RESERVE_TOKENS = 4096  # of the window, kept for the answer
 MAX_RETRY_DELAY_S = 30.0
+MAX_FAILURE_CHARS = 500
 MAX_ASKED_DELAY_S = 120.0  # of a wait that the provider asks for: before that it would refuse again
 
 
@@ -207,7 +210,7 @@ class ModelTurn:
         async def read() -> None:
             nonlocal failure
             try:
-                await copy()
+                await _sorted(model_name, copy())
             except ModelError as error:
                 failure = failure or error
 
@@ -233,6 +236,7 @@ class ModelTurn:
                     delta = reply.add(piece)
                     if delta is not None:
                         await deltas.add(delta)
+            reply.check_finished()
 
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -269,3 +273,23 @@ class ModelTurn:
         ):
             self._owner.changed.clear()
             await self._owner.wait_for_change(left)
+
+
+async def _sorted(model_name: str, reading: Coroutine[object, object, None]) -> None:
+    """Read a reply.
+
+    Raises:
+        ModelError: also for all that a back end raises that is none: it will again, at every other worker.
+    """
+    try:
+        await reading
+    except FairleadError:
+        raise
+    except (Exception, SystemExit, asyncio.CancelledError) as error:
+        task = asyncio.current_task()
+        if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+            raise
+        why = text_without_keys(f"{type(error).__name__}: {error}")[:MAX_FAILURE_CHARS]
+        log.warning("back_end_failed", model=model_name, error=why)
+        text = f"The back end of model {model_name} failed: {why}"
+        raise ModelError("fatal", text, code="model_unavailable") from error

@@ -7,7 +7,15 @@ from types import MappingProxyType
 
 import msgspec
 
-from fairlead_agent.models.interface import Failure, Finish, Piece, TextPiece, ThinkingPiece, ToolCallPiece
+from fairlead_agent.models.interface import (
+    Failure,
+    Finish,
+    ModelError,
+    Piece,
+    TextPiece,
+    ThinkingPiece,
+    ToolCallPiece,
+)
 from fairlead_agent.tools.arguments import Json, fitted, parse
 from fairlead_common.protocol.content import (
     AssistantBlock,
@@ -67,21 +75,38 @@ class StreamedReply:
         self.first_piece_ms: int | None = None
         self._thought_ms: int | None = None
         self.finish = Finish("stop")
+        self._finished = False
 
     def add(self, piece: Piece) -> Delta | None:
-        """Take one more piece; what viewers are shown of it."""
+        """Take one more piece; what viewers are shown of it.
+
+        Raises:
+            TypeError, AttributeError, msgspec.ValidationError: a back end made it of something else.
+        """
         if self.first_piece_ms is None:
             self.first_piece_ms = self._elapsed_ms()
         match piece:
             case TextPiece(text):
+                text = _readable(text)
                 return Delta(type="text_delta", index=self._extend("text", text), text=text)
             case ThinkingPiece():
                 return self._think(piece)
             case ToolCallPiece():
                 return self._call(piece)
             case Finish():
-                self.finish = piece
+                self.finish, self._finished = msgspec.convert(msgspec.to_builtins(piece), Finish), True
                 return None
+            case _:
+                raise TypeError(f"a piece must be one of Piece, got {type(piece).__name__}")
+
+    def check_finished(self) -> None:
+        """Check that the last piece has come.
+
+        Raises:
+            ModelError: the back end ended the reply without it.
+        """
+        if not self._finished:
+            raise ModelError("retryable", "The model's reply broke off before its end.")
 
     def _extend(self, kind: str, text: str) -> int:
         if not self._blocks or self._blocks[-1].kind != kind or self._blocks[-1].done:
@@ -92,17 +117,20 @@ class StreamedReply:
     def _think(self, piece: ThinkingPiece) -> Delta | None:
         self._thought_ms = self._elapsed_ms()
         if piece.redacted is not None:
-            self._blocks.append(_Block("thinking", redacted=piece.redacted, done=True))
+            self._blocks.append(_Block("thinking", redacted=_readable(piece.redacted), done=True))
             return None
-        index = self._extend("thinking", piece.text)
+        text = _readable(piece.text)
+        index = self._extend("thinking", text)
         if piece.signature:  # it ends its block: what comes after has a signature of its own
-            self._blocks[index].signature = piece.signature
+            self._blocks[index].signature = _readable(piece.signature)
             self._blocks[index].done = True
-        return Delta(type="thinking_delta", index=index, text=piece.text) if piece.text else None
+        return Delta(type="thinking_delta", index=index, text=text) if text else None
 
     # -- tool calls ----------------------------------------------------------
 
-    def _call(self, piece: ToolCallPiece) -> Delta:
+    def _call(self, given: ToolCallPiece) -> Delta:
+        name, provider_id = (None if each is None else _readable(each) for each in (given.name, given.id))
+        piece = ToolCallPiece(given.index, _readable(given.arguments), provider_id, name)
         index = self._last_call if piece.index is None else self._calls.get(piece.index)
         is_new = index is None or self._opens_another(self._blocks[index], piece)
         if index is None or is_new:
@@ -201,6 +229,13 @@ class StreamedReply:
             provider_id=own_id or None,
             host=self._host,
         )
+
+
+def _readable(text: str) -> str:
+    """The text as a log can hold it: halves of surrogate pairs, which other services' JSON may have, go."""
+    if text.isascii():
+        return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _is_object(text: str) -> bool:

@@ -54,8 +54,8 @@ def _made(setup: SandboxSetup) -> Sandbox:
     what = f"extension {setup.name!r} of the group {extensions.SANDBOXES}"
     if missing := [each for each in _METHODS if not callable(getattr(made, each, None))]:
         raise ExtensionError(f"{what}: what its factory returns lacks {', '.join(missing)}")
-    if made.name != setup.name:
-        raise ExtensionError(f"{what}: its sandbox must have this name, got {made.name!r}")
+    if (named := getattr(made, "name", None)) != setup.name:
+        raise ExtensionError(f"{what}: its sandbox must have this name, got {named!r}")
     try:
         told = made.attributes()
     except Exception as error:
