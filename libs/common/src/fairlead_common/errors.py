@@ -5,10 +5,12 @@ letters; `InvalidInputError` is the client's to mend; anything else ends the pro
 one recovers from the streams.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from fairlead_common.received import Record
+
+EXIT_CONFIG: Final = 78  # EX_CONFIG: starting again will not help
 
 
 class FairleadError(Exception):

@@ -15,6 +15,7 @@ from fairlead_common.bus.provisioner import everything
 from fairlead_common.bus.retry import patiently
 from fairlead_common.bus.settings import settings_from_environment
 from fairlead_common.errors import (
+    EXIT_CONFIG,
     AccessRefusedError,
     FairleadError,
     InvalidInputError,
@@ -25,8 +26,6 @@ from fairlead_common.protocol.ids import check_id
 from fairlead_common.service.logs import configure_logs
 
 log = structlog.get_logger()
-
-EXIT_CONFIG = 78  # EX_CONFIG: starting again will not help
 
 
 async def _run() -> None:

@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from fairlead_common.errors import EXIT_CONFIG
+
 OK: Final = 0
 FAILED: Final = 1
 USAGE: Final = 2
@@ -12,7 +14,7 @@ LIMIT: Final = 6
 UNKNOWN: Final = 7
 TRUNCATED: Final = 8
 UNREACHABLE: Final = 69  # EX_UNAVAILABLE
-CONFIG: Final = 78  # EX_CONFIG
+CONFIG: Final = EXIT_CONFIG
 
 BY_OUTCOME: Final[dict[str, int]] = {
     "completed": OK,

@@ -23,6 +23,11 @@ def hide_memory() -> bool:
     return bool(ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0) == 0)
 
 
+def open_private(path: str, flags: int) -> int:
+    """An `opener` for `open`: what it makes is for its owner only, whatever the umask is."""
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)
+
+
 def keep_files_private() -> int:
     """Make files for their owner only from here on; the umask before, for what is started for others."""
     return os.umask(_OWNER_ONLY)

@@ -18,6 +18,7 @@ from fairlead_common.bus import Bus
 from fairlead_common.bus.readiness import wait_until_provisioned
 from fairlead_common.bus.settings import settings_from_environment
 from fairlead_common.errors import (
+    EXIT_CONFIG,
     AccessRefusedError,
     BusUnavailableError,
     StreamFullError,
@@ -31,7 +32,6 @@ from fairlead_common.service.privacy import hide_memory, keep_files_private
 log = structlog.get_logger()
 
 VERSION = "0.1.0"
-EXIT_CONFIG = 78  # EX_CONFIG: starting again will not help
 
 ServicePart = Callable[[asyncio.Event], Coroutine[object, object, None]]
 Setup = Callable[[Bus], Awaitable[list[ServicePart]]]

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from fairlead_common.installation.errors import USAGE, CommandError
+from fairlead_common.installation.errors import CONFIG, USAGE, CommandError
 from fairlead_node.os_service.spec import ServiceSpec
 from fairlead_node.supervisor.supervisor import DRAIN_S, SERVER_STOP_S
 
@@ -29,8 +29,9 @@ ExecStart={command}
 
 Restart=always
 RestartSec=2
-# Configuration that must not run (78), a command line that makes no sense (2): starting again is no help.
-RestartPreventExitStatus=2 78
+# Configuration that must not run ({config}), a command line that makes no sense ({usage}): \
+starting again is no help.
+RestartPreventExitStatus={usage} {config}
 
 # Commands of agents live in runners that outlive the service on purpose, in the same control group. A stop,
 # an upgrade or a crash tells the main process alone, which ends its services; the next start finds the rest.
@@ -111,6 +112,8 @@ def unit_text(wanted: ServiceSpec, systemd_version: int) -> str:
         environment="".join(f"Environment={_assigned(key, value)}\n" for key, value in pairs.items()),
         environment_file=_escaped_path(str(wanted.places.environment)),
         stop_s=STOP_S,
+        usage=USAGE,
+        config=CONFIG,
         name=wanted.name,
         delegation=_DELEGATION if systemd_version >= SUBGROUPS_SINCE else "",
         hardening=_SYSTEM_HARDENING if system else _USER_HARDENING,

@@ -20,6 +20,7 @@ from fairlead_common.installation.home import read_json, read_register, write_fi
 from fairlead_common.permissions import nkey
 from fairlead_common.permissions.rights import Others, Rights
 from fairlead_common.protocol.ids import check_id
+from fairlead_common.service.privacy import open_private
 from fairlead_remote.nats_users import external_users
 from fairlead_remote.nats_users.accounts import STREAMS, User, render_accounts
 
@@ -137,7 +138,7 @@ class UserRegister(ABC):
         In this order, so that a user the server knows is one that can be removed. What cannot be rendered is
         not registered. One process at a time.
         """
-        with open(self.folder / ".lock", "a", encoding="ascii", opener=_privately) as lock:
+        with open(self.folder / ".lock", "a", encoding="ascii", opener=open_private) as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             stored = read_register(self.register)
             yield stored
@@ -171,7 +172,3 @@ def mapping(stored: dict[str, object], key: str) -> dict[str, object]:
     if not isinstance(found, dict):
         raise CommandError(f"{key} of the register of users must be an object, got {type(found).__name__}")
     return found
-
-
-def _privately(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_CLOEXEC, 0o600)

@@ -3,8 +3,13 @@
 import msgspec
 
 
+def out_key(job_id: str, slot: str) -> str:
+    """The key of a delivery in the bucket `runs`. Keys are stored: it never changes."""
+    return f"out.{job_id}.{slot}"
+
+
 class DeliveryMessage(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """A stored delivery: key `out.<job>.<slot>` of the bucket `runs`.
+    """A stored delivery: key `out_key(job_id, slot)` of the bucket `runs`.
 
     Fields:
         session: that is notified if it cannot be delivered.
@@ -27,7 +32,7 @@ class DeliveryMessage(msgspec.Struct, frozen=True, kw_only=True, rename="camel",
     @property
     def key(self) -> str:
         """Its key."""
-        return f"out.{self.job_id}.{self.slot}"
+        return out_key(self.job_id, self.slot)
 
     @property
     def delivery_id(self) -> str:

@@ -18,7 +18,7 @@ from fairlead_common.errors import ConflictError, FairleadError, NotFoundError
 from fairlead_common.protocol import subjects
 from fairlead_scheduler.clock import Clock
 from fairlead_scheduler.delivery.channels import Channels, UndeliverableError
-from fairlead_scheduler.delivery.message import DeliveryMessage
+from fairlead_scheduler.delivery.message import DeliveryMessage, out_key
 from fairlead_scheduler.jobs.job_store import token
 from fairlead_scheduler.leader import Leader
 from fairlead_scheduler.runs.run_store import RunStore
@@ -74,20 +74,24 @@ class Outbox:
             held=True,
         )
         try:
-            await self._bucket.create(_key(run), msgspec.json.encode(message), point="scheduler.letter")
+            await self._bucket.create(
+                out_key(run.job_id, run.slot), msgspec.json.encode(message), point="scheduler.letter"
+            )
         except ConflictError:
             log.info("delivery_kept_before", job=run.job_id)
         return DeliveryState(channel=payload.channel)
 
     async def send_soon(self, run: RunEntry) -> None:
         """Release the delivery of a run that has ended. Idempotent."""
-        record = await self._bucket.get(_key(run))
+        record = await self._bucket.get(out_key(run.job_id, run.slot))
         if record is None:
             return
         message = _message.decode(record.data)
         if message.held:
             await self._bucket.update(
-                _key(run), msgspec.json.encode(msgspec.structs.replace(message, held=False)), record.seq
+                out_key(run.job_id, run.slot),
+                msgspec.json.encode(msgspec.structs.replace(message, held=False)),
+                record.seq,
             )
         self._look.set()
 
@@ -211,7 +215,3 @@ class Outbox:
             except NotFoundError:
                 return
             return
-
-
-def _key(run: RunEntry) -> str:
-    return f"out.{run.job_id}.{run.slot}"

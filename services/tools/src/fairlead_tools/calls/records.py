@@ -23,6 +23,7 @@ import structlog
 
 from fairlead_common.failpoints import failpoint
 from fairlead_common.protocol.content import ToolOutcome
+from fairlead_common.service.privacy import open_private
 from fairlead_tools.sandboxes.sandbox import Place
 
 log = structlog.get_logger()
@@ -68,7 +69,7 @@ class Records:
         """Note an attempt. Not synced: without the note an adopted call is `unknown`, never started."""
         path = self._calls / f"{call_id}.{attempt}"
         temporary = self._calls / f".{call_id}.{attempt}"
-        with open(temporary, "wb", opener=_privately) as file:
+        with open(temporary, "wb", opener=open_private) as file:
             file.write(msgspec.json.encode(note))
         failpoint("tools.note.before")
         temporary.rename(path)
@@ -155,14 +156,10 @@ def make_private_folder(folder: Path) -> None:
     folder.chmod(0o700)
 
 
-def _privately(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_CLOEXEC, 0o600)
-
-
 def _identity(path: Path) -> str:
     """The name of the folder, made once, whoever comes first."""
     temporary = path.with_name(f".identity.{secrets.token_hex(4)}")
-    with open(temporary, "w", encoding="ascii", opener=_privately) as file:
+    with open(temporary, "w", encoding="ascii", opener=open_private) as file:
         file.write(secrets.token_hex(16))
         file.flush()
         os.fsync(file.fileno())
