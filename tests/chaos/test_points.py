@@ -28,7 +28,7 @@ SELECTED = [
     ("tools.claim.after", DROP_ACK),
     ("tools.result.after", KILL),
     ("tools.forget.after", KILL),
-    ("runner.gate.after", KILL),
+    ("runner.started_file.after", KILL),
     ("runner.outcome.before", KILL),
     ("scheduler.slot.after", KILL),
 ]

@@ -82,7 +82,7 @@ def test_every_registered_type_of_entry_exists() -> None:
 def test_every_step_says_what_it_is_and_why_a_point_is_left_out() -> None:
     assert len(POINTS) >= 45
     for name, step in STEPS.items():
-        assert step.says, name
+        assert step.text, name
         assert bool(step.why) == (step.moments != ("before", "after")), name
 
 

@@ -6,8 +6,8 @@ Only with `FAIRLEAD_TEST=1` and `FAIRLEAD_FAILPOINTS=<folder>`. Otherwise passin
     <folder>/<point>    armed: `<action> <n>`, for the n-th that passes from now on, whichever process it is
     <folder>/landed     a line of JSON for each hit, on the disk before the action
 
-Whoever takes an armed point renames its file, so one process alone acts on it, and a process that is started
-again does not. The runner, which has the standard library only, has a twin of this (`runner/failpoints.py`).
+The process that takes an armed point renames its file, so only one process acts on it, and a process that is
+restarted does not. The runner has the standard library only, and a twin of this (`runner/failpoints.py`).
 """
 
 import json
@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 KILL: Final = "kill"  # SIGKILL to itself
-STOP: Final = "stop"  # SIGSTOP to itself; the test lets it go on
+STOP: Final = "stop"  # SIGSTOP to itself; the test sends SIGCONT
 DROP_ACK: Final = "drop_ack"  # what was published is stored, its acknowledgement is lost
 
 
@@ -26,123 +26,127 @@ class FailpointStep(NamedTuple):
     """Something that a crash may cut off; it has a point before it and one after it.
 
     Fields:
-        says: what happens there.
+        text: what happens there.
         acknowledged: it is a write that the server answers, so the answer can be lost.
-        may_be_unknown: at these moments, who dies may leave a command of which nobody can tell what it did.
+        may_be_unknown: moments at which a crash may leave a command whose outcome is `unknown`.
         moments: of the points, where there are not both; `why` there are not.
     """
 
-    says: str
+    text: str
     acknowledged: bool = False
     may_be_unknown: tuple[str, ...] = ()
     moments: tuple[str, ...] = ("before", "after")
     why: str = ""
 
 
-def _write(says: str) -> FailpointStep:
-    return FailpointStep(says, acknowledged=True)
+def _write(text: str) -> FailpointStep:
+    return FailpointStep(text, acknowledged=True)
 
 
-def _work(says: str) -> FailpointStep:
-    return FailpointStep(says)
+def _work(text: str) -> FailpointStep:
+    return FailpointStep(text)
 
 
-def _command(says: str) -> FailpointStep:
-    return FailpointStep(says, may_be_unknown=("before", "after"))
+def _command(text: str) -> FailpointStep:
+    return FailpointStep(text, may_be_unknown=("before", "after"))
 
 
 STEPS: Final[Mapping[str, FailpointStep]] = {
-    # What people ask for is stored, then accepted.
+    # Input is stored, then accepted.
     "gateway.session": _write("the notice that creates a session is stored"),
     "gateway.prompt": _write("a prompt is stored; then comes the 202"),
     "gateway.steer": _write("a steer is stored"),
     "gateway.followup": _write("a follow-up is stored"),
-    "gateway.abort": _write("the wish to stop is stored"),
+    "gateway.abort": _write("an abort is stored"),
     "gateway.approval": _write("a decision is stored"),
     "gateway.update": _write("new settings of a session are stored"),
-    "gateway.delete": _write("the wish to delete a session is stored"),
-    "objects.put": _work("an attachment goes to the object store"),
+    "gateway.delete": _write("the notice that deletes a session is stored"),
+    "objects.put": _work("an attachment is put into the object store"),
     # The log of a session, by the type of the entry.
     "agent.log.session_info": _write("settings of a session are in its log"),
     "agent.log.mode_change": _write("a new mode is in the log"),
     "agent.log.run_start": _write("a run begins"),
-    "agent.log.together": _write("a run begins with what a person said, in one record"),
-    "agent.log.user": _write("what a person said is in the log, and consumed from the mailbox"),
-    "agent.log.queued": _write("what came while a run went on is in the log"),
-    "agent.log.assistant": _write("the model's answer is in the log, before any of its calls is made"),
+    "agent.log.together": _write("a run begins with its first user message, in one record"),
+    "agent.log.user": _write("a user message is in the log, and consumed from the mailbox"),
+    "agent.log.queued": _write("input that came while a run was open is in the log"),
+    "agent.log.assistant": _write("the model's reply is in the log, before any of its calls is requested"),
     "agent.log.tool_result": _write("the result of a call is in the log"),
-    "agent.log.approval_request": _write("a person is asked"),
-    "agent.log.approval": _write("what the person said is in the log"),
-    "agent.log.custom": _write("a mark is in the log: an abort, a system event, a handover"),
-    "agent.log.dropped": _write("mail that has no place is consumed"),
-    "agent.log.deleted": _write("a session is deleted, and its log says so; another may begin"),
+    "agent.log.approval_request": _write("a request for an approval is in the log"),
+    "agent.log.approval": _write("the decision on an approval is in the log"),
+    "agent.log.custom": _write("a custom entry is in the log: an abort, a system event, a handover"),
+    "agent.log.dropped": _write("mail that changes nothing is consumed"),
+    "agent.log.deleted": _write("the end of a deleted session is in its log; another may begin"),
     "agent.log.epoch": _write("another owner takes over an open run"),
     "agent.log.run_end": _write("the run is closed, fenced by all that is stored of the session"),
-    # What an agent does beside its log.
-    "agent.request": _write("a call is published for the executors of its host"),
-    "agent.claim": _write("the agent takes a call back by claiming it"),
-    "agent.timer": _write("the end of an approval's time is set"),
+    # Other writes of an agent.
+    "agent.request": _write("the request of a call is published for the executors of its host"),
+    "agent.claim": _write("the agent cancels a call by claiming it"),
+    "agent.timer": _write("the timer for the expiry of an approval is set"),
     "agent.notice": _write("a timer that fired becomes mail"),
     "agent.timer_purge": _work("a timer that fired is removed"),
     "agent.ack": _work("a wake-up is acknowledged: its mail is consumed"),
-    "agent.hint": _work("the sweeper hints at a session that nobody serves"),
-    "agent.projection": _write("the list of sessions shows something new"),
-    "agent.unlist": _write("a decided approval leaves the list"),
-    "agent.delete_workspace": _write("a host is told to remove the workspace of a session that is deleted"),
+    "agent.hint": _work("the sweeper sends a hint for a session without an owner"),
+    "agent.projection": _write("a row of the list of sessions is updated"),
+    "agent.unlist": _write("a decided approval is removed from the list"),
+    "agent.delete_workspace": _write(
+        "the key is stored by which a host removes the workspace of a deleted session"
+    ),
     "agent.delete_timers": _work("the timers of a session that is deleted are removed"),
-    "agent.delete_list": _write("a session that is deleted leaves the list"),
+    "agent.delete_list": _write("a session that is deleted is removed from the list"),
     "agent.delete": _work("the mail of a session is removed, up to the notice that deletes it"),
     "agent.delete_log": _work("the log of a session is removed, up to the entry that accepts its deletion"),
     "agent.delete_rest": _work("what was left of the log before the entry that ends it is removed"),
-    "lease.acquire": _write("a lease is taken: of a session, of the sweeper, of the scheduler"),
+    "lease.acquire": _write("a lease is acquired: of a session, of the sweeper, of the scheduler"),
     "lease.renew": _write("a lease is renewed"),
-    "lease.release": _work("a lease is given back"),
+    "lease.release": _work("a lease is released"),
     # An executor.
-    "tools.note": _work("the note of an attempt gets its name, before the claim"),
+    "tools.record": _work("the record of an attempt is renamed into place, before the claim"),
     "tools.claim": _write("a call is claimed"),
     "tools.launch": _work("a runner is started"),
-    "tools.call": _work("the runner is given the call"),
+    "tools.call": _work("the call is passed to the runner"),
     "tools.output": _write("a piece of a long output is stored"),
     "tools.result": _write("the result of a call is stored in the mailbox of its session"),
     "tools.forget": _work("the runner is told that the outcome was delivered"),
-    "tools.done": _work("the note of a call moves to those that are done"),
+    "tools.done": _work("the record of a call is moved to the finished ones"),
     "tools.ack": _work("a request is acknowledged"),
-    "tools.heartbeat": _write("an executor says that it lives"),
+    "tools.heartbeat": _write("the heartbeat of an executor is stored"),
     # A runner, and the processes it forks.
     "runner.lock": _work("the lock of a call is taken in the journal"),
-    "runner.gate": FailpointStep("the file that lets a call start once is made", may_be_unknown=("after",)),
-    "runner.start": _command("the call is among the starts, synced"),
-    "runner.process": _command("the process that will watch the command is written down"),
+    "runner.started_file": FailpointStep(
+        "the file `started` is created, which lets a call start once", may_be_unknown=("after",)
+    ),
+    "runner.start_list": _command("the call is in the list of starts, synced"),
+    "runner.process": _command("the process that will watch the command is recorded in the journal"),
     "runner.fork": _command("a supervisor and a waiting child are forked"),
-    "runner.go": _command("the child gets its order"),
+    "runner.dispatch": _command("the call is handed to the waiting child"),
     "runner.command": FailpointStep(
         "the supervisor spawns the command, or the child becomes it",
         may_be_unknown=("before",),
         moments=("before",),
         why="afterwards it is another program",
     ),
-    "runner.guard": _command("the supervisor reports how the command ended"),
-    "runner.outcome": _command("the outcome gets its name in the journal"),
-    "runner.tell": _command("the outcome is told to who follows the call"),
-    "runner.sync": _command("an outcome that nobody fetched yet is brought to the disk"),
-    "runner.tombstone": _command("the tombstone of a delivered call is made, its files are removed"),
-    "runner.background": _command("a command that runs on gets a record of its own"),
-    "runner.recover": _command("a call whose runner died gets its outcome"),
+    "runner.report": _command("the supervisor reports how the command ended"),
+    "runner.outcome": _command("the outcome is renamed into place in the journal"),
+    "runner.notify": _command("the outcome is sent to the executors that follow the call"),
+    "runner.sync": _command("an outcome that was not delivered yet is synced to the disk"),
+    "runner.tombstone": _command("the tombstone of a delivered call is created, its files are removed"),
+    "runner.background": _command("a command that continues in the background gets its own record"),
+    "runner.recover": _command("the outcome of a call whose runner died is written"),
     # The scheduler.
     "scheduler.job": _write("a new job is stored"),
     "scheduler.slot": _write("a slot is fired"),
     "scheduler.begin": _write("the run of a slot is in the history"),
-    "scheduler.open": _write("the run is open: somebody has to see it to its end"),
-    "scheduler.lane": _write("an isolated run gets its place, or leaves it"),
+    "scheduler.open": _write("the run is stored as open: it must be brought to its end"),
+    "scheduler.concurrency": _write("an isolated run acquires a concurrency slot, or releases it"),
     "scheduler.run": _write("the state of a run changes"),
-    "scheduler.mail": _write("mail goes into a session: settings, a prompt, a system event"),
-    "scheduler.letter": _write("an answer that is to be delivered is kept"),
+    "scheduler.mail": _write("mail is stored in a session: settings, a prompt, a system event"),
+    "scheduler.delivery": _write("an answer that is to be delivered is stored in the outbox"),
     "scheduler.attempt": _write("an attempt to deliver is counted, before it is made"),
     "scheduler.count": _write("a run that has ended is counted in the state of its job"),
-    "scheduler.retire": _write("a one-shot job that had its moment is switched off"),
-    "scheduler.shut": _work("a run is open no more"),
+    "scheduler.disable": _write("a one-shot job that has fired is disabled"),
+    "scheduler.close": _work("a run is removed from the open ones"),
     "scheduler.ack": _work("a slot is acknowledged: its effect is stored"),
-    "scheduler.position": _write("how far firing has got is stored"),
+    "scheduler.position": _write("the position up to which slots were fired is stored"),
 }
 
 
@@ -150,7 +154,7 @@ class Point(NamedTuple):
     """One place, and what can be done to who passes there."""
 
     step: str
-    says: str
+    text: str
     actions: tuple[str, ...]
     may_be_unknown: bool
 
@@ -160,8 +164,8 @@ def _points() -> dict[str, Point]:
     for name, step in STEPS.items():
         for moment in step.moments:
             lost = (DROP_ACK,) if step.acknowledged and moment == "after" else ()
-            says = f"{moment}: {step.says}"
-            found[f"{name}.{moment}"] = Point(name, says, (KILL, STOP, *lost), moment in step.may_be_unknown)
+            text = f"{moment}: {step.text}"
+            found[f"{name}.{moment}"] = Point(name, text, (KILL, STOP, *lost), moment in step.may_be_unknown)
     return found
 
 

@@ -75,7 +75,7 @@ class Outbox:
         )
         try:
             await self._bucket.create(
-                out_key(run.job_id, run.slot), msgspec.json.encode(message), point="scheduler.letter"
+                out_key(run.job_id, run.slot), msgspec.json.encode(message), point="scheduler.delivery"
             )
         except ConflictError:
             log.info("delivery_kept_before", job=run.job_id)

@@ -110,7 +110,7 @@ class RunFinalizer:
             fresh: Document = {**document, "enabled": False, "updatedAtMs": now_ms, "sinceMs": now_ms}
             fresh.pop("sinceRevision", None)
             try:
-                await self._store.update(job.id, fresh, revision, point="scheduler.retire")
+                await self._store.update(job.id, fresh, revision, point="scheduler.disable")
             except ConflictError:
                 continue
             await self._store.tell(CronEvent(job_id=job.id, action="updated", name=job.name))

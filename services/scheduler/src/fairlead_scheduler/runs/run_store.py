@@ -134,9 +134,9 @@ class RunStore:
 
     async def shut(self, job: str, slot: str) -> None:
         """Mark a run as no longer open."""
-        failpoint("scheduler.shut.before")
+        failpoint("scheduler.close.before")
         await self._bucket.forget(f"open.{job}.{slot}")  # written once, by `open`
-        failpoint("scheduler.shut.after")
+        failpoint("scheduler.close.after")
 
     async def open_since(self, seq: int) -> tuple[list[tuple[str, str]], int]:
         """Job and slot of what was opened after `seq`, in order, and the last sequence."""
@@ -162,7 +162,7 @@ class RunStore:
             if wanted == concurrency:
                 return True
             try:
-                await self._bucket.update("lane", _encode(wanted), revision, point="scheduler.lane")
+                await self._bucket.update("lane", _encode(wanted), revision, point="scheduler.concurrency")
             except ConflictError:
                 continue
             return True

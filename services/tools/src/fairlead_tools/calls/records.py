@@ -71,9 +71,9 @@ class Records:
         temporary = self._calls / f".{call_id}.{attempt}"
         with open(temporary, "wb", opener=open_private) as file:
             file.write(msgspec.json.encode(note))
-        failpoint("tools.note.before")
+        failpoint("tools.record.before")
         temporary.rename(path)
-        failpoint("tools.note.after")
+        failpoint("tools.record.after")
 
     def settle(self, call_id: str, attempt: str, outcome: ToolOutcome) -> None:
         """Note the outcome of a call that no runner shall have any more, before it is told."""

@@ -207,10 +207,10 @@ class Calls:
             except OSError:
                 # The disk is full: served from memory; after a crash the outcome is `unknown`.
                 self._unsaved[call_id] = result
-        failpoint("runner.tell.before")
+        failpoint("runner.notify.before")
         for each in followers:
             _send_result(each, call_id, result)
-        failpoint("runner.tell.after")
+        failpoint("runner.notify.after")
         if call is not None:
             self._unsynced[call_id] = (call, time.monotonic() + SYNC_AFTER_S)
             if len(self._unsynced) > MAX_UNSYNCED:  # each holds open files
@@ -348,9 +348,9 @@ class Calls:
                 call.start({**whole, **process})
                 limit = MAX_FILE_BYTES if plan.life.yield_s is None else MAX_YIELDED_BYTES
                 output = Output(call.open_output, limit) if plan.is_command else None
-            failpoint("runner.go.before")
+            failpoint("runner.dispatch.before")
             child.go(plan.order)
-            failpoint("runner.go.after")
+            failpoint("runner.dispatch.after")
         except BaseException as error:
             if child is not None:
                 child.abandon()

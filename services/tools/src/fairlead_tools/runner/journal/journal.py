@@ -52,12 +52,12 @@ class JournaledCall:
             AlreadyStartedError: somebody passed it before.
             OSError: the disk did not take it; the call must not run.
         """
-        failpoint("runner.gate.before")
+        failpoint("runner.started_file.before")
         try:
             fd = os.open(os.path.join(self.path, "started"), _NEW_FILE, 0o600)
         except FileExistsError:
             raise AlreadyStartedError(self.path) from None
-        failpoint("runner.gate.after")
+        failpoint("runner.started_file.after")
         try:
             failpoint("runner.process.before")
             os.write(fd, json.dumps(record).encode("ascii"))

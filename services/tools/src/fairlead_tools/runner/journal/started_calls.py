@@ -51,9 +51,9 @@ class StartedCalls:
         record = call_id.encode("ascii").ljust(RECORD_BYTES - 1) + b"\n"
         if os.pwrite(self._fd, record, self._end) != RECORD_BYTES:
             raise OSError(28, "the record was cut off")
-        failpoint("runner.start.before")
+        failpoint("runner.start_list.before")
         _sync_data(self._fd)
-        failpoint("runner.start.after")
+        failpoint("runner.start_list.after")
         self._end += RECORD_BYTES
 
     def _grow(self) -> None:

@@ -75,10 +75,10 @@ def run(parent: int, spec: LaunchSpec, handoff: int) -> NoReturn:
     while True:
         report = _serve(spec, handoff)
         report = report._replace(again=report.again and handoff >= 0)
-        failpoint("runner.guard.before")
+        failpoint("runner.report.before")
         with contextlib.suppress(BrokenPipeError):  # the runner died, and no one reads the report
             os.write(spec.report, b"\0" + json.dumps(report._asdict()).encode("ascii") + b"\n")
-        failpoint("runner.guard.after")
+        failpoint("runner.report.after")
         if not report.again or _inherited() != inherited:  # not before the report: the call waits for that
             os._exit(0)
         os.close(spec.report)
