@@ -227,17 +227,17 @@ class Workplace:
         self._started.add(child.pid)
         path = self._folder / "out"
         output = Output(lambda: os.open(path, os.O_CREAT | os.O_WRONLY)) if plan.is_command else None
-        job = RunningCall("c1", child, 60.0, None, output)
+        running = RunningCall("c1", child, 60.0, None, output)
         child.go(plan.order)
         yield child.pid
         end = time.monotonic() + WAIT_S
-        while not job.has_report and time.monotonic() < end:
+        while not running.has_report and time.monotonic() < end:
             select.select([child.report], [], [], 1)
-            job.read(child.report)
-        for fd in job.fds:
+            running.read(child.report)
+        for fd in running.fds:
             os.close(fd)
-        assert job.conclude(0)["status"] == "ok"
-        self.prefork.ended(job)
+        assert running.conclude(0)["status"] == "ok"
+        self.prefork.ended(running)
 
     def close(self) -> None:
         """No child is left."""
@@ -423,18 +423,18 @@ def test_report_that_is_too_large_ends_its_call_at_once_and_its_guard_serves_on(
     child = children.fork_command(cwd, None, lambda order: dict(result), again=True)
     os.set_blocking(child.report, False)
     try:
-        job = RunningCall(
+        running = RunningCall(
             "c1", child, 60.0, None, Output(lambda: os.open(tmp_path / "out", os.O_CREAT | os.O_WRONLY))
         )
         child.go({"tool": "any"})
         end = time.monotonic() + WAIT_S
-        while not job.has_report and time.monotonic() < end:
+        while not running.has_report and time.monotonic() < end:
             select.select([child.report], [], [], 1)
-            job.read(child.report)
-        outcome = job.conclude(0)
+            running.read(child.report)
+        outcome = running.conclude(0)
         assert outcome["status"] == "unknown"
         assert "more than 100000 bytes" in text_of(outcome)
-        assert job.supervisor_is_free
+        assert running.supervisor_is_free
     finally:
         for fd in (child.output, child.report, child.handoff, cwd):
             os.close(fd)

@@ -59,10 +59,10 @@ _LOST = (
 
 
 class Serving(NamedTuple):
-    """A call in this executor's hands. `job` has no reply subject when it was adopted from a note."""
+    """A call in this executor's hands. `message` has no reply subject when it was adopted from a note."""
 
     task: asyncio.Task[None]
-    job: StreamMessage
+    message: StreamMessage
 
 
 class CallTarget(NamedTuple):
@@ -109,7 +109,7 @@ class Executor:
             bus,
             subjects.TOOLS,
             subjects.tools_consumer(config.host),
-            self._on_job,
+            self._on_request,
             lambda: config.capacity - len(self._serving),
         )
 
@@ -158,17 +158,17 @@ class Executor:
 
     # -- what arrives --------------------------------------------------------
 
-    def _on_job(self, job: StreamMessage) -> None:
+    def _on_request(self, message: StreamMessage) -> None:
         try:
-            call_id = subjects.parse_tool(job.subject).call
+            call_id = subjects.parse_tool(message.subject).call
         except BadMessageError:
             return  # not ours to settle: the consumer filters by subject
         before = self._serving.get(call_id)
         if before is None:
-            task = self._tasks.create_task(self._serve(call_id, job), name=f"call-{call_id}")
-            self._serving[call_id] = Serving(task, job)
-        elif job.reply:  # delivered again while we are at it: settle the newest delivery
-            self._serving[call_id] = Serving(before.task, job)
+            task = self._tasks.create_task(self._serve(call_id, message), name=f"call-{call_id}")
+            self._serving[call_id] = Serving(task, message)
+        elif message.reply:  # delivered again while we are at it: settle the newest delivery
+            self._serving[call_id] = Serving(before.task, message)
 
     def _on_cancel(self, delivery: Delivery) -> None:
         call_id = delivery.subject.rpartition(".")[2]
@@ -195,7 +195,7 @@ class Executor:
                 self._records.finish(call_id)
                 continue
             log.info("call_adopted", call=call_id, before=note.executor)
-            self._on_job(
+            self._on_request(
                 StreamMessage(self._bus, subject, record.seq, 1, record.data, record.headers, reply="")
             )
 
@@ -203,20 +203,20 @@ class Executor:
         while True:
             await asyncio.sleep(PROGRESS_S)
             for each in list(self._serving.values()):
-                if each.job.reply:
-                    await each.job.in_progress()
+                if each.message.reply:
+                    await each.message.in_progress()
 
     # -- one call ------------------------------------------------------------
 
-    async def _serve(self, call_id: str, job: StreamMessage) -> None:
+    async def _serve(self, call_id: str, message: StreamMessage) -> None:
         """From a delivery to its acknowledgement, or back into the stream."""
         delay_s: float | None = 5.0
         try:
-            delay_s = await self._settle(call_id, job)
+            delay_s = await self._settle(call_id, message)
         except BadMessageError as error:
-            delay_s = None if await self._bury(job, str(error)) else 5.0
+            delay_s = None if await self._bury(message, str(error)) else 5.0
         except FairleadError as error:
-            delay_s = min(30.0, 0.5 * 2 ** min(job.delivered, 6))
+            delay_s = min(30.0, 0.5 * 2 ** min(message.delivered, 6))
             log.warning("call_delayed", call=call_id, error=str(error))
         except Exception as error:
             log.exception("call_failed", call=call_id, error=repr(error))
@@ -225,26 +225,26 @@ class Executor:
                 raise
             delay_s = 0.2  # another executor may have it at once
         serving = self._serving.pop(call_id)
-        if serving.job.reply:
+        if serving.message.reply:
             failpoint("tools.ack.before")
-            await (serving.job.ack() if delay_s is None else serving.job.nak(delay_s))
+            await (serving.message.ack() if delay_s is None else serving.message.nak(delay_s))
             failpoint("tools.ack.after")
         self._pull.nudge()
 
-    async def _bury(self, job: StreamMessage, reason: str) -> bool:
+    async def _bury(self, message: StreamMessage, reason: str) -> bool:
         """Whether the message, which can never be handled, is among the dead letters."""
-        log.error("request_refused", subject=job.subject, error=reason)
+        log.error("request_refused", subject=message.subject, error=reason)
         try:
-            await dead_letter(self._bus, "tools", job, reason)
+            await dead_letter(self._bus, "tools", message, reason)
         except FairleadError as error:
             log.warning("dead_letter_failed", error=str(error))
             return False
         return True
 
-    async def _settle(self, call_id: str, job: StreamMessage) -> float | None:
+    async def _settle(self, call_id: str, message: StreamMessage) -> float | None:
         """None once the call needs no further delivery, else the seconds until it may come again."""
-        call = await self._decode(call_id, job)
-        trace = job.headers.get(subjects.H_TRACE)
+        call = await self._decode(call_id, message)
+        trace = message.headers.get(subjects.H_TRACE)
         if call.name not in BY_NAME:
             await self._executor_tools.wait(call.name)  # what others offer may not be known yet
         target = await self._target(call)
@@ -314,23 +314,25 @@ class Executor:
         await self._answer(call, outcome, trace)
         self._records.finish(call.call_id, keep=tool is None or not tool.spec.idempotent)
 
-    async def _decode(self, call_id: str, job: StreamMessage) -> ToolCall:
+    async def _decode(self, call_id: str, message: StreamMessage) -> ToolCall:
         try:
-            call = _call.decode(await self._payload(call_id, job))
+            call = _call.decode(await self._payload(call_id, message))
             check_id(call.session, "session")
         except (msgspec.DecodeError, UnicodeDecodeError, InvalidInputError) as error:
-            raise BadMessageError(f"{job.subject}: {error}") from error
+            raise BadMessageError(f"{message.subject}: {error}") from error
         if call.call_id != call_id:
-            raise BadMessageError(f"{job.subject}: call_id is {call.call_id[:80]!r}")
+            raise BadMessageError(f"{message.subject}: call_id is {call.call_id[:80]!r}")
         return call
 
-    async def _payload(self, call_id: str, job: StreamMessage) -> bytes:
-        parts = job.headers.get(subjects.H_PARTS)
+    async def _payload(self, call_id: str, message: StreamMessage) -> bytes:
+        parts = message.headers.get(subjects.H_PARTS)
         if parts is not None:
             return await read_parts(self._bus, self._config.host, call_id, parts)
-        if subjects.H_OBJECT in job.headers:  # of an agent of an earlier version; executors read no objects
-            raise BadMessageError(f"{job.subject}: it is in the object store, not in parts")
-        return job.data
+        if (
+            subjects.H_OBJECT in message.headers
+        ):  # of an agent of an earlier version; executors read no objects
+            raise BadMessageError(f"{message.subject}: it is in the object store, not in parts")
+        return message.data
 
     async def _target(self, call: ToolCall) -> CallTarget:
         """Where the call would run, or why it cannot. Its workspace is made by then."""
