@@ -24,8 +24,8 @@ from fairlead_common.protocol.entries import (
     MessageEntry,
     RunEndEntry,
     RunStartEntry,
-    encode_entry,
 )
+from fairlead_common.protocol.entry_codec import encode_entry
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.protocol.messages import OwnerAnswer
 from fairlead_common.protocol.projections import SessionSummary, approval_key, session_key

@@ -5,13 +5,8 @@ import msgspec
 from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import Bucket
 from fairlead_common.protocol import subjects as s
-from fairlead_common.protocol.entries import (
-    ApprovalRequestEntry,
-    DeletedEntry,
-    RunEndEntry,
-    RunStartEntry,
-    encode_entry,
-)
+from fairlead_common.protocol.entries import ApprovalRequestEntry, DeletedEntry, RunEndEntry, RunStartEntry
+from fairlead_common.protocol.entry_codec import encode_entry
 from fairlead_common.protocol.projections import (
     TOMBSTONE,
     SessionSummary,

@@ -39,9 +39,8 @@ from fairlead_common.protocol.entries import (
     MessageEntry,
     RunEndEntry,
     RunStartEntry,
-    decode_entry,
-    encode_entry,
 )
+from fairlead_common.protocol.entry_codec import decode_entry, encode_entry
 from fairlead_common.protocol.messages import (
     ExecutorInfo,
     ToolCall,

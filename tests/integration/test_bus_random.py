@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fairlead_common.bus import Bus
-from fairlead_common.bus.stream_reader import JetStreamError
+from fairlead_common.bus.jetstream_api import JetStreamError
 from fairlead_common.bus.streams import provision
 from fairlead_common.errors import FairleadError
 from fairlead_common.protocol import subjects as s

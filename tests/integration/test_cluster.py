@@ -10,11 +10,11 @@ import pytest
 
 from fairlead_common.bus import Bus, WrongSequenceError
 from fairlead_common.bus.buckets import Bucket
+from fairlead_common.bus.jetstream_api import JetStreamError
 from fairlead_common.bus.objects import Objects
 from fairlead_common.bus.pull_consumer import PullConsumer, StreamMessage
 from fairlead_common.bus.reply_inbox import InboxReply
 from fairlead_common.bus.settings import BusSettings
-from fairlead_common.bus.stream_reader import JetStreamError
 from fairlead_common.bus.streams import provision
 from fairlead_common.bus.tail import Tail, TailSource
 from fairlead_common.errors import ConflictError, UnsafeConfigurationError

@@ -13,7 +13,8 @@ from jsonschema import Draft202012Validator
 
 from fairlead_common.bus import Bus
 from fairlead_common.protocol import subjects
-from fairlead_common.protocol.entries import DeletedEntry, Entry, LaterEntry, decode_entry, encode_entry
+from fairlead_common.protocol.entries import DeletedEntry, Entry, LaterEntry
+from fairlead_common.protocol.entry_codec import decode_entry, encode_entry
 from fairlead_common.protocol.messages import ExecutorInfo
 from fairlead_common.protocol.projections import ApprovalSummary, approval_key
 from fairlead_common.service.process import register

@@ -14,7 +14,8 @@ from fairlead_common.bus.objects import Objects
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.content import TextBlock, UserMessage
 from fairlead_common.protocol.entries import MessageEntry
-from fairlead_common.protocol.messages import UserInput, decode_mail
+from fairlead_common.protocol.mail import decode_mail
+from fairlead_common.protocol.messages import UserInput
 from tests.integration.gateway_fixture import FakeAgent, RunningGateway, running_gateway
 from tests.support.nats_server import NatsServer
 

@@ -15,7 +15,8 @@ from fairlead_common.bus.objects import Objects
 from fairlead_common.errors import LostOwnershipError
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.content import TextBlock, UserMessage
-from fairlead_common.protocol.entries import CustomEntry, MessageEntry, RunStartEntry, consumed
+from fairlead_common.protocol.entries import CustomEntry, MessageEntry, RunStartEntry
+from fairlead_common.protocol.entry_codec import consumed
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.service.log_formats import TOOL_LIST
 from fairlead_common.service.process import register

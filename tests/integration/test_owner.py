@@ -12,14 +12,8 @@ from fairlead_common.bus.objects import Objects
 from fairlead_common.errors import LostOwnershipError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.content import TextBlock, UserMessage
-from fairlead_common.protocol.entries import (
-    EpochEntry,
-    MessageEntry,
-    RunEndEntry,
-    RunStartEntry,
-    decode_entry,
-    encode_entry,
-)
+from fairlead_common.protocol.entries import EpochEntry, MessageEntry, RunEndEntry, RunStartEntry
+from fairlead_common.protocol.entry_codec import decode_entry, encode_entry
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.session_log.state import SessionState
 

@@ -13,6 +13,7 @@ CONTRACT = "fairlead_common"
 LEFT_OUT = {
     "fairlead_common.policy.programs": "reads what programs of the host say",
     "fairlead_common.bus.requests": "NATS's own answers",
+    "fairlead_common.bus.jetstream_api": "NATS's own answers",
     "fairlead_common.policy.shell_words": "never leaves the process",
     "fairlead_common.policy.rules": "never leaves the process",
 }
@@ -24,6 +25,7 @@ STORED = {
     "fairlead_agent.sweeper.Unsettled": "fairlead_agent.ownership.sweeper:Unsettled",
     "fairlead_agent.sweeper.Position": "fairlead_agent.ownership.sweeper:SweepPosition",
     "fairlead_scheduler.firing.slots.Slot": "fairlead_scheduler.firing.slots:Slot",
+    "tool_lists.ToolSchema": "fairlead_agent.tools.tool_lists:ToolSchema",
     f"{_RUNS}.StoredState": f"{_RUNS}:StoredState",
     f"{_RUNS}.ConcurrencyState": f"{_RUNS}:ConcurrencyState",
     f"{_RUNS}.OpenRun": f"{_RUNS}:OpenRun",

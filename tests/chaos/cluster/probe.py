@@ -10,7 +10,8 @@ from fairlead_common.bus import Bus, WrongSequenceError
 from fairlead_common.bus.settings import BusSettings
 from fairlead_common.errors import FairleadError
 from fairlead_common.protocol import subjects
-from fairlead_common.protocol.entries import CustomEntry, encode_entry
+from fairlead_common.protocol.entries import CustomEntry
+from fairlead_common.protocol.entry_codec import encode_entry
 from fairlead_common.protocol.ids import new_id
 from tests.chaos.evidence import Journal
 from tests.chaos.oracle import Violation

@@ -8,7 +8,7 @@ import pytest
 
 from fairlead_common.bus import Bus, WrongSequenceError
 from fairlead_common.bus.buckets import Bucket
-from fairlead_common.bus.stream_reader import JetStreamError
+from fairlead_common.bus.jetstream_api import JetStreamError
 from fairlead_common.bus.streams import provision
 from fairlead_common.errors import (
     BusUnavailableError,

@@ -9,9 +9,9 @@ import pytest
 
 from fairlead_agent.models.interface import Finish, ModelError, ModelRequest
 from fairlead_agent.models.litellm_backend import LiteLLM
+from fairlead_agent.tools.tool_lists import ToolSchema
 from fairlead_agent.turn.streamed_reply import StreamedReply
 from fairlead_common.protocol.content import AssistantMessage, TextBlock, ThinkingBlock, UserMessage
-from fairlead_common.protocol.tool_lists import ToolSchema
 from tests.support.strict_model import StrictModel, call, calls, claude, refuse, said
 
 # litellm reads attributes that pydantic deprecates.

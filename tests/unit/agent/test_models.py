@@ -24,11 +24,11 @@ from fairlead_agent.models.interface import (
     ToolCallPiece,
 )
 from fairlead_agent.models.openai_compatible import OpenAICompatible
+from fairlead_agent.tools.tool_lists import ToolSchema
 from fairlead_agent.turn.streamed_reply import StreamedReply
 from fairlead_common.config import parse_model
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.protocol.content import Message
-from fairlead_common.protocol.tool_lists import ToolSchema
 from tests.support.strict_model import OVERFLOWS
 from tests.unit.agent.conversations import call as call_of
 from tests.unit.agent.conversations import replied, result, said

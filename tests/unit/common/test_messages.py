@@ -38,9 +38,8 @@ from fairlead_common.protocol.entries import (
     RunStartEntry,
     SessionInfoEntry,
     ToolListEntry,
-    decode_entry,
-    encode_entry,
 )
+from fairlead_common.protocol.entry_codec import decode_entry, encode_entry
 from fairlead_common.protocol.events import (
     AgentEnd,
     Delta,
@@ -53,6 +52,7 @@ from fairlead_common.protocol.events import (
     TurnStart,
     decode_event,
 )
+from fairlead_common.protocol.mail import decode_mail
 from fairlead_common.protocol.messages import (
     Abort,
     Attachment,
@@ -66,7 +66,6 @@ from fairlead_common.protocol.messages import (
     ToolSpec,
     UpdateSession,
     UserInput,
-    decode_mail,
 )
 from fairlead_common.protocol.projections import SessionSummary
 from fairlead_gateway.events.derived_events import derived
@@ -321,7 +320,7 @@ def test_the_end_of_a_run_is_the_last_event_that_stands_for_it() -> None:
 
 
 def test_what_a_header_says_of_consumed_mail_is_a_number_or_nothing() -> None:
-    from fairlead_common.protocol.entries import consumed
+    from fairlead_common.protocol.entry_codec import consumed
 
     said = ["17", "", "nonsense", "-1", "²", "9" * 5000]
     assert [consumed({"Fairlead-Cursor": each}) for each in said] == [17, 0, 0, 0, 0, 0]

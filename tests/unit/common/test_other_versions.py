@@ -10,7 +10,8 @@ import structlog
 from fairlead_common.config import Config, parse_config
 from fairlead_common.config.later_keys import without_later_keys
 from fairlead_common.errors import BadMessageError, InvalidInputError
-from fairlead_common.protocol.entries import LaterEntry, RunEndEntry, decode_entry, encode_entry, read_entry
+from fairlead_common.protocol.entries import LaterEntry, RunEndEntry
+from fairlead_common.protocol.entry_codec import decode_entry, encode_entry, read_entry
 from fairlead_common.protocol.projections import SessionSummary, decode_projection
 from fairlead_gateway.events.derived_events import derived
 from fairlead_scheduler.jobs.job_documents import job_of

@@ -14,7 +14,8 @@ import msgspec
 from fairlead.client import ServerSentEvent
 from fairlead_common.errors import BadMessageError
 from fairlead_common.protocol.content import AssistantMessage
-from fairlead_common.protocol.entries import MessageEntry, read_entry
+from fairlead_common.protocol.entries import MessageEntry
+from fairlead_common.protocol.entry_codec import read_entry
 from fairlead_common.session_log.input_view import InputView
 
 Json = dict[str, Any]

@@ -6,7 +6,7 @@ import msgspec
 
 from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import Bucket
-from fairlead_common.bus.stream_reader import NO_STREAM, JetStreamError
+from fairlead_common.bus.jetstream_api import NO_STREAM, JetStreamError
 from fairlead_common.config import Config, model_problems, parse_config
 from fairlead_common.config.later_keys import without_later_keys
 from fairlead_common.errors import ConflictError, FairleadError, InvalidInputError

@@ -12,15 +12,8 @@ from fairlead_common.bus.requests import MicroInfo
 from fairlead_common.errors import BadMessageError, LaterVersionError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.content import TextBlock, UserMessage
-from fairlead_common.protocol.entries import (
-    DeletedEntry,
-    Entry,
-    LaterEntry,
-    MessageEntry,
-    RunStartEntry,
-    decode_entry,
-    encode_entry,
-)
+from fairlead_common.protocol.entries import DeletedEntry, Entry, LaterEntry, MessageEntry, RunStartEntry
+from fairlead_common.protocol.entry_codec import decode_entry, encode_entry
 from fairlead_common.service.log_formats import METADATA, announced, read_by
 from fairlead_common.session_log.records import encode_record, entries_in
 from fairlead_common.session_log.state import SessionState

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from fairlead_common.protocol.content import AssistantMessage, UserMessage
-from fairlead_common.protocol.entries import decode_entry
+from fairlead_common.protocol.entry_codec import decode_entry
 from fairlead_common.session_log.state import SessionState
 
 CASES = Path(__file__).parents[1] / "golden" / "fold"

@@ -15,8 +15,8 @@ from fairlead_common.protocol.entries import (
     RunEndEntry,
     RunStartEntry,
     SessionInfoEntry,
-    encode_entry,
 )
+from fairlead_common.protocol.entry_codec import encode_entry
 from fairlead_common.received import Record
 from fairlead_common.session_log.input_view import InputView
 from fairlead_common.session_log.outline import Outline

@@ -13,9 +13,10 @@ import msgspec
 
 from fairlead_common import failpoints
 from fairlead_common.bus.connection import Subscription
+from fairlead_common.bus.jetstream_api import FULL, JetStreamError
 from fairlead_common.bus.retry import Backoff
 from fairlead_common.bus.settings import BusSettings, settings_from_environment
-from fairlead_common.bus.stream_reader import FULL, JetStreamError, Reader
+from fairlead_common.bus.stream_reader import Reader
 from fairlead_common.errors import BusUnavailableError, ConflictError, FairleadError, StreamFullError
 from fairlead_common.protocol.subjects import H_OBJECT
 from fairlead_common.received import Delivery, Headers, Record

@@ -10,7 +10,6 @@ Even a leader may be one of yesterday that has not noticed yet: an answer that l
 seen is asked for again. So reads never decide alone; writes do.
 """
 
-import asyncio
 import base64
 from collections import deque
 from collections.abc import AsyncIterator
@@ -18,18 +17,12 @@ from typing import Final
 
 import msgspec
 
-from fairlead_common.bus.connection import Connection
 from fairlead_common.bus.inbox_client import InboxClient
+from fairlead_common.bus.jetstream_api import ApiProblem, JetStreamApi, JetStreamError
 from fairlead_common.bus.reply_inbox import delivery_of, next_reply
 from fairlead_common.bus.retry import Backoff
 from fairlead_common.bus.settings import BusSettings
-from fairlead_common.errors import (
-    BusUnavailableError,
-    FairleadError,
-    ForbiddenError,
-    NotFoundError,
-    StreamFullError,
-)
+from fairlead_common.errors import BusUnavailableError, ForbiddenError, NotFoundError
 from fairlead_common.protocol import subjects as s
 from fairlead_common.received import Delivery, Headers, Record
 
@@ -37,21 +30,7 @@ _BY_SUBJECT: Final = frozenset({"tools"})  # services whose user reads no stream
 _LAGGING: Final = frozenset({"KV_config"})  # every service may read its document, and that alone
 # May lose their end with a server (streams.py), and are made anew when there are to be more replicas.
 _LOSSY: Final = frozenset({s.EVENTS, s.kv_stream(s.BUCKET_LEASES), s.kv_stream(s.BUCKET_EXECUTORS)})
-NO_STREAM: Final = 10059
-NO_CONSUMER: Final = 10014
-FULL: Final = frozenset({10077, 10023, 10047, 10028})  # stream, server or account limits reached
 _NO_MESSAGE: Final = 10037
-_NO_JETSTREAM: Final = "JetStream is not enabled on this NATS server"
-# In a cluster: no leader right now, or this server cannot say.
-_AWAY: Final = frozenset({10004, 10007, 10008, 10009, 10076})
-
-
-class JetStreamError(FairleadError):
-    """The server refused an API request. `code` is its `err_code`."""
-
-    def __init__(self, code: int, text: str, subject: str) -> None:
-        super().__init__(f"{text} (err_code {code}, {subject})")
-        self.code = code
 
 
 class _Message(msgspec.Struct):
@@ -62,14 +41,9 @@ class _Message(msgspec.Struct):
     hdrs: str = ""
 
 
-class _Error(msgspec.Struct):
-    err_code: int = 0
-    description: str = "refused"
-
-
 class _MessageAnswer(msgspec.Struct):
     message: _Message | None = None
-    error: _Error | None = None
+    error: ApiProblem | None = None
 
 
 _message_decoder = msgspec.json.Decoder(_MessageAnswer)
@@ -122,7 +96,7 @@ class _Records(AsyncIterator[Record]):
             self._left -= len(records)
 
 
-class Reader(Connection):
+class Reader(JetStreamApi):
     """The part of the bus that reads."""
 
     def __init__(self, connection: InboxClient, settings: BusSettings) -> None:
@@ -306,64 +280,6 @@ class Reader(Connection):
             return False
         return isinstance(state, dict) and int(state["last_seq"]) < known
 
-    # -- requests ------------------------------------------------------------
-
-    async def ask(
-        self,
-        subject: str,
-        data: bytes,
-        headers: Headers | None = None,
-        *,
-        timeout_s: float | None = None,
-        about: str = "",
-    ) -> Delivery:
-        """The answer of whoever leads what `subject` is about.
-
-        In a cluster, silence that lasts makes the connection try another server: this one may be cut off
-        from the others.
-
-        Raises:
-            BusUnavailableError: no stream leader (JetStream is unavailable), or no answer in time.
-        """
-        about = about or ".".join(subject.split(".")[:6])
-        began = asyncio.get_running_loop().time()
-        try:
-            reply = await self.request(subject, data, headers=headers, timeout_s=timeout_s or self.patience_s)
-            if _is_away(reply.data):
-                raise BusUnavailableError(f"{subject}: JetStream is not available right now")
-        except NotFoundError as error:
-            await self.unanswered(about, began)
-            lack = "" if self._nc._server_info.get("jetstream") else f": {_NO_JETSTREAM}"  # noqa: SLF001
-            raise BusUnavailableError(
-                f"{subject}: no stream leader (JetStream is unavailable){lack}"
-            ) from error
-        except BusUnavailableError:
-            await self.unanswered(about, began)
-            raise
-        self.answered(about)
-        return reply
-
-    async def api(
-        self, subject: str, body: object = None, *, timeout_s: float | None = None
-    ) -> dict[str, object]:
-        """The answer of `$JS.API.<subject>`, as JSON.
-
-        Raises:
-            JetStreamError: the server refused.
-            StreamFullError: it has no room for what is wanted.
-            BusUnavailableError: no answer in time, JetStream is not enabled, or this user may not.
-        """
-        data = b"" if body is None else msgspec.json.encode(body)
-        reply = await self.ask(f"$JS.API.{subject}", data, timeout_s=timeout_s)
-        answer = msgspec.json.decode(reply.data, type=dict[str, object])
-        error = answer.get("error")
-        if isinstance(error, dict):
-            code, text = int(error.get("err_code", 0)), str(error.get("description", "refused"))
-            if code in FULL:
-                raise StreamFullError(f"{subject}: {text} (err_code {code})")
-            raise JetStreamError(code, text, subject)
-        return answer
-
     async def _read_batch(
         self, stream: str, subject: str, start: int, batch: int
     ) -> tuple[list[Record], bool]:
@@ -409,13 +325,6 @@ class Reader(Connection):
             if status == "404":
                 return None
             raise JetStreamError(int(status), reply.headers.get("Description", "refused"), subject)
-
-
-def _is_away(data: bytes) -> bool:
-    if b'"error"' not in data[:400]:
-        return False
-    error = msgspec.json.decode(data, type=_MessageAnswer).error
-    return error is not None and error.err_code in _AWAY
 
 
 def _record(reply: Delivery) -> Record:

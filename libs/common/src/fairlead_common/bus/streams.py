@@ -5,7 +5,7 @@ from typing import Final
 import structlog
 
 from fairlead_common.bus.bus import Bus
-from fairlead_common.bus.stream_reader import NO_CONSUMER, NO_STREAM, JetStreamError
+from fairlead_common.bus.jetstream_api import NO_CONSUMER, NO_STREAM, JetStreamError
 from fairlead_common.errors import BusUnavailableError, UnsafeConfigurationError
 from fairlead_common.protocol import subjects as s
 

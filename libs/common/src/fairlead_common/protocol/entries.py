@@ -5,15 +5,12 @@ wrote it, and the `cursor`: the stream sequence of the last mail that is consume
 is stored.
 """
 
-from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
 
-from fairlead_common.errors import BadMessageError
 from fairlead_common.protocol.content import ContentBlock, Message, MessageSource, Usage
 from fairlead_common.protocol.messages import SandboxKind, WorkspaceAccess, WorkspaceKind
-from fairlead_common.protocol.subjects import H_CURSOR
 
 # truncated: the last reply was cut off at a limit of the model, so that the answer is not whole.
 Outcome = Literal[
@@ -332,77 +329,3 @@ Entry = (
     | DeletedEntry
     | LaterEntry
 )
-
-
-class _Head(EntryBase, frozen=True, kw_only=True):
-    """What is known of an entry of whatever type."""
-
-    type: str
-
-
-_decoder: msgspec.json.Decoder[Entry] = msgspec.json.Decoder(Entry)
-_head: msgspec.json.Decoder[_Head] = msgspec.json.Decoder(_Head)
-_encoder = msgspec.json.Encoder()
-_KNOWN = frozenset(str(kind.__struct_config__.tag) for kind in Entry.__args__)
-
-
-def consumed(headers: Mapping[str, str]) -> int:
-    """Last mailbox sequence that a log entry consumed, by its headers; 0 where they say none."""
-    said = headers.get(H_CURSOR, "")
-    return int(said) if said.isascii() and said.isdecimal() and len(said) < 20 else 0
-
-
-def decode_entry(payload: bytes) -> Entry:
-    """The entry that a record of the log holds; a `LaterEntry` for a type or a value of a later version.
-
-    Raises:
-        BadMessageError: it is no entry.
-    """
-    try:
-        return _decoder.decode(payload)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        later = _later(payload, str(error))
-        if later is None:
-            raise BadMessageError(f"log entry: {error}") from error
-        return later
-
-
-def read_entry(payload: bytes) -> Entry:
-    """As `decode_entry`, for readers that only show the log or wait for the end of a run.
-
-    The end of a run with an outcome of a later version is a `RunEndEntry` with that outcome.
-
-    Raises:
-        BadMessageError: it is no entry.
-    """
-    entry = decode_entry(payload)
-    if not (isinstance(entry, LaterEntry) and entry.kind == "run_end" and entry.problem):
-        return entry
-    fields = msgspec.json.decode(payload, type=dict[str, object])
-    outcome = fields.get("outcome")
-    try:
-        known = msgspec.convert({**fields, "outcome": "unknown"}, RunEndEntry)
-    except msgspec.ValidationError:
-        return entry
-    return msgspec.structs.replace(known, outcome=str(outcome))
-
-
-def _later(payload: bytes, problem: str) -> LaterEntry | None:
-    try:
-        head = _head.decode(payload)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return None
-    # msgspec says so of an enum's value and of a tag inside; anything else is no value of any version.
-    is_value = problem.startswith(("Invalid enum value", "Invalid value"))
-    if head.type in _KNOWN and not is_value:
-        return None
-    about = {name: getattr(head, name) for name in EntryBase.__struct_fields__}
-    problem = problem if head.type in _KNOWN else f"unknown type {head.type[:40]!r}"
-    return LaterEntry(**about, kind=head.type, problem=problem, raw=msgspec.Raw(payload))
-
-
-def encode_entry(entry: Entry) -> bytes:
-    """The record that holds this entry."""
-    if isinstance(entry, LaterEntry):
-        return bytes(entry.raw)
-    return _encoder.encode(entry)

@@ -9,7 +9,8 @@ from typing import Final
 
 from fairlead_common.errors import BadMessageError
 from fairlead_common.protocol import subjects as s
-from fairlead_common.protocol.entries import DeletedEntry, Entry, decode_entry
+from fairlead_common.protocol.entries import DeletedEntry, Entry
+from fairlead_common.protocol.entry_codec import decode_entry
 from fairlead_common.received import Record
 
 DELETE: Final = "delete"  # name of the custom entry that says that the deletion was accepted

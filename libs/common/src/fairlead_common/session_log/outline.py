@@ -3,7 +3,7 @@
 import msgspec
 
 from fairlead_common.protocol import subjects
-from fairlead_common.protocol.entries import consumed
+from fairlead_common.protocol.entry_codec import consumed
 from fairlead_common.received import Record
 from fairlead_common.session_log.generations import deletion_in
 from fairlead_common.session_log.rules import phase_of

@@ -11,14 +11,8 @@ from typing import Final, NamedTuple
 import msgspec
 
 from fairlead_common.errors import BadMessageError, LaterVersionError
-from fairlead_common.protocol.entries import (
-    DeletedEntry,
-    Entry,
-    LaterEntry,
-    decode_entry,
-    encode_entry,
-    read_entry,
-)
+from fairlead_common.protocol.entries import DeletedEntry, Entry, LaterEntry
+from fairlead_common.protocol.entry_codec import decode_entry, encode_entry, read_entry
 from fairlead_common.protocol.subjects import H_FORMAT
 
 ONE_ENTRY: Final = 1

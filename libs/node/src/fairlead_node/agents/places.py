@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from fairlead_common.bus import Bus
-from fairlead_common.bus.stream_reader import NO_STREAM, JetStreamError
+from fairlead_common.bus.jetstream_api import NO_STREAM, JetStreamError
 from fairlead_common.config import AgentConfig, Config
 from fairlead_common.config.placement import choose_host, described_place, suits
 from fairlead_common.protocol import subjects

@@ -19,7 +19,8 @@ from fairlead_common.bus.objects import Objects
 from fairlead_common.errors import BadMessageError, ConflictError, LaterVersionError, NotFoundError
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.content import ToolCallBlock, ToolResultMessage, text_outcome
-from fairlead_common.protocol.entries import ApprovalRequestEntry, MessageEntry, encode_entry
+from fairlead_common.protocol.entries import ApprovalRequestEntry, MessageEntry
+from fairlead_common.protocol.entry_codec import encode_entry
 from fairlead_common.protocol.ids import is_id, new_id
 from fairlead_common.protocol.messages import SystemNotice, ToolClaim
 from fairlead_common.protocol.projections import SessionSummary

@@ -7,8 +7,8 @@ restore replaces it: so a restore that was killed leaves nothing that looks like
 from typing import Final
 
 from fairlead_common.bus import Bus
+from fairlead_common.bus.jetstream_api import JetStreamError
 from fairlead_common.bus.requests import discover
-from fairlead_common.bus.stream_reader import JetStreamError
 from fairlead_common.bus.streams import STREAMS, UNFINISHED, StreamConfigFields, subjects_of, weaknesses
 from fairlead_common.errors import NotFoundError
 from fairlead_common.installation.errors import CommandError

@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 import msgspec
 
 from fairlead_common.bus import Bus
+from fairlead_common.bus.jetstream_api import NO_STREAM, JetStreamError
 from fairlead_common.bus.reply_inbox import InboxReply, next_reply
-from fairlead_common.bus.stream_reader import NO_STREAM, JetStreamError
 from fairlead_common.bus.streams import consumer_info, consumer_names
 from fairlead_common.errors import BusUnavailableError, FairleadError
 from fairlead_common.received import Delivery

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import socket
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -16,8 +15,8 @@ from typing import Any, Final
 import msgspec
 
 from fairlead_common.bus import Bus
+from fairlead_common.bus.jetstream_api import NO_STREAM, JetStreamError
 from fairlead_common.bus.settings import settings_from_environment
-from fairlead_common.bus.stream_reader import NO_STREAM, JetStreamError
 from fairlead_common.bus.streams import STREAMS, consumer_info, consumer_names
 from fairlead_common.errors import BusUnavailableError, FairleadError, ForbiddenError, NotFoundError
 from fairlead_common.installation.nats_access import NatsAccess
@@ -26,6 +25,7 @@ from fairlead_common.received import Delivery, Record
 from fairlead_common.service.config_revisions import in_effect, problem_of, revisions
 from fairlead_common.service.logs import configure_logs
 from fairlead_node.agents.places import hosts
+from fairlead_node.doctor.nats_greeting import Json, addresses_in, greeting_of
 from fairlead_node.supervisor.environment import SERVICES
 
 SERVICES_QUIET_S: Final = 0.5  # without a further answer, once there is one of each
@@ -38,8 +38,6 @@ SHARED: Final = {
 
 _MODELS_PART: Final = 1.9  # of the patience with NATS: within the time for all checks
 _ACK_TOKENS: Final = 9  # $JS.ACK.<stream>.<consumer>...; newer servers can put domain and account before them
-
-Json = dict[str, Any]
 
 
 class NatsFacts(msgspec.Struct, kw_only=True):
@@ -98,7 +96,7 @@ class NatsFacts(msgspec.Struct, kw_only=True):
 
 def gather(access: NatsAccess, within_s: float) -> NatsFacts:
     """What the server tells within the time; what comes later is left out."""
-    places = _places(access.url)
+    places = addresses_in(access.url)
     facts = NatsFacts(patience_s=within_s / 2.3, url=", ".join(places), named=len(places))
     thread = threading.Thread(target=_gather, args=(access, facts), daemon=True, name="nats")
     thread.start()
@@ -110,9 +108,9 @@ def gather(access: NatsAccess, within_s: float) -> NatsFacts:
 
 def _gather(access: NatsAccess, facts: NatsFacts) -> None:
     if not os.environ.get("FAIRLEAD_NATS_TLS_FIRST"):  # then it says nothing before it is encrypted
-        places = _places(access.url)
+        places = addresses_in(access.url)
         with ThreadPoolExecutor(len(places)) as at_once:
-            heard = list(at_once.map(lambda place: _heard(place, facts.patience_s), places))
+            heard = list(at_once.map(lambda place: greeting_of(place, facts.patience_s), places))
         for place, said in zip(places, heard, strict=True):
             if isinstance(said, str):
                 facts.silent[place] = said
@@ -122,36 +120,6 @@ def _gather(access: NatsAccess, facts: NatsFacts) -> None:
             facts.refused = next(iter(facts.silent.values()))
             return
     asyncio.run(_ask_all(access, facts))
-
-
-def _places(url: str) -> list[str]:
-    """The addresses of all servers, without scheme and password."""
-    return [each.rpartition("@")[2].rpartition("//")[2].strip("/") for each in url.split(",")]
-
-
-def _heard(place: str, timeout_s: float) -> Json | str:
-    """The greeting, or why there is none."""
-    try:
-        return greeting(place, timeout_s)
-    except (OSError, ValueError) as error:
-        return getattr(error, "strerror", None) or str(error) or type(error).__name__
-
-
-def greeting(place: str, timeout_s: float) -> Json:
-    """What the server says first, to everybody.
-
-    Raises:
-        OSError, ValueError: nobody listens, or not a NATS server.
-    """
-    host, _, port = place.rpartition(":") if ":" in place.rpartition("]")[2] else (place, "", "4222")
-    with socket.create_connection((host.strip("[]"), int(port)), timeout=timeout_s) as probe:
-        probe.settimeout(timeout_s)
-        with probe.makefile("rb") as file:
-            line = file.readline(65_536)
-    if not line.startswith(b"INFO "):
-        raise ValueError(f"what listens at {place} does not greet like a NATS server")
-    found = json.loads(line[5:])
-    return found if isinstance(found, dict) else {}
 
 
 async def _ask_all(access: NatsAccess, facts: NatsFacts) -> None:
@@ -184,7 +152,7 @@ async def _connection(access: NatsAccess, facts: NatsFacts) -> AsyncIterator[Bus
     """A connection that says nothing of what it is refused; answers come where its user may hear them."""
     environ = {**os.environ, **access.environment()}
     # One that is gone without a word would take all the time there is.
-    heard = [each for each in access.url.split(",") if not facts.silent.keys() & _places(each)]
+    heard = [each for each in access.url.split(",") if not facts.silent.keys() & addresses_in(each)]
     environ["FAIRLEAD_NATS_URL"] = ",".join(heard)
     own = (
         environ.get("FAIRLEAD_NATS_USER")

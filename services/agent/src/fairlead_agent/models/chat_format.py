@@ -7,6 +7,7 @@ import msgspec
 
 from fairlead_agent.lru import LruCache
 from fairlead_agent.models.interface import LoadedImage, ModelRequest, load_images
+from fairlead_agent.tools.tool_lists import ToolSchema
 from fairlead_common.protocol.content import (
     AssistantMessage,
     ContentBlock,
@@ -16,7 +17,6 @@ from fairlead_common.protocol.content import (
     ToolResultMessage,
     UserMessage,
 )
-from fairlead_common.protocol.tool_lists import ToolSchema
 
 RESULT_IMAGES = "Images of the tool results above:"
 _KEPT = "chat_format"  # name of what is kept of a conversation

@@ -6,9 +6,9 @@ from typing import Final, Literal, NamedTuple, Protocol
 
 import msgspec
 
+from fairlead_agent.tools.tool_lists import ToolSchema
 from fairlead_common.errors import FairleadError, NotFoundError
 from fairlead_common.protocol.content import ImageBlock, Message, StopReason, Usage, blocks_of
-from fairlead_common.protocol.tool_lists import ToolSchema
 
 FetchObject = Callable[[str], Coroutine[object, object, bytes]]
 LoadedImage = bytes | str  # its bytes, or why they cannot be had

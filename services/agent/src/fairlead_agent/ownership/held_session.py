@@ -38,7 +38,8 @@ from fairlead_common.bus.pull_consumer import StreamMessage
 from fairlead_common.errors import FairleadError, LaterVersionError, LostOwnershipError
 from fairlead_common.failpoints import failpoint
 from fairlead_common.protocol import subjects
-from fairlead_common.protocol.entries import CustomEntry, consumed
+from fairlead_common.protocol.entries import CustomEntry
+from fairlead_common.protocol.entry_codec import consumed
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.protocol.messages import OwnerAnswer
 from fairlead_common.service.live_config import LiveConfig

@@ -11,6 +11,7 @@ import structlog
 from jsonschema.protocols import Validator
 
 from fairlead_agent.lru import LruCache
+from fairlead_agent.tools.tool_lists import ToolList, ToolSchema
 from fairlead_agent.tools.tool_sets import select, unknown
 from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import is_marker
@@ -21,7 +22,6 @@ from fairlead_common.errors import BusUnavailableError, FairleadError, NotFoundE
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.entries import Placement
 from fairlead_common.protocol.messages import ExecutorInfo, ToolCall, ToolSpec, WorkspaceQuery
-from fairlead_common.protocol.tool_lists import ToolList, ToolSchema
 from fairlead_common.received import Record
 
 log = structlog.get_logger()

@@ -11,11 +11,11 @@ import structlog
 
 from fairlead_agent.session.owner import Owner
 from fairlead_agent.tools.catalog import Catalog
+from fairlead_agent.tools.tool_lists import ToolList, decode_list, encode_list, same_tools
 from fairlead_common.config import AgentConfig
 from fairlead_common.errors import BadMessageError, FairleadError, NotFoundError
 from fairlead_common.protocol.entries import ToolListEntry
 from fairlead_common.protocol.ids import new_id
-from fairlead_common.protocol.tool_lists import ToolList, decode_list, encode_list, same_tools
 from fairlead_common.service.log_formats import TOOL_LIST
 
 log = structlog.get_logger()

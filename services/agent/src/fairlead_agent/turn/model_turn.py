@@ -16,6 +16,7 @@ from fairlead_agent.tools.catalog import Catalog
 from fairlead_agent.tools.held_keys import text_without_keys
 from fairlead_agent.tools.placement import WorkspacePlaces, boundary, described, shown_name
 from fairlead_agent.tools.session_tools import SessionTools
+from fairlead_agent.tools.tool_lists import ToolList, encode_list
 from fairlead_agent.turn import left_out
 from fairlead_agent.turn.context import BYTES_PER_TOKEN, CONTINUE, View
 from fairlead_agent.turn.deltas import Deltas
@@ -27,7 +28,6 @@ from fairlead_common.errors import FairleadError, NotFoundError
 from fairlead_common.protocol.entries import MessageEntry
 from fairlead_common.protocol.events import Delta, MessageStart, MessageUpdate, Retry, TurnStart
 from fairlead_common.protocol.ids import new_id
-from fairlead_common.protocol.tool_lists import ToolList, encode_list
 from fairlead_common.service.live_config import LiveConfig
 
 log = structlog.get_logger()

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from fairlead_common.bus import Bus
-from fairlead_common.bus.stream_reader import JetStreamError
+from fairlead_common.bus.jetstream_api import JetStreamError
 from fairlead_common.errors import FairleadError, NotFoundError
 from fairlead_common.protocol import subjects
 from fairlead_gateway import responses

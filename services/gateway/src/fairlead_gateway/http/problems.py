@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from fairlead_common.bus import WrongSequenceError
-from fairlead_common.bus.stream_reader import JetStreamError
+from fairlead_common.bus.jetstream_api import JetStreamError
 from fairlead_common.errors import (
     BusUnavailableError,
     ConflictError,

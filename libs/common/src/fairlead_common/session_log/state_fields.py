@@ -1,0 +1,177 @@
+"""What is known of a session, and what can be told of that without any further entry. No I/O, no clock."""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from fairlead_common.protocol.content import (
+    AssistantMessage,
+    Message,
+    ToolCallBlock,
+    Usage,
+)
+from fairlead_common.protocol.entries import (
+    ApprovalEntry,
+    ApprovalRequestEntry,
+    HookDecisionEntry,
+    QueuedEntry,
+    ToolListEntry,
+)
+from fairlead_common.session_log.conversation import Item, LeftOut, Run
+from fairlead_common.session_log.settings import Settings
+from fairlead_common.session_log.system_events import Wakes
+
+
+class AwaitedReply(NamedTuple):
+    """Who waits for a final answer.
+
+    Fields:
+        subject: where it goes.
+        about: sequence of the input that it answers; mail that repeats another waits for the other's.
+    """
+
+    subject: str
+    about: int
+
+
+@dataclass(slots=True)
+class StateFields(Settings):
+    """The state of one session after the entry at stream sequence `last_seq`.
+
+    Fields:
+        cursor: last mail that is consumed.
+        updated_ms, news_seq: time and sequence of the last entry that shows people something new.
+        pending: calls of the last assistant message that have no result yet, in order.
+        untrusted, private, secret: it has read what strangers wrote, what is private, what is likely a
+            secret. Nothing takes that back.
+        asked: what was shown of the calls that are decided.
+        hook_decisions: what hooks decided about the calls of the last assistant message, by call.
+        has_hook_context: the last message of the conversation is one that hooks added.
+        rewrites: how often something before the end of the conversation changed; never less than before, so
+            that encodings made earlier are known to be void.
+        left_out: by entry, what later requests leave out of it, since the model could not take it.
+        queue: steers and follow-ups that wait, in order.
+        settled_approvals: decided or void, and perhaps still shown in lists.
+        replies: by sequence of the mail that asks for one: the final answers that are not given yet.
+        tool_list: what models are offered, once that was kept.
+        unended: (sequence, key) of all input that no run has ended yet.
+        deleting: its deletion was accepted; whoever owns it next carries it out. delete_seq: by this entry.
+        born_seq, born_cursor: of the `deleted` entry that ended the session of this id before it, and of the
+            notice that asked for that; 0: there was none.
+        lineage: ids of the open or parked run, and of those before it that it is the rest of.
+        attempts: owners in a row that took over the open run without getting any further.
+    """
+
+    session: str
+    last_seq: int = 0
+    cursor: int = 0
+    epoch: int = 0
+    leaf: str | None = None
+    untrusted: bool = False
+    private: bool = False
+    secret: bool = False
+    created_ms: int = 0
+    updated_ms: int = 0
+    news_seq: int = 0
+    preview: str = ""
+    items: list[Item] = field(default_factory=list)
+    rewrites: int = 0
+    left_out: dict[str, LeftOut] = field(default_factory=dict)
+    refused: list[str] = field(default_factory=list)  # entries of which the last run left something out
+    run: Run | None = None
+    last_outcome: str = ""
+    last_run_id: str | None = None
+    lineage: list[str] = field(default_factory=list)
+    parked: bool = False
+    pending: dict[str, ToolCallBlock] = field(default_factory=dict)
+    queue: dict[str, QueuedEntry] = field(default_factory=dict)
+    approvals: dict[str, ApprovalRequestEntry] = field(default_factory=dict)
+    decisions: dict[str, ApprovalEntry] = field(default_factory=dict)
+    asked: dict[str, ApprovalRequestEntry] = field(default_factory=dict)
+    hook_decisions: dict[str, HookDecisionEntry] = field(default_factory=dict)
+    has_hook_context: bool = False
+    granted: list[ApprovalRequestEntry] = field(default_factory=list)
+    settled_approvals: set[str] = field(default_factory=set)
+    replies: dict[int, AwaitedReply] = field(default_factory=dict)
+    unended: list[tuple[int, str]] = field(default_factory=list)
+    tool_list: ToolListEntry | None = None
+    usage: Usage = field(default_factory=Usage)
+    context_tokens: int = 0
+    deleting: bool = False
+    delete_seq: int = 0
+    born_seq: int = 0
+    born_cursor: int = 0
+    wakes: Wakes = field(default_factory=Wakes)
+    attempts: int = 0
+    weight: int = 0  # bytes of log folded, for the cache
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is such a session: one that was deleted, and none since, is none."""
+        return self.last_seq > self.born_seq
+
+    def work(self, of_profile: str) -> str:
+        """The work mode: the session's own, or else that of its profile."""
+        return of_profile if self.work_mode is None else self.work_mode
+
+    @property
+    def needs_reply(self) -> bool:
+        """Whether the conversation waits for the model."""
+        if self.pending or not self.items:
+            return False
+        return self.asks_again or not isinstance(self.items[-1].message, AssistantMessage)
+
+    @property
+    def asks_again(self) -> bool:
+        """Whether the last reply was empty and the one before was not: the model is asked to continue."""
+        before = self.items[-2].message if len(self.items) > 1 else None
+        return bool(self.items) and _is_empty(self.items[-1].message) and not _is_empty(before)
+
+    @property
+    def can_retry(self) -> bool:
+        """Whether the last run ended without an answer, and its conversation can go on where it is."""
+        idle = self.run is None and not self.parked and not self.queue and not self.deleting
+        tried = self.last_run_id is not None and self.last_outcome != "completed"
+        return idle and tried and (self.needs_reply or self._is_answer_empty)
+
+    @property
+    def _is_answer_empty(self) -> bool:
+        answer = self.last_answer
+        return answer is not None and not answer.text.strip() and not answer.tool_calls
+
+    @property
+    def steers(self) -> list[QueuedEntry]:
+        """What waits to be said at the next opportunity."""
+        return [item for item in self.queue.values() if item.kind == "steer"]
+
+    @property
+    def followups(self) -> list[QueuedEntry]:
+        """What waits until the agent is done."""
+        return [item for item in self.queue.values() if item.kind != "steer"]
+
+    @property
+    def phase(self) -> str:
+        """`open`, `parked` or `closed`, as written beside every entry for the sweeper."""
+        if self.run is not None or self.deleting:
+            return "open"
+        return "parked" if self.parked else "open" if self.wakes.beats else "closed"
+
+    @property
+    def last_answer(self) -> AssistantMessage | None:
+        """The last reply of the model, if nothing was said since."""
+        message = self.items[-1].message if self.items else None
+        return message if isinstance(message, AssistantMessage) else None
+
+    @property
+    def waiting(self) -> set[int]:
+        """Sequences of the input that is not said yet."""
+        return {item.mail_seq for item in self.queue.values()}
+
+
+def _is_empty(message: Message | None) -> bool:
+    """Whether it is a reply that ended by itself, without words and calls; it may have thoughts."""
+    return (
+        isinstance(message, AssistantMessage)
+        and message.stop_reason == "stop"
+        and not message.tool_calls
+        and not message.text.strip()
+    )
