@@ -405,3 +405,29 @@ async def test_a_closed_bus_takes_no_more_requests(server: Server) -> None:
     assert other.closed.is_set()
     with pytest.raises(BusUnavailableError):
         await other.publish(s.mail("a", "steer"), b"x")
+
+
+async def test_several_subscriptions_hear_in_the_order_in_which_it_was_stored(bus: Bus) -> None:
+    heard: list[int] = []
+    for live in (s.live("a", "in.>"), s.live("a", "log")):
+        await bus.subscribe(live, lambda message: heard.append(int(message.headers["Nats-Sequence"])))
+    last = 0
+    for number in range(100):
+        await bus.create(s.SESSIONS, s.mail("a", "prompt", f"k{number}"), b"x")
+        last = await append(bus, "a", last)
+    await until(lambda: len(heard) == 200)
+    assert heard == list(range(1, 201))
+
+
+async def test_a_handler_that_fails_ends_neither_the_reading_nor_its_subscription(bus: Bus) -> None:
+    heard: list[bytes] = []
+
+    def fail(message: Delivery) -> None:
+        heard.append(message.data)
+        raise ValueError("a defect of whoever subscribed")
+
+    await bus.subscribe("fairlead.test", fail)
+    for data in (b"one", b"two"):
+        await bus.emit("fairlead.test", data)
+    await bus.round_trip()
+    assert heard == [b"one", b"two"]

@@ -12,7 +12,6 @@ from typing import Any, Final, Protocol, Self
 
 import nats.errors
 import structlog
-from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription as NatsSubscription
 
 from fairlead_common.bus.failover import Failover
@@ -221,16 +220,11 @@ class Connection:
     async def subscribe(
         self, subject: str, handler: Callable[[Delivery], None], *, queue: str = ""
     ) -> Subscription:
-        """Hear `subject`. `handler` must only note what came: it runs on the reading path."""
+        """Hear `subject`. `handler` must only note what came: it runs on the reading path.
 
-        async def callback(msg: Msg) -> None:
-            handler(Delivery(msg.subject, msg.reply, msg.data, msg.headers or {}))
-
-        return _Subscribed(
-            await self._nc.subscribe(
-                subject, queue=queue, cb=callback, pending_msgs_limit=1_000_000, pending_bytes_limit=512 << 20
-            )
-        )
+        What several subscriptions hear comes in the order in which the server sent it.
+        """
+        return _Subscribed(await self._nc.hear(subject, handler, queue=queue))
 
     async def request(
         self,
@@ -248,8 +242,8 @@ class Connection:
         """
         with self.answers.inbox() as (inbox, queue):
             await self.send(subject, data, inbox, headers)
-            msg = await next_reply(queue, timeout_s, subject)
-        return delivery_of(msg, subject)
+            reply = await next_reply(queue, timeout_s, subject)
+        return delivery_of(reply, subject)
 
     async def round_trip(self, *, timeout_s: float = REQUEST_TIMEOUT_S) -> None:
         """Until the server has seen all that was sent before; `flush` of the library does not tell that.
@@ -272,10 +266,10 @@ class Connection:
             await self.send(subject, data, inbox, None)
             while True:
                 try:
-                    msg = await next_reply(queue, timeout_s, subject)
+                    reply = await next_reply(queue, timeout_s, subject)
                 except BusUnavailableError:
                     return
-                yield delivery_of(msg, subject)
+                yield delivery_of(reply, subject)
 
     async def send(self, subject: str, data: bytes, reply: str, headers: Headers | None) -> None:
         """Send a request whose replies go to `reply`.

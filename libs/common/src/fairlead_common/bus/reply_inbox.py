@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from fairlead_common.bus.inbox_client import InboxClient
@@ -14,7 +13,7 @@ from fairlead_common.received import Delivery
 
 DEAF_PAUSE_S: Final = 5.0  # before a user who may not hear answers asks for them again
 
-InboxReply = Msg | FairleadError | None  # an answer, why there will be none, or: the connection went
+InboxReply = Delivery | FairleadError | None  # an answer, why there will be none, or: the connection went
 
 
 class ReplyInbox:
@@ -82,9 +81,7 @@ class ReplyInbox:
                 )
 
     async def _hear(self) -> None:
-        self._hearing = await self._client.subscribe(
-            f"{self._prefix}.*", cb=self._on_answer, pending_msgs_limit=-1, pending_bytes_limit=-1
-        )
+        self._hearing = await self._client.hear(f"{self._prefix}.*", self._on_answer)
 
     async def _hear_again(self, deaf: ForbiddenError) -> None:
         """Ask for the answers anew, now and then: nobody tells a user that a right was given back to it.
@@ -100,14 +97,14 @@ class ReplyInbox:
         await self._hear()
         self._deaf = None
 
-    async def _on_answer(self, msg: Msg) -> None:
-        queue = self._waiting.get(msg.subject)
+    def _on_answer(self, reply: Delivery) -> None:
+        queue = self._waiting.get(reply.subject)
         if queue is not None:
-            self._asked.pop(msg.subject, None)
-            queue.put_nowait(msg)
+            self._asked.pop(reply.subject, None)
+            queue.put_nowait(reply)
 
 
-async def next_reply(queue: asyncio.Queue[InboxReply], timeout_s: float, subject: str) -> Msg:
+async def next_reply(queue: asyncio.Queue[InboxReply], timeout_s: float, subject: str) -> Delivery:
     """The next reply in an inbox.
 
     Raises:
@@ -117,25 +114,24 @@ async def next_reply(queue: asyncio.Queue[InboxReply], timeout_s: float, subject
     try:
         if queue.empty():
             async with asyncio.timeout(timeout_s):
-                msg = await queue.get()
+                reply = await queue.get()
         else:
-            msg = queue.get_nowait()
+            reply = queue.get_nowait()
     except TimeoutError as error:
         raise BusUnavailableError(f"no answer to {subject} within {timeout_s:g} s") from error
-    if isinstance(msg, FairleadError):
-        raise msg
-    if msg is None:
+    if isinstance(reply, FairleadError):
+        raise reply
+    if reply is None:
         raise BusUnavailableError(f"the connection was lost before {subject} was answered")
-    return msg
+    return reply
 
 
-def delivery_of(msg: Msg, subject: str) -> Delivery:
+def delivery_of(reply: Delivery, subject: str) -> Delivery:
     """What a reply to a request on `subject` says.
 
     Raises:
         NotFoundError: it says that nobody listens.
     """
-    headers = msg.headers or {}
-    if headers.get("Status") == "503":
+    if reply.headers.get("Status") == "503":
         raise NotFoundError(f"nobody answers {subject}")
-    return Delivery(msg.subject, msg.reply, msg.data, headers)
+    return reply

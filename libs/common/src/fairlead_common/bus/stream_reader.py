@@ -295,18 +295,18 @@ class Reader(JetStreamApi):
                 with self.answers.inbox() as (inbox, queue):
                     await self.send(subject, query, inbox, None)
                     while True:
-                        msg = await next_reply(queue, self.patience_s, subject)
-                        status = (msg.headers or {}).get("Status")
+                        reply = await next_reply(queue, self.patience_s, subject)
+                        status = reply.headers.get("Status")
                         if status is None:
-                            records.append(_record(delivery_of(msg, subject)))
+                            records.append(_record(delivery_of(reply, subject)))
                         elif status == "404":
                             return records, False
                         elif status == "204":
-                            return records, int((msg.headers or {}).get("Nats-Num-Pending", "0")) > 0
+                            return records, int(reply.headers.get("Nats-Num-Pending", "0")) > 0
                         elif status == "503":
                             raise NotFoundError(f"nobody answers {subject}")
                         else:
-                            text = (msg.headers or {}).get("Description", "refused")
+                            text = reply.headers.get("Description", "refused")
                             raise JetStreamError(int(status), text, subject)
             except (BusUnavailableError, NotFoundError):
                 await retry.pause()

@@ -41,9 +41,10 @@ class TailSource(NamedTuple):
 
 
 class Tail:
-    """Follow `sources` over the live subject `live`. Use as an async context manager.
+    """Follow `sources` over the live subjects `live`. Use as an async context manager.
 
     Args:
+        live: filters over the subjects on which the records are told again; none overlaps another.
         route: index of the source that a live subject belongs to, or None if it is not wanted.
         poll_s: interval in seconds at which stored records are read again, whatever was received.
     """
@@ -51,14 +52,14 @@ class Tail:
     def __init__(
         self,
         bus: Bus,
-        live: str,
+        live: str | tuple[str, ...],
         sources: list[TailSource],
         route: Callable[[str], int | None],
         *,
         poll_s: float = POLL_S,
     ) -> None:
         self._bus = bus
-        self._live = live
+        self._live = (live,) if isinstance(live, str) else live
         self._sources = sources
         self._route = route
         self._poll_s = poll_s
@@ -69,18 +70,19 @@ class Tail:
         self._catching_up = False  # what is heard meanwhile waits for its turn
         self._changed = asyncio.Event()
         self._polled_at = 0.0
-        self._subscription: Subscription | None = None
+        self._subscriptions: list[Subscription] = []
         self._forget: Callable[[], None] = lambda: None
 
     async def __aenter__(self) -> "Tail":
-        self._subscription = await self._bus.subscribe(self._live, self._on_live)
+        for live in self._live:
+            self._subscriptions.append(await self._bus.subscribe(live, self._on_live))
         self._forget = self._bus.on_reconnect(self.catch_up_soon)
         return self
 
     async def __aexit__(self, *_: object) -> None:
         self._forget()
-        if self._subscription is not None:
-            await self._subscription.unsubscribe()
+        for subscription in self._subscriptions:
+            await subscription.unsubscribe()
 
     def catch_up_soon(self) -> None:
         """Read the stored records again before the next one is handed out."""
@@ -132,7 +134,7 @@ class Tail:
                 try:
                     news = await self.take()
                 except RetryableError as error:
-                    log.warning("tail_behind", live=self._live, error=str(error))
+                    log.warning("tail_behind", live=self._live[0], error=str(error))
                     continue
                 for index, record in news:
                     handle(index, record)

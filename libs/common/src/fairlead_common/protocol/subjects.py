@@ -123,9 +123,13 @@ def parse_due_timer(subject: str) -> tuple[str, str]:
     return tokens[2], tokens[3]
 
 
-def live(session: str) -> str:
-    """Filter over the live tail of a session (republished; not stored)."""
-    return f"fairlead.live.{check_id(session, 'session')}.>"
+def live(session: str, part: str = ">") -> str:
+    """Filter over the live tail of a session (republished; not stored).
+
+    Args:
+        part: all of it, or `log`, `event`, or a filter over the mailbox (`in.>`).
+    """
+    return f"fairlead.live.{check_id(session, 'session')}.{part}"
 
 
 def event(session: str) -> str:

@@ -92,7 +92,8 @@ class Owner:
         # The last entry that is known is read once more: it tells whether what is known is still stored.
         start = min(self.state.last_seq, self.state.cursor + 1) if self.state.cursor else 1
         source = TailSource(subjects.SESSIONS, subjects.session_all(self.session), start)
-        self._tail = Tail(self.bus, subjects.live(self.session), [source], _only_stored)
+        live = (subjects.live(self.session, "in.>"), subjects.live(self.session, "log"))  # no events: its own
+        self._tail = Tail(self.bus, live, [source], lambda _: 0)
         await self._tail.__aenter__()
         try:
             await self._refresh()
@@ -378,7 +379,3 @@ def _kind_of(entry: Entry) -> str:
 def _is_delete(entry: Entry) -> bool:
     """Whether it accepts a deletion: then all before it may be gone."""
     return isinstance(entry, CustomEntry) and entry.name == DELETE
-
-
-def _only_stored(subject: str) -> int | None:
-    return None if subject.endswith(".event") else 0

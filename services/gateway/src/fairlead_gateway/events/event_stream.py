@@ -295,8 +295,8 @@ class EventStream:
             TailSource(subjects.SESSIONS, subjects.session_log(session), frames.log + 1, chained=True),
             TailSource(subjects.EVENTS, subjects.event(session), frames.event + 1, chained=True, lossy=True),
         ]
-        router = self._router()
-        tail = Tail(self._gateway.bus, subjects.live(session), sources, router, poll_s=VIEWER_POLL_S)
+        live = [subjects.live(session, part) for part in ("log", "event", "in.notice.delete")]
+        tail = Tail(self._gateway.bus, tuple(live), sources, self._router(*live), poll_s=VIEWER_POLL_S)
         self._wake = tail.catch_up_soon
         loop = asyncio.get_running_loop()
         caught_up, looked_at = False, loop.time()
@@ -326,10 +326,8 @@ class EventStream:
                     pause = min(looked_at, self._sent_at) + sse.KEEP_ALIVE_S - loop.time()
                     await tail.wait(0.2 if self._deleting else min(max(0.01, pause), LOGIN_CHECK_S))
 
-    def _router(self) -> Callable[[str], int | None]:
-        live = f"fairlead.live.{self._session}"
-        routes = {f"{live}.log": _LOG, f"{live}.event": _EVENT}
-        deletion = f"{live}.in.notice.delete"
+    def _router(self, log: str, event: str, deletion: str) -> Callable[[str], int | None]:
+        routes = {log: _LOG, event: _EVENT}
 
         def route(subject: str) -> int | None:
             index = routes.get(subject)

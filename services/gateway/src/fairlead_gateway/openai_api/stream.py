@@ -97,11 +97,10 @@ class Completion:
                 subjects.EVENTS, subjects.event(call.session), call.event_seq + 1, chained=True, lossy=True
             ),
         ]
-        live = f"fairlead.live.{call.session}"
-        routes = {f"{live}.log": _LOG, f"{live}.event": _EVENT}
+        routes = {subjects.live(call.session, "log"): _LOG, subjects.live(call.session, "event"): _EVENT}
         loop = asyncio.get_running_loop()
         looked_at = loop.time()
-        async with Tail(call.gateway.bus, f"{live}.>", sources, routes.get) as tail:
+        async with Tail(call.gateway.bus, tuple(routes), sources, routes.get) as tail:
             while not self._answer.done:
                 for source, record in await self._take(tail):
                     self._pieces += await self._read(source, record)

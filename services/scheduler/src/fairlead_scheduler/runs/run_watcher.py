@@ -115,7 +115,7 @@ class RunWatcher:
         source = TailSource(
             subjects.SESSIONS, subjects.session_log(attempt.session), attempt.mail_seq + 1, chained=False
         )
-        async with Tail(self._bus, subjects.live(attempt.session), [source], _only_log) as tail:
+        async with Tail(self._bus, subjects.live(attempt.session, "log"), [source], lambda _: 0) as tail:
             while seen.ending is None:
                 for _, record in await tail.take():
                     await self._look(attempt, seen, record)
@@ -224,7 +224,3 @@ def deleted(session: str) -> Ending:
 
 def _loop_s() -> float:
     return asyncio.get_running_loop().time()
-
-
-def _only_log(subject: str) -> int | None:
-    return 0 if subject.endswith(".log") else None
