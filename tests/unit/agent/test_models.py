@@ -146,6 +146,37 @@ async def test_stream_is_read_however_it_is_cut() -> None:
     assert bodies[0]["stream_options"] == {"include_usage": True}
 
 
+async def test_what_comes_in_one_packet_is_one_piece_of_each_kind_and_no_call_is_mixed_with_another() -> None:
+    def part(index: int | None, arguments: str, **fields: object) -> str:
+        call = {"index": index, "function": {"arguments": arguments, **fields}}
+        return _chunk({"delta": {"tool_calls": [{**call, "id": f"c{index}"} if fields else call]}})
+
+    said, _ = await ask(
+        stream(
+            "".join(_chunk({"delta": {"reasoning_content": word}}) for word in ("let ", "me ", "see"))
+            + "".join(_chunk({"delta": {"content": word}}) for word in ("I ", "look"))
+            + part(0, "", name="bash")
+            + "".join(part(0, text) for text in ('{"a"', ":", "1}"))
+            + part(1, "", name="read")
+            + "".join(part(1, text) for text in ("{", "}"))
+            + part(0, " ")
+            + _chunk({"delta": {"content": "done"}})
+            + _chunk({"delta": {}, "finish_reason": "tool_calls"})
+            + "data: [DONE]\n\n"
+        )
+    )
+    assert said[:-1] == [
+        ThinkingPiece("let me see"),
+        TextPiece("I look"),
+        ToolCallPiece(0, "", "c0", "bash"),
+        ToolCallPiece(0, '{"a":1}'),
+        ToolCallPiece(1, "", "c1", "read"),
+        ToolCallPiece(1, "{}"),
+        ToolCallPiece(0, " "),
+        TextPiece("done"),
+    ]
+
+
 @pytest.mark.parametrize(("end", "connections"), [("later", 1), ("never", 2), ("cut", 2)])
 async def test_connection_serves_the_next_request_if_the_answer_ends(
     end: str, connections: int, monkeypatch: pytest.MonkeyPatch

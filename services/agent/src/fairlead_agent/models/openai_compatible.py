@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Callable
+from itertools import groupby
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -31,18 +32,18 @@ from fairlead_common.protocol.content import StopReason, Usage
 OPENAI_URL = "https://api.openai.com/v1"
 
 
-class _Function(msgspec.Struct):
+class _Function(msgspec.Struct, gc=False):
     name: str | None = None
     arguments: str | None = None
 
 
-class _ToolCall(msgspec.Struct):
+class _ToolCall(msgspec.Struct, gc=False):
     index: int | None = None
     id: str | None = None
     function: _Function | None = None
 
 
-class _Delta(msgspec.Struct):
+class _Delta(msgspec.Struct, gc=False):
     content: str | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
@@ -50,17 +51,17 @@ class _Delta(msgspec.Struct):
     tool_calls: list[_ToolCall] | None = None
 
 
-class _Choice(msgspec.Struct):
+class _Choice(msgspec.Struct, gc=False):
     delta: _Delta | None = None
     message: _Delta | None = None
     finish_reason: str | None = None
 
 
-class _Cached(msgspec.Struct):
+class _Cached(msgspec.Struct, gc=False):
     cached_tokens: int | None = None
 
 
-class _Usage(msgspec.Struct):
+class _Usage(msgspec.Struct, gc=False):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     prompt_tokens_details: _Cached | None = None
@@ -74,7 +75,7 @@ class _Listing(msgspec.Struct):
     data: list[_Listed] = []
 
 
-class _Chunk(msgspec.Struct):
+class _Chunk(msgspec.Struct, gc=False):
     choices: list[_Choice] | None = None
     usage: _Usage | None = None
     error: msgspec.Raw = msgspec.Raw()
@@ -229,8 +230,11 @@ def body(request: ModelRequest, model: str, messages: bytes) -> bytes:
 async def _pieces(response: aiohttp.ClientResponse) -> AsyncIterator[list[Piece]]:
     if not response.headers.get("Content-Type", "").startswith("text/event-stream"):
         chunk = _parse(await response.read())  # a server that does not stream
-        end = _end(_finish(chunk), chunk.usage, refused=_refuses(chunk))
-        yield [*_of_choices(chunk), end]
+        choice = chunk.choices[0] if chunk.choices else _Choice()
+        whole: list[Piece] = []
+        delta = choice.delta or choice.message or _Delta()
+        _add_pieces(whole, delta)
+        yield [*whole, _end(choice.finish_reason, chunk.usage, refused=bool(delta.refusal))]
         return
     buffer = b""
     reason: str | None = None
@@ -252,11 +256,14 @@ async def _pieces(response: aiohttp.ClientResponse) -> AsyncIterator[list[Piece]
                 break
             chunk = _parse(payload)
             usage = chunk.usage or usage
-            reason = _finish(chunk) or reason
-            refused = refused or _refuses(chunk)
-            batch += _of_choices(chunk)
+            if chunk.choices:
+                choice = chunk.choices[0]
+                reason = choice.finish_reason or reason
+                if told := choice.delta or choice.message:
+                    refused = refused or bool(told.refusal)
+                    _add_pieces(batch, told)
         if batch:
-            yield batch
+            yield _joined(batch)
         if finished:
             break
     if reason is None and not finished:
@@ -298,13 +305,7 @@ def _told(error: object) -> tuple[str, str, int | None]:
     return text, " ".join(names), status if status is None or 400 <= status < 600 else None
 
 
-def _of_choices(chunk: _Chunk) -> list[Piece]:
-    if not chunk.choices:
-        return []
-    delta = chunk.choices[0].delta or chunk.choices[0].message
-    if delta is None:
-        return []
-    pieces: list[Piece] = []
+def _add_pieces(pieces: list[Piece], delta: _Delta) -> None:
     if thought := delta.reasoning_content or delta.reasoning:
         pieces.append(ThinkingPiece(thought))
     if words := delta.content or delta.refusal:
@@ -312,17 +313,30 @@ def _of_choices(chunk: _Chunk) -> list[Piece]:
     for call in delta.tool_calls or ():
         function = call.function or _Function()
         pieces.append(ToolCallPiece(call.index, function.arguments or "", call.id, function.name))
-    return pieces
 
 
-def _finish(chunk: _Chunk) -> str | None:
-    return chunk.choices[0].finish_reason if chunk.choices else None
+def _joined(pieces: list[Piece]) -> list[Piece]:
+    """The same with fewer pieces: words, thoughts and arguments that follow one another are one each."""
+    found: list[Piece] = []
+    for (kind, index), alike in groupby(pieces, _joins_with):
+        if kind is TextPiece:
+            found.append(TextPiece("".join([each.text for each in alike if isinstance(each, TextPiece)])))
+        elif kind is ThinkingPiece:
+            thoughts = [each.text for each in alike if isinstance(each, ThinkingPiece)]
+            found.append(ThinkingPiece("".join(thoughts)))
+        elif kind is ToolCallPiece:
+            arguments = [each.arguments for each in alike if isinstance(each, ToolCallPiece)]
+            found.append(ToolCallPiece(index, "".join(arguments)))
+        else:
+            found += alike
+    return found
 
 
-def _refuses(chunk: _Chunk) -> bool:
-    choice = chunk.choices[0] if chunk.choices else None
-    delta = (choice.delta or choice.message) if choice else None
-    return bool(delta and delta.refusal)
+def _joins_with(piece: Piece) -> tuple[type | None, int | None]:
+    """What neighbours that can be one piece have in common; no type for a piece that stays as it is."""
+    if isinstance(piece, ToolCallPiece):
+        return (None, None) if piece.id or piece.name else (ToolCallPiece, piece.index)
+    return type(piece), None
 
 
 def _end(reason: str | None, usage: _Usage | None, *, refused: bool) -> Finish:
