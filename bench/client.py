@@ -84,6 +84,12 @@ class Answered:
         self.end_ns = 0
         self.characters = 0
         self.outcome = ""
+        self.heard_ns: list[int] = []  # when each packet with words came
+
+    def pauses_ms(self) -> list[float]:
+        """The times between two packets with words."""
+        pairs = zip(self.heard_ns, self.heard_ns[1:], strict=False)
+        return [(later - earlier) / 1e6 for earlier, later in pairs]
 
 
 class Watch:
@@ -125,6 +131,8 @@ class Watch:
             if event.type == "message_update" and event.delta is not None:
                 current.first_ns = current.first_ns or arrived
                 current.characters += len(event.delta.text)
+                if not current.heard_ns or current.heard_ns[-1] != arrived:
+                    current.heard_ns.append(arrived)
             elif event.type == "agent_end":
                 current.end_ns, current.outcome = arrived, event.outcome
                 self._ended.put_nowait(current)

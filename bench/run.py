@@ -10,7 +10,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from bench import cron, executors, in_a_row, latency, listing, load, sandboxes
+from bench import cron, executors, floor, in_a_row, latency, listing, load, sandboxes
 from bench.latency import Result
 from bench.machine import about
 from bench.report import Report
@@ -18,11 +18,15 @@ from bench.setting import Options
 
 WORK = Path(__file__).parent / "_work"
 SCENARIOS: dict[str, Callable[[Options], Awaitable[Result]]] = {
+    "floor": floor.floor,
     "size": latency.size,
     "start": latency.start,
     "ttft": latency.ttft,
     "tool": latency.tool,
+    "first-call": latency.first_call,
     "throughput": load.throughput,
+    "paced": load.paced,
+    "help": latency.help_text,
     "in-a-row": in_a_row.in_a_row,
     "memory": load.memory,
     "growth": latency.growth,

@@ -33,7 +33,7 @@ from tests.support.script import DEFAULT_COMMAND, WORD, Move, decide, names, pro
 MODEL = "scripted"
 _decoder = msgspec.json.Decoder(dict[str, Any])
 _SSE_HEADERS = {"Content-Type": "text/event-stream", "Cache-Control": "no-cache"}
-_TICK_S = 0.02
+_TICK_S = 0.005  # up to 200 words a second come one by one
 
 
 def _chunk(delta: dict[str, Any], finish: str | None = None, usage: dict[str, int] | None = None) -> bytes:
