@@ -7,7 +7,7 @@ import pytest
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.content import TextBlock, ToolOutcome, ToolResultMessage
 from fairlead_common.protocol.messages import ToolCall
-from tests.support.fake_nats.faults import Hold
+from tests.support.fake_nats.faults import Fault, Hold
 from tests.support.memory_world import MemoryWorld
 
 REQUESTS = "fairlead.tool.*.*.request"
@@ -88,14 +88,17 @@ async def test_an_owner_that_was_replaced_does_not_send_what_the_next_one_asks_a
     w: MemoryWorld,
 ) -> None:
     await w.agent("agent-1")
-    w.mind.pause_s = 1.0
     await w.say("a", "op=P1 steps=1")
+    await w.settled("a")
+    w.calls.clear()
+    w.mind.pause_s = 1.0
+    w.mind.streaming.clear()
+    await w.say("a", "op=P2 steps=1")
     await w.mind.streaming.wait()
-    log = s.session_log("a")
-    w.server.faults.hold(f"$JS.API.DIRECT.GET.{s.SESSIONS}.{log}", client="agent-1")
-    (hold,) = w.server.faults._holds
+    # It is stopped between its reply, which is stored, and the call in it.
+    reply = w.server.faults.add(s.session_log("a"), Fault.ANSWER_LOST, client="agent-1")
     async with asyncio.timeout(60):
-        await hold.reached.wait()
+        await reply.hit.wait()
     w.server.faults.hold(">", client="agent-1")
     await w.agent("agent-2", {"agents.main.mode": "ask"})
     request = await w.approval("a")
@@ -103,17 +106,20 @@ async def test_an_owner_that_was_replaced_does_not_send_what_the_next_one_asks_a
     await asyncio.sleep(30)
     assert w.calls == []
     await w.decide("a", request, "deny")
-    await w.settled("a", 2)
-    assert [status for status, _ in await results(w)] == ["denied"]
+    await w.settled("a", 3)
+    assert [status for status, _ in await results(w)] == ["ok", "denied"]
     assert w.calls == []
 
 
-async def test_a_call_that_is_allowed_costs_no_claim_of_the_agent_and_a_denied_one_costs_one(
+async def test_a_call_that_is_allowed_costs_no_claim_and_no_read_and_a_denied_one_a_claim(
     w: MemoryWorld,
 ) -> None:
     await w.agent()
+    log_end = f"$JS.API.DIRECT.GET.{s.SESSIONS}.{s.session_log('a')}"
+    read = w.server.faults.add(log_end, Fault.LOST, client="agent-1")
     await w.say("a", "op=P1 steps=2")
     await w.settled("a")
+    assert not read.hit.is_set()
     claims = [r async for r in w.bus.read(s.TOOLS, CLAIMS)]
     assert [b'"by":"agent"' in record.data for record in claims] == [False, False]
     await w.notice("a", "update-1", {"mode": "safe"})

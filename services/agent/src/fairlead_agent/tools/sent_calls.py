@@ -84,7 +84,7 @@ class SentCalls:
             headers[subjects.H_PARTS] = await write_parts(self._bus, host, request.call_id, data)
         # Another owner may have refused the call, or asked a person. What it refused its claim keeps from
         # starting; this keeps one that does not know yet that it was replaced from sending what waits.
-        await self._owner.check_still_owner()
+        await self._owner.check_not_stopped()
         self._sent[request.call_id] = (request, _now())
         try:
             await self._bus.create(
