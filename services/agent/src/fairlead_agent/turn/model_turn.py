@@ -3,7 +3,6 @@
 import asyncio
 import fnmatch
 import random
-from collections.abc import Coroutine
 
 import structlog
 
@@ -13,20 +12,19 @@ from fairlead_agent.models.registry import Registry
 from fairlead_agent.session.owner import Owner
 from fairlead_agent.tools.arguments import Json
 from fairlead_agent.tools.catalog import Catalog
-from fairlead_agent.tools.held_keys import text_without_keys
 from fairlead_agent.tools.placement import WorkspacePlaces, boundary, described, shown_name
 from fairlead_agent.tools.session_tools import SessionTools
 from fairlead_agent.tools.tool_lists import ToolList, encode_list
 from fairlead_agent.turn import left_out
 from fairlead_agent.turn.context import BYTES_PER_TOKEN, CONTINUE, View
-from fairlead_agent.turn.deltas import Deltas
 from fairlead_agent.turn.job_context import first_shown
 from fairlead_agent.turn.streamed_reply import StreamedReply
+from fairlead_agent.turn.streamed_request import StreamedRequest
 from fairlead_agent.turn.system_prompt import system_prompt
 from fairlead_common.config import AgentConfig
 from fairlead_common.errors import FairleadError, NotFoundError
 from fairlead_common.protocol.entries import MessageEntry
-from fairlead_common.protocol.events import Delta, MessageStart, MessageUpdate, Retry, TurnStart
+from fairlead_common.protocol.events import Retry, TurnStart
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.service.live_config import LiveConfig
 
@@ -34,7 +32,6 @@ log = structlog.get_logger()
 
 RESERVE_TOKENS = 4096  # of the window, kept for the answer
 MAX_RETRY_DELAY_S = 30.0
-MAX_FAILURE_CHARS = 500
 MAX_ASKED_DELAY_S = 120.0  # of a wait that the provider asks for: before that it would refuse again
 
 
@@ -52,15 +49,15 @@ class ModelTurn:
         self._config = config
         self._tools = SessionTools(owner, catalog)
         self._tools_size: tuple[ToolList, int] = ((), 0)  # of the last request
-        self._reading: asyncio.Task[None] | None = None
+        self._streaming: StreamedRequest | None = None
         self._interrupted = False
         self.cause = left_out.NOTHING
 
     def interrupt(self) -> None:
         """Stop the reply. The part received so far is kept."""
         self._interrupted = True
-        if self._reading is not None:
-            self._reading.cancel()
+        if self._streaming is not None:
+            self._streaming.stop()
 
     async def run(self, agent: str, profile: AgentConfig) -> None:
         """Ask, with retries, until the model answers, and append its message.
@@ -192,64 +189,11 @@ class ModelTurn:
 
     async def _read(self, model_name: str, request: ModelRequest, reply: StreamedReply) -> None:
         model, _ = self._registry.resolve(model_name)
-        run_id, log_seq = self._run_id, self._state.last_seq
-        count = 0
-
-        async def send(delta: Delta) -> None:
-            nonlocal count
-            await self._owner.show(
-                MessageUpdate(
-                    run_id=run_id, log_seq=log_seq, message_id=reply.message_id, n=count, delta=delta
-                )
-            )
-            count += 1
-
-        deltas = Deltas(send)
-        failure: FairleadError | None = None
-
-        async def read() -> None:
-            nonlocal failure
-            try:
-                await _sorted(model_name, copy())
-            except ModelError as error:
-                failure = failure or error
-
-        async def keep_tools(reading: asyncio.Task[None]) -> None:
-            nonlocal failure
-            try:
-                await self._tools.keep()
-            except FairleadError as error:  # no reply may be written after that
-                failure = error
-                reading.cancel()
-
-        async def copy() -> None:
-            first = True
-            async for pieces in model.stream(request):
-                if first:
-                    first = False
-                    await self._owner.show(
-                        MessageStart(
-                            run_id=run_id, log_seq=log_seq, message_id=reply.message_id, model=model_name
-                        )
-                    )
-                for piece in pieces:
-                    delta = reply.add(piece)
-                    if delta is not None:
-                        await deltas.add(delta)
-            reply.check_finished()
-
+        self._streaming = StreamedRequest(self._owner, self._run_id, reply, model_name)
         try:
-            async with asyncio.TaskGroup() as tasks:
-                flusher = tasks.create_task(deltas.run())
-                self._reading = tasks.create_task(read())
-                tasks.create_task(keep_tools(self._reading))
-                await asyncio.wait([self._reading])
-                flusher.cancel()
+            await self._streaming.run(model, request, self._tools.keep)
         finally:
-            self._reading = None
-        await deltas.flush()
-        if failure is not None:
-            raise failure
+            self._streaming = None
 
     async def _pause(self, error: ModelError, attempt: int) -> None:
         delay_s = min(0.5 * 2**attempt, MAX_RETRY_DELAY_S) * random.uniform(0.8, 1.2)  # noqa: S311
@@ -273,23 +217,3 @@ class ModelTurn:
         ):
             self._owner.changed.clear()
             await self._owner.wait_for_change(left)
-
-
-async def _sorted(model_name: str, reading: Coroutine[object, object, None]) -> None:
-    """Read a reply.
-
-    Raises:
-        ModelError: also for all that a back end raises that is none: it will again, at every other worker.
-    """
-    try:
-        await reading
-    except FairleadError:
-        raise
-    except (Exception, SystemExit, asyncio.CancelledError) as error:
-        task = asyncio.current_task()
-        if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
-            raise
-        why = text_without_keys(f"{type(error).__name__}: {error}")[:MAX_FAILURE_CHARS]
-        log.warning("back_end_failed", model=model_name, error=why)
-        text = f"The back end of model {model_name} failed: {why}"
-        raise ModelError("fatal", text, code="model_unavailable") from error

@@ -1,0 +1,136 @@
+"""One request to a model, whose reply is shown to viewers while it arrives."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import structlog
+
+from fairlead_agent.models.interface import ModelBackend, ModelError, ModelRequest
+from fairlead_agent.session.owner import Owner
+from fairlead_agent.tools.held_keys import text_without_keys
+from fairlead_agent.turn.deltas import Deltas
+from fairlead_agent.turn.streamed_reply import StreamedReply
+from fairlead_common.errors import FairleadError
+from fairlead_common.protocol.events import Delta, MessageStart, MessageUpdate
+
+log = structlog.get_logger()
+
+MAX_FAILURE_CHARS: Final = 500
+
+
+class StreamedRequest:
+    """Sends one request and collects its reply.
+
+    Args:
+        owner: shows viewers the deltas.
+        run_id: of the open run, for the viewers.
+        reply: gets the pieces.
+        model_name: as it is configured, with the name of the back end.
+    """
+
+    def __init__(self, owner: Owner, run_id: str, reply: StreamedReply, model_name: str) -> None:
+        self._owner = owner
+        self._run_id = run_id
+        self._log_seq = owner.state.last_seq
+        self._reply = reply
+        self._model_name = model_name
+        self._deltas = Deltas(self._show)
+        self._shown = 0  # deltas
+        self._reading: asyncio.Task[None] | None = None
+        self._failure: FairleadError | None = None
+
+    async def run(
+        self, model: ModelBackend, request: ModelRequest, keep_tools: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Read the reply until it is complete, or until `stop`.
+
+        Args:
+            keep_tools: stores the list of tools that the request offers; it runs while the reply arrives, and
+                no reply may be appended if it fails.
+
+        Raises:
+            ModelError: there is no complete reply.
+            FairleadError: the list of tools is not stored.
+        """
+        async with asyncio.TaskGroup() as tasks:
+            flushing = tasks.create_task(self._deltas.run())
+            self._reading = tasks.create_task(self._read(model, request))
+            tasks.create_task(self._keep(keep_tools, self._reading))
+            await asyncio.wait([self._reading])
+            flushing.cancel()
+        await self._deltas.flush()
+        if self._failure is not None:
+            raise self._failure
+
+    def stop(self) -> None:
+        """End the reply here: `run` returns, and the pieces that arrived stay in the reply."""
+        if self._reading is not None:
+            self._reading.cancel()
+
+    async def _read(self, model: ModelBackend, request: ModelRequest) -> None:
+        try:
+            with _back_end_errors(self._model_name):
+                await self._collect(model, request)
+        except ModelError as error:
+            self._failure = self._failure or error
+
+    async def _collect(self, model: ModelBackend, request: ModelRequest) -> None:
+        is_first = True
+        async for pieces in model.stream(request):
+            if is_first:
+                is_first = False
+                await self._owner.show(
+                    MessageStart(
+                        run_id=self._run_id,
+                        log_seq=self._log_seq,
+                        message_id=self._reply.message_id,
+                        model=self._model_name,
+                    )
+                )
+            for piece in pieces:
+                delta = self._reply.add(piece)
+                if delta is not None:
+                    await self._deltas.add(delta)
+        self._reply.check_finished()
+
+    async def _keep(self, keep_tools: Callable[[], Awaitable[None]], reading: asyncio.Task[None]) -> None:
+        try:
+            await keep_tools()
+        except FairleadError as error:
+            self._failure = error
+            reading.cancel()
+
+    async def _show(self, delta: Delta) -> None:
+        await self._owner.show(
+            MessageUpdate(
+                run_id=self._run_id,
+                log_seq=self._log_seq,
+                message_id=self._reply.message_id,
+                n=self._shown,
+                delta=delta,
+            )
+        )
+        self._shown += 1
+
+
+@contextmanager
+def _back_end_errors(model_name: str) -> Iterator[None]:
+    """Make a ModelError of anything else that a back end raises: every other worker would meet it again.
+
+    Raises:
+        ModelError: with the type and the text of the error.
+    """
+    try:
+        yield
+    except FairleadError:
+        raise
+    except (Exception, SystemExit, asyncio.CancelledError) as error:
+        task = asyncio.current_task()
+        if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+            raise
+        why = text_without_keys(f"{type(error).__name__}: {error}")[:MAX_FAILURE_CHARS]
+        log.warning("back_end_failed", model=model_name, error=why)
+        text = f"The back end of model {model_name} failed: {why}"
+        raise ModelError("fatal", text, code="model_unavailable") from error
