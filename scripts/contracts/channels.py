@@ -131,17 +131,17 @@ _MAIL: Final = (
         )
         for name, text in (
             ("prompt", "start a run, or continue the session"),
-            ("steer", "say something to the open run"),
-            ("followup", "say something after the run"),
+            ("steer", "steer the open run"),
+            ("followup", "queue a follow-up"),
         )
         for key in (None, "KEY")
     ),
-    _mail("abort", s.mail("SESSION", "abort"), "stop the open run, or drop a queued item", Abort),
+    _mail("abort", s.mail("SESSION", "abort"), "stop the open run, or remove a queued message", Abort),
     _mail("abortWithKey", s.mail("SESSION", "abort", "KEY"), "the same under a key", Abort),
     _mail(
         "approval",
         s.mail("SESSION", "approval", "APPROVAL"),
-        "a decision, create-only: the first one counts",
+        "a decision, create-only: the first one wins",
         Decision,
     ),
     _mail(

@@ -189,7 +189,7 @@ def test_an_expired_request_looks_unlike_a_refusal_and_the_end_of_the_run_tells(
     tab.tool("touch expired.txt").click()
     told = tab.log.locator("pre").last
     expect(told).to_contain_text("no person refused it")
-    assert told.inner_text().count("nobody answered") == 1
+    assert told.inner_text().count("no one answered") == 1
     tab.shoot("expired")
 
 

@@ -99,7 +99,7 @@ async def test_the_model_is_told_once_that_an_approval_expired_and_that_no_perso
     assert (decision.decision, decision.reason) == ("expired", "")
     result = next(m for m in await w.messages("a") if isinstance(m, ToolResultMessage))
     text = str(result.outcome.content)
-    assert text.count("nobody answered") == 1
+    assert text.count("no one answered") == 1
     assert "no person refused it" in text
 
 

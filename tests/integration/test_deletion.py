@@ -385,7 +385,7 @@ async def test_creation_that_was_repeated_after_a_deletion_makes_no_second_sessi
     ):
         monkeypatch.setattr(Bus, "append", unanswered)
         status, answer = await gateway.call("POST", "/api/sessions", {"id": "a"})
-        assert (status, "deleted meanwhile" in str(answer)) == (409, True)
+        assert (status, "deleted in the meantime" in str(answer)) == (409, True)
         assert not await is_live(w.bus, "a")
         assert (await gateway.call("POST", "/api/sessions", {"id": "a"}))[0] == 201
 

@@ -236,7 +236,7 @@ async def test_replies_become_outcomes(host: Host, second: Bus) -> None:
     assert "ok" in text_of(binary)
     unanswered = await host.run("nats__demo")
     assert unanswered.status == "error"
-    assert "Not started: nobody answers demo.tool" in text_of(unanswered)
+    assert "Not started: no responders for demo.tool" in text_of(unanswered)
 
 
 async def test_a_long_answer_is_cut_and_kept_whole(host: Host, second: Bus) -> None:

@@ -130,7 +130,7 @@ async def test_the_reason_can_be_read_by_whoever_left_the_file(
         ('{"type": "immediate"}', "needs a text or a prompt"),
         ('{"type": "immediate", "text": "x", "session": "a.b"}', "session"),
         ('{"type": "periodic", "schedule": "nonsense", "text": "x"}', "must have 5 fields"),
-        ('{"type": "one-shot", "at": "2020-01-01T00:00:00Z", "text": "x"}', "must not have passed"),
+        ('{"type": "one-shot", "at": "2020-01-01T00:00:00Z", "text": "x"}', "must be in the future"),
         ('{"type": "one-shot", "at": "tomorrow", "text": "x", "other": 1}', "unknown field"),
     ],
 )

@@ -299,7 +299,7 @@ async def test_a_wake_that_makes_a_session_says_so_and_only_that_one(
             (warning,) = (await ask(bus, "wake", text="look", mode="now", session="mian", key="k"))[
                 "warnings"
             ]
-            assert "there was no session mian: it was made, with the agent main" in warning
+            assert "session mian did not exist and was created with the agent main" in warning
             assert "fairlead sessions rm mian" in warning
         for session in ("mian", "main", "home"):
             assert (await ask(bus, "wake", text="look", mode="now", session=session))["warnings"] == []

@@ -237,7 +237,7 @@ async def test_a_job_that_fails_too_often_is_disabled_and_the_main_session_is_to
         async def told() -> list[str]:
             return [b["text"] for key, b in await mail(bus, "main") if key.startswith("system-disabled")]
 
-        assert "failed 2 times in a row and is off" in (await until(told))[0]
+        assert "failed 2 times in a row and was disabled" in (await until(told))[0]
 
 
 async def test_a_job_brings_its_own_model_and_agent(

@@ -130,7 +130,7 @@ async def test_a_narrow_session_changes_no_job_that_is_wider_and_nobody_writes_w
         assert REFUSED not in from_free.headers
         stored = (await ask(bus, "cron.get", id=own["id"]))["job"]
         assert stored["createdBy"]["limits"]["mode"] == "safe"
-        with pytest.raises(Exception, match="is set by the server alone"):
+        with pytest.raises(Exception, match="is set by the server and cannot be given"):
             await ask(bus, "cron.update", id=own["id"], patch={"createdBy": {"depth": 0}})
         forged = turn_job(schedule=YEARLY, createdBy={"depth": 9}, source={"folder": "f", "digest": "d"})
         stored = (await ask(bus, "cron.add", job=forged))["job"]

@@ -126,7 +126,7 @@ async def test_progress_comes_before_the_one_result(bus: Bus, service: asyncio.E
         (b'{"places":[]}', "400", "$.places"),
         (b'{"places":[{"city":"Delft"}],"color":1}', "400", "color"),
         (b"nonsense", "400", "malformed"),
-        (b'{"places":[{"city":"Crash"}]}', "500", "its log says why"),
+        (b'{"places":[{"city":"Crash"}]}', "500", "see the log of its service"),
         (b'{"places":[{"city":"Long"}]}', "500", "at most 524288 bytes, got 600000"),
     ],
 )

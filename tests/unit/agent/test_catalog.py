@@ -105,7 +105,7 @@ class Scripted:
     async def request(self, subject: str, data: bytes, *, timeout_s: float) -> Any:
         answer = self.answers.pop(0)
         if answer is None:
-            raise NotFoundError(f"nobody answers {subject}")
+            raise NotFoundError(f"no responders for {subject}")
         after_s, text = answer
         await asyncio.sleep(min(after_s, timeout_s))
         if after_s >= timeout_s:

@@ -69,7 +69,7 @@ def test_anything_else_is_denied(change: dict[str, object]) -> None:
     assert "not what they were shown" in verdict.why
 
 
-@pytest.mark.parametrize(("decision", "why"), [("deny", "a person said no"), ("expired", "nobody answered")])
+@pytest.mark.parametrize(("decision", "why"), [("deny", "a person said no"), ("expired", "no one answered")])
 def test_a_no_is_no_and_leaves_no_hash(decision: str, why: str) -> None:
     marked, verdict = judged(REQUEST, decision)
     assert verdict.action == "deny"

@@ -301,7 +301,7 @@ def test_an_expired_approval_is_told_apart_from_a_denied_one(gateway: FakeGatewa
     gateway.answers["POST /api/approvals/ap2"] = [(409, {"error": {"message": "denied"}})]
     outcome = run(gateway, ask=lambda _: "once")
     assert outcome.status == 3
-    assert "1 approval(s) denied; 1 approval(s) expired, because nobody answered in time" in outcome.err
+    assert "1 approval(s) denied; 1 approval(s) expired, because no one answered in time" in outcome.err
 
 
 def test_the_terminal_offers_every_answer_that_can_be_given_and_says_how_long_it_waits(

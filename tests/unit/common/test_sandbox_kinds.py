@@ -66,7 +66,7 @@ def test_a_network_counts_from_the_moment_that_the_configuration_has_it(
 
 
 def test_only_a_profile_chooses_a_kind_of_another_package() -> None:
-    assert "cannot stand in" in sandbox_problem(SandboxChoice(kind="docker"), "s", "microvm")
+    assert "cannot replace" in sandbox_problem(SandboxChoice(kind="docker"), "s", "microvm")
     assert effective_sandbox(SandboxChoice(), "s", "microvm") == "local"
     profile = SandboxChoice(kind="microvm")
     assert effective_sandbox(profile, "s", "docker") == "microvm"

@@ -683,5 +683,5 @@ def test_only_problems_are_a_failure_unless_asked(place: Home) -> None:
     done = call(place, "--offline")
     assert done.returncode == 1
     assert f"chmod 700 {place.path}" in done.stdout
-    assert "`fairlead doctor --fix` mends 1" in done.stdout
+    assert "`fairlead doctor --fix` repairs 1" in done.stdout
     assert call(place, "--dry-run").returncode == 2

@@ -146,7 +146,7 @@ def test_all_addresses_of_the_machine_are_no_address_to_tell_others(
     door: Settled, users: DeploymentUsers
 ) -> None:
     door.settle({"FAIRLEAD_LISTEN": "0.0.0.0"}, users.config)
-    with pytest.raises(CommandError, match="say with --address"):
+    with pytest.raises(CommandError, match="name with --address"):
         door.addresses([])
     assert door.addresses(["vm.example"]) == ["vm.example:8421"]
 

@@ -212,7 +212,7 @@ class Conversation:
     def _on_interrupt(self) -> None:
         if self._stopped_for is not None:
             raise KeyboardInterrupt
-        self._stop(None, "stopping the run; once more to leave at once")
+        self._stop(None, "stopping the run; press Ctrl-C again to exit at once")
 
     def _stop(self, status: int | None, why: str) -> None:
         """Abort the run; its end is waited for."""
@@ -259,7 +259,7 @@ def _refused(requests: list[dict[str, Any]]) -> str:
     expired = sum(request["decision"] == "expired" for request in requests)
     denied = len(requests) - expired
     told = [f"{denied} approval(s) denied"] if denied else []
-    told += [f"{expired} approval(s) expired, because nobody answered in time"] if expired else []
+    told += [f"{expired} approval(s) expired, because no one answered in time"] if expired else []
     return "; ".join(told)
 
 
@@ -314,7 +314,7 @@ def lasting(request: dict[str, Any]) -> list[str]:
     if not lines:
         lines = ["It can only be allowed once."]
     if request.get("tainted"):
-        lines.append("The agent had read what strangers wrote when it asked for this.")
+        lines.append("The agent had read untrusted content when it asked for this.")
     return lines
 
 

@@ -68,7 +68,7 @@ def status_lines(status: dict[str, Any]) -> list[str]:
         lines.append(f"next: {when(status['nextRunAtMs'])} ({status.get('nextJobId')})")
     if status.get("pendingDeliveries"):
         lines.append(f"{status['pendingDeliveries']} answers wait to be delivered")
-    lines.append(f"led by {status.get('leader') or 'nobody'}")
+    lines.append(f"leader: {status.get('leader') or 'none'}")
     return lines
 
 

@@ -20,7 +20,7 @@ def problem(url: str = "") -> str:
     try:
         age_s = time.time() - os.stat(path).st_mtime
     except OSError as error:
-        return f"no sign of life yet: {path}: {error.strerror}"
+        return f"no liveness file yet: {path}: {error.strerror}"
     if age_s > FRESH_S:
         return f"the last answer over NATS was {age_s:.0f} s ago, at most {FRESH_S:.0f} s are allowed"
     return _http_problem(url) if url else ""

@@ -93,8 +93,8 @@ class DeploymentListener(RemoteListener):
         listen = self.listen()
         if not named and listen is not None and listen.everywhere:
             raise CommandError(
-                f"FAIRLEAD_LISTEN is {listen.address}, all addresses of the machine: say with --address at "
-                "which of them others reach it",
+                f"FAIRLEAD_LISTEN is {listen.address}, all addresses of the machine: name with --address the "
+                "one at which others reach it",
                 CONFIG,
             )
         return super().addresses(named)

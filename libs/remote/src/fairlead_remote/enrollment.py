@@ -49,7 +49,7 @@ class EnrollmentService(Protocol):
     """What the owner may do."""
 
     def invite(self, invitation: Invitation, *, replace: bool, addresses: Sequence[str]) -> JoinInfo:
-        """Let one machine in with a ticket.
+        """Let one machine join with a join token.
 
         Args:
             addresses: where it finds the listener, if not where that listens.
@@ -90,7 +90,7 @@ class LocalEnrollment:
         checked(invitation.host, invitation.pool, invitation.labels)
         if invitation.host in _own_hosts(listener.home):
             raise CommandError(
-                f"{invitation.host} is this machine itself: give the other one another name", USAGE
+                f"{invitation.host} is this machine itself: give the other one a different name", USAGE
             )
         found = tuple(listener.addresses(addresses))
         listener.authority.ensure()
@@ -105,7 +105,7 @@ class LocalEnrollment:
         try:
             dropped = self._listener.reload()
         except NotReloadedError as error:
-            raise NotReloadedError(f"{done}, but its connections may be there still: {error}") from error
+            raise NotReloadedError(f"{done}, but its connections may still be open: {error}") from error
         return f"{done}{'; its connections are dropped' if dropped else ''}"
 
     def known(self) -> KnownHosts:
@@ -136,7 +136,7 @@ def answered(admission: EnrollmentService, verb: str, asked: Mapping[str, Any]) 
             "seen": dict(known.seen),
             "door": known.listener,
         }
-    raise CommandError(f"the registrar knows no {verb!r}: it is of another version")
+    raise CommandError(f"the registrar does not know {verb!r}: it has another version")
 
 
 def _own_hosts(home: Home) -> set[str]:

@@ -52,7 +52,7 @@ class Invitation(NamedTuple):
         if self.withdrawn_s:
             return "the join token was withdrawn"
         if self.used_s:
-            return "the join token was used already: each lets one machine in, once"
+            return "the join token was already used: each is valid for one machine, once"
         return "the join token has expired" if now_s >= self.expires_s else ""
 
 

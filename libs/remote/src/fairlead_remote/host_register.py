@@ -76,26 +76,26 @@ class HostRegister:
             ]
             store_rows(stored, invitations=[*kept, invitation])
 
-    def redeem(self, ticket: str, key: str) -> JoinedHost | TokenRefusal:
+    def redeem(self, token: str, key: str) -> JoinedHost | TokenRefusal:
         """Let the machine with this public key in; the same key again is the same success."""
         now_s = int(time.time())
         with self._changing() as stored:
             invitations, hosts = invitations_of(stored), hosts_of(stored)
-            found = next((each for each in invitations if each.id == ticket), None)
+            found = next((each for each in invitations if each.id == token), None)
             if found is None:
-                return "nobody knows this join token here"
+                return "unknown join token"
             there = next((host for host in hosts if host.host == found.host), None)
-            if there is not None and (there.ticket, there.key) == (ticket, key) and not there.revoked_s:
+            if there is not None and (there.ticket, there.key) == (token, key) and not there.revoked_s:
                 return there
             if refusal := found.refusal(now_s):
                 return refusal
             if key in (user.public_key for user in self._users(stored)):
-                return "the key is another user's: a server that knows a key twice takes over nothing"
-            joined = JoinedHost(found.host, found.pool, found.labels, key, ticket, now_s)
+                return "the key belongs to another user: nats-server refuses to have a key twice"
+            joined = JoinedHost(found.host, found.pool, found.labels, key, token, now_s)
             store_rows(
                 stored,
                 invitations=[
-                    each._replace(used_s=now_s) if each.id == ticket else each for each in invitations
+                    each._replace(used_s=now_s) if each.id == token else each for each in invitations
                 ],
                 hosts=[*(host for host in hosts if host.host != joined.host), joined],
             )

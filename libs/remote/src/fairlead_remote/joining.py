@@ -159,14 +159,14 @@ async def _ask(token: JoinToken, membership: Membership, access: RemoteAccess) -
         said = json.loads(answer.data)
     except (FairleadError, ValueError) as error:
         raise _NoAnswerError(
-            f"nobody over there answered the join token ({error}): is `fairlead up` running? The same join "
+            f"no answer to the join token ({error}): is `fairlead up` running? The same join "
             "token can be used again"
         ) from error
     finally:
         with contextlib.suppress(FairleadError, OSError, TimeoutError):
             await bus.close()
     if why := said.get("refused"):
-        raise CommandError(f"not let in: {why}", FAILED)
+        raise CommandError(f"join refused: {why}", FAILED)
     return access._replace(pool=str(said["pool"]), labels=dict(said["labels"]))
 
 

@@ -58,7 +58,7 @@ class Membership:
         access = self.access()
         if access is None:
             raise CommandError(
-                "this home has not joined a Fairlead: `fairlead executor join <ticket>`, with a join token "
+                "this home has not joined a Fairlead: `fairlead executor join <join token>`, with one "
                 "that `fairlead executor invite <host>` printed over there",
                 UNREACHABLE,
             )

@@ -63,7 +63,7 @@ class Registrar:
         await self._bus.subscribe(f"{ADMISSION}.*", self._note)
         async with asyncio.TaskGroup() as tasks:
             answering = tasks.create_task(self._answer_all(), name="join")
-            looking = tasks.create_task(self._look_after(), name="tickets")
+            looking = tasks.create_task(self._look_after(), name="join_tokens")
             hearing = tasks.create_task(self._note_heartbeats(), name="heartbeats")
             lost = tasks.create_task(self._lost(), name="bus")
             await stop.wait()
@@ -84,16 +84,16 @@ class Registrar:
             if delivery.subject.startswith(f"{ADMISSION}."):
                 await self._answer_owner(delivery)
                 continue
-            ticket = delivery.subject.rpartition(".")[2]
-            answer = await self._answer(ticket, delivery.data)
+            join_token = delivery.subject.rpartition(".")[2]
+            answer = await self._answer(join_token, delivery.data)
             await self._bus.emit(delivery.reply, json.dumps(answer).encode())
             # A server that takes over its users drops the join token's: first the answer has to be out.
             with contextlib.suppress(BusUnavailableError):
                 await self._bus.round_trip()
             if "refused" in answer:
-                log.warning("join_refused", ticket=ticket, why=answer["refused"])
+                log.warning("join_refused", join_token=join_token, why=answer["refused"])
                 continue
-            log.info("host_joined", host=answer["host"], ticket=ticket)
+            log.info("host_joined", host=answer["host"], join_token=join_token)
             await self._reload()
 
     async def _answer_owner(self, delivery: Delivery) -> None:
@@ -106,23 +106,23 @@ class Registrar:
             self._is_behind = self._is_behind or isinstance(error, NotReloadedError)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             answer = {"refused": f"not possible: {type(error).__name__}: {error}", "status": FAILED}
-        log.info("owner_asked", verb=verb, refused=str(answer.get("refused", "")))
+        log.info("operator_request", verb=verb, refused=str(answer.get("refused", "")))
         await self._bus.emit(delivery.reply, json.dumps(answer).encode())
 
-    async def _answer(self, ticket: str, data: bytes) -> dict[str, object]:
+    async def _answer(self, join_token: str, data: bytes) -> dict[str, object]:
         try:
             key = str(json.loads(data[:4096])["key"])
         except (ValueError, KeyError, TypeError):
             return {"refused": "the request is not one of a Fairlead that this one understands"}
         if not _KEY.match(key):
-            return {"refused": "the key in the request is no public key of a user"}
+            return {"refused": "the key in the request is not the public key of a user"}
         try:
-            found = await asyncio.to_thread(self._listener.hosts.redeem, ticket, key)
+            found = await asyncio.to_thread(self._listener.hosts.redeem, join_token, key)
             if not isinstance(found, JoinedHost):
                 return {"refused": found}
             await for_host(self._bus, found.host)  # executors may use their queue, not make it
         except (FairleadError, CommandError, OSError) as error:
-            log.warning("join_failed", ticket=ticket, error=str(error))
+            log.warning("join_failed", join_token=join_token, error=str(error))
             return {"refused": f"not possible right now, try again: {error}"}
         return {"host": found.host, "pool": found.pool, "labels": dict(found.labels)}
 
@@ -153,7 +153,7 @@ class Registrar:
                     await for_host(self._bus, host.host)
             self._has_queues = True
         except (FairleadError, CommandError, OSError) as error:
-            log.warning("queues_not_made", error=str(error))
+            log.warning("queues_not_created", error=str(error))
 
     async def _reload(self) -> None:
         try:
@@ -161,7 +161,7 @@ class Registrar:
             self._is_behind = False
         except CommandError as error:
             self._is_behind = True
-            log.error("door_not_reloaded", error=str(error))
+            log.error("listener_not_reloaded", error=str(error))
 
     async def _note_heartbeats(self) -> None:
         """Keep in a file when each host was heard last: the heartbeats themselves expire."""
@@ -176,7 +176,7 @@ class Registrar:
                 if self._is_well and (pulse := os.environ.get(VARIABLE)):
                     await asyncio.to_thread(Path(pulse).write_text, f"{os.getpid()}\n", "ascii")
             except (FairleadError, OSError) as error:
-                log.warning("heartbeats_not_noted", error=str(error))
+                log.warning("heartbeats_not_recorded", error=str(error))
                 pause_s = AGAIN_AFTER_S
             await asyncio.sleep(pause_s if self._is_well else AGAIN_AFTER_S)
 

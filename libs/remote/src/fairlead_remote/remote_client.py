@@ -69,8 +69,8 @@ class RegistrarClient:
                 raise NoRegistrarError from error
             except (FairleadError, ValueError) as error:
                 raise CommandError(
-                    f"the registrar did not answer ({error}): nobody knows whether it was done. See `docker "
-                    "compose logs registrar`; the same command can be given again",
+                    f"the registrar did not answer ({error}): it may have been done or not. See `docker "
+                    "compose logs registrar`; the same command can be repeated",
                     UNREACHABLE,
                 ) from error
         return found if isinstance(found, dict) else {}

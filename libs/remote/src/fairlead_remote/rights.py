@@ -89,14 +89,14 @@ def _mapped(subject: str) -> str:
     return subject
 
 
-def join_subject(ticket: str) -> str:
+def join_subject(join_token: str) -> str:
     """Core request: let me in with this join token."""
-    return f"fairlead.join.{check_id(ticket, 'ticket')}"
+    return f"fairlead.join.{check_id(join_token, 'join token')}"
 
 
-def joining(ticket: str) -> Rights:
+def joining(join_token: str) -> Rights:
     """The rights of a join token: to ask the registrar, with its own name."""
-    return Rights(rights.inbox(f"{JOINING}-{ticket}"), publish=(join_subject(ticket),))
+    return Rights(rights.inbox(f"{JOINING}-{join_token}"), publish=(join_subject(join_token),))
 
 
 def registrar() -> Rights:

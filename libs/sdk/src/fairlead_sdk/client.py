@@ -179,7 +179,7 @@ class Client:
         """The events of a session without gaps or repeats; a lost connection is resumed.
 
         Args:
-            after: sequence after which to begin; -1: only what comes.
+            after: sequence after which to begin; -1: new events only.
             last_event_id: `Event.id` of the last event that was seen, to resume from.
 
         Raises:

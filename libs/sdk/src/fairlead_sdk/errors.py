@@ -48,7 +48,7 @@ class NotFoundError(ApiError):
 
 
 class ConflictError(ApiError):
-    """409: something else is there already."""
+    """409: conflict with what is stored."""
 
 
 class UnavailableError(ApiError):

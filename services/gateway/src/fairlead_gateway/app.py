@@ -70,4 +70,4 @@ async def _on_http_exception(request: Request, error: Exception) -> Response:
 
 
 async def _on_bug(request: Request, _: Exception) -> Response:
-    return Problem(500, "something went wrong; the log of the gateway says what").response(request.url.path)
+    return Problem(500, "internal error; see the log of the gateway").response(request.url.path)

@@ -13,15 +13,15 @@ from fairlead_gateway.responses import PASSED_ON, Error, OpenAIError
 from fairlead_gateway.routes import OPERATIONS
 
 _PROBLEM_TEXTS: Final = {
-    400: "something does not fit; the message names the field, the limit and the actual value",
-    401: "no credentials, or wrong ones",
-    403: "not from this origin, or without the right",
+    400: "invalid request; the message names the field, the limit and the actual value",
+    401: "missing or wrong credentials",
+    403: "origin not allowed, or missing right",
     404: "does not exist",
-    405: "this address does not take this method",
-    408: "the body took too long",
-    409: "something else is there already",
+    405: "method not allowed",
+    408: "the body did not arrive in time",
+    409: "conflict with what is stored",
     413: "the body is too large",
-    415: "this kind of body is not taken",
+    415: "content type not supported",
     421: "unknown host name",
     422: "the run ended at a limit",
     429: "too many failed logins, or the budget is used up",
@@ -60,7 +60,7 @@ def openapi_document(agents: Sequence[str] = ()) -> dict[str, Any]:
                     "type": "apiKey",
                     "in": "header",
                     "name": PAGE_HEADER,
-                    "description": "the header of the answer to the login; the cookie counts only with it",
+                    "description": "the header of the login response; the cookie is valid only with it",
                 },
             },
         },
@@ -81,7 +81,7 @@ def _schemas() -> tuple[dict[Any, Schema], dict[str, Schema]]:
     shapes, schemas = schemas_of([*taken, *PASSED_ON, KNOWN_ENTRY], [*answered, Error, OpenAIError])
     schemas["Entry"] = {
         "description": "An entry of a session's log. Fields with their default value are left out. Later "
-        "versions may add types: take one that you do not know for one that changes nothing.",
+        "versions may add types: treat an unknown type as one that changes nothing.",
         **shapes[KNOWN_ENTRY],
     }
     schemas["StoredEntry"] = {

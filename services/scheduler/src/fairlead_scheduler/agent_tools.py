@@ -36,10 +36,10 @@ class ScheduleAdd(msgspec.Struct, forbid_unknown_fields=True):
 
     name: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
     at: Annotated[str | None, _says("Once: ISO 8601 with zone, or `20m`, `in 2 hours`.")] = None
-    every: Annotated[str | None, _says("Again and again: `10m`, `1h`.")] = None
+    every: Annotated[str | None, _says("Repeatedly: `10m`, `1h`.")] = None
     cron: Annotated[str | None, _says("Five fields, 0 = Sunday; or `@daily`.")] = None
     tz: Annotated[str | None, _says("Zone, such as Europe/Berlin.")] = None
-    reminder: Annotated[str | None, _says("Text for this session, which wakes then.")] = None
+    reminder: Annotated[str | None, _says("Text for this session, which starts a turn then.")] = None
     prompt: Annotated[str | None, _says("Task for a run of its own; this session gets its summary.")] = None
     delete_after_run: bool = False
 
@@ -94,7 +94,7 @@ class AgentTools:
         return [
             ServiceTool(
                 name="schedule_add",
-                description="Plan a reminder for this session, or a task, once or again and again.",
+                description="Schedule a reminder for this session, or a task, once or repeatedly.",
                 arguments=ScheduleAdd,
                 run=self.add,
                 idempotent=True,
@@ -102,7 +102,7 @@ class AgentTools:
             ),
             ServiceTool(
                 name="schedule_list",
-                description="List planned jobs and when they run next.",
+                description="List scheduled jobs and when they run next.",
                 arguments=ScheduleList,
                 run=self.list,
                 idempotent=True,
@@ -120,7 +120,7 @@ class AgentTools:
             ),
             ServiceTool(
                 name="schedule_update",
-                description="Change, enable or disable a planned job.",
+                description="Change, enable or disable a scheduled job.",
                 arguments=ScheduleChange,
                 run=self.update,
                 idempotent=True,
@@ -128,14 +128,14 @@ class AgentTools:
             ),
             ServiceTool(
                 name="schedule_remove",
-                description="Remove a planned job.",
+                description="Remove a scheduled job.",
                 arguments=ScheduleName,
                 run=self.remove,
                 idempotent=True,
             ),
             ServiceTool(
                 name="schedule_run",
-                description="Run a planned job now.",
+                description="Run a scheduled job now.",
                 arguments=ScheduleName,
                 run=self.run,
                 idempotent=True,

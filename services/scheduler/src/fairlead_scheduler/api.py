@@ -170,7 +170,7 @@ class Api:
             by=self._leader.name,
         )
         fired = await write_slot(self._store.bus, record)
-        return Fired(fired=fired, id=record.slot, reason=None if fired else "that key was used before")
+        return Fired(fired=fired, id=record.slot, reason=None if fired else "this key was already used")
 
     async def runs(self, asked: ListRuns) -> Runs:
         """History, newest first."""
@@ -223,8 +223,8 @@ class Api:
         if not await self._mail.began(session, seq):
             return ""
         return (
-            f"there was no session {session}: it was made, with the agent main; if that was a typing "
-            f"mistake, remove it: fairlead sessions rm {session}"
+            f"session {session} did not exist and was created with the agent main; if that was a "
+            f"typo, remove it: fairlead sessions rm {session}"
         )
 
     async def heartbeat(self, asked: Heartbeat) -> Fired:
@@ -248,7 +248,7 @@ class Api:
             text="force" if asked.force else "",
         )
         fired = await write_slot(self._store.bus, slot)
-        return Fired(fired=fired, id=slot.slot, reason=None if fired else "that key was used before")
+        return Fired(fired=fired, id=slot.slot, reason=None if fired else "this key was already used")
 
     async def hook(self, asked: Hook) -> Fired:
         """Pass an HTTP hook to its trigger."""

@@ -108,4 +108,4 @@ def _refusal(method: str, error: Exception) -> tuple[str, str, str]:
             return "invalid", str(error), ""
         case _:
             log.error("request_failed", method=method, exc_info=error)
-            return "internal", "something went wrong inside; the log has more", ""
+            return "internal", "internal error; see the log of the scheduler", ""

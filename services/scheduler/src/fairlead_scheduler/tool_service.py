@@ -171,7 +171,7 @@ class ToolService:
             return _refused("500", str(error))
         except Exception as error:
             log.exception("tool_failed", tool=tool.name, error=repr(error))
-            return _refused("500", f"{tool.name} failed inside; its log says why")
+            return _refused("500", f"{tool.name} failed: internal error; see the log of its service")
         if len(payload) > INLINE_LIMIT_BYTES:
             return _refused("500", f"result: at most {INLINE_LIMIT_BYTES} bytes, got {len(payload)}")
         return payload, None

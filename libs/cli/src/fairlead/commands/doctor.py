@@ -129,10 +129,10 @@ def _summary(findings: list[Any], counts: dict[str, int], *, fixed: bool) -> Non
     mendable = sum(each.mend is not None for each in findings)
     words = [_number(counts["problem"], "problem"), _number(counts["warning"], "warning")]
     if counts["skipped"]:
-        words.append(f"{counts['skipped']} not looked at (-v says why)")
+        words.append(f"{counts['skipped']} skipped (-v shows why)")
     text = ", ".join(words)
     if mendable and not fixed:
-        text += f"; `fairlead doctor --fix` mends {mendable}"
+        text += f"; `fairlead doctor --fix` repairs {mendable}"
     click.echo(f"\n{text}")
 
 

@@ -73,7 +73,7 @@ def invite(
     expires_s = int(time.time()) + _seconds(expires)
     invitation = Invitation(identity, host, pool, named, nkey.public_key(seed), expires_s)
     way = _admission().invite(invitation, replace=replace, addresses=addresses)
-    ticket = JoinToken(
+    token = JoinToken(
         id=identity,
         host=host,
         pool=pool,
@@ -83,24 +83,24 @@ def invite(
         ca=way.ca,
         expires_s=expires_s,
     )
-    click.echo(ticket.encode())
-    click.echo(f"one machine can join as {host} until {ticket.expiry()}. Run there:", err=True)
+    click.echo(token.encode())
+    click.echo(f"one machine can join as {host} until {token.expiry()}. Run there:", err=True)
     click.echo("  fairlead executor join -     # then paste the line above", err=True)
-    click.echo(f"it will connect to {', '.join(ticket.addresses)}", err=True)
+    click.echo(f"it will connect to {', '.join(token.addresses)}", err=True)
     if not way.running:
         click.echo("Fairlead is not running here: start it before the other machine joins", err=True)
 
 
 @executor.command()
-@click.argument("ticket", default="-")
+@click.argument("text", metavar="[JOIN_TOKEN]", default="-")
 @click.option(
     "--workers", default=1, show_default=True, type=click.IntRange(1, 64), help="Number of executors."
 )
 @click.option("--capacity", type=click.IntRange(1, 1000), help="Parallel calls per executor (default 8).")
 @click.option("--replace", is_flag=True, help="Replace what this home joined before.")
 @click.option("--no-run", is_flag=True, help="Only join; start later with `fairlead executor run`.")
-def join(ticket: str, workers: int, capacity: int | None, replace: bool, no_run: bool) -> None:
-    """Join with TICKET, and run executors. `-`, or nothing, reads it from standard input.
+def join(text: str, workers: int, capacity: int | None, replace: bool, no_run: bool) -> None:
+    """Join with JOIN_TOKEN, and run executors. `-`, or nothing, reads it from standard input.
 
     On the command line a join token can be seen by other users of the machine while it joins; it is good for
     nothing afterwards.
@@ -111,7 +111,7 @@ def join(ticket: str, workers: int, capacity: int | None, replace: bool, no_run:
     from fairlead_remote.joining import join as joined
 
     configure_logs("cli", level="error")  # what matters to a person is raised
-    given = decode(_line() if ticket == "-" else ticket)
+    given = decode(_line() if text == "-" else text)
     home = home_from_environment()
     if (home.nats / "server.conf").exists():
         raise CommandError(
@@ -172,7 +172,7 @@ def run(workers: int, capacity: int | None) -> None:
         lock.release()
     if status == CONFIG:
         console.say(
-            "if it is the listener that refuses: this host was revoked, or its place was given to another "
+            "if the listener refuses: this host was revoked, or its place was given to another "
             "machine. `fairlead executor list` over there says which; with a new join token it can join again"
         )
     if status:
@@ -200,7 +200,7 @@ def show(as_json: bool) -> None:
             f"heard={_when(row['heard_s'])}" if row["heard_s"] else "",
             f"joined={_when(row['joined_s'])} by join token {row['ticket']}" if row["joined_s"] else "",
             f"revoked={_when(row['revoked_s'])}" if row["revoked_s"] else "",
-            f"ticket={row['ticket']} until {_when(row['expires_s'])}" if row["expires_s"] else "",
+            f"join token {row['ticket']} until {_when(row['expires_s'])}" if row["expires_s"] else "",
         ]
         click.echo(" ".join(part for part in parts if part))
 
@@ -328,7 +328,7 @@ def _when(unix_s: int) -> str:
 
 def _line() -> str:
     if sys.stdin.isatty():
-        return str(click.prompt("ticket", hide_input=True))
+        return str(click.prompt("join token", hide_input=True))
     return sys.stdin.readline()
 
 

@@ -155,7 +155,7 @@ def add(
     click.echo(f"nkey          in {context['nkey']}")
     if authority:
         click.echo(f"certificates  are of the authority in {authority}")
-    click.echo(f"inbox prefix  {wanted.inbox} (answers come there; with another prefix they do not)")
+    click.echo(f"inbox prefix  {wanted.inbox} (answers arrive only there)")
     click.echo("The server accepts it now." if running else "The server accepts it after its next start.")
 
 

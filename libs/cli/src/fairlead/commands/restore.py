@@ -128,6 +128,6 @@ def _tell(home: Home, backup: "Backup", place: "RestoreTarget", settled: "Reconc
             + ", ".join(settled.unreadable[:_SHOWN])
         )
     click.echo(
-        "Workspaces were not part of the backup. Pages that are open in a browser have to be loaded anew."
+        "Workspaces were not part of the backup. Reload pages that are open in a browser."
         + (f" Start with `FAIRLEAD_HOME={home.path} fairlead up`." if place.empty else "")
     )

@@ -340,7 +340,7 @@ def checked_arguments(kind: ServiceKind, arguments: list[str]) -> list[str]:
         address = word.partition("=")[2] or word
         if "://" in address and "@" in address.partition("://")[2].partition("/")[0]:
             raise CommandError(
-                "an address with a password in it would be readable by everybody on this machine: "
+                "an address with a password in it could be read by every user of this machine: "
                 "leave --nats out and give --env FAIRLEAD_NATS_URL, which goes into a private file",
                 USAGE,
             )

@@ -122,7 +122,10 @@ class Connection:
             if found := _FORBIDDEN.search(str(error).lower()):
                 verb, subject = found[1], found[2]
                 log.error(
-                    "bus_forbidden", verb=verb, subject=subject, error=f"no right of {verb} to {subject}"
+                    "bus_forbidden",
+                    verb=verb,
+                    subject=subject,
+                    error=f"no permission for {verb} to {subject}",
                 )
                 self.answers.forbidden(verb, subject)
             elif _is_refusal(error):
@@ -155,7 +158,7 @@ class Connection:
         """Raise out of the library's first `connect`, which would otherwise try for ever."""
         deadline = self._first_deadline
         if deadline is not None and asyncio.get_running_loop().time() > deadline:
-            raise BusUnavailableError(f"no NATS server at {self.settings.url} within its time: {error}")
+            raise BusUnavailableError(f"no NATS server at {self.settings.url} in time: {error}")
 
     def _call_listeners(self) -> None:
         for callback in list(self._on_reconnect):
@@ -191,7 +194,7 @@ class Connection:
             since: time of the loop when the request was sent.
         """
         if self.settings.has_several and self.connected and self._failover.is_due(about, since):
-            log.warning("bus_turns_to_another_server", about=about, server=_address(self._nc))
+            log.warning("bus_failover", about=about, server=_address(self._nc))
             await self._nc.force_reconnect()
 
     @property

@@ -84,7 +84,7 @@ async def wait_until_provisioned(bus: Bus, service: str, *, host: str = "") -> N
                 may_make = False
                 log.warning("provisioning_refused", error=str(error), missing=missing)
         if loop.time() > began + WAIT_S:
-            raise BusUnavailableError(f"{missing} is not there; has the provisioner run?")
+            raise BusUnavailableError(f"{missing} is missing; has the provisioner run?")
         if loop.time() > next_news:
             next_news += NEWS_S
             log.warning("waiting_for_provisioner", missing=missing)

@@ -304,7 +304,7 @@ class Reader(JetStreamApi):
                         elif status == "204":
                             return records, int(reply.headers.get("Nats-Num-Pending", "0")) > 0
                         elif status == "503":
-                            raise NotFoundError(f"nobody answers {subject}")
+                            raise NotFoundError(f"no responders for {subject}")
                         else:
                             text = reply.headers.get("Description", "refused")
                             raise JetStreamError(int(status), text, subject)

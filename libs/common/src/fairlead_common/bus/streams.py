@@ -246,7 +246,7 @@ async def _create(bus: Bus, wanted: StreamConfigFields) -> StreamConfigFields:
         if error.code == _NO_CLUSTER:
             raise UnsafeConfigurationError(
                 f"FAIRLEAD_NATS_REPLICAS: {wanted['num_replicas']} replicas need a cluster, "
-                "and this NATS server is alone"
+                "and this NATS server is a single one"
             ) from error
         if error.code == _NO_PEERS:
             raise BusUnavailableError(f"too few NATS servers are up: {error}") from error

@@ -28,7 +28,7 @@ def sandbox_problem(choice: SandboxChoice, session: str, wish: str) -> str:
         return ""
     stronger_by = compared(wish, demanded)
     if stronger_by is None:
-        return f"the profile wants {demanded!r}, and {wish!r} cannot stand in for it"
+        return f"the profile demands {demanded!r}, which {wish!r} cannot replace"
     if stronger_by < 0:
         return f"must not be weaker than {demanded!r}, which the profile demands; got {wish!r}"
     return ""

@@ -19,11 +19,11 @@ MAX_CHARS: Final = 65_536
 _LOOKS: Final = [
     (re.compile(r"--no-preserve-root"), "it removes everything"),
     (re.compile(r"\bmkfs\b|>\s{0,9}/dev/(sd|nvme|vd|hd|mem|disk)"), "it writes to a device"),
-    (re.compile(r"(^|[;&|(`\s'\"!])(sudo|doas|pkexec)\s"), "it wants other rights"),
+    (re.compile(r"(^|[;&|(`\s'\"!])(sudo|doas|pkexec)\s"), "it asks for other privileges"),
     (re.compile(r"(^|[;&|(`\s'\"!])(shutdown|reboot|halt|poweroff)([\s;'\")`]|$)"), "it stops the machine"),
     (
         re.compile(r"(^|[;&|(`\s'\"!])(crontab\s(?!\s{0,9}-l\b)|systemd-run\s)"),
-        "it leaves something that runs later",
+        "it installs something that runs later",
     ),
 ]
 _INSIDE: Final = re.compile(r"\b(rm|dd|chmod|chown|git|crontab|truncate)(\s[^;&|\n]{0,200})")
@@ -70,9 +70,9 @@ def _text_of_key(key: str) -> str:
 def never_automatic(command: str, shell: Shell) -> str:
     """Why a person has to see this command each time; empty when nothing speaks for that."""
     if len(command) > MAX_CHARS:
-        return f"it is too long to look through: {len(command)} characters, at most {MAX_CHARS}"
+        return f"it is too long to check: {len(command)} characters, at most {MAX_CHARS}"
     if _PATH_OF_THE_NET.search(command):
-        return "it opens a connection by a path"
+        return "it opens a network connection through a path"
     if _BOMB.search(command):
         return "it is a fork bomb"
     has_code = not shell.commands or any(map(_runs_words, shell.commands))

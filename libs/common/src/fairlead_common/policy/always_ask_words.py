@@ -48,7 +48,7 @@ def is_device(path: str) -> bool:
 
 
 _BY_NAME: Final = (
-    (_RIGHTS, "it wants other rights"),
+    (_RIGHTS, "it asks for other privileges"),
     (_POWER, "it stops the machine or changes what it starts"),
     (_ACCOUNTS, "it changes who may use the machine"),
     (_KERNEL, "it changes what the machine runs on"),
@@ -80,7 +80,7 @@ def _of_the_system(name: str, rest: CommandWords) -> str:
     if name == "init" and rest[:1] in (("0",), ("6",)):
         return "it stops the machine"
     if (name in _LATER and rest[:1] != ("-l",)) or (name == "loginctl" and "enable-linger" in rest):
-        return "it leaves something that runs later"
+        return "it installs something that runs later"
     if name == "mount" and any(not word.startswith("-") for word in rest):
         return "it changes what the machine runs on"
     if name == "kill" and "-1" in rest[1:]:

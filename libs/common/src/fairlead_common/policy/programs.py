@@ -92,25 +92,25 @@ def star_problem(literal: CommandWords) -> str:
     literal = _module(literal)
     name = program(literal)
     if name in SHELLS or name in _INTERPRETERS:
-        return f"{name} runs whatever its arguments say"
+        return f"{name} runs anything that its arguments name"
     if name == "xargs" and len(literal) > 1 and literal[1] in COUNTING:
         return ""
     if name in _RIGHTS:
-        return f"{name} gives other rights"
+        return f"{name} runs with other privileges"
     if name in _LAUNCHERS:
         return f"{name} runs the program that its arguments name"
     if name in _REMOTE or name in _ARCHIVERS or name in _WRITERS:
-        return f"{name} can run programs or write anywhere, as its arguments say"
+        return f"{name} can run programs or write anywhere, depending on its arguments"
     if name in _BUILDERS:
         return _builder_problem(name, literal)
     if name == "git" and len(literal) > 1 and literal[1] not in GIT_READING | GIT_CHANGING:
-        return f"git {literal[1]} can run programs, as its arguments or settings say"
+        return f"git {literal[1]} can run programs, depending on its arguments or settings"
     return ""
 
 
 def _builder_problem(name: str, literal: CommandWords) -> str:
     if len(literal) < 2:
-        return f"{name} runs what its arguments and the workspace say: name what it shall do"
+        return f"{name} runs what its arguments and the workspace define: name the target"
     if literal[1] in _RUN and not (name in ("npm", "yarn", "pnpm") and literal[1] == "run"):
         if len(literal) < 3:
             return f"{name} {literal[1]} runs the program that its arguments name"
@@ -133,7 +133,7 @@ def argument_problem(words: CommandWords, literal: int) -> str:
     name, rest = program(words), words[1:]
     if name in _BUILDERS:
         odd = harmless_arguments.odd_word(name, words, literal)
-        return f"{name} may be told to run something else by {odd!r}" if odd else ""
+        return f"{name} can be made to run something else by {odd!r}" if odd else ""
     if name not in _PATTERNED:
         return ""
     is_harmless = harmless_arguments.are_harmless(name, rest, literal)
@@ -161,13 +161,13 @@ def grant_problem(words: CommandWords) -> str:
     if any(word.startswith(UNKNOWN) for word in words):
         return "some of its words are only known when it runs"
     if "/" in words[0]:
-        return f"{words[0]} is a file, and may be another one tomorrow"
+        return f"{words[0]} is a file whose content may change"
     if name in SHELLS or name in _INTERPRETERS or name in _LAUNCHERS or name in _RIGHTS:
         return f"{name} runs other programs"
     if name in _REMOTE or name in _ARCHIVERS or name in _WRITERS or name == "find":
         return f"{name} can run programs or write anywhere"
     if name in _BUILDERS or name in _CHECKERS:
-        return f"{name} runs what the workspace says"
+        return f"{name} runs what files of the workspace define"
     if name == "git" and (len(words) < 2 or words[1] not in GIT_READING | GIT_CHANGING):
         return "git runs programs that its settings name"
     return ""

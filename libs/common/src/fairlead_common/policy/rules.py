@@ -160,7 +160,7 @@ def parse_rule(text: str, field: str = "rule") -> Rule:
     name, pattern = found["name"], found["pattern"]
     is_group, is_prefix = name.startswith("group:"), name.endswith("*")
     if is_group and is_prefix:
-        raise InvalidInputError(field, f"{text!r}: a group is named whole")
+        raise InvalidInputError(field, f"{text!r}: a group must be named in full, without `*`")
     bare = name.removeprefix("group:").removesuffix("*")
     kind, words = ("any", ()) if pattern is None else _pattern(text, bare, pattern, field)
     return Rule(text, bare, is_group, is_prefix, kind, words)

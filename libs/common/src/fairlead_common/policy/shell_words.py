@@ -180,7 +180,7 @@ def _word(command: str, at: int) -> tuple[str, int]:
         elif each == "\\":
             following = command[at + 1 : at + 2]
             if not following or following == "\n":
-                raise _NotPlainError("a line goes on in the next one")
+                raise _NotPlainError("a line continues on the next one")
             parts.append(following)
             at += 2
         else:
@@ -204,7 +204,7 @@ def _double_quoted(command: str, at: int) -> tuple[str, int]:
         if each == "\\" and command[at + 1 : at + 2] in ("$", "`", '"', "\\", "\n"):
             at += 1
             if command[at] == "\n":
-                raise _NotPlainError("a line goes on in the next one")
+                raise _NotPlainError("a line continues on the next one")
             each = command[at]
         parts.append(each)
         at += 1
@@ -235,7 +235,7 @@ def _walk(root: "Node") -> Iterator["Node"]:
 
 def _check_grammar(nodes: list["Node"]) -> None:
     if nodes[0].has_error:
-        raise _NotPlainError("it is no well-formed bash")
+        raise _NotPlainError("it is not valid bash")
     for node in nodes:
         known = node.type in _NODES if node.is_named else node.type in _TOKENS
         if not known or node.is_missing:

@@ -35,7 +35,7 @@ async def keep_pulse(bus: Bus, service: str, instance: str) -> None:
             await bus.request(subject, b"", timeout_s=ANSWER_WITHIN_S)
             await asyncio.to_thread(path.write_text, f"{instance}\n", "ascii")
         except (FairleadError, OSError) as error:
-            log.warning("pulse_missed", error=str(error))
+            log.warning("liveness_check_failed", error=str(error))
         await asyncio.sleep(PERIOD_S)
 
 

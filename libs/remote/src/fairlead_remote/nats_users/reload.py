@@ -53,16 +53,18 @@ async def reload_by_request(name: str, settings: "BusSettings", user: str) -> No
     try:
         bus = await Bus.connect(settings, name=user, timeout_s=RELOAD_WITHIN_S)
     except FairleadError as error:
-        raise NotReloadedError(f"the NATS server ({name}) cannot be told of its users: {error}") from error
+        raise NotReloadedError(f"the NATS server ({name}) cannot reload its users: {error}") from error
     try:
         for _ in range(2):  # as above
             who = json.loads((await bus.request("$SYS.REQ.SERVER.PING.IDZ", b"")).data)
             said = await bus.request(f"$SYS.REQ.SERVER.{who['id']}.RELOAD", b"", timeout_s=RELOAD_WITHIN_S)
             if refusal := json.loads(said.data).get("error"):
-                raise NotReloadedError(f"the NATS server ({name}) keeps its users: {refusal}")
+                raise NotReloadedError(
+                    f"the NATS server ({name}) rejected the new users and keeps the old ones: {refusal}"
+                )
     except (FairleadError, ValueError, KeyError) as error:
         raise NotReloadedError(
-            f"the NATS server ({name}) did not say that it took over its users: {error}"
+            f"the NATS server ({name}) did not confirm that it reloaded its users: {error}"
         ) from error
     finally:
         await bus.close()
@@ -79,10 +81,12 @@ def _reload(home: Home, name: str, pid: int) -> None:
             return
         if _REFUSED in said:
             line = next(line for line in said.splitlines() if _REFUSED in line)
-            raise NotReloadedError(f"the NATS server ({name}) keeps its users: {line}")
+            raise NotReloadedError(
+                f"the NATS server ({name}) rejected the new users and keeps the old ones: {line}"
+            )
         time.sleep(0.02)
     raise NotReloadedError(
-        f"the NATS server ({name}, process {pid}) did not take over its users within "
+        f"the NATS server ({name}, process {pid}) did not reload its users within "
         f"{RELOAD_WITHIN_S:.0f} s: see {log}",
     )
 

@@ -17,7 +17,7 @@ from fairlead_common.protocol.messages import ExecutorInfo, ToolCall, ToolSpec
 from fairlead_common.service.live_config import LiveConfig
 from fairlead_common.session_log.state import GRANTING, SessionState
 
-EXPIRED = "nobody answered the request for approval in time, so it expired (no person refused it)"
+EXPIRED = "no one answered the request for approval in time, so it expired (no person refused it)"
 _ALLOWANCE = {"safe": 0, "allow-all": 2}  # of a mode; of every other as much as `ask`
 
 

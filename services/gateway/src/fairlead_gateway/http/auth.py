@@ -165,7 +165,7 @@ class Auth:
                 return self._principal(claims, "cookie")
             unbound = True
         if unbound:
-            raise _unauthorized(f"the login cookie counts only with the header {PAGE_HEADER} of its login")
+            raise _unauthorized(f"the login cookie is valid only with the header {PAGE_HEADER} of its login")
         if any(claims.is_old_cookie for claims in map(self._file.read_signed, cookies) if claims):
             problem = _unauthorized("the login cookie was made by an earlier version: log in again")
             problem.headers["Set-Cookie"] = clear_cookie(secure=secure)
@@ -238,7 +238,7 @@ class Auth:
             )
         except ConflictError:
             raise _unauthorized(
-                "the login code was used already; ask for a new one with `fairlead login`"
+                "the login code was already used; ask for a new one with `fairlead login`"
             ) from None
         return self._principal(claims, "code")
 

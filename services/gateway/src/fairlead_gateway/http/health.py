@@ -69,7 +69,11 @@ class ReadinessCheck:
         info = await self._bus.api(f"STREAM.INFO.{subjects.SESSIONS}", timeout_s=CHECK_WITHIN_S)
         self.replicas = replicas_of(info)
         leads = "cluster" not in info or _group(info).get("leader")
-        return "" if leads else "no NATS server leads them: more than half have to run and reach each other"
+        return (
+            ""
+            if leads
+            else "no stream leader: more than half of the NATS servers must run and reach each other"
+        )
 
     async def _store(self) -> str:
         found = store_state()

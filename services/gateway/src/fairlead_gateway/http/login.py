@@ -30,7 +30,7 @@ async def login_page(request: Request) -> Response:
         return await web_files.page(request)
     # A code is for a person who opens a link: an <img>, frame or fetch of any web page must not use one up.
     if request.method != "GET" or request.headers.get("sec-fetch-dest", "document") != "document":
-        return web_files.plain("A login link has to be opened as a page of its own.", 403)
+        return web_files.plain("Open the login link as a page of its own, not inside another page.", 403)
     try:
         async with answering():
             principal = await gateway_of(request).auth.redeem(code)

@@ -69,7 +69,7 @@ class Asked:
                 self.cookies += _cookies(value.decode("latin-1"))
                 continue
             if name in _SINGLE and name in found:
-                raise Problem(400, f"the header {name.decode()} must be there once")
+                raise Problem(400, f"the header {name.decode()} must be sent exactly once")
             found[name] = value.decode("latin-1")
         self.found = found
         client = scope.get("client")
@@ -155,7 +155,7 @@ class RequestGuard:
         match = _HOST.fullmatch(host)
         if match is None:
             raise Problem(
-                400, "the Host header must be there once and be `name` or `name:port`", field="Host"
+                400, "the Host header must be sent exactly once, as `name` or `name:port`", field="Host"
             )
         name = match["name"].lower()
         if name in LOOPBACK_HOSTS:
@@ -214,10 +214,14 @@ def _check_cookie_request(asked: Asked, origin: str | None) -> None:
     if asked.method in SAFE_METHODS:
         return
     if origin is None and site != "same-origin":
-        raise Problem(403, "with the login cookie a change needs an Origin header", field="Origin")
+        raise Problem(
+            403,
+            "with the login cookie, a request that changes something needs an Origin header",
+            field="Origin",
+        )
     kind = (asked.get(b"content-type") or "application/json").partition(";")[0].strip().lower()
     if kind != "application/json":
-        raise Problem(415, "with the login cookie a body must be application/json", field="Content-Type")
+        raise Problem(415, "with the login cookie, a body must be application/json", field="Content-Type")
 
 
 def _same_origin(origin: str, host: str, *, secure: bool) -> bool:

@@ -97,20 +97,20 @@ def problem_of(error: FairleadError | TimeoutError) -> Problem:
         case InvalidInputError():
             return Problem(400, str(error), field=error.field, limit=error.limit, value=error.value)
         case ConflictError() | WrongSequenceError():
-            return Problem(409, "something else is stored under this name already")
+            return Problem(409, "something else is already stored under this name")
         case StreamFullError():
             return Problem(507, "the store is full: nothing was accepted; free space and try again")
         case BusUnavailableError() | TimeoutError() | NotFoundError() | JetStreamError():
             return Problem(
                 503,
-                "NATS did not answer in time; with the same key you can safely try again",
+                "NATS did not answer in time; it is safe to try again with the same key",
                 headers={"Retry-After": "2"},
             )
         case LaterVersionError():
             text = f"{error}: a later version wrote it; upgrade this gateway"
             return Problem(503, text, code="later_version", headers={"x-should-retry": "false"})
         case _:
-            return Problem(500, "something went wrong; the log of the gateway says what")
+            return Problem(500, "internal error; see the log of the gateway")
 
 
 async def on_problem(request: Request, error: Exception) -> Response:

@@ -48,7 +48,7 @@ def parse(body: bytes, model: type[T]) -> T:
     except UnicodeDecodeError as error:
         raise InvalidInputError("body", f"must be UTF-8: {error.reason} at byte {error.start}") from error
     except RecursionError as error:
-        raise InvalidInputError("body", "must not be nested this deep") from error
+        raise InvalidInputError("body", "is nested too deeply") from error
 
 
 def _explain(error: msgspec.ValidationError, body: bytes, model: type) -> InvalidInputError:
@@ -60,7 +60,7 @@ def _explain(error: msgspec.ValidationError, body: bytes, model: type) -> Invali
     if (named := _FIELD.search(problem)) and ("unknown" in problem or "missing" in problem):
         inside = f"{path.lstrip('.')}." if path else ""
         known = ", ".join(_names(model)) if not path else ""
-        hint = f"; there are {known}" if known and "unknown" in problem else ""
+        hint = f"; known are {known}" if known and "unknown" in problem else ""
         return InvalidInputError(inside + _cut(named["name"]) or "body", _cut(problem, 200) + hint)
     if "enum value" in problem and (allowed := _allowed(model, path)):
         problem = f"must be one of {', '.join(allowed)}"
@@ -139,7 +139,7 @@ def one(request: Request, name: str) -> str | None:
     """
     values = request.query_params.getlist(name)
     if len(values) > 1:
-        raise InvalidInputError(name, f"must be there once, is there {len(values)} times")
+        raise InvalidInputError(name, f"must be given once, got {len(values)} values")
     return values[0] if values else None
 
 
@@ -152,5 +152,5 @@ def check_parameters(request: Request, *known: str) -> None:
     for name in request.query_params:
         if name not in known:
             raise InvalidInputError(
-                _cut(name), f"unknown query parameter; there are {', '.join(known) or 'none'}"
+                _cut(name), f"unknown query parameter; known are: {', '.join(known) or 'none'}"
             )

@@ -25,7 +25,7 @@ class StoreState(msgspec.Struct, frozen=True):
     def problem(self) -> str:
         """Why nothing is accepted; empty where it is."""
         free = f"{self.free_bytes >> 20} of {self.total_bytes >> 20} MiB are free"
-        return f"the disk is full and takes nothing: {free}" if self.state == "closed" else ""
+        return f"the disk is full, nothing can be stored: {free}" if self.state == "closed" else ""
 
 
 def store_state(path: str | None = None) -> StoreState | None:

@@ -54,7 +54,7 @@ class WebFiles:
         try:
             fresh = await self._ask(path, kept.headers.get("etag") if kept else None, gzip=gzip)
         except (FairleadError, ValueError) as error:
-            log.warning("webui_silent", path=path, error=str(error))
+            log.warning("webui_unavailable", path=path, error=str(error))
             return kept
         if kept is not None and fresh.status >= 500:
             return kept
@@ -131,7 +131,7 @@ def wrong_address(request: Request) -> Problem:
     if methods:
         return Problem(
             405,
-            f"this address takes {', '.join(sorted(methods))}",
+            f"method not allowed; this address accepts {', '.join(sorted(methods))}",
             headers={"Allow": ", ".join(sorted(methods))},
         )
     return Problem(404, "there is nothing at this address")

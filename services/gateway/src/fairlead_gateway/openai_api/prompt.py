@@ -68,7 +68,7 @@ def _last(message: ChatMessage) -> tuple[str, list[_Picture]]:
             pictures.append(_picture(part.image_url.url))
         else:
             raise InvalidInputError(
-                "messages", f"parts of the last one must be `text` or `image_url`, got {part.type[:80]!r}"
+                "messages", f"parts of the last message must be `text` or `image_url`, got {part.type[:80]!r}"
             )
     return "\n".join(words), pictures
 
@@ -102,7 +102,7 @@ def _parts(message: ChatMessage) -> list[Part]:
 def _picture(url: str) -> _Picture:
     match = _DATA_URL.fullmatch(url)
     if match is None:
-        raise InvalidInputError("image_url", "must be a data: URL with base64; nothing is fetched")
+        raise InvalidInputError("image_url", "must be a data: URL with base64; other URLs are not fetched")
     try:
         return _Picture(match["type"], base64.b64decode(match["data"], validate=True))
     except binascii.Error as error:

@@ -98,7 +98,7 @@ def check_supported(body: ChatRequest) -> None:
     if last.role != "user":
         raise InvalidInputError(
             "messages",
-            f"the last one must have the role `user`, got {last.role[:80]!r}: it is what is answered",
+            f"the last message must have the role `user`, got {last.role[:80]!r}: the agent answers that one",
         )
 
 

@@ -76,7 +76,7 @@ class SideTask:
         self._data = msgspec.json.encode(self._call)
         if len(self._data) > MAX_BYTES:
             raise InvalidInputError(
-                "messages", f"of a side task at most {MAX_BYTES} bytes, got {len(self._data)} bytes"
+                "messages", f"at most {MAX_BYTES} bytes for a side task, got {len(self._data)} bytes"
             )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -250,7 +250,7 @@ def _draining(call: AcceptedCompletion) -> Problem:
         headers["x-should-retry"] = "false"
     return Problem(
         503,
-        f"this gateway is shutting down; the run goes on in session {call.session}",
+        f"this gateway is shutting down; the run continues in session {call.session}",
         code="shutting_down",
         headers=headers,
     )

@@ -17,7 +17,7 @@ from fairlead_common.cron.requests import (
 from fairlead_gateway.operation import Operation, Parameter
 from fairlead_gateway.scheduling import jobs, wakes
 
-_LIMIT: Final = Parameter("limit", {"type": "integer", "minimum": 1, "maximum": MAX_PAGE}, "how many at most")
+_LIMIT: Final = Parameter("limit", {"type": "integer", "minimum": 1, "maximum": MAX_PAGE}, "maximum number")
 
 
 def _operation(
@@ -42,10 +42,10 @@ OPERATIONS: Final = (
         "scheduled jobs, by id",
         Jobs,
         parameters=(
-            Parameter("all", {"type": "boolean"}, "also those that are disabled"),
+            Parameter("all", {"type": "boolean"}, "include disabled jobs"),
             _LIMIT,
             Parameter(
-                "after", {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"}, "`next` of the page before"
+                "after", {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"}, "`next` of the previous page"
             ),
         ),
     ),
@@ -62,12 +62,12 @@ OPERATIONS: Final = (
         "POST",
         "cron/preview",
         jobs.preview,
-        "what a job would be; nothing is stored",
+        "preview of a job; nothing is stored",
         Preview,
         body=jobs.NewJob,
     ),
-    _operation("GET", "cron/status", jobs.status, "whether jobs fire, and what comes next", CronStatus),
-    _operation("POST", "cron/pause", jobs.pause, "stop firing, or go on", CronStatus, body=jobs.PauseBody),
+    _operation("GET", "cron/status", jobs.status, "state of the scheduler, and the next job", CronStatus),
+    _operation("POST", "cron/pause", jobs.pause, "pause or resume all jobs", CronStatus, body=jobs.PauseBody),
     _operation(
         "GET",
         "cron/jobs/{job}",
@@ -76,7 +76,11 @@ OPERATIONS: Final = (
         OneJob,
         problems=(404, 409),
         parameters=(
-            Parameter("count", {"type": "integer", "minimum": 1, "maximum": MAX_FIRINGS}, "how many firings"),
+            Parameter(
+                "count",
+                {"type": "integer", "minimum": 1, "maximum": MAX_FIRINGS},
+                "maximum number of firings",
+            ),
             Parameter(
                 "after_ms",
                 {"type": "integer", "minimum": 1, "maximum": LAST_MS},
@@ -88,7 +92,7 @@ OPERATIONS: Final = (
         "PATCH",
         "cron/jobs/{job}",
         jobs.change,
-        "change some fields of a job; null removes",
+        "change some fields of a job; null removes a field",
         OneJob,
         problems=(404, 409),
         body=jobs.JobChange,
@@ -125,7 +129,7 @@ OPERATIONS: Final = (
         "POST",
         "wake",
         wakes.wake,
-        "a line for a session, and its heartbeat",
+        "queue a system line for a session, or start a turn now",
         Fired,
         status=202,
         body=wakes.WakeBody,
@@ -134,7 +138,7 @@ OPERATIONS: Final = (
         "POST",
         "heartbeat",
         wakes.heartbeat,
-        "a heartbeat of an agent now",
+        "start a heartbeat of an agent now",
         Fired,
         status=202,
         problems=(404, 409),
@@ -145,7 +149,7 @@ OPERATIONS: Final = (
         "POST",
         "hooks/{hook}",
         wakes.hook,
-        "what another system says; the trigger of this name decides what it sets going",
+        "a webhook of another system; the trigger of this name decides what it starts",
         Fired,
         status=202,
         problems=(404, 409),

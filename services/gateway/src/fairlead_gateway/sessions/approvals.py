@@ -52,14 +52,16 @@ async def decide(request: Request) -> Response:
     approval = await _listed(gateway, name)
     if approval is None:
         if gateway.index.was_settled(name):
-            raise Problem(409, f"approval {name} is decided or expired already")
+            raise Problem(409, f"approval {name} was already decided or has expired")
         raise Problem(404, f"approval {name} does not exist")
     if approval.expires_at and approval.expires_at <= time.time() * 1000:
         raise Problem(409, f"approval {name} has expired")
     if body.shown_hash is not None and body.shown_hash != approval.shown_hash:
-        raise Problem(409, "shown_hash: this approval is about something else than what was shown")
+        raise Problem(409, "shown_hash: does not match this approval; reload it and decide on what it shows")
     if body.decision in ("session", "always") and body.decision not in approval.grants:
-        raise Problem(409, f"decision: must be `once` or `deny` here; {body.decision!r} is not on offer")
+        raise Problem(
+            409, f"decision: must be `once` or `deny` here; {body.decision!r} is not offered for this call"
+        )
     decision = Decision(
         approval_id=name,
         decision=body.decision,
@@ -77,7 +79,7 @@ async def decide(request: Request) -> Response:
                 point="gateway.approval",
             )
         except ConflictError:
-            raise Problem(409, f"approval {name} is decided already") from None
+            raise Problem(409, f"approval {name} was already decided") from None
     return json_response(Stored(seq=seq), 202)
 
 

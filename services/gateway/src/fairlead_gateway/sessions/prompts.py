@@ -110,7 +110,7 @@ async def store_words(
         subject = subjects.mail(session, kind, key)
         return await gateway.bus.create(subjects.SESSIONS, subject, packed, headers, point=f"gateway.{kind}")
     except ConflictError:
-        raise Problem(409, f"the key {key} was used for something else", field="key") from None
+        raise Problem(409, f"the key {key} was already used for another request", field="key") from None
 
 
 async def abort(request: Request) -> Response:

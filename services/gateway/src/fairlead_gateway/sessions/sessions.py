@@ -116,11 +116,11 @@ async def create_session(gateway: Gateway, session: str, notice: CreateSession) 
             # What a session of this id that was deleted has left is no session.
             last = await gateway.bus.last(subjects.SESSIONS, stored, at_least=error.last)
             if last is not None and (last.seq == expected or await gateway.exists(session)):
-                raise Problem(409, f"session {session} exists already", field="id") from None
+                raise Problem(409, f"session {session} already exists", field="id") from None
             ended = await gateway.bus.last(subjects.SESSIONS, log)
             if ended is not None and ended.seq > (before.seq if before else 0):
                 # This request may have made it, and heard nothing: it does not make it once more.
-                raise Problem(409, f"session {session} was deleted meanwhile", field="id") from None
+                raise Problem(409, f"session {session} was deleted in the meantime", field="id") from None
             expected = last.seq if last else 0
 
 

@@ -120,7 +120,7 @@ class Channels:
 
     async def _to_session(self, message: DeliveryMessage, session: str) -> None:
         if not is_id(session):
-            raise UndeliverableError(f"to: {session[:64]!r} cannot be a session")
+            raise UndeliverableError(f"to: must be the id of a session, got {session[:64]!r}")
         key = token(message.job_id, message.slot)
         source = f"cron:{message.job_id}"
         await self._mail.message(session, key, message.text, source, untrusted=message.untrusted)
@@ -202,7 +202,9 @@ def check_subject(subject: str) -> None:
     """
     bad = not subject or len(subject) > 255 or any(c in subject for c in "*> \t\r\n") or ".." in subject
     if bad or subject.startswith(("fairlead.", "$", "_INBOX", ".")) or subject.endswith("."):
-        raise UndeliverableError(f"to: {subject[:80]!r} is no subject that answers may go to")
+        raise UndeliverableError(
+            f"to: must be a subject without wildcards, outside fairlead., $ and _INBOX, got {subject[:80]!r}"
+        )
 
 
 async def signature(hook: WebhookConfig, body: bytes) -> dict[str, str]:

@@ -105,7 +105,7 @@ class SlotConsumer:
             if delivered.delivered < MAX_DELIVERIES:
                 await delivered.nak(5.0)
             else:
-                await self._bury(delivered, "it could not be carried out; the log says why")
+                await self._bury(delivered, "internal error; see the log of the scheduler")
         else:
             failpoint("scheduler.ack.before")
             await delivered.ack()

@@ -28,7 +28,7 @@ def missing_warning(session: str, config: Config) -> str:
     if any(heartbeat.session == session for heartbeat in beating):
         return ""
     return (
-        f"no heartbeat is configured for session {session}: the line stays unread until somebody writes "
+        f"no heartbeat is configured for session {session}: the line stays unread until the next prompt "
         "there; use the mode `now`, or set agents.<name>.heartbeat.every_s"
     )
 

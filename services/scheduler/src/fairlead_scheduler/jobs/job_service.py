@@ -99,7 +99,7 @@ class JobService:
         at_ms = schedule.get("atMs")
         if isinstance(at_ms, int) and at_ms < now_ms - PAST_MS:
             passed, now = moment_of(at_ms).isoformat(), moment_of(now_ms).isoformat(timespec="seconds")
-            raise InvalidInputError("schedule.at", f"must not have passed: {passed}, and it is {now}")
+            raise InvalidInputError("schedule.at", f"must be in the future, got {passed}; it is {now}")
         return schedule
 
     def _id(self, asked: AddJob) -> str:
@@ -147,7 +147,7 @@ class JobService:
             ConflictError: it was changed since.
         """
         if wrong := sorted(SERVER_KEYS & asked.patch.keys()):
-            raise InvalidInputError(f"patch.{wrong[0]}", "is set by the server alone")
+            raise InvalidInputError(f"patch.{wrong[0]}", "is set by the server and cannot be given")
         asker = await session_limits_of(self._store.bus, session, self._settings.all) if session else None
         while True:
             document, revision = await self._store.need(check_id(asked.id, "id"))
@@ -201,7 +201,7 @@ class JobService:
         rest = len(msgspec.json.encode(document)) - size
         if rest > MAX_PAYLOAD_BYTES // 4:
             raise InvalidInputError(
-                "job", f"at most {MAX_PAYLOAD_BYTES // 4} bytes beside its payload, got {rest}"
+                "job", f"at most {MAX_PAYLOAD_BYTES // 4} bytes without its payload, got {rest}"
             )
         check_interval(job.schedule, self._settings.cron.min_interval_s)
         if job.active_window is not None:
@@ -269,9 +269,7 @@ class JobService:
             window = job.active_window
             words += f", only from {window.start} to {window.end} ({window.tz or default_tz})"
         if isinstance(job.schedule, Every) and job.schedule.every_ms % 86_400_000 == 0:
-            warnings.append(
-                "days are counted as 24 hours; a cron expression follows the clock when it changes"
-            )
+            warnings.append("a day counts as 24 hours; use a cron expression to follow daylight saving time")
         if isinstance(job.payload, SystemEvent) and job.wake_mode == "next-heartbeat":
             warnings += filter(None, [missing_warning(job.session, self._settings.all)])
         return Preview(

@@ -86,7 +86,7 @@ class TableSnapshots:
             log.warning("snapshot_ignored", error=str(error))
             return 0
         if len(chunks) != head.chunks or any(chunk.generation != head.generation for chunk in chunks):
-            log.info("snapshot_ignored", error="it is not whole")
+            log.info("snapshot_ignored", error="it is incomplete")
             return 0
         for chunk in chunks:
             for row in chunk.rows:

@@ -26,9 +26,9 @@ def admit(running: list[str], key: str, overlap: Overlap, ahead: int, limit: int
     same = sum(other.partition(".")[0] == job for other in running)
     match overlap.policy:
         case "skip" if same or ahead:
-            return RunAdmission("skip", "the run before is still open")
+            return RunAdmission("skip", "the previous run is still open")
         case "queue" if ahead >= overlap.max and (same or ahead):
-            return RunAdmission("skip", f"{ahead} runs of this job wait already, at most {overlap.max} may")
+            return RunAdmission("skip", f"{ahead} runs of this job already wait, at most {overlap.max} may")
         case "queue" if same or ahead:
             return RunAdmission("wait")
         case "parallel" if same + ahead >= overlap.max:

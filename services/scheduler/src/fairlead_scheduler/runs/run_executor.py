@@ -381,7 +381,7 @@ class RunExecutor:
             self._look.set()
         if job is not None and run.status != "skipped" and run.outcome != QUIET:
             prefix = job.isolation.post_to_main_prefix
-            said = f"failed: {run.error}" if run.status == "error" else run.summary or "(said nothing)"
+            said = f"failed: {run.error}" if run.status == "error" else run.summary or "(no answer)"
             await self._mail.system(
                 job.session,
                 token(job.id, run.slot),

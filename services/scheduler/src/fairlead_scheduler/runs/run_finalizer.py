@@ -88,7 +88,8 @@ class RunFinalizer:
         if await self._disable(job, lambda _: True):
             log.warning("job_disabled", job=job.id, failures=state.consecutive_failures)
         text = (
-            f"Job '{job.name}' ({job.id}) failed {state.consecutive_failures} times in a row and is off.\n"
+            f"Job '{job.name}' ({job.id}) failed {state.consecutive_failures} times in a row "
+            "and was disabled.\n"
             f"Last error: {(run.error or 'none was given')[:500]}"
         )
         await self._mail.system(

@@ -74,7 +74,11 @@ class EventTriggers:
             if name in self._listening:
                 continue
             if subject.startswith(("fairlead.", "$", "_INBOX", ">", "*")):
-                log.warning("trigger_ignored", trigger=name, why="its subject would hear Fairlead itself")
+                log.warning(
+                    "trigger_ignored",
+                    trigger=name,
+                    why="its subject would receive messages of Fairlead itself",
+                )
                 continue
             heard = await self._bus.subscribe(subject, self._note(name), queue="cron")
             self._listening[name] = (subject, heard)
@@ -100,7 +104,7 @@ class EventTriggers:
                 answer = _refusal(str(error))
             except Exception:  # what one stranger sends must not end the others
                 log.exception("trigger_broken", trigger=name)
-                answer = _refusal("it could not be carried out")
+                answer = _refusal("internal error")
             try:
                 if delivery.reply and not delivery.reply.startswith("$JS."):
                     await self._bus.emit(delivery.reply, answer)
@@ -153,7 +157,7 @@ class EventTriggers:
             untrusted=untrusted,
         )
         fired = await write_slot(self._bus, slot)
-        return Fired(fired=fired, id=key, reason=None if fired else "that key was used before")
+        return Fired(fired=fired, id=key, reason=None if fired else "this key was already used")
 
     def _count(self, name: str, trigger: TriggerConfig) -> None:
         """One more within this minute.
@@ -166,7 +170,7 @@ class EventTriggers:
         while times and now - times[0] > 60:
             times.popleft()
         if len(times) >= trigger.rate_per_minute:
-            raise LimitError("rate_per_minute", f"at most {trigger.rate_per_minute}, this is one more")
+            raise LimitError("rate_per_minute", f"at most {trigger.rate_per_minute} requests a minute")
         times.append(now)
 
 

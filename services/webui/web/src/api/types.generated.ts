@@ -452,7 +452,7 @@ export interface DroppedEntry {
   reply_to?: string | null;
 }
 
-/** An entry of a session's log. Fields with their default value are left out. Later versions may add types: take one that you do not know for one that changes nothing. */
+/** An entry of a session's log. Fields with their default value are left out. Later versions may add types: treat an unknown type as one that changes nothing. */
 export type Entry = MessageEntry | QueuedEntry | DroppedEntry | RunStartEntry | RunEndEntry | ApprovalRequestEntry | ApprovalEntry | HookDecisionEntry | HookContextEntry | EpochEntry | SessionInfoEntry | ModeChangeEntry | ModelChangeEntry | ToolListEntry | CustomEntry | DeletedEntry;
 
 /**
