@@ -100,12 +100,12 @@ async def test_pi_01_and_10_a_session_that_read_strangers_and_private_things_ask
     async with agent_service(nats_server, monkeypatch, name="agent-2", settings=allowing):
         await w.say("a", "op=P4 steps=1 tool=mcp__git__issue path=x")
         request = await waiting(w, "a", 4)
-        assert "strangers" in request.why
+        assert "untrusted" in request.why
         assert (request.tainted, request.grants) == (True, {})
         await decide(w, "a", request, "always")
         assert (await w.run_end("a", 5)).outcome == "completed"
         await w.say("a", 'op=P5 steps=1 run="ls"')
-        assert "strangers" in (await waiting(w, "a", 6)).why
+        assert "untrusted" in (await waiting(w, "a", 6)).why
     assert len(w.calls) == 4
     assert w.calls[3].approved == shown_hash(w.calls[3], HOST) == request.shown_hash
     assert [each.flags for each in await results(w, "a")][:3] == [
@@ -314,7 +314,7 @@ async def test_ap_04_what_changed_after_the_answer_does_not_run(
         assert (await w.run_end("a", 2)).outcome == "completed"
     (result,) = await results(w, "a")
     assert result.outcome.status == "denied"
-    assert "not what they were shown" in str(result.outcome.content)
+    assert "differs from what that person was shown" in str(result.outcome.content)
     assert w.calls == []
 
 

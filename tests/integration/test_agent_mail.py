@@ -80,7 +80,7 @@ async def test_an_abort_of_another_run_is_ignored_and_one_of_this_run_is_not(
         await w.abort("a", run_id="another")
         log = await w.wait_for("a", lambda log: any(isinstance(e, DroppedEntry) for e in log))
         dropped = next(e for e in log if isinstance(e, DroppedEntry))
-        assert dropped.reason == "run another does not run"
+        assert dropped.reason == "run another is not running"
         assert not w.cancelled
         run = next(e for e in log if isinstance(e, RunStartEntry))
         await w.abort("a", run_id=run.run_id)

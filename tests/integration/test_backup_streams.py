@@ -542,9 +542,9 @@ def _begun_bytes(home: Home) -> int:
 
 def test_a_backup_of_nothing_is_refused_with_what_to_do(tmp_path: Path, nats_server: NatsServer) -> None:
     said = command("backup", str(tmp_path / "b"), home=tmp_path / "none", check=False)
-    assert "no Fairlead was started in" in said["error"]
+    assert "Fairlead was never started in" in said["error"]
     said = command("backup", str(tmp_path / "b"), nats=nats_server, home=tmp_path / "none", check=False)
-    assert "no Fairlead has stored anything on this server: there is no stream SESSIONS" in said["error"]
+    assert "nothing of Fairlead is stored on this server: there is no stream SESSIONS" in said["error"]
     nats_server.kill()
     said = command("backup", str(tmp_path / "b"), nats=nats_server, home=tmp_path / "none", check=False)
     assert said["status"] == 69

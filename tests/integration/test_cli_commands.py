@@ -144,7 +144,7 @@ def test_the_configuration_is_changed_with_history(up: FairleadUp) -> None:
     assert json.loads(up.cli("config", "export").stdout) == {"agents": {"main": {"max_turns": 7}}}
     stale = up.cli("config", "apply", "-", "--base", str(history[0]["revision"]), input_text="{}")
     assert stale.returncode == 1
-    assert "somebody else changed" in stale.stderr
+    assert "was changed by another command" in stale.stderr
 
 
 def test_doctor_finds_nothing_that_fails(up: FairleadUp) -> None:

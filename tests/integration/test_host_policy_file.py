@@ -34,7 +34,7 @@ async def test_i_15_what_is_not_what_a_person_allowed_is_never_started(host: Hos
     await host.started()
     changed = await host.result(await sent(host, "touch marker2", approved_for="touch marker1"))
     assert (changed.status, changed.is_error) == ("error", True)
-    assert "something else" in text_of(changed)
+    assert "differs from what a person allowed" in text_of(changed)
     unseen = await host.result(await sent(host, "touch marker3; sudo -n true"))
     assert "no person has allowed" in text_of(unseen)
     assert list(host.workspace.glob("marker*")) == []
@@ -63,7 +63,7 @@ async def test_rules_of_the_host_hold_whatever_the_agent_says(host: Host) -> Non
     (host.home / "floor.toml").chmod(0o600)
     await host.started()
     refused = await host.result(await sent(host, "ls && touch marker", approved_for="ls && touch marker"))
-    assert "its own rule bash(touch *)" in text_of(refused)
+    assert "its rule bash(touch *)" in text_of(refused)
     assert (await host.run("bash", command="ls", timeout_s=5)).status == "ok"
     late = await host.run("bash", command="ls", timeout_s=601.0)
     assert late.is_error

@@ -42,10 +42,10 @@ def test_a_chosen_port_is_kept_and_a_start_without_it_is_refused(tmp_path: Path)
         assert up.process
         assert up.process.wait(timeout=60) == 1
         assert f"port {port} is taken by another program" in up.tail()
-        assert "other systems reach NATS there (alerts)" in up.tail()
+        assert "other systems use NATS at that port (alerts)" in up.tail()
         up._more["FAIRLEAD_NATS_PORT"] = str(free_port())
         with up:
-            assert f"not on port {port}" in up.printed.read_text()
+            assert f"no longer on port {port}" in up.printed.read_text()
             folder = tmp_path / "config" / "nats" / "context"
             folder.mkdir(parents=True)
             (folder / "alerts.json").write_text(json.dumps(context))

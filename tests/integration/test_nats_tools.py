@@ -258,7 +258,7 @@ async def test_no_answer_in_time_is_unknown_and_never_asked_again(host: Host, se
     await host.started()
     outcome = await host.run("nats__demo", timeout_s=2)
     assert (outcome.status, outcome.is_error) == ("unknown", True)
-    assert "look before you repeat it" in text_of(outcome)
+    assert "check before you repeat it" in text_of(outcome)
     late = await host.run("nats__again", timeout_s=2)
     assert late.status == "timed_out"
     assert [each.subject for each in asked] == ["demo.tool", "demo.again"]

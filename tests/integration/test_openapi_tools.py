@@ -206,7 +206,7 @@ async def test_write_without_an_answer_is_unknown_and_is_sent_once(host: Host, b
     await offered(bus, "api__p__slow")
     outcome = await host.run("api__p__slow")
     assert (outcome.status, outcome.is_error) == ("unknown", True), text_of(outcome)
-    assert "look before you repeat it" in text_of(outcome)
+    assert "check before you repeat it" in text_of(outcome)
     assert api.asked == ["POST /slow"]
 
 
@@ -252,7 +252,7 @@ async def test_change_of_settings_and_of_the_document_changes_the_tools(
     file.write_text("half a docu")
     await until(lambda: "api_refused" in host.log("e1"), "it is refused")
     async with asyncio.timeout(20):
-        while not any("interface p: document: no JSON" in warning for warning in await warnings(bus)):
+        while not any("interface p: document: not JSON" in warning for warning in await warnings(bus)):
             await asyncio.sleep(0.05)
     assert set(await specs(bus)) == {"api__p__listPets"}  # what was good before stays
     assert '"Rex"' in text_of(await host.run("api__p__listPets"))

@@ -234,7 +234,7 @@ def test_writing_over_what_is_not_the_last_revision_is_refused(up: FairleadUp) -
     (file := up.home.parent / "empty.json").write_text("{}")
     stale = cli(up, "config", "apply", str(file), "--base", str(before))
     assert stale.returncode == 1
-    assert "somebody else changed" in stale.stderr
+    assert "was changed by another command" in stale.stderr
 
 
 def test_a_document_that_was_never_stored_or_whose_stream_was_purged_is_written(up: FairleadUp) -> None:

@@ -66,10 +66,12 @@ def test_a_host_that_cannot_be_asked_for_its_workspace_does_not_undo_the_answer(
 def test_anything_else_is_denied(change: dict[str, object]) -> None:
     _, verdict = judged(msgspec.structs.replace(REQUEST, **change))
     assert verdict.action == "deny"
-    assert "not what they were shown" in verdict.why
+    assert "differs from what that person was shown" in verdict.why
 
 
-@pytest.mark.parametrize(("decision", "why"), [("deny", "a person said no"), ("expired", "no one answered")])
+@pytest.mark.parametrize(
+    ("decision", "why"), [("deny", "a person denied it"), ("expired", "no one answered")]
+)
 def test_a_no_is_no_and_leaves_no_hash(decision: str, why: str) -> None:
     marked, verdict = judged(REQUEST, decision)
     assert verdict.action == "deny"

@@ -124,7 +124,7 @@ def test_a_run_without_its_first_message_gets_it_from_the_queue_or_the_heartbeat
 
 def test_a_run_in_which_nothing_was_said_ends(log: World) -> None:
     log.start()
-    assert log.step() == EndRun("failed", "nothing was said in this run")
+    assert log.step() == EndRun("failed", "this run has no message")
 
 
 def test_the_model_answers_then_tools_run_then_the_model_answers_again(log: World) -> None:
@@ -229,7 +229,7 @@ def test_a_run_that_no_worker_gets_any_further_is_given_up(log: World) -> None:
     assert isinstance(given_up, EndRun)
     assert (given_up.outcome, given_up.error) == (
         "failed",
-        "5 workers in a row took up this run and got no further; given up",
+        "5 workers in a row took over this run without progress; the run was given up",
     )
 
 

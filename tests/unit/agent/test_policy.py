@@ -372,7 +372,7 @@ def test_pi_01_strangers_words_and_private_data_and_the_outside_do_not_meet_unse
         found = verdict(spec, at, command="ls")
         assert found.action == "ask"
         assert not found.lasting
-        assert "strangers" in found.why
+        assert "untrusted" in found.why
     assert action(READ, at, path="x") == "allow"
     assert action(WRITE, at, path="x") == "allow"
     assert action(FETCH, at._replace(private=False)) == "allow"

@@ -68,7 +68,7 @@ def test_folders_are_for_their_owner_only(home: Home) -> None:
 def test_an_open_folder_with_other_things_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "letters").mkdir()
     tmp_path.chmod(0o755)
-    with pytest.raises(CommandError, match="holds other things"):
+    with pytest.raises(CommandError, match="holds foreign files"):
         Home(tmp_path).prepare()
     assert mode(tmp_path) == 0o755
 

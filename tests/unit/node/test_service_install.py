@@ -168,7 +168,7 @@ def test_a_dry_run_shows_everything_but_keys_and_touches_nothing(machine: Machin
 def test_a_unit_of_somebody_else_is_left_alone(machine: Machine) -> None:
     machine.unit.parent.mkdir(parents=True)
     machine.unit.write_text("[Service]\nExecStart=/bin/true\n")
-    assert "written by somebody else" in machine.refused("install")
+    assert "not written by Fairlead" in machine.refused("install")
     assert machine.unit.read_text() == "[Service]\nExecStart=/bin/true\n"
     machine.well("install", "--force")
     assert "fairlead" in machine.unit.read_text()

@@ -56,7 +56,7 @@ async def test_what_may_have_taken_effect_is_unknown_unless_it_may_be_repeated(
     said = found.content[0]
     assert isinstance(said, TextBlock)
     assert str(fails or "Stopped after 0.05 s") in said.text
-    assert ("look before you repeat it" in said.text) == (status == "unknown")
+    assert ("check before you repeat it" in said.text) == (status == "unknown")
 
 
 async def test_a_call_that_is_stopped_says_that_it_may_have_done_something(tmp_path: Path) -> None:
@@ -74,4 +74,4 @@ async def test_a_call_that_is_stopped_says_that_it_may_have_done_something(tmp_p
     found = await running
     said = text_outcome("cancelled", found.content[0].text, is_error=True)  # type: ignore[union-attr]
     assert msgspec.structs.replace(found, duration_ms=0) == said
-    assert "stays done" in found.content[0].text  # type: ignore[union-attr]
+    assert "until then remains" in found.content[0].text  # type: ignore[union-attr]

@@ -291,7 +291,7 @@ def test_too_many_processes_are_refused_before_they_start(client: Client, runner
 def test_process_that_is_not_there_is_named_with_those_that_are(client: Client) -> None:
     name = start(client, "a", "sleep LONG")
     said = text_of(client.call("p", "process", action="poll", process="p0"))
-    assert said == f"process: there is no 'p0' here; known: {name}"
+    assert said == f"process: unknown process 'p0'; known: {name}"
     wrong = client.call("q", "process", action="kill", process=name)
     assert "must be one of list, poll, log" in text_of(wrong)
 
@@ -302,4 +302,4 @@ def test_time_limit_that_was_asked_for_holds_in_the_background(client: Client) -
     name = client.outcome()["details"]["process"]
     details = ended(client, name, "p")
     assert details["state"] == "ended"
-    assert "as long as it may" in text_of(poll(client, "z", name, 0))
+    assert "reached its time limit" in text_of(poll(client, "z", name, 0))

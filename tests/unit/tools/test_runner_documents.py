@@ -46,7 +46,7 @@ def test_long_pdf_is_cut_and_says_how_to_go_on(work: Workspace) -> None:
     work.file("f.pdf", pdf(["x" * 20_000 for _ in range(6)]))
     said = work.says("read", path="f.pdf")
     assert len(said) < 52_000
-    assert said.endswith("[There is more: go on with pages=4-6.]")
+    assert said.endswith("[There is more: continue with pages=4-6.]")
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_pdf_without_words_or_sense_says_so(work: Workspace) -> None:
     work.file("empty.pdf", pdf([""]))
     assert "may be scanned pictures" in work.says("read", path="empty.pdf")
     work.file("broken.pdf", b"%PDF-1.4\n" + b"\xff" * 1_000)
-    assert "is no PDF that can be read" in work.says("read", path="broken.pdf")
+    assert "is not a readable PDF" in work.says("read", path="broken.pdf")
     work.file("cut.pdf", pdf(["one"])[:300])
     assert work.run("read", path="cut.pdf")["status"] in ("ok", "error")
 
@@ -100,7 +100,7 @@ def test_docx_that_unpacks_to_far_too_much_is_refused(work: Workspace) -> None:
     assert "may unpack to at most" in work.says("read", path="f.docx")
     assert time.process_time() - began < 5
     work.file("other.docx", b"PK\x03\x04" + b"\0" * 100)
-    assert "no Word document that can be read" in work.says("read", path="other.docx")
+    assert "not a readable Word document" in work.says("read", path="other.docx")
 
 
 PAGE = (
@@ -131,7 +131,7 @@ def test_notebook_is_shown_by_cells(work: Workspace) -> None:
     assert "[cell 1: markdown]\n# Head\nwords" in said
     assert "[output]\nZeroDivisionError: no" in said
     work.file("g.ipynb", "[]")
-    assert "is no notebook" in work.says("read", path="g.ipynb", extract=True)
+    assert "is not a notebook" in work.says("read", path="g.ipynb", extract=True)
 
 
 def test_extraction_that_takes_too_long_is_ended(work: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,7 +146,7 @@ def test_extraction_that_takes_too_long_is_ended(work: Workspace, monkeypatch: p
 
     monkeypatch.setattr(documents, "_html", endless)
     work.file("f.html", PAGE)
-    assert "could not be had within 0.2 s" in work.says("read", path="f.html", extract=True)
+    assert "could not be extracted within 0.2 s" in work.says("read", path="f.html", extract=True)
 
 
 def test_extraction_that_takes_too_much_memory_is_ended(

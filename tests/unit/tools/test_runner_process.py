@@ -62,7 +62,7 @@ def test_state_that_others_may_enter_is_refused(runner: Runner) -> None:
     runner.state.mkdir(mode=0o755)
     done = runner.serve()
     assert done.returncode == 1
-    assert b"must be ours alone" in done.stderr
+    assert b"must belong to this user alone" in done.stderr
 
 
 def test_missing_workspace_is_refused_with_its_reason(runner: Runner) -> None:

@@ -101,7 +101,7 @@ def test_folder_within_the_workspace_has_its_own_settings(client: Client, runner
 
 @pytest.mark.parametrize(
     ("content", "said"),
-    [("{", "is no JSON"), ('{"tests": 7}', "must be a command"), ("{}", "no sign of tests here")],
+    [("{", "is not JSON"), ('{"tests": 7}', "must be a command"), ("{}", "found no tests here")],
 )
 def test_settings_that_do_not_fit_are_named(client: Client, runner: Runner, content: str, said: str) -> None:
     files(runner, _dot_fairlead__project_dot_json=content)

@@ -191,7 +191,7 @@ def test_diff_of_the_git_tools_leaves_secrets_out(work: Workspace) -> None:
         assert not outcome["is_error"], outcome
         shown = outcome["details"]["diff"]
         assert shown.count(KEY) == (0 if "files" in arguments else 1)  # of main.py alone
-        assert "[not shown, for they are likely secrets: sub/.env, sub/a b.pem;" in shown
+        assert "[not shown, likely secrets: sub/.env, sub/a b.pem;" in shown
     assert KEY in work.text("git_diff", files=["sub/.env"], secrets=True)
 
 

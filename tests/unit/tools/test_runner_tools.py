@@ -27,7 +27,7 @@ def test_read_numbers_lines_and_goes_on_where_it_is_told(work: Workspace) -> Non
     assert work.says("read", path="f", offset=9) == "     9\tline 9\n    10\tline 10"
     assert work.says("read", path="f", limit=1, line_numbers=False).splitlines() == [
         "line 1",
-        "[There is more: lines 1 to 1 are shown. Go on with offset=2.]",
+        "[There is more: lines 1 to 1 are shown. Continue with offset=2.]",
     ]
     assert work.says("read", path="f", offset=11) == "offset: f has 10 lines, got 11"
 

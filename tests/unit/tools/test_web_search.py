@@ -223,7 +223,7 @@ async def test_answer_that_makes_no_sense_is_an_error_or_no_results(
     monkeypatch.setenv("KEY", "k")
     async with victim(answer(body, "application/json")) as server:
         outcome = await Search(server, name, key=Secret(from_env="KEY")).run()
-    assert ("something else than JSON" in words(outcome)) or words(outcome).startswith("0 results")
+    assert ("something other than JSON" in words(outcome)) or words(outcome).startswith("0 results")
 
 
 async def test_key_is_not_carried_to_where_a_redirect_leads(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -255,7 +255,7 @@ async def test_slow_and_endless_answers_are_given_up() -> None:
     async with victim(never) as server:
         assert "within 0.3 s" in words(await Search(server, "searxng", timeout_s=0.3).run())
     async with victim(answer(b" " * (3 << 20), "application/json")) as server:
-        assert "something else than JSON" in words(await Search(server, "searxng").run())
+        assert "something other than JSON" in words(await Search(server, "searxng").run())
 
 
 async def test_missing_settings_are_named() -> None:

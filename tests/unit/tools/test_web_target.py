@@ -67,9 +67,9 @@ def test_good_url_is_read_in_one_way(text: str, url: str, host: str, port: int) 
         ("http://256.1.1.1/", "IPv4 address"),
         ("http://foo.0x7f/", "IPv4 address"),
         ("http://\u0430pple.com/", "mixes alphabets"),
-        ("http://\uff45xample.com/", "stand for others"),
-        ("http://①.com/", "stand for others"),
-        ("http://a\u3002b/", "stand for others"),
+        ("http://\uff45xample.com/", "stand for other ones"),
+        ("http://①.com/", "stand for other ones"),
+        ("http://a\u3002b/", "stand for other ones"),
     ],
 )
 def test_odd_url_is_refused_with_the_reason(text: str, why: str) -> None:

@@ -91,7 +91,7 @@ async def save(
         return await Bucket(bus, subjects.BUCKET_CONFIG).update(DOCUMENT, msgspec.json.encode(content), base)
     except ConflictError as error:
         raise CommandError(
-            f"somebody else changed the configuration since revision {base}: try again"
+            f"the configuration was changed by another command since revision {base}: try again"
         ) from error
     except FairleadError as error:
         raise CommandError(str(error), UNREACHABLE) from error

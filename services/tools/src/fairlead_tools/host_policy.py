@@ -133,12 +133,12 @@ class HostPolicy:
             return ""
         about = subject(spec, call.arguments, self._root(call))
         if rule := touches(self._deny, about):
-            return f"Host {self._config.host} refuses this call: its own rule {rule} denies it."
+            return f"Host {self._config.host} refuses this call: its rule {rule} denies it."
         if (rule := unreadable(self._deny, about)) and not call.approved:
             problem = about.shell.problem if about.shell else ""
             return (
-                f"Host {self._config.host} refuses this call: its own rule {rule} cannot be held against the "
-                f"command, for {problem}. Use plain words, or have a person allow it."
+                f"Host {self._config.host} refuses this call: its rule {rule} cannot be checked against the "
+                f"command, because {problem}. Use plain words, or have a person approve it."
             )
         return ""
 
@@ -156,7 +156,7 @@ class HostPolicy:
             and not self._attributes(call.sandbox).is_confined
             and touches(self._confined, subject(spec, call.arguments, self._root(call)))
         ):
-            return f"Host {host} runs {call.name} in a sandbox only, and this session has {call.sandbox!r}."
+            return f"Host {host} runs {call.name} in a sandbox only; this session uses {call.sandbox!r}."
         if self._roots and call.workspace.startswith("/"):
             folder = Path(os.path.realpath(call.workspace))
             if not any(folder.is_relative_to(root) for root in self._roots):
@@ -168,7 +168,7 @@ class HostPolicy:
         if call.approved:
             if call.approved == shown_hash(call, self._config.host):
                 return ""
-            return "Refused: a person allowed something else than what would run here."
+            return "Refused: the call differs from what a person allowed."
         if is_forced_push(call.name, call.arguments):
             return f"Refused: {FORCED}, and no person has allowed this call."
         if not spec.command_argument and BY_NAME.get(call.name, spec).group != SHELL_GROUP:

@@ -199,7 +199,7 @@ async def test_a_hook_asks_for_more_and_allows_only_what_the_mode_asks_about(
     await w.say("a", "op=P1 steps=1")
     if asks:
         request = await w.approval("a")
-        assert not isinstance(answer, Ask) or "the hook one wants a person to see it: odd" in request.why
+        assert not isinstance(answer, Ask) or "the hook one requires an approval: odd" in request.why
         await w.decide("a", request, "once")
     await w.settled("a", 2 if asks else 1)
     assert (await result(w))[0] == "ok"
@@ -252,7 +252,7 @@ async def test_a_denied_command_cannot_be_smuggled_past_the_rules_by_a_rewrite(
         (ValueError("broken"), 0.0, "before_tool_call failed: ValueError"),
         (None, 60.0, "took longer than 2 s (timeout_s)"),
         ("yes", 0.0, "must answer Allow, Ask, Deny, Rewrite or None, got str"),
-        (Rewrite({"command": object()}), 0.0, "no JSON object"),
+        (Rewrite({"command": object()}), 0.0, "not a JSON object"),
     ],
 )
 async def test_a_hook_that_fails_or_is_late_counts_as_configured(
@@ -688,7 +688,7 @@ async def test_where_a_service_does_not_read_decisions_none_is_written(
     assert not notes.asked
     status, words = await result(w)
     assert status == ("denied" if on_failure == "closed" else "ok")
-    assert on_failure == "open" or "a service that runs does not read hook_decision" in words
+    assert on_failure == "open" or "a running service cannot read hook_decision" in words
 
 
 async def test_a_call_waits_until_the_services_have_announced_what_they_read(

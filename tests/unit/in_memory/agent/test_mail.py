@@ -103,7 +103,7 @@ async def test_an_abort_of_nothing_and_one_of_another_run_change_nothing(w: Memo
     assert (await w.story("a"))[-1] == "dropped"
     await w.abort("a", reason="enough")
     assert (await w.settled("a"))[-2:] == ["result cancelled", "run aborted"]
-    assert await dropped(w) == ["nothing runs that could be aborted", "run another does not run"]
+    assert await dropped(w) == ["no run to abort", "run another is not running"]
 
 
 async def test_an_item_that_waits_can_be_taken_back(w: MemoryWorld) -> None:

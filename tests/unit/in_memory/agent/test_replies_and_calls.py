@@ -138,7 +138,7 @@ async def test_a_run_that_six_owners_took_over_without_getting_further_is_given_
     await w.agent("agent-last")
     ended = await end(w)
     assert ended.outcome == "failed"
-    assert "got no further" in (ended.error or "")
+    assert "without progress" in (ended.error or "")
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ async def test_a_call_that_no_executor_takes_is_taken_back_and_never_starts(w: M
     await asyncio.sleep(30)  # the executor's claim comes too late
     ((status, words),) = await results(w)
     assert status == "error"
-    assert words.startswith("Not started: no executor of host host1 took the call in")
+    assert words.startswith("Not started: no executor of host host1 accepted the call within")
     assert w.calls == []
 
 

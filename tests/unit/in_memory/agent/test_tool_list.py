@@ -143,7 +143,7 @@ async def test_a_call_to_a_tool_that_is_away_is_an_error_that_says_so(w: MemoryW
     await run(w)
     (result,) = [m for m in await w.messages("a") if isinstance(m, ToolResultMessage)]
     assert result.outcome.is_error
-    assert "is away" in result.outcome.content[0].text  # type: ignore[union-attr]
+    assert "is not available" in result.outcome.content[0].text  # type: ignore[union-attr]
     assert w.calls == []
 
 

@@ -223,9 +223,7 @@ def _reload(users: UserRegister) -> bool:
 def _context(home: Home) -> dict[str, str]:
     context = {key: str(value) for key, value in read_json(home.nats_context).items()}
     if "url" not in context:
-        raise CommandError(
-            f"no Fairlead was started in {home.path} yet: run `fairlead up` first", UNREACHABLE
-        )
+        raise CommandError(f"Fairlead was never started in {home.path}: run `fairlead up` first", UNREACHABLE)
     return context
 
 

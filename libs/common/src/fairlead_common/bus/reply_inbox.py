@@ -68,7 +68,7 @@ class ReplyInbox:
         if verb != "publish":
             if subject == f"{self._prefix}.*".lower():  # no answer would ever come
                 self._deaf = ForbiddenError(
-                    f"this NATS user may not hear {self._prefix}.*, where answers come"
+                    f"this NATS user may not subscribe to {self._prefix}.*, where its answers arrive"
                 )
                 self._deaf_until = asyncio.get_running_loop().time() + DEAF_PAUSE_S
                 for queue in self._waiting.values():
@@ -133,5 +133,5 @@ def delivery_of(reply: Delivery, subject: str) -> Delivery:
         NotFoundError: it says that nobody listens.
     """
     if reply.headers.get("Status") == "503":
-        raise NotFoundError(f"nobody answers {subject}")
+        raise NotFoundError(f"no responders for {subject}")
     return reply

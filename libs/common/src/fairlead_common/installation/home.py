@@ -115,7 +115,7 @@ class Home:
         if not self.may_be_closed():
             raise CommandError(
                 f"FAIRLEAD_HOME {self.path} is open to others (mode {stat.S_IMODE(info.st_mode):04o}) and "
-                "holds other things: name an empty folder, or `chmod 700` it",
+                "holds foreign files: name an empty folder, or `chmod 700` it",
                 CONFIG,
             )
         self.path.chmod(0o700)

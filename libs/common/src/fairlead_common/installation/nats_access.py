@@ -60,9 +60,7 @@ def access_of(home: Home) -> NatsAccess:
         return NatsAccess(url)
     access = known_access(home)
     if access is None:
-        raise CommandError(
-            f"no Fairlead was started in {home.path} yet: run `fairlead up` first", UNREACHABLE
-        )
+        raise CommandError(f"Fairlead was never started in {home.path}: run `fairlead up` first", UNREACHABLE)
     return access
 
 

@@ -93,15 +93,18 @@ def problem(name: str, profile: AgentConfig, known: HostsHeard) -> tuple[str, st
             return "", ""
         place = described_place(profile.pool, profile.labels)
         if not any(suits(info, profile.pool, profile.labels) for info in known.executors):
-            return f"agent {name} wants {place}, and no executor fits", "start one there, or change the agent"
+            return (
+                f"agent {name} wants {place}, and no executor matches",
+                "start one there, or change the agent",
+            )
         text = f"agent {name} wants sandbox {kind}, and no executor of {place} offers it"
-        return text, "`fairlead doctor` on that machine says what it lacks"
+        return text, "`fairlead doctor` on that machine shows what is missing"
     if there:
         text = f"agent {name} works on host {host}, which offers {', '.join(there)} and not sandbox {kind}"
     else:
-        text = f"agent {name} works on host {host}, of which no executor is heard"
+        text = f"agent {name} works on host {host}, which has no connected executor"
     if not other:
-        return text, "`fairlead doctor` on that machine says what it lacks" if there else "start one there"
+        return text, "`fairlead doctor` on that machine shows what is missing" if there else "start one there"
     if profile.host:
         return text, f"`fairlead config set agents.{name}.host {other}`"
     return text, f"`fairlead agents place {name} --host {other} --force-empty` (its files stay on {host})"

@@ -25,6 +25,6 @@ def start_warning(document: Mapping[str, object], overrides: Mapping[str, object
         return ""
     agents = f"agent {names[0]}" if len(names) == 1 else f"agents {', '.join(names)}"
     return (
-        f"warning: {agents}: mode allow-all without a sandbox (local): commands run unasked, as your user, "
-        "and can read all that you can"
+        f"warning: {agents}: mode allow-all without a sandbox (local): commands run without "
+        "approval, as your user, and can read everything that you can"
     )

@@ -112,12 +112,12 @@ async def _to_copy(bus: Bus) -> list[Taken]:
     """All streams of Fairlead that are there, those that this version does not know at the end."""
     names = await _names(bus)
     if _NEEDED not in names:
-        raise CommandError(f"no Fairlead has stored anything on this server: there is no stream {_NEEDED}")
+        raise CommandError(f"nothing of Fairlead is stored on this server: there is no stream {_NEEDED}")
     found = []
     for name in [each for each in ORDER if each in names] + sorted(names - set(ORDER) - LEFT_OUT):
         info = await stream_info(bus, name)
         if info is None:
-            raise CommandError(f"stream {name} went away meanwhile: try again")
+            raise CommandError(f"stream {name} was removed in the meantime: try again")
         metadata = info.config.get("metadata")
         if isinstance(metadata, dict) and UNFINISHED in metadata:
             raise CommandError(f"a restore into stream {name} was not finished: run `fairlead restore` again")

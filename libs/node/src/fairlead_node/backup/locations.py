@@ -37,13 +37,11 @@ def source(home: Home, url: str | None) -> Iterator[NatsAccess]:
     home.require_own()
     store = home.nats / "jetstream"
     if not home.nats.is_dir():
-        raise CommandError(
-            f"no Fairlead was started in {home.path} yet: run `fairlead up` first", UNREACHABLE
-        )
+        raise CommandError(f"Fairlead was never started in {home.path}: run `fairlead up` first", UNREACHABLE)
     with _alone(home) as alone:
         if not store.is_dir():
             raise CommandError(
-                f"no Fairlead was started in {home.path} yet: run `fairlead up` first", UNREACHABLE
+                f"Fairlead was never started in {home.path}: run `fairlead up` first", UNREACHABLE
             )
         if alone:
             with server_over(store) as own:
@@ -51,7 +49,7 @@ def source(home: Home, url: str | None) -> Iterator[NatsAccess]:
             return
     running = known_access(home)
     if running is None:
-        raise CommandError(f"{home.nats_context} does not say how to reach the server that runs")
+        raise CommandError(f"{home.nats_context} does not name the address of the running server")
     yield running
 
 
@@ -92,8 +90,8 @@ def target(home: Home, url: str | None, backup: Backup, *, force: bool) -> Itera
         store = home.nats / "jetstream"
         if _holds_messages(store) and not force:
             raise CommandError(
-                f"something is stored in {home.path} already. Nothing was changed. With --force it makes "
-                f"room: it is kept beside, in {home.nats}, until you remove it"
+                f"something is stored in {home.path} already. Nothing was changed. With --force the "
+                f"old store is moved aside in {home.nats} and kept until you remove it"
             )
         _remove_begun(home)
         fresh = home.nats / f"{_BEGUN}.{secrets.token_hex(4)}"

@@ -188,7 +188,7 @@ class Reconciliation:
     async def _append_unknown(self, session: str, waiting: OpenWork, call: ToolCallBlock) -> None:
         text = (
             f"This session was restored from a backup of {self._manifest.began_at}. Whether the call was "
-            "started after that cannot be known: it may have run, wholly, in part or not at all. Look before "
+            "started after that cannot be known: it may have run fully, partly or not at all. Check before "
             "you repeat it."
         )
         state = waiting.state
@@ -231,8 +231,8 @@ class Reconciliation:
     async def _tell(self, session: str) -> None:
         """A line for its next turn: the world may be further than this session remembers."""
         text = (
-            f"This session was restored from a backup of {self._manifest.began_at}. What was said and done "
-            "after that is not in it; files and other systems may be further than it says."
+            f"This session was restored from a backup of {self._manifest.began_at}. It does not contain "
+            "what happened after that; files and other systems may have changed since."
         )
         body = msgspec.json.encode(SystemNotice(text=text, source="restore"))
         subject = s.mail(session, "notice", f"system-restored-{self._manifest.id}")

@@ -60,7 +60,7 @@ async def _require_silence(bus: Bus) -> None:
     names = sorted({each.name for each in await discover(bus) if each.name.startswith("fairlead-")})
     if names:
         raise CommandError(
-            f"services are at work on this server ({', '.join(names)}): stop them first "
+            f"services are running on this server ({', '.join(names)}): stop them first "
             "(`fairlead down`, or `docker compose stop` of all but nats)"
         )
 

@@ -161,7 +161,7 @@ async def _send_first(
             _refuse(answer.data, subject)
             return
         await asyncio.sleep(0.1)
-    raise BusUnavailableError(f"nobody takes what is sent to {subject}")
+    raise BusUnavailableError(f"no responders for {subject}")
 
 
 async def make_durable(bus: Bus, stream: str, durable: Durable) -> None:

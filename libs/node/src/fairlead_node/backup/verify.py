@@ -38,7 +38,7 @@ async def _try(backup: Backup, progress: Progress) -> None:
             async with connection(access) as bus:
                 await restore_streams(bus, backup, progress.tell, replicas=1, force=False)
         except FairleadError as error:
-            raise CommandError(f"a server does not take it: {error}") from error
+            raise CommandError(f"a server cannot restore it: {error}") from error
 
 
 @contextlib.contextmanager

@@ -23,9 +23,9 @@ def streams(look: DoctorContext) -> list[Finding]:
         findings.append(
             problem(
                 "streams.leader",
-                f"nobody leads {_some(leaderless)}: nothing can be stored there",
-                "more than half of the servers have to run and to reach each other: start what is missing; "
-                "`nats server list` shows who is there",
+                f"no leader for {_some(leaderless)}: nothing can be stored there",
+                "more than half of the servers must run and reach each other: start the missing ones; "
+                "`nats server list` shows those that run",
             )
         )
     findings += _behind(groups)
@@ -36,7 +36,7 @@ def streams(look: DoctorContext) -> list[Finding]:
         findings.append(
             problem(
                 "streams.replicas",
-                f"{_some(few)}: fewer than {wanted} replicas on {servers} servers: when one goes, so do they",
+                f"{_some(few)}: fewer than {wanted} replicas on {servers} servers: one loss can lose them",
                 f"`--replicas {wanted}`, or FAIRLEAD_NATS_REPLICAS={wanted} for all services: their next "
                 "start copies what is stored",
             )
@@ -60,8 +60,8 @@ def _behind(groups: dict[str, dict[str, Any]]) -> list[Finding]:
         warning(
             "streams.replicas",
             f"server {server} {'is offline' if server in offline else 'is behind'}: {_some(sorted(names))}",
-            "start it, or see whether its disk is full or the others do not reach it: one more that goes "
-            "stops what is stored there. `nats stream info` shows the lag",
+            "start it, or check its disk and network: if one more fails, nothing can be "
+            "stored there. `nats stream info` shows the lag",
         )
         for server, names in sorted(late.items())
     ]

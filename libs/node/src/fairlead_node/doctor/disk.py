@@ -48,7 +48,7 @@ def space(look: DoctorContext) -> list[Finding]:
 def kinds(look: DoctorContext) -> Finding:
     """Filesystems that do not keep what they promise."""
     if sys.platform != "linux":
-        return skipped("disk.filesystem", "looked at on Linux only")
+        return skipped("disk.filesystem", "checked on Linux only")
     told = []
     for what, path in _places(look).items():
         mount = mount_of(_existing(path), Path("/proc/self/mountinfo").read_text("utf-8", "replace"))
@@ -62,7 +62,7 @@ def kinds(look: DoctorContext) -> Finding:
             )  # fmt: skip
         if mount.kind in _FLEETING:
             return warning(
-                "disk.filesystem", f"{what} ({path}) is on {mount.kind}: gone with the machine or container",
+                "disk.filesystem", f"{what} ({path}) is on {mount.kind}: lost with the machine or container",
                 "put FAIRLEAD_HOME on a disk, or mount a volume there",
             )  # fmt: skip
     return ok("disk.filesystem", ", ".join(told))

@@ -56,7 +56,7 @@ def engine(look: DoctorContext) -> list[Finding]:
     guards = [
         word for word in ("rootless", "userns", "seccomp", "apparmor", "selinux") if _has(options, word)
     ]
-    guarded = ", ".join(guards) or "no guards"
+    guarded = ", ".join(guards) or "no seccomp or AppArmor"
     text = f"engine {version.get('Version')}, cgroup v{info.get('CgroupVersion', '?')}, {guarded}"
     findings = [ok("sandboxes.docker", text)]
     if "seccomp" not in guards:
@@ -85,8 +85,8 @@ def _runc(version: Json, info: Json) -> Finding:
     if not is_mended(found):
         return warning(
             "sandboxes.runc",
-            f"runc {found} may let containers escape: 1.2.8, 1.3.3 and 1.4.0 are mended",
-            "upgrade runc; a distribution may have mended an older one: its changelog names CVE-2025-31133",
+            f"runc {found} may let containers escape: fixed in 1.2.8, 1.3.3 and 1.4.0",
+            "upgrade runc; a distribution may have fixed an older one (CVE-2025-31133 in its changelog)",
         )
     return ok("sandboxes.runc", f"runc {found}")
 
@@ -113,10 +113,10 @@ def _image(address: str, name: str, wanted: list[str]) -> Finding:
         folder = _recipe()
         usual = name == "fairlead-sandbox:latest"
         if not wanted:
-            return skipped("sandboxes.image", f"{name} is not there; no agent needs it")
+            return skipped("sandboxes.image", f"{name} is missing; no agent needs it")
         mend = Repair(f"build {name}", lambda: _build(folder, name)) if usual and folder else None
         return problem(
-            "sandboxes.image", f"{name} is not there", "`make sandbox-image` builds the usual one", mend
+            "sandboxes.image", f"{name} is missing", "`make sandbox-image` builds the default one", mend
         )
     try:
         made = datetime.fromisoformat(str(image.get("Created"))[:19]).replace(tzinfo=UTC).timestamp()

@@ -76,7 +76,7 @@ def _silent(look: DoctorContext) -> Finding:
         )
     return problem(
         "gateway.ready",
-        f"something listens on {host}:{port} and does not speak HTTP",
+        f"something listens on {host}:{port} and does not answer with HTTP",
         "set FAIRLEAD_PORT to another",
     )
 
@@ -102,7 +102,7 @@ def access(look: DoctorContext) -> Finding:
         return problem(name, f"{look.url} refuses the token of {given or look.home.auth}", advice)
     if answer.status != 200:
         return skipped(name, f"{look.url} answers with HTTP {answer.status}")
-    return ok(name, f"the token of {given or 'this home'} is taken")
+    return ok(name, f"the token of {given or 'this home'} is accepted")
 
 
 def address(look: DoctorContext) -> Finding:
@@ -120,7 +120,9 @@ def address(look: DoctorContext) -> Finding:
         return ok("gateway.address", f"{bind}: this machine only")
     if not token and not auth.exists():
         return problem(
-            "gateway.address", f"{bind}: reachable by others, without a token yet", "set FAIRLEAD_TOKEN_FILE"
+            "gateway.address",
+            f"{bind}: reachable by others, and no token is set yet",
+            "set FAIRLEAD_TOKEN_FILE",
         )
     if not look.environ.get("FAIRLEAD_PUBLIC_URL", "").startswith("https://"):
         return warning(

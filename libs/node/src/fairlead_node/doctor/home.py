@@ -42,15 +42,15 @@ def folder(look: DoctorContext) -> Finding:
         )  # fmt: skip
     if mode & 0o077 and not look.home.may_be_closed():
         return problem(
-            "home.folder", f"{path} has mode {mode:04o} and holds other things than Fairlead's",
+            "home.folder", f"{path} has mode {mode:04o} and holds foreign files",
             "set FAIRLEAD_HOME to an empty folder",
         )  # fmt: skip
     if mode & 0o077:
         return problem(
-            "home.folder", f"{path} has mode {mode:04o}: others can read what is in it", f"chmod 700 {path}",
+            "home.folder", f"{path} has mode {mode:04o}: others can read its content", f"chmod 700 {path}",
             _closing([path], 0o700),
         )  # fmt: skip
-    return ok("home.folder", f"{path}, yours alone")
+    return ok("home.folder", f"{path}, accessible to you only")
 
 
 def key_files(look: DoctorContext) -> Finding:
@@ -101,7 +101,7 @@ def token(look: DoctorContext) -> Finding:
     except FileNotFoundError:
         return skipped("home.token", "none yet: the first start makes one")
     except UnsafeConfigurationError as error:
-        return problem("home.token", str(error), "mend it, or remove it: the next start makes a new one")
+        return problem("home.token", str(error), "repair it, or remove it: the next start makes a new one")
     days = int(age_s // 86_400)
     if age_s > _OLD_S:
         return ok("home.token", f"{days} days old; a new one: remove {path} and start again (all logins end)")
@@ -121,9 +121,9 @@ def leftovers(look: DoctorContext) -> Finding:
     if running:
         names = ", ".join(f"{process.name} ({process.pid})" for process in running)
         return problem(
-            "home.leftovers", f"no `fairlead up` runs, but of an earlier one there are still {names}",
+            "home.leftovers", f"no `fairlead up` runs, but processes of an earlier one are left: {names}",
             "`fairlead up` ends them, or `fairlead doctor --fix`",
-            Repair("end the processes of a start that was killed", lambda: _end(home)),
+            Repair("end the processes that a killed start left", lambda: _end(home)),
         )  # fmt: skip
     drafts = list(_drafts(home))
     if drafts:
@@ -151,7 +151,7 @@ def joined(look: DoctorContext) -> Finding:
         except (OSError, ValueError) as error:
             silent.append(f"{address} ({getattr(error, 'strerror', None) or error})")
     if len(silent) == len(access.addresses):
-        advice = "is `fairlead up --listen` running over there, and its port open?"
+        advice = "is `fairlead up --listen` running there, and its port open?"
         return problem("home.joined", f"joined as {access.host}, no answer from {', '.join(silent)}", advice)
     return ok("home.joined", f"joined as {access.host} (pool {access.pool}) at {access.addresses[0]}")
 

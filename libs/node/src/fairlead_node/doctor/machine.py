@@ -96,7 +96,7 @@ def open_files(look: DoctorContext) -> Finding:  # noqa: ARG001
         return warning(
             "machine.open-files",
             f"at most {text} a process, {NOFILE_NEEDED} or more are needed (hard limit: {most})",
-            "`ulimit -n 65536` before `fairlead up`; `fairlead service install` sets it by itself",
+            "`ulimit -n 65536` before `fairlead up`; `fairlead service install` does this",
         )
     return ok("machine.open-files", f"at most {text} a process")
 

@@ -32,7 +32,7 @@ def document(look: DoctorContext) -> Finding:
         if not facts.connected and not facts.refused:
             return skipped(name, "nothing was started here")
         why = facts.unanswered.get("configuration") or facts.refused or "no answer"
-        return skipped(name, f"NATS did not tell: {why}")
+        return skipped(name, f"NATS did not answer: {why}")
     if facts.document_problem:
         again = f"revision {facts.document_revision}" if facts.document_revision else "an empty document"
         mend = Repair(f"write {again} of the configuration as a new revision", lambda: _write_again(look))
@@ -117,7 +117,7 @@ def _silent(look: DoctorContext) -> str:
     if "models" in facts.forbidden:
         return "this NATS user may not ask the agent service"
     if facts.refused:
-        return f"NATS did not let us ask the agent service: {facts.refused}"
+        return f"NATS refused the request to the agent service: {facts.refused}"
     return facts.unanswered.get("models") or "no agent service answers, and it alone has the keys"
 
 
@@ -142,7 +142,7 @@ def _model(look: DoctorContext, name: str) -> list[Finding]:
         return [*findings, _openai(look, name)]
     host = _HOSTS.get(rest.partition("/")[0] if kind == "litellm" else kind)
     if host is None:
-        return [*findings, skipped("models.reachable", f"{name}: where its provider is, is not known here")]
+        return [*findings, skipped("models.reachable", f"{name}: the address of its provider is not known")]
     return [*findings, _reachable(name, host, 443)]
 
 

@@ -26,7 +26,7 @@ def server(look: DoctorContext) -> list[Finding]:
     """Whether it answers, lets us in, and is new enough."""
     facts = look.facts()
     if not facts.url:
-        return [skipped("nats.server", "no NATS server is known: nothing was ever started in this home")]
+        return [skipped("nats.server", "no NATS server is known: Fairlead was never started in this home")]
     if not facts.greeting:
         if _embedded(look) and (process := _process(look)):
             text = f"process {process} runs and does not answer at {facts.url}: {facts.refused}"
@@ -46,12 +46,12 @@ def server(look: DoctorContext) -> list[Finding]:
         advice = (
             "check FAIRLEAD_NATS_USER and _PASSWORD_FILE, _CREDS or _NKEY, or run this as the home's owner"
         )
-        findings.append(problem("nats.access", f"{facts.url} lets nobody in: {facts.refused}", advice))
+        findings.append(problem("nats.access", f"{facts.url} refuses the login: {facts.refused}", advice))
     elif facts.unanswered:
         parts = ", ".join(f"{name} ({why})" for name, why in sorted(facts.unanswered.items()))
         findings.append(
             warning(
-                "nats.access", f"not answered: {parts}", "does this NATS user have the right to ask for it?"
+                "nats.access", f"not answered: {parts}", "does this NATS user have the permission for it?"
             )
         )
     else:
@@ -93,9 +93,9 @@ def _silent(facts: NatsFacts) -> list[Finding]:
     """Those of several servers that do not answer, while others do."""
     fatal = 2 * len(facts.silent) >= facts.named
     advice = (
-        "start it, or see whether this machine reaches it: nothing is stored before more than half are up"
+        "start it, or check whether this machine reaches it: nothing can be stored until more than half run"
         if fatal
-        else "start it, or see whether this machine reaches it: with half of them gone nothing is stored"
+        else "start it, or check whether this machine reaches it: if half of them fail, nothing can be stored"
     )
     return [
         (problem if fatal else warning)("nats.server", f"no answer from {place}: {why}", advice)
@@ -119,7 +119,7 @@ def settings(look: DoctorContext) -> list[Finding]:
     """What the server was told, as far as it can be seen."""
     facts = look.facts()
     if not facts.greeting:
-        return [skipped("nats.settings", "no server to look at")]
+        return [skipped("nats.settings", "no server to check")]
     findings = []
     limit = int(facts.greeting.get("max_payload", 0))
     if limit < MIN_PAYLOAD_BYTES:
@@ -140,26 +140,26 @@ def _sync(look: DoctorContext) -> Finding:
     if not _embedded(look):
         return skipped(
             "nats.sync",
-            "clients cannot see it: a single server needs `sync_interval: always`, or use three replicas",
+            "not visible to clients: a single server needs `sync_interval: always`, or use three replicas",
         )
     found = _told(look, "sync_interval")
     if found != "always":
         return problem(
             "nats.sync", f"sync_interval is {found or 'not set (2 minutes)'}, must be always",
-            "restart `fairlead up`, which writes the file anew: what was accepted may be lost with the power",
+            "restart `fairlead up`, which rewrites the file: a power failure can lose what was accepted",
         )  # fmt: skip
     return ok("nats.sync", "every write reaches the disk before it is confirmed")
 
 
 def _acks(facts: NatsFacts) -> Finding:
     if facts.acks_readable is None:
-        return skipped("nats.acks", "nothing was delivered to see how acknowledgements look")
+        return skipped("nats.acks", "no message was delivered to check the acknowledgements")
     if not facts.acks_readable:
         return problem(
             "nats.acks", "acknowledgement subjects have a form that the client library cannot read",
             "set feature_flags { js_ack_fc_v2: false } in the server's configuration",
         )  # fmt: skip
-    return ok("nats.acks", "acknowledgements have the form that is read")
+    return ok("nats.acks", "acknowledgements have a supported form")
 
 
 def _consumers_limit(look: DoctorContext) -> Finding:
@@ -167,19 +167,17 @@ def _consumers_limit(look: DoctorContext) -> Finding:
         most = int(info["config"].get("max_consumers", -1)) if info else -1
         count = int(info["state"].get("consumer_count", 0)) if info else 0
         if 0 < most < CONSUMERS_NEEDED:
-            text = f"stream {name} takes {most:,} consumers and has {count:,}"
+            text = f"stream {name} allows {most:,} consumers and has {count:,}"
             return warning("nats.consumers", text, f"`nats stream edit {name} --max-consumers=-1`")
         if count >= _MANY_CONSUMERS:
-            text = f"stream {name} has {count:,} consumers; a server takes 1,000 unless told otherwise"
+            text = f"stream {name} has {count:,} consumers; a server allows 1,000 by default"
             return warning("nats.consumers", text, _MORE_CONSUMERS)
     if not _embedded(look):
-        return skipped(
-            "nats.consumers", "clients cannot see how many the server takes (1,000 unless told more)"
-        )
+        return skipped("nats.consumers", "not visible to clients (1,000 by default)")
     found = _told(look, "default_max_consumers")
     if not found.isdecimal() or int(found) < CONSUMERS_NEEDED:
-        return warning("nats.consumers", f"a stream takes {found or '1,000'} consumers", _MORE_CONSUMERS)
-    return ok("nats.consumers", f"a stream takes {int(found):,}")
+        return warning("nats.consumers", f"a stream allows {found or '1,000'} consumers", _MORE_CONSUMERS)
+    return ok("nats.consumers", f"a stream allows {int(found):,}")
 
 
 def _jetstream(facts: NatsFacts) -> Finding:

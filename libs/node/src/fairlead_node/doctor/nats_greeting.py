@@ -32,6 +32,6 @@ def _greeting(place: str, timeout_s: float) -> Json:
         with probe.makefile("rb") as file:
             line = file.readline(65_536)
     if not line.startswith(b"INFO "):
-        raise ValueError(f"what listens at {place} does not greet like a NATS server")
+        raise ValueError(f"what listens at {place} does not answer like a NATS server")
     found = json.loads(line[5:])
     return found if isinstance(found, dict) else {}

@@ -22,12 +22,12 @@ def _of_deployment(look: DoctorContext) -> Finding:
 
     access, wanted = look.access(), bool(look.environ.get("FAIRLEAD_LISTEN"))
     if access is None or not look.facts().connected:
-        return skipped("services.door", "no server to ask")
+        return skipped("services.door", "no server to check")
     try:
         known = RegistrarClient(access, timeout_s=_ASKED_WITHIN * look.facts().patience_s).known()
     except CommandError as error:
         if not wanted:
-            return skipped("services.door", "no other machine is let in: FAIRLEAD_LISTEN is not set")
+            return skipped("services.door", "no other machine can join: FAIRLEAD_LISTEN is not set")
         return problem("services.door", f"FAIRLEAD_LISTEN is set: {str(error).partition('. ')[0]}", _UP)
     return ok(
         "services.door", _told(known.listener, [each.host for each in known.hosts if not each.revoked_s])
@@ -43,14 +43,14 @@ def _of_home(look: DoctorContext) -> Finding:
     listen = own.listen()
     if listen is None:
         return skipped(
-            "services.door", "no other machine is let in: `fairlead up --listen` opens a remote listener"
+            "services.door", "no other machine can join: `fairlead up --listen` opens a remote listener"
         )
     if holder_of(look.home) is None:
         return skipped("services.door", "nothing runs")
     running = {process.name for process in recorded(look.home)}
     if missing := [name for name in (NAME, REGISTRAR) if name not in running]:
         try:
-            why = listen.problem() or "it is started again by itself"
+            why = listen.problem() or "it is restarted automatically"
         except CommandError as error:
             why = str(error)
         return problem(
@@ -62,4 +62,4 @@ def _of_home(look: DoctorContext) -> Finding:
 
 
 def _told(where: str, hosts: list[str]) -> str:
-    return f"at {where}; joined: {', '.join(hosts) or 'nobody yet'}"
+    return f"at {where}; joined: {', '.join(hosts) or 'none'}"

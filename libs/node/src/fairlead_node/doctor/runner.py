@@ -108,7 +108,7 @@ class _Running(threading.Thread):
         try:
             found = self.check.look(self._look)
         except Exception as error:  # noqa: BLE001 - a check that fails is a finding, and no end of the others
-            text = f"could not be looked at: {type(error).__name__}: {error}"
+            text = f"the check failed: {type(error).__name__}: {error}"
             found = skipped(self.check.name, " ".join(text.split())[:300])
         self.found = found if isinstance(found, list) else [found]
 
@@ -143,7 +143,7 @@ def all_findings(
         if thread.is_alive():
             text, advice = (
                 f"not done within {within_s:g} s",
-                "a disk, mount or network that hangs? else --timeout 30",
+                "does a disk, mount or network hang? otherwise --timeout 30",
             )
             findings[thread.check.name] = [warning(thread.check.name, text, advice)]
         else:

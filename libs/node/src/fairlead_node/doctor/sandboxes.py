@@ -37,14 +37,14 @@ def _namespaces(look: DoctorContext) -> Finding:
     except (OSError, subprocess.SubprocessError) as error:
         return skipped("sandboxes.namespaces", f"`unshare` cannot be run: {error}")
     if done.returncode == 0:
-        return ok("sandboxes.namespaces", "users may make namespaces")
+        return ok("sandboxes.namespaces", "users can create namespaces")
     said = done.stderr.strip()[-160:]
     advice = (
         "an AppArmor profile for bwrap, or sysctl kernel.apparmor_restrict_unprivileged_userns=0"
         if _sysctl("kernel/apparmor_restrict_unprivileged_userns") == "1"
         else "sysctl user.max_user_namespaces and kernel.unprivileged_userns_clone; not inside a container"
     )
-    return _needed(look, "sandboxes.namespaces", f"users may make none: {said}", advice)
+    return _needed(look, "sandboxes.namespaces", f"users cannot create any: {said}", advice)
 
 
 def _landlock() -> Finding:
@@ -53,7 +53,7 @@ def _landlock() -> Finding:
     if abi <= 0:
         return warning(
             "sandboxes.landlock",
-            "the kernel has none: bubblewrap lacks its second wall",
+            "the kernel has none: bubblewrap lacks its second layer",
             "Linux 5.13 or newer",
         )
     return ok("sandboxes.landlock", f"ABI {abi}")
@@ -103,11 +103,11 @@ def unasked(look: DoctorContext) -> Finding:
     if names:
         return warning(
             "sandboxes.unasked",
-            f"{', '.join(names)}: mode allow-all in `local`, which is no sandbox: commands run unasked, "
-            "with all that the user of Fairlead may do",
+            f"{', '.join(names)}: mode allow-all in `local`, which is no sandbox: commands run "
+            "without approval, with all rights of Fairlead's user",
             "another `agents.<name>.sandbox.kind` (bubblewrap, docker), or mode `ask`",
         )
-    return ok("sandboxes.unasked", "no agent runs commands unasked without a sandbox")
+    return ok("sandboxes.unasked", "no agent runs commands without both approval and sandbox")
 
 
 def user(look: DoctorContext) -> Finding:

@@ -18,7 +18,7 @@ def services(look: DoctorContext) -> list[Finding]:
     """Which services answer over NATS, and whether they are of one version."""
     facts = look.facts()
     if facts.services is None:
-        return [skipped("services.running", "no server to ask")]
+        return [skipped("services.running", "no server to check")]
     running = Counter(str(each["name"]).removeprefix("fairlead-") for each in facts.services)
     if not running:
         return [warning("services.running", "no service answers", "`fairlead up` starts them")]
@@ -74,7 +74,7 @@ def executors(look: DoctorContext) -> list[Finding]:
     """Heartbeats of executors, by host."""
     facts = look.facts()
     if facts.executors is None:
-        return [skipped("services.executors", "no server to ask")]
+        return [skipped("services.executors", "no server to check")]
     if not facts.executors:
         if not facts.services:
             return [skipped("services.executors", "nothing runs")]

@@ -20,7 +20,7 @@ def streams(look: DoctorContext) -> list[Finding]:
     """Each stream beside what it has to be."""
     facts = look.facts()
     if not facts.streams:
-        return [skipped("streams.settings", "no server to look at")]
+        return [skipped("streams.settings", "no server to check")]
     missing = sorted(name for name, info in facts.streams.items() if info is None)
     if len(missing) == len(facts.streams) > 1:
         return [skipped("streams.settings", "none yet: the first start makes them")]
@@ -31,7 +31,7 @@ def streams(look: DoctorContext) -> list[Finding]:
             problem(
                 "streams.settings",
                 f"missing: {', '.join(missing)}",
-                "a start of any service makes them",
+                "the start of any service creates them",
                 _provisioning(look),
             )
         )
@@ -44,7 +44,7 @@ def streams(look: DoctorContext) -> list[Finding]:
         known = (
             f"{len(facts.streams)} of {len(STREAMS)}" if len(facts.streams) < len(STREAMS) else len(STREAMS)
         )
-        findings.append(ok("streams.settings", f"{known} streams looked at, none weaker than needed"))
+        findings.append(ok("streams.settings", f"{known} streams checked, all configured safely"))
     return findings
 
 
@@ -56,8 +56,8 @@ def _one(wanted: dict[str, object], info: dict[str, Any]) -> list[Finding]:
         findings.append(
             problem(
                 "streams.settings",
-                f"{name} is set up too weakly: {'; '.join(weak)}",
-                f"services refuse to run on it: `nats stream edit {name}` mends it",
+                f"{name} is configured unsafely: {'; '.join(weak)}",
+                f"services refuse to run on it: correct it with `nats stream edit {name}`",
             )
         )
     most, used = int(actual.get("max_bytes", -1)), int(state.get("bytes", 0))
@@ -73,7 +73,7 @@ def consumers(look: DoctorContext) -> Finding:
     """The durable consumers that services share."""
     facts = look.facts()
     if not facts.consumers:
-        return skipped("streams.consumers", "no server to look at")
+        return skipped("streams.consumers", "no server to check")
     missing, wrong, there = [], [], 0
     for stream, name, subject in _shared():
         if facts.streams.get(stream) is None or stream not in facts.consumers:
@@ -91,13 +91,13 @@ def consumers(look: DoctorContext) -> Finding:
         missing += [(s.TOOLS, name) for name in sorted(needed - _named(facts, s.TOOLS).keys())]
     if wrong:
         return problem(
-            "streams.consumers", "; ".join(wrong), "services refuse to run: delete it, they make it anew"
+            "streams.consumers", "; ".join(wrong), "services refuse to run: delete it; they create it again"
         )
     if missing:
         shown = ", ".join(f"{name} of {stream}" for stream, name in missing)
         own = any(stream in SHARED and stream not in _BY_SERVICES for stream, _ in missing)
         return problem(
-            "streams.consumers", f"missing: {shown}", "a start of the services makes them",
+            "streams.consumers", f"missing: {shown}", "the start of the services creates them",
             _provisioning(look) if own else None,
         )  # fmt: skip
     return ok("streams.consumers", f"{there} shared consumers")
@@ -126,9 +126,9 @@ def _differences(stream: str, name: str, subject: str, config: dict[str, Any]) -
 def _provisioning(look: DoctorContext) -> Repair:
     def do() -> str:
         asyncio.run(asyncio.wait_for(_provision(look), timeout=30.0))
-        return "made the streams and consumers that were missing"
+        return "created the missing streams and consumers"
 
-    return Repair("make the streams and consumers that are missing", do)
+    return Repair("create the missing streams and consumers", do)
 
 
 async def _provision(look: DoctorContext) -> None:

@@ -34,7 +34,7 @@ def _served(config: dict[str, Any], look: DoctorContext) -> Finding:
     open_to_all = [place for place, on in (config.get("AllowFunnel") or {}).items() if on and place in ours]
     if open_to_all:
         return problem(
-            "tailnet.serve", f"funnel is on for {', '.join(open_to_all)}: everybody reaches the gateway",
+            "tailnet.serve", f"funnel is on for {', '.join(open_to_all)}: reachable from the internet",
             f"tailscale funnel --https={open_to_all[0].rpartition(':')[2]} off; `serve` is for the tailnet",
         )  # fmt: skip
     if not ours:
@@ -47,7 +47,7 @@ def _served(config: dict[str, Any], look: DoctorContext) -> Finding:
     if not any(host in public or host in hosts for host in named):
         host = sorted(named)[0]
         return warning(
-            "tailnet.serve", f"{host} is served, but the gateway refuses that name",
+            "tailnet.serve", f"{host} is served, but the gateway does not accept that name",
             f"set FAIRLEAD_PUBLIC_URL=https://{host}, or add it to gateway.hosts",
         )  # fmt: skip
     return ok("tailnet.serve", f"{', '.join(ours)} to the tailnet")

@@ -16,7 +16,7 @@ def mail(look: DoctorContext) -> Finding:
     """The oldest mail that no agent has taken."""
     facts = look.facts()
     if facts.oldest_mail_s is None:
-        return skipped("work.mail", "no mail to look at")
+        return skipped("work.mail", "no mail to check")
     age_s = facts.oldest_mail_s
     if age_s < MAIL_WARNING_S:
         return ok("work.mail", "none waits")
@@ -30,7 +30,7 @@ def stuck(look: DoctorContext) -> Finding:
     """Sessions that are said to run, and that nobody drives."""
     facts = look.facts()
     if facts.running is None:
-        return skipped("work.sessions", facts.unanswered.get("sessions") or "no sessions to look at")
+        return skipped("work.sessions", facts.unanswered.get("sessions") or "no sessions to check")
     now = time.time() - (facts.clock_skew_s or 0.0)
     alone = {
         name: now - at
@@ -40,7 +40,9 @@ def stuck(look: DoctorContext) -> Finding:
     if alone:
         longest = max(alone, key=lambda name: alone[name])
         text = f"{len(alone)} run without an owner, {longest} for {_duration(alone[longest])}"
-        return problem("work.sessions", text, f"is an agent service up? Else `fairlead abort {longest}`")
+        return problem(
+            "work.sessions", text, f"is an agent service running? Otherwise `fairlead abort {longest}`"
+        )
     return ok(
         "work.sessions", f"{len(facts.running)} run, each with an owner" if facts.running else "none runs"
     )
@@ -50,7 +52,7 @@ def calls(look: DoctorContext) -> Finding:
     """Calls for hosts that have no executor."""
     facts = look.facts()
     if facts.executors is None or s.TOOLS not in facts.consumers:
-        return skipped("work.calls", "no calls to look at")
+        return skipped("work.calls", "no calls to check")
     hosts = {str(each.get("host")) for each in facts.executors}
     lost = []
     for consumer in facts.consumers[s.TOOLS]:
@@ -69,7 +71,7 @@ def dead(look: DoctorContext) -> Finding:
     facts = look.facts()
     info = facts.streams.get(s.DEAD)
     if info is None:
-        return skipped("work.dead-letters", "none to look at")
+        return skipped("work.dead-letters", "none to check")
     count = int(info["state"].get("messages", 0))
     if not count:
         return ok("work.dead-letters", "none")
@@ -80,7 +82,7 @@ def dead(look: DoctorContext) -> Finding:
         reason = " ".join(str(newest.get("reason", "")).split())[:160]
         text += f", the newest {_duration(age_s)} old, from {newest.get('origin')}: {reason}"
     return warning(
-        "work.dead-letters", text, "`nats stream view DEAD` shows them; `nats stream purge DEAD` forgets them"
+        "work.dead-letters", text, "`nats stream view DEAD` shows them; `nats stream purge DEAD` deletes them"
     )
 
 

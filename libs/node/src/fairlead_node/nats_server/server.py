@@ -156,8 +156,10 @@ def _port(home: Home, environ: Mapping[str, str]) -> int:
     if is_free(last):
         return last
     if others := ", ".join(each.name for each in NatsUsers(home).added()):
-        text = f"port {last} is taken by another program, and other systems reach NATS there ({others})"
-        raise CommandError(f"{text}: free it, or choose another with FAIRLEAD_NATS_PORT and tell them")
+        text = f"port {last} is taken by another program, and other systems use NATS at that port ({others})"
+        raise CommandError(
+            f"{text}: free it, or choose another with FAIRLEAD_NATS_PORT and change it there too"
+        )
     return free_port()
 
 

@@ -78,7 +78,9 @@ class StoreGuard:
         free, needed = self._disk.free_bytes >> 20, self._disk.needed_bytes >> 20
         match self.word:
             case "closed":
-                return f"the disk of the store is full ({free} MiB free): it stores again at {needed} MiB"
+                return (
+                    f"the disk of the store is full ({free} MiB free): nothing is stored below {needed} MiB"
+                )
             case "low":
                 return f"the disk of the store is {self._disk.used_percent} % full ({free} MiB free)"
             case _:

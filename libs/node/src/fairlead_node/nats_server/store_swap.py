@@ -68,7 +68,7 @@ def give_account(store: Path) -> None:
     if now.exists():
         raise CommandError(
             f"{store / 'jetstream'} holds streams as {_GLOBAL}, of an earlier version of Fairlead that was "
-            f"started here again, and as {STREAMS}: move those away that you do not want",
+            f"started here again, and as {STREAMS}: move away the one that you do not want",
             CONFIG,
         )
     former.rename(now)

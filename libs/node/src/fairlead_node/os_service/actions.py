@@ -117,7 +117,7 @@ def run(argv: Sequence[str], *, may_fail: bool = False, timeout_s: float = COMMA
     except (OSError, subprocess.SubprocessError) as error:
         raise CommandError(f"`{shlex.join(argv)}`: {error}", FAILED) from error
     if done.returncode and not may_fail:
-        said = (done.stderr.strip() or done.stdout.strip() or "it said nothing")[-600:]
+        said = (done.stderr.strip() or done.stdout.strip() or "it printed nothing")[-600:]
         raise CommandError(f"`{shlex.join(argv)}` ended with status {done.returncode}: {said}", FAILED)
     return done.stdout
 

@@ -42,7 +42,7 @@ def parse_pairs(pairs: Iterable[str], environ: Mapping[str, str]) -> dict[str, s
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not _NAME.fullmatch(key):
-            raise CommandError(f"--env wants NAME=VALUE or NAME, got {key[:80]!r}", USAGE)
+            raise CommandError(f"--env must be NAME=VALUE or NAME, got {key[:80]!r}", USAGE)
         if not equals:
             if key not in environ:
                 raise CommandError(f"--env {key}: it is not set here; give {key}=VALUE", USAGE)

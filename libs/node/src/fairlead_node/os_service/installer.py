@@ -105,7 +105,7 @@ def install(request: InstallRequest, say: Say) -> bool:
             _first_login(plan, account, say)
         do(step)
     for name in env_file.left_out(os.environ, pairs):
-        say(f"note: {name} is set here, but not for the service: `--env {name}` takes it over")
+        say(f"note: {name} is set here, but not for the service: `--env {name}` passes it on")
     return changed
 
 
@@ -133,7 +133,8 @@ def account_of(request: InstallRequest) -> Account:
         return Account(name, None, 0, SYSTEM_HOME)
     if found.pw_uid == 0:
         raise CommandError(
-            "the service must not run as root: commands of agents would; name another user with --user", USAGE
+            "the service must not run as root: so would commands of agents; name another user with --user",
+            USAGE,
         )
     return Account(found.pw_name, found.pw_uid, found.pw_gid, Path(found.pw_dir))
 
@@ -170,7 +171,7 @@ def _require_joined(home: Path, scope: ServiceScope, account: Account) -> None:
 
     if Membership(Home(home)).access() is not None:
         return
-    words = "fairlead executor join --no-run <ticket>"
+    words = "fairlead executor join --no-run <join token>"
     if scope == "system":
         words = f"sudo -u {account.name} env FAIRLEAD_HOME={home} {words}"
         if account.uid is None:
@@ -185,13 +186,13 @@ def _require_ours(control: Controller, plan: ServiceSpec, *, force: bool) -> Non
         return
     if path.suffix == ".service" and MARK not in path.read_text("utf-8", "replace"):
         raise CommandError(
-            f"{path} was written by somebody else: --force replaces it, or take another --name"
+            f"{path} was not written by Fairlead: --force replaces it, or choose another --name"
         )
     home = control.home(plan.name)
     if home is not None and home != plan.home:
         raise CommandError(
-            f"{plan.name} is the service of {home}, and this is for {plan.home}: --name takes another name "
-            "(and FAIRLEAD_PORT another port), --force replaces it"
+            f"{plan.name} is the service of {home}, and this is for {plan.home}: choose another --name "
+            "(and FAIRLEAD_PORT), or replace it with --force"
         )
 
 

@@ -148,7 +148,7 @@ def require_reachable(program: list[str], user: str, uid: int | None, groups: se
             bit = 0o100 if info.st_uid == uid else 0o010 if info.st_gid in groups else 0o001
             if uid != 0 and not info.st_mode & bit:
                 raise CommandError(
-                    f"user {user} cannot start {start}: {folder} is closed to it. Install Fairlead where it "
-                    "can be read (for example a virtual environment in /opt/fairlead), or give --user",
+                    f"user {user} cannot start {start}: {folder} is not accessible to it. Install "
+                    "Fairlead where that user can read it (such as /opt/fairlead), or give --user",
                     FAILED,
                 )

@@ -28,7 +28,7 @@ class ConfigurationRefusedError(Exception):
     """A child says that its configuration must not run: starting it again will not help."""
 
     def __init__(self, name: str, reason: str) -> None:
-        super().__init__(f"{name} refused its configuration: {reason}")
+        super().__init__(f"{name} rejected its configuration: {reason}")
 
 
 class Command(NamedTuple):

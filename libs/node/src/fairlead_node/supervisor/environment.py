@@ -121,7 +121,7 @@ def parse_sets(pairs: tuple[str, ...]) -> dict[str, str]:
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key:
-            raise CommandError(f"--set wants key=value, got {pair!r}", USAGE)
+            raise CommandError(f"--set must be key=value, got {pair!r}", USAGE)
         overrides[key] = value
     return overrides
 
@@ -138,7 +138,7 @@ def parse_workers(text: str) -> dict[str, int]:
         if name not in workers:
             raise CommandError(f"--workers: no service {name!r}; there are {', '.join(SERVICES)}", USAGE)
         if not number.isdecimal() or int(number) > 64:
-            raise CommandError(f"--workers: {name} wants a number from 0 to 64, got {number!r}", USAGE)
+            raise CommandError(f"--workers: {name} must be a number from 0 to 64, got {number!r}", USAGE)
         if name in _SINGLE and int(number) > 1:
             raise CommandError(f"--workers: one {name} at most on a machine, got {number}", USAGE)
         workers[name] = int(number)

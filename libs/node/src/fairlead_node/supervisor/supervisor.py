@@ -120,11 +120,11 @@ class Supervisor:
             before = nats_server.last_port(home)
             config, access = nats_server.prepare(home, self._plan.host)
             if before not in (0, nats_server.last_port(home)):
-                text = f"NATS listens at {access.url} from now on, not on port {before}"
+                text = f"NATS listens at {access.url} now, no longer on port {before}"
                 self._console.say(f"{text}: other programs that use it need the new address")
             if nats_server.forget_password(home):
                 self._console.say(
-                    "NATS: every service has a user of its own, and the password that all shared is gone; "
+                    "NATS: every service has a user of its own, and the shared password is no longer valid; "
                     "other systems get theirs with `fairlead nats user add`"
                 )
             self._guard.prepare()
@@ -284,7 +284,7 @@ class Supervisor:
             try:
                 step = guard.look()
             except OSError as error:  # nothing was changed; the next look may find it mended
-                self._console.say(f"the disk of the store cannot be looked after: {error}")
+                self._console.say(f"the disk of the store cannot be monitored: {error}")
                 step = "nothing"
             self._book.catch_up()
             if guard.word != told:
@@ -321,11 +321,11 @@ class Supervisor:
     def _on_signal(self) -> None:
         if self._stop_services.is_set():
             self._hurry.set()
-            self._console.say("killing what is left")
+            self._console.say("killing the remaining processes")
             for child in self._services:
                 child.signal(signal.SIGKILL)
             return
-        self._console.say("stopping: work in progress is handed over (once more to kill)")
+        self._console.say("stopping: work in progress is handed over (Ctrl-C again to kill)")
         self._stop_services.set()
 
     async def _drain(self, running: list[asyncio.Task[None]]) -> None:

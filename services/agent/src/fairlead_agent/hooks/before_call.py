@@ -66,8 +66,8 @@ async def decide(
         return None
     closed = next((hook.name for hook in asked if hook.config.on_failure == "closed"), None)
     if not await hooks.can_store(HOOK_DECISION, patient=closed is not None):
-        call_id, why = call.request.call_id, f"a service that runs does not read {HOOK_DECISION}"
-        log.warning("hooks_not_asked", method=BEFORE_TOOL_CALL, call=call_id, why=why)
+        call_id, why = call.request.call_id, f"a running service cannot read {HOOK_DECISION} entries"
+        log.warning("hooks_skipped", method=BEFORE_TOOL_CALL, call=call_id, why=why)
         if closed is not None:
             raise CallRefusedError(call_id, f"the hook {closed} cannot be asked yet: {why}")
         return None
@@ -166,15 +166,15 @@ class _Round:
             arguments = msgspec.json.decode(msgspec.json.encode(dict(given)), type=ToolArguments)
         except Exception as error:
             kind = type(error).__name__
-            raise InvalidAnswerError(f"rewritten arguments are no JSON object: {kind}") from error
+            raise InvalidAnswerError(f"rewritten arguments are not a JSON object: {kind}") from error
         if why := self._problem(arguments):
             raise InvalidAnswerError(f"rewritten arguments do not fit the tool: {why}")
         return arguments
 
 
 _REWRITTEN_AGAIN = (
-    "changed the arguments again after another hook had changed them; where several hooks rewrite, each must "
-    "leave alone what it would have written"
+    "changed the arguments again after another hook had changed them; each hook must leave arguments "
+    "unchanged that already are as it would write them"
 )
 
 
@@ -233,7 +233,7 @@ def judged(verdict: Verdict, stored: HookDecisionEntry | None, *, is_decided: bo
         case "deny":
             return Verdict("deny", f"the hook {stored.hook} denies it{because}")
         case "ask" if not is_decided and (verdict.action == "allow" or verdict.lasting):
-            return Verdict("ask", f"the hook {stored.hook} wants a person to see it{because}")
+            return Verdict("ask", f"the hook {stored.hook} requires an approval{because}")
         case "allow" if verdict.action == "ask" and verdict.lasting:  # nothing but the mode asks
             return Verdict("allow", f"the hook {stored.hook} allows it{because}")
         case _:

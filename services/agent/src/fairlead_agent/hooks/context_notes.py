@@ -33,7 +33,7 @@ async def collect(hooks: SessionHooks, state: SessionState) -> HookContextEntry 
         return None
     if not await hooks.can_store(HOOK_CONTEXT, patient=False):
         log.warning(
-            "hooks_not_asked", method=CONTEXT, why=f"a service that runs does not read {HOOK_CONTEXT}"
+            "hooks_skipped", method=CONTEXT, why=f"a running service cannot read {HOOK_CONTEXT} entries"
         )
         return None
     facts = ContextFacts(

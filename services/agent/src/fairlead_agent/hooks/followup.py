@@ -181,7 +181,7 @@ class HookFollowUp:
             await message.ack()
 
     async def _give_up(self, message: StreamMessage, why: str) -> None:
-        log.error("hook_given_up", seq=message.seq, deliveries=message.delivered, error=why[:500])
+        log.error("hook_abandoned", seq=message.seq, deliveries=message.delivered, error=why[:500])
         await message.term("a hook failed too often")
 
     async def _again(self, message: StreamMessage, why: str) -> None:

@@ -96,7 +96,7 @@ class LiteLLM:
         provider = model.partition("/")[0]
         place = _place(provider)
         if place is None:
-            return f"where {provider} is, is not known here"
+            return f"the address of {provider} is not known"
         host, port = place
         try:
             _, writer = await asyncio.open_connection(host, port)

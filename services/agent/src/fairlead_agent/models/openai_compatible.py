@@ -136,7 +136,7 @@ class OpenAICompatible:
             text = (
                 "refuses the key in OPENAI_API_KEY"
                 if self._key
-                else "wants a key, and OPENAI_API_KEY is not set"
+                else "requires a key, and OPENAI_API_KEY is not set"
             )
             raise ModelError("auth", f"{where} {text} (HTTP {status})")
         if status >= 500:
@@ -267,7 +267,7 @@ async def _pieces(response: aiohttp.ClientResponse) -> AsyncIterator[list[Piece]
         if finished:
             break
     if reason is None and not finished:
-        raise ModelError("retryable", "the provider cut the answer off in the middle")
+        raise ModelError("retryable", "the provider ended the stream in the middle of the answer")
     yield [_end(reason, usage, refused=refused)]
     await _take_end(response)
 
@@ -284,7 +284,7 @@ def _parse(payload: bytes) -> _Chunk:
     try:
         chunk = _decode(payload)
     except msgspec.DecodeError as error:
-        raise ModelError("retryable", f"the provider sent something that is no chunk: {error}") from error
+        raise ModelError("retryable", f"the provider sent an invalid chunk: {error}") from error
     if chunk.error and bytes(chunk.error) != b"null":
         text, code, status = _told(msgspec.json.decode(chunk.error))
         raise provider_error(f"the provider broke off with an error: {text}", status=status, code=code)

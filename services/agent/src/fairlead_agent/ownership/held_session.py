@@ -182,7 +182,7 @@ class HeldSession:
         if lease is None or (warm and now - self._renewed_at < WARM_TTL_S / 3):
             return
         if now - self._pumped_at > PUMP_DEAD_S:
-            log.warning("lease_not_renewed", session=self.session, why="its mail is not looked at")
+            log.warning("lease_not_renewed", session=self.session, why="its mail was not read")
             return
         try:
             renewed = await self._shared.leases.renew(lease, ttl_s=WARM_TTL_S if warm else LEASE_TTL_S)

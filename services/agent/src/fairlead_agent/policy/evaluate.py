@@ -110,10 +110,12 @@ class SessionPolicy:
             if decision.decision == "expired":
                 return Verdict("deny", EXPIRED)
             reason = f": {decision.reason}" if decision.reason else ""
-            return Verdict("deny", f"a person said no{reason}")
+            return Verdict("deny", f"a person denied it{reason}")
         asked = self._state.asked.get(call.request.call_id)
         if asked is None or asked.shown_hash != call.shown_hash:
-            return Verdict("deny", "a person allowed it, but what would run now is not what they were shown")
+            return Verdict(
+                "deny", "a person allowed it, but the call differs from what that person was shown"
+            )
         if why := layers.denies(call.subject):
             return Verdict("deny", f"{why} denies it{outside_hint(call.subject)}")
         return Verdict("allow", "a person allowed it")

@@ -30,12 +30,12 @@ class Layers(NamedTuple):
         """Which rule wants a person to see it, in words; empty when none does."""
         asked = self._first((layer.owner, touches(layer.ask, subject)) for layer in self.layers)
         if asked:
-            return f"{asked} wants it seen"
+            return f"{asked} requires an approval"
         hidden = self._first(
             (layer.owner, unreadable((*layer.deny, *layer.ask), subject)) for layer in self.layers
         )
         problem = subject.shell.problem if subject.shell else ""
-        return f"{hidden} cannot be held against it, for {problem}" if hidden else ""
+        return f"{hidden} cannot be checked against the command, because {problem}" if hidden else ""
 
     def allows(self, subject: Subject) -> str:
         """Which rules allow all of it, in words; empty when some part is left."""

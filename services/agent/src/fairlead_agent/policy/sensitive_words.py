@@ -52,7 +52,7 @@ def sensitive_command(shell: Shell, followed: Collection[str] = ()) -> str:
     everywhere = folders(shell.commands)
     for target in _placed(shell.writes, {place for places in everywhere for place in places}):
         if reason := acts_later(target, followed) or secret(target):
-            return f"{target!r} is not read or written without a person: {reason}"
+            return f"reading or writing {target!r} needs an approval: {reason}"
     for words, places in zip(shell.commands, everywhere, strict=True):
         name = program(words)
         changes = name in _CHANGING or (
@@ -60,7 +60,7 @@ def sensitive_command(shell: Shell, followed: Collection[str] = ()) -> str:
         )
         for file in _placed(_files(words), places):
             if changes and (reason := acts_later(file, followed)):
-                return f"{file!r} is not changed without a person: {reason}"
+                return f"changing {file!r} needs an approval: {reason}"
             if reason := secret(file):
                 return f"{file!r} is likely a secret: {reason}"
     return ""

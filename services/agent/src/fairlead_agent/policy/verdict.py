@@ -79,7 +79,7 @@ def judge(call: CallFacts, at: Circumstances) -> Verdict:
     if call.is_runtime and call.confined and not call.networked:
         return Verdict("allow", f"it runs in a sandbox ({call.request.sandbox}) without network")
     plain = about.shell.problem if about.shell else ""
-    hint = f"; no rule can allow the command, for {plain}" if plain else ""
+    hint = f"; no rule can allow the command, because {plain}" if plain else ""
     return Verdict("ask", f"mode ask: {spec.name} changes things{hint}", lasting=True)
 
 
@@ -94,14 +94,14 @@ def outside_hint(about: Subject) -> str:
 def _must_be_seen(call: CallFacts, at: Circumstances) -> str:
     spec, about = call.spec, call.subject
     if is_forced_push(spec.name, call.arguments):
-        return f"this call is never made without a person: {FORCED}"
+        return f"this call always needs an approval: {FORCED}"
     for text in typed(call.arguments) if call.is_runtime else ():
         if reason := never_automatic(text, read(text)):
-            return f"this input is never sent without a person: {reason}"
+            return f"this input always needs an approval: {reason}"
     if about.shell is not None:
         command = command_text(spec, call.arguments) or ""
         if reason := never_automatic(command, about.shell):
-            return f"this command is never allowed without a person: {reason}"
+            return f"this command always needs an approval: {reason}"
         if reason := sensitive_command(about.shell, at.followed):
             return reason
     elif reason := _sensitive_path(call, at):
@@ -109,7 +109,7 @@ def _must_be_seen(call: CallFacts, at: Circumstances) -> str:
     if reason := _tainted(call, at):
         return reason
     if at.narrowed and spec.group == "platform" and not spec.read_only:
-        return f"this session has {at.narrowed}, and what it leaves behind here would act without that"
+        return f"this session has {at.narrowed}; what this call creates would run without that limit"
     return at.layers.asks(about)
 
 
@@ -120,30 +120,26 @@ def _tainted(call: CallFacts, at: Circumstances) -> str:
     shell = call.shell if call.is_runtime else None
     is_out = carries(spec, shell, flags, at.named_by, trusting="person")
     if at.secret and is_out:
-        return (
-            "this session has read what is likely a secret, and this call reaches outside: it could carry it"
-        )
+        return "this session has read what is likely a secret, and this call can send data out"
     if at.private and at.taint == "strict" and is_out:
-        return "this session has read what is private, and this call reaches outside: it could carry it"
+        return "this session has read private data, and this call can send data out"
     is_out = carries(spec, shell, flags, at.named_by, trusting="search")
     if at.untrusted and at.private and (is_out or (shell is not None and "external" in flags)):
         return (
-            "this session has read what strangers wrote and what is private, and this call reaches outside: "
-            "it could carry one to the other"
+            "this session has read untrusted and private data, and this call can send data out: "
+            "a prompt injection could leak it"
         )
     if at.private and is_out and spec.name == FETCH:
         return (
-            "this session has read what is private, and neither a person nor a web search named this "
-            "address: something private could be in it"
+            "this session has read private data, and neither a person nor a web search named this "
+            "address: it could contain private data"
         )
     if not at.untrusted:
         return ""
     if spec.group == "platform" and not spec.read_only:
-        return (
-            "this session has read what strangers wrote, and this call would act later, with nobody looking"
-        )
+        return "this session has read untrusted data, and this call would act later, unattended"
     if call.is_runtime and not spec.read_only and not call.confined:
-        return "this session has read what strangers wrote, and the command would run without a sandbox"
+        return "this session has read untrusted data, and the command would run without a sandbox"
     return ""
 
 
@@ -161,7 +157,7 @@ def _sensitive_path(call: CallFacts, at: Circumstances) -> str:
         if spec.read_only and (reason := secret(path)):
             return f"{path!r} is likely a secret: {reason}"
         if not spec.read_only and (reason := acts_later(path, at.followed) or secret(path)):
-            return f"{path!r} is not changed without a person: {reason}"
+            return f"changing {path!r} needs an approval: {reason}"
     return ""
 
 

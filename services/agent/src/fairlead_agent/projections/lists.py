@@ -111,7 +111,7 @@ class Projections:
         key = session_key(session)
         there = await self._bucket.get(key)
         if there is not None and _last_seq(there.data) <= last_seq:
-            log.info("session_unlisted", session=session)
+            log.info("session_removed_from_list", session=session)
             self._known.forget(key)
             await self._unlist(key, last_seq)
 

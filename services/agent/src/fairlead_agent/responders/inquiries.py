@@ -23,7 +23,7 @@ CHECK_WITHIN_S: Final = 2.0
 REMEMBERED_S: Final = 2.0  # however many ask, providers are asked as often
 
 _ADVICE: Final = {
-    "auth": "set the key where the agent service gets its environment, and start that anew",
+    "auth": "set the key in the environment of the agent service and restart it",
     "retryable": "check the network of the agent service, and its OPENAI_BASE_URL or HTTPS_PROXY",
 }
 

@@ -101,7 +101,7 @@ class PlainCalls:
             return PlainAnswer(error=text, error_code="model_unavailable")
         except Exception as error:
             log.exception("plain_call_failed", error=repr(error))
-            return PlainAnswer(error="something went wrong inside; the log of the agent service says what")
+            return PlainAnswer(error="internal error; see the log of the agent service")
         finally:
             del self._running[call.id]
 

@@ -25,7 +25,9 @@ class ApprovalMail:
             await self._owner.pass_over(f"approval {mail.approval_id} is not open", seq)
             return None
         if mail.shown_hash != request.shown_hash:
-            await self._owner.pass_over(f"the decision on {mail.approval_id} is about something else", seq)
+            await self._owner.pass_over(
+                f"the decision on {mail.approval_id} is for a different call (shown_hash)", seq
+            )
             return None
         if self._state.run is None:
             return StartRun(resumes=True)

@@ -123,7 +123,7 @@ class Mailbox:
         return seen.isascii() and seen.isdecimal() and int(seen) < self._state.born_cursor
 
     async def _drop_stale(self, kind: str, record: Record) -> None:
-        reason = "it was sent to a session of this id that was deleted since"
+        reason = "it was sent to an earlier session of this id, which was deleted"
         log.info("stale_mail_dropped", session=self._owner.session, seq=record.seq)
         if kind in INPUT_KINDS:
             await self.replies.refuse(wanted_reply(record), reason)
@@ -156,7 +156,7 @@ class Mailbox:
         if reply_to and (answer := await self.replies.answer_of(first)):
             await self.replies.tell(reply_to, answer)
             reply_to = None
-        log.info("mail_repeated", seq=record.seq, first=first)
+        log.info("duplicate_mail_dropped", seq=record.seq, first=first)
         await self._owner.append_locked(
             DroppedEntry(
                 id=new_id(),
@@ -212,12 +212,12 @@ class Mailbox:
             )
             return None
         if mail.run_id is not None and mail.run_id not in self._state.lineage:
-            await self._owner.pass_over(f"run {mail.run_id[:80]} does not run", seq)
+            await self._owner.pass_over(f"run {mail.run_id[:80]} is not running", seq)
             return None
         if self._state.run is None and self._state.parked:
             return StartRun(resumes=True)
         if self._state.run is None:
-            await self._owner.pass_over("nothing runs that could be aborted", seq)
+            await self._owner.pass_over("no run to abort", seq)
             return None
         await self._owner.append_locked(
             CustomEntry(id=new_id(), cursor=seq, name=ABORT, data={"reason": mail.reason})

@@ -144,7 +144,7 @@ def next_step(state: SessionState, start: StartRun | None, limits: RunLimits | N
     if limits is None:
         return EndRun("failed", f"agent: {state.agent!r} is not configured")
     if state.attempts > MAX_ATTEMPTS:
-        text = f"{MAX_ATTEMPTS} workers in a row took up this run and got no further; given up"
+        text = f"{MAX_ATTEMPTS} workers in a row took over this run without progress; the run was given up"
         return EndRun("failed", text)
     if run.aborting:
         return EndRun("aborted", run.abort_reason or None)
@@ -173,7 +173,7 @@ def _in_run(state: SessionState, run: Run) -> Step:
             return AddUserMessage((state.followups[0],))
         if state.wakes.beats:
             return AddHeartbeatMessage()
-        return EndRun("failed", "nothing was said in this run")
+        return EndRun("failed", "this run has no message")
     if state.needs_reply:
         return CallModel()
     if state.followups:

@@ -157,7 +157,7 @@ class Owner:
         elif entry.parent_id != self.state.leaf and not (_is_delete(entry) and not self.state.exists):
             if cached:  # from a session of this name that was deleted since: the next owner reads it anew
                 raise LostOwnershipError(f"{self.session}: entry {seq} does not follow what is known")
-            log.warning("log_does_not_chain", session=self.session, seq=seq)
+            log.warning("log_chain_broken", session=self.session, seq=seq)
         self.state.apply(entry, seq, size)
 
     async def _payload(self, record: Record) -> bytes:

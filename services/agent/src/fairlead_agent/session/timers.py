@@ -29,7 +29,7 @@ async def drop_timers(bus: Bus, session: str, names: Iterable[str]) -> None:
         try:
             await bus.purge(subjects.TIMERS, subjects.timer(session, name))
         except FairleadError as error:
-            log.info("timer_not_dropped", session=session, timer=name, error=str(error))
+            log.info("timer_not_removed", session=session, timer=name, error=str(error))
             return
 
 

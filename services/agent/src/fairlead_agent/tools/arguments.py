@@ -52,7 +52,7 @@ def _without_comma(found: re.Match[str]) -> str:
 
 
 def _refuse(constant: str) -> object:
-    raise ValueError(f"{constant} is no JSON")
+    raise ValueError(f"{constant} is not JSON")
 
 
 def fitted(arguments: Json, schema: dict[str, Any]) -> Json:

@@ -227,7 +227,7 @@ class ToolCalls:
         host, limit_s = call.host or "", self._config.current.tools.lost_host_s
         if not await self._catalog.is_lost(host, limit_s) or not await self._sent.win_claim(call):
             return False
-        text = f"Not started: host {host}, where the workspace is, was not heard for {limit_s:g} s. {_MOVE}"
+        text = f"Not started: no heartbeat of host {host}, where the workspace is, for {limit_s:g} s. {_MOVE}"
         await self._sent.settle_unstarted(call, text_outcome("error", text, is_error=True))
         return True
 
@@ -314,12 +314,12 @@ class ToolCalls:
             if await self._settled_as_lost(call):
                 return
             if waited > limits.start_timeout_s and await self._sent.win_claim(call):
-                text = f"Not started: no executor of host {host} took the call in {waited:.0f} s."
+                text = f"Not started: no executor of host {host} accepted the call within {waited:.0f} s."
                 await self._sent.settle_unstarted(call, text_outcome("error", text, is_error=True))
         elif claim.by == "agent":
             await self._sent.settle_unstarted(call, _CANCELLED)
         elif waited > limits.lost_host_s and await self._catalog.is_lost(host, limits.lost_host_s):
-            await self._sent.give_up(call, f"host {host} was not heard for {limits.lost_host_s:.0f} s")
+            await self._sent.give_up(call, f"no heartbeat of host {host} for {limits.lost_host_s:.0f} s")
         elif waited > request.timeout_s + limits.start_timeout_s + limits.lost_host_s:
             await self._sent.give_up(call, f"no result came {waited:.0f} s after the call was sent")
 
@@ -372,7 +372,9 @@ def _refusal(
     if spec is None:
         known = ", ".join(tools.specs) or "none right now"
         if shown is not None and call.name in shown.names:
-            return f"Tool {call.name!r} is away: no executor offers it right now. Available: {known}."
+            return (
+                f"Tool {call.name!r} is not available: no executor offers it right now. Available: {known}."
+            )
         return f"There is no tool {call.name!r}. Available: {known}."
     names = expected(spec.parameters)
     if call.arguments is None:

@@ -113,7 +113,9 @@ class Catalog:
             log.warning("heartbeat_ignored", error=str(error))
             return
         if record.subject != f"$KV.{subjects.BUCKET_EXECUTORS}.{info.host}.{info.executor}":
-            log.warning("heartbeat_ignored", error=f"{record.subject} speaks for another executor")
+            log.warning(
+                "heartbeat_ignored", error=f"{record.subject} carries the heartbeat of another executor"
+            )
             return
         now = asyncio.get_running_loop().time()
         before = self._executors.get((info.host, info.executor))

@@ -173,7 +173,7 @@ def moved(state: SessionState, profile: AgentConfig, host: str, *, force_empty: 
     kind = profile.workspace_kind if state.placement is None else state.placement.kind
     if kind == "folder":
         if not force_empty:
-            return "the workspace is a folder of its host; over there it would be another one"
+            return "the workspace is a folder of its host; on another host it would be a different folder"
         return Placement(host=host, workspace=profile.workspace)
     if state.placement is None:
         return own_place(host, profile, state.session)

@@ -162,7 +162,7 @@ class SentCalls:
     async def give_up(self, call: ToolCallBlock, why: str) -> None:
         """Report `unknown`, with the same create-only write as a result: the first one counts."""
         await self._owner.check_still_owner()
-        text = f"{why}; the command may have run, and may still run. Inspect before you repeat it."
+        text = f"{why}; the command may have run, and may still run. Check before you repeat it."
         outcome = text_outcome("unknown", text, is_error=True)
         token = self.request(call.call_id).token
         result = ToolResult(call_id=call.call_id, token=token, outcome=outcome, executor=self._worker)
@@ -170,7 +170,7 @@ class SentCalls:
         try:
             await self._bus.create(subjects.SESSIONS, subject, msgspec.json.encode(result))
         except ConflictError as error:
-            log.info("result_came_after_all", call=call.call_id)
+            log.info("late_result_received", call=call.call_id)
             # What was consumed could not be accepted.
             if error.record is not None and error.record.seq <= self._state.cursor:
                 await self.settle_unstarted(call, outcome)

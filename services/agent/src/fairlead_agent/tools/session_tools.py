@@ -91,7 +91,7 @@ class SessionTools:
             async with asyncio.timeout(PUT_S):
                 await self._owner.objects.put(data)
         except (FairleadError, TimeoutError) as error:
-            log.warning("tool_list_not_kept", error=str(error) or f"not stored in {PUT_S:g} s")
+            log.warning("tool_list_not_stored", error=str(error) or f"not stored in {PUT_S:g} s")
             return
         before = self._state.tool_list
         if before is None or before.object != entry.object or not _same_basis(before, entry):

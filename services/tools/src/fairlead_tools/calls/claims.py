@@ -81,10 +81,10 @@ class CallClaims:
         try:
             self._records.begin(call.call_id, attempt, note)
         except OSError as error:
-            log.warning("note_failed", call=call.call_id, error=str(error))
+            log.warning("call_record_failed", call=call.call_id, error=str(error))
             if not repeatable and settled is None:  # without a note nobody could tell what became of it
                 why = error.strerror or str(error)
-                text = f"The call was not started: its host cannot note it down ({why})."
+                text = f"The call was not started: its host cannot record it ({why})."
                 settled = self._unnoted[attempt] = text_outcome("error", text, is_error=True)
                 while len(self._unnoted) > MAX_UNNOTED:
                     self._unnoted.pop(next(iter(self._unnoted)))

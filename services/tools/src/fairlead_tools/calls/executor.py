@@ -54,7 +54,7 @@ _encode = msgspec.json.Encoder().encode
 _NO_WORKSPACE = "The workspace cannot be used: {}."
 _LOST = (
     "The executor that took this call is gone, and with it all that could tell what became of it. It may "
-    "have run, wholly, in part or not at all: look before you repeat it."
+    "have run, fully, partly or not at all: check before you repeat it."
 )
 
 

@@ -26,7 +26,9 @@ class Liveness:
         end = asyncio.get_running_loop().time() + patience_s
         while (fd := self._try(self._executor, os.O_RDWR | os.O_CREAT)) < 0:
             if asyncio.get_running_loop().time() > end:
-                raise UnsafeConfigurationError(f"an executor {self._executor} lives already on this host")
+                raise UnsafeConfigurationError(
+                    f"an executor {self._executor} is already running on this host"
+                )
             await asyncio.sleep(0.1)
         self._fd = fd
 

@@ -24,11 +24,11 @@ OVERTIME_S = 60.0  # beyond the call's own limit, after which its runner does no
 MAX_TIMEOUT_S = 3600.0  # that a command may ask for itself
 
 _OTHER_SETTINGS = (
-    "The call was not started: the settings of its sandbox have changed since it was taken. Ask again, and "
-    "it runs in one with the settings of now."
+    "The call was not started: the settings of its sandbox changed after it was accepted. Repeat the call "
+    "to run it with the current settings."
 )
 
-_LOOK = "It may have run, wholly, in part or not at all: look before you repeat it."
+_LOOK = "It may have run, fully, partly or not at all: check before you repeat it."
 
 ShowOutput = Callable[[ToolCall, str, int], Awaitable[None]]
 
@@ -132,7 +132,7 @@ class RunnerCalls:
                         break
         except TimeoutError:
             channel.close()
-            text = f"The runner did not tell within {patience_s:g} s what became of the call. {_LOOK}"
+            text = f"The runner did not report the outcome of the call within {patience_s:g} s. {_LOOK}"
             return text_outcome("unknown", text, is_error=True)
         return outcome
 

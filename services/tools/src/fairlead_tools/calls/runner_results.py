@@ -67,7 +67,7 @@ async def finished(report: object, followed: CallFrames, objects: Objects) -> To
 
 def _nonsense(why: str) -> str:
     return (
-        f"The runner reported nonsense: {why}. The call may have run, wholly, in part or not at all: look "
+        f"The runner sent a bad report: {why}. The call may have run, fully, partly or not at all: check "
         "before you repeat it."
     )
 

@@ -58,7 +58,7 @@ def parse_request(head: bytes) -> ProxyRequest:
     lines = head.split(b"\r\n")
     words = lines[0].split(b" ")
     if b"\0" in head or len(words) != 3 or not _TOKEN.match(words[0]) or words[2] not in _VERSIONS:
-        raise ProxyRefusedError("400 Bad Request", "not a request to a proxy")
+        raise ProxyRefusedError("400 Bad Request", "not a proxy request")
     try:
         wanted = words[1].decode("ascii")
     except UnicodeDecodeError:
@@ -91,7 +91,7 @@ async def addresses_of(target: Destination) -> list[Address]:
     if literal is not None:
         why = refusal(literal, allowed=True)
         if why:
-            raise ProxyRefusedError("403 Forbidden", f"{literal} is not reached: {why}")
+            raise ProxyRefusedError("403 Forbidden", f"{literal} is refused: {why}")
         return [literal]
     try:
         async with asyncio.timeout(CONNECT_TIMEOUT_S):
@@ -104,7 +104,7 @@ async def addresses_of(target: Destination) -> list[Address]:
     for each in addresses:
         why = refusal(each)
         if why:
-            raise ProxyRefusedError("403 Forbidden", f"{target.host} leads to {each}: {why}")
+            raise ProxyRefusedError("403 Forbidden", f"{target.host} resolves to {each}: {why}")
     return addresses
 
 
@@ -150,7 +150,9 @@ class Proxy:
         target = request.target
         note |= {"host": target.host, "port": target.port}
         if not self._allow.current().allows(target):
-            raise ProxyRefusedError("403 Forbidden", f"{target.host}:{target.port} is not on the list")
+            raise ProxyRefusedError(
+                "403 Forbidden", f"{target.host}:{target.port} is not on the list of allowed hosts"
+            )
         addresses = await addresses_of(target)
         upstream = await _connect(addresses, target.port, note)
         try:

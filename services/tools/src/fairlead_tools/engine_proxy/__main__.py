@@ -160,7 +160,7 @@ async def own_volume(engine: str, inside: Path) -> Volume:
     for each in mounts:
         if each.get("Destination") == str(inside):
             return Volume(inside, PurePosixPath(each["Source"]))
-    raise SystemExit(f"{inside} is no mount of this container, as far as the engine knows (status {status})")
+    raise SystemExit(f"{inside} is not a mount of this container according to the engine (status {status})")
 
 
 async def run() -> None:

@@ -91,7 +91,7 @@ def _check_mount(mount: object, volume: Volume) -> None:
         raise EngineRefusedError(f"HostConfig.Mounts: only folders and files, got {str(mount)[:200]}")
     if unknown := {name for name, value in mount.items() if value} - {"Type", "Source", "Target", "ReadOnly"}:
         raise EngineRefusedError(
-            f"HostConfig.Mounts: {', '.join(sorted(unknown))[:200]} is not for executors"
+            f"HostConfig.Mounts: {', '.join(sorted(unknown))[:200]} is not allowed for executors"
         )
     volume.check(mount.get("Source"))
 
@@ -109,5 +109,5 @@ def check_exec(given: dict[str, Any]) -> None:
 
 def _texts(value: object, name: str) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-        raise EngineRefusedError(f"HostConfig.{name}: must be a list of texts")
+        raise EngineRefusedError(f"HostConfig.{name}: must be a list of strings")
     return value

@@ -78,7 +78,7 @@ def translated(method: str, target: str, body: bytes, mark: str, volume: Volume)
             named.get("id", ""),
             named.get("exec", ""),
         )
-    raise EngineRefusedError(f"{method} {path[:120]} is not for executors")
+    raise EngineRefusedError(f"{method} {path[:120]} is not allowed for executors")
 
 
 def _query(parameters: dict[str, str]) -> str:
@@ -106,7 +106,7 @@ def _content(rule: str, body: bytes, mark: str, volume: Volume) -> bytes:
 def _filters(text: str, mark: str) -> dict[str, list[str]]:
     labels = _object(text.encode()).get("label") or []
     if not isinstance(labels, list) or not all(isinstance(each, str) for each in labels):
-        raise EngineRefusedError("filters: label must be a list of texts")
+        raise EngineRefusedError("filters: label must be a list of strings")
     return {"label": [*labels, f"{LABEL}={mark}"]}
 
 

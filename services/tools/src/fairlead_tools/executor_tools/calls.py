@@ -22,10 +22,10 @@ from fairlead_tools.executor_tools.tools import ExecutorTool, NotStartedError
 log = structlog.get_logger()
 
 _LOST = (
-    "The executor that ran this call is gone. It may have taken effect, wholly, in part or not at all: look "
+    "The executor that ran this call is gone. It may have taken effect, fully, partly or not at all: check "
     "before you repeat it."
 )
-_UNKNOWN = "{why}. The call may have taken effect, wholly, in part or not at all: look before you repeat it."
+_UNKNOWN = "{why}. The call may have taken effect, fully, partly or not at all: check before you repeat it."
 
 
 class ExecutorCalls:
@@ -64,7 +64,7 @@ class ExecutorCalls:
             task.cancel()
             if call.call_id not in self._cancelled:
                 raise
-            text = "Cancelled while it ran; what it did by then stays done."
+            text = "Cancelled while it ran; what it did until then remains."
             outcome = text_outcome("cancelled", text, is_error=True)
         finally:
             self._running.pop(call.call_id, None)
@@ -86,7 +86,7 @@ class ExecutorCalls:
                 why = f"Stopped after {call.timeout_s:g} s"
                 outcome = text_outcome("timed_out", f"{why}.", is_error=True)
             else:
-                log.exception("host_tool_failed", tool=call.name, error=repr(error))
+                log.exception("executor_tool_failed", tool=call.name, error=repr(error))
                 why = f"The tool failed: {error}"
                 outcome = text_outcome("error", why, is_error=True)
         return outcome if repeatable else text_outcome("unknown", _UNKNOWN.format(why=why), is_error=True)

@@ -40,7 +40,7 @@ class ExtensionTools:
     @property
     def warnings(self) -> list[str]:
         """What a person should look at now."""
-        restart = ["tools.sources has changed: it takes effect when this executor starts anew"]
+        restart = ["tools.sources has changed: it takes effect when this executor is restarted"]
         return [*self._problems, *(restart if self._changed else [])]
 
     async def follow(self, stop: asyncio.Event) -> None:

@@ -43,7 +43,7 @@ def read_secret(secret: Secret) -> str:
     elif secret.from_file:
         found = _read(Path(secret.from_file))
     if any(char < " " or char == "\x7f" for char in found):
-        raise SecretError("it has line ends or control characters in it")
+        raise SecretError("it contains line ends or control characters")
     HELD.add(found)
     return found
 

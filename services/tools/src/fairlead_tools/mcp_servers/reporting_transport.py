@@ -31,7 +31,7 @@ class ReportingTransport(httpx2.AsyncBaseTransport):
         json = response.headers.get("content-type", "").startswith("application/json")
         if response.headers.get("content-encoding", "identity") != "identity":
             await response.aclose()
-            return _failure(request, LOST, "its answer is packed, which was not asked for")
+            return _failure(request, LOST, "its answer is compressed, which was not requested")
         if response.status_code in (502, 503, 504) and not json:
             await response.aclose()
             return _failure(request, LOST, f"a gateway answered with status {response.status_code}")

@@ -177,7 +177,7 @@ class McpSession:
         except MCPError as error:
             return self._failed(error)
         except (pydantic.ValidationError, RuntimeError) as error:
-            return McpCallResult("garbled", f"its answer makes no sense: {str(error)[:500]}")
+            return McpCallResult("garbled", f"its answer is invalid: {str(error)[:500]}")
         return McpCallResult("result", result=result)
 
     def _failed(self, error: MCPError) -> McpCallResult:
@@ -191,7 +191,7 @@ class McpSession:
             return McpCallResult("lost", error.message)
         if error.code == mcp_types.INVALID_REQUEST and error.message == "Session terminated":
             self.close()  # it was started again and knows nothing of us, nor of this call
-            return McpCallResult("unsent", "its session was over")
+            return McpCallResult("unsent", "its session had ended")
         return McpCallResult("refused", error.message)
 
 

@@ -284,7 +284,7 @@ class McpServerConnection:
             async with asyncio.timeout(patience_s):
                 while self._session is None or self._session.closed:
                     if self._ended:
-                        raise McpUnreachableError("its settings changed meanwhile")
+                        raise McpUnreachableError("its settings changed in the meantime")
                     turned = self._turned
                     self._wanted.set()
                     await turned.wait()

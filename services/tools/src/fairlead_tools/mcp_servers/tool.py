@@ -14,7 +14,7 @@ from fairlead_tools.mcp_servers.server import McpServerConnection, McpUnreachabl
 RETRY_S: Final = 1.0
 
 _UNKNOWN = (
-    "{why}. The server may have done what was asked, wholly, in part or not at all: look before you "
+    "{why}. The server may have carried out the request fully, partly or not at all: check before you "
     "repeat it."
 )
 

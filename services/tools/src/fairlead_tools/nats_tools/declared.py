@@ -122,7 +122,7 @@ def _of_endpoint(info: MicroInfo, endpoint: MicroEndpoint) -> Declared:
 def _foreign_subject(subject: str) -> str:
     """A subject outside the platform: what the executor may send there, a tool may have it send."""
     if not _SUBJECT.match(subject):
-        raise InvalidInputError("subject", f"must have no wildcard and no blank, got {subject[:80]!r}")
+        raise InvalidInputError("subject", f"must have no wildcard and no space, got {subject[:80]!r}")
     if subject.startswith(("$", "_")) or subject.partition(".")[0] == "fairlead":
         raise InvalidInputError("subject", f"must not lie under fairlead., $ or _, got {subject[:80]!r}")
     return subject

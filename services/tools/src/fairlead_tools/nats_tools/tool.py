@@ -21,7 +21,7 @@ RETRY_S: Final = 1.0  # between two attempts of a call that may be repeated
 MAX_PROGRESS_CHARS: Final = 16_384
 
 _UNKNOWN = (
-    "{why}. The service may have done what was asked, wholly, in part or not at all: look before you "
+    "{why}. The service may have carried out the request fully, partly or not at all: check before you "
     "repeat it."
 )
 
@@ -77,7 +77,9 @@ class NatsRequestTool:
             case _:
                 if self.spec.idempotent:
                     return text_outcome("timed_out", f"Stopped: {reply.text}.", is_error=True)
-                why = "The connection to NATS was lost meanwhile" if reply.kind == "lost" else reply.text
+                why = (
+                    "The connection to NATS was lost in the meantime" if reply.kind == "lost" else reply.text
+                )
                 return text_outcome("unknown", _UNKNOWN.format(why=why[:1].upper() + why[1:]), is_error=True)
 
 

@@ -33,7 +33,7 @@ async def load(config: OpenApi, user_agent: str) -> dict[str, Any]:
     try:
         document = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise DocumentError(f"document: no JSON ({str(error)[:200]}); convert YAML to JSON first") from error
+        raise DocumentError(f"document: not JSON ({str(error)[:200]}); convert YAML to JSON first") from error
     if not isinstance(document, dict):
         raise DocumentError(f"document: must be an object, got {type(document).__name__}")
     return document
@@ -54,9 +54,11 @@ def base_url(config: OpenApi, document: dict[str, Any]) -> str:
     fetched = source.startswith(("http://", "https://"))
     url = urljoin(source, said) if fetched else said
     if "{" in url or not url.startswith(("http://", "https://")):
-        raise DocumentError(f"its servers do not say where requests go ({said[:200]!r}): set base_url")
+        raise DocumentError(f"its servers do not name a usable address ({said[:200]!r}): set base_url")
     if fetched and _origin(url) != _origin(source):
-        raise DocumentError(f"its server {said[:200]!r} is another host than the document's: set base_url")
+        raise DocumentError(
+            f"its server {said[:200]!r} is on a different host than the document: set base_url"
+        )
     return url.rstrip("/")
 
 

@@ -65,7 +65,7 @@ def operations(
     version = str(document.get("openapi", ""))
     if not version.startswith("3."):
         said = document.get("swagger") or version or "nothing"
-        raise DocumentError(f"must be an OpenAPI 3 document, it says {str(said)[:40]!r}")
+        raise DocumentError(f"must be an OpenAPI 3 document, got version {str(said)[:40]!r}")
     paths = document.get("paths")
     if not isinstance(paths, dict):
         raise DocumentError("paths: must be an object")

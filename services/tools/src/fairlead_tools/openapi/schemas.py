@@ -56,7 +56,7 @@ class Resolver:
         for token in reference[2:].split("/"):
             token = token.replace("~1", "/").replace("~0", "~").replace("%7B", "{").replace("%7D", "}")
             if not isinstance(place, dict) or token not in place:
-                raise DocumentError(f"$ref {reference[:200]!r} leads nowhere")
+                raise DocumentError(f"$ref {reference[:200]!r} does not exist")
             place = place[token]
         return place
 

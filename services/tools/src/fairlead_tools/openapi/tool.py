@@ -16,7 +16,7 @@ from fairlead_tools.openapi.request import ArgumentError, request
 MAX_BODY_BYTES = 4 << 20
 
 _UNKNOWN = (
-    "{why}. The server may have done what was asked, wholly, in part or not at all: look before you "
+    "{why}. The server may have carried out the request fully, partly or not at all: check before you "
     "repeat it."
 )
 

@@ -61,7 +61,7 @@ def serve(
     """
     wrong = sandbox_check.problem(os.environ.get(sandbox_check.EXPECTED, ""), user)
     if wrong:
-        raise StartError(f"the sandbox is not what it should be: {wrong}")
+        raise StartError(f"the sandbox does not have the expected restrictions: {wrong}")
     _enter(state)
     lock = _lock_or_find()
     if lock is None:
@@ -104,7 +104,7 @@ def _enter(state: str) -> None:
     os.chdir(state)
     found = os.stat(".")
     if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
-        raise StartError("state: the directory must be ours alone (mode 0700)")
+        raise StartError("state: the directory must belong to this user alone (mode 0700)")
 
 
 def _lock_or_find() -> int | None:

@@ -45,7 +45,7 @@ def image(note: str, media_type: str, data: str) -> CallOutcome:
 
 def unknown(why: str, output: str | None = None) -> CallOutcome:
     """It cannot be known whether the call took effect; it is never retried."""
-    text = f"{why} It may have run, wholly, in part or not at all: look before you repeat it."
+    text = f"{why} It may have run, fully, partly or not at all: check before you repeat it."
     if output:
         text += f"\nThe end of its output:\n{output}"
     return outcome("unknown", text, is_error=True)

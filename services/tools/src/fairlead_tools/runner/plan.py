@@ -169,7 +169,7 @@ def _command(call_id: str, text: str, env: object, life: Life) -> Order:
     try:
         size = len(text.encode("utf-8", "surrogateescape"))
     except UnicodeEncodeError:
-        raise ToolFailedError("command: is not valid text") from None
+        raise ToolFailedError("command: is not valid UTF-8") from None
     if size > MAX_COMMAND_BYTES:
         raise ToolFailedError(
             f"command: at most {MAX_COMMAND_BYTES} bytes, got {size}; write a script file and run that"

@@ -97,7 +97,7 @@ class BubblewrapSandbox:
         found = []
         if not landlock.abi():
             found.append(
-                "Sandbox bubblewrap: this kernel has no Landlock, the second wall behind the namespaces."
+                "Sandbox bubblewrap: this kernel has no Landlock, the second layer behind the namespaces."
             )
         if not self._has_groups:
             found.append(
@@ -306,7 +306,9 @@ def _locked(path: Path, wait_s: float = START_TIMEOUT_S) -> Iterator[None]:
                 break
             except BlockingIOError:
                 if time.monotonic() >= end:
-                    raise ChannelLostError(f"another executor starts this runner for {wait_s:g} s") from None
+                    raise ChannelLostError(
+                        f"another executor has been starting this runner for {wait_s:g} s"
+                    ) from None
                 time.sleep(0.01)
         yield
     finally:
@@ -333,7 +335,7 @@ def _end_old(folder: Path) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
         if time.monotonic() > end:
-            raise ChannelLostError("what is left of an earlier runner does not end")
+            raise ChannelLostError("the processes of an earlier runner do not end")
         time.sleep(0.005)
 
 
@@ -358,5 +360,5 @@ def _open_log(folder: Path) -> BinaryIO:
 def _last_words(folder: Path) -> str:
     with contextlib.suppress(OSError):
         lines = (folder / "log").read_text("utf-8", "replace").strip().splitlines()
-        return " ".join(lines[-3:])[-500:] or "it said nothing"
-    return "it said nothing"
+        return " ".join(lines[-3:])[-500:] or "it printed nothing"
+    return "it printed nothing"

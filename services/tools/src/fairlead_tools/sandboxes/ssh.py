@@ -46,7 +46,7 @@ _FINAL = (
     "IDENTIFICATION HAS CHANGED",
     "No such identity",
     "python3",
-    "belongs to somebody else",
+    "belongs to another user",
     "runner:",
     "Bad owner or permissions",
 )
@@ -201,7 +201,7 @@ def remote_words(mark: str, folder: str, content: bytes, workspace: str) -> list
     """
     if workspace and not workspace.startswith("/") and not _WORKSPACE.match(workspace):
         raise SandboxRefusedError(
-            "workspace: must be an absolute path over there, or a name of letters, digits, . _ -, "
+            "workspace: must be an absolute path on that host, or a name of letters, digits, . _ -, "
             f"got {workspace[:80]!r}"
         )
     if "\0" in workspace:

@@ -19,7 +19,7 @@ def main() -> None:
     folder = os.path.abspath(os.path.expanduser(folder))
     os.makedirs(folder, mode=0o700, exist_ok=True)
     if os.stat(folder).st_uid != os.geteuid():
-        sys.exit(f"{folder} belongs to somebody else")
+        sys.exit(f"{folder} belongs to another user")
     archive = os.path.join(folder, f"runner-{digest[:16]}.pyz")
     if _digest(archive) == digest:
         _say(mark, "have")
@@ -55,7 +55,7 @@ def _receive(path: str, digest: str, size: int) -> None:
     while left:
         data = os.read(0, min(left, 1 << 16))  # no more than it: frames follow
         if not data:
-            sys.exit("the archive did not arrive whole")
+            sys.exit("the archive did not arrive completely")
         parts.append(data)
         left -= len(data)
     content = b"".join(parts)

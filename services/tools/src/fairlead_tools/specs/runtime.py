@@ -5,7 +5,7 @@ from fairlead_tools.specs.schema import TEXT, form, reader, texts, whole
 
 _GROUP = "runtime"
 _SECONDS = whole(1, 3600)
-_TIMEOUT = whole(1, 3600, "Stop it after so long; 120 by default.")
+_TIMEOUT = whole(1, 3600, "Time limit; 120 by default.")
 
 
 def _check(name: str, description: str) -> ToolSpec:
@@ -38,8 +38,8 @@ RUNTIME = [
             {
                 "command": TEXT,
                 "timeout_s": _TIMEOUT,
-                "background": {"type": "boolean", "description": "Return at once, let it run on."},
-                "yield_s": whole(1, 600, "Return after so long, let it run on."),
+                "background": {"type": "boolean", "description": "Return at once; it keeps running."},
+                "yield_s": whole(1, 600, "Return after this time; it keeps running."),
                 "pty": {"type": "boolean", "description": "On a terminal."},
                 "columns": whole(20, 500),
                 "rows": whole(5, 200),
@@ -58,7 +58,7 @@ RUNTIME = [
             {
                 "action": {"enum": ["list", "poll", "log"]},
                 "process": TEXT,
-                "wait_s": whole(0, 120, "`poll` waits so long for news."),
+                "wait_s": whole(0, 120, "`poll` waits that long for new output or the end."),
                 "offset": {"type": "integer", "minimum": 1, "description": "First line."},
                 "limit": whole(1, 2000),
             },

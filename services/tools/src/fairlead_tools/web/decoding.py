@@ -27,7 +27,7 @@ class Decoder:
         self.body = bytearray()
         self.full = False
         if self._encoding not in ("", "identity", "gzip", "x-gzip", "deflate"):
-            raise EncodingError(f"the body is packed as {self._encoding[:40]!r}, which was not asked for")
+            raise EncodingError(f"the body is compressed as {self._encoding[:40]!r}, which was not requested")
 
     def feed(self, data: bytes) -> None:
         """Take in what arrived. Once `full` is true, more would be over the limit and is dropped.

@@ -175,5 +175,5 @@ def _image(response: Response, media_type: str) -> WebPage:
         raise FetchError(f"{response.target}: the picture has more than {len(body)} bytes")
     fits = body.startswith(_IMAGES[media_type]) and (media_type != "image/webp" or body[8:12] == b"WEBP")
     if not fits:
-        raise FetchError(f"{response.target} says it is {media_type}, and is not")
+        raise FetchError(f"{response.target} is declared as {media_type}, and is not")
     return WebPage(image=body, media_type=media_type)

@@ -104,7 +104,9 @@ class _Api:
         try:
             return msgspec.json.decode(response.body, type=dict[str, Any])
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise FetchError(f"web_search: {self.name} answered something else than JSON: {error}") from error
+            raise FetchError(
+                f"web_search: {self.name} answered with something other than JSON: {error}"
+            ) from error
 
     def hint(self, status: int) -> str:
         """What an operator may do about it."""

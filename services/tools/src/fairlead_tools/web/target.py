@@ -75,7 +75,7 @@ def parse(text: str) -> WebTarget:
     host = _host(authority["host"])
     port = int(authority["port"] or (443 if scheme == "https" else 80))
     if not 1 <= port <= 65535 or port in _BAD_PORTS:
-        raise BadUrlError(f"url: port {port} is not one of the web's")
+        raise BadUrlError(f"url: port {port} is not allowed")
     shown = f"[{host}]" if ":" in host else host
     try:
         url = URL(f"{scheme}://{shown}:{port}{parts['rest']}").with_fragment(None)
@@ -134,7 +134,7 @@ def _host(text: str) -> str:
 def _ascii(host: str) -> str:
     """The `xn--` form of an international name that is what it looks like."""
     if unicodedata.normalize("NFKC", host) != host or "\u3002" in host:
-        raise BadUrlError(f"url: the host has letters or digits that stand for others: {host[:60]!r}")
+        raise BadUrlError(f"url: the host has characters that stand for other ones: {host[:60]!r}")
     for label in host.split("."):
         names = [unicodedata.name(char, "") for char in label]
         if sum(any(name.startswith(script) for name in names) for script in _SCRIPTS) > 1:

@@ -71,7 +71,7 @@ class WebWorker:
         try:
             return await asyncio.to_thread(process.wait, self._wall_s)
         except subprocess.TimeoutExpired as error:
-            raise WorkerError(f"it takes longer than {self._wall_s:g} s") from error
+            raise WorkerError(f"it took longer than {self._wall_s:g} s") from error
         finally:
             process.kill()
             with contextlib.suppress(subprocess.TimeoutExpired):

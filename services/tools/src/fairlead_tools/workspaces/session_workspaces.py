@@ -131,7 +131,7 @@ class SessionWorkspaces:
         end = asyncio.get_running_loop().time() + PATIENCE_S
         while (lock := _try_lock(path)) < 0:
             if asyncio.get_running_loop().time() > end:
-                raise InvalidInputError("workspace", f"{folder.name} is in use for {PATIENCE_S:g} s")
+                raise InvalidInputError("workspace", f"{folder.name} was in use for {PATIENCE_S:g} s")
             await asyncio.sleep(_POLL_S)
         return lock
 

@@ -39,7 +39,7 @@ def empty(trash: Path, within_s: float) -> None:
     """The trash is gone, with all in it. Safe to repeat: what was done stays done.
 
     Raises:
-        OSError: something cannot be removed, or it takes longer than `within_s`.
+        OSError: something cannot be removed, or it took longer than `within_s`.
     """
     end = time.monotonic() + within_s
     try:
@@ -49,7 +49,7 @@ def empty(trash: Path, within_s: float) -> None:
                 for name in names:
                     _take_apart(name, top, device, end)
                     if time.monotonic() > end:
-                        raise TimeoutError(errno.ETIMEDOUT, f"it takes longer than {within_s:g} s")
+                        raise TimeoutError(errno.ETIMEDOUT, f"it took longer than {within_s:g} s")
         trash.rmdir()
     except FileNotFoundError:
         return

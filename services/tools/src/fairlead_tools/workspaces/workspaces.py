@@ -78,7 +78,7 @@ class Workspaces:
             # Parents are made for our own folders only: another path may have a typing error in it.
             path.mkdir(parents=not workspace.startswith("/") or path == self.default, exist_ok=True)
         except OSError as error:
-            raise InvalidInputError("workspace", f"{workspace} is no folder: {error.strerror}") from None
+            raise InvalidInputError("workspace", f"{workspace} is not a folder: {error.strerror}") from None
         real = Path(os.path.realpath(path))
         if real.is_relative_to(self._private):
             raise InvalidInputError("workspace", f"{workspace} belongs to Fairlead itself")

@@ -75,7 +75,7 @@ class Root:
         try:
             size = len(os.fsencode(path))
         except UnicodeEncodeError:
-            raise ToolFailedError("path: is not valid text") from None
+            raise ToolFailedError("path: is not valid UTF-8") from None
         if size > MAX_PATH_BYTES or path.count("/") > MAX_PARTS:
             raise ToolFailedError(
                 f"path: at most {MAX_PATH_BYTES} bytes and {MAX_PARTS} parts, "
@@ -172,7 +172,7 @@ class Root:
         above = self._directory(parent, create=True)
         try:
             if _link(above, name) is not None:
-                raise OSError(errno.ENOENT, "a link that leads nowhere")
+                raise OSError(errno.ENOENT, "a link whose target does not exist")
             with contextlib.suppress(FileExistsError):
                 os.mkdir(name, 0o777, dir_fd=above)
             return os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=above)
@@ -230,12 +230,12 @@ class Root:
         named, wanted = plain(self.relative(path)), plain(real)
         if named != wanted and not (secret(named) and wanted.startswith(f"{named}/")):
             raise ToolFailedError(
-                f"{path}: leads to {real}, which is likely a secret: {reason}. Name {real} itself if you "
-                "need it; a person is asked then."
+                f"{path}: leads to {real}, which is likely a secret: {reason}. Name {real} itself to "
+                "ask for an approval."
             )
         if not self.secrets_allowed:
             raise ToolFailedError(
-                f"{path}: is likely a secret: {reason}; nobody allowed that this call shows it"
+                f"{path}: is likely a secret: {reason}; this call was not approved to show it"
             )
 
     def check_changed(self, path: str, place: PinnedPath) -> None:
@@ -248,8 +248,8 @@ class Root:
         if plain(real) != plain(self.relative(path)) and (reason := persistence(real) or secret(real)):
             real = os.path.normpath(real)
             raise ToolFailedError(
-                f"{path}: leads to {real}, which is not changed without a person: {reason}. Name {real} "
-                "itself; a person is asked then."
+                f"{path}: leads to {real}, which needs an approval to change: {reason}. Name {real} "
+                "itself to ask for one."
             )
 
     def replace_file(self, path: str, content: bytes) -> bool:
@@ -329,7 +329,7 @@ def not_regular(mode: int) -> str:
 def refusal(path: str, error: OSError) -> ToolFailedError:
     """What the model reads about a path that could not be opened: its own words and the reason."""
     if error.errno in _OUTSIDE:
-        return ToolFailedError(f"{path}: leads out of the workspace, or its links go in circles")
+        return ToolFailedError(f"{path}: leads out of the workspace, or its links form a loop")
     if error.errno == errno.ENXIO:
         return ToolFailedError(f"{path}: is a socket or a device, not a regular file")
     return ToolFailedError(f"{path}: {os.strerror(error.errno or errno.EIO)}")

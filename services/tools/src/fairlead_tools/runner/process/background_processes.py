@@ -28,7 +28,7 @@ MAX_LIVE = int(os.environ.get("FAIRLEAD_PROCESSES") or 16)
 MAX_KEPT = 32  # that have ended
 LIFE_S = float(os.environ.get("FAIRLEAD_PROCESS_LIFE_S") or 12 * 3600)
 
-RUNNING, GONE = "running", "gone: its runner died, and it was killed with it"
+RUNNING, GONE = "running", "ended: its runner died and it was killed with it"
 
 ProcessRecord = dict[str, Any]
 
@@ -118,7 +118,7 @@ class BackgroundProcesses:
         found = self._all.get(name)
         if found is None:
             names = ", ".join(each.name for each in self.all()) or "none"
-            raise ToolFailedError(f"process: there is no {name!r} here; known: {names}")
+            raise ToolFailedError(f"process: unknown process {name!r}; known: {names}")
         return found
 
     def check_room(self, starting: int) -> None:
@@ -168,7 +168,7 @@ class BackgroundProcesses:
         if state == "unknown":
             state = "ended: the process that watched over it was killed"
         elif state == "timed_out":
-            state = "stopped: it had run for as long as it may"
+            state = "stopped: it reached its time limit"
         elif state == "cancelled":
             state = "killed"
         else:

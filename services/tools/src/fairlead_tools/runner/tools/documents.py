@@ -72,7 +72,7 @@ def extract(kind: str, path: str, file: IO[bytes], size: int, pages: str) -> Tex
             data = file.read(MAX_DOCUMENT_BYTES)
             return Text(_html(data) if kind == HTML else _notebook(path, data), {"document": kind})
     except _TooLongError:
-        raise ToolFailedError(f"{path}: its text could not be had within {TIME_S:g} s") from None
+        raise ToolFailedError(f"{path}: its text could not be extracted within {TIME_S:g} s") from None
     except MemoryError:
         raise ToolFailedError(f"{path}: its text takes more than {MEMORY_BYTES >> 20} MB of memory") from None
 
@@ -109,14 +109,14 @@ def _pdf(path: str, file: IO[bytes], pages: str) -> Text:
     except (ToolFailedError, MemoryError):
         raise
     except Exception as error:  # noqa: BLE001 - the library raises anything for a broken file
-        raise ToolFailedError(f"{path}: is no PDF that can be read: {error}"[:500]) from None
+        raise ToolFailedError(f"{path}: is not a readable PDF: {error}"[:500]) from None
     wanted = _pages(pages, total)
     parts: list[str] = []
     used = 0
     shown: list[int] = []
     for number in wanted:
         if used >= MAX_PDF_TEXT_BYTES:
-            parts.append(f"[There is more: go on with pages={number}-{wanted[-1]}.]")
+            parts.append(f"[There is more: continue with pages={number}-{wanted[-1]}.]")
             break
         text = _page(reader, number)
         room = MAX_PDF_TEXT_BYTES - used
@@ -193,11 +193,11 @@ def _docx(path: str, file: IO[bytes]) -> str:
             with archive.open(entry) as packed_file:
                 data = packed_file.read(MAX_DOCUMENT_BYTES + 1)
     except KeyError:
-        raise ToolFailedError(f"{path}: holds no Word document") from None
+        raise ToolFailedError(f"{path}: is not a Word document") from None
     except (ToolFailedError, MemoryError):
         raise
     except Exception as error:  # noqa: BLE001 - what unpacks has errors of every kind
-        raise ToolFailedError(f"{path}: is no Word document that can be read: {error}"[:500]) from None
+        raise ToolFailedError(f"{path}: is not a readable Word document: {error}"[:500]) from None
     if len(data) > MAX_DOCUMENT_BYTES:
         raise ToolFailedError(f"{path}: unpacks to more than {MAX_DOCUMENT_BYTES} bytes")
     return document_text(path, data)[:MAX_TEXT_BYTES]
@@ -216,7 +216,7 @@ def _notebook(path: str, data: bytes) -> str:
         cells = json.loads(data)["cells"]
         parts = [_cell(number, cell) for number, cell in enumerate(cells, 1)]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ToolFailedError(f"{path}: is no notebook: {error!r}"[:300]) from None
+        raise ToolFailedError(f"{path}: is not a notebook: {error!r}"[:300]) from None
     return "\n\n".join(parts)[:MAX_TEXT_BYTES]
 
 

@@ -71,7 +71,7 @@ def _read_lines(path: str, file: BinaryIO, offset: int, limit: int, numbers: boo
         return done(f"{path} is empty.", lines=0, bytes=size)
     last = offset + len(shown) - 1
     if more:
-        shown.append(f"[There is more: lines {offset} to {last} are shown. Go on with offset={last + 1}.]")
+        shown.append(f"[There is more: lines {offset} to {last} are shown. Continue with offset={last + 1}.]")
     return done("\n".join(shown), lines=last - offset + 1, bytes=size)
 
 

@@ -105,7 +105,7 @@ def diff(root: Root, arguments: Arguments) -> CallOutcome:
     text, cut = bounded(answer.text)
     if secrets:
         names = ", ".join(printable(path) for path in secrets)
-        text += f"\n[not shown, for they are likely secrets: {names[:2_000]}; as `files` a person is asked]"
+        text += f"\n[not shown, likely secrets: {names[:2_000]}; naming one in `files` asks for an approval]"
     if cut or answer.cut:
         rows = "\n".join(f"{each['added']}+ {each['deleted']}- {printable(each['path'])}" for each in files)
         text += f"\n[the diff is longer; all files:]\n{rows[:20_000]}"
@@ -128,7 +128,7 @@ def _check_commits(repository: Repository, which: str) -> None:
             not is_plain
             or repository.run("rev-parse", "-q", "--verify", f"{name}^{{commit}}", may_fail=True).code
         ):
-            raise ToolFailedError(f"revision: must name commits, and {end[:100]!r} is none")
+            raise ToolFailedError(f"revision: must name commits; {end[:100]!r} is not one")
 
 
 def _secrets(repository: Repository, files: list[dict[str, Any]], allowed: list[str]) -> list[str]:

@@ -101,7 +101,7 @@ def neutralised(own: GitSettings, *, abroad: bool) -> GitSettings:
             abroad and _NOT_ABROAD.fullmatch(name) and not _HARMLESS_HTTP.fullmatch(name)
         ):
             raise ToolFailedError(
-                f"The repository's own configuration sets {key!r}, which this tool cannot make harmless. "
+                f"The repository's own configuration sets {key!r}, which this tool cannot run safely. "
                 "Remove it, or run git with bash."
             )
         pack = _PACKS.fullmatch(name)

@@ -225,6 +225,6 @@ def _taken(process: BackgroundProcess, taken: int, size: int, what: str) -> Call
 
 def _killed(process: BackgroundProcess) -> CallOutcome:
     if process.running is not None:
-        text = f"{process.name} was told to end and still runs."
+        text = f"{process.name} was signalled to end and still runs."
         return outcome("ok", text, is_error=True, details=process.facts())
     return done(f"{process.name} {process.state}.", **process.facts())

@@ -98,7 +98,7 @@ def _check(
     argv = named if isinstance(named, list) else []
     if not named and not (argv := detect(project)):
         raise ToolFailedError(
-            f"{path}: no sign of {_WORDS[kind]} here; name a command in {SETTINGS} or use bash"
+            f"{path}: found no {_WORDS[kind]} here; name a command in {SETTINGS} or use bash"
         )
     if isinstance(named, str) and named:
         line = " ".join([named, *map(shlex.quote, targets)])
@@ -125,7 +125,7 @@ def _named(root: Root, path: str, kind: str) -> str | list[str]:
     try:
         settings = json.loads(data)
     except ValueError as error:
-        raise ToolFailedError(f"{SETTINGS}: is no JSON: {error}") from None
+        raise ToolFailedError(f"{SETTINGS}: is not JSON: {error}") from None
     command = settings.get(kind, "") if isinstance(settings, dict) else None
     if isinstance(command, str):
         return command

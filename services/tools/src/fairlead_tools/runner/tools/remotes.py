@@ -84,7 +84,7 @@ def current_branch(repository: Repository, arguments: Arguments) -> str:
         if not branch:
             raise ToolFailedError("branch: the work tree is on no branch; name one")
     if repository.run("check-ref-format", f"refs/heads/{branch}", may_fail=True).code:
-        raise ToolFailedError(f"branch: is no name of a branch: {branch!r}")
+        raise ToolFailedError(f"branch: is not a valid branch name: {branch!r}")
     return branch
 
 
@@ -96,7 +96,7 @@ def find_remote(repository: Repository, arguments: Arguments, branch: str) -> Re
     """
     name = revision(arguments, "remote") or repository.setting(f"branch.{branch}.remote") or "origin"
     if name.startswith("-") or not re.fullmatch(r"[A-Za-z0-9_./-]{1,250}", name):
-        raise ToolFailedError(f"remote: is no name of a remote: {name!r}")
+        raise ToolFailedError(f"remote: is not a valid remote name: {name!r}")
     answer = repository.run("remote", "get-url", "--push", "--all", name, may_fail=True)
     urls = answer.text.split()
     if answer.code or not urls:

@@ -164,5 +164,5 @@ def revision(arguments: Arguments, field: str, default: str = "") -> str:
     """
     value = arguments.text(field, default)
     if value and (value.startswith("-") or not _REVISION.fullmatch(value)):
-        raise ToolFailedError(f"{field}: is no name of a revision: {value[:100]!r}")
+        raise ToolFailedError(f"{field}: is not a valid revision name: {value[:100]!r}")
     return value

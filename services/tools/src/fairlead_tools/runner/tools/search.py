@@ -118,7 +118,7 @@ def glob(root: Root, arguments: Arguments) -> CallOutcome:
     if left_out:
         names = ", ".join(printable(path) for path in sorted(left_out)[:_MAX_NAMED])
         shown.append(
-            f"[Not looked into: {names}. Such folders hold secrets; with one as `path` a person is asked.]"
+            f"[Not looked into: {names}. They hold secrets; naming one as `path` asks for an approval.]"
         )
     return done("\n".join(shown), matches=len(found))
 
@@ -183,7 +183,7 @@ def _compile(pattern: str, ignore_case: bool, literal: bool) -> re.Pattern[str]:
     try:
         return re.compile(re.escape(pattern) if literal else pattern, re.IGNORECASE if ignore_case else 0)
     except (re.error, RecursionError, OverflowError) as error:
-        raise ToolFailedError(f"pattern: is no regular expression: {error}") from None
+        raise ToolFailedError(f"pattern: is not a valid regular expression: {error}") from None
 
 
 def _outcome(
@@ -206,7 +206,7 @@ def _outcome(
     lines = lines or [_nothing("matches", root, place)]
     if left_out:
         files = "file that is likely a secret was" if left_out == 1 else "files that are likely secrets were"
-        lines.append(f"[{left_out} {files} not searched. `read` with its exact path asks a person.]")
+        lines.append(f"[{left_out} {files} not searched. `read` with its exact path asks for an approval.]")
     return done("\n".join(lines), matches=count, files=sum(1 for each in chosen.values() if each))
 
 

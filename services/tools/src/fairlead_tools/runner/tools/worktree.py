@@ -42,7 +42,7 @@ def _add(repository: Repository, arguments: Arguments, name: str, path: str) -> 
     branch = revision(arguments, "branch") or name
     base = revision(arguments, "base")
     if repository.run("check-ref-format", f"refs/heads/{branch}", may_fail=True).code:
-        raise ToolFailedError(f"branch: is no name of a branch: {branch!r}")
+        raise ToolFailedError(f"branch: is not a valid branch name: {branch!r}")
     known = repository.run("show-ref", "--verify", "--quiet", f"refs/heads/{branch}", may_fail=True).code == 0
     if known and base:
         raise ToolFailedError(f"base: the branch {branch!r} is there already; leave it out")

@@ -80,7 +80,7 @@ class Egress:
                 continue  # a sibling was faster
             await self._engine.start(made)
             return
-        raise ChannelLostError("the proxy for sandboxes is removed as often as it is made")
+        raise ChannelLostError("the proxy for sandboxes keeps being removed right after it is created")
 
     async def gone(self) -> None:
         """No proxy runs: sandboxes that still ask one get nowhere."""

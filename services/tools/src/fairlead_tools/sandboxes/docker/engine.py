@@ -48,7 +48,7 @@ class Engine:
                 known = client.info().get("Runtimes", {}) if runtime else {}
                 client.inspect_image(image)
         except NotFound:
-            return f"the image {image} is not there; `make sandbox-image` builds the usual one"
+            return f"the image {image} does not exist; `make sandbox-image` builds the usual one"
         except (DockerException, requests.RequestException) as error:
             return f"the Docker engine does not answer: {_short(error)}"
         if runtime and runtime not in known:
@@ -113,7 +113,7 @@ class Engine:
         except APIError as error:
             if error.status_code == 409:
                 raise NameTakenError(name) from error
-            raise SandboxRefusedError(f"the engine makes no such container: {_short(error)}") from error
+            raise SandboxRefusedError(f"the engine cannot create the container: {_short(error)}") from error
 
     async def start(self, container_id: str) -> None:
         """Start a container; one that runs already is left alone.

@@ -171,7 +171,7 @@ class DockerSandbox:
         for _ in range(ATTEMPTS):
             found = await self._engine.find(name)
             if found is not None and found["Config"]["Labels"].get(LABEL_IDENTITY) != self._identity:
-                raise SandboxRefusedError(f"a container that is not ours has the name {name}")
+                raise SandboxRefusedError(f"a container that is not Fairlead's has the name {name}")
             status = found["State"]["Status"] if found else "missing"
             try:
                 made = found["Id"] if found else await self._create(name, journal, place)
@@ -190,13 +190,13 @@ class DockerSandbox:
                     await asyncio.sleep(PAUSE_S if status == "removing" else 0)
                     continue
             return await self._reach(name, journal)
-        raise ChannelLostError(f"the container {name} is removed as often as it is made")
+        raise ChannelLostError(f"the container {name} keeps being removed right after it is created")
 
     async def _create(self, name: str, journal: str, place: Place) -> str:
         settings = self._settings()
         image = await self._engine.image(settings.image)
         if image is None:
-            raise SandboxRefusedError(f"the image {settings.image} is not there")
+            raise SandboxRefusedError(f"the image {settings.image} does not exist")
         workspace = place.folder if place.access != "none" else None
         if workspace is not None:
             check_shareable(workspace, self._own, self._state)
