@@ -10,7 +10,7 @@ T ?=
 
 .PHONY: help
 help:  ## This list
-	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
 .PHONY: setup
 setup:  ## Install everything for development, and build the page
@@ -37,8 +37,8 @@ fmt:  ## Format the sources and mend what can be mended
 lint:  ## Check style and format
 	@$(RUN) ruff check . && $(RUN) ruff format --check .
 
-types:  ## Check types
-	@$(RUN) mypy libs services tests
+types:  ## Check types, also of the measurements, the examples and the scripts
+	@$(RUN) mypy
 
 .PHONY: contracts
 contracts:  ## Generate OpenAPI, AsyncAPI and the types of the web application from the structs on the wire
@@ -57,7 +57,7 @@ chaos:  ## Kill processes for minutes and check every promise
 e2e:  ## The web application in a real browser
 	@$(RUN) pytest -q tests/e2e
 
-bench:  ## Measure; results go to bench/
+bench:  ## Measure; results go to bench/results/
 	@$(RUN) python -m bench.run $(ARGS)
 
 .PHONY: sandbox-image

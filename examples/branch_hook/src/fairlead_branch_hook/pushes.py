@@ -29,7 +29,8 @@ def pushed(words: Sequence[str]) -> Iterator[str]:
 
 def _split(words: Sequence[str], valued: set[str], *, first: bool = False) -> tuple[list[str], list[str]]:
     """Options, and the words that are none; with `first` options end at the first such word."""
-    options, plain = [], []
+    options: list[str] = []
+    plain: list[str] = []
     at = 0
     while at < len(words):
         word = words[at]
