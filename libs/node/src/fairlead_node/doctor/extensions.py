@@ -1,19 +1,39 @@
 """The extensions that the configuration names."""
 
-from fairlead_common.service.extensions import ExtensionError, configured, load
+from typing import Final
+
+from fairlead_common.service.extensions import HOOKS, ExtensionError, configured, load
 from fairlead_node.doctor.context import DoctorContext
 from fairlead_node.doctor.finding import Finding, ok, problem
 
+_HOOKS_CLASS: Final = ("fairlead_agent.hooks.interface", "Hooks")
+
 
 def installed(look: DoctorContext) -> list[Finding]:
-    """Each extension of the configuration: whether it can be loaded here."""
+    """Each extension of the configuration: whether it can be loaded here. No factory is called."""
     findings = []
     for group, name in configured(look.config_or_defaults()):
         try:
-            load(group, name)
+            factory = load(group, name)
+            if group == HOOKS and (why := _no_hook(factory)):
+                raise ExtensionError(f"extension {name!r} of the group {group}: {why}")
         except ExtensionError as error:
             advice = f"install its package beside Fairlead, or take {name!r} out of the configuration"
             findings.append(problem("extensions.installed", str(error), advice))
         else:
             findings.append(ok("extensions.installed", f"{name} ({group})"))
     return findings or [ok("extensions.installed", "none is configured")]
+
+
+def _no_hook(factory: object) -> str:
+    """Why agents will refuse what a class makes; empty: they will not, or it is no class."""
+    if not isinstance(factory, type):
+        return ""
+    bases = (each for each in factory.__mro__ if (each.__module__, each.__qualname__) == _HOOKS_CLASS)
+    hooks = next(bases, None)
+    if hooks is None:
+        return f"its class {factory.__name__} must be derived from {'.'.join(_HOOKS_CLASS)}"
+    methods = [method for method in vars(hooks) if not method.startswith("_")]
+    if all(getattr(factory, method) is getattr(hooks, method) for method in methods):
+        return f"its class {factory.__name__} overrides no method of Hooks ({', '.join(methods)})"
+    return ""
