@@ -46,6 +46,7 @@ from fairlead_common.protocol.content import (
 )
 from fairlead_common.protocol.entries import (
     CustomEntry,
+    Entry,
     HookContextEntry,
     HookDecisionEntry,
     MessageEntry,
@@ -368,6 +369,29 @@ async def test_a_context_hook_that_fails_holds_nothing_up(w: MemoryWorld, instal
     await once(w, {"hooks": {"notes": {}}})
     assert (await result(w))[0] == "ok"
     assert not any(isinstance(entry, HookContextEntry) for entry in await w.log("a"))
+
+
+async def test_what_hooks_add_to_one_run_has_a_limit(w: MemoryWorld, install: Install) -> None:
+    class Talks(Hooks):
+        async def context(self, facts: ContextFacts) -> Sequence[HookMessage]:
+            return [HookMessage(hook="", text="x" * 19_000)]
+
+    def added(log: list[Entry]) -> int:
+        return sum(isinstance(entry, HookContextEntry) for entry in log)
+
+    install(a=Talks(), b=Talks())
+    agent = await w.agent(settings={"hooks": {"a": {}, "b": {}}, "agents.main.mode": "ask"})
+    await w.say("a", "op=P1 steps=4")
+    for turn in range(4):  # also with another owner, and after each approval
+        await w.decide("a", await w.approval("a"), "once")
+        await w.run_end("a", turn + 2)
+        if turn == 1:
+            await agent.kill()
+            await w.agent("agent-2", {"hooks": {"a": {}, "b": {}}, "agents.main.mode": "ask"})
+    assert added(await w.log("a")) == 3, "after 114,000 characters no more"
+    await w.say("a", "hello")
+    await w.run_end("a", 6)
+    assert added(await w.log("a")) == 4
 
 
 # -- afterwards ---------------------------------------------------------------------
@@ -762,6 +786,15 @@ async def test_a_follow_up_that_cannot_begin_stops_no_agent(
         raise UnsafeConfigurationError("the consumer hooks is another one")
 
     monkeypatch.setattr(HookFollowUp, "prepare", refused)
+    install(told=Told())
+    await once(w, {"hooks.told": {}})
+    assert (await result(w))[0] == "ok"
+
+
+async def test_a_place_in_the_logs_that_cannot_be_read_stops_no_agent(
+    w: MemoryWorld, install: Install
+) -> None:
+    await Bucket(w.bus, s.BUCKET_SESSIONS).put(FOLLOWED, b'{"begin": "here"}')
     install(told=Told())
     await once(w, {"hooks.told": {}})
     assert (await result(w))[0] == "ok"

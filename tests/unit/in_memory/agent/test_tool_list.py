@@ -4,10 +4,12 @@ import asyncio
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from fairlead_agent.models.interface import Finish, Piece, ToolCallPiece
 from fairlead_agent.session.log_readers import LogReaders
+from fairlead_agent.tools import tool_wordings
 from fairlead_common.bus.objects import Objects
 from fairlead_common.errors import BusUnavailableError, NotFoundError
 from fairlead_common.protocol import subjects as s
@@ -219,6 +221,38 @@ async def test_nothing_is_kept_while_a_service_runs_that_cannot_read_it(
     await offer(w, *SPECS, MCP)
     assert await run(w) == ["bash", "read", MCP.name]
     assert await lists(w) == []
+
+
+async def test_descriptions_that_never_rest_fill_no_store_and_real_changes_come_at_once(
+    w: MemoryWorld,
+) -> None:
+    async def described(number: int, *more: ToolSpec) -> str:
+        """The object with the list of a new session."""
+        await offer(w, SPECS[0], msgspec.structs.replace(MCP, description=f"At {number}."), *more)
+        await w.say(f"s{number}", "hello")
+        await w.run_end(f"s{number}")
+        found = [entry for entry in await w.log(f"s{number}") if isinstance(entry, ToolListEntry)]
+        return found[0].object
+
+    await w.agent()
+    kept = [await described(number) for number in range(12)]
+    assert len(set(kept)) == 1 + tool_wordings.MAX_NEW
+    assert f"At {tool_wordings.MAX_NEW}." in w.mind.tools[-1].decode()
+    assert await described(20, SPECS[1]) not in kept
+    assert names(w) == ["bash", MCP.name, "read"]
+    await asyncio.sleep(tool_wordings.PERIOD_S)
+    await described(21, SPECS[1])
+    assert "At 21." in w.mind.tools[-1].decode()
+
+
+async def test_a_session_keeps_its_list_while_descriptions_never_rest(w: MemoryWorld) -> None:
+    await w.agent()
+    for number in range(12):
+        await offer(w, *SPECS, msgspec.structs.replace(MCP, description=f"At {number}."))
+        await asyncio.sleep(5)
+        await run(w)
+    assert len(await lists(w)) == 1 + tool_wordings.MAX_NEW
+    assert w.mind.tools[-1] == w.mind.tools[-2]
 
 
 @pytest.mark.parametrize("fault", [Fault.DEAD_BEFORE, Fault.DEAD_AFTER], ids=lambda fault: fault.name)

@@ -119,6 +119,7 @@ class SessionState(StateFields):
             del self.items[-1]
             self.rewrites += 1
         self.lineage = [*self.lineage, self.run.run_id] if spoken else [self.run.run_id]
+        self.hook_chars = self.hook_chars if spoken else 0
         self.parked = False
         self.attempts = 0
 
@@ -151,6 +152,7 @@ class SessionState(StateFields):
             return
         self.has_hook_context = True
         for said in entry.messages:
+            self.hook_chars += len(said.text)
             content: list[ContentBlock] = [TextBlock(text=f"[{said.hook}] {said.text}")]
             sender = f"{HOOK_SENDER}{said.hook}"
             message = UserMessage(content=content, source="system", sender=sender, untrusted=said.untrusted)

@@ -20,6 +20,7 @@ from fairlead_common.session_log.state import SessionState
 log = structlog.get_logger()
 
 MAX_CHARS = 20_000  # of the texts of one hook for one request
+MAX_RUN_CHARS = 100_000  # of all hooks in one run; then none is asked until the next one
 
 
 async def collect(hooks: SessionHooks, state: SessionState) -> HookContextEntry | None:
@@ -30,6 +31,11 @@ async def collect(hooks: SessionHooks, state: SessionState) -> HookContextEntry 
     """
     asked = hooks.that(CONTEXT)
     if not asked or state.has_hook_context or state.asks_again or state.run is None or not state.items:
+        return None
+    if state.hook_chars >= MAX_RUN_CHARS:
+        log.info(
+            "hooks_not_asked", method=CONTEXT, why=f"they added {state.hook_chars} characters to this run"
+        )
         return None
     if not await hooks.can_store(HOOK_CONTEXT, patient=False):
         log.warning(

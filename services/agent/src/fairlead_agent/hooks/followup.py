@@ -147,7 +147,7 @@ class HookFollowUp:
         """As `prepare`, which is tried again later if it fails: agents work without it."""
         try:
             await self.prepare()
-        except FairleadError as error:
+        except (FairleadError, msgspec.DecodeError) as error:
             log.warning("hooks_not_followed", error=str(error))
             return False
         return True

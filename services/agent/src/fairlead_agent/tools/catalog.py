@@ -13,6 +13,7 @@ from jsonschema.protocols import Validator
 from fairlead_agent.lru import LruCache
 from fairlead_agent.tools.tool_lists import ToolList, ToolSchema
 from fairlead_agent.tools.tool_sets import select, unknown
+from fairlead_agent.tools.tool_wordings import ToolWordings
 from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import is_marker
 from fairlead_common.bus.tail import Tail, TailSource
@@ -92,6 +93,7 @@ class Catalog:
         self._offered_at: dict[str, float] = {}  # host: when what it offers last changed
         self._changed = asyncio.Event()
         self.lists: LruCache[str, ToolList] = LruCache(MAX_TOOL_SETS)  # of sessions, by name of the object
+        self.wordings = ToolWordings()
         self._tools: LruCache[tuple[object, ...], Tools] = LruCache(MAX_TOOL_SETS)
         self._encoded: LruCache[str, tuple[list[ToolSpec], bytes]] = LruCache(MAX_HOSTS)
         self._instructions: LruCache[tuple[str, str], tuple[float, str]] = LruCache(MAX_INSTRUCTIONS)

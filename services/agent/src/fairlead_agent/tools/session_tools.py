@@ -58,7 +58,11 @@ class SessionTools:
         may_change = not fits or (self._begins_run and steady_s >= STEADY_S)
         if known is not None and ((fits and same) or not may_change):
             return known
-        tools = known if known is not None and same else live.schemas
+        tools = self._catalog.wordings.settled((host, tuple(profile.tools), work_mode), live.schemas)
+        if known is not None and (same or same_tools(known, tools)):
+            tools = known
+            if fits:
+                return known
         name, data = encode_list(tools)
         tools = self._catalog.lists.get(name) or self._catalog.lists.put(name, tools)
         if self._owner.may_write(TOOL_LIST):

@@ -43,6 +43,11 @@ def decode_list(data: bytes) -> ToolList:
         raise BadMessageError(f"list of tools: {error}") from error
 
 
+def same_use(one: Sequence[ToolSchema], other: Sequence[ToolSchema]) -> bool:
+    """Whether both offer tools of the same names and arguments, however they are described."""
+    return {tool.name: tool.parameters for tool in one} == {tool.name: tool.parameters for tool in other}
+
+
 def same_tools(one: Sequence[ToolSchema], other: Sequence[ToolSchema]) -> bool:
     """Whether both offer the same, in whatever order."""
     return one is other or {tool.name: tool for tool in one} == {tool.name: tool for tool in other}
