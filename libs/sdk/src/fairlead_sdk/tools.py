@@ -202,17 +202,26 @@ class ToolServer:
         self._slots = asyncio.Semaphore(MAX_CALLS)
 
     async def run(self, stop: asyncio.Event | None = None) -> None:
-        """Offer the tools until `stop` or SIGTERM; calls under way are finished. NATS is waited for."""
-        ended = stop or asyncio.Event()
+        """Offer the tools until `stop` or SIGTERM; calls under way are finished. NATS is waited for.
+
+        Raises:
+            ConnectionError: the server ended the connection for good, as for a user that was removed.
+        """
+        ended, lost = stop or asyncio.Event(), asyncio.Event()
         if stop is None:
             for signum in (signal.SIGTERM, signal.SIGINT):
                 asyncio.get_running_loop().add_signal_handler(signum, ended.set)
+
+        async def note_lost() -> None:
+            lost.set()
+
         client = await nats.connect(
             self._url,
             nkeys_seed=self._nkey,
             inbox_prefix=os.environ.get("NATS_INBOX_PREFIX", f"_INBOX_{self._name}"),
             max_reconnect_attempts=-1,
             connect_timeout=5,
+            closed_cb=note_lost,
         )
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -224,9 +233,15 @@ class ToolServer:
                         handler=self._handler(client, each, tasks),
                         metadata=each.metadata(),
                     )
-                await ended.wait()
-                await service.stop()
+                waiting = [tasks.create_task(each.wait()) for each in (ended, lost)]
+                await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                for task in waiting:
+                    task.cancel()
+                if not client.is_closed:
+                    await service.stop()
         finally:
+            if client.is_closed:
+                raise ConnectionError(f"NATS ended the connection: {client.last_error}")
             await client.drain()
 
     def _handler(
