@@ -63,6 +63,11 @@ _MADE = {
     "_work",
     "secrets",
 }
+PACKAGES = sorted(
+    file.parent for place in ("libs", "services") for file in ROOT.glob(f"{place}/*/src/*/__init__.py")
+)
+ALIKE = "a file for each"  # in the row of a folder whose modules need no line of their own
+_FILE_IN_ROW = re.compile(r"`([\w./]+)`")
 _FILE_OR_FOLDER = re.compile(r"`([\w.-]+(?:/[\w.-]+)*(?:\.(?:py|tsx?|md|ya?ml|toml|conf|json|css|sh)|/))`")
 
 
@@ -172,3 +177,46 @@ def test_there_is_something_to_look_at() -> None:
     found = [words for page in PAGES for words in commands(page)]
     assert len(found) > 40
     assert sum(words[:2] == ["config", "set"] for words in found) > 10
+
+
+# -- the modules of a package in its README ----------------------------------------
+
+
+def readme_rows(text: str) -> list[tuple[set[str], set[str], bool]]:
+    """Of each row of a table: the folders in its first cell, its files, and whether it has ALIKE."""
+    found = []
+    for line in text.splitlines():
+        if line.startswith("|"):
+            folders = {name for name in _FILE_IN_ROW.findall(line.split("|")[1]) if name.endswith("/")}
+            files = {name for name in _FILE_IN_ROW.findall(line) if name.endswith(".py")}
+            found.append((folders or {""}, files, ALIKE in line))
+    return found
+
+
+def listing_problems(modules: set[str], text: str) -> list[str]:
+    """What is wrong with a README, by the paths of the modules within the package."""
+    listed: set[str] = set()
+    gone: set[str] = set()
+    for folders, files, alike in readme_rows(text):
+        for folder in folders:
+            here = {module for module in modules if module.rpartition("/")[0] == folder.rstrip("/")}
+            listed |= here if alike else here & {f"{folder}{name}" for name in files}
+        plain = {name for name in files if "/" not in name}
+        gone |= {name for name in plain if not any(f"{folder}{name}" in modules for folder in folders)}
+    return [f"not listed: {name}" for name in sorted(modules - listed)] + [
+        f"no such module: {name}" for name in sorted(gone)
+    ]
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.name)
+def test_every_module_is_in_its_readme(package: Path) -> None:
+    modules = {
+        path.relative_to(package).as_posix() for path in package.rglob("*.py") if path.stem != "__init__"
+    }
+    assert listing_problems(modules, (package.parents[1] / "README.md").read_text()) == []
+
+
+def test_a_module_that_is_missing_or_gone_is_found() -> None:
+    modules = {"main.py", "turn/context.py", "turn/deltas.py", "tools/a.py", "tools/b.py"}
+    table = "| `main.py` | wires |\n| `turn/` | `context.py`, `old.py` |\n| `tools/` | a file for each tool |"
+    assert listing_problems(modules, table) == ["not listed: turn/deltas.py", "no such module: old.py"]
