@@ -10,7 +10,6 @@ import socket
 import ssl
 import subprocess
 import time
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import aiohttp
@@ -21,13 +20,6 @@ from fairlead_tools.web.address import is_own
 from fairlead_tools.web.specs import FETCH, SEARCH
 from tests.attacks.web_tools import LOCAL, SITE, Fetcher, site
 from tests.support.web_victim import Victim, answer, redirect, victim
-
-
-@pytest.fixture
-async def target() -> AsyncIterator[Victim]:
-    """A server on loopback that nothing may reach."""
-    async with victim() as made:
-        yield made
 
 
 def resolves_to_loopback(host: str) -> bool:

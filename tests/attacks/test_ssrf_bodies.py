@@ -7,23 +7,15 @@ import subprocess
 import sys
 import time
 import zlib
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 import fairlead_tools.web.page as page_module
 from fairlead_tools.web.transport import FetchLimits
-from tests.attacks.web_tools import LOCAL, SITE, Fetcher, site, words
+from tests.attacks.web_tools import LOCAL, SITE, Fetcher, site
+from tests.support.outcomes import text_of
 from tests.support.web_victim import Victim, answer, redirect, victim
-
-
-@pytest.fixture
-async def target() -> AsyncIterator[Victim]:
-    """A server on loopback that nothing may reach."""
-    async with victim() as made:
-        yield made
-
 
 MIB = 1 << 20
 
@@ -58,7 +50,7 @@ async def test_ss_33_endless_body_is_cut_at_the_limit(case: str, head: str, chun
         outcome = await site(server, FetchLimits(20, 5 * MIB)).fetch(f"http://{SITE}:{server.port}/")
     assert not outcome.is_error
     assert (outcome.details["chars"], outcome.details["cut"]) == (5 * MIB, True)
-    assert "Only its beginning" in words(outcome)
+    assert "Only its beginning" in text_of(outcome)
     assert say.sent_bytes < 20 * MIB  # the rest of it is what sockets hold
 
 
@@ -201,7 +193,7 @@ async def test_ss_34_external_entities_are_not_loaded(target: Victim, tmp_path: 
     for media_type in ("text/html", "application/xhtml+xml", "application/xml", "text/xml", "image/svg+xml"):
         async with victim(answer(attack, media_type)) as server:
             outcome = await site(server).fetch(f"http://{SITE}:{server.port}/")
-        assert "CANARY-XXE" not in words(outcome)
+        assert "CANARY-XXE" not in text_of(outcome)
     assert target.connections == 0
 
 

@@ -3,12 +3,13 @@
 import hashlib
 from collections.abc import Mapping
 
-from fairlead_common.protocol.content import ImageBlock, TextBlock, ToolOutcome
+from fairlead_common.protocol.content import ImageBlock, ToolOutcome
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.protocol.messages import ToolCall
 from fairlead_tools.web.fetch import WebFetch
 from fairlead_tools.web.page import Pages
 from fairlead_tools.web.transport import FetchLimits, Transport
+from tests.support.outcomes import text_of
 from tests.support.web_victim import Victim
 
 
@@ -73,19 +74,15 @@ class Fetcher:
     async def text(self, url: str, **more: object) -> str:
         """The words of a fetch that succeeds."""
         outcome = await self.fetch(url, **more)
-        assert not outcome.is_error, words(outcome)
-        return words(outcome)
+        assert not outcome.is_error, text_of(outcome)
+        return text_of(outcome)
 
     async def refusal(self, url: str, **more: object) -> str:
         """The words of a fetch that fails."""
         outcome = await self.fetch(url, **more)
-        assert outcome.is_error, words(outcome)
+        assert outcome.is_error, text_of(outcome)
         assert outcome.status == "error"
-        return words(outcome)
-
-
-def words(outcome: ToolOutcome) -> str:
-    return "".join(block.text for block in outcome.content if isinstance(block, TextBlock))
+        return text_of(outcome)
 
 
 def pictures(outcome: ToolOutcome) -> list[ImageBlock]:

@@ -7,10 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from fairlead_common.bus import Bus
-from fairlead_common.bus.settings import BusSettings, settings_from_environment
 from fairlead_common.errors import AccessRefusedError
-from fairlead_common.installation.home import Home
-from fairlead_remote.membership import Membership
 from tests.deploy.asking import Told, ask, told
 from tests.deploy.confinement import must_be_confined
 from tests.deploy.deployment import NEEDS_COMPOSE, RECOVERY_S, Deployment, Json
@@ -46,12 +43,6 @@ async def asked(deployment: Deployment, session: str, text: str) -> Told:
     async with deployment.gateway() as gateway:
         await ask(gateway, session, text, agent="far")
         return await told(gateway, session, within_s=RECOVERY_S)
-
-
-def key_of(host: JoinedHost) -> BusSettings:
-    """How a machine connects that has joined."""
-    membership = Membership(Home(host.home))
-    return settings_from_environment(membership.environment(membership.joined()))
 
 
 @pytest.fixture(scope="module")
@@ -132,7 +123,7 @@ def test_only_the_registrar_has_the_register_and_no_service_what_the_servers_rea
 async def test_a_joined_key_opens_nothing_but_the_calls_of_its_host(
     door: Deployment, garage: JoinedHost
 ) -> None:
-    bus = await Bus.connect(key_of(garage), name="tools-garage")
+    bus = await Bus.connect(garage.bus_settings(), name="tools-garage")
     forbidden = [
         "fairlead.tool.compose.c2.claim",
         "fairlead.tool.garage.c3.request",
@@ -225,5 +216,5 @@ async def test_a_revoked_machine_is_dropped_at_once_and_stays_out(
     assert await asyncio.to_thread(garage.wait_end) == 78
     assert "refuses this user" in garage.text()
     with pytest.raises(AccessRefusedError):
-        await Bus.connect(key_of(garage), name="tools-garage", timeout_s=20)
+        await Bus.connect(garage.bus_settings(), name="tools-garage", timeout_s=20)
     assert (await asyncio.to_thread(listed, door))["garage"]["state"] == "revoked"

@@ -16,9 +16,10 @@ from fairlead_common.bus.buckets import Bucket
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.content import ToolOutcome, ToolResultMessage
 from fairlead_common.protocol.messages import ExecutorInfo, ToolSpec
-from tests.integration.tools_fixture import HOST, WAIT_S, Host, is_alive
+from tests.integration.tools_fixture import HOST, WAIT_S, Host
 from tests.support.agent_world import World, agent_service
 from tests.support.nats_server import NatsServer
+from tests.support.processes import is_alive
 from tests.support.scripted_model import ScriptedModel
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "tools.md"

@@ -1,7 +1,6 @@
 """The agent service: what becomes of a prompt, whatever arrives meanwhile."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import msgspec
@@ -9,7 +8,6 @@ import pytest
 
 from fairlead_agent.policy.taint import named_by
 from fairlead_agent.session.owner import Owner
-from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import Bucket, LeaseHolder, Leases, session_lease
 from fairlead_common.bus.generation_reads import is_live
 from fairlead_common.bus.objects import Objects
@@ -36,15 +34,9 @@ from fairlead_common.protocol.projections import SessionSummary
 from fairlead_common.session_log.conversation import Item
 from fairlead_common.session_log.generations import deletion_in
 from fairlead_common.session_log.state import SessionState
-from tests.support.agent_world import World, agent_service, world
+from tests.support.agent_world import World, agent_service
 from tests.support.nats_server import NatsServer
 from tests.support.scripted_model import read_log
-
-
-@pytest.fixture
-async def w(bus: Bus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
-    async with world(bus, tmp_path, monkeypatch) as made:
-        yield made
 
 
 @pytest.mark.smoke
@@ -208,11 +200,6 @@ async def test_abort_cancels_a_running_call_and_starts_no_other(
     assert len(w.calls) == 1
 
 
-async def approval(w: World, session: str) -> ApprovalRequestEntry:
-    log = await w.wait_for(session, lambda log: any(isinstance(e, RunEndEntry) for e in log))
-    return next(entry for entry in log if isinstance(entry, ApprovalRequestEntry))
-
-
 async def decide(w: World, session: str, request: ApprovalRequestEntry, decision: str, **fields: str) -> None:
     body = {
         "approval_id": request.id,
@@ -231,7 +218,7 @@ async def test_approval_parks_the_session_and_outlives_the_worker(
     ask: dict[str, object] = {"agents.main.mode": "ask"}
     async with agent_service(nats_server, monkeypatch, settings=ask):
         key = await w.say("a", "op=P1 steps=1")
-        request = await approval(w, "a")
+        request = await w.approval("a")
     assert w.calls == []
     async with agent_service(nats_server, monkeypatch, name="agent-2", settings=ask):
         await decide(w, "a", request, "once")
@@ -247,7 +234,7 @@ async def test_denied_call_is_a_result_the_model_can_read(
 ) -> None:
     async with agent_service(nats_server, monkeypatch, settings={"agents.main.mode": "ask"}):
         await w.say("a", "op=P1 steps=1")
-        await decide(w, "a", await approval(w, "a"), "deny", reason="not today")
+        await decide(w, "a", await w.approval("a"), "deny", reason="not today")
         assert (await w.run_end("a", 2)).outcome == "completed"
     result = next(m for m in await w.messages("a") if isinstance(m, ToolResultMessage))
     assert result.outcome.status == "denied"
@@ -260,7 +247,7 @@ async def test_decision_about_something_else_than_was_shown_is_refused(
 ) -> None:
     async with agent_service(nats_server, monkeypatch, settings={"agents.main.mode": "ask"}):
         await w.say("a", "op=P1 steps=1")
-        request = await approval(w, "a")
+        request = await w.approval("a")
         await decide(w, "a", msgspec.structs.replace(request, shown_hash="0" * 64), "once")
         log = await w.wait_for("a", lambda log: any(isinstance(e, DroppedEntry) for e in log))
     assert not any(isinstance(entry, ApprovalEntry) for entry in log)
@@ -284,7 +271,7 @@ async def test_session_grant_is_not_asked_again_for_the_same_command(
 ) -> None:
     async with agent_service(nats_server, monkeypatch, settings={"agents.main.mode": "ask"}):
         await w.say("a", 'op=P1 steps=1 run="git status --short"')
-        await decide(w, "a", await approval(w, "a"), "session")
+        await decide(w, "a", await w.approval("a"), "session")
         await w.run_end("a", 2)
         await w.say("a", 'op=P2 steps=1 run="git status --short"')
         assert (await w.run_end("a", 3)).outcome == "completed"
@@ -475,7 +462,7 @@ async def test_lists_show_the_session_as_it_is(
 ) -> None:
     async with agent_service(nats_server, monkeypatch, settings={"agents.main.mode": "ask"}):
         await w.say("a", "op=P1 steps=1")
-        await approval(w, "a")
+        await w.approval("a")
         await asyncio.sleep(0.2)
         record = await Bucket(w.bus, s.BUCKET_SESSIONS).get("session.a")
         assert record is not None

@@ -1,35 +1,21 @@
 """Approvals that are answered, expire, or are told too late: what is left behind and what people see."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import msgspec
 import pytest
 
 from fairlead_agent.projections.lists import Projections
-from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import Bucket
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.content import ToolResultMessage
-from fairlead_common.protocol.entries import ApprovalEntry, ApprovalRequestEntry, DroppedEntry, RunEndEntry
+from fairlead_common.protocol.entries import ApprovalEntry, ApprovalRequestEntry, DroppedEntry
 from fairlead_common.protocol.messages import Decision
 from fairlead_common.protocol.projections import SessionSummary, session_key
-from tests.support.agent_world import World, agent_service, world
+from tests.support.agent_world import World, agent_service
 from tests.support.nats_server import NatsServer
 
 ASK: dict[str, object] = {"agents.main.mode": "ask"}
-
-
-@pytest.fixture
-async def w(bus: Bus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
-    async with world(bus, tmp_path, monkeypatch) as made:
-        yield made
-
-
-async def requested(w: World, session: str) -> ApprovalRequestEntry:
-    log = await w.wait_for(session, lambda log: any(isinstance(e, RunEndEntry) for e in log))
-    return next(entry for entry in log if isinstance(entry, ApprovalRequestEntry))
 
 
 async def decide(w: World, session: str, request: ApprovalRequestEntry) -> None:
@@ -61,7 +47,7 @@ async def test_an_approval_that_is_settled_leaves_no_timer_behind(
 ) -> None:
     async with agent_service(nats_server, monkeypatch, settings=ASK):
         await w.say("a", "op=P1 steps=1")
-        request = await requested(w, "a")
+        request = await w.approval("a")
         timer = s.timer("a", f"approval-{request.id}")
         assert await w.bus.last(s.TIMERS, timer) is not None
         await (decide(w, "a", request) if answer == "once" else w.abort("a"))
@@ -76,7 +62,7 @@ async def test_a_notice_of_expiry_that_comes_too_late_shows_people_nothing_new(
 ) -> None:
     async with agent_service(nats_server, monkeypatch, settings=ASK):
         await w.say("a", "op=P1 steps=1")
-        request = await requested(w, "a")
+        request = await w.approval("a")
         await decide(w, "a", request)
         await w.run_end("a", 2)
         before = await listed(w, "a", await last_seq(w, "a"))
@@ -108,7 +94,7 @@ async def test_an_approval_waits_for_a_week_unless_it_is_configured_otherwise(
 ) -> None:
     async with agent_service(nats_server, monkeypatch, settings=ASK):
         await w.say("a", "op=P1 steps=1")
-        request = await requested(w, "a")
+        request = await w.approval("a")
     days = (request.expires_at - request.ts) / 86_400_000
     assert 6.99 < days < 7.01
 

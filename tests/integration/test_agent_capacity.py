@@ -1,8 +1,6 @@
 """A worker holds so many sessions and no more, whatever it is told of, and all get their turn."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,16 +15,10 @@ from fairlead_common.protocol.content import TextBlock, UserMessage
 from fairlead_common.protocol.entries import MessageEntry, RunStartEntry
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.session_log.state import SessionState
-from tests.support.agent_world import World, agent_service, say_hi, world
+from tests.support.agent_world import World, agent_service, say_hi
 from tests.support.nats_server import NatsServer
 
 OPEN = [f"open{number}" for number in range(30)]
-
-
-@pytest.fixture
-async def w(bus: Bus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
-    async with world(bus, tmp_path, monkeypatch) as made:
-        yield made
 
 
 async def leave_open(bus: Bus, session: str) -> None:

@@ -1,24 +1,14 @@
 """An agent that starts while the executors of its sessions do."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
 
-from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import Bucket
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.entries import RunStartEntry
-from tests.support.agent_world import HOST, World, agent_service, world
+from tests.support.agent_world import HOST, World, agent_service
 from tests.support.nats_server import NatsServer
 
 DEMO: dict[str, object] = {"models.default": "demo", "models.demo_delay_s": 0}
-
-
-@pytest.fixture
-async def w(bus: Bus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
-    async with world(bus, tmp_path, monkeypatch) as made:
-        yield made
 
 
 async def test_the_model_is_told_of_the_tools_of_a_host_that_restarts_as_the_agent_did(

@@ -1,12 +1,8 @@
 """What mail says of itself: who wrote it, and which run it is about."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import msgspec
 import pytest
 
-from fairlead_common.bus import Bus
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.content import UserMessage
 from fairlead_common.protocol.entries import (
@@ -17,14 +13,8 @@ from fairlead_common.protocol.entries import (
     RunStartEntry,
 )
 from fairlead_common.protocol.messages import SystemNotice
-from tests.support.agent_world import World, agent_service, world
+from tests.support.agent_world import World, agent_service
 from tests.support.nats_server import NatsServer
-
-
-@pytest.fixture
-async def w(bus: Bus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
-    async with world(bus, tmp_path, monkeypatch) as made:
-        yield made
 
 
 async def tell(w: World, session: str, text: str, *, untrusted: bool) -> None:

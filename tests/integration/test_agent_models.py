@@ -3,25 +3,17 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import msgspec
 import pytest
 
-from fairlead_common.bus import Bus
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.content import AssistantMessage, ToolResultMessage
 from fairlead_common.protocol.entries import ApprovalRequestEntry
 from fairlead_common.protocol.messages import Decision
-from tests.support.agent_world import World, agent_service, world
+from tests.support.agent_world import World, agent_service
 from tests.support.nats_server import NatsServer
 from tests.support.strict_model import Answer, StrictModel, call, calls, chunk, refuse, said, text
-
-
-@pytest.fixture
-async def w(bus: Bus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
-    async with world(bus, tmp_path, monkeypatch) as made:
-        yield made
 
 
 @pytest.fixture

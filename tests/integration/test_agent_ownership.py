@@ -1,8 +1,6 @@
 """Ownership that stays: who serves a session, for how long, and what becomes of it when its owner fails."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -21,15 +19,9 @@ from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.entries import EpochEntry, RunStartEntry
 from fairlead_common.protocol.messages import OwnerAnswer, OwnerQuestion
 from fairlead_common.received import Delivery
-from tests.support.agent_world import World, agent_service, world
+from tests.support.agent_world import World, agent_service
 from tests.support.nats_server import NatsServer
 from tests.support.waiting import until
-
-
-@pytest.fixture
-async def w(bus: Bus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
-    async with world(bus, tmp_path, monkeypatch) as made:
-        yield made
 
 
 class Other:

@@ -3,20 +3,18 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from fairlead_common.bus import Bus
 from fairlead_common.bus.objects import Objects
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.content import ImageBlock, TextBlock, ToolOutcome, UserMessage, text_outcome
 from fairlead_common.protocol.entries import RunEndEntry
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.protocol.messages import Attachment, CreateSession, ToolCall, UpdateSession
-from tests.support.agent_world import World, agent_service, world
+from tests.support.agent_world import World, agent_service
 from tests.support.nats_server import NatsServer
 from tests.support.strict_model import OVERFLOWS, StrictModel, call, calls, claude, refuse, text
 
@@ -24,12 +22,6 @@ from tests.support.strict_model import OVERFLOWS, StrictModel, call, calls, clau
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 X = {"path": "x"}
-
-
-@pytest.fixture
-async def w(bus: Bus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
-    async with world(bus, tmp_path, monkeypatch) as made:
-        yield made
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import nats
@@ -11,20 +10,13 @@ import pytest
 from nats.aio.client import Client
 from nats.js.errors import APIError
 
-from fairlead_common.bus import Bus
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.content import UserMessage
 from fairlead_common.protocol.entries import CustomEntry, DroppedEntry, MessageEntry, QueuedEntry, RunEndEntry
-from tests.support.agent_world import World, agent_service, say_hi, world
+from tests.support.agent_world import World, agent_service, say_hi
 from tests.support.nats_server import NatsServer
 
 PROMPT = "fairlead.session.main.in.prompt"
-
-
-@pytest.fixture
-async def w(bus: Bus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
-    async with world(bus, tmp_path, monkeypatch) as made:
-        yield made
 
 
 class Asker:

@@ -1,24 +1,16 @@
 """Trying again what a run left without an answer: the prompt stays one message."""
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fairlead_common.bus import Bus
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.content import UserMessage
 from fairlead_common.protocol.entries import DroppedEntry, RunStartEntry
-from tests.support.agent_world import World, agent_service, world
+from tests.support.agent_world import World, agent_service
 from tests.support.nats_server import NatsServer
 from tests.support.scripted_model import read_log
-
-
-@pytest.fixture
-async def w(bus: Bus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
-    async with world(bus, tmp_path, monkeypatch) as made:
-        yield made
 
 
 async def retry(w: World, session: str, key: str = "r1") -> None:

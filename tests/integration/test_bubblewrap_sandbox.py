@@ -13,42 +13,26 @@ import pytest
 from fairlead_common.bus.buckets import Bucket
 from fairlead_common.config import BubblewrapConfig
 from fairlead_common.protocol import subjects as s
-from fairlead_common.protocol.messages import ToolCall
 from fairlead_tools.runner.confinement import landlock
 from fairlead_tools.sandboxes import cgroups
 from fairlead_tools.sandboxes.bubblewrap import BubblewrapSandbox, group_name
 from fairlead_tools.sandboxes.sandbox import Sandboxes
-from tests.integration.tools_fixture import HOST, Host, host, is_alive, text_of
+from tests.integration.tools_fixture import HOST, Host, SandboxedHost
 from tests.support import boxes
+from tests.support.outcomes import text_of
+from tests.support.processes import is_alive
 from tests.support.waiting import until
-
-__all__ = ["host"]
 
 pytestmark = [pytest.mark.process, pytest.mark.skipif(bool(boxes.MISSING), reason=boxes.MISSING)]
 
-WAITING = "echo x >> ran; until [ -e go ]; do sleep 0.02; done; echo end"
 
-
-class Boxed:
+class Boxed(SandboxedHost):
     """A host whose calls ask for the sandbox `bubblewrap`."""
 
-    def __init__(self, host: Host) -> None:
-        self.host = host
+    kind = "bubblewrap"
 
     def settings(self, **settings: object) -> None:
         self.host.environ["FAIRLEAD_OVERRIDES"] = json.dumps({"sandboxes": {"bubblewrap": settings}})
-
-    async def ask(self, tool: str, **more: object) -> ToolCall:
-        return await self.host.ask(tool, **{"sandbox": "bubblewrap", "scope": "chat", **more})
-
-    async def run(self, tool: str, **more: object) -> str:
-        outcome = await self.host.result(await self.ask(tool, **more))
-        return f"{outcome.status}: {text_of(outcome)}"
-
-    async def begun(self) -> ToolCall:
-        call = await self.ask("bash", command=WAITING)
-        await self.host.file("ran")
-        return call
 
 
 @pytest.fixture

@@ -4,12 +4,10 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import httpx
 import msgspec
-import pytest
 
 from fairlead_common.bus import Bus
 from fairlead_common.cron.runs import CronEvent
@@ -17,14 +15,7 @@ from fairlead_common.protocol import subjects
 from fairlead_common.protocol.messages import ExecutorInfo
 from fairlead_common.protocol.projections import ApprovalSummary, approval_key
 from fairlead_gateway.events.change_hints import MAX_PENDING, Hint, Viewer
-from tests.integration.gateway_fixture import RunningGateway, running_gateway
-from tests.support.nats_server import NatsServer
-
-
-@pytest.fixture
-async def gateway(bus: Bus, nats_server: NatsServer, tmp_path: Path) -> AsyncIterator[RunningGateway]:
-    async with running_gateway(nats_server.url, tmp_path) as running:
-        yield running
+from tests.integration.gateway_fixture import RunningGateway
 
 
 class Reader:

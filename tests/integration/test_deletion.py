@@ -1,7 +1,6 @@
 """Sessions that are deleted and whose ids are used again, whatever is stopped or stored in between."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -33,14 +32,8 @@ from fairlead_common.session_log.generations import DELETE, deletion_in
 from fairlead_common.session_log.state import SessionState
 from fairlead_gateway.sessions import sessions
 from tests.integration.gateway_fixture import RunningGateway, running_gateway
-from tests.support.agent_world import World, agent_service, world
+from tests.support.agent_world import World, agent_service
 from tests.support.nats_server import NatsServer
-
-
-@pytest.fixture
-async def w(bus: Bus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
-    async with world(bus, tmp_path, monkeypatch) as made:
-        yield made
 
 
 async def _ask_to_delete(w: World, session: str) -> int:

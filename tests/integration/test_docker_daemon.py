@@ -11,18 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.tools_fixture import Host, host, is_alive, text_of
+from tests.integration.tools_fixture import WAITING, Host
 from tests.support import containers, engine
 from tests.support.containers import PLAIN_IMAGE
 from tests.support.engine import Engine
+from tests.support.outcomes import text_of
+from tests.support.processes import is_alive
 from tests.support.waiting import until
-
-__all__ = ["host"]
 
 _WHY_NOT = containers.missing() or engine.missing()
 pytestmark = [pytest.mark.docker, pytest.mark.skipif(bool(_WHY_NOT), reason=_WHY_NOT)]
 
-WAITING = "echo x >> ran; until [ -e go ]; do sleep 0.02; done; echo end"
 BOXED = {"sandbox": "docker", "scope": "chat"}
 USER = 4321
 FIRST_REMAPPED = 100_000

@@ -13,24 +13,25 @@ from docker.errors import APIError
 from fairlead_common.bus.buckets import Bucket
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.messages import ToolCall
-from tests.integration.tools_fixture import HOST, Host, host, is_alive, text_of
+from tests.integration.tools_fixture import HOST, Host, SandboxedHost
 from tests.support import containers
 from tests.support.containers import PLAIN_IMAGE, api
+from tests.support.outcomes import text_of
+from tests.support.processes import is_alive
 from tests.support.waiting import until
-
-__all__ = ["host"]
 
 pytestmark = [pytest.mark.docker, pytest.mark.skipif(bool(containers.missing()), reason=containers.missing())]
 
-WAITING = "echo x >> ran; until [ -e go ]; do sleep 0.02; done; echo end"
 USER = 4321
 
 
-class Contained:
+class Contained(SandboxedHost):
     """A host whose calls ask for the sandbox `docker`."""
 
+    kind = "docker"
+
     def __init__(self, host: Host) -> None:
-        self.host = host
+        super().__init__(host)
         host.workspace.mkdir()
         os.chown(host.workspace, USER, USER)
         self.settings(image=PLAIN_IMAGE, warm=0)
@@ -39,18 +40,6 @@ class Contained:
         self.host.environ["FAIRLEAD_OVERRIDES"] = json.dumps(
             {f"sandboxes.docker.{name}": value for name, value in settings.items()}
         )
-
-    async def ask(self, tool: str, **more: object) -> ToolCall:
-        return await self.host.ask(tool, **{"sandbox": "docker", "scope": "chat", **more})
-
-    async def run(self, tool: str, **more: object) -> str:
-        outcome = await self.host.result(await self.ask(tool, **more))
-        return f"{outcome.status}: {text_of(outcome)}"
-
-    async def begun(self) -> ToolCall:
-        call = await self.ask("bash", command=WAITING)
-        await self.host.file("ran")
-        return call
 
     def go(self) -> None:
         (self.host.workspace / "go").touch()

@@ -20,14 +20,7 @@ from fairlead_node.doctor.finding import Finding
 from tests.support.nats_cluster import NatsCluster
 from tests.support.nats_server import NatsServer
 
-pytestmark = pytest.mark.timeout(120)
-
-
-@pytest.fixture(autouse=True)
-def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in list(os.environ):
-        if name.startswith("FAIRLEAD_"):
-            monkeypatch.delenv(name)
+pytestmark = [pytest.mark.timeout(120), pytest.mark.usefixtures("plain_environment")]
 
 
 @pytest.fixture

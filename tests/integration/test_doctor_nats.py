@@ -28,15 +28,10 @@ from fairlead_node.doctor.finding import Finding
 from fairlead_node.supervisor.environment import SERVICES
 from tests.support.nats_server import NatsServer, free_port
 
+pytestmark = pytest.mark.usefixtures("plain_environment")
+
 FAIRLEAD = [sys.executable, "-m", "fairlead.main"]
 LIMITS = "feature_flags { js_ack_fc_v2: false }"
-
-
-@pytest.fixture(autouse=True)
-def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in list(os.environ):
-        if name.startswith("FAIRLEAD_"):
-            monkeypatch.delenv(name)
 
 
 async def seen(server_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> DoctorContext:

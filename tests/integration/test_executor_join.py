@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from fairlead_common.bus import Bus
-from fairlead_common.bus.settings import BusSettings, settings_from_environment
+from fairlead_common.bus.settings import BusSettings
 from fairlead_common.errors import AccessRefusedError, BusUnavailableError
 from fairlead_common.installation.home import Home
 from fairlead_remote.authority import Authority
@@ -102,11 +102,6 @@ def results(entries: list[Json]) -> list[str]:
         if message.get("role") == "tool_result":
             found.append(json.dumps(message))
     return found
-
-
-def access_of(host: JoinedHost) -> BusSettings:
-    membership = Membership(Home(host.home))
-    return settings_from_environment(membership.environment(membership.joined()))
 
 
 # -- life --------------------------------------------------------------------
@@ -291,7 +286,7 @@ async def test_the_key_of_one_host_cannot_act_for_another(
             host.cli, "executor", "join", "--no-run", input_text=invite(up, name)
         )
         assert joined.returncode == 0, joined.stderr
-    bus = await Bus.connect(access_of(hosts["alpha"]), name="tools-alpha")
+    bus = await Bus.connect(hosts["alpha"].bus_settings(), name="tools-alpha")
     try:
         assert await bus.publish("fairlead.tool.alpha.c1.claim", b"{}", timeout_s=2.0) > 0
         forbidden = [
@@ -384,7 +379,9 @@ async def test_a_man_in_the_middle_with_another_certificate_learns_nothing(
             await asyncio.to_thread(reach, decode(ticket)._replace(addresses=(impostor.address,)))
         with pytest.raises(BusUnavailableError, match="certificate verify failed"):
             await Bus.connect(
-                access_of(host)._replace(url=f"tls://{impostor.address}"), name="tools-tower", timeout_s=1.0
+                host.bus_settings()._replace(url=f"tls://{impostor.address}"),
+                name="tools-tower",
+                timeout_s=1.0,
             )
         assert impostor.tried > 0
         assert impostor.heard == b""

@@ -11,12 +11,10 @@ from fairlead_common.bus import Bus
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.messages import ExecutorInfo
 from fairlead_scheduler.tool_service import Asker, ServiceTool, ToolService
-from tests.integration.tools_fixture import HOST, WAIT_S, Host, host
+from tests.integration.tools_fixture import HOST, WAIT_S, Host
 from tests.support.fairlead_up import FairleadUp
 from tests.support.scripted_model import ModelProcess, read_log
 from tests.support.waiting import until
-
-__all__ = ["host"]
 
 
 class Nothing(msgspec.Struct, forbid_unknown_fields=True):

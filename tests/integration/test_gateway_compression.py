@@ -1,23 +1,12 @@
 """What is sent compressed, and what is not."""
 
 import json
-from collections.abc import AsyncIterator
-from pathlib import Path
-
-import pytest
 
 from fairlead_common.bus import Bus
 from fairlead_common.bus.objects import Objects
-from tests.integration.gateway_fixture import RunningGateway, running_gateway, sse
-from tests.support.nats_server import NatsServer
+from tests.integration.gateway_fixture import RunningGateway, sse
 
 GZIP = {"Accept-Encoding": "gzip"}
-
-
-@pytest.fixture
-async def gateway(bus: Bus, nats_server: NatsServer, tmp_path: Path) -> AsyncIterator[RunningGateway]:
-    async with running_gateway(nats_server.url, tmp_path) as running:
-        yield running
 
 
 async def test_a_list_is_compressed_for_those_who_take_that(gateway: RunningGateway) -> None:

@@ -6,7 +6,6 @@ import json
 import random
 import re
 import time
-from collections.abc import AsyncIterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -28,12 +27,6 @@ from fairlead_common.protocol.ids import new_id
 from fairlead_gateway.http.server import FINISH_WITHIN_S
 from tests.integration.gateway_fixture import TOKEN, Event, FakeAgent, RunningGateway, running_gateway, sse
 from tests.support.nats_server import NatsServer
-
-
-@pytest.fixture
-async def gateway(bus: Bus, nats_server: NatsServer, tmp_path: Path) -> AsyncIterator[RunningGateway]:
-    async with running_gateway(nats_server.url, tmp_path) as running:
-        yield running
 
 
 async def read(

@@ -32,12 +32,6 @@ Script = Callable[[FakeAgent, int], Awaitable[None]]
 
 
 @pytest.fixture
-async def gateway(bus: Bus, nats_server: NatsServer, tmp_path: Path) -> AsyncIterator[RunningGateway]:
-    async with running_gateway(nats_server.url, tmp_path) as running:
-        yield running
-
-
-@pytest.fixture
 async def client(gateway: RunningGateway) -> AsyncIterator[openai.AsyncOpenAI]:
     async with openai.AsyncOpenAI(base_url=f"{gateway.url}/v1", api_key=TOKEN, timeout=20) as client:
         yield client

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +22,8 @@ from fairlead_common.received import Delivery
 from fairlead_common.service.credentials import AuthFile
 from fairlead_common.service.process import register
 from fairlead_gateway.http.server import FINISH_WITHIN_S
-from tests.integration.gateway_fixture import TOKEN, FakeAgent, Json, RunningGateway, running_gateway
+from tests.integration.gateway_fixture import TOKEN, FakeAgent, Json, RunningGateway
 from tests.support.nats_server import NatsServer, free_port
-
-
-@pytest.fixture
-async def gateway(bus: Bus, nats_server: NatsServer, tmp_path: Path) -> AsyncIterator[RunningGateway]:
-    async with running_gateway(nats_server.url, tmp_path) as running:
-        yield running
 
 
 async def put(bus: Bus, bucket: str, key: str, value: object) -> None:

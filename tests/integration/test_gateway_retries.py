@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +21,6 @@ from tests.support.nats_server import NatsServer
 GO: list[Any] = [{"role": "user", "content": "go"}]
 FIRST = {"x-stainless-retry-count": "0"}
 SECOND = {"x-stainless-retry-count": "1"}
-
-
-@pytest.fixture
-async def gateway(bus: Bus, nats_server: NatsServer, tmp_path: Path) -> AsyncIterator[RunningGateway]:
-    async with running_gateway(nats_server.url, tmp_path) as running:
-        yield running
 
 
 def sdk(gateway: RunningGateway, timeout_s: float = 30.0) -> openai.AsyncOpenAI:

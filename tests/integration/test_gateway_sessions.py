@@ -20,12 +20,6 @@ from tests.integration.gateway_fixture import FakeAgent, RunningGateway, running
 from tests.support.nats_server import NatsServer
 
 
-@pytest.fixture
-async def gateway(bus: Bus, nats_server: NatsServer, tmp_path: Path) -> AsyncIterator[RunningGateway]:
-    async with running_gateway(nats_server.url, tmp_path) as running:
-        yield running
-
-
 async def stored(bus: Bus, session: str) -> list[str]:
     return [record.subject async for record in bus.read(subjects.SESSIONS, subjects.session_all(session))]
 

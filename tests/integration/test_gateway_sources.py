@@ -12,16 +12,10 @@ from fairlead_common.bus import Bus
 from fairlead_common.protocol import subjects
 from fairlead_gateway.gateway import Gateway
 from fairlead_gateway.sessions.session_sources import Expiry
-from tests.integration.gateway_fixture import TOKEN, Json, RunningGateway, running_gateway
+from tests.integration.gateway_fixture import TOKEN, Json, RunningGateway
 from tests.support.agent_world import World, agent_service, world
 from tests.support.nats_server import NatsServer
 from tests.support.scheduler_world import ask, at, runs, scheduler, turn_job
-
-
-@pytest.fixture
-async def gateway(bus: Bus, nats_server: NatsServer, tmp_path: Path) -> AsyncIterator[RunningGateway]:
-    async with running_gateway(nats_server.url, tmp_path) as running:
-        yield running
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from fairlead_common.protocol import subjects
 from fairlead_common.protocol.plain_calls import PlainAnswer
 from fairlead_common.received import Delivery
 from tests.integration.gateway_fixture import TOKEN, RunningGateway, running_gateway
-from tests.support.agent_world import World, agent_service, world
+from tests.support.agent_world import World, agent_service
 from tests.support.nats_server import NatsServer
 from tests.support.scripted_model import read_log
 
@@ -66,18 +65,6 @@ DOCUMENTS = (
 )
 
 
-@pytest.fixture
-async def gateway(bus: Bus, nats_server: NatsServer, tmp_path: Path) -> AsyncIterator[RunningGateway]:
-    async with running_gateway(nats_server.url, tmp_path) as running:
-        yield running
-
-
-@pytest.fixture
-async def there(bus: Bus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
-    async with world(bus, tmp_path, monkeypatch) as made:
-        yield made
-
-
 async def ask(gateway: RunningGateway, text: str, headers: Json | None = None, **more: Any) -> Json:
     body = {"model": "main", "messages": [{"role": "user", "content": text}], "stream": False, **more}
     response = await gateway.http.post(
@@ -97,7 +84,7 @@ async def stored(bus: Bus) -> list[str]:
 async def test_tasks_are_one_plain_call_without_session_or_tools(
     gateway: RunningGateway,
     bus: Bus,
-    there: World,
+    w: World,
     nats_server: NatsServer,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -116,12 +103,12 @@ async def test_tasks_are_one_plain_call_without_session_or_tools(
     assert len(requests) == len(TASKS) + 1
     assert {line["messages"] for line in requests} == {1}
     assert not any(line.get("problems") for line in requests)
-    assert there.calls == []
+    assert w.calls == []
     assert await stored(bus) == []
 
 
 async def test_task_is_streamed_to_the_openai_client(
-    gateway: RunningGateway, bus: Bus, there: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+    gateway: RunningGateway, bus: Bus, w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with (
         agent_service(nats_server, monkeypatch),
@@ -175,7 +162,7 @@ async def test_task_is_answered_with_nothing_where_the_operator_wants_that(
 
 
 async def test_task_goes_to_the_model_of_the_setting(
-    gateway: RunningGateway, bus: Bus, there: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+    gateway: RunningGateway, bus: Bus, w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings: dict[str, object] = {"gateway.openai.task_model": "demo"}
     async with agent_service(nats_server, monkeypatch, settings=settings):
@@ -190,7 +177,7 @@ async def test_task_goes_to_the_model_of_the_setting(
 
 
 async def test_model_error_of_a_task_is_told_with_its_status(
-    gateway: RunningGateway, bus: Bus, there: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+    gateway: RunningGateway, bus: Bus, w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with agent_service(nats_server, monkeypatch):
         body = {
@@ -206,7 +193,7 @@ async def test_model_error_of_a_task_is_told_with_its_status(
 async def test_model_is_left_alone_when_the_client_of_a_task_leaves(
     gateway: RunningGateway,
     bus: Bus,
-    there: World,
+    w: World,
     nats_server: NatsServer,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -229,7 +216,7 @@ async def test_model_is_left_alone_when_the_client_of_a_task_leaves(
 
 
 async def test_task_whose_worker_died_is_answered_by_the_next_one(
-    gateway: RunningGateway, bus: Bus, there: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+    gateway: RunningGateway, bus: Bus, w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fairlead_gateway.openai_api.side_task.SILENCE_S", 1.0)
     died = asyncio.Event()
@@ -262,7 +249,7 @@ async def test_task_that_takes_long_is_asked_for_at_most_twice(
 async def test_slow_task_is_one_call_of_the_model(
     gateway: RunningGateway,
     bus: Bus,
-    there: World,
+    w: World,
     nats_server: NatsServer,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

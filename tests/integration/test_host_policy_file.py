@@ -8,9 +8,8 @@ from fairlead_common.bus.buckets import Bucket
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.approval_hash import shown_hash
 from fairlead_common.protocol.messages import ExecutorInfo, ToolCall
-from tests.integration.tools_fixture import HOST, Host, host, text_of
-
-__all__ = ["host"]
+from tests.integration.tools_fixture import HOST, Host
+from tests.support.outcomes import text_of
 
 
 async def sent(host: Host, command: str, *, approved_for: str | None = None) -> ToolCall:

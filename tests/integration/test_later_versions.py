@@ -1,27 +1,18 @@
 """An agent of today on what a later version has written: it goes on, and nothing of it is lost."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import msgspec
 import pytest
 import structlog
 
 from fairlead_agent import worker
-from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import Bucket
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.entries import MessageEntry
 from fairlead_common.protocol.messages import ExecutorInfo
-from tests.support.agent_world import HOST, SPECS, World, agent_service, world
+from tests.support.agent_world import HOST, SPECS, World, agent_service
 from tests.support.nats_server import NatsServer
-
-
-@pytest.fixture
-async def w(bus: Bus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
-    async with world(bus, tmp_path, monkeypatch) as made:
-        yield made
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,6 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
@@ -13,14 +11,8 @@ from fairlead_common.bus.buckets import Lease, LeaseHolder, Leases
 from fairlead_common.errors import BusUnavailableError
 from fairlead_common.protocol import subjects as s
 from fairlead_common.received import Headers
-from tests.support.agent_world import World, agent_service, world
+from tests.support.agent_world import World, agent_service
 from tests.support.nats_server import NatsServer
-
-
-@pytest.fixture
-async def w(bus: Bus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
-    async with world(bus, tmp_path, monkeypatch) as made:
-        yield made
 
 
 async def left(bus: Bus) -> list[str]:

@@ -11,8 +11,9 @@ import pytest
 from fairlead_common.bus import Bus
 from fairlead_common.errors import BusUnavailableError, NotFoundError
 from fairlead_common.protocol import subjects
-from tests.integration.tools_fixture import HOST, WAIT_S, Host, text_of
+from tests.integration.tools_fixture import HOST, WAIT_S, Host
 from tests.support.nats_server import NatsServer
+from tests.support.outcomes import text_of
 from tests.support.small_disk import SmallDisk
 from tests.support.usage import leave_files, limit_files
 from tests.support.waiting import until

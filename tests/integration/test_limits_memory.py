@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from fairlead_common.bus import Bus
-from tests.integration.tools_fixture import Host, text_of
+from tests.integration.tools_fixture import Host
 from tests.support.fairlead_up import FairleadUp
 from tests.support.nats_server import NatsServer
+from tests.support.outcomes import text_of
 from tests.support.usage import peak_rss_mib
 from tests.support.waiting import eventually
 

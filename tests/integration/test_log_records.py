@@ -1,8 +1,6 @@
 """Several entries in one record of a log: written where all live services read that, and as safe as one."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import nats.micro
 import pytest
@@ -22,14 +20,8 @@ from fairlead_common.service.log_formats import TOOL_LIST
 from fairlead_common.service.process import register
 from fairlead_common.session_log.records import ONE_ENTRY, SEVERAL_ENTRIES, format_of
 from fairlead_common.session_log.state import SessionState
-from tests.support.agent_world import World, agent_service, world
+from tests.support.agent_world import World, agent_service
 from tests.support.nats_server import NatsServer
-
-
-@pytest.fixture
-async def w(bus: Bus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
-    async with world(bus, tmp_path, monkeypatch) as made:
-        yield made
 
 
 async def formats(bus: Bus, session: str) -> list[int]:

@@ -14,11 +14,10 @@ from tests.integration.foreign_tools_fixture import (
     until_offered,
     warnings,
 )
-from tests.integration.tools_fixture import Host, host, text_of
+from tests.integration.tools_fixture import Host
 from tests.support.mcp_servers import ODD_SERVER
+from tests.support.outcomes import text_of
 from tests.support.waiting import until
-
-__all__ = ["host"]
 
 NAMES = ("fail", "late", "count", "numbers", "wait", "shaped")
 

@@ -13,7 +13,6 @@ import pytest
 from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import Bucket
 from fairlead_common.bus.objects import Objects
-from fairlead_common.bus.settings import BusSettings
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.content import ImageBlock
 from fairlead_common.protocol.messages import ToolCall
@@ -29,12 +28,12 @@ from tests.integration.foreign_tools_fixture import (
     until_offered,
     warnings,
 )
-from tests.integration.tools_fixture import HOST, WAIT_S, Host, host, is_alive, text_of
+from tests.integration.tools_fixture import HOST, WAIT_S, Host
 from tests.support.mcp_servers import OLD_SERVER, SERVER
 from tests.support.nats_server import NatsServer, free_port
+from tests.support.outcomes import text_of
+from tests.support.processes import is_alive
 from tests.support.waiting import until
-
-__all__ = ["host"]
 
 
 @pytest.fixture
@@ -42,14 +41,6 @@ def program(tmp_path: Path) -> Iterator[Program]:
     made = Program(tmp_path / "programs", "server", SERVER)
     yield made
     made.stop()
-
-
-@pytest.fixture
-async def second(nats_server: NatsServer) -> AsyncIterator[Bus]:
-    """Somebody else's connection."""
-    connection = await Bus.connect(BusSettings(url=nats_server.url), name="other")
-    yield connection
-    await connection.close()
 
 
 async def change(host: Host, **servers: object) -> None:

@@ -5,7 +5,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -14,7 +14,6 @@ import pytest
 from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import Bucket
 from fairlead_common.bus.objects import Objects
-from fairlead_common.bus.settings import BusSettings
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.content import ToolOutcome
 from fairlead_common.received import Delivery
@@ -27,11 +26,10 @@ from tests.integration.foreign_tools_fixture import (
     settings,
     until_offered,
 )
-from tests.integration.tools_fixture import Host, host, text_of
+from tests.integration.tools_fixture import Host
 from tests.support.nats_server import NatsServer
+from tests.support.outcomes import text_of
 from tests.support.waiting import until
-
-__all__ = ["host"]
 
 # Notes every request before it answers; waits while there is no file `go`.
 SLOW = """
@@ -71,14 +69,6 @@ def program(tmp_path: Path, nats_server: NatsServer) -> Iterator[Callable[[str, 
     yield start
     for each in made:
         each.stop()
-
-
-@pytest.fixture
-async def second(nats_server: NatsServer) -> AsyncIterator[Bus]:
-    """Somebody else's connection."""
-    connection = await Bus.connect(BusSettings(url=nats_server.url), name="other")
-    yield connection
-    await connection.close()
 
 
 def put(host: Host, **tools: object) -> None:

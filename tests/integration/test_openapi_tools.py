@@ -14,14 +14,13 @@ from fairlead_common.bus.buckets import Bucket
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.content import TextBlock, ToolResultMessage
 from fairlead_common.protocol.messages import ExecutorInfo, ToolSpec
-from tests.integration.tools_fixture import HOST, Host, host, text_of
+from tests.integration.tools_fixture import HOST, Host
 from tests.support.agent_world import World, agent_service
 from tests.support.nats_server import NatsServer
+from tests.support.outcomes import text_of
 from tests.support.pets import SECRET, Pets, pets
 from tests.support.scripted_model import ScriptedModel
 from tests.support.waiting import until
-
-__all__ = ["host"]
 
 BEARER = {"kind": "bearer", "secret": {"from_env": "PETS_TOKEN"}}
 

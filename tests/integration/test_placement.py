@@ -1,8 +1,6 @@
 """Where calls go: the sandbox that they ask for, and the host that gets them."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -27,14 +25,8 @@ from fairlead_common.protocol.messages import (
     ToolCall,
     UpdateSession,
 )
-from tests.support.agent_world import HOST, SPECS, World, agent_service, say_hi, world
+from tests.support.agent_world import HOST, SPECS, World, agent_service, say_hi
 from tests.support.nats_server import NatsServer
-
-
-@pytest.fixture
-async def w(bus: Bus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
-    async with world(bus, tmp_path, monkeypatch) as made:
-        yield made
 
 
 async def notice(bus: Bus, session: str, name: str, body: msgspec.Struct) -> None:

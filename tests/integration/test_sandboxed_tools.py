@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.integration.tools_fixture import Host, host, is_alive, text_of
+from tests.integration.tools_fixture import Host
 from tests.support import boxes, containers
 from tests.support.documents import docx, paragraph, pdf
+from tests.support.outcomes import text_of
+from tests.support.processes import is_alive
 from tests.support.waiting import until
-
-__all__ = ["host"]
 
 USER = 4321
 KINDS = [

@@ -3,7 +3,7 @@
 import asyncio
 import signal
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +15,13 @@ from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.content import ToolOutcome, text_outcome
 from fairlead_common.protocol.entries import RunStartEntry
 from fairlead_common.protocol.messages import ToolCall
-from tests.support.agent_world import World, agent_service, world
+from tests.support.agent_world import World, agent_service
 from tests.support.nats_server import NatsServer
 from tests.support.scheduler_process import FAKETIME, SchedulerProcess
-from tests.support.scheduler_world import ask, event_job, log_of, mail, runs, slots, turn_job
+from tests.support.scheduler_world import ask, event_job, fired_after, log_of, mail, runs, slots, turn_job
 from tests.support.waiting import until
 
 Start = Callable[..., SchedulerProcess]
-
-
-@pytest.fixture
-async def w(bus: Bus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
-    async with world(bus, tmp_path, monkeypatch) as made:
-        yield made
 
 
 @pytest.fixture
@@ -60,7 +54,7 @@ async def test_a_killed_leader_is_followed_by_another_and_no_slot_is_lost(bus: B
     await until(lambda: _answers(bus, "two"))
     leader.kill()
     killed_ms = round(time.time() * 1000)
-    await until(lambda: _fired_after(bus, job["id"], killed_ms + 500))
+    await until(lambda: fired_after(bus, job["id"], killed_ms + 500))
     fired = [int(slot) for slot in await slots(bus, job["id"])]
     assert sorted(fired) == list(range(job["createdAtMs"] + 200, max(fired) + 1, 200))
     assert (await ask(bus, "cron.status"))["leader"] == "two"
@@ -68,10 +62,6 @@ async def test_a_killed_leader_is_followed_by_another_and_no_slot_is_lost(bus: B
 
 async def _answers(bus: Bus, name: str) -> bool:
     return bool((await ask(bus, "cron.status"))["answeredBy"] == name)
-
-
-async def _fired_after(bus: Bus, job: str, after_ms: int) -> bool:
-    return any(int(slot) > after_ms for slot in await slots(bus, job))
 
 
 async def test_a_leader_that_slept_fires_no_slot_again_nor_by_a_schedule_that_is_no_more(
@@ -89,10 +79,10 @@ async def test_a_leader_that_slept_fires_no_slot_again_nor_by_a_schedule_that_is
     )
     since = changed["job"]["sinceMs"]
     created = job["createdAtMs"]
-    await until(lambda: _fired_after(bus, job["id"], since + 1200))
+    await until(lambda: fired_after(bus, job["id"], since + 1200))
     sleeper.signal(signal.SIGCONT)
     woken_ms = round(time.time() * 1000)
-    await until(lambda: _fired_after(bus, job["id"], woken_ms))
+    await until(lambda: fired_after(bus, job["id"], woken_ms))
     await ask(bus, "cron.update", id=job["id"], patch={"enabled": False})
 
     async def at_rest() -> list[dict[str, Any]]:
@@ -176,7 +166,7 @@ async def test_schedulers_whose_clocks_are_an_hour_wrong_fire_each_slot_once(bus
     right.kill()
     start_ms = round(time.time() * 1000)
     fast = start("fast", clock="+3600s")
-    await until(lambda: _fired_after(bus, job["id"], start_ms + 3_500_000))
+    await until(lambda: fired_after(bus, job["id"], start_ms + 3_500_000))
     await runs(bus, once["id"])  # early, for half an hour has passed there
     fast.kill()
     slow = start("slow", clock="-3600s")

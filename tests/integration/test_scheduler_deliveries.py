@@ -1,8 +1,6 @@
 """Answers on their way out, when the first attempt went wrong."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -15,16 +13,10 @@ from fairlead_common.protocol import subjects as s
 from fairlead_scheduler.delivery.message import DeliveryMessage
 from fairlead_scheduler.delivery.outbox import POLL_S
 from fairlead_scheduler.session_mail import SessionMail
-from tests.support.agent_world import World, agent_service, world
+from tests.support.agent_world import World, agent_service
 from tests.support.nats_server import NatsServer
 from tests.support.scheduler_world import ask, at, mail, runs, scheduler, turn_job
 from tests.support.waiting import until
-
-
-@pytest.fixture
-async def w(bus: Bus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
-    async with world(bus, tmp_path, monkeypatch) as made:
-        yield made
 
 
 async def _used(w: World, bus: Bus, session: str) -> None:

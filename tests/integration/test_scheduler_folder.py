@@ -1,7 +1,6 @@
 """Event files: dropped into a folder, they happen; broken ones are set aside with the reason."""
 
 import asyncio
-import json
 import os
 import time
 from datetime import UTC, datetime, timedelta
@@ -12,21 +11,9 @@ import pytest
 from fairlead_common.bus import Bus
 from fairlead_scheduler.sources import folder as folder_module
 from tests.support.nats_server import NatsServer
-from tests.support.scheduler_world import ask, mail, scheduler
+from tests.support.scheduler_world import ask, drop, mail, scheduler, system_events
 from tests.support.usage import no_descriptors
 from tests.support.waiting import until
-
-
-def drop(folder: Path, name: str, **event: object) -> Path:
-    """As a careful writer does: whole, or not at all."""
-    path = folder / name
-    path.with_suffix(".part").write_text(json.dumps(event))
-    path.with_suffix(".part").rename(path)
-    return path
-
-
-async def texts(bus: Bus) -> list[str]:
-    return [body["text"] for key, body in await mail(bus, "main") if key.startswith("system-")]
 
 
 @pytest.fixture
@@ -49,11 +36,11 @@ async def test_an_immediate_file_is_said_once_though_two_schedulers_see_it(
         drop(folder, "now.json", type="immediate", text="the backup failed")
         await until(lambda: _said(bus, ["was here before", "the backup failed"]))
         await until(lambda: _gone(path, folder / "now.json"))
-        assert await texts(bus) == ["was here before", "the backup failed"]
+        assert await system_events(bus) == ["was here before", "the backup failed"]
 
 
 async def _said(bus: Bus, wanted: list[str]) -> bool:
-    return await texts(bus) == wanted
+    return await system_events(bus) == wanted
 
 
 async def _gone(*paths: Path) -> bool:
@@ -105,7 +92,7 @@ async def test_a_periodic_job_follows_its_file(
 
 
 async def _said_often(bus: Bus, text: str) -> bool:
-    return (await texts(bus)).count(text) >= 1
+    return (await system_events(bus)).count(text) >= 1
 
 
 async def test_the_reason_can_be_read_by_whoever_left_the_file(

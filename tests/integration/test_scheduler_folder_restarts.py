@@ -1,6 +1,5 @@
 """Event files, schedulers that stop and come back, and writers that do not wait."""
 
-import json
 import os
 import time
 from datetime import UTC, datetime, timedelta
@@ -14,18 +13,10 @@ from fairlead_common.errors import InvalidInputError
 from fairlead_scheduler.session_mail import SessionMail
 from fairlead_scheduler.sources import event_files
 from tests.support.nats_server import NatsServer
-from tests.support.scheduler_world import ask, mail, scheduler
+from tests.support.scheduler_world import ask, drop, mail, scheduler, system_events
 from tests.support.waiting import until
 
 YEARLY = {"type": "periodic", "schedule": "@yearly", "text": "happy new year"}
-
-
-def drop(folder: Path, name: str, **event: object) -> Path:
-    """As a careful writer does: whole, or not at all."""
-    path = folder / name
-    path.with_suffix(".part").write_text(json.dumps(event))
-    path.with_suffix(".part").rename(path)
-    return path
 
 
 @pytest.fixture
@@ -40,13 +31,9 @@ async def jobs(bus: Bus) -> list[dict[str, Any]]:
     return found
 
 
-async def texts(bus: Bus) -> list[str]:
-    return [body["text"] for key, body in await mail(bus, "main") if key.startswith("system-")]
-
-
 async def said(bus: Bus, text: str) -> None:
     async def look() -> bool:
-        return text in await texts(bus)
+        return text in await system_events(bus)
 
     await until(look)
 
@@ -116,7 +103,7 @@ async def test_a_one_shot_file_that_could_not_be_removed_happens_once_though_the
             return not path.exists() and not await jobs(bus)
 
         await until(gone)
-        assert await texts(bus) == ["it is time"]
+        assert await system_events(bus) == ["it is time"]
 
 
 async def test_an_event_that_takes_the_name_of_one_that_is_being_sent_happens_too(
@@ -133,7 +120,7 @@ async def test_an_event_that_takes_the_name_of_one_that_is_being_sent_happens_to
     async with scheduler(nats_server, monkeypatch, settings={"cron.folder": str(folder)}):
         drop(folder, "now.json", type="immediate", text="first")
         await said(bus, "second")
-        assert await texts(bus) == ["first", "second"]
+        assert await system_events(bus) == ["first", "second"]
 
         async def empty() -> bool:
             return [path.name for path in folder.iterdir()] == [event_files.MARKER]
@@ -152,7 +139,7 @@ async def test_an_event_that_was_taken_by_a_scheduler_that_died_happens_once(
         assert (folder / "year.json").exists()
         assert not taken.exists()
         assert not periodic.exists()
-        assert await texts(bus) == ["taken"]
+        assert await system_events(bus) == ["taken"]
 
 
 async def test_a_file_that_can_neither_be_used_nor_set_aside_keeps_no_other_from_being_read(
@@ -168,7 +155,7 @@ async def test_a_file_that_can_neither_be_used_nor_set_aside_keeps_no_other_from
         drop(folder, "later.json", type="immediate", text="read later")
         await said(bus, "read later")
         assert bad.exists()
-        assert await texts(bus) == ["read", "read later"]
+        assert await system_events(bus) == ["read", "read later"]
 
 
 @pytest.mark.parametrize("at", ["20m", "in 2 hours", "tomorrow"])

@@ -10,7 +10,17 @@ import pytest
 from fairlead_common.bus import Bus
 from fairlead_common.protocol import subjects as s
 from tests.support.nats_server import NatsServer
-from tests.support.scheduler_world import RefusalError, ask, at, event_job, mail, runs, scheduler, slots
+from tests.support.scheduler_world import (
+    RefusalError,
+    ask,
+    at,
+    event_job,
+    fired_after,
+    mail,
+    runs,
+    scheduler,
+    slots,
+)
 from tests.support.waiting import until
 
 
@@ -149,16 +159,12 @@ async def test_a_disabled_job_is_quiet_and_goes_on_from_when_it_is_enabled(
         off_at = (await ask(bus, "cron.update", id=job["id"], patch={"enabled": False}))["job"]["updatedAtMs"]
         await asyncio.sleep(0.6)  # slots that must not fire pass
         on_at = (await ask(bus, "cron.update", id=job["id"], patch={"enabled": True}))["job"]["updatedAtMs"]
-        await until(lambda: _fired_after(bus, job["id"], on_at))
+        await until(lambda: fired_after(bus, job["id"], on_at))
         assert not [
             entry
             for entry in (await ask(bus, "cron.runs", id=job["id"]))["entries"]
             if off_at + 50 < entry["dueAtMs"] < on_at and entry["status"] == "ok"
         ]
-
-
-async def _fired_after(bus: Bus, job: str, after_ms: int) -> bool:
-    return any(int(slot) > after_ms for slot in await slots(bus, job))
 
 
 async def test_a_removed_job_fires_no_more_and_its_history_stays(
@@ -208,8 +214,8 @@ async def test_a_pause_stops_all_jobs_and_what_was_missed_follows_the_policy(
         assert max(int(slot) for slot in before) <= paused_at + 200
         await ask(bus, "cron.pause", paused=False)
         resumed_at = time.time() * 1000
-        await until(lambda: _fired_after(bus, every["id"], round(resumed_at)))
-        await until(lambda: _fired_after(bus, one["id"], round(resumed_at)))
+        await until(lambda: fired_after(bus, every["id"], round(resumed_at)))
+        await until(lambda: fired_after(bus, one["id"], round(resumed_at)))
         fired = [int(slot) for slot in await slots(bus, every["id"])]
         assert fired == list(range(fired[0], fired[-1] + 1, 200))  # every one of them, in order
         within = [slot for slot in await slots(bus, one["id"]) if paused_at + 200 < int(slot) < resumed_at]

@@ -18,16 +18,10 @@ from fairlead_common.protocol.content import AssistantMessage, ToolOutcome, User
 from fairlead_common.protocol.entries import ApprovalRequestEntry, MessageEntry, RunEndEntry
 from fairlead_common.protocol.messages import Decision, ToolCall
 from fairlead_common.received import Delivery
-from tests.support.agent_world import World, agent_service, world
+from tests.support.agent_world import World, agent_service
 from tests.support.nats_server import NatsServer, free_port
 from tests.support.scheduler_world import ask, at, log_of, mail, runs, scheduler, slots, turn_job
 from tests.support.waiting import until
-
-
-@pytest.fixture
-async def w(bus: Bus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
-    async with world(bus, tmp_path, monkeypatch) as made:
-        yield made
 
 
 async def add(bus: Bus, job: dict[str, Any], **fields: Any) -> dict[str, Any]:

@@ -13,15 +13,13 @@ from fairlead_common.config import SshConfig
 from fairlead_common.protocol.messages import ToolCall
 from fairlead_tools.sandboxes.sandbox import SandboxRefusedError
 from fairlead_tools.sandboxes.ssh import ssh_command
-from tests.integration.tools_fixture import Host, host, is_alive, text_of
+from tests.integration.tools_fixture import WAITING, Host
+from tests.support.outcomes import text_of
+from tests.support.processes import is_alive
 from tests.support.sshd import MISSING, Sshd
 from tests.support.waiting import until
 
-__all__ = ["host"]
-
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=MISSING)
-
-WAITING = "echo x >> ran; until [ -e go ]; do sleep 0.02; done; echo end"
 
 
 @pytest.fixture

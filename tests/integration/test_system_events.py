@@ -1,14 +1,12 @@
 """System events and heartbeats in a session: lines for the next turn, and turns that nobody asked for."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import Bucket
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.content import AssistantMessage, ToolOutcome, UserMessage, text_outcome
@@ -16,18 +14,12 @@ from fairlead_common.protocol.custom_entries import HEARTBEAT_OK, HEARTBEAT_SKIP
 from fairlead_common.protocol.entries import CustomEntry, Entry, RunEndEntry, RunStartEntry
 from fairlead_common.protocol.messages import HeartbeatNotice, SystemNotice, ToolCall
 from fairlead_common.protocol.projections import SessionSummary
-from tests.support.agent_world import World, agent_service, world
+from tests.support.agent_world import World, agent_service
 from tests.support.nats_server import NatsServer
 from tests.support.scripted_model import read_log
 
 QUIET: dict[str, object] = {"agents.main.heartbeat.prompt": "id=beat answer=HEARTBEAT_OK"}
 LOUD: dict[str, object] = {"agents.main.heartbeat.prompt": 'id=beat answer="The oven is on"'}
-
-
-@pytest.fixture
-async def w(bus: Bus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
-    async with world(bus, tmp_path, monkeypatch) as made:
-        yield made
 
 
 async def tell(w: World, session: str, key: str, text: str) -> None:

@@ -12,12 +12,10 @@ import pytest
 from fairlead_common.bus.buckets import Bucket
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.messages import ToolCall
-from tests.integration.tools_fixture import HOST, Host, host, is_alive, text_of
+from tests.integration.tools_fixture import HOST, WAITING, Host
+from tests.support.outcomes import text_of
+from tests.support.processes import is_alive
 from tests.support.waiting import until
-
-__all__ = ["host"]
-
-WAITING = "echo x >> ran; until [ -e go ]; do sleep 0.02; done; echo end"
 
 
 async def begun(host: Host) -> ToolCall:

@@ -12,10 +12,10 @@ from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.content import ImageBlock
 from fairlead_common.protocol.events import ToolExecutionUpdate, decode_event
 from fairlead_common.protocol.messages import ExecutorInfo
-from tests.integration.tools_fixture import HOST, Host, host, is_alive, text_of
+from tests.integration.tools_fixture import HOST, Host
+from tests.support.outcomes import text_of
+from tests.support.processes import is_alive
 from tests.support.waiting import until
-
-__all__ = ["host"]
 
 
 @pytest.mark.smoke

@@ -7,10 +7,9 @@ import msgspec
 from fairlead_common.bus.objects import Objects
 from fairlead_common.protocol import subjects as s
 from fairlead_common.received import Delivery
-from tests.integration.tools_fixture import Host, host, text_of
+from tests.integration.tools_fixture import Host
+from tests.support.outcomes import text_of
 from tests.support.waiting import until
-
-__all__ = ["host"]
 
 SECRET = "hook-4f81aa90bc77d2"
 TOKEN = "ghp_0123456789abcdefghij"

@@ -10,11 +10,10 @@ from fairlead_common.bus.settings import BusSettings
 from fairlead_common.protocol import subjects as s
 from fairlead_common.received import Delivery, Headers
 from fairlead_tools import main as tools_main
-from tests.integration.tools_fixture import HOST, Host, host, text_of
+from tests.integration.tools_fixture import HOST, Host
 from tests.support.nats_server import NatsServer
+from tests.support.outcomes import text_of
 from tests.support.waiting import until
-
-__all__ = ["host"]
 
 
 class SlowBus(Bus):

@@ -12,10 +12,10 @@ from fairlead_common.bus.buckets import Bucket
 from fairlead_common.errors import NotFoundError
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.messages import ExecutorInfo, WorkspaceQuery
-from tests.integration.tools_fixture import HOST, Host, host, is_alive, text_of
+from tests.integration.tools_fixture import HOST, Host
+from tests.support.outcomes import text_of
+from tests.support.processes import is_alive
 from tests.support.waiting import until
-
-__all__ = ["host"]
 
 
 def repository(folder: Path) -> Path:

@@ -22,6 +22,7 @@ from fairlead_remote.nats_users.home_users import NatsUsers
 from tests.integration.foreign_tools_fixture import Program, block
 from tests.support.fairlead_up import FairleadUp
 from tests.support.mcp_servers import SERVER
+from tests.support.outcomes import text_of
 from tests.support.scripted_model import ModelProcess
 
 WAIT_S = 60.0
@@ -100,10 +101,6 @@ def run(up: FairleadUp, prompt: str, *, asks: bool | None = None) -> list[dict[s
     ends = up.wait_idle(session, WAIT_S)
     assert ends[-1]["outcome"] == "completed"
     return results(up.entries(session))
-
-
-def text_of(outcome: dict[str, Any]) -> str:
-    return "".join(block.get("text", "") for block in outcome["content"])
 
 
 def test_commands_run_after_an_approval_and_long_output_can_be_read(up: FairleadUp) -> None:

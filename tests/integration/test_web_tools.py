@@ -12,14 +12,13 @@ from fairlead_common.bus.objects import Objects
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.content import TextBlock, ToolResultMessage
 from fairlead_common.protocol.messages import ExecutorInfo
-from tests.integration.tools_fixture import HOST, Host, host, text_of
+from tests.integration.tools_fixture import HOST, Host
 from tests.support.agent_world import World, agent_service
 from tests.support.nats_server import NatsServer
+from tests.support.outcomes import text_of
 from tests.support.scripted_model import ScriptedModel
 from tests.support.waiting import until
 from tests.support.web_victim import answer, victim
-
-__all__ = ["host"]
 
 PNG = bytes.fromhex(
     "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000d49444154789c6360000002000001e221bc33"

@@ -7,21 +7,20 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import msgspec
-import pytest
 
-from fairlead_agent.responders.workspace_gc import WorkspaceGcResponder
 from fairlead_common.bus import Bus
 from fairlead_common.bus.chunked_requests import write_parts
 from fairlead_common.bus.objects import Objects
 from fairlead_common.protocol import subjects as s
-from fairlead_common.protocol.content import TextBlock, ToolOutcome
+from fairlead_common.protocol.content import ToolOutcome
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.protocol.messages import ToolCall, ToolResult
 from tests.support.nats_server import NatsServer
+from tests.support.outcomes import text_of
+from tests.support.processes import is_alive
 from tests.support.waiting import until
 
 HOST = "here"
@@ -38,18 +37,6 @@ _OF_THE_CALL = (
     "access",
     "remote",
 )
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_bytes()
-    except OSError:
-        return False
-    return stat[stat.rindex(b")") + 2 : stat.rindex(b")") + 3] not in (b"Z", b"X")
-
-
-def text_of(outcome: ToolOutcome) -> str:
-    return "".join(block.text for block in outcome.content if isinstance(block, TextBlock))
 
 
 class Host:
@@ -191,12 +178,29 @@ class Host:
                 os.kill(pid, signal.SIGKILL)
 
 
-@pytest.fixture
-async def host(tmp_path: Path, bus: Bus, nats_server: NatsServer) -> AsyncIterator[Host]:
-    made = Host(tmp_path / "machine", bus, nats_server)
-    stop = asyncio.Event()
-    async with asyncio.TaskGroup() as tasks:  # agents keep the list of workspaces to remove
-        tasks.create_task(WorkspaceGcResponder(bus).run(stop))
-        yield made
-        stop.set()
-    made.close()
+# Runs until the file `go` is there. `ran` gets a line each time that it is started.
+WAITING = "echo x >> ran; until [ -e go ]; do sleep 0.02; done; echo end"
+
+
+class SandboxedHost:
+    """A host whose calls ask for a sandbox of this kind."""
+
+    kind: str
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+
+    async def ask(self, tool: str, **more: object) -> ToolCall:
+        """Publish a request, as `Host.ask`."""
+        return await self.host.ask(tool, **{"sandbox": self.kind, "scope": "chat", **more})
+
+    async def run(self, tool: str, **more: object) -> str:
+        """Status and text of the result."""
+        outcome = await self.host.result(await self.ask(tool, **more))
+        return f"{outcome.status}: {text_of(outcome)}"
+
+    async def begun(self) -> ToolCall:
+        """A call whose command has begun; it ends when `go` is there."""
+        call = await self.ask("bash", command=WAITING)
+        await self.host.file("ran")
+        return call

@@ -21,7 +21,7 @@ from fairlead_common.bus.streams import ensure_consumer
 from fairlead_common.errors import ConflictError
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.content import ToolOutcome, text_outcome
-from fairlead_common.protocol.entries import Entry, MessageEntry, RunEndEntry
+from fairlead_common.protocol.entries import ApprovalRequestEntry, Entry, MessageEntry, RunEndEntry
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.protocol.messages import (
     Abort,
@@ -118,6 +118,11 @@ class World:
             session, lambda log: sum(isinstance(entry, RunEndEntry) for entry in log) >= count, timeout_s
         )
         return [entry for entry in log if isinstance(entry, RunEndEntry)][count - 1]
+
+    async def approval(self, session: str) -> ApprovalRequestEntry:
+        """What the session asks for, once a run has ended."""
+        log = await self.wait_for(session, lambda log: any(isinstance(e, RunEndEntry) for e in log))
+        return next(entry for entry in log if isinstance(entry, ApprovalRequestEntry))
 
     async def messages(self, session: str) -> list[Any]:
         return [entry.message for entry in await self.log(session) if isinstance(entry, MessageEntry)]

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.nats_server import free_port
+from tests.support.processes import recorded_pids
 
 Json = dict[str, Any]
 
@@ -193,11 +194,7 @@ class FairleadUp:
 
     def pids(self) -> dict[str, int]:
         """Process numbers by name: `nats`, `gateway`, `agent` (with several: `agent-1`, ...), ..."""
-        try:
-            rows = json.loads((self.home / "up.json").read_text())["processes"]
-        except (OSError, ValueError, KeyError):
-            return {}
-        return {row["name"]: row["pid"] for row in rows}
+        return recorded_pids(self.home)
 
     def kill(self, name: str, signum: signal.Signals = signal.SIGKILL) -> int:
         """Signal one process; its number."""

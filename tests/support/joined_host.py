@@ -7,7 +7,6 @@ host.stop()
 """
 
 import contextlib
-import json
 import os
 import signal
 import subprocess
@@ -17,7 +16,11 @@ from pathlib import Path
 
 import psutil
 
+from fairlead_common.bus.settings import BusSettings, settings_from_environment
+from fairlead_common.installation.home import Home
+from fairlead_remote.membership import Membership
 from tests.support.fairlead_up import FAIRLEAD
+from tests.support.processes import recorded_pids
 
 _FOREIGN = ("FAIRLEAD_", "OPENAI_", "ANTHROPIC_", "NATS_")
 
@@ -78,13 +81,14 @@ class JoinedHost:
         self.process.stdin.write(line.strip().encode() + b"\n")
         self.process.stdin.close()
 
+    def bus_settings(self) -> BusSettings:
+        """How the machine connects, once it has joined."""
+        membership = Membership(Home(self.home))
+        return settings_from_environment(membership.environment(membership.joined()))
+
     def pids(self) -> dict[str, int]:
         """Process numbers of its executors by name."""
-        try:
-            rows = json.loads((self.home / "up.json").read_text())["processes"]
-        except (OSError, ValueError, KeyError):
-            return {}
-        return {row["name"]: row["pid"] for row in rows}
+        return recorded_pids(self.home)
 
     def text(self) -> str:
         return self.printed.read_text(errors="replace") if self.printed.exists() else ""

@@ -41,6 +41,7 @@ from fairlead_common.protocol.messages import Decision, DecisionKind
 from tests.support.agent_world import HOST, World
 from tests.support.fake_bus import FakeBus, FakeServer
 from tests.support.memory_model import MemoryModel
+from tests.support.outcomes import text_of
 
 HEARTBEAT_S = 20.0
 
@@ -167,6 +168,11 @@ class MemoryWorld(World):
             session, lambda log: log and isinstance(log[-1], RunEndEntry) and _asked(log)
         )
         return _asked(log)[-1]
+
+    async def results(self, session: str) -> list[tuple[str, str]]:
+        """Status and text of each result of a tool that the session got."""
+        outcomes = [m.outcome for m in await self.messages(session) if isinstance(m, ToolResultMessage)]
+        return [(each.status, text_of(each)) for each in outcomes]
 
     async def story(self, session: str) -> list[str]:
         """The log in short words; without epochs, which only tell who wrote it."""

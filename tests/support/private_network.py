@@ -144,7 +144,8 @@ def naive(url: str) -> str:
 
 
 async def main() -> None:
-    from tests.attacks.web_tools import Fetcher, words
+    from tests.attacks.web_tools import Fetcher
+    from tests.support.outcomes import text_of
 
     dns = set_up()
     dns.start()
@@ -169,7 +170,7 @@ async def main() -> None:
                 results[url] = ("ok", naive(url.removeprefix("naive:")))
                 continue
             outcome = await Fetcher().fetch(url)
-            results[url] = (outcome.status, words(outcome))
+            results[url] = (outcome.status, text_of(outcome))
         print(json.dumps({"results": results, "asked": dns.asked}), flush=True)
 
 

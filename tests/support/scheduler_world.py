@@ -2,8 +2,10 @@
 
 import asyncio
 import contextlib
+import json
 import time
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -130,3 +132,21 @@ async def scheduler(
                 await asyncio.wait(running, timeout=10)
     finally:
         await bus.close()
+
+
+async def fired_after(bus: Bus, job: str, after_ms: int) -> bool:
+    """Whether the job has a slot after this moment."""
+    return any(int(slot) > after_ms for slot in await slots(bus, job))
+
+
+def drop(folder: Path, name: str, **event: object) -> Path:
+    """Put a file into the folder as a careful writer does: whole, or not at all."""
+    path = folder / name
+    path.with_suffix(".part").write_text(json.dumps(event))
+    path.with_suffix(".part").rename(path)
+    return path
+
+
+async def system_events(bus: Bus) -> list[str]:
+    """The texts of system events that the main session was sent."""
+    return [body["text"] for key, body in await mail(bus, "main") if key.startswith("system-")]

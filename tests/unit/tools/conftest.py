@@ -16,24 +16,13 @@ import pytest
 from fairlead_tools.runner.confinement.workspace_root import Root
 from fairlead_tools.runner.plan import run_tool
 from fairlead_tools.sandboxes.pack import pack_runner
+from tests.support.processes import is_alive
 from tests.support.waiting import eventually
 
 WAIT_S = 20.0
 
 # Seconds to sleep for, as no other test run at the same time does: its processes can be told by it.
 LONG = f"300.{os.getpid()}"
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_bytes()
-    except OSError:
-        return False
-    return stat[stat.rindex(b")") + 2 : stat.rindex(b")") + 3] not in (b"Z", b"X")
-
-
-def text_of(outcome: dict[str, Any]) -> str:
-    return "".join(block.get("text", "") for block in outcome["content"])
 
 
 def pids_of(*words: str) -> list[int]:

@@ -21,8 +21,10 @@ from fairlead_tools.runner.process.command_supervisor import _kill_rest
 from fairlead_tools.runner.process.output import Output
 from fairlead_tools.runner.process.prefork import Prefork
 from fairlead_tools.runner.process.running_call import RunningCall
+from tests.support.outcomes import text_of
+from tests.support.processes import is_alive
 from tests.support.waiting import eventually
-from tests.unit.tools.conftest import WAIT_S, Client, Runner, children_of, is_alive, pids_of, text_of
+from tests.unit.tools.conftest import WAIT_S, Client, Runner, children_of, pids_of
 
 pytestmark = pytest.mark.process
 

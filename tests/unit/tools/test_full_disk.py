@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.outcomes import text_of
 from tests.support.small_disk import SmallDisk
-from tests.unit.tools.conftest import Client, Runner, text_of
+from tests.unit.tools.conftest import Client, Runner
 
 LONGEST = "a" * 64
 

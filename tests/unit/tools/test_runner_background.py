@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from tests.support.outcomes import text_of
+from tests.support.processes import is_alive
 from tests.support.waiting import eventually
-from tests.unit.tools.conftest import LONG, Client, Runner, is_alive, text_of
+from tests.unit.tools.conftest import LONG, Client, Runner
 
 COUNT = "for n in $(seq 1 5); do echo line $n; done"
 

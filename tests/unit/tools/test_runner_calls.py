@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.outcomes import text_of
+from tests.support.processes import is_alive
 from tests.support.waiting import eventually
-from tests.unit.tools.conftest import LONG, Client, Runner, is_alive, pids_of, text_of
+from tests.unit.tools.conftest import LONG, Client, Runner, pids_of
 
 
 @pytest.mark.smoke

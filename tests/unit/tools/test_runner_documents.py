@@ -10,7 +10,8 @@ import pytest
 
 from fairlead_tools.runner.tools import documents
 from tests.support.documents import docx, paragraph, pdf
-from tests.unit.tools.conftest import Client, Runner, Workspace, text_of
+from tests.support.outcomes import text_of
+from tests.unit.tools.conftest import Client, Runner, Workspace
 
 
 def test_runner_reads_pdf_with_the_library_in_its_archive(client: Client, runner: Runner) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.tools.conftest import Client, Runner, text_of
+from tests.support.outcomes import text_of
+from tests.unit.tools.conftest import Client, Runner
 from tests.unit.tools.git_server import TOKEN, GitServer, git_server
 
 CLEAN = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": "/dev/null", "PATH": os.environ["PATH"]}

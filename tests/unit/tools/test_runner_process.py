@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
+from tests.support.outcomes import text_of
+from tests.support.processes import is_alive
 from tests.support.waiting import eventually
-from tests.unit.tools.conftest import WAIT_S, Client, Runner, is_alive, text_of
+from tests.unit.tools.conftest import WAIT_S, Client, Runner
 
 
 def test_second_start_finds_the_first(client: Client, runner: Runner) -> None:

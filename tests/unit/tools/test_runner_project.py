@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from fairlead_tools.runner.tools import reports
+from tests.support.outcomes import text_of
+from tests.support.processes import is_alive
 from tests.support.waiting import eventually
-from tests.unit.tools.conftest import LONG, Client, Runner, is_alive, text_of
+from tests.unit.tools.conftest import LONG, Client, Runner
 
 TOOLS = Path(sys.executable).parent
 

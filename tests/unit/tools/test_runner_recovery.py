@@ -12,8 +12,10 @@ import pytest
 
 from fairlead_tools.runner import linux
 from fairlead_tools.runner.journal.journal import AlreadyStartedError, Journal
+from tests.support.outcomes import text_of
+from tests.support.processes import is_alive
 from tests.support.waiting import eventually
-from tests.unit.tools.conftest import LONG, Client, Runner, children_of, is_alive, pids_of, text_of
+from tests.unit.tools.conftest import LONG, Client, Runner, children_of, pids_of
 
 
 def test_result_outlives_the_client_that_asked(client: Client, runner: Runner) -> None:

@@ -14,7 +14,8 @@ from fairlead_tools.web.marking import marked, visible
 from fairlead_tools.web.page import EXTRACT, Pages
 from fairlead_tools.web.transport import FetchLimits
 from fairlead_tools.web.worker import WebWorker, WorkerError
-from tests.attacks.web_tools import LOCAL, SITE, Fetcher, pictures, site, words
+from tests.attacks.web_tools import LOCAL, SITE, Fetcher, pictures, site
+from tests.support.outcomes import text_of
 from tests.support.web_victim import Victim, answer, victim
 
 PAGE = """<!doctype html><html><head><title>Knots &amp; bends</title>
@@ -193,8 +194,8 @@ async def test_error_page_is_an_error_that_shows_what_the_server_said() -> None:
     async with victim(answer("no such knot", "text/plain", status=404)) as server:
         outcome = await site(server).fetch(f"http://{SITE}:{server.port}/")
     assert outcome.is_error
-    assert "status 404" in words(outcome)
-    assert content(words(outcome)) == "no such knot"
+    assert "status 404" in text_of(outcome)
+    assert content(text_of(outcome)) == "no such knot"
 
 
 async def test_words_of_strangers_stand_between_marks_that_they_cannot_know() -> None:
@@ -301,4 +302,4 @@ async def test_only_an_error_in_our_own_words_says_that_nothing_was_fetched() ->
         async with victim(each) as server:
             outcome = await site(server).fetch(f"http://{SITE}:{server.port}/")
         assert outcome.is_error
-        assert "fetched" not in outcome.details, words(outcome)
+        assert "fetched" not in outcome.details, text_of(outcome)

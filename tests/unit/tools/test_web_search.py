@@ -17,7 +17,8 @@ from fairlead_common.protocol.content import ToolOutcome
 from fairlead_tools.executor_tools.secret import SecretError, read_secret
 from fairlead_tools.web.providers import Ddgs, provider
 from fairlead_tools.web.search import WebSearch
-from tests.attacks.web_tools import call, show_nothing, words
+from tests.attacks.web_tools import call, show_nothing
+from tests.support.outcomes import text_of
 from tests.support.web_victim import Victim, answer, redirect, victim
 
 SEARXNG = {
@@ -121,7 +122,7 @@ async def test_searxng_is_asked_and_read_in_its_own_words() -> None:
         "safesearch": "1",
         "time_range": "month",
     }
-    text = words(outcome)
+    text = text_of(outcome)
     assert (
         "1. The bowline (2026-03-01T00:00:00)\nhttps://knots.example/bowline\nA loop that does not slip."
         in text
@@ -149,8 +150,8 @@ async def test_brave_is_asked_and_read_in_its_own_words(monkeypatch: pytest.Monk
     assert search.query["q"] == "knots & bends"
     assert (search.query["count"], search.query["offset"], search.query["freshness"]) == ("1", "2", "pw")
     assert search.headers["x-subscription-token"] == "BSA-secret"
-    assert "1. The bowline (2026-03-01T00:00:00)" in words(outcome)
-    assert "Hitches" not in words(outcome)
+    assert "1. The bowline (2026-03-01T00:00:00)" in text_of(outcome)
+    assert "Hitches" not in text_of(outcome)
     assert "BSA-secret" not in str(outcome)
 
 
@@ -160,7 +161,7 @@ async def test_tavily_is_asked_and_read_in_its_own_words(tmp_path: Path) -> None
     async with body_server(reply(TAVILY), bodies) as server:
         search = Search(server, "tavily", key=Secret(from_file=str(tmp_path / "key")))
         outcome = await search.run(count=3, freshness="day")
-        assert words(await search.run(page=2)).startswith("0 results")
+        assert text_of(await search.run(page=2)).startswith("0 results")
     assert server.hits[0].startswith("POST /search HTTP/1.1")
     assert len(server.hits) == 1
     assert search.headers["authorization"] == "Bearer tvly-secret"
@@ -170,7 +171,7 @@ async def test_tavily_is_asked_and_read_in_its_own_words(tmp_path: Path) -> None
         "search_depth": "basic",
         "time_range": "day",
     }
-    assert "1. The bowline (2026-03-01)" in words(outcome)
+    assert "1. The bowline (2026-03-01)" in text_of(outcome)
     assert "tvly-secret" not in str(outcome)
 
 
@@ -210,7 +211,7 @@ async def test_refusal_of_a_provider_says_what_an_operator_can_do(
     async with victim(answer("{}", "application/json", status=status)) as server:
         outcome = await Search(server, name, key=Secret(from_env="KEY")).run()
     assert outcome.is_error
-    assert hint in words(outcome)
+    assert hint in text_of(outcome)
 
 
 @pytest.mark.parametrize(
@@ -223,14 +224,14 @@ async def test_answer_that_makes_no_sense_is_an_error_or_no_results(
     monkeypatch.setenv("KEY", "k")
     async with victim(answer(body, "application/json")) as server:
         outcome = await Search(server, name, key=Secret(from_env="KEY")).run()
-    assert ("something other than JSON" in words(outcome)) or words(outcome).startswith("0 results")
+    assert ("something other than JSON" in text_of(outcome)) or text_of(outcome).startswith("0 results")
 
 
 async def test_key_is_not_carried_to_where_a_redirect_leads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KEY", "k")
     async with victim() as other, victim(redirect(f"http://127.0.0.1:{other.port}/")) as server:
         outcome = await Search(server, "brave", key=Secret(from_env="KEY")).run()
-        assert "answered 302" in words(outcome)
+        assert "answered 302" in text_of(outcome)
         assert other.connections == 0
 
 
@@ -253,9 +254,9 @@ async def test_slow_and_endless_answers_are_given_up() -> None:
         await asyncio.sleep(30)
 
     async with victim(never) as server:
-        assert "within 0.3 s" in words(await Search(server, "searxng", timeout_s=0.3).run())
+        assert "within 0.3 s" in text_of(await Search(server, "searxng", timeout_s=0.3).run())
     async with victim(answer(b" " * (3 << 20), "application/json")) as server:
-        assert "something other than JSON" in words(await Search(server, "searxng").run())
+        assert "something other than JSON" in text_of(await Search(server, "searxng").run())
 
 
 async def test_missing_settings_are_named() -> None:
@@ -267,7 +268,7 @@ async def test_missing_settings_are_named() -> None:
         tool = WebSearch(provider(config, "x"), config)
         outcome = await tool.run(call("web_search", query="x"), show_nothing)
         assert outcome.is_error
-        assert why in words(outcome).lower().replace("no_such", "NO_SUCH")
+        assert why in text_of(outcome).lower().replace("no_such", "NO_SUCH")
 
 
 def test_secret_is_read_where_it_is_and_its_absence_is_told(
@@ -352,7 +353,7 @@ async def test_engines_without_a_key_are_asked_in_a_process_of_their_own(tmp_pat
         ddgs = Ddgs(config, backend="duckduckgo", ca_file=str(tmp_path / "ca.pem"))
         outcome = await WebSearch(ddgs, config).run(call("web_search", query="knot", count=3), show_nothing)
     assert heads[0].startswith("CONNECT html.duckduckgo.com:443 ")
-    assert not outcome.is_error, words(outcome)
+    assert not outcome.is_error, text_of(outcome)
     results = outcome.details["results"]
     assert isinstance(results, list)
     assert len(results) == 3
@@ -365,4 +366,4 @@ async def test_engines_that_do_not_answer_are_an_error_that_says_what_to_do() ->
         tool = WebSearch(Ddgs(config, backend="duckduckgo"), config)
         outcome = await tool.run(call("web_search", query="knot"), show_nothing)
     assert outcome.is_error
-    assert "tools.web.search.provider" in words(outcome)
+    assert "tools.web.search.provider" in text_of(outcome)

@@ -7,7 +7,7 @@ import pytest
 from fairlead_agent.models.interface import Finish, ModelError, TextPiece
 from fairlead_common.bus.buckets import Bucket
 from fairlead_common.protocol import subjects as s
-from fairlead_common.protocol.content import AssistantMessage, TextBlock, ToolOutcome, ToolResultMessage
+from fairlead_common.protocol.content import AssistantMessage, ToolOutcome
 from fairlead_common.protocol.entries import RunEndEntry
 from fairlead_common.protocol.messages import ToolCall
 from tests.support.agent_world import HOST
@@ -22,14 +22,6 @@ def now() -> float:
 
 async def end(w: MemoryWorld, count: int = 1, timeout_s: float = 600.0) -> RunEndEntry:
     return await w.run_end("a", count, timeout_s)
-
-
-async def results(w: MemoryWorld) -> list[tuple[str, str]]:
-    found = [m.outcome for m in await w.messages("a") if isinstance(m, ToolResultMessage)]
-    return [
-        (each.status, "".join(block.text for block in each.content if isinstance(block, TextBlock)))
-        for each in found
-    ]
 
 
 async def test_a_busy_provider_is_asked_again_after_as_long_as_it_asks_for(w: MemoryWorld) -> None:
@@ -155,7 +147,7 @@ async def test_a_call_that_makes_no_sense_is_a_result_that_says_so(
     await w.agent()
     await w.say("a", prompt)
     assert (await end(w)).outcome == "completed"
-    (status, words), *_ = await results(w)
+    (status, words), *_ = await w.results("a")
     assert status == "error"
     assert said in words
     assert w.calls == []
@@ -173,7 +165,7 @@ async def test_calls_that_only_read_run_side_by_side(w: MemoryWorld) -> None:
     w.tool = meet
     await w.say("a", "op=P1 steps=1 calls=3 tool=read path=x")
     assert (await end(w)).outcome == "completed"
-    assert [status for status, _ in await results(w)] == ["ok"] * 3
+    assert [status for status, _ in await w.results("a")] == ["ok"] * 3
 
 
 async def test_a_call_that_no_executor_takes_is_taken_back_and_never_starts(w: MemoryWorld) -> None:
@@ -182,7 +174,7 @@ async def test_a_call_that_no_executor_takes_is_taken_back_and_never_starts(w: M
         await w.say("a", "op=P1 steps=1")
         assert (await end(w, timeout_s=2000.0)).outcome == "completed"
     await asyncio.sleep(30)  # the executor's claim comes too late
-    ((status, words),) = await results(w)
+    ((status, words),) = await w.results("a")
     assert status == "error"
     assert words.startswith("Not started: no executor of host host1 accepted the call within")
     assert w.calls == []
@@ -201,7 +193,7 @@ async def test_a_call_whose_host_is_gone_is_unknown_and_a_late_result_changes_no
     w.beats = False
     await Bucket(w.bus, s.BUCKET_EXECUTORS).delete(f"{HOST}.e1")
     await end(w, timeout_s=3000.0)
-    ((status, words),) = await results(w)
+    ((status, words),) = await w.results("a")
     assert status == "unknown"
     assert "may have run" in words
     assert len(w.calls) == 1
@@ -224,4 +216,4 @@ async def test_a_run_ends_when_its_time_is_over_also_in_the_middle_of_a_call(w: 
     ended = await end(w)
     assert ended.outcome == "timed_out"
     assert 59 < now() - began < 70
-    assert [status for status, _ in await results(w)] == ["cancelled"]
+    assert [status for status, _ in await w.results("a")] == ["cancelled"]

@@ -5,21 +5,13 @@ import asyncio
 import pytest
 
 from fairlead_common.protocol import subjects as s
-from fairlead_common.protocol.content import TextBlock, ToolOutcome, ToolResultMessage
+from fairlead_common.protocol.content import ToolOutcome
 from fairlead_common.protocol.messages import ToolCall
 from tests.support.fake_nats.faults import Fault, Hold
 from tests.support.memory_world import MemoryWorld
 
 REQUESTS = "fairlead.tool.*.*.request"
 CLAIMS = "fairlead.tool.*.*.claim"
-
-
-async def results(w: MemoryWorld) -> list[tuple[str, str]]:
-    found = [m.outcome for m in await w.messages("a") if isinstance(m, ToolResultMessage)]
-    return [
-        (each.status, "".join(block.text for block in each.content if isinstance(block, TextBlock)))
-        for each in found
-    ]
 
 
 async def stopped_at(w: MemoryWorld, pattern: str) -> Hold:
@@ -53,7 +45,7 @@ async def test_a_call_that_the_next_owner_refused_never_starts(
     await asyncio.sleep(30)
     assert await w.bus.last(s.TOOLS, REQUESTS), "the first owner did send it"
     assert w.calls == []
-    ((status, words),) = await results(w)
+    ((status, words),) = await w.results("a")
     assert status in ("denied", "error")
     assert words.startswith("Denied: ") or "There is no tool 'bash'" in words
 
@@ -80,7 +72,7 @@ async def test_a_call_that_started_before_the_next_owner_refused_it_has_the_resu
     await asyncio.sleep(20)
     go.set()
     await w.settled("a")
-    assert [status for status, _ in await results(w)] == ["ok"]
+    assert [status for status, _ in await w.results("a")] == ["ok"]
     assert len(w.calls) == 1
 
 
@@ -107,7 +99,7 @@ async def test_an_owner_that_was_replaced_does_not_send_what_the_next_one_asks_a
     assert w.calls == []
     await w.decide("a", request, "deny")
     await w.settled("a", 3)
-    assert [status for status, _ in await results(w)] == ["ok", "denied"]
+    assert [status for status, _ in await w.results("a")] == ["ok", "denied"]
     assert w.calls == []
 
 
