@@ -46,3 +46,15 @@ async def test_deltas_of_different_blocks_stay_apart_and_in_order() -> None:
         ("text_delta", 1, "12"),
         ("tool_call_delta", 2, "3"),
     ]
+
+
+async def test_a_call_that_comes_in_one_packet_is_one_delta() -> None:
+    viewer = Viewer()
+    deltas = Deltas(viewer.send)
+    name = Delta(type="tool_call_delta", index=1, text="", name="bash", call_id="c1")
+    words = Delta(type="text_delta", index=0, text="look: ")
+    await deltas.add(words, name, Delta(type="tool_call_delta", index=1, text='{"command":"true"}'))
+    assert [(d.index, d.text, d.name) for _, d in viewer.seen] == [
+        (0, "look: ", None),
+        (1, '{"command":"true"}', "bash"),
+    ]

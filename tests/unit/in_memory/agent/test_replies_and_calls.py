@@ -217,3 +217,14 @@ async def test_a_run_ends_when_its_time_is_over_also_in_the_middle_of_a_call(w: 
     assert ended.outcome == "timed_out"
     assert 59 < now() - began < 70
     assert [status for status, _ in await w.results("a")] == ["cancelled"]
+
+
+async def test_viewers_hear_of_a_call_with_its_request(w: MemoryWorld) -> None:
+    await w.agent()
+    with w.server.faults.hold("fairlead.tool.*.*.request") as request:
+        await w.say("a", "op=P1 steps=1")
+        await request.reached.wait()
+        shown = await w.bus.last(s.EVENTS, s.event("a"))
+        assert shown is not None
+        assert b'"type":"tool_execution_start"' in shown.data
+    assert (await end(w)).outcome == "completed"

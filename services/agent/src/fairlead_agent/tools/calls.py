@@ -37,7 +37,6 @@ from fairlead_common.protocol.entries import (
     HookDecisionEntry,
     ToolListEntry,
 )
-from fairlead_common.protocol.events import ToolExecutionStart
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.protocol.messages import ToolCall, ToolSpec
 from fairlead_common.service.live_config import LiveConfig
@@ -155,7 +154,7 @@ class ToolCalls:
             return "parked"
         if await self._settled_as_lost(call):
             return "settled"
-        await self._send(self._policy.marked(facts), facts.host)
+        await self._sent.send(self._policy.marked(facts), facts.host)
         return "sent"
 
     async def _refuse(self, call: ToolCallBlock, outcome: ToolOutcome) -> Literal["sent", "settled"]:
@@ -277,15 +276,6 @@ class ToolCalls:
             timeout_s=_limit_s(arguments, spec) or self._config.current.tools.timeout_s,
             agent=self._state.agent,
             **within._asdict(),
-        )
-
-    async def _send(self, request: ToolCall, host: str) -> None:
-        await self._sent.send(request, host)
-        run_id = self._state.run.run_id if self._state.run else ""
-        await self._owner.show(
-            ToolExecutionStart(
-                run_id=run_id, log_seq=self._state.last_seq, call_id=request.call_id, name=request.name
-            )
         )
 
     # -- wait --------------------------------------------------------------

@@ -25,6 +25,7 @@ from fairlead_common.protocol.content import (
     text_outcome,
 )
 from fairlead_common.protocol.entries import MessageEntry
+from fairlead_common.protocol.events import ToolExecutionStart
 from fairlead_common.protocol.ids import new_id
 from fairlead_common.protocol.messages import ToolCall, ToolClaim, ToolResult
 from fairlead_common.protocol.trace import trace_headers
@@ -86,6 +87,7 @@ class SentCalls:
         # starting; this keeps one that does not know yet that it was replaced from sending what waits.
         await self._owner.check_not_stopped()
         self._sent[request.call_id] = (request, _now())
+        await self._show_start(request)  # together with the request: both are one write to the socket
         try:
             await self._bus.create(
                 subjects.TOOLS,
@@ -97,6 +99,14 @@ class SentCalls:
         except ConflictError:  # its token counts
             self._sent.pop(request.call_id)
             await self._recall()
+
+    async def _show_start(self, request: ToolCall) -> None:
+        run_id = self._state.run.run_id if self._state.run else ""
+        await self._owner.show(
+            ToolExecutionStart(
+                run_id=run_id, log_seq=self._state.last_seq, call_id=request.call_id, name=request.name
+            )
+        )
 
     # -- results -----------------------------------------------------------
 

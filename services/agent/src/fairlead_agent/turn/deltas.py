@@ -17,23 +17,27 @@ class Deltas:
         self._wake = asyncio.Event()
         self._last_sent = 0.0
 
-    async def add(self, delta: Delta) -> None:
-        """Take one more; it is sent now, or with what follows within `PERIOD_S`."""
-        last = self._waiting[-1] if self._waiting else None
-        if last is not None and last.type == delta.type and last.index == delta.index:
-            self._waiting[-1] = Delta(
-                type=last.type,
-                index=last.index,
-                text=last.text + delta.text,
-                name=last.name or delta.name,
-                call_id=last.call_id or delta.call_id,
-            )
-        else:
-            self._waiting.append(delta)
+    async def add(self, *deltas: Delta) -> None:
+        """Take those that came together; they are sent now, or with what follows within `PERIOD_S`."""
+        for delta in deltas:
+            self._join(delta)
         if asyncio.get_running_loop().time() - self._last_sent >= PERIOD_S:
             await self.flush()
         else:
             self._wake.set()
+
+    def _join(self, delta: Delta) -> None:
+        last = self._waiting[-1] if self._waiting else None
+        if last is None or last.type != delta.type or last.index != delta.index:
+            self._waiting.append(delta)
+            return
+        self._waiting[-1] = Delta(
+            type=last.type,
+            index=last.index,
+            text=last.text + delta.text,
+            name=last.name or delta.name,
+            call_id=last.call_id or delta.call_id,
+        )
 
     async def flush(self) -> None:
         """Send what waits."""

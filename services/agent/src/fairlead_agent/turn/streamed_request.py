@@ -89,10 +89,8 @@ class StreamedRequest:
                         model=self._model_name,
                     )
                 )
-            for piece in pieces:
-                delta = self._reply.add(piece)
-                if delta is not None:
-                    await self._deltas.add(delta)
+            if deltas := [delta for piece in pieces if (delta := self._reply.add(piece)) is not None]:
+                await self._deltas.add(*deltas)
         self._reply.check_finished()
 
     async def _keep(self, keep_tools: Callable[[], Awaitable[None]], reading: asyncio.Task[None]) -> None:
