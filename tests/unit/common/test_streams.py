@@ -2,6 +2,8 @@
 
 import pytest
 
+from fairlead_common.bus import streams
+from fairlead_common.bus.stream_reader import LOSSY_STREAMS
 from fairlead_common.bus.streams import STREAMS, weaknesses
 
 SESSIONS = STREAMS[0]
@@ -31,3 +33,8 @@ def test_a_weaker_setting_is_named(change: dict[str, object], problem: str) -> N
 
 def test_more_room_and_more_replicas_are_no_weakness() -> None:
     assert weaknesses(SESSIONS, {**SESSIONS, "max_bytes": 10, "num_replicas": 3}) == []
+
+
+def test_what_may_be_lost_is_what_is_stored_lazily() -> None:
+    lazily = {each["name"] for each in streams.STREAMS if each.get("persist_mode") == "async"}
+    assert lazily == LOSSY_STREAMS

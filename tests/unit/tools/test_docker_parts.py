@@ -14,6 +14,7 @@ import pytest
 from fairlead_common.config import Config, DockerConfig
 from fairlead_common.config.agents import AgentConfig
 from fairlead_common.config.sandboxes import SandboxChoice
+from fairlead_tools.runner.journal.journal import KEEP_S
 from fairlead_tools.sandboxes.channel import ChannelLostError
 from fairlead_tools.sandboxes.docker import DockerSandbox, journals, recipe
 from fairlead_tools.sandboxes.docker.engine import PROBE_TIMEOUT_S, Engine
@@ -74,7 +75,7 @@ def test_journals_are_kept_longer_than_any_call(tmp_path: Path) -> None:
     fresh = kept.assign(msgspec.structs.replace(PLACE, scope="c"), kept.new())
     for journal in (old, used, fresh):
         (kept.folder(journal) / "journal").mkdir(parents=True)
-    long_ago = time.time() - journals.KEEP_S - 60
+    long_ago = time.time() - KEEP_S - 60
     for path in (tmp_path / "docker" / "places").iterdir():
         os.utime(path, (long_ago, long_ago))
     assert kept.of(msgspec.structs.replace(PLACE, scope="c")) == fresh  # asked for, a moment ago
@@ -87,7 +88,7 @@ def test_journal_of_a_container_counts_as_used_until_that_is_gone(tmp_path: Path
     kept = Journals(tmp_path)
     journal = kept.assign(PLACE, kept.new())
     [path] = (tmp_path / "docker" / "places").iterdir()
-    os.utime(path, (time.time() - journals.KEEP_S - 60,) * 2)
+    os.utime(path, (time.time() - KEEP_S - 60,) * 2)
     assert kept.forget_old(but={journal}) == 0
     assert kept.forget_old(but=set()) == 0
     assert kept.assigned() == {journal}
@@ -100,7 +101,7 @@ def test_journal_that_cannot_be_removed_keeps_its_place_until_it_can(
     journal = kept.assign(PLACE, kept.new())
     (kept.folder(journal) / "journal").mkdir(parents=True)
     [path] = (tmp_path / "docker" / "places").iterdir()
-    os.utime(path, (time.time() - journals.KEEP_S - 60,) * 2)
+    os.utime(path, (time.time() - KEEP_S - 60,) * 2)
 
     def refuse(*_: object) -> None:
         raise PermissionError(13, "Permission denied")

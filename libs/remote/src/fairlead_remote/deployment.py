@@ -18,12 +18,12 @@ from fairlead_common.installation.home import Home, home_from_environment, read_
 from fairlead_remote.join_token import TLS_NAME
 from fairlead_remote.listener import DEFAULT_PORT, ListenAddress, RemoteListener, parse_listen
 from fairlead_remote.nats_users import basis
+from fairlead_remote.nats_users.deployment_users import URL
 from fairlead_remote.nats_users.reload import reload_by_request
 from fairlead_remote.nats_users.seed import public_key_of
 from fairlead_remote.rights import RELOADER
 
 # Names and ports on the network `bus`, and folders, as compose.yaml and deploy/nats have them.
-HUB_URL: Final = "nats://nats:4222"
 HUB_HOST: Final = "nats"
 HUB_PORT: Final = 7422
 NEAR_URL: Final = f"tls://door:{DEFAULT_PORT}"
@@ -50,7 +50,7 @@ class DeploymentHome(Home):
 class DeploymentListener(RemoteListener):
     """The remote listener of one deployment. Making one touches nothing."""
 
-    def __init__(self, home: Home, *, hub_url: str = HUB_URL, near_url: str = NEAR_URL) -> None:
+    def __init__(self, home: Home, *, hub_url: str = URL, near_url: str = NEAR_URL) -> None:
         super().__init__(home)
         self._hub_url = hub_url
         self._near_url = near_url

@@ -1,11 +1,12 @@
 """Effective limits of the calling session; jobs that it creates inherit them."""
 
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from fairlead_common.bus import Bus
 from fairlead_common.bus.objects import Objects
 from fairlead_common.config import AgentConfig, Config
+from fairlead_common.config.agents import MODES
 from fairlead_common.config.placement import sandbox_problem
 from fairlead_common.cron.jobs import Limits
 from fairlead_common.errors import BadMessageError, LaterVersionError, NotFoundError
@@ -15,12 +16,10 @@ from fairlead_common.protocol.entries import (
     Entry,
     LaterEntry,
 )
+from fairlead_common.protocol.messages import READING_WORK_MODES
 from fairlead_common.session_log.records import entries_in
 from fairlead_common.session_log.rules import reads_untrusted
 from fairlead_common.session_log.settings import Settings
-
-_MODES: Final = ("safe", "ask", "allow-all")  # each allows what those before it do
-_NARROW: Final = ("plan", "review")
 
 
 @dataclass(slots=True)
@@ -82,7 +81,7 @@ def narrowed(limits: Limits, profile: AgentConfig | None, session: str) -> Limit
     if profile is None:
         return limits
     mode = limits.mode if _rank(limits.mode) < _rank(profile.mode) else ""
-    work_mode = limits.work_mode if limits.work_mode in _NARROW else ""
+    work_mode = limits.work_mode if limits.work_mode in READING_WORK_MODES else ""
     stronger = limits.sandbox and not sandbox_problem(profile.sandbox, session, limits.sandbox)
     return Limits(
         mode=mode, sandbox=limits.sandbox if stronger else "", work_mode=work_mode, deny=limits.deny
@@ -100,4 +99,4 @@ def as_narrow(limits: Limits, others: Limits) -> bool:
 
 
 def _rank(mode: str) -> int:
-    return _MODES.index(mode) if mode in _MODES else len(_MODES)
+    return MODES.index(mode) if mode in MODES else len(MODES)

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from fairlead.options import URL
 from fairlead_common.installation.errors import USAGE, CommandError
 
 
@@ -21,7 +22,7 @@ from fairlead_common.installation.errors import USAGE, CommandError
 @click.option("--once", "decision", flag_value="once", default="once", help="Allow this call only (default).")
 @click.option("--reason", default="", help="Reason, shown to the agent.")
 @click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
-@click.option("--url", help="Address of the server (default: FAIRLEAD_URL, else this machine).")
+@URL
 def approve(approval: str | None, decision: str, reason: str, as_json: bool, url: str | None) -> None:
     """List pending approvals, or decide one.
 

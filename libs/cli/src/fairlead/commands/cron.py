@@ -7,10 +7,8 @@ from typing import Any
 import click
 
 from fairlead.cron_job import job_options, job_patch, new_job
+from fairlead.options import JSON, URL
 from fairlead_common.installation.errors import FAILED, USAGE, CommandError
-
-_URL = click.option("--url", help="Address of the server (default: FAIRLEAD_URL, else this machine).")
-_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 def _call(url: str | None, method: str, path: str, body: object = None, *, key: str | None = None) -> Any:
@@ -32,8 +30,8 @@ def cron() -> None:
 
 @cron.command("list")
 @click.option("--all", "everything", is_flag=True, help="Also those that are disabled.")
-@_JSON
-@_URL
+@JSON
+@URL
 def list_jobs(everything: bool, as_json: bool, url: str | None) -> None:
     """List jobs with their next run."""
     found: list[dict[str, Any]] = []
@@ -58,8 +56,8 @@ def list_jobs(everything: bool, as_json: bool, url: str | None) -> None:
 @job_options
 @click.option("--key", help="Idempotency key: the same key always means the same job.")
 @click.option("--dry-run", is_flag=True, help="Only show how the job is understood.")
-@_JSON
-@_URL
+@JSON
+@URL
 def add(key: str | None, dry_run: bool, as_json: bool, url: str | None, **given: Any) -> None:
     """Add a job and show when it fires."""
     job = new_job(given)
@@ -77,8 +75,8 @@ def add(key: str | None, dry_run: bool, as_json: bool, url: str | None, **given:
 @cron.command()
 @click.argument("job")
 @job_options
-@_JSON
-@_URL
+@JSON
+@URL
 def edit(job: str, as_json: bool, url: str | None, **given: Any) -> None:
     """Change a job; options that are not given stay the same."""
     patch = job_patch(given)
@@ -90,8 +88,8 @@ def edit(job: str, as_json: bool, url: str | None, **given: Any) -> None:
 
 @cron.command()
 @click.argument("job", nargs=-1, required=True)
-@_JSON
-@_URL
+@JSON
+@URL
 def rm(job: tuple[str, ...], as_json: bool, url: str | None) -> None:
     """Remove jobs. Their history stays until it is too old."""
     gone = {name: bool(_call(url, "DELETE", _job(name))["removed"]) for name in job}
@@ -105,8 +103,8 @@ def rm(job: tuple[str, ...], as_json: bool, url: str | None) -> None:
 
 def _switch(word: str, *, enabled: bool) -> Callable[..., None]:
     @click.argument("job", nargs=-1, required=True)
-    @_JSON
-    @_URL
+    @JSON
+    @URL
     def switch(job: tuple[str, ...], as_json: bool, url: str | None) -> None:
         for name in job:
             _tell(_call(url, "PATCH", _job(name), {"patch": {"enabled": enabled}}), as_json=as_json)
@@ -122,8 +120,8 @@ cron.command("disable")(_switch("disable", enabled=False))
 @cron.command("run")
 @click.argument("job")
 @click.option("--force", is_flag=True, help="Run it even if it is not due, or is disabled.")
-@_JSON
-@_URL
+@JSON
+@URL
 def run_job(job: str, force: bool, as_json: bool, url: str | None) -> None:
     """Run a job now, without changing its schedule."""
     from fairlead_common.protocol.ids import new_id
@@ -143,8 +141,8 @@ def run_job(job: str, force: bool, as_json: bool, url: str | None) -> None:
 @click.argument("job", required=False)
 @click.option("--id", "by_option", help="The job.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="Maximum number.")
-@_JSON
-@_URL
+@JSON
+@URL
 def runs(job: str | None, by_option: str | None, limit: int, as_json: bool, url: str | None) -> None:
     """Show the runs of a job, newest first."""
     name = by_option or job
@@ -163,8 +161,8 @@ def runs(job: str | None, by_option: str | None, limit: int, as_json: bool, url:
 
 
 @cron.command()
-@_JSON
-@_URL
+@JSON
+@URL
 def status(as_json: bool, url: str | None) -> None:
     """Show whether jobs fire, and which one is next."""
     answer = _call(url, "GET", "status")
@@ -178,7 +176,7 @@ def status(as_json: bool, url: str | None) -> None:
 
 
 def _pauser(*, paused: bool) -> Callable[..., None]:
-    @_URL
+    @URL
     def pause(url: str | None) -> None:
         _call(url, "POST", "pause", {"paused": paused})
         click.echo("paused: nothing fires" if paused else "jobs fire again", err=True)

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import click
 
+from fairlead.options import URL
 from fairlead_common.installation.errors import USAGE, CommandError
 
 _MARKS: Final = {"ok": "ok     ", "warning": "WARNING", "problem": "PROBLEM", "skipped": "-      "}
@@ -30,7 +31,7 @@ _TITLES: Final = {
     "--timeout", "within_s", type=click.FloatRange(1, 600), default=4.5, show_default=True, metavar="SECONDS",
     help="Time limit for all checks together.",
 )  # fmt: skip
-@click.option("--url", help="Address of the server (default: FAIRLEAD_URL, else this machine).")
+@URL
 def doctor(
     fix: bool, dry_run: bool, offline: bool, strict: bool, as_json: bool, verbose: bool, within_s: float,
     url: str | None,

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import click
 
+from fairlead.options import URL
 from fairlead_common.installation.errors import USAGE, CommandError
 
 _STDIN_PATIENCE_S: Final = 3.0  # beside a prompt: a pipe that nobody writes to must not hold it up
@@ -33,7 +34,7 @@ _STDIN_PATIENCE_S: Final = 3.0  # beside a prompt: a pipe that nobody writes to 
     metavar="SECONDS",
     help="Abort the run after this time.",
 )
-@click.option("--url", help="Address of the server (default: FAIRLEAD_URL, else this machine).")
+@URL
 def run(prompt: tuple[str, ...], url: str | None, output_format: Any, **wishes: Any) -> None:
     """Send a prompt to an agent and print the answer.
 

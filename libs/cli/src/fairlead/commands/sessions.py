@@ -6,8 +6,7 @@ from typing import Any
 
 import click
 
-_URL = click.option("--url", help="Address of the server (default: FAIRLEAD_URL, else this machine).")
-_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+from fairlead.options import JSON, URL
 
 
 @click.group()
@@ -19,8 +18,8 @@ def sessions() -> None:
 @click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="Maximum number.")
 @click.option("--query", "-q", default="", help="Only sessions that contain these words.")
 @click.option("--all", "everything", is_flag=True, help="Include sessions made for a single API call.")
-@_JSON
-@_URL
+@JSON
+@URL
 def ls(limit: int, query: str, everything: bool, as_json: bool, url: str | None) -> None:
     """List sessions, newest first."""
     from urllib.parse import urlencode
@@ -43,8 +42,8 @@ def ls(limit: int, query: str, everything: bool, as_json: bool, url: str | None)
 
 @sessions.command("show")
 @click.argument("session")
-@_JSON
-@_URL
+@JSON
+@URL
 def show(session: str, as_json: bool, url: str | None) -> None:
     """Show the conversation and the tool calls of a session."""
     from urllib.parse import quote
@@ -79,7 +78,7 @@ def show(session: str, as_json: bool, url: str | None) -> None:
 
 @sessions.command("rm")
 @click.argument("session", nargs=-1, required=True)
-@_URL
+@URL
 def rm(session: tuple[str, ...], url: str | None) -> None:
     """Delete sessions with their whole history."""
     from urllib.parse import quote
@@ -100,7 +99,7 @@ def rm(session: tuple[str, ...], url: str | None) -> None:
     is_flag=True,
     help="Also if the workspace is a folder: use the folder of that name there, without its files.",
 )
-@_URL
+@URL
 def move(session: str, host: str | None, force_empty: bool, url: str | None) -> None:
     """Move a session to a workspace on another host.
 
@@ -124,7 +123,7 @@ def move(session: str, host: str | None, force_empty: bool, url: str | None) -> 
 @click.option("--sandbox", type=click.Choice(["local", "bubblewrap", "docker"]))
 @click.option("--work-mode", type=click.Choice(["plan", "implement", "bugfix", "review"]))
 @click.option("--deny", multiple=True, metavar="RULE", help="Never here, instead of earlier ones; '': none.")
-@_URL
+@URL
 def change(session: str, url: str | None, deny: tuple[str, ...], **wishes: str | None) -> None:
     """Change settings of a session; options that are not given stay the same."""
     from urllib.parse import quote

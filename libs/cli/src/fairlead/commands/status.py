@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import click
 
+from fairlead.options import URL
 from fairlead_common.installation.errors import UNREACHABLE, CommandError
 
 _DULL: Final = frozenset({"type", "id", "metadata"})
@@ -12,7 +13,7 @@ _DULL: Final = frozenset({"type", "id", "metadata"})
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@click.option("--url", help="Address of the server (default: FAIRLEAD_URL, else this machine).")
+@URL
 def status(as_json: bool, url: str | None) -> None:
     """Show the services and executors, as NATS reports them.
 

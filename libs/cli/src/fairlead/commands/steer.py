@@ -2,11 +2,13 @@
 
 import click
 
+from fairlead.options import URL
+
 
 @click.command()
 @click.argument("session")
 @click.argument("text", nargs=-1, required=True)
-@click.option("--url", help="Address of the server (default: FAIRLEAD_URL, else this machine).")
+@URL
 def steer(session: str, text: tuple[str, ...], url: str | None) -> None:
     """Steer a running session: the agent reads TEXT after the current tool call."""
     from urllib.parse import quote
@@ -23,7 +25,7 @@ def steer(session: str, text: tuple[str, ...], url: str | None) -> None:
 @click.command()
 @click.argument("session")
 @click.option("--reason", default="", help="Reason, for the log.")
-@click.option("--url", help="Address of the server (default: FAIRLEAD_URL, else this machine).")
+@URL
 def abort(session: str, reason: str, url: str | None) -> None:
     """Stop the run of a session."""
     from urllib.parse import quote

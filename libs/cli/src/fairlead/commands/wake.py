@@ -4,10 +4,8 @@ import json
 
 import click
 
+from fairlead.options import JSON, URL
 from fairlead_common.installation.errors import FAILED, CommandError
-
-_URL = click.option("--url", help="Address of the server (default: FAIRLEAD_URL, else this machine).")
-_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 @click.command()
@@ -20,8 +18,8 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
     help="When the agent reacts: at once, or at its next heartbeat.",
 )
 @click.option("--session", default="main", show_default=True, help="Session that gets the line.")
-@_JSON
-@_URL
+@JSON
+@URL
 def wake(text: str, mode: str, session: str, as_json: bool, url: str | None) -> None:
     """Queue a system line for a session; with `--mode now`, start a turn at once."""
     _fire(url, "/api/wake", {"text": text, "mode": mode, "session": session}, as_json=as_json)
@@ -30,8 +28,8 @@ def wake(text: str, mode: str, session: str, as_json: bool, url: str | None) -> 
 @click.command()
 @click.option("--agent", default="main", show_default=True, help="Agent.")
 @click.option("--if-due", is_flag=True, help="Only if there is something to do.")
-@_JSON
-@_URL
+@JSON
+@URL
 def heartbeat(agent: str, if_due: bool, as_json: bool, url: str | None) -> None:
     """Start a heartbeat of an agent now."""
     _fire(url, "/api/heartbeat", {"agent": agent, "force": not if_due}, as_json=as_json)

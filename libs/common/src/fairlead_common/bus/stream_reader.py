@@ -29,7 +29,7 @@ from fairlead_common.received import Delivery, Headers, Record
 _BY_SUBJECT: Final = frozenset({"tools"})  # services whose user reads no stream as a whole (rights.py)
 _LAGGING: Final = frozenset({"KV_config"})  # every service may read its document, and that alone
 # May lose their end with a server (streams.py), and are made anew when there are to be more replicas.
-_LOSSY: Final = frozenset({s.EVENTS, s.kv_stream(s.BUCKET_LEASES), s.kv_stream(s.BUCKET_EXECUTORS)})
+LOSSY_STREAMS: Final = frozenset({s.EVENTS, s.kv_stream(s.BUCKET_LEASES), s.kv_stream(s.BUCKET_EXECUTORS)})
 _NO_MESSAGE: Final = 10037
 
 
@@ -107,7 +107,7 @@ class Reader(JetStreamApi):
 
     def reached(self, stream: str, seq: int) -> None:
         """Note that `stream` holds a record of this sequence: who does not know it shows the past."""
-        if self.replicated and stream not in _LOSSY and seq > self._reached.get(stream, 0):
+        if self.replicated and stream not in LOSSY_STREAMS and seq > self._reached.get(stream, 0):
             self._reached[stream] = seq
 
     @property

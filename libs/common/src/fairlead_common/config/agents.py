@@ -1,6 +1,6 @@
 """Profiles of agents."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal, get_args
 
 import msgspec
 
@@ -10,6 +10,7 @@ from fairlead_common.config.policy import Rules
 from fairlead_common.config.sandboxes import SandboxChoice
 
 Mode = Literal["safe", "ask", "allow-all"]
+MODES: Final = get_args(Mode)  # each allows what those before it do
 QueueMode = Literal["steer", "followup"]
 
 

@@ -9,6 +9,12 @@ from fairlead_common.config.part import ConfigPart, Extensions, Positive
 from fairlead_common.errors import InvalidInputError
 
 BACK_ENDS: Final = ("demo", "openai", "litellm")
+OPENAI_URL: Final = "https://api.openai.com/v1"
+# Where providers are that no variable places elsewhere.
+PROVIDER_HOSTS: Final = {
+    "anthropic": "api.anthropic.com", "openai": "api.openai.com", "openrouter": "openrouter.ai",
+    "gemini": "generativelanguage.googleapis.com", "mistral": "api.mistral.ai", "groq": "api.groq.com",
+}  # fmt: skip
 
 
 class ModelsConfig(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=True):

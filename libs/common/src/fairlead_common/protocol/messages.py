@@ -4,7 +4,7 @@ The kind of a mail is told by its subject; the payload is JSON, or plain text fo
 or a follow-up, so that `nats pub fairlead.prompt.main "hello"` works.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 
@@ -16,6 +16,7 @@ MAX_TEXT_CHARS = 4_000_000
 SandboxKind = Annotated[str, msgspec.Meta(pattern="^[a-z0-9][a-z0-9_-]{0,31}$")]
 WorkspaceAccess = Literal["none", "ro", "rw"]
 WorkMode = Literal["", "plan", "implement", "bugfix", "review"]
+READING_WORK_MODES: Final = frozenset({"plan", "review"})  # they leave tools that only read
 WorkspaceKind = Literal["folder", "scratch", "clone", "worktree"]
 
 

@@ -27,6 +27,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from fairlead_common.bus import Bus
+from fairlead_common.bus.stream_reader import LOSSY_STREAMS
 from fairlead_common.bus.streams import UNFINISHED
 from fairlead_common.installation.errors import CommandError
 from fairlead_common.installation.home import Home
@@ -53,7 +54,7 @@ ORDER: Final = (
     s.OBJECTS_STREAM,
 )
 # Live events are of the moment, leases and heartbeats of processes that will not be there.
-LEFT_OUT: Final = frozenset({s.EVENTS, s.kv_stream(s.BUCKET_LEASES), s.kv_stream(s.BUCKET_EXECUTORS)})
+LEFT_OUT: Final = LOSSY_STREAMS
 _NEEDED: Final = s.SESSIONS
 # Of the home: who may log in, what this host refuses, and other systems' NATS users (their public keys). The
 # key that stored credentials are encrypted with belongs elsewhere: it is never in here, nor is any other.

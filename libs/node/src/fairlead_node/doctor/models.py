@@ -9,17 +9,13 @@ from urllib.parse import urlsplit
 
 from fairlead_common.config import Config, model_problems
 from fairlead_common.config.later_keys import without_later_keys
+from fairlead_common.config.models import OPENAI_URL, PROVIDER_HOSTS
 from fairlead_common.errors import FairleadError
 from fairlead_node.doctor.context import DoctorContext
 from fairlead_node.doctor.finding import Finding, Repair, ok, problem, skipped, warning
 from fairlead_node.supervisor.environment import DEMO, default_model
 
 _WITHIN_S: Final = 3.0
-_OPENAI: Final = "https://api.openai.com/v1"
-_HOSTS: Final = {
-    "anthropic": "api.anthropic.com", "openai": "api.openai.com", "openrouter": "openrouter.ai",
-    "gemini": "generativelanguage.googleapis.com", "mistral": "api.mistral.ai", "groq": "api.groq.com",
-}  # fmt: skip
 
 
 def document(look: DoctorContext) -> Finding:
@@ -140,7 +136,7 @@ def _model(look: DoctorContext, name: str) -> list[Finding]:
         return [*findings, skipped("models.reachable", f"{name}: --offline")]
     if kind == "openai":
         return [*findings, _openai(look, name)]
-    host = _HOSTS.get(rest.partition("/")[0] if kind == "litellm" else kind)
+    host = PROVIDER_HOSTS.get(rest.partition("/")[0] if kind == "litellm" else kind)
     if host is None:
         return [*findings, skipped("models.reachable", f"{name}: the address of its provider is not known")]
     return [*findings, _reachable(name, host, 443)]
@@ -156,7 +152,7 @@ def _reachable(name: str, host: str, port: int) -> Finding:
 
 
 def _openai(look: DoctorContext, name: str) -> Finding:
-    base = (look.environ.get("OPENAI_BASE_URL") or _OPENAI).rstrip("/")
+    base = (look.environ.get("OPENAI_BASE_URL") or OPENAI_URL).rstrip("/")
     parts = urlsplit(base)
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     key = look.environ.get("OPENAI_API_KEY", "")

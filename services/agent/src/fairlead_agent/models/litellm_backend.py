@@ -27,6 +27,7 @@ from fairlead_agent.models.interface import (
     ToolCallPiece,
 )
 from fairlead_agent.models.provider_errors import MAX_TEXT_CHARS, provider_error, retry_after_s
+from fairlead_common.config.models import PROVIDER_HOSTS
 from fairlead_common.protocol.content import StopReason, Usage
 
 _ENVIRONMENT = {
@@ -51,12 +52,6 @@ _UNKNOWN_MAX_TOKENS = 32_000  # every Claude that thinks can write as much
 _BUDGET_PROVIDERS = ("anthropic", "bedrock", "vertex_ai", "azure_ai")
 
 
-_HOSTS = {
-    "anthropic": "api.anthropic.com", "openai": "api.openai.com", "openrouter": "openrouter.ai",
-    "gemini": "generativelanguage.googleapis.com", "mistral": "api.mistral.ai", "groq": "api.groq.com",
-}  # fmt: skip
-
-
 def _place(provider: str) -> tuple[str, int] | None:
     """Host and port of a provider: as its variables say, else where it is known to be."""
     name = provider.upper()
@@ -64,7 +59,7 @@ def _place(provider: str) -> tuple[str, int] | None:
         if base := os.environ.get(variable):
             parts = urlsplit(base)
             return parts.hostname or "", parts.port or (80 if parts.scheme == "http" else 443)
-    host = _HOSTS.get(provider)
+    host = PROVIDER_HOSTS.get(provider)
     return (host, 443) if host else None
 
 

@@ -27,9 +27,8 @@ from fairlead_agent.models.interface import (
     ToolCallPiece,
 )
 from fairlead_agent.models.provider_errors import provider_error, retry_after_s
+from fairlead_common.config.models import OPENAI_URL
 from fairlead_common.protocol.content import StopReason, Usage
-
-OPENAI_URL = "https://api.openai.com/v1"
 
 
 class _Function(msgspec.Struct, gc=False):

@@ -3,10 +3,9 @@
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from fairlead_common.protocol.messages import ToolSpec
+from fairlead_common.protocol.messages import READING_WORK_MODES, ToolSpec
 
 _GROUPED: Final = {"coding": ("fs", "runtime", "git"), "web": ("web",)}
-_READING: Final = ("plan", "review")
 # What `bash` does as well. Each schema is sent with every request, so these are given on request only.
 _SPECIAL: Final = frozenset({"run_tests", "run_lint", "check_types", "schedule_run", "schedule_runs"})
 
@@ -23,7 +22,7 @@ def select(specs: Iterable[ToolSpec], wanted: Iterable[str], work_mode: str) -> 
     """
     tests = [_test(word) for word in wanted] or [_test("full" if work_mode else "standard")]
     chosen = [spec for spec in specs if any(test(spec) for test in tests)]
-    return [spec for spec in chosen if spec.read_only] if work_mode in _READING else chosen
+    return [spec for spec in chosen if spec.read_only] if work_mode in READING_WORK_MODES else chosen
 
 
 def unknown(specs: Iterable[ToolSpec], wanted: Iterable[str]) -> list[str]:

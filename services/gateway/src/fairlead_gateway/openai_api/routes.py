@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from fairlead_common.errors import RetryableError
 from fairlead_common.protocol import subjects
-from fairlead_common.protocol.ids import check_id, new_id
+from fairlead_common.protocol.ids import check_id, is_id, new_id
 from fairlead_common.protocol.messages import CreateSession, UserInput
 from fairlead_common.received import Headers
 from fairlead_gateway.gateway import Gateway, answering, gateway_of, principal_of
@@ -33,7 +33,6 @@ from fairlead_gateway.sessions.sessions import create_session
 
 RETRY_COUNT: Final = "x-stainless-retry-count"  # of OpenAI's SDKs: 0 for the first attempt, then 1, 2, ...
 
-_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 _COUNT: Final = re.compile(r"[0-9]{1,4}\Z")
 
 
@@ -187,7 +186,7 @@ def _named_session(request: Request) -> str:
 
 def _token(text: str) -> str:
     """`text` if it is an id, else one made from it."""
-    return text if _ID.match(text) else f"x-{hashlib.sha256(text.encode()).hexdigest()[:32]}"
+    return text if is_id(text) else f"x-{hashlib.sha256(text.encode()).hexdigest()[:32]}"
 
 
 # -- storing it ----------------------------------------------------------------------

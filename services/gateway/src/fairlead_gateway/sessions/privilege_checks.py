@@ -3,13 +3,13 @@
 from typing import Final
 
 from fairlead_common.config import Config, SandboxChoice
+from fairlead_common.config.agents import MODES
 from fairlead_common.config.placement import effective_sandbox, is_weaker
 from fairlead_common.protocol.messages import CreateSession, UpdateSession
 from fairlead_common.protocol.projections import SessionSummary
 from fairlead_gateway.http.auth import Principal
 from fairlead_gateway.http.problems import Problem
 
-_MODES: Final = ("safe", "ask", "allow-all")
 _WORK: Final = {"plan": 0, "review": 0, "": 1, "implement": 2, "bugfix": 2}  # by how many tools there are
 
 
@@ -81,8 +81,8 @@ def _check_sandbox(wish: str | None, now: str) -> None:
 
 
 def _is_wider(wish: str, now: str) -> bool:
-    known = wish in _MODES and now in _MODES
-    return _MODES.index(wish) > _MODES.index(now) if known else wish != now
+    known = wish in MODES and now in MODES
+    return MODES.index(wish) > MODES.index(now) if known else wish != now
 
 
 def _refusal(field: str, wish: str, now: str) -> Problem:

@@ -1,7 +1,6 @@
 """A session is given a workspace on another host."""
 
 import contextlib
-from typing import Annotated
 
 import msgspec
 from starlette.requests import Request
@@ -16,17 +15,15 @@ from fairlead_common.protocol.projections import SessionSummary
 from fairlead_gateway.gateway import Gateway, answering, gateway_of, principal_of
 from fairlead_gateway.http.health import executors
 from fairlead_gateway.http.problems import Problem, json_response
-from fairlead_gateway.http.request_parsing import check_parameters, decode
+from fairlead_gateway.http.request_parsing import Id, check_parameters, decode
 from fairlead_gateway.responses import MoveStored
 from fairlead_gateway.sessions.session_lookup import find
-
-_Host = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$(?!\n)")]
 
 
 class Move(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Body of `POST /api/sessions/{id}/move`. Without `host` the least loaded other one is taken."""
 
-    host: _Host | None = None
+    host: Id | None = None
     force_empty: bool = False
 
 

@@ -14,12 +14,12 @@ from typing import Protocol
 from apscheduler.triggers.cron import CronTrigger  # type: ignore[import-untyped]
 
 from fairlead_common.cron.jobs import ActiveWindow, At, Cron, Every, Schedule
+from fairlead_common.cron.requests import LAST_MS
 from fairlead_scheduler.jobs.cron_expression import Expression, parse_expression
 from fairlead_scheduler.jobs.times import milliseconds, moment_of, parse_clock, zone
 
 _TICK = timedelta(microseconds=1)
 _LIMIT = 4000  # candidates looked at before a schedule counts as one without a next time
-_LAST_MS = 7_258_118_400_000  # the year 2200
 
 
 class Times(Protocol):
@@ -64,7 +64,7 @@ class Calendar:
 
     def after(self, moment_ms: int) -> int | None:
         """As `Times`."""
-        if not 0 <= moment_ms < _LAST_MS:
+        if not 0 <= moment_ms < LAST_MS:
             return None
         local = moment_of(moment_ms, self._tz)
         if not self._fixed and (second := self._repeated(local)) is not None:

@@ -7,7 +7,7 @@ from typing import Protocol, runtime_checkable
 
 import structlog
 
-from fairlead_common.protocol.content import ToolOutcome
+from fairlead_common.protocol.content import ToolOutcome, text_outcome
 from fairlead_common.protocol.messages import ToolCall, ToolSpec
 
 log = structlog.get_logger()
@@ -17,6 +17,14 @@ MAX_WARNINGS = 20
 MAX_WARNING_CHARS = 700
 
 ReportProgress = Callable[[str], Awaitable[None]]
+
+
+def unknown_outcome(why: str) -> ToolOutcome:
+    """Of a request that was sent, and of which no one knows whether the server carried it out."""
+    text = (
+        f"{why}. The server may have carried out the request fully, partly or not at all: check before you "
+    )
+    return text_outcome("unknown", f"{text}repeat it.", is_error=True)
 
 
 class NotStartedError(Exception):

@@ -7,16 +7,11 @@ from fairlead_common.bus.objects import Objects
 from fairlead_common.protocol.content import ToolOutcome, text_outcome
 from fairlead_common.protocol.messages import ToolCall, ToolSpec
 from fairlead_tools.executor_tools.text_results import text_result
-from fairlead_tools.executor_tools.tools import ReportProgress
+from fairlead_tools.executor_tools.tools import ReportProgress, unknown_outcome
 from fairlead_tools.mcp_servers.mcp_results import outcome_of
 from fairlead_tools.mcp_servers.server import McpServerConnection, McpUnreachableError
 
 RETRY_S: Final = 1.0
-
-_UNKNOWN = (
-    "{why}. The server may have carried out the request fully, partly or not at all: check before you "
-    "repeat it."
-)
 
 
 class McpTool:
@@ -75,4 +70,4 @@ class McpTool:
     def _ambiguous(self, why: str) -> ToolOutcome:
         if self._spec.idempotent:
             return text_outcome("timed_out", f"Stopped: {why}.", is_error=True)
-        return text_outcome("unknown", _UNKNOWN.format(why=why[:1].upper() + why[1:]), is_error=True)
+        return unknown_outcome(why[:1].upper() + why[1:])

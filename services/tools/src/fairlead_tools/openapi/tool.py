@@ -9,16 +9,11 @@ from fairlead_common.protocol.content import ContentBlock, ImageBlock, ToolOutco
 from fairlead_common.protocol.messages import ToolCall, ToolSpec
 from fairlead_tools.executor_tools.secret import SecretError, read_secret
 from fairlead_tools.executor_tools.text_results import text_result
-from fairlead_tools.executor_tools.tools import ReportProgress
+from fairlead_tools.executor_tools.tools import ReportProgress, unknown_outcome
 from fairlead_tools.openapi.operations import ApiOperation
 from fairlead_tools.openapi.request import ArgumentError, request
 
 MAX_BODY_BYTES = 4 << 20
-
-_UNKNOWN = (
-    "{why}. The server may have carried out the request fully, partly or not at all: check before you "
-    "repeat it."
-)
 
 
 class ApiTool:
@@ -56,7 +51,7 @@ class ApiTool:
         except FetchError as error:
             why = _without(hidden, str(error))
             if error.sent and not self.spec.idempotent:
-                return text_outcome("unknown", _UNKNOWN.format(why=why), is_error=True)
+                return unknown_outcome(why)
             return text_outcome("error", why, is_error=True)
 
     async def _ask(self, call: ToolCall, secret: str, hidden: list[str]) -> ToolOutcome:

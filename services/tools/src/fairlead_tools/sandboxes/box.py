@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fairlead_common.config import BubblewrapConfig
+from fairlead_common.config.sandbox_kinds import BOX_WORKSPACE
 from fairlead_tools.sandboxes.sandbox import Place, check_shareable
 
-WORKSPACE = "/workspace"
 STATE = "/run/fairlead"
 HOST_PROC = "/run/hostproc"
 ARCHIVE_FOLDER = "/opt/fairlead"
@@ -16,7 +16,7 @@ HOME = "/home/sandbox"
 UID = 1000
 
 TMP_MB = 256  # at most, of each folder in memory; all of them together leave a third of it to processes
-WRITABLE = (WORKSPACE, "/tmp", "/var/tmp", HOME, "/dev")  # noqa: S108 - of the sandbox
+WRITABLE = (BOX_WORKSPACE, "/tmp", "/var/tmp", HOME, "/dev")  # noqa: S108 - of the sandbox
 
 # Programs need these of /etc; passwords, host names, keys and other people's settings stay outside.
 _ETC = (
@@ -71,7 +71,7 @@ class Box(NamedTuple):
             "/",
             "--",
             program,
-            *("-I", "-S", archive, "run", STATE, WORKSPACE),
+            *("-I", "-S", archive, "run", STATE, BOX_WORKSPACE),
             *runner,
         ]
 
@@ -108,11 +108,11 @@ class Box(NamedTuple):
 
     def _workspace(self) -> list[str]:
         if self.place.access == "none":
-            return ["--size", self._tmp_size(), "--tmpfs", WORKSPACE]
+            return ["--size", self._tmp_size(), "--tmpfs", BOX_WORKSPACE]
         way = "--bind" if self.place.access == "rw" else "--ro-bind"
         workspace = self.place.workspace
         check_shareable(Path(workspace), self.private, self.state)
-        return [way, workspace, WORKSPACE]
+        return [way, workspace, BOX_WORKSPACE]
 
     def _tmp_size(self) -> str:
         return str(min(TMP_MB, self.settings.memory_mb // 6) * 1024 * 1024)
@@ -134,7 +134,7 @@ class Box(NamedTuple):
 
     def restriction(self) -> dict[str, object]:
         """What the runner binds its commands to (see `runner/confinement/restrict.py`)."""
-        writable = [path for path in WRITABLE if path != WORKSPACE or self.place.access != "ro"]
+        writable = [path for path in WRITABLE if path != BOX_WORKSPACE or self.place.access != "ro"]
         return {
             "seccomp": True,
             "writable": writable,

@@ -27,6 +27,7 @@ from fairlead_tools.sandboxes.channel import Channel, ChannelLostError
 from fairlead_tools.sandboxes.pack import pack_runner
 from fairlead_tools.sandboxes.runner_socket import KeptChannels
 from fairlead_tools.sandboxes.sandbox import Place, SandboxRefusedError
+from fairlead_tools.workspaces.workspaces import NAME as WORKSPACE_NAME
 
 OPEN_TIMEOUT_S = 40.0
 CONNECT_TIMEOUT_S = 10
@@ -37,7 +38,6 @@ MAX_NOISE_LINES = 200  # that a login script over there prints before we are hea
 _KEPT = ("PATH", "HOME", "USER", "LOGNAME", "SSH_AUTH_SOCK", "TMPDIR")
 _BOOTSTRAP = Path(__file__).with_name("ssh_bootstrap.py")
 _HOST = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9_.-]*@)?[A-Za-z0-9_:\[][A-Za-z0-9_.:%\]-]*\Z")
-_WORKSPACE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,63}\Z")
 
 # What no later attempt would change.
 _FINAL = (
@@ -199,7 +199,7 @@ def remote_words(mark: str, folder: str, content: bytes, workspace: str) -> list
     Raises:
         SandboxRefusedError: the workspace is neither a name nor an absolute path.
     """
-    if workspace and not workspace.startswith("/") and not _WORKSPACE.match(workspace):
+    if workspace and not workspace.startswith("/") and not WORKSPACE_NAME.match(workspace):
         raise SandboxRefusedError(
             "workspace: must be an absolute path on that host, or a name of letters, digits, . _ -, "
             f"got {workspace[:80]!r}"

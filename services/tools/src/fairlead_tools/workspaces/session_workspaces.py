@@ -14,7 +14,6 @@ import asyncio
 import contextlib
 import fcntl
 import os
-import re
 import threading
 import time
 from collections.abc import Awaitable, Callable
@@ -26,6 +25,7 @@ import msgspec
 import structlog
 
 from fairlead_common.errors import InvalidInputError
+from fairlead_common.protocol.ids import is_id
 from fairlead_common.protocol.messages import WorkspaceKind
 from fairlead_tools.calls.records import KEEP_S
 from fairlead_tools.workspaces import trash
@@ -36,7 +36,6 @@ log = structlog.get_logger()
 PATIENCE_S: Final = CLONE_TIMEOUT_S + 10.0  # with another executor that makes the same workspace
 REMOVE_S: Final = 30.0  # of one removal; what is left then is for the next one
 _POLL_S: Final = 0.05
-_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 
 
 class _About(msgspec.Struct, frozen=True):
@@ -116,7 +115,7 @@ class SessionWorkspaces:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _path(self, name: str) -> Path:
-        if not _NAME.match(name):
+        if not is_id(name):
             raise InvalidInputError("workspace", f"must be letters, digits, _ and -, got {name[:80]!r}")
         return self._root / name
 

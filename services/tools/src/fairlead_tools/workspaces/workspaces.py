@@ -14,7 +14,7 @@ from fairlead_tools.workspaces.session_workspaces import SessionWorkspaces
 INSTRUCTION_FILES = ("AGENTS.md", "CLAUDE.md")
 MAX_INSTRUCTION_BYTES = 32 * 1024
 
-_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,63}\Z")
+NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,63}\Z")
 
 
 def impossible(call: ToolCall, sandbox: SandboxAttributes | None = None) -> str:
@@ -67,7 +67,7 @@ class Workspaces:
             path = self.default
         elif workspace.startswith("/") and "\0" not in workspace:
             path = Path(workspace)
-        elif _NAME.match(workspace):
+        elif NAME.match(workspace):
             path = self.root / workspace
         else:
             raise InvalidInputError(

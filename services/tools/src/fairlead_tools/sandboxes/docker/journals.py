@@ -20,11 +20,11 @@ from pathlib import Path
 import msgspec
 import structlog
 
+from fairlead_tools.runner.journal.journal import KEEP_S
 from fairlead_tools.sandboxes.sandbox import Place
 
 log = structlog.get_logger()
 
-KEEP_S = 90 * 86_400.0  # longer than any request, and any note of one, is kept
 HELD_S = 3600.0  # longer than anybody has a journal in hand
 
 

@@ -9,6 +9,7 @@ import msgspec
 from docker.types import LogConfig, Mount, Ulimit
 
 from fairlead_common.config import DockerConfig
+from fairlead_common.config.sandbox_kinds import BOX_WORKSPACE
 from fairlead_common.protocol.messages import WorkspaceAccess
 from fairlead_tools.runner.confinement.sandbox_check import EXPECTED
 from fairlead_tools.runner.forward import VARIABLE
@@ -21,7 +22,6 @@ RUNNER = "/fairlead/runner.pyz"
 STATE = "/fairlead/state"
 JOURNAL = f"{STATE}/journal"
 EGRESS = "/fairlead/egress"
-WORKSPACE = "/workspace"
 PROXY_PORT = 3128
 
 # Of these, a runner needs SETUID and SETGID to have commands run as somebody else, and KILL to end them.
@@ -72,10 +72,10 @@ def host_config(
     tmpfs = {"/tmp": f"{scratch},mode=1777"}  # noqa: S108 - inside
     # Folders that the image declares as volumes would become disks without a limit.
     for path in image.get("Config", {}).get("Volumes") or {}:
-        if posixpath.normpath(path) not in ("/tmp", WORKSPACE, RUNNER, STATE, EGRESS):  # noqa: S108
+        if posixpath.normpath(path) not in ("/tmp", BOX_WORKSPACE, RUNNER, STATE, EGRESS):  # noqa: S108
             tmpfs[path] = _EMPTY
     if sources.workspace is None:
-        tmpfs[WORKSPACE] = f"{scratch},mode=0755,uid={owner.uid},gid={owner.gid}"
+        tmpfs[BOX_WORKSPACE] = f"{scratch},mode=0755,uid={owner.uid},gid={owner.gid}"
     return {
         "mounts": _mounts(sources, access),
         "binds": [f"{sources.state}:{STATE}:rw"],  # the engine makes this folder, as its own root
@@ -108,7 +108,7 @@ def host_config(
 def _mounts(sources: Sources, access: WorkspaceAccess) -> list[Mount]:
     mounts = [_bind(sources.archive, RUNNER, read_only=True)]
     if sources.workspace is not None:
-        mounts.append(_bind(sources.workspace, WORKSPACE, read_only=access == "ro"))
+        mounts.append(_bind(sources.workspace, BOX_WORKSPACE, read_only=access == "ro"))
     if sources.egress is not None:
         mounts.append(_bind(sources.egress, EGRESS, read_only=True))
     return mounts
@@ -132,7 +132,15 @@ def container_config(
         for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
             environment[GIVEN_PREFIX + name] = f"http://127.0.0.1:{PROXY_PORT}"
     restriction = msgspec.json.encode({"seccomp": True}).decode()
-    arguments = [RUNNER, "run", JOURNAL, WORKSPACE, f"{idle_s:g}", f"{owner.uid}:{owner.gid}", restriction]
+    arguments = [
+        RUNNER,
+        "run",
+        JOURNAL,
+        BOX_WORKSPACE,
+        f"{idle_s:g}",
+        f"{owner.uid}:{owner.gid}",
+        restriction,
+    ]
     return {
         "entrypoint": ["python3", "-I", "-S", *arguments],
         "command": [],

@@ -1,0 +1,6 @@
+"""Options that several commands have."""
+
+import click
+
+URL = click.option("--url", help="Address of the server (default: FAIRLEAD_URL, else this machine).")
+JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
