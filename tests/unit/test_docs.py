@@ -107,6 +107,18 @@ def test_files_that_are_named_by_the_end_of_their_path_exist(name: str, ends: se
     assert sorted({each for each in named if each not in ends | ELSEWHERE}) == []
 
 
+def test_the_architecture_names_files_with_their_folders() -> None:
+    """A path starts in the package of the agent or of `libs/common`, or with the name of a package."""
+    bases = [
+        *(ROOT / "services/agent/src/fairlead_agent", ROOT / "libs/common/src/fairlead_common"),
+        *ROOT.glob("libs/*/src"),
+        *ROOT.glob("services/*/src"),
+    ]
+    named = re.findall(r"`([\w/]+\.py)`", (ROOT / "docs/architecture.md").read_text())
+    assert len(named) > 25
+    assert [name for name in named if not any((base / name).is_file() for base in bases)] == []
+
+
 def anchors(file: Path) -> set[str]:
     """As GitHub makes them of headings."""
     headings = re.findall(r"^#+ (.*)$", file.read_text(), re.MULTILINE)

@@ -328,9 +328,7 @@ class Executor:
         parts = message.headers.get(subjects.H_PARTS)
         if parts is not None:
             return await read_parts(self._bus, self._config.host, call_id, parts)
-        if (
-            subjects.H_OBJECT in message.headers
-        ):  # of an agent of an earlier version; executors read no objects
+        if subjects.H_OBJECT in message.headers:  # from an earlier version; executors read no objects
             raise BadMessageError(f"{message.subject}: it is in the object store, not in parts")
         return message.data
 
