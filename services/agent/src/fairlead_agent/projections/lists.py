@@ -30,6 +30,7 @@ log = structlog.get_logger()
 
 AT_ONCE: Final = 32  # writes under way
 FAILURE_PAUSE_S: Final = 0.5
+RUNNING_AFTER_S: Final = 0.3  # that a session works is listed then: most runs of a few words are over before
 MAX_KNOWN: Final = 20_000
 READ_AT_ONCE: Final = 500  # summaries; each is about 1 kB
 
@@ -52,6 +53,7 @@ class Projections:
         self._busy: dict[str, asyncio.Task[None]] = {}
         self._before: dict[str, set[str]] = {}  # by key of a session: approvals that are written before it
         self._known: LruCache[str, ProjectedState] = LruCache(MAX_KNOWN)  # what this process wrote last
+        self._not_yet: dict[str, asyncio.TimerHandle] = {}  # keys of sessions that have just begun to work
         self._failed_at = 0.0
         self._wake = asyncio.Event()
 
@@ -59,6 +61,10 @@ class Projections:
         """Bring the lists up to `state`, soon."""
         summary = self._summary(state)
         key = session_key(state.session)
+        if summary.status == "running" and not (state.approvals or state.settled_approvals):
+            self._delay(key)
+        else:
+            self._no_delay(key)
         self._waiting[key] = msgspec.json.encode(summary)
         approvals = [*(request.id for request in state.approvals.values()), *state.settled_approvals]
         self._before.setdefault(key, set()).update(map(approval_key, approvals))
@@ -160,20 +166,32 @@ class Projections:
                     stop.is_set() and self._failed_at
                 ):
                     self._failed_at = 0.0
-                    self._start(tasks)
+                    self._start(tasks, stopping=stop.is_set())
                 try:
                     async with asyncio.timeout(0.5):
                         await self._wake.wait()
                 except TimeoutError:
                     continue
 
-    def _start(self, tasks: asyncio.TaskGroup) -> None:
+    def _start(self, tasks: asyncio.TaskGroup, *, stopping: bool) -> None:
         """Begin to write what waits: at most `AT_ONCE` keys, each once, so that only its newest value is."""
         free = AT_ONCE - len(self._busy)
-        ready = (key for key in self._waiting if key not in self._busy and not self._is_held_back(key))
+        held = self._busy if stopping else self._busy | self._not_yet
+        ready = (key for key in self._waiting if key not in held and not self._is_held_back(key))
         for key in list(itertools.islice(ready, free)):
             value = self._waiting.pop(key)
             self._busy[key] = tasks.create_task(self._write_one(key, value), name=f"list-{key}")
+
+    def _delay(self, key: str) -> None:
+        if key not in self._waiting:
+            self._no_delay(key)  # of a session that was removed
+            loop = asyncio.get_running_loop()
+            self._not_yet[key] = loop.call_later(RUNNING_AFTER_S, self._no_delay, key)
+
+    def _no_delay(self, key: str) -> None:
+        if (timer := self._not_yet.pop(key, None)) is not None:
+            timer.cancel()
+        self._wake.set()
 
     def _is_held_back(self, key: str) -> bool:
         """Whether approvals of this session are to be written first.
