@@ -1,4 +1,4 @@
-"""A deployment with a door: a machine outside of its containers joins, works, and is sent away."""
+"""A deployment with a remote listener: a machine outside of its containers joins, works, and is sent away."""
 
 import asyncio
 import json
@@ -46,8 +46,8 @@ async def asked(deployment: Deployment, session: str, text: str) -> Told:
 
 
 @pytest.fixture(scope="module")
-def door(deployment: Deployment) -> Iterator[Deployment]:
-    """The deployment with a door on loopback; afterwards it has none."""
+def listening(deployment: Deployment) -> Iterator[Deployment]:
+    """The deployment with a remote listener on loopback; afterwards it has none."""
     deployment.set("FAIRLEAD_LISTEN", "127.0.0.1")
     deployment.set("FAIRLEAD_DOOR_PORT", str(free_port()))
     try:
@@ -61,11 +61,11 @@ def door(deployment: Deployment) -> Iterator[Deployment]:
 
 
 @pytest.fixture(scope="module")
-def garage(door: Deployment, tmp_path_factory: pytest.TempPathFactory) -> Iterator[JoinedHost]:
+def garage(listening: Deployment, tmp_path_factory: pytest.TempPathFactory) -> Iterator[JoinedHost]:
     """A machine that joined."""
     host = JoinedHost(tmp_path_factory.mktemp("machines") / "garage")
     try:
-        host.join(executor(door, "invite", "garage", "--pool", "far", "--label", "zone=home"))
+        host.join(executor(listening, "invite", "garage", "--pool", "far", "--label", "zone=home"))
         yield host
     finally:
         host.stop()
@@ -79,49 +79,55 @@ def test_without_the_profile_nobody_is_let_in_and_the_owner_is_told_how(deployme
 
 
 async def test_a_machine_joins_with_one_line_and_runs_what_is_placed_on_it(
-    door: Deployment, garage: JoinedHost
+    listening: Deployment, garage: JoinedHost
 ) -> None:
-    there = await asked(door, "there", "run: echo far >> ops; pwd")
+    there = await asked(listening, "there", "run: echo far >> ops; pwd")
     assert (there.outcomes, there.statuses) == (["completed"], ["ok"])
     assert [path.read_text() for path in garage.home.rglob("ops")] == ["far\n"]
-    row = listed(door)["garage"]
+    row = listed(listening)["garage"]
     assert (row["state"], row["pool"], row["labels"]) == ("up", "far", {"zone": "home"})
-    checks = json.loads(door.compose("run", "--rm", "-T", "cli", "doctor", "--json", check=False))["checks"]
+    checks = json.loads(listening.compose("run", "--rm", "-T", "cli", "doctor", "--json", check=False))[
+        "checks"
+    ]
     (found,) = (each for each in checks if each["check"] == "services.door")
     assert found["state"] == "ok"
     assert "joined: garage" in found["text"]
 
 
-def test_the_door_is_published_where_it_was_said_and_nowhere_else(door: Deployment) -> None:
+def test_the_listener_is_published_where_it_was_said_and_nowhere_else(listening: Deployment) -> None:
     ports = {}
     for service in OWN:
-        (found,) = door.containers(service)
+        (found,) = listening.containers(service)
         bound = found["NetworkSettings"]["Ports"] or {}
         ports[service] = [each["HostIp"] for bindings in bound.values() for each in bindings or []]
     assert ports == {"door": ["127.0.0.1"], "registrar": []}
 
 
 @pytest.mark.parametrize("service", OWN)
-def test_a_container_of_the_door_is_as_confined_as_the_others(door: Deployment, service: str) -> None:
-    must_be_confined(door, service)
+def test_a_container_of_the_listener_is_as_confined_as_the_others(
+    listening: Deployment, service: str
+) -> None:
+    must_be_confined(listening, service)
 
 
-def test_only_the_registrar_has_the_register_and_no_service_what_the_servers_read(door: Deployment) -> None:
+def test_only_the_registrar_has_the_register_and_no_service_what_the_servers_read(
+    listening: Deployment,
+) -> None:
     mounted: dict[str, set[tuple[str, bool]]] = {}
-    for found in door.containers():
+    for found in listening.containers():
         service = found["Config"]["Labels"]["com.docker.compose.service"]
         for mount in found["Mounts"]:
-            name = str(mount.get("Name", "")).removeprefix(f"{door.project}_")
+            name = str(mount.get("Name", "")).removeprefix(f"{listening.project}_")
             mounted.setdefault(name, set()).add((service, mount["RW"]))
     assert mounted["registrar"] == {("registrar", True)}
     assert mounted["door"] == {("registrar", True), ("door", False)}
     assert mounted["users"] == {("registrar", True), ("nats", False)}
-    assert door.run_in("registrar", "ls", "/run/secrets").split() == ["nats-users.conf"]
-    assert "No such file" in door.run_in("door", "sh", "-c", "ls /run/secrets 2>&1", check=False)
+    assert listening.run_in("registrar", "ls", "/run/secrets").split() == ["nats-users.conf"]
+    assert "No such file" in listening.run_in("door", "sh", "-c", "ls /run/secrets 2>&1", check=False)
 
 
 async def test_a_joined_key_opens_nothing_but_the_calls_of_its_host(
-    door: Deployment, garage: JoinedHost
+    listening: Deployment, garage: JoinedHost
 ) -> None:
     bus = await Bus.connect(garage.bus_settings(), name="tools-garage")
     forbidden = [
@@ -148,73 +154,77 @@ async def test_a_joined_key_opens_nothing_but_the_calls_of_its_host(
         heard: list[bytes] = []
         for pattern in (">", "fairlead.>", "fairlead.live.>", "$SYS.>"):
             await bus.subscribe(pattern, lambda delivery: heard.append(delivery.data))
-        await asked(door, "unheard", "run: true")
+        await asked(listening, "unheard", "run: true")
         await bus.round_trip()
         assert heard == []
     finally:
         await bus.close()
-    denied = await asyncio.to_thread(door.compose, "logs", "--no-log-prefix", "door")
+    denied = await asyncio.to_thread(listening.compose, "logs", "--no-log-prefix", "door")
     assert denied.count("Publish Violation") >= len(forbidden)
 
 
-async def test_a_door_and_a_registrar_that_are_killed_lose_nothing(
-    door: Deployment, garage: JoinedHost
+async def test_a_listener_and_a_registrar_that_are_killed_lose_nothing(
+    listening: Deployment, garage: JoinedHost
 ) -> None:
-    async with door.gateway() as gateway:
+    async with listening.gateway() as gateway:
         await ask(gateway, "killed", "run: echo begun >> slow; sleep 4; echo ended >> slow", agent="far")
         await asyncio.to_thread(
             eventually, lambda: list(garage.home.rglob("slow")), "the command begins", RECOVERY_S
         )
         for service in OWN:
-            await asyncio.to_thread(door.run_in, service, "sh", "-c", "kill -9 -1", check=False)
+            await asyncio.to_thread(listening.run_in, service, "sh", "-c", "kill -9 -1", check=False)
         done = await told(gateway, "killed", within_s=RECOVERY_S)
     assert done.statuses == ["ok"], done
     assert [path.read_text() for path in garage.home.rglob("slow")] == ["begun\nended\n"]
-    await asyncio.to_thread(eventually, lambda: _answers(door), "the registrar answers again", RECOVERY_S)
-    assert "garage" in await asyncio.to_thread(listed, door)
+    await asyncio.to_thread(
+        eventually, lambda: _answers(listening), "the registrar answers again", RECOVERY_S
+    )
+    assert "garage" in await asyncio.to_thread(listed, listening)
 
 
-def _answers(door: Deployment) -> bool:
+def _answers(listening: Deployment) -> bool:
     return all(
         each["State"].get("Health", {}).get("Status") == "healthy"
         for service in OWN
-        for each in door.containers(service)
+        for each in listening.containers(service)
     )
 
 
 async def test_a_server_that_runs_takes_over_users_and_hosts_outlive_one_made_anew(
-    door: Deployment, garage: JoinedHost
+    listening: Deployment, garage: JoinedHost
 ) -> None:
-    (before,) = door.containers("nats")
-    await asyncio.to_thread(door.nats_user, "add", "beside", "--session", "beside")
+    (before,) = listening.containers("nats")
+    await asyncio.to_thread(listening.nats_user, "add", "beside", "--session", "beside")
     try:
-        known = await asyncio.to_thread(door.run_in, "nats", "cat", "/run/fairlead-users/users.conf")
+        known = await asyncio.to_thread(listening.run_in, "nats", "cat", "/run/fairlead-users/users.conf")
         assert '"beside"' in known
         assert '"host.garage"' in known
-        seed = (door.secrets / "nats-beside.nk").read_text().strip()
-        said = await asyncio.to_thread(door.run_in, "gateway", "python", "-c", CONNECT, seed, check=False)
+        seed = (listening.secrets / "nats-beside.nk").read_text().strip()
+        said = await asyncio.to_thread(
+            listening.run_in, "gateway", "python", "-c", CONNECT, seed, check=False
+        )
         assert said == "accepted\n"
-        assert (await asked(door, "added", "run: true")).statuses == ["ok"]
-        (now,) = door.containers("nats")
+        assert (await asked(listening, "added", "run: true")).statuses == ["ok"]
+        (now,) = listening.containers("nats")
         assert now["Id"] == before["Id"]
         assert now["State"]["StartedAt"] == before["State"]["StartedAt"]
-        (door.secrets / "nats-webui.nk").unlink()  # a service gets another key, and all know it
-        await asyncio.to_thread(door.make_secrets)
+        (listening.secrets / "nats-webui.nk").unlink()  # a service gets another key, and all know it
+        await asyncio.to_thread(listening.make_secrets)
         anew = ("up", "-d", "--wait", "--no-deps", "--force-recreate", "nats", "webui", *OWN)
-        await asyncio.to_thread(door.compose, *anew)
-        assert (await asked(door, "anew", "run: true")).statuses == ["ok"]
-        users = await asyncio.to_thread(door.run_in, "nats", "cat", "/run/fairlead-store/users.conf")
+        await asyncio.to_thread(listening.compose, *anew)
+        assert (await asked(listening, "anew", "run: true")).statuses == ["ok"]
+        users = await asyncio.to_thread(listening.run_in, "nats", "cat", "/run/fairlead-store/users.conf")
         assert "fairlead-users" in users
     finally:
-        await asyncio.to_thread(door.nats_user, "remove", "beside")
+        await asyncio.to_thread(listening.nats_user, "remove", "beside")
 
 
 async def test_a_revoked_machine_is_dropped_at_once_and_stays_out(
-    door: Deployment, garage: JoinedHost
+    listening: Deployment, garage: JoinedHost
 ) -> None:
-    await asyncio.to_thread(executor, door, "revoke", "garage")
+    await asyncio.to_thread(executor, listening, "revoke", "garage")
     assert await asyncio.to_thread(garage.wait_end) == 78
     assert "refuses this user" in garage.text()
     with pytest.raises(AccessRefusedError):
         await Bus.connect(garage.bus_settings(), name="tools-garage", timeout_s=20)
-    assert (await asyncio.to_thread(listed, door))["garage"]["state"] == "revoked"
+    assert (await asyncio.to_thread(listed, listening))["garage"]["state"] == "revoked"

@@ -1,4 +1,4 @@
-"""The executor's own last word, on a real bus."""
+"""What a host refuses by its own file, on a real bus."""
 
 import asyncio
 
@@ -43,7 +43,7 @@ async def test_i_15_what_is_not_what_a_person_allowed_is_never_started(host: Hos
     assert [path.name for path in host.workspace.glob("marker*")] == ["marker4"]
 
 
-async def test_a_sandbox_that_the_floor_refuses_is_not_offered(host: Host) -> None:
+async def test_a_sandbox_that_the_host_policy_refuses_is_not_offered(host: Host) -> None:
     host.home.mkdir(parents=True)
     (host.home / "floor.toml").write_text('sandboxes = ["docker"]\n')
     (host.home / "floor.toml").chmod(0o600)

@@ -6,7 +6,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from fairlead_agent.policy import evaluate as judgement
+from fairlead_agent.policy import evaluate
 from fairlead_agent.policy.evaluate import SessionPolicy
 from fairlead_agent.policy.verdict import Verdict
 from fairlead_common.config import AgentConfig, parse_config
@@ -130,7 +130,7 @@ def test_what_was_said_is_looked_through_only_where_an_address_counts(
         looked.append(arguments["url"])
         return ""
 
-    monkeypatch.setattr(judgement, "named_by", look)
+    monkeypatch.setattr(evaluate, "named_by", look)
     fetch = ToolSpec(name="web_fetch", description="", parameters={}, group="web", flags=["external"])
     read = ToolSpec(name="mcp__x__read", description="", parameters={}, group="mcp", flags=["external"])
     config = SimpleNamespace(current=parse_config({}, {}))

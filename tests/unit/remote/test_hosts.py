@@ -1,4 +1,4 @@
-"""The register of hosts and tickets, and the file of users that the door holds to."""
+"""The register of hosts and join tokens, and the file of users that the listener reads."""
 
 import time
 from pathlib import Path
@@ -30,18 +30,18 @@ def key() -> str:
 
 
 def invited(
-    hosts: HostRegister, host: str, *, ticket: str = "t1", within_s: int = 60, replace: bool = False
+    hosts: HostRegister, host: str, *, token: str = "t1", within_s: int = 60, replace: bool = False
 ) -> str:
-    """A ticket for the host; its public key."""
+    """A join token for the host; its public key."""
     own = key()
     expires_s = int(time.time()) + within_s
-    hosts.invite(Invitation(ticket, host, "gpu", {"zone": "home"}, own, expires_s), replace=replace)
+    hosts.invite(Invitation(token, host, "gpu", {"zone": "home"}, own, expires_s), replace=replace)
     return own
 
 
-def test_a_ticket_becomes_a_host_once_and_the_same_key_may_ask_again(hosts: HostRegister) -> None:
-    ticket_key, first, second = invited(hosts, "garage"), key(), key()
-    assert ticket_key in hosts.users_file.read_text()
+def test_a_join_token_becomes_a_host_once_and_the_same_key_may_ask_again(hosts: HostRegister) -> None:
+    token_key, first, second = invited(hosts, "garage"), key(), key()
+    assert token_key in hosts.users_file.read_text()
     joined = hosts.redeem("t1", first)
     assert isinstance(joined, JoinedHost)
     assert (joined.host, joined.pool, joined.labels) == ("garage", "gpu", {"zone": "home"})
@@ -51,11 +51,11 @@ def test_a_ticket_becomes_a_host_once_and_the_same_key_may_ask_again(hosts: Host
     )
     users = hosts.users_file.read_text()
     assert first in users
-    assert ticket_key not in users
+    assert token_key not in users
     assert second not in users
 
 
-def test_a_revoked_host_stays_out_with_its_old_ticket_and_comes_back_with_a_new_one(
+def test_a_revoked_host_stays_out_with_its_old_join_token_and_comes_back_with_a_new_one(
     hosts: HostRegister,
 ) -> None:
     invited(hosts, "garage")
@@ -64,7 +64,7 @@ def test_a_revoked_host_stays_out_with_its_old_ticket_and_comes_back_with_a_new_
     assert hosts.revoke("garage") == "garage is revoked"
     assert old not in hosts.users_file.read_text()
     assert hosts.redeem("t1", old) == "the join token was already used: each is valid for one machine, once"
-    invited(hosts, "garage", ticket="t2")
+    invited(hosts, "garage", token="t2")
     new = key()
     assert isinstance(hosts.redeem("t2", new), JoinedHost)
     assert [(host.key, host.revoked_s) for host in hosts.hosts()] == [(new, 0)]
@@ -92,7 +92,7 @@ def test_a_tool_that_another_system_offers_may_be_asked_by_hosts_too(
     assert '"weather"' in hosts.users_file.read_text()
 
 
-def test_an_expired_or_unknown_ticket_lets_nobody_in(hosts: HostRegister) -> None:
+def test_an_expired_or_unknown_join_token_lets_nobody_in(hosts: HostRegister) -> None:
     own = invited(hosts, "garage", within_s=0)
     assert hosts.redeem("t1", key()) == "the join token has expired"
     assert hosts.redeem("t9", key()) == "unknown join token"
@@ -105,17 +105,17 @@ def test_a_place_that_is_taken_is_given_away_only_when_that_is_said(hosts: HostR
     old, new = key(), key()
     hosts.redeem("t1", old)
     with pytest.raises(CommandError, match="garage has joined already"):
-        invited(hosts, "garage", ticket="t2")
-    invited(hosts, "garage", ticket="t2", replace=True)
+        invited(hosts, "garage", token="t2")
+    invited(hosts, "garage", token="t2", replace=True)
     assert old in hosts.users_file.read_text()  # until the other one comes
     hosts.redeem("t2", new)
     users = hosts.users_file.read_text()
     assert (old in users, new in users) == (False, True)
 
 
-def test_a_second_ticket_for_a_host_withdraws_the_first(hosts: HostRegister) -> None:
+def test_a_second_join_token_for_a_host_withdraws_the_first(hosts: HostRegister) -> None:
     first = invited(hosts, "garage")
-    second = invited(hosts, "garage", ticket="t2")
+    second = invited(hosts, "garage", token="t2")
     users = hosts.users_file.read_text()
     assert (first in users, second in users) == (False, True)
     assert hosts.redeem("t1", key()) == "the join token was withdrawn"
@@ -140,7 +140,7 @@ def test_a_register_that_cannot_be_read_is_not_begun_anew(hosts: HostRegister) -
     assert register.read_text() == "{"
 
 
-def test_rights_at_the_door_are_in_the_words_that_it_looks_at() -> None:
+def test_rights_at_the_listener_are_in_the_words_that_it_looks_at() -> None:
     wanted = Rights("_INBOX_x", publish=("$JS.API.STREAM.INFO.A", "$KV.b.c", "$JS.ACK.A.c.>", "fairlead.x"))
     assert at_the_listener(wanted).publish == (
         f"$JS.{DOMAIN}.API.STREAM.INFO.A",

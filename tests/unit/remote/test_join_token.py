@@ -1,4 +1,4 @@
-"""Tickets: what a line must be to let a machine in."""
+"""Join tokens: what a line must be to let a machine in."""
 
 import string
 
@@ -19,7 +19,7 @@ TICKET = JoinToken(
 )
 
 
-def test_a_ticket_is_one_line_that_a_shell_takes_as_one_word() -> None:
+def test_a_join_token_is_one_line_that_a_shell_takes_as_one_word() -> None:
     line = TICKET.encode()
     assert set(line) <= set(string.ascii_letters + string.digits + "_-")
     assert decode(line) == TICKET
@@ -51,6 +51,6 @@ def test_every_changed_character_is_noticed_and_none_is_repeated() -> None:
         ("fle1_" + "A" * 9000, "at most 8192 characters, got 9005"),
     ],
 )
-def test_what_is_no_whole_ticket_is_refused_with_the_reason(text: str, why: str) -> None:
+def test_what_is_no_whole_join_token_is_refused_with_the_reason(text: str, why: str) -> None:
     with pytest.raises(CommandError, match=why):
         decode(text)

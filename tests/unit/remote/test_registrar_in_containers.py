@@ -37,7 +37,7 @@ def users(tmp_path: Path) -> DeploymentUsers:
 
 
 class Settled(DeploymentListener):
-    """A door whose servers are files alone."""
+    """A listener whose servers are files alone."""
 
     reloads = 0
 
@@ -47,7 +47,7 @@ class Settled(DeploymentListener):
 
 
 @pytest.fixture
-def door(tmp_path: Path, users: DeploymentUsers) -> Settled:
+def listener(tmp_path: Path, users: DeploymentUsers) -> Settled:
     for name in ("door", "users"):
         (tmp_path / name).mkdir()
     made = Settled(DeploymentHome(tmp_path / "home", tmp_path / "door", tmp_path / "users"))
@@ -55,39 +55,39 @@ def door(tmp_path: Path, users: DeploymentUsers) -> Settled:
     return made
 
 
-def invitation(host: str, ticket: str = "t1") -> Invitation:
-    return Invitation(ticket, host, "gpu", {}, nkey.public_key(nkey.new_seed()), int(time.time()) + 60)
+def invitation(host: str, token: str = "t1") -> Invitation:
+    return Invitation(token, host, "gpu", {}, nkey.public_key(nkey.new_seed()), int(time.time()) + 60)
 
 
-def test_the_users_with_the_hosts_are_those_that_were_given_and_the_door(
-    door: Settled, users: DeploymentUsers
+def test_the_users_with_the_hosts_are_those_that_were_given_and_the_listener(
+    listener: Settled, users: DeploymentUsers
 ) -> None:
-    given, written = users.config.read_text(), door.home.users_config.read_text()
+    given, written = users.config.read_text(), listener.home.users_config.read_text()
     keys = set(re.findall("nkey: (U[A-Z2-7]{55})", given))
     assert len(keys) == len(SERVICES) + 1
-    (reloader,) = (user.public_key for user in system_users(door.home))
+    (reloader,) = (user.public_key for user in system_users(listener.home))
     assert set(re.findall("nkey: (U[A-Z2-7]{55})", written)) == {*keys, reloader}
     assert written.startswith(f"# of {basis.parsed(given)['basis']}\n")
-    door.hosts.invite(invitation("garage"), replace=False)
-    door.hosts.redeem("t1", nkey.public_key(nkey.new_seed()))
-    written = door.home.users_config.read_text()
+    listener.hosts.invite(invitation("garage"), replace=False)
+    listener.hosts.redeem("t1", nkey.public_key(nkey.new_seed()))
+    written = listener.home.users_config.read_text()
     assert '"host.garage" {' in written
     assert written.startswith(f"# of {basis.parsed(given)['basis']}\n")
 
 
 @pytest.mark.parametrize("name", ["users", "door"])
-def test_the_servers_take_what_is_written(door: Settled, name: str) -> None:
-    door.hosts.invite(invitation("garage"), replace=False)
-    door.hosts.redeem("t1", nkey.public_key(nkey.new_seed()))
-    config = door.config if name == "door" else door.home.users_config
+def test_the_servers_take_what_is_written(listener: Settled, name: str) -> None:
+    listener.hosts.invite(invitation("garage"), replace=False)
+    listener.hosts.redeem("t1", nkey.public_key(nkey.new_seed()))
+    config = listener.config if name == "door" else listener.home.users_config
     done = subprocess.run([binary(), "-t", "-c", config], capture_output=True, timeout=10, check=False)
     assert done.returncode == 0, done.stderr
 
 
 def test_nobody_but_the_owner_asks_the_registrar_and_nobody_else_is_in_the_servers_own_account(
-    door: Settled,
+    listener: Settled,
 ) -> None:
-    for text in (door.home.users_config.read_text(), door.hosts.users_file.read_text()):
+    for text in (listener.home.users_config.read_text(), listener.hosts.users_file.read_text()):
         accounts = dict(re.findall(r'^  "([^"]+)" \{\n(.*?)^  \}\n', text, re.MULTILINE | re.DOTALL))
         takers = {
             name for name, body in accounts.items() if re.search(r"account: .*fairlead\.admission", body)
@@ -103,38 +103,38 @@ def test_nobody_but_the_owner_asks_the_registrar_and_nobody_else_is_in_the_serve
         assert "import" not in re.sub(r"imports: \[\s*\]", "", system)
 
 
-def test_a_second_start_keeps_keys_certificate_and_hosts(door: Settled, users: DeploymentUsers) -> None:
-    door.hosts.invite(invitation("garage"), replace=False)
-    door.hosts.redeem("t1", nkey.public_key(nkey.new_seed()))
-    folders = (door.home.path / "nats", door.home.listener_folder, door.home.users_config.parent)
+def test_a_second_start_keeps_keys_certificate_and_hosts(listener: Settled, users: DeploymentUsers) -> None:
+    listener.hosts.invite(invitation("garage"), replace=False)
+    listener.hosts.redeem("t1", nkey.public_key(nkey.new_seed()))
+    folders = (listener.home.path / "nats", listener.home.listener_folder, listener.home.users_config.parent)
     before = {path: path.read_bytes() for folder in folders for path in folder.iterdir() if path.is_file()}
     users.add("alerts", external_users.other("alerts", sessions=["main"]))
-    door.settle(LISTEN, users.config)
+    listener.settle(LISTEN, users.config)
     changed = {path.name for path, content in before.items() if path.read_bytes() != content}
     assert changed == {"users.json", "users.conf"}
-    assert '"host.garage" {' in door.home.users_config.read_text()
-    (door.home.listener_folder / "door.key").write_text("half")  # killed between the two
-    door.settle(LISTEN, users.config)
-    authority = Authority(door.home.nats)
+    assert '"host.garage" {' in listener.home.users_config.read_text()
+    (listener.home.listener_folder / "door.key").write_text("half")  # killed between the two
+    listener.settle(LISTEN, users.config)
+    authority = Authority(listener.home.nats)
     assert authority.has_issued(
-        door.home.listener_folder / "door.pem", door.home.listener_folder / "door.key"
+        listener.home.listener_folder / "door.pem", listener.home.listener_folder / "door.key"
     )
-    assert not Authority(door.home.nats).has_issued(
-        door.home.nats / "ca.pem", door.home.listener_folder / "door.key"
+    assert not Authority(listener.home.nats).has_issued(
+        listener.home.nats / "ca.pem", listener.home.listener_folder / "door.key"
     )
 
 
-def test_the_owner_is_answered_in_the_words_of_the_register(door: Settled) -> None:
-    admission = LocalEnrollment(door)
+def test_the_owner_is_answered_in_the_words_of_the_register(listener: Settled) -> None:
+    admission = LocalEnrollment(listener)
     asked = {"invitation": invitation("garage")._asdict(), "replace": False, "addresses": ["vm.example"]}
     way = answered(admission, "invite", json.loads(json.dumps(asked)))
-    assert way == {"addresses": ("vm.example:8421",), "ca": door.authority.certificate(), "running": True}
+    assert way == {"addresses": ("vm.example:8421",), "ca": listener.authority.certificate(), "running": True}
     known = json.loads(json.dumps(answered(admission, "known", {})))
     assert [each["host"] for each in known["invitations"]] == ["garage"]
     assert known["door"] == "100.64.0.5:8421"
     revoked = answered(admission, "revoke", {"host": "garage"})
     assert revoked == {"done": "the join token for garage is withdrawn; its connections are dropped"}
-    assert door.reloads == 2
+    assert listener.reloads == 2
     for own in ("farm", "farm-boxes"):
         with pytest.raises(CommandError, match="this machine itself"):
             admission.invite(invitation(own), replace=False, addresses=[])
@@ -143,19 +143,19 @@ def test_the_owner_is_answered_in_the_words_of_the_register(door: Settled) -> No
 
 
 def test_all_addresses_of_the_machine_are_no_address_to_tell_others(
-    door: Settled, users: DeploymentUsers
+    listener: Settled, users: DeploymentUsers
 ) -> None:
-    door.settle({"FAIRLEAD_LISTEN": "0.0.0.0"}, users.config)
+    listener.settle({"FAIRLEAD_LISTEN": "0.0.0.0"}, users.config)
     with pytest.raises(CommandError, match="name with --address"):
-        door.addresses([])
-    assert door.addresses(["vm.example"]) == ["vm.example:8421"]
+        listener.addresses([])
+    assert listener.addresses(["vm.example"]) == ["vm.example:8421"]
 
 
-def test_a_file_of_users_of_an_earlier_version_is_not_guessed_at(door: Settled, tmp_path: Path) -> None:
+def test_a_file_of_users_of_an_earlier_version_is_not_guessed_at(listener: Settled, tmp_path: Path) -> None:
     old = tmp_path / "old.conf"
     old.write_text("accounts {}\n")
     with pytest.raises(CommandError, match="make secrets"):
-        door.settle(LISTEN, old)
+        listener.settle(LISTEN, old)
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_a_file_of_users_of_an_earlier_version_is_not_guessed_at(door: Settled, 
         ({"FAIRLEAD_LISTEN": "fd7a::5"}, ListenAddress("fd7a::5", 8421)),
     ],
 )
-def test_what_is_published_is_said_in_tickets(environ: dict[str, str], found: ListenAddress) -> None:
+def test_what_is_published_is_said_in_join_tokens(environ: dict[str, str], found: ListenAddress) -> None:
     assert listen_of(environ) == found
 
 
