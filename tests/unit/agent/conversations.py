@@ -178,7 +178,7 @@ CONVERSATIONS: Final = {
             result(2, "too slow", "timed_out"),
             result(3, "steered", "skipped"),
             result(4, "Denied: rule.", "denied"),
-            result(5, "it is not known", "unknown"),
+            result(5, "nobody knows", "unknown"),
             ToolResultMessage(call_id="m_6", name="read", outcome=ToolOutcome(status="unknown", content=[])),
         ],
         [1, 9],
