@@ -51,7 +51,7 @@ TABLE: dict[str, Rights] = {
     "operator": rights.operator(),
     "mill": rights.executor("mill", OTHERS),
     "barn": rights.executor("barn", OTHERS),
-    "alerts": external_users.prompts("alerts", ["main"]),
+    "alerts": external_users.other("alerts", sessions=["main"]),
     "weather": WEATHER,
 }
 SEEDS = {name: nkey.new_seed() for name in TABLE}

@@ -118,7 +118,7 @@ def test_a_job_that_fires_all_the_time_has_one_line_in_each_day(up: FairleadUp, 
     tab.shoot("dense")
 
 
-def test_a_phone_shows_each_job_whole_and_can_do_all_that_a_desk_can(
+def test_a_phone_shows_each_job_whole_and_can_do_all_that_a_large_screen_can(
     up: FairleadUp, new_tab: test_web.NewTab
 ) -> None:
     name = "A report of everything that changed in all repositories overnight"

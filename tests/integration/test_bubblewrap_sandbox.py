@@ -117,7 +117,7 @@ async def test_scopes_are_apart(boxed: Boxed) -> None:
     assert len(boxes.first_processes(boxed.host.state)) == 2
 
 
-async def test_what_a_command_does_to_its_guard_does_not_reach_the_next(boxed: Boxed) -> None:
+async def test_what_a_command_does_to_its_supervisor_does_not_reach_the_next(boxed: Boxed) -> None:
     """The guard is the first process of the command's namespace, and of the same user."""
     await boxed.host.started()
     lower = "prlimit --pid 1 --nofile=77:77; prlimit --pid 1 --nofile --raw --noheadings -o SOFT"

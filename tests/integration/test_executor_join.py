@@ -204,7 +204,7 @@ def test_a_revoked_machine_is_dropped_and_stays_out_with_a_clear_text(
 # -- tickets -----------------------------------------------------------------
 
 
-def test_a_ticket_lets_one_machine_in_and_no_second(
+def test_a_join_token_lets_one_machine_in_and_no_second(
     up: FairleadUp, machine: Callable[[str], JoinedHost]
 ) -> None:
     ticket = invite(up, "cellar")
@@ -220,7 +220,7 @@ def test_a_ticket_lets_one_machine_in_and_no_second(
     up.cli("executor", "revoke", "cellar")
 
 
-def test_a_machine_that_was_killed_before_it_heard_the_answer_joins_with_the_same_ticket(
+def test_a_machine_that_was_killed_before_it_heard_the_answer_joins_with_the_same_join_token(
     up: FairleadUp, machine: Callable[[str], JoinedHost]
 ) -> None:
     ticket = invite(up, "barn")
@@ -233,7 +233,7 @@ def test_a_machine_that_was_killed_before_it_heard_the_answer_joins_with_the_sam
     up.cli("executor", "revoke", "barn")
 
 
-def test_an_expired_ticket_is_refused_here_and_there(
+def test_an_expired_join_token_is_refused_here_and_there(
     up: FairleadUp, machine: Callable[[str], JoinedHost]
 ) -> None:
     ticket = invite(up, "loft", "--expires", "1s")
@@ -247,7 +247,7 @@ def test_an_expired_ticket_is_refused_here_and_there(
     assert "not let in: the join token has expired" in refused.stderr or "is not accepted" in refused.stderr
 
 
-def test_a_ticket_of_another_fairlead_and_one_that_leads_nowhere_say_what_is_wrong(
+def test_a_join_token_of_another_fairlead_and_one_that_leads_nowhere_say_what_is_wrong(
     up: FairleadUp, machine: Callable[[str], JoinedHost], tmp_path: Path
 ) -> None:
     ticket = decode(invite(up, "barge"))
@@ -338,7 +338,7 @@ async def test_the_key_of_one_host_cannot_act_for_another(
         up.cli("executor", "revoke", name)
 
 
-async def test_nobody_gets_through_the_door_without_a_key_or_without_encryption(up: FairleadUp) -> None:
+async def test_the_listener_admits_no_one_without_a_key_or_without_encryption(up: FairleadUp) -> None:
     door = json.loads((up.home / "nats" / "door.json").read_text())
     host, _, port = door["listen"].rpartition(":")
     with socket.create_connection((host, int(port)), timeout=5) as plain:

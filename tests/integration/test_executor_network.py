@@ -152,7 +152,7 @@ def test_killing_what_stands_between_delays_a_result_and_repeats_nothing(
     assert [line for line in ledger(far) if line.startswith(op)] == [f"{op}.S1", f"{op}.S2"]
 
 
-def test_a_ticket_names_the_address_that_the_door_listens_on(up: FairleadUp, tmp_path: Path) -> None:
+def test_a_join_token_names_the_address_that_the_listener_listens_on(up: FairleadUp, tmp_path: Path) -> None:
     done = up.cli("executor", "invite", "elsewhere")
     assert f"it will connect to {HERE}:{PORT}" in done.stderr
     began = time.monotonic()
@@ -161,7 +161,7 @@ def test_a_ticket_names_the_address_that_the_door_listens_on(up: FairleadUp, tmp
     assert time.monotonic() - began < 30
 
 
-def test_a_door_whose_address_is_not_there_yet_opens_once_it_is_and_nothing_else_waits(
+def test_a_listener_whose_address_is_not_there_yet_opens_once_it_is_and_nothing_else_waits(
     tmp_path: Path,
 ) -> None:
     address = "10.203.78.1"

@@ -27,7 +27,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 async def _beat(bus: Bus, instance: str, file: Path, *, within_s: float) -> bool:
     """Whether a file came about that the check takes for a sign of life."""
-    task = asyncio.create_task(liveness_file.keep_pulse(bus, "webui", instance))
+    task = asyncio.create_task(liveness_file.keep_liveness_file(bus, "webui", instance))
     try:
         async with asyncio.timeout(within_s):
             while healthcheck.problem():
@@ -44,7 +44,7 @@ async def test_a_service_that_answers_over_nats_is_healthy_until_it_ends(bus: Bu
     micro = await register(bus, "webui", {})
     assert await _beat(bus, micro.id, file, within_s=10)
     assert file.read_text() == f"{micro.id}\n"
-    liveness_file.end_pulse()
+    liveness_file.remove_liveness_file()
     assert "no liveness file" in healthcheck.problem()
 
 

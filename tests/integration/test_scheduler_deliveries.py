@@ -116,7 +116,7 @@ async def _leads(bus: Bus) -> bool:
     return await bus.last("KV_leases", "$KV.leases.scheduler") is not None
 
 
-async def test_a_letter_of_an_earlier_version_that_came_back_is_settled_and_not_sent(
+async def test_a_delivery_of_an_earlier_version_that_came_back_is_settled_and_not_sent(
     w: World, nats_server: NatsServer, bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     heard = list[str]()

@@ -45,4 +45,6 @@ def test_commands_of_the_same_user_cannot_read_the_keys_of_services(tmp_path: Pa
         assert "refused" in ended["text"]
         assert KEY not in ended["text"]
         assert up.cli("status").returncode == 0
-        assert up.cli("down").returncode == 0
+        down = up.cli("down")
+        assert down.returncode == 0
+        assert "stopped; 1 runner is left: it ends 15 minutes after its last command" in down.stderr

@@ -40,10 +40,10 @@ OWNERS = {
 }
 
 
-# The floors of `fairlead_common`, its packages and single modules, from the ground up: what each may import
+# The layers of `fairlead_common`, its packages and single modules, from the ground up: what each may import
 # of those below it.
 _GROUND = {"errors", "received"}
-FLOORS: dict[str, set[str]] = {
+LAYERS: dict[str, set[str]] = {
     "received": set(),
     "errors": {"received"},
     "failpoints": set(),
@@ -77,16 +77,16 @@ def imported(source: str) -> Iterator[tuple[int, str]]:
     yield from dict.fromkeys((line, name.partition(".")[0]) for line, name in imported_modules(source))
 
 
-def floor_problems(place: str, source: str) -> list[str]:
-    """What this source of `fairlead_common` imports of a floor that is not below its own."""
+def layer_problems(place: str, source: str) -> list[str]:
+    """What this source of `fairlead_common` imports of a layer that is not below its own."""
     _, _, inside = place.partition("/")
     own = inside.partition("/")[0].removesuffix(".py")
     found = []
     for line, name in imported_modules(source):
         top, _, rest = name.partition(".")
-        floor = rest.partition(".")[0]
-        if top == "fairlead_common" and floor != own and floor not in FLOORS.get(own, set()):
-            found.append(f"{place}:{line}: {own} imports {floor}, which is not below it")
+        layer = rest.partition(".")[0]
+        if top == "fairlead_common" and layer != own and layer not in LAYERS.get(own, set()):
+            found.append(f"{place}:{line}: {own} imports {layer}, which is not below it")
     return found
 
 
@@ -175,16 +175,16 @@ def test_the_client_loads_nothing_of_the_platform() -> None:
         assert ours <= CLIENT, path
 
 
-def test_the_floors_of_the_shared_library_hold() -> None:
+def test_the_layers_of_the_shared_library_hold() -> None:
     files = [(place, path) for place, path in sources() if place.startswith("fairlead_common/")]
     rooms = {place.split("/")[1].removesuffix(".py") for place, _ in files}
-    assert rooms - {"__init__"} == set(FLOORS), "each package of fairlead_common has its floor in FLOORS"
-    assert [line for place, path in files for line in floor_problems(place, path.read_text())] == []
+    assert rooms - {"__init__"} == set(LAYERS), "each package of fairlead_common has its layer in LAYERS"
+    assert [line for place, path in files for line in layer_problems(place, path.read_text())] == []
 
 
-def test_arrows_between_floors_only_point_down() -> None:
-    order = list(FLOORS)
-    assert [floor for n, floor in enumerate(order) if not FLOORS[floor] <= {*order[:n]}] == []
+def test_arrows_between_layers_only_point_down() -> None:
+    order = list(LAYERS)
+    assert [layer for n, layer in enumerate(order) if not LAYERS[layer] <= {*order[:n]}] == []
 
 
 @pytest.mark.parametrize(
@@ -200,13 +200,13 @@ def test_arrows_between_floors_only_point_down() -> None:
         ("fairlead_common/new_room/file.py", "from fairlead_common.errors import FairleadError"),
     ],
 )
-def test_an_import_of_a_higher_floor_is_found(place: str, source: str) -> None:
-    assert len(floor_problems(place, source)) == 1
+def test_an_import_of_a_higher_layer_is_found(place: str, source: str) -> None:
+    assert len(layer_problems(place, source)) == 1
 
 
-def test_an_import_of_a_lower_floor_or_of_its_own_is_no_problem() -> None:
+def test_an_import_of_a_lower_layer_or_of_its_own_is_no_problem() -> None:
     source = "from fairlead_common.protocol import subjects\nfrom fairlead_common.bus.bus import Bus"
-    assert floor_problems("fairlead_common/bus/tail.py", source) == []
+    assert layer_problems("fairlead_common/bus/tail.py", source) == []
 
 
 def test_main_only_wires() -> None:

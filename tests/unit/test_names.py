@@ -4,7 +4,7 @@ import ast
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -16,11 +16,12 @@ ROOT = Path(__file__).resolve().parents[2]
 SDK = "fairlead_sdk/"
 CONTRACT_OF_ERRORS = "fairlead_common/errors.py"
 
-# Words that names were made of before, and the field's words for them. A dead letter is a term of the field.
+# Words that names were made of before, and the field's words for them.
 PICTURES = {
     "desk": "file descriptor hand-over",
     "distant": "remote",
     "door": "listener, middleware",
+    "floor": "layer, host policy",
     "lane": "concurrency",
     "letter": "delivery",
     "letting": "enrollment",
@@ -31,8 +32,11 @@ PICTURES = {
     "seat": "launch",
     "standing": "limits",
     "telling": "report",
+    "ticket": "join token",
 }
-TERMS = {"dead_letters"}
+# Terms of the field that hold such a word.
+TERMS = re.compile(r"dead_letters?|[Dd]eadLetter|scrolls_sideways")
+LEVELS = {"debug", "info", "warning", "error", "exception"}
 
 Sources = tuple[tuple[str, ast.Module], ...]
 
@@ -101,17 +105,32 @@ def ambiguous(modules: Iterable[tuple[str, ast.Module]]) -> list[str]:
     return problems
 
 
-def pictures(modules: Iterable[tuple[str, ast.Module]]) -> list[str]:
-    """Modules and classes with a word of `PICTURES` in their names."""
+def names_of(tree: ast.Module) -> Iterator[str]:
+    """Classes and functions of a module, and the events and fields that it logs."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.name
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in {f"log.{level}" for level in LEVELS}:
+            yield from (str(each.value) for each in node.args[:1] if isinstance(each, ast.Constant))
+            yield from (keyword.arg for keyword in node.keywords if keyword.arg)
+
+
+def names_of_tests(tree: ast.Module) -> Iterator[str]:
+    """The tests of a module."""
+    return (name for name in names_of(tree) if name.startswith("test_"))
+
+
+def pictures(
+    modules: Iterable[tuple[str, ast.Module]], names: Callable[[ast.Module], Iterable[str]] = names_of
+) -> list[str]:
+    """Names of modules, and the `names` in them, that are made of a word of `PICTURES`."""
     problems = []
     for place, tree in modules:
-        names = [*place.removesuffix(".py").split("/")]
-        names += [node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
-        for name in names:
-            for word in re.findall(r"[A-Z]?[a-z]+", name):
+        for name in [*place.removesuffix(".py").split("/"), *names(tree)]:
+            for word in re.findall(r"[A-Z]?[a-z]+", TERMS.sub("", name)):
                 picture = word.lower()
                 picture = picture if picture in PICTURES else picture.removesuffix("s")
-                if picture in PICTURES and name not in TERMS:
+                if picture in PICTURES:
                     problems.append(f"{place}: {name}: say {PICTURES[picture]}")
     return problems
 
@@ -121,8 +140,19 @@ def test_every_public_name_means_one_thing() -> None:
     assert ambiguous(sources()) == []
 
 
-def test_modules_and_classes_are_named_in_the_fields_words() -> None:
+def test_modules_functions_and_log_events_are_named_in_the_fields_words() -> None:
+    events = {name for _, tree in sources() for name in names_of(tree)}
+    assert {"service_ready", "call_adopted"} <= events  # it does look
     assert pictures(sources()) == []
+
+
+def test_tests_are_named_in_the_fields_words() -> None:
+    modules = [
+        (path.relative_to(ROOT).as_posix(), parsed(path.read_text()))
+        for path in sorted((ROOT / "tests").rglob("test_*.py"))
+    ]
+    assert len(modules) > 200  # it does look
+    assert pictures(modules, names_of_tests) == []
 
 
 @pytest.mark.parametrize(
@@ -157,6 +187,10 @@ def test_only_what_the_sdk_mirrors_may_have_a_second_place() -> None:
         ("fairlead_common/bus/dead_letters.py", "class DeadMessage: ...", 0),
         ("fairlead_agent/doors_open.py", "", 1),
         ("fairlead_agent/doorman.py", "", 0),
+        ("fairlead_tools/a.py", "async def keep_pulse(): ...", 1),
+        ("fairlead_tools/a.py", "def f():\n    log.info('door_opened', ticket=1, host='a')", 2),
+        ("fairlead_tools/a.py", "log.warning('dead_letter_failed')", 0),
+        ("fairlead_tools/a.py", "say.info('door_opened')", 0),
     ],
 )
 def test_a_picture_in_a_name_is_found(place: str, source: str, expected: int) -> None:

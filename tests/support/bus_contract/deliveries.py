@@ -239,7 +239,7 @@ async def test_a_tail_hears_what_another_connection_writes_and_how_it_is_chained
     async with Tail(bus, s.live("a"), [source], lambda _: 0, poll_s=60.0) as tail:
         assert [record.seq for _, record in await tail.take()] == [first]
         second = await append(writer, "a", first)
-        await until(lambda: tail.has_news)
+        await until(lambda: tail.has_records)
         heard = await tail.take()
     await writer.close()
     assert [(record.seq, record.previous) for _, record in heard] == [(second, first)]

@@ -394,7 +394,7 @@ async def test_auto_tries_again_and_takes_the_model_that_the_server_has_now(
     assert asked == ["small", "small", "large"]
 
 
-async def test_patience_with_a_silent_provider_is_asked_for_each_request() -> None:
+async def test_how_long_to_wait_for_a_silent_provider_is_read_for_each_request() -> None:
     over, patience = asyncio.Event(), [30.0]
 
     async def chat(http: web.Request) -> web.StreamResponse:

@@ -105,7 +105,9 @@ def test_a_key_file_that_others_can_read_is_a_problem_and_is_closed(place: Home)
     "name",
     ["nats/ca.key", "nats/door-link.conf", "nats/registrar.nk", "executor/joining.json", "backups/a.tar"],
 )
-def test_keys_of_the_door_of_a_ticket_and_of_backups_are_looked_at_too(place: Home, name: str) -> None:
+def test_keys_of_the_listener_of_a_join_token_and_of_backups_are_looked_at_too(
+    place: Home, name: str
+) -> None:
     path = place.path / name
     path.parent.mkdir(exist_ok=True)
     path.write_text("x")

@@ -15,7 +15,7 @@ from tests.support.nats_server import binary
 NAME = 'josé Żółw 家 "q" \\back'
 
 
-def test_a_server_takes_the_configuration_of_a_home_whose_path_has_letters_of_all_kinds(
+def test_a_server_takes_the_configuration_of_a_home_whose_path_has_any_characters(
     tmp_path: Path,
 ) -> None:
     home = Home(tmp_path / NAME)

@@ -20,7 +20,7 @@ SERVICES: dict[str, Rights] = {
     "webui": rights.webui(),
     "executor": rights.executor("mill"),
     "provisioner": rights.provisioner(),
-    "alerts": external_users.prompts("alerts", ["main"]),
+    "alerts": external_users.other("alerts", sessions=["main"]),
 }
 
 
@@ -145,7 +145,7 @@ def test_a_subject_of_another_system_cannot_be_fairleads(subject: str) -> None:
 @pytest.mark.parametrize("session", ["ops-*", ">", "a.b", ""])
 def test_a_session_is_named_whole_or_by_a_star(session: str) -> None:
     with pytest.raises(InvalidInputError, match="session"):
-        external_users.prompts("x", [session])
+        external_users.other("x", sessions=[session])
 
 
 def test_an_executor_is_bound_to_one_whole_word() -> None:

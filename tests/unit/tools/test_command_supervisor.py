@@ -43,22 +43,22 @@ def waiting(runner: Runner) -> list[int]:
     return children_of(runner, 2 if runner.restriction else 1)
 
 
-def guard_of(client: Client, call_id: str) -> int:
+def supervisor_of(client: Client, call_id: str) -> int:
     outcome = client.call(call_id, "bash", command="echo $PPID")
     assert outcome["status"] == "ok"
     return int(text_of(outcome))
 
 
-def test_one_guard_serves_one_command_after_another(client: Client, runner: Runner) -> None:
-    guards = {guard_of(client, f"c{number}") for number in range(5)}
+def test_one_supervisor_serves_one_command_after_another(client: Client, runner: Runner) -> None:
+    guards = {supervisor_of(client, f"c{number}") for number in range(5)}
     assert len(guards) == 1
     assert guards <= set(waiting(runner))
 
 
-def test_commands_at_once_have_a_guard_each_and_so_have_the_next(client: Client, runner: Runner) -> None:
+def test_commands_at_once_have_a_supervisor_each_and_so_have_the_next(client: Client, runner: Runner) -> None:
     commands = ("a", "b", "c")
 
-    def guards(go: str) -> set[str]:
+    def supervisors(go: str) -> set[str]:
         for name in commands:
             wait = f"until [ -e {go} ]; do sleep 0.02; done"
             client.begin(f"{name}{go}", "bash", command=f"echo $PPID > {name}{go}; {wait}")
@@ -67,13 +67,13 @@ def test_commands_at_once_have_a_guard_each_and_so_have_the_next(client: Client,
         assert [client.outcome()["status"] for _ in commands] == ["ok"] * 3
         return found
 
-    first = guards("1")
+    first = supervisors("1")
     assert len(first) == len(commands)
-    assert guards("2") == first
+    assert supervisors("2") == first
 
 
-def test_what_a_command_leaves_behind_is_gone_before_its_guard_takes_another(client: Client) -> None:
-    before = guard_of(client, "a")
+def test_what_a_command_leaves_behind_is_gone_before_its_supervisor_takes_another(client: Client) -> None:
+    before = supervisor_of(client, "a")
     left = client.call("b", "bash", command="(env -i setsid sleep LONG &) ; (sleep LONG &) ; echo on")
     assert (text_of(left), left["details"]["killed_processes"]) == ("on\n", 2)
     after = client.call("c", "bash", command="echo $PPID; cat /proc/$PPID/task/$PPID/children; echo; echo $$")
@@ -82,17 +82,17 @@ def test_what_a_command_leaves_behind_is_gone_before_its_guard_takes_another(cli
     assert children.split() == [own]
 
 
-def test_guard_that_was_told_to_stop_serves_no_other_command(client: Client, runner: Runner) -> None:
-    before = guard_of(client, "a")
+def test_supervisor_that_was_told_to_stop_serves_no_other_command(client: Client, runner: Runner) -> None:
+    before = supervisor_of(client, "a")
     client.begin("b", "bash", command="echo $PPID > up; sleep LONG")
     assert int(runner.wait_for("up")) == before
     client.send(op="cancel", call_id="b")
     assert client.outcome()["status"] == "cancelled"
-    assert guard_of(client, "c") != before
+    assert supervisor_of(client, "c") != before
     eventually(lambda: not is_alive(before), "it left")
 
 
-def test_guard_that_was_sent_a_signal_takes_no_other_command() -> None:
+def test_supervisor_that_was_sent_a_signal_takes_no_other_command() -> None:
     """A signal that came when the command had ended would stop the next one."""
 
     def takes_another(sent: int) -> bool:
@@ -108,7 +108,7 @@ def test_guard_that_was_sent_a_signal_takes_no_other_command() -> None:
     assert not takes_another(signal.SIGHUP)
 
 
-def test_command_that_signals_its_guard_does_not_stop_the_next(client: Client) -> None:
+def test_command_that_signals_its_supervisor_does_not_stop_the_next(client: Client) -> None:
     for name in ("TERM", "HUP"):
         client.call(f"a{name}", "bash", command=f"(true &); kill -{name} $PPID")
         outcome = client.call(f"b{name}", "bash", command="sleep 0.01; echo on")
@@ -123,50 +123,50 @@ _CHANGES = {
 
 
 @pytest.mark.parametrize("what", _CHANGES)
-def test_guard_whose_command_changed_it_serves_no_other(client: Client, what: str) -> None:
+def test_supervisor_whose_command_changed_it_serves_no_other(client: Client, what: str) -> None:
     if what == "processors" and len(os.sched_getaffinity(0)) < 2:
         pytest.skip("there is one processor only")
     show = "echo $(ulimit -n) $(nice) $(python3 -c 'import os; print(os.sched_getaffinity(0))')"
     before = text_of(client.call("a", "bash", command=show))
-    guard = guard_of(client, "b")
+    guard = supervisor_of(client, "b")
     client.call("same", "bash", command="GUARD=$PPID python3 -c 'import os'; true")
-    assert guard_of(client, "c") == guard
+    assert supervisor_of(client, "c") == guard
     change = f'import os; pid = int(os.environ["GUARD"]); {_CHANGES[what]}'
     client.call("changed", "bash", command=f"GUARD=$PPID python3 -c '{change}'; true")
-    assert guard_of(client, "d") != guard
+    assert supervisor_of(client, "d") != guard
     assert text_of(client.call("e", "bash", command=show)) == before
 
 
 @pytest.mark.parametrize("runner", [BOUND], indirect=True)
 def test_killed_command_that_waited_is_replaced(client: Client, runner: Runner) -> None:
-    guard = guard_of(client, "a")
+    guard = supervisor_of(client, "a")
     (command,) = (pid for pid in waiting(runner) if pid != guard)
     os.kill(command, signal.SIGKILL)
     eventually(lambda: not Path(f"/proc/{command}").exists(), "it is buried")
     assert client.call("b", "bash", command="echo on")["status"] == "ok"
 
 
-def test_killed_guard_takes_the_command_that_waits_with_it(client: Client, runner: Runner) -> None:
-    guard = guard_of(client, "a")
+def test_killed_supervisor_takes_the_command_that_waits_with_it(client: Client, runner: Runner) -> None:
+    guard = supervisor_of(client, "a")
     before = waiting(runner)
     os.kill(guard, signal.SIGKILL)
     eventually(lambda: not any(is_alive(pid) for pid in before), "all of it is dead")
-    assert guard_of(client, "b") != guard
+    assert supervisor_of(client, "b") != guard
 
 
-def test_command_that_cannot_be_started_says_why_and_its_guard_serves_on(
+def test_command_that_cannot_be_started_says_why_and_its_supervisor_serves_on(
     client: Client, runner: Runner
 ) -> None:
-    before = guard_of(client, "a")
+    before = supervisor_of(client, "a")
     client.send(op="call", call_id="b", tool="bash", arguments={"command": ":"}, env={"LANG": "x" * 200_000})
     refused = client.outcome()
     assert (refused["status"], refused["exit_code"]) == ("ok", 127)
     assert text_of(refused) == "could not start: Argument list too long\n[exit code 127]"
-    assert guard_of(client, "c") == before
+    assert supervisor_of(client, "c") == before
 
 
-def test_killed_runner_takes_a_guard_that_served_before_with_it(client: Client, runner: Runner) -> None:
-    guard = guard_of(client, "a")
+def test_killed_runner_takes_a_supervisor_that_served_before_with_it(client: Client, runner: Runner) -> None:
+    guard = supervisor_of(client, "a")
     client.begin("b", "bash", command="(env -i setsid sleep LONG &); echo $PPID > up; sleep LONG")
     assert int(runner.wait_for("up")) == guard
     runner.kill()
@@ -194,7 +194,7 @@ def test_command_finds_nothing_around_it_that_is_not_meant_for_it(client: Client
 
 def test_each_command_has_pipes_of_its_own(client: Client, runner: Runner) -> None:
     """What kept those of an earlier one speaks to nobody."""
-    before = guard_of(client, "a")
+    before = supervisor_of(client, "a")
     for name in ("b", "c"):
         client.call(name, "bash", command=f"ls -l /proc/self/fd > {name}; echo $PPID >> {name}")
     said = [(runner.workspace / name).read_text().split() for name in ("b", "c")]
@@ -272,7 +272,7 @@ def test_next_command_waits_only_a_moment_after_the_last_ended(
     assert workplace.prefork.next_tick == float("inf")
 
 
-def test_guards_that_are_idle_for_long_leave_and_one_stays(
+def test_supervisors_that_are_idle_for_long_leave_and_one_stays(
     workplace: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(prefork, "PAUSE_S", 0.0)
@@ -302,7 +302,7 @@ def test_child_that_is_slow_to_make_is_made_at_once(workplace: Workplace) -> Non
     assert len(workplace.prefork.pids - {worker}) == 1
 
 
-def test_guard_that_died_before_its_next_command_came_is_replaced(workplace: Workplace) -> None:
+def test_supervisor_that_died_before_its_next_command_came_is_replaced(workplace: Workplace) -> None:
     first = workplace.run()
     os.kill(first, signal.SIGKILL)
     os.waitid(os.P_PID, first, os.WEXITED | os.WNOWAIT)
@@ -321,7 +321,7 @@ def children_of_process(pid: int) -> list[str]:
     return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
 
 
-def test_guard_that_does_not_say_that_it_is_ready_gets_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_supervisor_that_does_not_say_that_it_is_ready_gets_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fd_handoff, "PATIENCE_MS", 20)
     ours, theirs = fd_handoff.open_pair()
     pipe = os.pipe()
@@ -341,7 +341,7 @@ def test_guard_that_does_not_say_that_it_is_ready_gets_nothing(monkeypatch: pyte
 
 
 @pytest.mark.parametrize("read", [True, False])
-def test_guard_that_gets_nothing_leaves_without_a_word(read: bool) -> None:
+def test_supervisor_that_gets_nothing_leaves_without_a_word(read: bool) -> None:
     """An exception would cost more than the command did: modules are loaded to print it."""
     ours, theirs = fd_handoff.open_pair()
     pid = os.fork()
@@ -415,7 +415,7 @@ def test_too_few_files_for_a_child_leave_none_of_them_open(kind: str, tmp_path: 
     assert failures
 
 
-def test_report_that_is_too_large_ends_its_call_at_once_and_its_guard_serves_on(
+def test_report_that_is_too_large_ends_its_call_at_once_and_its_supervisor_serves_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(running_call, "MAX_REPORT_BYTES", 100_000)

@@ -239,7 +239,7 @@ def test_killed_runner_leaves_no_process_and_the_next_says_it_is_gone(runner: Ru
     assert not list((runner.state / "processes").iterdir())
 
 
-def test_killed_runner_and_guard_leave_no_process(runner: Runner) -> None:
+def test_killed_runner_and_supervisor_leave_no_process(runner: Runner) -> None:
     client = runner.start()
     name = start(client, "a", "sleep LONG & echo $! > child; echo $$ > pid; wait")
     pid, child = int(runner.wait_for("pid")), int(runner.wait_for("child"))

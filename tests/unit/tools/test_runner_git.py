@@ -80,7 +80,7 @@ def test_log_lists_commits(client: Client, repository: Path) -> None:
 def test_revision_cannot_be_an_option(client: Client, repository: Path, value: str) -> None:
     for number, tool in enumerate(("git_diff", "git_log")):
         outcome = client.call(f"a{number}", tool, revision=value)
-        assert text_of(outcome).startswith("revision: is no name of a revision")
+        assert text_of(outcome).startswith("revision: is not a valid revision name")
     assert not (repository / "x").exists()
 
 

@@ -78,7 +78,7 @@ def test_unknown_stays_unknown(client: Client, runner: Runner) -> None:
     assert second.outcome() == told
 
 
-def test_runner_and_guards_killed_at_once_leave_nothing_after_recovery(
+def test_runner_and_supervisors_killed_at_once_leave_nothing_after_recovery(
     client: Client, runner: Runner
 ) -> None:
     client.begin("a", "bash", command="setsid sleep LONG & echo up > up; sleep LONG")
@@ -91,14 +91,14 @@ def test_runner_and_guards_killed_at_once_leave_nothing_after_recovery(
     assert again.outcome()["status"] == "unknown"
 
 
-def test_command_that_kills_its_guard_is_unknown_and_gone(client: Client, runner: Runner) -> None:
+def test_command_that_kills_its_supervisor_is_unknown_and_gone(client: Client, runner: Runner) -> None:
     client.begin("a", "bash", command="(env -i setsid sleep LONG &); sleep 0.1; kill -9 $PPID; sleep LONG")
     assert client.outcome()["status"] == "unknown"
     assert not pids_of("sleep", LONG)
     assert client.call("b", "bash", command="echo on")["status"] == "ok"
 
 
-def test_guard_that_was_stopped_still_stops_its_command(client: Client) -> None:
+def test_supervisor_that_was_stopped_still_stops_its_command(client: Client) -> None:
     outcome = client.call("a", "bash", timeout_s=0.3, command="kill -STOP $PPID; sleep LONG")
     assert outcome["status"] == "timed_out"
     assert not pids_of("sleep", LONG)

@@ -54,7 +54,7 @@ async def test_sources_that_were_edited_since_the_build_are_told_with_the_comman
     assert f"make -C '{package.parents[3]}' web" in told
 
 
-async def test_a_checkout_that_only_touches_files_is_no_news(package: Path) -> None:
+async def test_a_checkout_that_only_touches_files_changes_nothing(package: Path) -> None:
     for path in (package.parents[1] / "web" / "src").rglob("*.tsx"):
         path.touch()
     assert await warnings(package) == []

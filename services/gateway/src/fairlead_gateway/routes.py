@@ -235,7 +235,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     Operation(
         "GET",
         "/api/news",
-        change_stream.news,
+        change_stream.changes,
         "server-sent hints that a list has changed: sessions, approvals, jobs, executors",
         {200: responses.Welcome | responses.Changed},
         kind="text/event-stream",

@@ -426,7 +426,9 @@ async def test_a_late_hook_delays_no_run(w: MemoryWorld, install: Install) -> No
     assert asyncio.get_running_loop().time() - began < 5
 
 
-async def test_what_an_agent_died_before_telling_the_next_one_tells(w: MemoryWorld, install: Install) -> None:
+async def test_what_an_agent_did_not_tell_before_it_died_is_told_by_the_next_one(
+    w: MemoryWorld, install: Install
+) -> None:
     first = Told(failures=1_000_000)
     install(told=first)
     settings: dict[str, object] = {"hooks": {"told": {}}}

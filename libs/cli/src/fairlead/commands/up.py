@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import socket
 from collections.abc import Callable
 
 import click
@@ -10,6 +9,7 @@ import click
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.installation.errors import CONFIG, FAILED, UNREACHABLE, USAGE, CommandError
 from fairlead_common.installation.home import Home, home_from_environment, port_from_environment, workspace_of
+from fairlead_common.installation.ports import is_free
 from fairlead_common.installation.processes import UpLock, end_stale
 from fairlead_common.protocol.ids import host_label
 from fairlead_node.nats_server.server import is_answering, remember_external
@@ -79,7 +79,8 @@ def up(
             console.say(
                 f"ended {process.name} (process {process.pid}), left over from a start that was killed"
             )
-        _require_free(port)
+        if not is_free(port):
+            raise CommandError(f"port {port} is taken by another program: set FAIRLEAD_PORT", FAILED)
         external_url = nats_url or os.environ.get("FAIRLEAD_NATS_URL")
         _choose_listener(home, listen or os.environ.get("FAIRLEAD_LISTEN"), bool(external_url), console)
         _require_answer(external_url or "")
@@ -159,18 +160,6 @@ def _choose_listener(home: Home, wanted: str | None, external: bool, console: Co
     if problem:
         console.say(problem)
     console.say(f"other machines join at {listen}: `fairlead executor invite <host>` makes a join token")
-
-
-def _require_free(port: int) -> None:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError as error:
-            raise CommandError(
-                f"port {port} is taken by another program ({error.strerror}): set FAIRLEAD_PORT",
-                FAILED,
-            ) from error
 
 
 def _announcer(home: Home, port: int, console: Console) -> Callable[[float], None]:

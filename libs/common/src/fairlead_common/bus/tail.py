@@ -90,14 +90,14 @@ class Tail:
         self._changed.set()
 
     @property
-    def has_news(self) -> bool:
+    def has_records(self) -> bool:
         """Whether `take` would return something, or would look for it, without waiting."""
         return bool(self._ready) or self._behind
 
     async def wait(self, timeout_s: float) -> bool:
         """Whether there may be news, as soon as there is, or after `timeout_s`."""
         loop = asyncio.get_running_loop()
-        if not self.has_news:
+        if not self.has_records:
             self._changed.clear()
             pause = min(timeout_s, max(0.0, self._polled_at + self._poll_s - loop.time()))
             try:
@@ -105,7 +105,7 @@ class Tail:
                     await self._changed.wait()
             except TimeoutError:
                 self._behind = self._behind or loop.time() >= self._polled_at + self._poll_s
-        return self.has_news
+        return self.has_records
 
     async def take(self) -> list[tuple[int, Record]]:
         """What is new, oldest first, as (index of the source, record). Does not wait for more.

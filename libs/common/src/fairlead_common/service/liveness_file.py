@@ -17,7 +17,7 @@ PERIOD_S = 2.0
 ANSWER_WITHIN_S = 2.0
 
 
-async def keep_pulse(bus: Bus, service: str, instance: str) -> None:
+async def keep_liveness_file(bus: Bus, service: str, instance: str) -> None:
     """Ask this very instance `$SRV.PING` over NATS, for ever; each answer makes the file fresh.
 
     Does nothing where `FAIRLEAD_PULSE_FILE` names no file.
@@ -39,8 +39,8 @@ async def keep_pulse(bus: Bus, service: str, instance: str) -> None:
         await asyncio.sleep(PERIOD_S)
 
 
-def end_pulse() -> None:
-    """Leave no sign of life of a process that has ended."""
+def remove_liveness_file() -> None:
+    """Remove the file of a process that has ended."""
     if named := os.environ.get(VARIABLE):
         with contextlib.suppress(OSError):
             Path(named).unlink(missing_ok=True)

@@ -24,7 +24,7 @@ from fairlead_common.errors import (
     StreamFullError,
     UnsafeConfigurationError,
 )
-from fairlead_common.service.liveness_file import end_pulse, keep_pulse
+from fairlead_common.service.liveness_file import keep_liveness_file, remove_liveness_file
 from fairlead_common.service.log_formats import announced
 from fairlead_common.service.logs import configure_logs
 from fairlead_common.service.privacy import hide_memory, keep_files_private
@@ -45,14 +45,14 @@ def run_service(
     inbox: Callable[[], str] | None = None,
     private_files: bool = True,
 ) -> None:
-    """Connect, provision, register as a NATS micro service, run the parts; then exit the process.
+    """Connect, make or await the streams, register a micro service, run the parts; then exit the process.
 
     Exit status 0 after SIGTERM or SIGINT, 78 for a configuration that must not run and a user that NATS
     refuses, 1 for the rest.
 
     Args:
         setup: makes the parts; each runs until the stop event it is given is set, and drains then.
-        inbox: whose answers they are that come to it, where not all processes of a service may hear them.
+        inbox: prefix of reply subjects, where other processes of the service must not see the replies.
         private_files: what it writes is for its own user only; not where it also makes people's files.
     """
     hide_memory()
@@ -94,7 +94,7 @@ async def _serve(name: str, setup: Setup, metadata: dict[str, str], inbox: Calla
         await _run_parts(name, micro.id, parts, bus, stop)
         await micro.stop()
     finally:
-        end_pulse()
+        remove_liveness_file()
         await bus.close()
 
 
@@ -143,7 +143,7 @@ async def _run_parts(
 
     async with asyncio.TaskGroup() as tasks:
         watch = tasks.create_task(lost_bus(), name="bus")
-        pulse = tasks.create_task(keep_pulse(bus, name, instance), name="pulse")
+        liveness = tasks.create_task(keep_liveness_file(bus, name, instance), name="liveness")
         running = [tasks.create_task(_part(part, stop), name=f"{name}-{n}") for n, part in enumerate(parts)]
         log.info("service_ready", pid=os.getpid())
         await stop.wait()
@@ -154,7 +154,7 @@ async def _run_parts(
                 log.warning("drain_timed_out", part=task.get_name())
                 task.cancel()
         watch.cancel()
-        pulse.cancel()
+        liveness.cancel()
     log.info("service_stopped")
 
 

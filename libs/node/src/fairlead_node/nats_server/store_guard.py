@@ -73,7 +73,7 @@ class StoreGuard:
             return "closed"
         return "low" if self._disk.used_percent >= LOW_PERCENT else "open"
 
-    def news(self) -> str:
+    def report(self) -> str:
         """What the last look found, for people."""
         free, needed = self._disk.free_bytes >> 20, self._disk.needed_bytes >> 20
         match self.word:

@@ -289,7 +289,7 @@ class Supervisor:
             self._book.catch_up()
             if guard.word != told:
                 told = guard.word
-                self._console.say(guard.news())
+                self._console.say(guard.report())
             if step == "reload":
                 server.signal(signal.SIGHUP)
             elif step == "restart":

@@ -43,11 +43,6 @@ def other(
     return remade(recipe)
 
 
-def prompts(name: str, sessions: Iterable[str]) -> Rights:
-    """Another system that prompts the sessions named, and hears the answers on its own inbox."""
-    return other(name, sessions=sessions)
-
-
 def remade(recipe: Mapping[str, object], others: Others = NOBODY) -> Rights:
     """The rights that `recipe` stands for.
 

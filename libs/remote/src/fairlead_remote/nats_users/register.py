@@ -71,7 +71,7 @@ class UserRegister(ABC):
         """Add a user; its seed. The server knows it when it has read its configuration again.
 
         Args:
-            wanted: of `rights.executor`, `external_users.other` or `external_users.prompts`.
+            wanted: of `rights.executor` or `external_users.other`.
 
         Raises:
             CommandError: there is a user of this name.

@@ -266,7 +266,7 @@ class Catalog:
                 "instructions_not_read",
                 host=host,
                 workspace=workspace,
-                patience_s=patience_s,
+                waited_s=patience_s,
                 known_before=known is not None,
             )
             self._not_read.put((host, workspace), now)

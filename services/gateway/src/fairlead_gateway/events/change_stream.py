@@ -24,7 +24,7 @@ from fairlead_gateway.responses import Changed
 PAUSE_S: Final = 0.1  # between two looks
 
 
-async def news(request: Request) -> ASGIApp | Response:
+async def changes(request: Request) -> ASGIApp | Response:
     """The stream of hints."""
     check_parameters(request)
     if request.method == "HEAD":

@@ -322,7 +322,7 @@ class EventStream:
                     if await self._is_gone():
                         await write(frames.deleted(frames.log))
                         return
-                if not tail.has_news:
+                if not tail.has_records:
                     pause = min(looked_at, self._sent_at) + sse.KEEP_ALIVE_S - loop.time()
                     await tail.wait(0.2 if self._deleting else min(max(0.01, pause), LOGIN_CHECK_S))
 

@@ -111,7 +111,7 @@ class Completion:
                 if loop.time() - looked_at >= sse.KEEP_ALIVE_S:
                     looked_at = loop.time()
                     await self._check_session()
-                if not self._answer.done and not tail.has_news:
+                if not self._answer.done and not tail.has_records:
                     await tail.wait(max(0.01, self._sent_at + sse.KEEP_ALIVE_S - loop.time()))
 
     async def _take(self, tail: Tail) -> list[tuple[int, Record]]:

@@ -45,7 +45,7 @@ class JobSync:
     @property
     def revision(self) -> int:
         """Revision of the bucket that the table reflects."""
-        return self._tail.seen[0] if self._tail is not None and not self._tail.has_news else self._taken
+        return self._tail.seen[0] if self._tail is not None and not self._tail.has_records else self._taken
 
     async def run(self, stop: asyncio.Event) -> None:
         """Load all jobs, then apply every change, until `stop`."""

@@ -122,7 +122,7 @@ class McpServerConnection:
         late = asyncio.get_running_loop().call_later(self.settings.start_timeout_s, self._note_late)
         try:
             async with (
-                asyncio.timeout(self._patience_s) as limit,
+                asyncio.timeout(self._connect_limit_s) as limit,
                 sdk.open_session(self.settings, env, headers, self._log) as session,
             ):
                 listed = await session.tools() if self._leads else None
@@ -146,7 +146,7 @@ class McpServerConnection:
             self._session = None
 
     @property
-    def _patience_s(self) -> float:
+    def _connect_limit_s(self) -> float:
         """How long a connection may take before it is given up."""
         within_s = self.settings.start_timeout_s
         return max(HUNG_TIMES * within_s, HUNG_S) if self.settings.command else within_s
@@ -225,7 +225,7 @@ class McpServerConnection:
         """What went wrong, in one line, for whoever called. A server's own words may be in it."""
         first = _first(error)
         if isinstance(first, TimeoutError):
-            return f"it did not answer within {self._patience_s:g} s"
+            return f"it did not answer within {self._connect_limit_s:g} s"
         words = self._last_words()
         return f"{_told(first)}; it wrote: {words}" if words else _told(first)
 

@@ -49,7 +49,7 @@ class RunnerServer:
         self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
         self._selector.register(wake_r, selectors.EVENT_READ, lambda: self._woken(wake_r))
         while not self._is_over():
-            for key, _ in self._selector.select(self._patience()):
+            for key, _ in self._selector.select(self._wait_s()):
                 key.data()
             # After all of them: it closes pipes that may be among those that were ready.
             self._bury()
@@ -78,7 +78,7 @@ class RunnerServer:
             return False
         return self._stopping or time.monotonic() - self._active_at >= self._idle_s
 
-    def _patience(self) -> float:
+    def _wait_s(self) -> float:
         due = [running.next_tick() for running in self._calls.running()] or [self._active_at + self._idle_s]
         return max(0.0, min(*due, self._calls.next_tick(), self._deaf_until) - time.monotonic())
 
