@@ -221,8 +221,8 @@ async def test_ss_34_entity_bomb_costs_little() -> None:
     [
         ("application/pdf", b"<html><body>no pdf</body></html>", "cannot be shown"),
         ("application/pdf", b"%PDF-1.7\nnothing of it", "cannot be read"),
-        ("image/png", b"<html>no picture</html>", "says it is image/png, and is not"),
-        ("image/webp", b"RIFF\0\0\0\0AVI ", "says it is image/webp, and is not"),
+        ("image/png", b"<html>no picture</html>", "is declared as image/png, and is not"),
+        ("image/webp", b"RIFF\0\0\0\0AVI ", "is declared as image/webp, and is not"),
         ("application/zip", b"PK\x03\x04", "cannot be shown as text"),
         ("", b"\0\1\2\3" * 100, "cannot be shown as text"),
         ("application/octet-stream", b"\x7fELF\0\0", "cannot be shown as text"),

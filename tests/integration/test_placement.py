@@ -209,7 +209,7 @@ async def test_session_whose_host_is_lost_is_told_so_and_goes_on_elsewhere_when_
         monkeypatch.setattr("fairlead_agent.tools.catalog.FRESH_S", 0.5)
         heartbeat = asyncio.create_task(_beat(w))
         await w.run_end("a")
-        assert [text[:22] for text in await results(w, "a")] == ["Not started: no heartbeat of host lost"]
+        assert [text[:38] for text in await results(w, "a")] == ["Not started: no heartbeat of host lost"]
         await notice(w.bus, "a", "move-1", MoveSession(host=HOST))
         await w.say("a", "op=P2 steps=1")
         await w.run_end("a", 2)

@@ -33,9 +33,7 @@ async def collect(hooks: SessionHooks, state: SessionState) -> HookContextEntry 
     if not asked or state.has_hook_context or state.asks_again or state.run is None or not state.items:
         return None
     if state.hook_chars >= MAX_RUN_CHARS:
-        log.info(
-            "hooks_not_asked", method=CONTEXT, why=f"they added {state.hook_chars} characters to this run"
-        )
+        log.info("hooks_skipped", method=CONTEXT, why=f"they added {state.hook_chars} characters to this run")
         return None
     if not await hooks.can_store(HOOK_CONTEXT, patient=False):
         log.warning(
