@@ -97,9 +97,9 @@ class WorkspacePlaces:
             return state.placement or placement
 
     def known(self, state: SessionState, profile: AgentConfig, host: str) -> Placement:
-        """The place of a call that was addressed to `host` already."""
+        """The place of a call that was addressed to `host` already, also if the session was moved since."""
         if state.placement is not None:
-            return self._filled(state.placement)
+            return self._filled(msgspec.structs.replace(state.placement, host=host))
         return self._filled(Placement(host=host, workspace=profile.workspace))
 
     def _filled(self, placement: Placement) -> Placement:

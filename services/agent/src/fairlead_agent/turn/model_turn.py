@@ -125,7 +125,7 @@ class ModelTurn:
             place = None
         if place:  # its host may restart as this process just did: the model would be told of no tools
             await self._catalog.first_word(place.host)
-            place = self._places.known(self._state, profile, place.host)
+            place = self._places.known(self._state, profile, (self._state.placement or place).host)
         host, workspace = (place.host, shown_name(place)) if place else (None, "")
         tools = await self._tools.offered(host, profile)
         instructions = await self._catalog.instructions(place) if place else ""
