@@ -162,8 +162,13 @@ def test_an_endpoint_that_says_so_is_a_tool() -> None:
 
 
 def test_an_endpoint_may_declare_the_argument_that_a_shell_runs() -> None:
-    made = declarations([service(command="script")], {}, ["*"])
+    schema = json.dumps({"type": "object", "properties": {"script": {"type": "string"}}})
+    made = declarations([service(command="script", schema=schema)], {}, ["*"])
     assert made.tools["nats__weather__now"].spec.command_argument == "script"
+    for odd in ("scirpt", "s" * 200):
+        made = declarations([service(command=odd, schema=schema)], {}, ["*"])
+        assert made.tools == {}
+        assert "must be one of the arguments that the schema names (script)" in str(made.problems)
     made = declarations([service()], {}, ["*"])
     assert made.tools["nats__weather__now"].spec.command_argument == ""
 

@@ -177,5 +177,11 @@ def test_a_declared_shell_of_others_runs_no_forbidden_command_without_a_person(t
     assert policy.problem(plain, spec) == ""
     assert "no person has allowed" in policy.problem(forbidden, spec)
     assert "bash(git push *)" in policy.problem(denied, spec)
+    hidden = msgspec.structs.replace(plain, arguments={"script": "ls \\", "command": "sudo reboot"})
+    assert "no person has allowed" in host_policy(tmp_path).problem(hidden, spec)
+    in_words = msgspec.structs.replace(plain, arguments={"script": ["sudo", "reboot"]})
+    assert "no person has allowed" in policy.problem(in_words, spec)
+    unread = msgspec.structs.replace(plain, arguments={"scirpt": "ls"})
+    assert "which a shell runs, is missing" in policy.problem(unread, spec)
     silent = msgspec.structs.replace(spec, command_argument="")
     assert policy.problem(forbidden, silent) == ""

@@ -20,11 +20,11 @@ from fairlead_common.config.sandbox_kinds import BUILT_IN, by_name
 from fairlead_common.errors import InvalidInputError, UnsafeConfigurationError
 from fairlead_common.policy.always_ask import never_automatic, typed
 from fairlead_common.policy.always_ask_git import FORCED, is_forced_push
+from fairlead_common.policy.given_commands import given_commands
 from fairlead_common.policy.rules import (
     SHELL_GROUP,
     Rule,
     check_rules,
-    command_text,
     parse_rule,
     subject,
     touches,
@@ -173,8 +173,10 @@ class HostPolicy:
             return f"Refused: {FORCED}, and no person has allowed this call."
         if not spec.command_argument and BY_NAME.get(call.name, spec).group != SHELL_GROUP:
             return ""
-        command = command_text(spec, call.arguments)
-        for text in ([command] if command is not None else []) + typed(call.arguments):
+        given = given_commands(spec, call.arguments)
+        if given.unread:
+            return f"Refused: {given.unread}, and no person has allowed this call."
+        for text in [line.text for line in given.lines] + typed(call.arguments):
             if reason := never_automatic(text, read(text)):
                 return f"Refused: {reason}, and no person has allowed this command."
         return ""

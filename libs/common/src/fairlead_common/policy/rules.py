@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, Literal, NamedTuple
 
 from fairlead_common.errors import InvalidInputError
+from fairlead_common.policy.given_commands import COMMAND, GivenCommands, given_commands
 from fairlead_common.policy.programs import argument_problem, is_bound_to_folder, star_problem, unwrapped
 from fairlead_common.policy.readable_words import readable
 from fairlead_common.policy.shell_words import CommandWords, Shell, read
@@ -69,7 +70,8 @@ class Subject(NamedTuple):
     """A call, as rules see it.
 
     Fields:
-        shell: what its command would run; None for a tool without a command.
+        shell: what its commands would run; None for a tool without a command.
+        given: the texts of these commands, each read alone.
         paths: what it names, relative to the workspace; None when it names nothing that is a path.
             A path that leads elsewhere is "" here.
         outside: it names a path that leads elsewhere, as far as its spelling tells.
@@ -77,47 +79,48 @@ class Subject(NamedTuple):
         readable: the commands of a shell line that is not plain, but for what does no harm in them.
         root: the workspace, as its tools spell it.
         declares_command: its tool says that a shell runs one of its arguments.
+        is_foreign_shell: it says so, and is not Fairlead's own; rules that allow commands are not about it.
     """
 
     name: str
     group: str
     shell: Shell | None = None
+    given: GivenCommands = GivenCommands()
     paths: CommandWords | None = None
     outside: bool = False
     api: tuple[str, str] | None = None
     readable: tuple[CommandWords, ...] = ()
     root: str = ""
     declares_command: bool = False
-
-
-def command_text(spec: ToolSpec, arguments: Mapping[str, object]) -> str | None:
-    """The shell commands among the arguments; None when there are none.
-
-    Whatever tool it is, an argument `command` counts: a declaration adds an argument and takes none away.
-    """
-    names = dict.fromkeys([spec.command_argument, "command"])
-    found = [value for name in names if isinstance(value := arguments.get(name), str)]
-    return "\n".join(found) if found else None
+    is_foreign_shell: bool = False
 
 
 def subject(spec: ToolSpec, arguments: Mapping[str, object], root: str = "") -> Subject:
     """The call that `spec` and `arguments` make. `root`: the workspace, as its tools spell it."""
-    command = command_text(spec, arguments)
+    given = given_commands(spec, arguments)
     raw = raw_paths(arguments)
     paths = tuple(normal(path, root) for path in raw)
     api = spec.parameters.get(API_KEY)
-    shell = read(command) if command is not None else None
+    shell = given.shell
+    is_unclear = len(given.lines) == 1 and shell is not None and bool(shell.problem)
     return Subject(
         name=spec.name,
         group=spec.group,
         shell=shell,
-        readable=readable(str(command), root) if shell is not None and shell.problem else (),
+        given=given,
+        readable=readable(given.lines[0].text, root) if is_unclear else (),
         root=root,
         declares_command=bool(spec.command_argument),
+        is_foreign_shell=is_foreign_shell(spec),
         paths=paths or None,
-        outside=any(given and not path for given, path in zip(raw, paths, strict=True)),
+        outside=any(each and not path for each, path in zip(raw, paths, strict=True)),
         api=(str(api.get("method", "")).upper(), str(api.get("path", ""))) if isinstance(api, dict) else None,
     )
+
+
+def is_foreign_shell(spec: ToolSpec) -> bool:
+    """Whether it declares to be a shell, and is not Fairlead's own."""
+    return bool(spec.command_argument) and (spec.name, spec.command_argument) != (SHELL, COMMAND)
 
 
 def raw_paths(arguments: Mapping[str, object]) -> list[str]:
@@ -255,7 +258,7 @@ def allows(rules: Iterable[Rule], subject: Subject) -> str:
 
 def _all_commands(rules: list[Rule], subject: Subject) -> str:
     shell = subject.shell
-    if shell is None:
+    if shell is None or subject.is_foreign_shell or len(subject.given.lines) > 1:
         return ""
     commands = subject.readable if shell.problem else shell.commands
     # It starts in the workspace: to go there is no step.

@@ -60,7 +60,7 @@ class CallFacts:
 
     @property
     def shell(self) -> Shell | None:
-        """The commands in it; None for a tool without a command."""
+        """All commands in it; None for a tool without a command."""
         return self.subject.shell
 
     @property
@@ -98,11 +98,10 @@ class CallFacts:
         return any(secret(path) for path in self._named())
 
     def _named(self) -> Iterator[str]:
-        if self.shell is not None:
-            yield from files(self.shell)
-            yield from self.shell.writes
-        else:
-            yield from self.paths
+        for _, shell in self.subject.given.lines:
+            yield from files(shell)
+            yield from shell.writes
+        yield from self.paths
 
     @cached_property
     def shown_hash(self) -> str:
@@ -115,7 +114,7 @@ class CallFacts:
 
         That is so for every shell but Fairlead's own: a grant of one command names its workspace and sandbox.
         """
-        if self.spec.command_argument and self.spec.name != SHELL:
+        if self.subject.is_foreign_shell:
             return []
         request = self.request
         return approval_scopes.keys(

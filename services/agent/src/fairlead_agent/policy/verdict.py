@@ -17,7 +17,6 @@ from fairlead_common.policy.rules import (
     SHELL,
     Subject,
     command_allowed,
-    command_text,
     names,
     runs_elsewhere,
 )
@@ -76,7 +75,7 @@ def judge(call: CallFacts, at: Circumstances) -> Verdict:
         return Verdict("allow", "mode allow-all")
     if why := _allowed(call, at):
         return Verdict("allow", why)
-    if call.is_runtime and call.confined and not call.networked:
+    if call.is_runtime and not about.is_foreign_shell and call.confined and not call.networked:
         return Verdict("allow", f"it runs in a sandbox ({call.request.sandbox}) without network")
     plain = about.shell.problem if about.shell else ""
     hint = f"; no rule can allow the command, because {plain}" if plain else ""
@@ -98,13 +97,14 @@ def _must_be_seen(call: CallFacts, at: Circumstances) -> str:
     for text in typed(call.arguments) if call.is_runtime else ():
         if reason := never_automatic(text, read(text)):
             return f"this input always needs an approval: {reason}"
-    if about.shell is not None:
-        command = command_text(spec, call.arguments) or ""
-        if reason := never_automatic(command, about.shell):
+    for text, shell in about.given.lines:
+        if reason := never_automatic(text, shell):
             return f"this command always needs an approval: {reason}"
-        if reason := sensitive_command(about.shell, at.followed):
+        if reason := sensitive_command(shell, at.followed):
             return reason
-    elif reason := _sensitive_path(call, at):
+    if about.given.unread:
+        return f"the command of this call cannot be read: {about.given.unread}"
+    if reason := _sensitive_path(call, at):
         return reason
     if reason := _tainted(call, at):
         return reason
@@ -118,12 +118,14 @@ def _tainted(call: CallFacts, at: Circumstances) -> str:
         return ""
     spec, flags = call.spec, call.effects
     shell = call.shell if call.is_runtime else None
-    is_out = carries(spec, shell, flags, at.named_by, trusting="person")
+    # Programs work offline in a sandbox only: to a tool outside of it the command line itself is sent.
+    offline = None if spec.outside_sandbox or "external" in spec.flags else shell
+    is_out = carries(spec, offline, flags, at.named_by, trusting="person")
     if at.secret and is_out:
         return "this session has read what is likely a secret, and this call can send data out"
     if at.private and at.taint == "strict" and is_out:
         return "this session has read private data, and this call can send data out"
-    is_out = carries(spec, shell, flags, at.named_by, trusting="search")
+    is_out = carries(spec, offline, flags, at.named_by, trusting="search")
     if at.untrusted and at.private and (is_out or (shell is not None and "external" in flags)):
         return (
             "this session has read untrusted and private data, and this call can send data out: "
@@ -176,7 +178,9 @@ def _allowed(call: CallFacts, at: Circumstances) -> str:
 def _commands_allowed(call: CallFacts, at: Circumstances) -> str:
     """Whether of every command either a rule or a grant says yes."""
     shell, request = call.shell, call.request
-    if shell is None or shell.problem or runs_elsewhere(shell.commands, call.root):
+    if shell is None or shell.problem or call.subject.is_foreign_shell or len(call.subject.given.lines) > 1:
+        return ""
+    if runs_elsewhere(shell.commands, call.root):
         return ""
     rules = [rule for rule in at.layers.allowing if names(rule, call.subject)]
     for words in shell.commands:

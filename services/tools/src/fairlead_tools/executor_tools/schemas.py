@@ -43,6 +43,22 @@ def checked_schema(schema: object, *, trusted: bool) -> dict[str, object]:
     return safe
 
 
+def checked_command(name: str, schema: dict[str, object]) -> str:
+    """The name of the argument that a shell runs; empty: there is none.
+
+    Raises:
+        BrokenSchemaError: the schema has no such argument, so the commands of its calls could not be found.
+    """
+    properties = schema.get("properties")
+    known = list(properties) if isinstance(properties, dict) else []
+    if name and name not in known:
+        shown = ", ".join(known)[:200] or "none"
+        raise BrokenSchemaError(
+            f"command: must be one of the arguments that the schema names ({shown}), got {name[:80]!r}"
+        )
+    return name
+
+
 def described(text: str) -> str:
     """The words without what people could not see, at most 4,000 characters."""
     seen = "".join(c for c in text if c in "\n\t" or unicodedata.category(c) not in ("Cc", "Cf", "Co", "Cs"))

@@ -19,7 +19,12 @@ from fairlead_common.config import McpServer
 from fairlead_common.protocol.content import TrustFlag
 from fairlead_common.protocol.messages import ToolSpec
 from fairlead_tools.executor_tools.names import joined
-from fairlead_tools.executor_tools.schemas import BrokenSchemaError, checked_schema, described
+from fairlead_tools.executor_tools.schemas import (
+    BrokenSchemaError,
+    checked_command,
+    checked_schema,
+    described,
+)
 
 
 class Listed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -101,6 +106,10 @@ def specs_of(
             found[tool.name] = _spec(name, server, tool)
         except BrokenSchemaError as error:
             problems[tool.name] = str(error)
+    listed = {tool.name for tool in catalogue.tools}
+    for tool_name in server.commands:
+        if listed and tool_name not in listed and tool_name not in catalogue.odd:
+            problems[tool_name] = "commands: the server has no tool of this name"
     return found, problems
 
 
@@ -109,17 +118,18 @@ def _spec(name: str, server: McpServer, tool: Listed) -> ToolSpec:
     flags: list[TrustFlag] = ["untrusted", "external"]
     if server.trusted:
         flags = [] if tool.closed_world else ["untrusted"] if read_only else ["untrusted", "external"]
+    parameters = checked_schema(tool.schema, trusted=server.trusted)
     return ToolSpec(
         name=joined("mcp", name, tool.name),
         description=described(tool.description) or f"{tool.name} of the MCP server {name}.",
-        parameters=checked_schema(tool.schema, trusted=server.trusted),
+        parameters=parameters,
         idempotent=server.trusted and (tool.read_only or tool.idempotent),
         parallel=read_only,
         read_only=read_only,
         group="mcp",
         flags=flags,
         timeout_s=server.timeout_s,
-        command_argument=server.commands.get(tool.name, ""),
+        command_argument=checked_command(server.commands.get(tool.name, ""), parameters),
     )
 
 

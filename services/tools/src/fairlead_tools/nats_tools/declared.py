@@ -14,7 +14,12 @@ from fairlead_common.protocol.content import TrustFlag
 from fairlead_common.protocol.ids import check_id
 from fairlead_common.protocol.messages import ToolSpec
 from fairlead_tools.executor_tools.names import joined
-from fairlead_tools.executor_tools.schemas import BrokenSchemaError, checked_schema, described
+from fairlead_tools.executor_tools.schemas import (
+    BrokenSchemaError,
+    checked_command,
+    checked_schema,
+    described,
+)
 
 MAX_TIMEOUT_S = 86_400.0
 OWN_SERVICES = "fairlead-"  # names of the platform's own services begin so
@@ -70,9 +75,6 @@ def _add(found: Declarations, where: str, make: Callable[[], Declared]) -> None:
     found.tools.setdefault(declared.spec.name, declared)
 
 
-MAX_NAME_CHARS = 128
-
-
 def _version(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", text)[:3])
 
@@ -104,17 +106,18 @@ def _of_endpoint(info: MicroInfo, endpoint: MicroEndpoint) -> Declared:
     if own and not endpoint.subject.startswith(OWN_SUBJECTS):
         raise InvalidInputError("subject", f"must begin with {OWN_SUBJECTS}, got {endpoint.subject[:80]!r}")
     read_only = _yes(said, "fairlead.read_only")
+    parameters = checked_schema(_schema(said.get("fairlead.schema")), trusted=own)
     spec = ToolSpec(
         name=check_id(tool, "fairlead.tool") if own else joined("nats", info.name, tool),
         description=_description(said.get("fairlead.description") or info.description or ""),
-        parameters=checked_schema(_schema(said.get("fairlead.schema")), trusted=own),
+        parameters=parameters,
         idempotent=read_only or _yes(said, "fairlead.idempotent"),
         parallel=_yes(said, "fairlead.parallel"),
         read_only=read_only,
         group="platform" if own else "nats",
         flags=_flags(said.get("fairlead.flags"), own=own, read_only=read_only),
         timeout_s=_timeout(said.get("fairlead.timeout_s")),
-        command_argument=said.get("fairlead.command", "")[:MAX_NAME_CHARS],
+        command_argument=checked_command(said.get("fairlead.command", ""), parameters),
     )
     return Declared(spec, endpoint.subject if own else _foreign_subject(endpoint.subject))
 
