@@ -169,7 +169,7 @@ def _made(kind: SandboxKind, identity: str, home: Path, tasks: asyncio.TaskGroup
 
 
 async def _unseen(_call: ToolCall, _text: str, _offset: int) -> None:
-    """Nobody watches the output."""
+    """No one watches the output."""
 
 
 def _beyond(found: Json, what: str) -> float:

@@ -107,7 +107,7 @@ TABLE_OF_ATTACKS = [
     hear("NA-02", "mill", "fairlead.live.*.>", "agent"),
     hear("NA-02", "mill", "fairlead.session.*.log", "operator"),
     hear("NA-02", "mill", "fairlead.kv.sessions.>", "gateway"),
-    # It gets no wider a consumer, and nobody else's.
+    # It gets no wider a consumer, and no one else's.
     Row(
         *(
             "NA-03",
@@ -190,7 +190,7 @@ TABLE_OF_ATTACKS = [
     Row("NA-06", "weather", "fairlead.prompt.main", "alerts"),
     hear("NA-06", "weather", "fairlead.service.scheduler.*", "scheduler"),
     hear("NA-06", "weather", "$SRV.INFO.fairlead-scheduler-tools", "scheduler"),
-    # Nobody listens in.
+    # No one listens in.
     *(
         hear("NA-07", thief, subject, "operator")
         for thief in ("mill", "agent", "gateway", "scheduler", "webui", "alerts", "weather", "provisioner")
@@ -620,7 +620,7 @@ async def test_a_request_without_a_right_fails_at_once_and_says_which(
     server: NatsServer, tmp_path: Path
 ) -> None:
     async with bus_of(server, tmp_path, "webui") as webui:
-        async with asyncio.timeout(3):  # a request that nobody refuses waits for five seconds
+        async with asyncio.timeout(3):  # a request that no one refuses waits for five seconds
             with pytest.raises(ForbiddenError, match=r"\$js\.api\.stream\.info\.sessions"):
                 await webui.api("STREAM.INFO.SESSIONS")
         with pytest.raises(ForbiddenError, match=r"fairlead\.session\.main\.in\.approval\.x"):

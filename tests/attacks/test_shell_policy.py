@@ -52,7 +52,7 @@ def run(template: Path, folder: Path, command: str) -> bool:
         timeout=30,
         check=False,
     )
-    deadline = time.monotonic() + 2  # of a process substitution nobody waits for the end
+    deadline = time.monotonic() + 2  # of a process substitution no one waits for the end
     while not (folder / "marker").exists() and time.monotonic() < deadline:
         time.sleep(0.02)
     return (folder / "marker").exists()

@@ -22,7 +22,7 @@ def _first(pairs: list[tuple[str, Any]]) -> Json:
 
 
 class Answer(NamedTuple):
-    """What came of one request in the end; `status` 0: nobody ever answered."""
+    """What came of one request in the end; `status` 0: no one ever answered."""
 
     status: int
     body: Any

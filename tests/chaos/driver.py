@@ -114,11 +114,11 @@ class Driver:
         self._spawn(self._follow, session)
 
     def accepted(self, session: str, key: str) -> None:
-        """Somebody else's input was accepted in a session that we watch, and has to end."""
+        """Someone else's input was accepted in a session that we watch, and has to end."""
         self._accepted[session].add(key)
 
     def expect(self, session: str, key: str, name: str) -> None:
-        """Somebody else, on our behalf, says this in a session that we watch."""
+        """Someone else, on our behalf, says this in a session that we watch."""
         about = {"action": "prompt", "session": session, "key": key, "name": name}
         self._journal.write({"event": "send", **about})
         self._journal.write({"event": "ok", "seq": 0, **about})

@@ -1,7 +1,7 @@
 """The judge: which promises a run broke, from outside evidence only.
 
 LOST             an accepted input without exactly one end, or that the model never saw
-GHOST            something ran that nobody accepted: a refused input, or an op that no log entry asked for
+GHOST            something ran that no one accepted: a refused input, or an op that no log entry asked for
 DUP              an op in the ledger, or an input in the log, more than once
 DOUBLE_TERMINAL  a run, or an input, that ended twice
 DOUBLE_RESULT    a tool call with two results
@@ -64,7 +64,7 @@ def judge(evidence: Evidence) -> list[Violation]:
         found += _ghosts(session, entries, evidence)
         if evidence.modes.get(session) == "ask":
             found += _approvals(session, entries, evidence)
-    # Whose logs are gone, or are found by nobody from outside.
+    # Whose logs are gone, or are found by no one from outside.
     elsewhere = {r["name"] for r in (*evidence.recycled, *evidence.sdk) if "name" in r}
     strange = {op for op in ops.keys() - asked if op.partition(".")[0] not in elsewhere}
     found += [Violation("GHOST", "", f"op {op} ran, no log entry asks for it") for op in strange]
@@ -254,7 +254,7 @@ def _model(evidence: Evidence) -> Iterator[Violation]:
 
 
 def unknown_results(evidence: Evidence) -> list[tuple[str, str]]:
-    """Session and call of each result that says nobody can know."""
+    """Session and call of each result that says no one can know."""
     return [
         (session, call)
         for session, entries in evidence.entries.items()

@@ -44,7 +44,7 @@ _SLOW_TOOLS = Load(steer=0.0, abort=0.0, model_trouble=0.0, longest_s=1.0, askin
 
 # Each one breaks a guarantee on purpose (mutants/<name>.patch); a run by its plan must be BROKEN.
 MUTANTS: dict[str, Wish] = {
-    # Nobody looks for the sessions of a worker that died.
+    # No one looks for the sessions of a worker that died.
     "ack_before_work": Wish(10, weights={"kill all agent": 1}, patience_s=20.0),
     # Two workers act for one session; leases, which make that rare, are off.
     "no_fence": Wish(8, _SLOW_MODEL, pause_s=(1.0, 2.0), weights={"pause agent": 1}, beside="no_lease"),

@@ -89,13 +89,13 @@ def shape_of(seed: int, wish: Wish) -> tuple[Shape, dict[str, int]]:
         **(RUNNER_WEIGHT if runner_kills else {}),
     }
     mutants = ",".join(name for name in (wish.mutant, wish.beside) if name)
-    # Sessions that OpenAI clients make have the mode of the agent; nobody answers questions there.
+    # Sessions that OpenAI clients make have the mode of the agent; no one answers questions there.
     sets = ("agents.main.mode=allow-all",) if wish.load.others else ()
     return Shape(behind_proxy=proxy, mutant=mutants, sandbox=_sandbox(rng, wish.sandbox), sets=sets), weights
 
 
 def _fitting(wish: Wish, shape: Shape) -> Wish:
-    """In a container without network nobody is asked, so no session waits for it there."""
+    """In a container without network no one is asked, so no session waits for it there."""
     return replace(wish, load=replace(wish.load, asking_sessions=0)) if shape.sandbox == "docker" else wish
 
 

@@ -34,7 +34,7 @@ class Shape:
         mutant: deliberate faults in all services (`mutants/<name>.patch`), with commas between them.
         sandbox: that the commands run in.
         environ: more of it, for `fairlead up`.
-        nats: addresses of servers that somebody else runs; empty: `up` starts one.
+        nats: addresses of servers that someone else runs; empty: `up` starts one.
     """
 
     behind_proxy: bool = False

@@ -22,7 +22,7 @@ ALL = (*MUTANTS, *POINT_MUTANTS, *SLOT_MUTANTS)
 
 @dataclass
 class Caught:
-    """What became of one mutant. `kinds` of violations; none: nobody noticed."""
+    """What became of one mutant. `kinds` of violations; none: no one noticed."""
 
     mutant: str
     tier: str

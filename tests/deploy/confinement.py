@@ -8,7 +8,7 @@ from tests.deploy.deployment import Deployment
 
 
 def must_be_confined(deployment: Deployment, service: str) -> None:
-    """Nobody special, without capabilities, with limits and a root that is read only.
+    """No one special, without capabilities, with limits and a root that is read only.
 
     Raises:
         AssertionError: the container of the service is not.

@@ -182,7 +182,7 @@ class Deployment:
         return Api(f"http://127.0.0.1:{self.port}", self.token)
 
     def try_prompt(self, session: str, key: str) -> tuple[int, str]:
-        """Status and text of one attempt, without patience; 0 if nobody answers."""
+        """Status and text of one attempt, without patience; 0 if no one answers."""
         request = urllib.request.Request(
             f"http://127.0.0.1:{self.port}/api/sessions/{session}/prompt",
             json.dumps({"text": "hello", "key": key}).encode(),

@@ -1,4 +1,4 @@
-"""`deploy/cluster/make-cluster`: its folders make a cluster that speaks with nobody else."""
+"""`deploy/cluster/make-cluster`: its folders make a cluster that speaks with no one else."""
 
 import asyncio
 import contextlib

@@ -108,7 +108,7 @@ async def test_a_full_disk_refuses_and_space_alone_mends_it_though_the_server_fr
         )
         await load.more(2)
     assert load.statuses == {"ok"}
-    assert _restarts(deployment) == restarts  # nats alone was started anew
+    assert _restarts(deployment) == restarts  # nats alone was started again
 
 
 def _said(deployment: Deployment) -> str:

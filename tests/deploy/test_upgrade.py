@@ -57,6 +57,6 @@ async def test_images_of_another_version_take_over_under_load_and_give_back(
 
 
 def _tags(deployment: Deployment) -> set[str]:
-    """Of the images that run; what other profiles started is not made anew."""
+    """Of the images that run; what other profiles started is not made again."""
     found = [each for service in SERVICES for each in deployment.containers(service)]
     return {each["Config"]["Image"].rpartition(":")[2] for each in found}

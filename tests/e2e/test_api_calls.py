@@ -1,4 +1,4 @@
-"""Sessions of API calls in a real browser: not listed until somebody asks for them or goes on in one."""
+"""Sessions of API calls in a real browser: not listed until someone asks for them or goes on in one."""
 
 from playwright.sync_api import expect
 

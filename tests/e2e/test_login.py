@@ -110,7 +110,7 @@ def test_a_page_of_another_server_can_neither_read_nor_break_the_login(
     )
     assert reached == "refused"
     right = httpx.get(f"{up.base_url}/api/me", headers={"Authorization": f"Bearer {up.token}"}, timeout=20)
-    assert right.status_code == 200  # nobody was locked out
+    assert right.status_code == 200  # no one was locked out
     tab.page.click("#go")
     expect(tab.page.get_by_role("heading", name=HEADING)).to_be_visible()
     assert tab.page.url == f"{up.base_url}/"

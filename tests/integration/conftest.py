@@ -52,7 +52,7 @@ def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 async def second(nats_server: NatsServer) -> AsyncIterator[Bus]:
-    """Somebody else's connection."""
+    """Someone else's connection."""
     connection = await Bus.connect(BusSettings(url=nats_server.url), name="other")
     yield connection
     await connection.close()

@@ -14,7 +14,7 @@ DEMO: dict[str, object] = {"models.default": "demo", "models.demo_delay_s": 0}
 async def test_the_model_is_told_of_the_tools_of_a_host_that_restarts_as_the_agent_did(
     w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All services are made anew at an update: the executor is heard a moment after the agent has begun."""
+    """All services are made again at an update: the executor is heard a moment after the agent has begun."""
     async with agent_service(nats_server, monkeypatch, settings=DEMO):
         await w.say("a", "run: echo first")
         await w.run_end("a")

@@ -303,6 +303,6 @@ async def test_silence_long_ago_counts_no_more(w: World, monkeypatch: pytest.Mon
     )
     assert await owners.ask(other.boot, "a", 1) is None
     await asyncio.sleep(1.2)
-    assert await owners.ask(other.boot, "a", 1) is None  # the silence begins anew
+    assert await owners.ask(other.boot, "a", 1) is None  # the silence begins again
     await asyncio.sleep(0.3)
     assert await owners.ask(other.boot, "a", 1) == OwnerAnswer()

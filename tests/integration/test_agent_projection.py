@@ -224,7 +224,7 @@ async def test_a_deleted_session_is_not_remembered_as_one_to_be_listed_later(bus
     await config.load()
     leases = Leases(bus, LeaseHolder("w", "b"), ttl_s=60)
     owners = OtherOwners(bus, leases, lambda question: OwnerAnswer())
-    sweeper = Sweeper(bus, leases, owners, Projections(bus, config))  # nobody writes its lists
+    sweeper = Sweeper(bus, leases, owners, Projections(bus, config))  # no one writes its lists
     assert await sweeper._leads()
     async with Owner(bus, Objects(bus), SessionState("s1")) as owner:
         await owner.append(RunStartEntry(id=new_id(), run_id=new_id(), agent="main", model="m", mode=""))

@@ -1,4 +1,4 @@
-"""What the bus does where several servers may answer: streams made anew, and streams that lose their end."""
+"""What the bus does where several servers may answer: streams made again, and streams that lose their end."""
 
 import pytest
 

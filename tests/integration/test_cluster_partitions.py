@@ -105,7 +105,7 @@ def test_reads_at_a_server_that_was_cut_off_never_show_the_past(
 def test_writes_through_a_leader_that_was_cut_off_land_once_elsewhere(
     network: Network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It takes them, can agree on them with nobody, and forgets them; its client tries elsewhere."""
+    """It takes them, can agree on them with no one, and forgets them; its client tries elsewhere."""
     monkeypatch.setattr("random.sample", lambda population, _: list(population))
 
     async def work() -> None:

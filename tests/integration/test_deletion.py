@@ -389,5 +389,5 @@ async def test_second_deletion_by_somebody_else_waits_for_the_first(
     monkeypatch.setattr(sessions, "DELETE_WAIT_S", 0.2)
     async with running_gateway(nats_server.url, tmp_path) as gateway:
         await w.say("a", "op=P1")
-        await _ask_to_delete(w, "a")  # nobody is there to carry it out
+        await _ask_to_delete(w, "a")  # no one is there to carry it out
         assert await gateway.call("DELETE", "/api/sessions/a") == (202, {"status": "deleting"})

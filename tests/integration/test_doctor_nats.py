@@ -229,7 +229,7 @@ async def test_settings_that_harm_are_seen_by_what_the_server_does(
     assert one(found, "nats.max-payload").state == "problem"
     assert one(found, "nats.consumers").state == "warning"
     assert "stream TOOLS takes 5 consumers" in one(found, "nats.consumers").text
-    assert one(found, "nats.sync").state == "skipped"  # of somebody else's server
+    assert one(found, "nats.sync").state == "skipped"  # of someone else's server
 
 
 async def test_a_configuration_without_fsync_is_a_problem(tmp_path: Path) -> None:

@@ -116,7 +116,7 @@ def test_a_leaf_node_that_would_talk_in_the_clear_is_not_written(tmp_path: Path)
 
 
 def test_the_password_of_the_middle_may_come_in_a_file(tmp_path: Path) -> None:
-    """Everybody on a machine sees its command lines."""
+    """Everyone on a machine sees its command lines."""
     words = ["leaf", str(tmp_path / "site"), "a", "--hub-file", "-"]
     done = CliRunner().invoke(executor, words, input="tls://leaf:between-us@127.0.0.1:7422\n")
     assert done.exit_code == 0, done.output

@@ -1,4 +1,4 @@
-"""The front door: credentials, Host, Origin, limits, and headers on every answer."""
+"""Checks of each request: credentials, Host, Origin, limits, and headers on every answer."""
 
 import asyncio
 import base64
@@ -87,7 +87,7 @@ async def test_nothing_but_the_listed_routes_is_open(stranger: httpx.AsyncClient
     for path in ("/openapi.json", "/api", "/api/", "/api/x", "/api/me/x.css", "/v1/x", "/v1"):
         assert (await stranger.get(path)).status_code == 401, path
     for path in ("/docs", "/redoc", "/metrics", "/debug"):
-        response = await stranger.get(path)  # no such routes: pages, and nobody serves them here
+        response = await stranger.get(path)  # no such routes: pages, and no one serves them here
         assert response.status_code == 503, path
 
 

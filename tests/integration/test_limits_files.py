@@ -72,7 +72,7 @@ def test_a_nats_server_without_descriptors_loses_nothing(up: FairleadUp) -> None
     session = up.session()
     with _limited(pid, spare=8), _connections(_nats_port(up), MANY):
         up.prompt(session, "run: echo accepted")
-        with contextlib.suppress(ProcessLookupError, FileNotFoundError):  # it may be started anew
+        with contextlib.suppress(ProcessLookupError, FileNotFoundError):  # it may be started again
             assert _share_of_cpu(pid) < 0.7
     (end,) = up.wait_idle(session, 60.0)
     assert end["outcome"] == "completed"

@@ -71,7 +71,7 @@ async def test_one_service_of_an_earlier_version_keeps_every_record_to_one_entry
     micro = await register(bus, "agent", {})
     assert not LogReaders(bus).may_write(SEVERAL_ENTRIES)  # unless it is chosen
     readers = LogReaders(bus, SEVERAL_ENTRIES)
-    assert [readers.may_write(ONE_ENTRY), readers.may_write(SEVERAL_ENTRIES)] == [True, False]  # nobody heard
+    assert [readers.may_write(ONE_ENTRY), readers.may_write(SEVERAL_ENTRIES)] == [True, False]  # no one heard
     await readers.ask()
     assert [readers.may_write(SEVERAL_ENTRIES), readers.may_write(TOOL_LIST)] == [True, True]
     old = await nats.micro.add_service(

@@ -296,7 +296,7 @@ async def test_killed_executor_leaves_a_call_unknown_and_the_service_is_asked_on
 async def test_killed_executor_leaves_a_call_unknown_although_the_service_is_gone_too(
     host: Host, program: Callable[[str, str], Program]
 ) -> None:
-    """Nobody offers the tool any more; still it must not sound as if it had not been started."""
+    """No one offers the tool any more; still it must not sound as if it had not been started."""
     service = program("slow", SLOW)
     await host.started("e1")
     await until_offered(host, "nats__slow__work")

@@ -20,7 +20,7 @@ from tests.support.waiting import until
 
 
 async def _used(w: World, bus: Bus, session: str) -> None:
-    """Somebody says something in a session, which is the one used last from then on."""
+    """Someone says something in a session, which is the one used last from then on."""
     await w.say(session, "op=P0")
     await w.run_end(session)
 

@@ -233,7 +233,7 @@ async def test_nothing_fires_where_the_scheduler_is_switched_off(
         assert await slots(bus, job["id"]) == []
     monkeypatch.delenv("FAIRLEAD_SKIP_CRON")
     async with scheduler(nats_server, monkeypatch):
-        await runs(bus, job["id"])  # late, for nobody could fire it
+        await runs(bus, job["id"])  # late, for no one could fire it
 
 
 async def test_a_time_in_the_past_is_refused_and_nothing_is_stored(

@@ -1,4 +1,4 @@
-"""What agents ask of the scheduler: nobody gets wider by a job, and words of strangers stay theirs."""
+"""What agents ask of the scheduler: no one gets wider by a job, and words of strangers stay theirs."""
 
 from functools import partial
 from typing import Any

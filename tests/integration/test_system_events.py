@@ -1,4 +1,4 @@
-"""System events and heartbeats in a session: lines for the next turn, and turns that nobody asked for."""
+"""System events and heartbeats in a session: lines for the next turn, and turns that no one asked for."""
 
 import asyncio
 from pathlib import Path

@@ -140,7 +140,7 @@ async def test_what_a_tool_raises_is_told_with_a_code(
 
 
 async def test_a_service_that_stops_answers_whatever_reached_it(bus: Bus, service: asyncio.Event) -> None:
-    """Every request gets an answer, or the notice that nobody is there: nobody waits in vain."""
+    """Every request gets an answer, or the notice that no one is there: no one waits in vain."""
     answered, refused = 0, 0
 
     async def ask() -> bool:
@@ -163,7 +163,7 @@ async def test_a_service_that_stops_answers_whatever_reached_it(bus: Bus, servic
 
 
 async def ignore(data: bytes) -> None:
-    """Progress that nobody watches."""
+    """Progress that no one watches."""
 
 
 def test_a_schema_has_an_object_at_its_top_and_keeps_what_it_refers_to() -> None:

@@ -102,7 +102,7 @@ async def test_acknowledgements_that_are_lost_start_nothing(host: Host) -> None:
 
 
 async def test_workspace_setting_that_changes_does_not_start_a_call_again(host: Host) -> None:
-    """The journal belongs to the old workspace; nobody may look for it in the new one."""
+    """The journal belongs to the old workspace; no one may look for it in the new one."""
     await host.started("e1")
     finished = await host.ask("bash", command="echo x >> finished")
     await host.result(finished)

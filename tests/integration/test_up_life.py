@@ -86,7 +86,7 @@ def test_the_key_of_a_model_provider_does_not_come_back_from_a_tool(up: Fairlead
 
 
 def test_files_of_services_are_for_their_user_alone(up: FairleadUp) -> None:
-    """Also where somebody opens the home itself, to copy it or to restore it."""
+    """Also where someone opens the home itself, to copy it or to restore it."""
     ended = up.ask("run: true", mode="allow-all")
     assert ended["outcome"] == "completed"
     host = next((up.home / "tools").iterdir())

@@ -1,4 +1,4 @@
-"""What `fairlead up` prints about the page of a clone that nobody has built since its sources changed."""
+"""What `fairlead up` prints about the page of a clone that no one has built since its sources changed."""
 
 from pathlib import Path
 

@@ -76,7 +76,7 @@ class Agent:
         self._running = []
 
     def die(self) -> None:
-        """The first half of `kill`, to be called from inside: its messages reach nobody any more."""
+        """The first half of `kill`, to be called from inside: its messages reach no one any more."""
         self._server.bury(self.bus)
 
     async def close(self) -> None:

@@ -101,7 +101,7 @@ class Node:
             self.process.wait(timeout=10)
 
     def monitor(self, path: str, timeout_s: float = 1.0) -> Any:
-        """What the monitoring port says; None if nobody answers."""
+        """What the monitoring port says; None if no one answers."""
         url = f"http://{self.place.host}:{self.place.monitor}{path}"
         with (
             contextlib.suppress(OSError, ValueError),

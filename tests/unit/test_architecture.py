@@ -11,7 +11,7 @@ from tests.support.sources import parsed
 
 ROOT = Path(__file__).resolve().parents[2]
 SERVICES = {"agent", "gateway", "scheduler", "tools", "webui"}
-# Each of these may import those after it, and no service; nobody imports the first.
+# Each of these may import those after it, and no service; no one imports the first.
 PROGRAM = ["fairlead", "fairlead_node", "fairlead_remote", "fairlead_common"]
 CLIENT_COMMANDS = {
     *("down", "login", "run", "sessions", "approve", "steer", "abort", "cron", "wake", "heartbeat", "status"),

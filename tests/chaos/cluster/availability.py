@@ -17,7 +17,7 @@ class Gaps(NamedTuple):
 
     Fields:
         connected: while some two nodes were up, reached each other, and one of them the services. An election
-            takes 4 to 9 s, and a fault in the middle of it makes it begin anew.
+            takes 4 to 9 s, and a fault in the middle of it makes it begin again.
         steady: while it was the same two all the time.
     """
 

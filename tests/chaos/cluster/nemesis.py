@@ -181,7 +181,7 @@ class ClusterNemesis:
                 self._cut[way] -= 1
             self._tell()
             shown = [f"{source}>{target}" for source, target in ways]
-            # Nobody may have had a word to say in half a second, or on the one way between a node that no
+            # No one may have had a word to say in half a second, or on the one way between a node that no
             # service is connected to and the services.
             quiet = name == "flap" or (name == "one way" and SERVICES in ways[0])
             if dropped or not quiet:

@@ -89,7 +89,7 @@ class Probe:
                 headers=headers,
             )
         except WrongSequenceError as error:
-            # Nobody else writes here: what moved the log is of an attempt that was given up.
+            # No one else writes here: what moved the log is of an attempt that was given up.
             self._journal.write(
                 {"stream": subjects.SESSIONS, "event": "moved", "error": str(error)}, durable=False
             )

@@ -178,7 +178,7 @@ async def abort_idle(stage: Stage) -> None:
 
 
 async def attach(stage: Stage) -> None:
-    """A prompt with a picture that nobody has seen before."""
+    """A prompt with a picture that no one has seen before."""
     stage.arm()
     await stage.driver.open()
     data = base64.b64encode(b"\x89PNG" + os.urandom(2000)).decode()
@@ -243,7 +243,7 @@ async def launch(stage: Stage) -> None:
 
 
 async def executors_away(stage: Stage) -> None:
-    """A command ends while nobody is there to fetch its outcome."""
+    """A command ends while no one is there to fetch its outcome."""
     await stage.driver.open()
     op, _ = await stage.prompt("steps=1 sleep=0.4")
     await stage.started(op)
@@ -255,7 +255,7 @@ async def long_output(stage: Stage) -> None:
     """A command says more than fits into its result."""
     stage.arm()
     await stage.driver.open()
-    first = time.time_ns() % 10**12  # nobody has stored it before
+    first = time.time_ns() % 10**12  # no one has stored it before
     await stage.prompt(f'steps=1 run="seq {first} {first + 9000}"')
 
 

@@ -240,7 +240,7 @@ class Batch:
                 send(pid, signal.SIGCONT)
 
     async def _hit(self, spec: Spec, since: int, playing: asyncio.Task[None]) -> Record | None:
-        """What the process left before it acted; None if nobody passed the point in time."""
+        """What the process left before it acted; None if no one passed the point in time."""
         path = self._armed / "landed"
         deadline = time.monotonic() + LANDS_WITHIN_S
         while time.monotonic() < deadline:

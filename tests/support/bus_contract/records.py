@@ -125,7 +125,7 @@ async def test_two_large_payloads_of_one_subject_are_told_apart(bus: Bus) -> Non
 
 
 async def test_calls_and_reads_that_are_left_early_leave_no_task_behind(bus: Bus) -> None:
-    """An async generator that nobody closes is closed by a task that the loop makes for it."""
+    """An async generator that no one closes is closed by a task that the loop makes for it."""
     loop = asyncio.get_running_loop()
     made: list[str] = []
 

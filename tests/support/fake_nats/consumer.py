@@ -25,7 +25,7 @@ class Message(NamedTuple):
     status: str = ""
 
 
-Send = Callable[[str, Message], bool]  # to an inbox; whether somebody hears it
+Send = Callable[[str, Message], bool]  # to an inbox; whether someone hears it
 
 
 class _Request:
@@ -61,7 +61,7 @@ class Consumer:
         return str(self.config["durable_name"])
 
     def pull(self, reply: str, body: Config) -> None:
-        """Somebody asks for messages."""
+        """Someone asks for messages."""
         self._requests.append(_Request(reply, body, self._now()))
         self.work()
 
@@ -90,7 +90,7 @@ class Consumer:
         while self._requests and (message := self._due(now)) is not None:
             request = self._requests[0]
             if not self._deliver(request, message, now):
-                self._requests.pop(0)  # nobody hears it any more
+                self._requests.pop(0)  # no one hears it any more
                 continue
             request.left -= 1
             if request.left <= 0:

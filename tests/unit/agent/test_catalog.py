@@ -97,7 +97,7 @@ async def test_tool_sets_and_instructions_are_bounded() -> None:
 
 
 class Scripted:
-    """A bus whose hosts answer as told: text after so many seconds, or nobody listens."""
+    """A bus whose hosts answer as told: text after so many seconds, or no one listens."""
 
     def __init__(self, *answers: tuple[float, str] | None) -> None:
         self.answers = list(answers)

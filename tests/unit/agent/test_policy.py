@@ -540,7 +540,7 @@ def test_hash_changes_with_everything_that_is_shown_and_with_nothing_else() -> N
 
 
 def test_a_session_that_read_strangers_words_plans_nothing_without_a_person() -> None:
-    """SC-04: a job acts later, when nobody looks."""
+    """SC-04: a job acts later, when no one looks."""
     plan = ToolSpec(name="schedule_add", description="", parameters={}, group="platform", flags=["external"])
     look = msgspec.structs.replace(plan, name="schedule_list", read_only=True, flags=[])
     at = At(mode="allow-all", untrusted=True)

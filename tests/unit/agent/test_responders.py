@@ -9,7 +9,7 @@ from fairlead_common.protocol.plain_calls import PlainAnswer
 
 
 class BrokenBackend:
-    """A back end whose check fails in a way that nobody expects."""
+    """A back end whose check fails in a way that no one expects."""
 
     async def check(self, _: str) -> str:
         raise ValueError("Port could not be cast to integer value as 'port'")

@@ -11,7 +11,7 @@ from tests.support.command_line import Done, run_here
 
 
 def call(*words: str, **environ: str) -> Done:
-    """The command as somebody types it who has set nothing else."""
+    """The command as someone types it who has set nothing else."""
     with pytest.MonkeyPatch.context() as patch, open(os.devnull) as nothing:
         patch.setattr(sys, "stdin", nothing)
         for name in [name for name in os.environ if name.startswith("FAIRLEAD_")]:
@@ -120,7 +120,7 @@ def test_an_unknown_command_says_which_may_be_meant(typed: str, hint: str) -> No
     assert hint in done.stderr
 
 
-@pytest.mark.process  # a connection that nobody takes
+@pytest.mark.process  # a connection that no one takes
 def test_without_a_server_the_status_is_69() -> None:
     done = call("-p", "hello", FAIRLEAD_URL="http://127.0.0.1:9", FAIRLEAD_TOKEN="a-token-of-some-length")
     assert done.returncode == 69

@@ -1,4 +1,4 @@
-"""The language of rules, and the commands that nobody may allow for good."""
+"""The language of rules, and the commands that no one may allow for good."""
 
 import time
 

@@ -366,7 +366,7 @@ def test_a_certificate_that_ends_soon_is_told(
     try:
         assert (
             gateway.certificate(look(place, FAIRLEAD_PUBLIC_URL=public)).state == "problem"
-        )  # nobody signed it
+        )  # no one signed it
         monkeypatch.setattr(ssl, "create_default_context", lambda: ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
         trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         trusting.load_verify_locations(tmp_path / "c")

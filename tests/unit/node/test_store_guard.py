@@ -1,4 +1,4 @@
-"""When the server is closed, opened and started anew, by the space that is free."""
+"""When the server is closed, opened and started again, by the space that is free."""
 
 import os
 from pathlib import Path

@@ -136,7 +136,7 @@ class Runner:
         return (self.state / "log").read_text()
 
     def wait_for(self, name: str) -> str:
-        """The content of a file in the workspace, once somebody wrote it."""
+        """The content of a file in the workspace, once someone wrote it."""
         path = self.workspace / name
         eventually(lambda: path.exists() and path.read_text(), f"{name} is written")
         return path.read_text()

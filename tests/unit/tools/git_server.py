@@ -97,7 +97,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self.server.mood == "cut" and path.endswith("git-receive-pack") and self.command == "POST":
             self.server.mood = ""
             self.close_connection = True
-            self.connection.close()  # it was taken, and nobody hears of it
+            self.connection.close()  # it was taken, and no one hears of it
             return
         head, _, rest = done.stdout.partition(b"\r\n\r\n")
         status, headers = 200, []

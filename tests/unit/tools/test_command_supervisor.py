@@ -193,7 +193,7 @@ def test_command_finds_nothing_around_it_that_is_not_meant_for_it(client: Client
 
 
 def test_each_command_has_pipes_of_its_own(client: Client, runner: Runner) -> None:
-    """What kept those of an earlier one speaks to nobody."""
+    """What kept those of an earlier one speaks to no one."""
     before = supervisor_of(client, "a")
     for name in ("b", "c"):
         client.call(name, "bash", command=f"ls -l /proc/self/fd > {name}; echo $PPID >> {name}")
@@ -306,7 +306,7 @@ def test_supervisor_that_died_before_its_next_command_came_is_replaced(workplace
     first = workplace.run()
     os.kill(first, signal.SIGKILL)
     os.waitid(os.P_PID, first, os.WEXITED | os.WNOWAIT)
-    second = workplace.run()  # nobody has told of the death yet
+    second = workplace.run()  # no one has told of the death yet
     assert second != first
     os.kill(second, signal.SIGKILL)
     os.waitpid(second, 0)

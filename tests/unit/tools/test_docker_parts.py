@@ -116,7 +116,7 @@ def test_journal_that_cannot_be_removed_keeps_its_place_until_it_can(
 
 
 def test_what_nobody_has_in_hand_any_more_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spares that nobody took, and what was in the hands of somebody who was killed."""
+    """Spares that no one took, and what was in the hands of someone who was killed."""
     kept = Journals(tmp_path)
     placed, contained, held, spare, dropped = (kept.new() for _ in range(5))
     kept.assign(PLACE, placed)

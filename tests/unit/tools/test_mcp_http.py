@@ -72,7 +72,7 @@ async def hostile() -> AsyncIterator[Hostile]:
 
 
 async def show(_: str) -> None:
-    """Progress that nobody sees."""
+    """Progress that no one sees."""
 
 
 @pytest.mark.parametrize("kind", ["nothing", "for_ever", "packed", "page", "elsewhere"])

@@ -80,7 +80,7 @@ def test_command_has_three_open_files_and_an_empty_input(client: Client) -> None
     )
     ours, guards, core = text_of(outcome).split()
     assert int(ours) == 3
-    # Its report, its desk and the workspace; nobody else may look.
+    # Its report, its desk and the workspace; no one else may look.
     assert int(guards) <= (6 if os.geteuid() == 0 else 0)
     assert core == "0"
 
@@ -90,7 +90,7 @@ def test_signals_are_as_a_shell_expects_them(client: Client) -> None:
         "a", "bash", command="grep -E 'Sig(Blk|Ign)' /proc/self/status; yes | head -1; sleep 0.1"
     )
     _, blocked, _, ignored, said = text_of(outcome).split()
-    reserved = 1 << 31 | 1 << 32  # 32 and 33 are the C library's own; nobody else can set them back
+    reserved = 1 << 31 | 1 << 32  # 32 and 33 are the C library's own; no one else can set them back
     assert int(blocked, 16) & ~reserved == 0
     assert int(ignored, 16) & ~reserved == 0
     assert said == "y"

@@ -1,4 +1,4 @@
-"""kill -9 of everything: what starts stays started once, what is left dies, and nobody guesses."""
+"""kill -9 of everything: what starts stays started once, what is left dies, and no one guesses."""
 
 import fcntl
 import json

@@ -25,7 +25,7 @@ def started(folder: Path, *calls: str) -> Journal:
 
 def test_a_call_whose_files_are_lost_was_started_nevertheless(tmp_path: Path) -> None:
     started(tmp_path, "a", "b")
-    shutil.rmtree(tmp_path / "calls")  # what a power cut can do to files that nobody synced
+    shutil.rmtree(tmp_path / "calls")  # what a power cut can do to files that no one synced
     again = Journal(str(tmp_path))
     assert [again.state(name) for name in ("a", "b", "c")] == [journal.STARTED, journal.STARTED, journal.NEW]
     assert sorted(again.unfinished()) == ["a", "b"]

@@ -1,4 +1,4 @@
-"""What is removed while somebody writes there: all of it in the end, and never what lies elsewhere."""
+"""What is removed while someone writes there: all of it in the end, and never what lies elsewhere."""
 
 import contextlib
 import ctypes

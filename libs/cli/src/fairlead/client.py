@@ -48,7 +48,7 @@ class GatewayClient:
 
     Args:
         token: gives the bearer token; asked again for each request, for short-lived ones.
-        is_kept: whether the server is started again by somebody when it does not answer; not, by default.
+        is_kept: whether the server is started again by someone when it does not answer; not, by default.
 
     Raises:
         CommandError: `url` is no http or https address.
@@ -71,7 +71,7 @@ class GatewayClient:
         """The decoded answer; None when it is empty.
 
         Raises:
-            UnreachableError: nobody answers, or the connection broke: it may or may not have been done.
+            UnreachableError: no one answers, or the connection broke: it may or may not have been done.
             RequestRefusedError: the server refused.
         """
         headers = self._headers()

@@ -39,7 +39,7 @@ class Conversation:
     """Runs one prompt.
 
     Args:
-        ask: decides an approval on the spot; None: nobody is there, and the run is stopped instead.
+        ask: decides an approval on the spot; None: no one is there, and the run is stopped instead.
     """
 
     def __init__(
@@ -192,7 +192,7 @@ class Conversation:
             transcript.pending.pop(str(request["approval_id"]), None)  # no surprise at the end
 
     def _decided(self, approval: str, decision: str, shown_hash: str | None) -> bool:
-        """Whether our answer was taken; False when somebody else was first, which the events will say."""
+        """Whether our answer was taken; False when someone else was first, which the events will say."""
         body = {"decision": decision, **({"shown_hash": shown_hash} if shown_hash else {})}
         deadline = time.monotonic() + LIST_LAG_S
         while True:

@@ -1,6 +1,6 @@
 """What one prompt led to, read from a session's events: whose words they are, and how it ended.
 
-Events of the session before the prompt was taken up belong to somebody else and are left out. The
+Events of the session before the prompt was taken up belong to someone else and are left out. The
 log is the truth: deltas only say earlier what an entry will say, and what they missed is filled in
 from the entry.
 """

@@ -83,7 +83,7 @@ async def save(
     """Write the document if `base` (default: what `stored` saw last) is still the last revision; the new one.
 
     Raises:
-        CommandError: it does not fit (exit status 2), or somebody else wrote meanwhile.
+        CommandError: it does not fit (exit status 2), or someone else wrote meanwhile.
     """
     check_new(content, stored)
     base = stored.last if base is None else base
@@ -100,8 +100,8 @@ async def save(
 def check_new(content: dict[str, object], stored: StoredConfiguration) -> None:
     """Nothing.
 
-    What a kept revision has already is not refused anew: keys of a later version, and models that cannot
-    exist. Else nobody could change anything else before these are gone.
+    What a kept revision has already is not refused again: keys of a later version, and models that cannot
+    exist. Else no one could change anything else before these are gone.
 
     Raises:
         CommandError: a key is unknown or a value does not fit; exit status 2.

@@ -1,7 +1,7 @@
 """The remote listener of a deployment of containers: two servers and the registrar have a container each.
 
 The registrar owns the register, and writes what the two servers read into a volume for each. No signal
-reaches a server in another container: as a user of the server's own account it asks it to read anew.
+reaches a server in another container: as a user of the server's own account it asks it to read again.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ class DeploymentHome(Home):
     """The home of a registrar in a container.
 
     Args:
-        listener, users: folders that the listener's server and the first server read, and nobody else.
+        listener, users: folders that the listener's server and the first server read, and no one else.
     """
 
     def __init__(self, path: Path, listener: Path = LISTENER_FOLDER, users: Path = USERS_FOLDER) -> None:

@@ -48,7 +48,7 @@ class Invitation(NamedTuple):
     withdrawn_s: int = 0
 
     def refusal(self, now_s: float) -> TokenRefusal:
-        """Why nobody is let in with it; empty while it is good."""
+        """Why no one is let in with it; empty while it is good."""
         if self.withdrawn_s:
             return "the join token was withdrawn"
         if self.used_s:

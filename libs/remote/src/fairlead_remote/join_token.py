@@ -26,7 +26,7 @@ class JoinToken(NamedTuple):
         seed: nkey that may ask to be let in, and nothing else. Secret, and worthless once it was used.
         addresses: `host:port` of the listener, the likeliest first.
         ca: certificate of the installation's authority, DER as base64.
-        expires_s: Unix time from which on nobody is let in with it.
+        expires_s: Unix time from which on no one is let in with it.
     """
 
     id: str

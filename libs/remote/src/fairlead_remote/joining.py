@@ -24,7 +24,7 @@ ANSWER_S: Final = 10.0
 
 
 class _NoAnswerError(Exception):
-    """The registrar was asked, and nobody knows what it decided."""
+    """The registrar was asked, and no one knows what it decided."""
 
 
 class AddressCheck(NamedTuple):

@@ -16,7 +16,7 @@ ANSWER_S: Final = 20.0  # two servers are told, and may be slow
 
 
 class NoRegistrarError(CommandError):
-    """Nobody hears what is asked of a registrar."""
+    """No one hears what is asked of a registrar."""
 
     def __init__(self) -> None:
         super().__init__(

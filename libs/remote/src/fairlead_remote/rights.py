@@ -35,13 +35,13 @@ def linked_users(home: Home, others: Others) -> list[User]:
 
 
 def system_users(home: Home) -> list[User]:
-    """Who may have a server read its configuration again, where no signal reaches it; else nobody."""
+    """Who may have a server read its configuration again, where no signal reaches it; else no one."""
     key = read_json(home.listener_settings).get("reload_key")
     return [User(SYSTEM, key, reloader())] if isinstance(key, str) else []
 
 
 def listener_users(stored: Mapping[str, object], registrar_key: str, others: Others) -> list[User]:
-    """The users of the listener, given the register. Never none: without a user it would let everybody in."""
+    """The users of the listener, given the register. Never none: without a user it would let everyone in."""
     users = [User(_LETS_IN, registrar_key, at_the_listener(registrar()))]
     users += [User(name, key, at_the_listener(may)) for name, (key, may) in _joined(stored, others).items()]
     now_s = time.time()

@@ -159,7 +159,7 @@ class Client:
             if message.get("role") == "user":
                 if stored.seq in message.get("seqs", ()):
                     begun = True
-                elif begun and message.get("source", "prompt") != "steer":  # somebody else's, in the same run
+                elif begun and message.get("source", "prompt") != "steer":  # someone else's, in the same run
                     return Answer(outcome="completed" if said.strip() else "failed", text=said)
             elif message.get("role") == "assistant":
                 if begun:

@@ -260,7 +260,7 @@ class ToolServer:
             with contextlib.suppress(nats.errors.Error):  # NATS is away: it may be lost
                 await client.publish(reply, _utf8(text), headers={"Fairlead-Progress": "1"})
 
-        if not reply:  # a message and no request: nobody would read the result
+        if not reply:  # a message and no request: no one would read the result
             log.warning("%s: a message without a reply subject was left alone", one.name)
             return
         async with self._slots:

@@ -1,4 +1,4 @@
-"""The front door: HTTP, server-sent events, the OpenAI-compatible API, authentication."""
+"""The HTTP entry point: REST, server-sent events, the OpenAI-compatible API, authentication."""
 
 from fairlead_common.service.import_guard import import_lean, import_without
 

@@ -1,4 +1,4 @@
-"""The application: the routes behind the front door."""
+"""The application: the routes behind the checks of each request."""
 
 from typing import Final
 

@@ -122,7 +122,7 @@ def gateway_of(request: Request) -> Gateway:
 
 
 def principal_of(request: Request) -> Principal:
-    """Who asks. Only for routes that nobody enters without credentials."""
+    """Who asks. Only for routes that no one enters without credentials."""
     principal: Principal = request.state.principal
     return principal
 

@@ -24,7 +24,7 @@ from fairlead_common.errors import InvalidInputError
 from fairlead_scheduler.api import Api
 from fairlead_scheduler.tool_service import Asker, ServiceTool
 
-_OF_JOBS = "cron-"  # sessions of jobs begin so; they are nobody's main session
+_OF_JOBS = "cron-"  # sessions of jobs begin so; they are no one's main session
 
 
 def _says(text: str) -> Any:

@@ -10,7 +10,7 @@ import structlog
 
 log = structlog.get_logger()
 
-LOOK_S = 60.0  # at least so often somebody looks at the clock, whatever was planned
+LOOK_S = 60.0  # at least so often someone looks at the clock, whatever was planned
 JUMP_MS = 5_000
 
 

@@ -56,7 +56,7 @@ class SessionLimits(NamedTuple):
 async def session_limits_of(bus: Bus, session: str, config: Config) -> SessionLimits:
     """The standing of a session.
 
-    What cannot be read changes nothing, as for the agents that pass over it. Who wrote it nobody can know.
+    What cannot be read changes nothing, as for the agents that pass over it. Who wrote it no one can know.
     """
     objects = Objects(bus)
     view, unreadable = SettingsView(), False

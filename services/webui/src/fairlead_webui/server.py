@@ -13,7 +13,7 @@ from fairlead_webui.files import Files, answer
 log = structlog.get_logger()
 
 QUEUE: Final = "webui"
-BACKLOG: Final = 1000  # more than this waiting means that nobody waits for the answers any more
+BACKLOG: Final = 1000  # more than this waiting means that no one waits for the answers any more
 DRAIN_S: Final = 5.0
 
 
@@ -40,7 +40,7 @@ class FileServer:
 
     def _note(self, delivery: Delivery) -> None:
         if not delivery.reply or self._asked.full():
-            return  # nobody waits for it
+            return  # no one waits for it
         self._asked.put_nowait(delivery)
 
     async def _answer_all(self) -> None:

@@ -19,7 +19,7 @@ export const KEYS: readonly { keys: string; does: string }[] = [
   { keys: "?", does: "This list" },
 ];
 
-/** Whether keys pressed now are somebody's writing. */
+/** Whether keys pressed now are someone's writing. */
 export function isTyping(target: EventTarget | null): boolean {
   return target instanceof HTMLElement && (target.isContentEditable || target.matches("input, textarea, select"));
 }

@@ -120,7 +120,7 @@ Install = Callable[..., None]
 
 @pytest.fixture(autouse=True)
 def all_services_read_everything(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody is asked in memory."""
+    """No one is asked in memory."""
     monkeypatch.setattr(LogReaders, "may_write", lambda _, kind: kind != SEVERAL_ENTRIES)
 
 

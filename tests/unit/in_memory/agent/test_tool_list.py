@@ -27,7 +27,7 @@ MCP = ToolSpec(name="mcp__wiki__search", description="Search.", parameters={"typ
 
 @pytest.fixture(autouse=True)
 def all_read_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody is asked in memory."""
+    """No one is asked in memory."""
     monkeypatch.setattr(LogReaders, "may_write", lambda _, kind: kind in (1, "tool_list"))
 
 

@@ -125,7 +125,7 @@ def join(text: str, workers: int, capacity: int | None, replace: bool, no_run: b
         click.echo(f"joined as {access.host} (pool {access.pool}) at {access.addresses[0]}", err=True)
     if no_run:
         return
-    # A process anew: what was on its command line is not to be seen any more.
+    # A process again: what was on its command line is not to be seen any more.
     options = ["--workers", str(workers), *(["--capacity", str(capacity)] if capacity else [])]
     words = [sys.executable, "-P", "-m", "fairlead.main", "executor", "run", *options]
     os.execv(sys.executable, words)  # noqa: S606 - no shell is wanted

@@ -188,7 +188,7 @@ def remove(users: UserRegister, name: str) -> None:
 @user.command(hidden=True)
 @click.pass_obj
 def render(users: UserRegister) -> None:
-    """Write the server's file anew, with the rights that this version has for the users."""
+    """Write the server's file again, with the rights that this version has for the users."""
     users.render()
 
 

@@ -33,7 +33,7 @@ _SHOWN = 20
 @click.option("--force", is_flag=True, help="Restore even if data is stored there already.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, without progress.")
 def restore(file: Path, nats_url: str | None, replicas: int | None, force: bool, as_json: bool) -> None:
-    """Put a backup back, into a home where nothing runs or into a NATS server that nobody works on.
+    """Put a backup back, into a home where nothing runs or into a NATS server that no one works on.
 
     Tool calls that had not been started when the backup was made may have run since: they get the outcome
     `unknown` and are not started by themselves. Approvals that waited wait again. Sessions that were at work

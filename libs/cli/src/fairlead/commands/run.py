@@ -10,7 +10,7 @@ import click
 from fairlead.options import URL
 from fairlead_common.installation.errors import USAGE, CommandError
 
-_STDIN_PATIENCE_S: Final = 3.0  # beside a prompt: a pipe that nobody writes to must not hold it up
+_STDIN_PATIENCE_S: Final = 3.0  # beside a prompt: a pipe that no one writes to must not hold it up
 
 
 @click.command()

@@ -103,7 +103,7 @@ def rm(session: tuple[str, ...], url: str | None) -> None:
 def move(session: str, host: str | None, force_empty: bool, url: str | None) -> None:
     """Move a session to a workspace on another host.
 
-    A scratch is empty there, a clone or worktree is made anew. What is in the workspace now stays where it
+    A scratch is empty there, a clone or worktree is made again. What is in the workspace now stays where it
     is, and is there again when the session is moved back. Calls that run go on where they are.
     """
     from urllib.parse import quote

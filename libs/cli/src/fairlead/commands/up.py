@@ -113,7 +113,7 @@ def _require_answer(url: str) -> None:
     """A server that was named has to be there; one that encrypts first says nothing to be heard by.
 
     Raises:
-        CommandError: nobody answers.
+        CommandError: no one answers.
     """
     if url.startswith("nats://") and not is_answering(url, 3.0):
         shown = ", ".join(each.rpartition("@")[2].strip() for each in url.split(","))
@@ -137,8 +137,8 @@ def _choose_listener(home: Home, wanted: str | None, external: bool, console: Co
     """Keep where other machines come in.
 
     Raises:
-        CommandError: it is no address, NATS is somebody else's, or the port that is asked for now is taken;
-            an earlier choice whose port is taken keeps nobody from starting.
+        CommandError: it is no address, NATS is someone else's, or the port that is asked for now is taken;
+            an earlier choice whose port is taken keeps no one from starting.
     """
     if wanted and external and wanted != "off":
         raise CommandError(

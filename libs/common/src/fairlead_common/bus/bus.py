@@ -37,12 +37,12 @@ __all__ = [
 INLINE_LIMIT_BYTES: Final = 512 * 1024  # more than this travels by reference
 
 _WRONG_LAST_SEQUENCE: Final = 10071
-# A write to the subject is under way that the replicas have not agreed on yet: ours, or somebody else's.
+# A write to the subject is under way that the replicas have not agreed on yet: ours, or someone else's.
 _UNDECIDED: Final = frozenset({10163, 10164})
 
 
 class WrongSequenceError(FairleadError):
-    """The fence of an append moved: somebody else wrote. Nothing was stored. `last` is where it is."""
+    """The fence of an append moved: someone else wrote. Nothing was stored. `last` is where it is."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -142,7 +142,7 @@ class Bus(Reader):
         return True
 
     async def _publish_first(self, subject: str, data: bytes, headers: Headers | None, point: str) -> int:
-        """Store where nothing is, repeated until somebody answers; its sequence.
+        """Store where nothing is, repeated until someone answers; its sequence.
 
         Raises:
             WrongSequenceError: something is there; it may be this.
@@ -174,10 +174,10 @@ class Bus(Reader):
         that filter instead.
 
         Raises:
-            WrongSequenceError: somebody else wrote; nothing of this was stored.
+            WrongSequenceError: someone else wrote; nothing of this was stored.
             StreamFullError: a limit is reached; nothing was stored.
             BusUnavailableError: the server stayed away for `WRITE_DEADLINE_S`; it may still land,
-                but only if nobody else wrote first.
+                but only if no one else wrote first.
         """
         fields = {**(headers or {}), "Fairlead-Id": record_id}
         if fence is None:

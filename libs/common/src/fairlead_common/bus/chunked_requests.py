@@ -16,7 +16,7 @@ async def write_parts(bus: Bus, host: str, call: str, data: bytes) -> str:
     """The value of `Fairlead-Parts` for `data`, whose parts are stored once this returns. Safe to repeat.
 
     The parts are named by what they hold: those that an owner left behind who never sent its request, with
-    another token in it, are in nobody's way.
+    another token in it, are in no one's way.
     """
     tag = hashlib.sha256(data).hexdigest()[:32]
     count = -(-len(data) // PART_BYTES)

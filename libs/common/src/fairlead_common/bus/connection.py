@@ -188,7 +188,7 @@ class Connection:
         self._failover.answered(about)
 
     async def unanswered(self, about: str, since: float) -> None:
-        """Turn to another server when nobody that leads `about` could be reached through this one for long.
+        """Turn to another server when no one that leads `about` could be reached through this one for long.
 
         Args:
             since: time of the loop when the request was sent.
@@ -240,7 +240,7 @@ class Connection:
         """The first reply.
 
         Raises:
-            NotFoundError: nobody listens on `subject`.
+            NotFoundError: no one listens on `subject`.
             BusUnavailableError: no reply within `timeout_s`.
         """
         with self.answers.inbox() as (inbox, queue):
@@ -283,7 +283,7 @@ class Connection:
             StreamFullError: it is larger than one message may be.
         """
         if not self._nc.is_connected:
-            # What is published now would wait in a buffer and be sent when nobody expects it.
+            # What is published now would wait in a buffer and be sent when no one expects it.
             raise BusUnavailableError(f"not connected to {self.settings.url}")
         try:
             await self.answers.expect(subject, reply)

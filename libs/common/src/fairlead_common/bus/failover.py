@@ -1,7 +1,7 @@
 """When to turn to another server of the cluster.
 
 A server that a partition cut off from the others still takes connections and answers pings, but what it
-passes on reaches nobody. Only silence tells: about one stream for long enough. An election is silent too, at
+passes on reaches no one. Only silence tells: about one stream for long enough. An election is silent too, at
 every server alike, so a turn may lead to the one that is cut off; the next turn leads away from it.
 """
 
@@ -24,7 +24,7 @@ class Failover:
         self._connected_at = asyncio.get_running_loop().time()
 
     def answered(self, about: str) -> None:
-        """Somebody answered about this."""
+        """Someone answered about this."""
         self._since.pop(about, None)
 
     def is_due(self, about: str, since: float) -> bool:

@@ -105,7 +105,7 @@ class Objects:
         return data if name is None else await self.get(name)
 
     async def is_lost(self, name: str) -> bool:
-        """Whether an object that could not be read is gone, and nobody will find it in the bucket again.
+        """Whether an object that could not be read is gone, and no one will find it in the bucket again.
 
         A write decides that, for a read may show the past: the mark of a deletion, where no object is. Who
         stores the object once more takes it away.

@@ -36,7 +36,7 @@ class StreamMessage(NamedTuple):
         await self.bus.emit(self.reply, b'-NAK {"delay": %d}' % int(delay_s * 1e9))
 
     async def in_progress(self) -> None:
-        """Still at it: start the acknowledgement timer anew."""
+        """Still at it: start the acknowledgement timer again."""
         await self.bus.emit(self.reply, b"+WPI")
 
     async def term(self, reason: str) -> None:
@@ -67,7 +67,7 @@ class PullConsumer:
         self._generation = 0
         self._outstanding = 0
         self._heard = 0.0
-        self._spoken = 0.0  # `_heard` begins anew with each request
+        self._spoken = 0.0  # `_heard` begins again with each request
         self._wake = asyncio.Event()
 
     def nudge(self) -> None:
@@ -129,7 +129,7 @@ class PullConsumer:
                 if status not in ("404", "408", "409"):
                     log.warning("pull_refused", status=status, why=delivery.headers.get("Description"))
                 self._outstanding = 0
-                if status != "503":  # nobody there: wait a heartbeat before asking again
+                if status != "503":  # no one there: wait a heartbeat before asking again
                     self._wake.set()
             return
         self._outstanding -= 1

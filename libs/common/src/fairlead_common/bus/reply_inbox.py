@@ -84,7 +84,7 @@ class ReplyInbox:
         self._hearing = await self._client.hear(f"{self._prefix}.*", self._on_answer)
 
     async def _hear_again(self, deaf: ForbiddenError) -> None:
-        """Ask for the answers anew, now and then: nobody tells a user that a right was given back to it.
+        """Ask for the answers again, now and then: no one tells a user that a right was given back to it.
 
         Raises:
             ForbiddenError: the right was missing a moment ago.
@@ -130,7 +130,7 @@ def delivery_of(reply: Delivery, subject: str) -> Delivery:
     """What a reply to a request on `subject` says.
 
     Raises:
-        NotFoundError: it says that nobody listens.
+        NotFoundError: it says that no one listens.
     """
     if reply.headers.get("Status") == "503":
         raise NotFoundError(f"no responders for {subject}")

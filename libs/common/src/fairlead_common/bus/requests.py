@@ -17,7 +17,7 @@ from fairlead_common.received import Delivery, Headers
 log = structlog.get_logger()
 
 QUIET_S = 0.5  # all services have answered once none did for so long
-DISCOVERY_S = 5.0  # and after so long nobody is listened to any more
+DISCOVERY_S = 5.0  # and after so long no one is listened to any more
 MAX_SERVICES = 1000
 
 SERVICE_ERROR = "Nats-Service-Error"
@@ -142,7 +142,7 @@ async def ask_again(
         after_s: so long the first one may be silent before another is asked too.
 
     Raises:
-        NotFoundError: nobody listens on `subject` for `absent_s`.
+        NotFoundError: no one listens on `subject` for `absent_s`.
         BusUnavailableError: no reply within `timeout_s`.
     """
     loop = asyncio.get_running_loop()

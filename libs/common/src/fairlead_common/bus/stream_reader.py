@@ -28,7 +28,7 @@ from fairlead_common.received import Delivery, Headers, Record
 
 _BY_SUBJECT: Final = frozenset({"tools"})  # services whose user reads no stream as a whole (rights.py)
 _LAGGING: Final = frozenset({"KV_config"})  # every service may read its document, and that alone
-# May lose their end with a server (streams.py), and are made anew when there are to be more replicas.
+# May lose their end with a server (streams.py), and are made again when there are to be more replicas.
 LOSSY_STREAMS: Final = frozenset({s.EVENTS, s.kv_stream(s.BUCKET_LEASES), s.kv_stream(s.BUCKET_EXECUTORS)})
 _NO_MESSAGE: Final = 10037
 
@@ -50,7 +50,7 @@ _message_decoder = msgspec.json.Decoder(_MessageAnswer)
 
 
 class _Records(AsyncIterator[Record]):
-    """What `Reader.read` gives. No async generator: one that is left early is closed by a task of nobody."""
+    """What `Reader.read` gives. No async generator: one that is left early is closed by a task of no one."""
 
     __slots__ = ("_at_least", "_batch", "_end", "_left", "_more", "_reader", "_ready", "_start", "_what")
 
@@ -264,7 +264,7 @@ class Reader(JetStreamApi):
         """Whether who answered does not know the stream as far as this process does.
 
         Only what is missing is looked into: whoever acts on what is found is fenced, but what is missing may
-        be taken for deleted. A stream that was deleted and made anew counts from one again: what was seen of
+        be taken for deleted. A stream that was deleted and made again counts from one again: what was seen of
         the one before is forgotten.
         """
         known = self._reached.get(stream, 0) if found is None else at_least

@@ -11,10 +11,10 @@ from fairlead_common.protocol import subjects as s
 
 log = structlog.get_logger()
 
-# In the metadata of a stream that is being restored: nobody may work on it before that is finished.
+# In the metadata of a stream that is being restored: no one may work on it before that is finished.
 UNFINISHED: Final = "fairlead-restore"
 
-SLOTS_WAIT_S: Final = 8.0  # a slot that nobody has settled for so long goes to another scheduler
+SLOTS_WAIT_S: Final = 8.0  # a slot that no one has settled for so long goes to another scheduler
 HOOKS_WAIT_S: Final = 120.0  # longer than hooks may take, which are asked side by side
 TOOLS_WAIT_S: Final = 6.0  # a request that a dead executor held is delivered again after so much silence
 
@@ -256,7 +256,7 @@ async def _create(bus: Bus, wanted: StreamConfigFields) -> StreamConfigFields:
 async def _raise_replicas(
     bus: Bus, wanted: StreamConfigFields, actual: StreamConfigFields
 ) -> StreamConfigFields:
-    """The lazy mode of a stream cannot be changed, but what it holds may be lost: it is made anew."""
+    """The lazy mode of a stream cannot be changed, but what it holds may be lost: it is made again."""
     name = str(wanted["name"])
     if actual.get("persist_mode") == _LOSSY:
         await bus.api(f"STREAM.DELETE.{name}", timeout_s=15.0)
@@ -343,7 +343,7 @@ async def ensure_consumer(
     """A durable pull consumer with explicit acknowledgement and no limit on deliveries.
 
     Args:
-        ack_wait_s: a delivery that nobody speaks of for so long is made again.
+        ack_wait_s: a delivery that no one speaks of for so long is made again.
         only_new: begin with what is stored after the consumer was made.
 
     Raises:

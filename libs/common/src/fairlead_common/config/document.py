@@ -59,7 +59,7 @@ class ToolsConfig(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class GatewayConfig(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The front door.
+    """The HTTP entry point.
 
     Fields:
         hosts: names, beside loopback, that the `Host` header may have (`fairlead.tail1234.ts.net`).

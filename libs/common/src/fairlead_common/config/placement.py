@@ -80,7 +80,7 @@ def described_place(pool: str, labels: Mapping[str, str]) -> str:
 def workspace_root(
     call: ToolCall, host: str, *, named: str, default: str, sandbox: SandboxAttributes | None = None
 ) -> str:
-    """The absolute path that file tools of the call have for its workspace; empty when nobody here knows.
+    """The absolute path that file tools of the call have for its workspace; empty when no one here knows.
 
     Args:
         named: folder of the named workspaces of the host. default: its workspace for calls that name none.

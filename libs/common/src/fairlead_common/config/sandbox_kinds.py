@@ -22,7 +22,7 @@ BUILT_IN: Final[Mapping[str, SandboxAttributes]] = {
     "docker": SandboxAttributes(strength=20, is_confined=True, is_networked=False, workspace=BOX_WORKSPACE),
     "ssh": SandboxAttributes(is_remote=True),
 }
-UNKNOWN: Final = SandboxAttributes()  # of a kind that nobody announces: no wall, and a network
+UNKNOWN: Final = SandboxAttributes()  # of a kind that no one announces: no wall, and a network
 
 
 def by_name(kind: str, settings: SandboxesConfig | None = None) -> SandboxAttributes:

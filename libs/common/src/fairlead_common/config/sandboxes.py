@@ -18,7 +18,7 @@ class SandboxChoice(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields
     Fields:
         kind: the boundary. There is no fall-back to a weaker one.
         when: `all` sessions, or `non-main`: the session `main` runs `local`, all others in `kind`.
-        scope: what shares one sandbox: each session its own, all of the agent, or everybody.
+        scope: what shares one sandbox: each session its own, all of the agent, or everyone.
         workspace: what the sandbox may do with the workspace.
         remote: for `ssh`, the name of an entry in `sandboxes.ssh`; a kind of another package is given it too.
     """
@@ -39,7 +39,7 @@ class DockerConfig(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=
         egress_allow: `host` or `host:port` (443 by default); `*.example.org` for all below a domain.
         runtime: `runsc` for gVisor; empty: the engine's default.
         warm: containers kept ready for the next session.
-        idle_s: a container that nobody used for so long is removed; its journal is kept.
+        idle_s: a container that no one used for so long is removed; its journal is kept.
     """
 
     image: str = "fairlead-sandbox:latest"

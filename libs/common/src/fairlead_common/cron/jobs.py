@@ -55,7 +55,7 @@ class AgentTurn(_Part, frozen=True, kw_only=True, rename="camel", tag_field="kin
 
     Fields:
         deliver: send the answer to `channel` and `to` as well.
-        channel: `last` (the session somebody used last), `web` (the session `to`), `nats` (the subject
+        channel: `last` (the session someone used last), `web` (the session `to`), `nats` (the subject
             `to`) or `webhook` (the name `to` in `cron.webhooks` of the configuration),
             or one of `cron.channels`, which knows what `to` means.
         timeout_seconds: the run is aborted then; None: what the configuration says.

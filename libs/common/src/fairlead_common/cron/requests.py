@@ -49,7 +49,7 @@ class AddJob(_Body, frozen=True, kw_only=True, rename="camel", forbid_unknown_fi
 
 
 class UpdateJob(_Body, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """`cron.update`: null removes a field; with `if_updated_at_ms` only if nobody changed it since."""
+    """`cron.update`: null removes a field; with `if_updated_at_ms` only if no one changed it since."""
 
     id: str
     patch: Document

@@ -75,7 +75,7 @@ class Home:
         """Make the folders, with mode 0700.
 
         Raises:
-            CommandError: the folder belongs to somebody else, or holds other things and is open to all.
+            CommandError: the folder belongs to someone else, or holds other things and is open to all.
         """
         if self.path.exists():
             self._claim()
@@ -83,7 +83,7 @@ class Home:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def require_own(self) -> None:
-        """Refuse to write into somebody else's home: its owner could not read what would lie there.
+        """Refuse to write into someone else's home: its owner could not read what would lie there.
 
         Raises:
             CommandError: the folder belongs to another user; the text says how to become that one.
@@ -101,7 +101,7 @@ class Home:
         )
 
     def may_be_closed(self) -> bool:
-        """Whether the folder is Fairlead's or empty: never close /tmp or a home folder to everybody else."""
+        """Whether the folder is Fairlead's or empty: never close /tmp or a home folder to everyone else."""
         names = {entry.name for entry in self.path.iterdir()}
         return not names or bool(names & _OURS)
 
@@ -133,7 +133,7 @@ def read_register(path: Path) -> dict[str, object]:
     """The JSON object in `path`; empty when there is no such file.
 
     Raises:
-        CommandError: there is one, and it cannot be read: to begin anew would forget all that it names.
+        CommandError: there is one, and it cannot be read: to begin again would forget all that it names.
     """
     try:
         value = json.loads(path.read_text(encoding="utf-8"))

@@ -15,7 +15,7 @@ def is_free(port: int) -> bool:
 
 
 def free_port() -> int:
-    """A port that nobody listens on now."""
+    """A port that no one listens on now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -1,6 +1,6 @@
 """Which processes belong to a home: one `up` at a time, and nothing left over from the one before.
 
-A process is its number and the time it started, so that a number that went to somebody else is
+A process is its number and the time it started, so that a number that went to someone else is
 never signalled.
 """
 
@@ -52,7 +52,7 @@ class UpLock:
         os.chmod(home.lock, 0o600)
 
     def holder(self) -> int | None:
-        """The process that holds the lock; None if nobody does. Not for the holder itself."""
+        """The process that holds the lock; None if no one does. Not for the holder itself."""
         try:
             fcntl.flock(self._file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError:

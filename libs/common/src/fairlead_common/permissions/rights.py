@@ -1,6 +1,6 @@
 """Who may do what on NATS: the one table of users and subjects, allow-lists only.
 
-What a user is not given here the server refuses. Each user has an inbox prefix of its own, so that nobody
+What a user is not given here the server refuses. Each user has an inbox prefix of its own, so that no one
 hears the answers that others get; `accounts` makes of it what the server reads, an account for each user.
 `docs/security.md` says what a user that was taken over can still do.
 """
@@ -74,7 +74,7 @@ def inbox(name: str) -> str:
 
 
 def gateway() -> Rights:
-    """The front door: it writes the mail of people, approvals above all, and reads what it shows."""
+    """The HTTP entry point: it writes the mail of people, approvals above all, and reads what it shows."""
     kinds = ("prompt", "steer", "followup", "abort", "approval", "notice")
     mail = [f"fairlead.session.*.in.{kind}" for kind in kinds]
     return _service(
@@ -269,7 +269,7 @@ def provisioner() -> Rights:
             f"{_INFO}.*",
             "$JS.API.STREAM.CREATE.*",
             "$JS.API.STREAM.UPDATE.*",
-            # Made anew when replicas are added: they can be lost, and cannot be changed.
+            # Made again when replicas are added: they can be lost, and cannot be changed.
             *(
                 f"$JS.API.STREAM.DELETE.{name}"
                 for name in (s.EVENTS, s.kv_stream(s.BUCKET_LEASES), s.kv_stream(s.BUCKET_EXECUTORS))

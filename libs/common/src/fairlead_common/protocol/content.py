@@ -142,7 +142,7 @@ TrustFlag = Literal["untrusted", "private", "external"]
 
 # ok: it ran (whatever its exit status); error: it failed or was refused before it ran;
 # cancelled, timed_out: it was stopped; skipped, denied: it never started;
-# unknown: nobody can know whether it took effect.
+# unknown: no one can know whether it took effect.
 ToolStatus = Literal["ok", "error", "cancelled", "timed_out", "skipped", "denied", "unknown"]
 
 

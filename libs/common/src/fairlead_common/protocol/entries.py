@@ -286,7 +286,7 @@ class CustomEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag=
 
 
 class DeletedEntry(EntryBase, frozen=True, kw_only=True, omit_defaults=True, tag="deleted"):
-    """The session was deleted up to here, and the log begins anew: with a session of the same id, if any.
+    """The session was deleted up to here, and the log begins again: with a session of the same id, if any.
 
     `cursor` is the notice that asked for it: later mail belongs to the next session, whose first entry has no
     parent.

@@ -135,7 +135,7 @@ class UpdateSession(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class MoveSession(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Body of a notice `move-...`: make the workspace anew on another host. What is in it stays where it is.
+    """Body of a notice `move-...`: make the workspace again on another host. What is in it stays where it is.
 
     Fields:
         force_empty: also where the workspace is a folder of the agent, which is another one over there.
@@ -200,7 +200,7 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         scope: calls of the same scope may share a sandbox: `session-<id>`, `agent-<name>` or `shared`.
         access: what the sandbox may do with the workspace.
         remote: which host of the configuration, for `ssh`.
-        approved: hash of what a person was shown and allowed; empty when nobody was asked.
+        approved: hash of what a person was shown and allowed; empty when no one was asked.
         tainted: the session has read what strangers wrote.
         flags: what the call does to the session's trust.
         secrets_allowed: the likely secrets that its arguments name may be shown: a person, or a rule that

@@ -24,7 +24,7 @@ Scope = Literal["read", "write", "approve", "admin"]
 Use = Literal["access", "login", "cookie"]
 SCOPES: Final[tuple[Scope, ...]] = ("read", "write", "approve", "admin")
 
-GOOD_TOKEN_CHARS: Final = 16  # of a token somebody chose; a shorter one is taken, and warned about
+GOOD_TOKEN_CHARS: Final = 16  # of a token someone chose; a shorter one is taken, and warned about
 LOGIN_CODE_TTL_S: Final = 600
 COOKIE_TTL_S: Final = 7 * 86_400
 
@@ -208,7 +208,7 @@ def ensure_auth_file(path: Path, token: str | None = None) -> tuple[AuthFile, st
         return existing, None
     fresh = token or f"fl_{secrets.token_urlsafe(32)}"
     made = _write(path, fresh, replace=False)
-    if not made and token is not None:  # somebody else was first
+    if not made and token is not None:  # someone else was first
         return ensure_auth_file(path, token)
     return AuthFile.read(path), fresh if made and token is None else None
 

@@ -118,7 +118,7 @@ class LiveConfig:
 
     @property
     def is_known(self) -> bool:
-        """Whether it is known which revision is in effect; not, while nobody could be asked."""
+        """Whether it is known which revision is in effect; not, while no one could be asked."""
         return not self._must_ask
 
     @property
@@ -160,7 +160,7 @@ class LiveConfig:
     # -- the revision before --------------------------------------------------
 
     async def _earlier(self) -> Revision | None:
-        """The last revision that can be used; `NOTHING` if none can, None if nobody tells."""
+        """The last revision that can be used; `NOTHING` if none can, None if no one tells."""
         if self._reads_history:
             with contextlib.suppress(BusUnavailableError, ForbiddenError):
                 return in_effect(await revisions(self._bus))

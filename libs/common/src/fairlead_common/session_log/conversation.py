@@ -29,7 +29,7 @@ class Run:
     aborting: bool = False
     abort_reason: str = ""
     spoken: bool = False  # something was said in it, or in the run that it resumes
-    heartbeat: bool = False  # nobody asked
+    heartbeat: bool = False  # no one asked
     quiet: bool = False  # and the answer was that all is well
     lines: int = 0  # system events that were said in it
     first_item: int = 0  # where the heartbeat begins in the conversation

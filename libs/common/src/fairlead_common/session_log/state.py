@@ -115,7 +115,7 @@ class SessionState(StateFields):
             for entry_id in self.refused:
                 self.left_out.pop(entry_id, None)
             self.rewrites += 1
-        while spoken and not self.parked and self._is_answer_empty:  # tried again: it is asked anew
+        while spoken and not self.parked and self._is_answer_empty:  # tried again: it is asked again
             del self.items[-1]
             self.rewrites += 1
         self.lineage = [*self.lineage, self.run.run_id] if spoken else [self.run.run_id]
@@ -204,7 +204,7 @@ class SessionState(StateFields):
         run.first_item = len(self.items) - 1
 
     def _heartbeat_ends(self, run: Run) -> None:
-        """Nothing happened: people see nothing new, and the conversation goes on as if nobody had asked."""
+        """Nothing happened: people see nothing new, and the conversation goes on as if no one had asked."""
         self.updated_ms, self.preview, self.news_seq = run.before
         said = [item for item in self.items[run.first_item :] if not is_from_hook(item.message)]
         if run.lines or len(said) != 2:

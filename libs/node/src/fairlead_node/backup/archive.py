@@ -29,7 +29,7 @@ MANIFEST: Final = "manifest.json"
 MANIFEST_HASH: Final = "manifest.sha256"
 PIECE_BYTES: Final = 256 << 10
 _BLOCK: Final = tarfile.BLOCKSIZE
-_PARTIAL: Final = ".fairlead-partial"  # nobody else's downloads are called so
+_PARTIAL: Final = ".fairlead-partial"  # no one else's downloads are called so
 _SMALL: Final = 64 << 20  # a manifest is no larger
 
 
@@ -63,7 +63,7 @@ class Writer:
 
     @contextlib.contextmanager
     def part(self, name: str) -> Iterator["ArchivePart"]:
-        """A part whose size nobody knows yet."""
+        """A part whose size no one knows yet."""
         head_at = self._file.tell()
         self._file.write(bytes(_BLOCK))
         part = ArchivePart(self)

@@ -5,7 +5,7 @@ one knows was caused before its snapshot ended, and the second one, taken after 
 
 - a run of a job, or the position of the scheduler, is never known without its slot (runs before slots);
 - a job is never gone without what it did (jobs before runs);
-- no list shows what no log says (lists before logs; what they lack is made anew from the logs);
+- no list shows what no log says (lists before logs; what they lack is made again from the logs);
 - an approval is never waited for without its timer (logs before timers);
 - a call that a log asks for has at least the claim that it had when the log was taken (logs before calls);
 - what refers to an object has it (objects last).
@@ -61,7 +61,7 @@ _NEEDED: Final = s.SESSIONS
 KEPT_FILES: Final = ("auth.json", "floor.toml", "nats/users.json")
 _LARGEST_FILE_BYTES: Final = 1 << 20
 
-Tell = Callable[[str, int, int], None]  # what, bytes so far, bytes in all (0: nobody knows)
+Tell = Callable[[str, int, int], None]  # what, bytes so far, bytes in all (0: no one knows)
 
 
 class Taken(NamedTuple):

@@ -58,7 +58,7 @@ class RestoreTarget(NamedTuple):
 
     Fields:
         described: for people.
-        empty: nobody else knows of it before it is complete.
+        empty: no one else knows of it before it is complete.
     """
 
     access: NatsAccess
@@ -164,7 +164,7 @@ def _put_files(home: Home, backup: Backup) -> None:
         if each.path == _USERS:
             data = _without_services(data)
         write_private(path, data.decode("utf-8"))
-        if os.geteuid() == 0:  # as root for somebody else, whose home it is
+        if os.geteuid() == 0:  # as root for someone else, whose home it is
             owner = home.path.stat()
             os.chown(path, owner.st_uid, owner.st_gid)
 

@@ -1,4 +1,4 @@
-"""What somebody at a terminal sees of a backup: one line a stream, rewritten while it is under way."""
+"""What someone at a terminal sees of a backup: one line a stream, rewritten while it is under way."""
 
 import sys
 import time

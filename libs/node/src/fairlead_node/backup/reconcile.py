@@ -1,4 +1,4 @@
-"""After the streams are back, before anybody works on them: what nobody can know is said, not done again.
+"""After the streams are back, before anybody works on them: what no one can know is said, not done again.
 
 Everything in here may be repeated: claims are create-only, entries compare-and-set, and what is settled is
 not found again.
@@ -64,7 +64,7 @@ class _Tally:
 
 
 class Reconciliation:
-    """Settles one restored server. Nobody else may be at work on it."""
+    """Settles one restored server. No one else may be at work on it."""
 
     def __init__(self, bus: Bus, manifest: Manifest) -> None:
         self._bus = bus

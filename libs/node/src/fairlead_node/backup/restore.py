@@ -25,14 +25,14 @@ _LAST: Final = s.SESSIONS  # its mark is taken off when all others are
 
 
 async def restore_streams(bus: Bus, backup: Backup, tell: Tell, *, replicas: int, force: bool) -> Reconciled:
-    """Put all streams back, settle what nobody can know, and only then let services start.
+    """Put all streams back, settle what no one can know, and only then let services start.
 
     Args:
         replicas: of each stream, whatever it had.
         force: delete what is there.
 
     Raises:
-        CommandError: somebody is at work there, or there is something already.
+        CommandError: someone is at work there, or there is something already.
         FairleadError: the server went away or refused; run it again.
     """
     manifest = backup.manifest
@@ -52,7 +52,7 @@ async def restore_streams(bus: Bus, backup: Backup, tell: Tell, *, replicas: int
 
 
 async def _require_silence(bus: Bus) -> None:
-    """Nobody may work on streams that are being put back.
+    """No one may work on streams that are being put back.
 
     Raises:
         CommandError: services of Fairlead answer.

@@ -150,9 +150,9 @@ async def put_back(bus: Bus, config: Json, state: Json, pieces: Iterator[bytes])
 async def _send_first(
     bus: Bus, subject: str, piece: bytes, inbox: str, answers: "asyncio.Queue[InboxReply]"
 ) -> None:
-    """Until somebody takes it: in a cluster our server hears a moment later which one restores.
+    """Until someone takes it: in a cluster our server hears a moment later which one restores.
 
-    What nobody takes would be lost, and the server would call the rest damaged.
+    What no one takes would be lost, and the server would call the rest damaged.
     """
     for _ in range(_FIRST_TRIES):
         await bus.send(subject, piece, inbox, None)

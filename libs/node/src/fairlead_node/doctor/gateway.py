@@ -1,4 +1,4 @@
-"""The front door: whether it serves, on which address, and what its certificate and clock say."""
+"""The gateway: whether it serves, on which address, and what its certificate and clock say."""
 
 import ipaddress
 import json

@@ -20,7 +20,7 @@ _OLD_S: Final = 90 * 86_400
 _DRAFT_AGE_S: Final = 3600.0
 _CONNECT_S: Final = 2.0
 _DRAFTS: Final = (".auth.json.", ".up.json.", ".port.json.", ".floor.toml.")
-_DRAFT: Final = re.compile(r"\..+\.\d+")  # in folders where nobody else's files are
+_DRAFT: Final = re.compile(r"\..+\.\d+")  # in folders where no one else's files are
 
 
 def folder(look: DoctorContext) -> Finding:
@@ -180,7 +180,7 @@ def _end(home: Home) -> str:
 
     home.require_own()
     lock = UpLock(home)
-    lock.acquire()  # so that nobody starts meanwhile, whose processes these would be
+    lock.acquire()  # so that no one starts meanwhile, whose processes these would be
     try:
         ended = end_stale(home)
     finally:

@@ -45,16 +45,16 @@ class NatsFacts(msgspec.Struct, kw_only=True):
 
     Fields:
         patience_s: how long each answer is waited for.
-        url: of the server, without a password; of several with commas. greeting: what it says to everybody
+        url: of the server, without a password; of several with commas. greeting: what it says to everyone
             (INFO), the first that does.
-        silent: servers that greet nobody, and why. named: how many servers are named.
+        silent: servers that greet no one, and why. named: how many servers are named.
         refused: why there is no connection. connected: there was one.
         account: `$JS.API.INFO`. streams: name to `STREAM.INFO`, or to None where there is none.
-        leaderless: streams of which nobody could tell anything: no server leads them now.
-        consumers: stream to `CONSUMER.INFO` of its shared ones, or a name alone where nobody leads it.
+        leaderless: streams of which no one could tell anything: no server leads them now.
+        consumers: stream to `CONSUMER.INFO` of its shared ones, or a name alone where no one leads it.
         clock_skew_s: this clock minus the server's.
         acks_readable: whether acknowledgement subjects have the form that the client library reads.
-        oldest_mail_s: age of the oldest mail that nobody consumed; 0: there is none.
+        oldest_mail_s: age of the oldest mail that no one consumed; 0: there is none.
         running: sessions that run, with the time of their last change; leased: those with an owner.
         overrides: what the agent service was given by its start; None: it did not answer.
         places: host of each agent's folder.
@@ -318,7 +318,7 @@ async def _services(bus: Bus, facts: NatsFacts) -> None:
                     if str(service.get("name", "")).startswith("fairlead-"):
                         found[str(service.get("id"))] = service
         except NotFoundError:
-            pass  # nobody listens: none
+            pass  # no one listens: none
         facts.services = list(found.values())
         names = {each["name"] for each in facts.services}
         if not found or all(f"fairlead-{kind}" in names for kind in SERVICES):

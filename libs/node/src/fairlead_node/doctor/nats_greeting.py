@@ -1,4 +1,4 @@
-"""What a NATS server says first, to everybody, before anyone logs in."""
+"""What a NATS server says first, to everyone, before anyone logs in."""
 
 import json
 import socket
@@ -21,10 +21,10 @@ def greeting_of(place: str, timeout_s: float) -> Json | str:
 
 
 def _greeting(place: str, timeout_s: float) -> Json:
-    """What the server says first, to everybody.
+    """What the server says first, to everyone.
 
     Raises:
-        OSError, ValueError: nobody listens, or not a NATS server.
+        OSError, ValueError: no one listens, or not a NATS server.
     """
     host, _, port = place.rpartition(":") if ":" in place.rpartition("]")[2] else (place, "", "4222")
     with socket.create_connection((host.strip("[]"), int(port)), timeout=timeout_s) as probe:

@@ -36,7 +36,7 @@ class Check(NamedTuple):
     """One check.
 
     Fields:
-        network: it asks somebody outside of this machine and its NATS.
+        network: it asks someone outside of this machine and its NATS.
         server: it asks the gateway or NATS.
         here: it looks at the machine of the services, so not from a container of its own.
     """

@@ -1,4 +1,4 @@
-"""Tailscale, where it is installed: logged in, serving to the tailnet, and not to everybody."""
+"""Tailscale, where it is installed: logged in, serving to the tailnet, and not to everyone."""
 
 import json
 import shutil

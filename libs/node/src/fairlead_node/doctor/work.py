@@ -1,4 +1,4 @@
-"""What waits too long: mail nobody reads, sessions nobody drives, calls nobody takes, dead letters."""
+"""What waits too long: mail no one reads, sessions no one drives, calls no one takes, dead letters."""
 
 import time
 from typing import Final
@@ -27,7 +27,7 @@ def mail(look: DoctorContext) -> Finding:
 
 
 def stuck(look: DoctorContext) -> Finding:
-    """Sessions that are said to run, and that nobody drives."""
+    """Sessions that are said to run, and that no one drives."""
     facts = look.facts()
     if facts.running is None:
         return skipped("work.sessions", facts.unanswered.get("sessions") or "no sessions to check")
@@ -67,7 +67,7 @@ def calls(look: DoctorContext) -> Finding:
 
 
 def dead(look: DoctorContext) -> Finding:
-    """Messages that nobody could read or handle."""
+    """Messages that no one could read or handle."""
     facts = look.facts()
     info = facts.streams.get(s.DEAD)
     if info is None:

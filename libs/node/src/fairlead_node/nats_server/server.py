@@ -21,7 +21,7 @@ from fairlead_remote.nats_users.accounts import DOMAIN
 from fairlead_remote.nats_users.home_users import NatsUsers
 from fairlead_remote.nats_users.quoting import quoted
 
-_EXTERNAL: Final = "external"  # in the context: the server is somebody else's
+_EXTERNAL: Final = "external"  # in the context: the server is someone else's
 MEMORY_LIMIT: Final = "256MiB"
 START_TIMEOUT_S: Final = 20.0
 
@@ -94,7 +94,7 @@ def prepare(home: Home, host: str) -> tuple[Path, NatsAccess]:
 
 
 def access_of_service(home: Home, owner: NatsAccess, service: str) -> NatsAccess:
-    """How a service connects: as its own user, or on somebody else's server as it was told."""
+    """How a service connects: as its own user, or on someone else's server as it was told."""
     return NatsAccess(owner.url, nkey=NatsUsers(home).seed_file(service)) if owner.nkey else owner
 
 
@@ -107,7 +107,7 @@ def forget_password(home: Home) -> bool:
 
 
 def remember_external(home: Home, url: str) -> NatsAccess:
-    """Note that this home uses somebody else's server."""
+    """Note that this home uses someone else's server."""
     context = {"description": _EXTERNAL, "url": url, "embedded_port": last_port(home)}
     write_private(home.nats_context, json.dumps(context, indent=1) + "\n")
     return NatsAccess(url)

@@ -1,7 +1,7 @@
 """Keeps nats-server away from a full disk, so that it refuses what it cannot store instead of freezing.
 
 A stream that meets `no space left on device` takes no writes and answers no publisher until its server is
-started anew, even when there is space again. So the server is closed before: started with a limit that every
+started again, even when there is space again. So the server is closed before: started with a limit that every
 write exceeds, it refuses at once, with a reason, and serves reads. With space there it is opened by a reload;
 by a restart if there was no room at all, for then a deletion may have frozen it, and nothing says so.
 """

@@ -113,7 +113,7 @@ def account_of(request: InstallRequest) -> Account:
     """As whom the service is to run.
 
     Raises:
-        CommandError: there is no such user, or a user's service was asked for somebody else.
+        CommandError: there is no such user, or a user's service was asked for someone else.
     """
     if request.scope == "user":
         own = pwd.getpwuid(os.geteuid())

@@ -41,7 +41,7 @@ class Controller(Protocol):
         """The text of its unit or property list."""
 
     def begin(self, name: str, *, changed: bool) -> list[ServiceAction]:
-        """Make it known and start it, or start it anew where it `changed`."""
+        """Make it known and start it, or start it again where it `changed`."""
 
     def end(self, name: str) -> list[ServiceAction]:
         """Stop it and forget it."""

@@ -2,7 +2,7 @@
 
 Each gets an allow-list. The agent also gets what belongs to model providers, executors what their tools
 need, executors and the scheduler the secrets that the configuration names (`FAIRLEAD_SECRET_...`). The admin
-token reaches nobody: the gateway reads its hash from the home folder.
+token reaches no one: the gateway reads its hash from the home folder.
 """
 
 import json
@@ -89,7 +89,7 @@ class DefaultModel(NamedTuple):
 
     Fields:
         why: where it comes from, for people.
-        binding: somebody asked for it by name, so it goes before what is configured.
+        binding: someone asked for it by name, so it goes before what is configured.
     """
 
     name: str

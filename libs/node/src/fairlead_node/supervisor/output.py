@@ -50,7 +50,7 @@ class LogFile:
 
 
 class Console:
-    """Prefixed lines on a stream; in colours where somebody is looking and `NO_COLOR` is not set."""
+    """Prefixed lines on a stream; in colours where someone is looking and `NO_COLOR` is not set."""
 
     def __init__(self, stream: TextIO, *, colour: bool) -> None:
         self._stream = stream
@@ -73,7 +73,7 @@ class Console:
         try:
             self._stream.write(f"{label} {text}\n")
             self._stream.flush()
-        except (OSError, ValueError):  # nobody reads any more: the log files are still written
+        except (OSError, ValueError):  # no one reads any more: the log files are still written
             return
 
     def _tint(self, name: str) -> int:
@@ -125,7 +125,7 @@ def _short(value: object) -> str:
 
 
 def wants_colour(stream: TextIO, environ: dict[str, str]) -> bool:
-    """Whether this stream is a terminal and nobody said no."""
+    """Whether this stream is a terminal and no one said no."""
     return stream.isatty() and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
 
 

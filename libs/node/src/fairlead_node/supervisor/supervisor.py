@@ -1,4 +1,4 @@
-"""The life of `fairlead up`: NATS first, then all services at once, until somebody says stop."""
+"""The life of `fairlead up`: NATS first, then all services at once, until someone says stop."""
 
 import asyncio
 import contextlib
@@ -43,7 +43,7 @@ class Supervisor:
 
     Args:
         workers: how many processes of each service.
-        external: the address of a NATS server that somebody else runs; None starts one.
+        external: the address of a NATS server that someone else runs; None starts one.
         suggested_model: the default model unless the stored configuration names one.
         announce: called once, when a prompt can be served.
     """
@@ -369,7 +369,7 @@ def _host() -> str:
 
 
 async def _get_ready(port: int) -> tuple[int, str]:
-    """Status of `/readyz` and what it says; 0 when nobody answers."""
+    """Status of `/readyz` and what it says; 0 when no one answers."""
     try:
         async with asyncio.timeout(5.0):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)

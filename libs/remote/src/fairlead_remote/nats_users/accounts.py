@@ -1,7 +1,7 @@
 """Users and their rights as accounts of nats-server: each user has one of its own, the streams have another.
 
 A right to publish is a service that the user's account imports; what JetStream answers comes back into that
-account and no further. So nobody can have an answer delivered where only others may write, whatever reply
+account and no further. So no one can have an answer delivered where only others may write, whatever reply
 subject it chooses: nats-server checks that of a request, and not where its answer goes.
 """
 
@@ -236,7 +236,7 @@ def _take(each: _Import) -> str:
 
 
 def _offer(each: _Import) -> str:
-    """The server forgets after two minutes that somebody waits; a tool may take longer."""
+    """The server forgets after two minutes that someone waits; a tool may take longer."""
     if each.kind == "stream":
         return f'      {{ stream: "{each.subject}" }}\n'
     answers = ", response_type: stream" if each.many else ""

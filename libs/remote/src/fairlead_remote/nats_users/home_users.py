@@ -47,7 +47,7 @@ class NatsUsers(UserRegister):
             stored["host"] = host
 
     def render(self) -> None:
-        """Write the server's file anew, given the hosts that have joined; nothing before the first start."""
+        """Write the server's file again, given the hosts that have joined; nothing before the first start."""
         if self.register.exists():
             super().render()
 

@@ -121,7 +121,7 @@ class UserRegister(ABC):
         return found
 
     def render(self) -> None:
-        """Write the server's file anew, from what is registered and the table of this version."""
+        """Write the server's file again, from what is registered and the table of this version."""
         with self._changing():
             pass
 

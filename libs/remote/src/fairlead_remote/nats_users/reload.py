@@ -92,7 +92,7 @@ def _reload(home: Home, name: str, pid: int) -> None:
 
 
 def _said_since(log: Path, position: int) -> str:
-    """What a log says after `position`; all of it if it was begun anew."""
+    """What a log says after `position`; all of it if it was begun again."""
     try:
         with log.open("rb") as file:
             if file.seek(0, os.SEEK_END) < position:

@@ -96,7 +96,7 @@ class LoadedHooks:
     def that(self, method: str) -> list[NamedHook]:
         """The hooks that have this method, in the order of the configuration.
 
-        One that cannot be loaded counts as having `before_tool_call`: nobody knows what it would deny.
+        One that cannot be loaded counts as having `before_tool_call`: no one knows what it would deny.
         """
         hooks = [self._named(name, config) for name, config in self._config.current.hooks.items()]
         return [each for each in hooks if each.has(method)]

@@ -21,7 +21,7 @@ from fairlead_common.received import Delivery
 ANSWER_S = 0.05
 SILENT_S = 2.0  # after so long without an answer, a holder is asked once more, and then counts as gone
 LAST_ANSWER_S = 1.0
-RECONNECT_S = 0.3  # to connect anew; nobody listens there meanwhile
+RECONNECT_S = 0.3  # to connect again; no one listens there meanwhile
 PAUSE_S = 0.5  # between two questions to a process that does not answer
 GONE_S = 1.0  # for so long a process that is gone is not asked again
 FORGOTTEN_S = 3.0  # a silence that was not asked into for so long has ended, as far as is known
@@ -83,7 +83,7 @@ class OtherOwners:
         try:
             try:
                 answer = await self._ask(boot, question, timeout_s)
-            except NotFoundError:  # no such process is connected; it may be connecting anew
+            except NotFoundError:  # no such process is connected; it may be connecting again
                 await asyncio.sleep(RECONNECT_S)
                 answer = await self._ask(boot, question, ANSWER_S)
         except NotFoundError:

@@ -66,7 +66,7 @@ def brought(call: ToolCall, outcome: ToolOutcome) -> list[TrustFlag]:
 
 
 def named_by(items: Iterable[Item], arguments: dict[str, object]) -> NamedBy:
-    """Who named the address that a call would read: a person, a web search, or nobody.
+    """Who named the address that a call would read: a person, a web search, or no one.
 
     The whole address has to be the same: the model cannot have put anything into it.
     """

@@ -22,7 +22,7 @@ class LogReaders:
     """Keeps in mind what the live services read."""
 
     def __init__(self, bus: Bus, chosen: int = ONE_ENTRY) -> None:
-        """Ask nobody yet.
+        """Ask no one yet.
 
         Args:
             chosen: the latest format that may be written.

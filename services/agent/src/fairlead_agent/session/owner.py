@@ -155,7 +155,7 @@ class Owner:
         if isinstance(entry, DeletedEntry):
             self._leftovers = self._leftovers or self.state.last_seq > 0
         elif entry.parent_id != self.state.leaf and not (_is_delete(entry) and not self.state.exists):
-            if cached:  # from a session of this name that was deleted since: the next owner reads it anew
+            if cached:  # from a session of this name that was deleted since: the next owner reads it again
                 raise LostOwnershipError(f"{self.session}: entry {seq} does not follow what is known")
             log.warning("log_chain_broken", session=self.session, seq=seq)
         self.state.apply(entry, seq, size)

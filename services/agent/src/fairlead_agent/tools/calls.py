@@ -82,7 +82,7 @@ class ToolCalls:
         """Bring the next pending calls to their results, in order; or park the run for an approval.
 
         It returns after each wait, for hooks or for results, since what it was given and what it computed is
-        old then: the next step is decided anew, and calls are judged by the state and the settings of now.
+        old then: the next step is decided again, and calls are judged by the state and the settings of now.
         """
         await self._sent.recall()
         state = self._state
@@ -328,7 +328,7 @@ class ToolCalls:
                 await self._bus.emit(subjects.cancel(call_id), b"")
             await self._owner.wait_for_change(1.0)
             if _now() > deadline and self._state.deleting:
-                return  # nobody will read how it ended; what comes late finds no session
+                return  # no one will read how it ended; what comes late finds no session
             if _now() > deadline:
                 for call in list(self._state.pending.values()):
                     await self._sent.give_up(call, "the executor did not answer the cancellation")

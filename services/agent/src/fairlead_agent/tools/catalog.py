@@ -28,7 +28,7 @@ from fairlead_common.received import Record
 log = structlog.get_logger()
 
 FRESH_S = 16.0  # an executor that was not heard for longer is gone: its heartbeat has a TTL of 15 s
-FIRST_WORD_S = 12.0  # two heartbeats, or an executor that is made anew with this process
+FIRST_WORD_S = 12.0  # two heartbeats, or an executor that is made again with this process
 INSTRUCTIONS_TTL_S = 60.0
 REFRESH_TIMEOUT_S = 3.0
 FORGET_S = 600.0  # a silent executor is of no use any more where its host has others
@@ -247,7 +247,7 @@ class Catalog:
         return not await self.has_heartbeat(host)  # what was heard may be old: this process may have slept
 
     async def instructions(self, placement: Placement) -> str:
-        """The AGENTS.md of a workspace, nothing if there is none; as it was, if nobody answers in time.
+        """The AGENTS.md of a workspace, nothing if there is none; as it was, if no one answers in time.
 
         What could not be read is asked for again at the next turn.
         """
@@ -276,7 +276,7 @@ class Catalog:
         return text
 
     async def _read_instructions(self, placement: Placement, patience_s: float) -> str:
-        """What the host answers, as soon as there is somebody to ask: its executor may just restart."""
+        """What the host answers, as soon as there is someone to ask: its executor may just restart."""
         subject = subjects.workspace_instructions(placement.host)
         while True:
             try:
@@ -287,7 +287,7 @@ class Catalog:
             return reply.data.decode("utf-8", "replace")
 
     async def file(self, placement: Placement, name: str) -> str:
-        """A small text file of a workspace, or nothing if there is none or nobody answers in time."""
+        """A small text file of a workspace, or nothing if there is none or no one answers in time."""
         query = WorkspaceQuery(
             workspace=placement.workspace,
             workspace_kind=placement.kind,

@@ -19,5 +19,5 @@ def text_without_keys(text: str) -> str:
 
 @cache
 def _mask() -> Mask:
-    named = os.environ.get("FAIRLEAD_AGENT_ENV", "").split(",")  # what somebody gave this service by name
+    named = os.environ.get("FAIRLEAD_AGENT_ENV", "").split(",")  # what someone gave this service by name
     return Mask(secrets_of(os.environ, named=(name.strip() for name in named)))

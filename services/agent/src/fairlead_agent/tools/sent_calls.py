@@ -134,7 +134,7 @@ class SentCalls:
     # -- calls without a result ----------------------------------------------
 
     async def claim_of(self, call: ToolCallBlock) -> ToolClaim | None:
-        """Who may start the call, or keeps it from starting; None: nobody so far."""
+        """Who may start the call, or keeps it from starting; None: no one so far."""
         record = await self._bus.last(subjects.TOOLS, subjects.tool_claim(call.host or "", call.call_id))
         return None if record is None else _claim.decode(record.data)
 

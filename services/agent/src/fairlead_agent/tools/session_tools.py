@@ -82,7 +82,7 @@ class SessionTools:
     async def keep(self) -> None:
         """Write the list that the last request offers, if it is another one than the log has.
 
-        Only the reply waits for this, not the request: while no reply is stored the list may be chosen anew.
+        Only the reply waits for this, not the request: while no reply is stored the list may be chosen again.
 
         Raises:
             LostOwnershipError: another worker took over.

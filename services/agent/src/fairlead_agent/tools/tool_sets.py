@@ -17,7 +17,7 @@ def select(specs: Iterable[ToolSpec], wanted: Iterable[str], work_mode: str) -> 
 
     Args:
         wanted: names, names with `*` at the end, `group:<group>`, `minimal`, `standard`, `coding`, `web`,
-            `full`. Nothing means `standard`, and `full` for somebody with a kind of work to do.
+            `full`. Nothing means `standard`, and `full` for someone with a kind of work to do.
         work_mode: `plan` and `review` leave what only reads, in the workspace and on the web.
     """
     tests = [_test(word) for word in wanted] or [_test("full" if work_mode else "standard")]
@@ -26,7 +26,7 @@ def select(specs: Iterable[ToolSpec], wanted: Iterable[str], work_mode: str) -> 
 
 
 def unknown(specs: Iterable[ToolSpec], wanted: Iterable[str]) -> list[str]:
-    """What is wanted and nobody offers."""
+    """What is wanted and no one offers."""
     offered = list(specs)
     return [word for word in wanted if not any(map(_test(word), offered))]
 

@@ -92,7 +92,7 @@ class Context:
     kept: dict[str, object] = field(default_factory=dict)
 
     def update(self, items: list[Item], view: View) -> None:
-        """Bring it up to all `items`; anew for another view."""
+        """Bring it up to all `items`; again for another view."""
         # What is left out changes with a rewrite only.
         if view._replace(left_out=self.view.left_out) != self.view:
             self.messages, self.count, self.tokens = [], 0, 0

@@ -245,7 +245,7 @@ class Auth:
     def login(self, principal: Principal, *, secure: bool) -> Login:
         """A fresh login. One that is made from a signed token ends with it, by time and by revocation.
 
-        Its page value is made here and never taken from a client: a value that somebody else knew before
+        Its page value is made here and never taken from a client: a value that someone else knew before
         the login would be no secret after it.
         """
         ttl_s, made_from = float(COOKIE_TTL_S), ""

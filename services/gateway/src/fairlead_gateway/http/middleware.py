@@ -1,4 +1,4 @@
-"""The front door, before any route: Host, Origin, credentials, limits; and headers on every answer."""
+"""Checks of each request before any route: Host, Origin, credentials, limits; and headers on every answer."""
 
 import asyncio
 import re
@@ -116,12 +116,12 @@ class RequestGuard:
         try:
             await self._app(scope, receive, _with_headers(send, api=api, secure=secure))
         except ClientDisconnect:
-            return  # nobody is left to be told
+            return  # no one is left to be told
         except Exception:
             log.exception("request_failed", method=asked.method, path=path)
 
     def _admit(self, asked: Asked, scope: Scope) -> Principal | None:
-        """Who asks; None where nobody has to say.
+        """Who asks; None where no one has to say.
 
         Raises:
             Problem: they may not come in.

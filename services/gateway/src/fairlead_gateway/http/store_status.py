@@ -29,7 +29,7 @@ class StoreState(msgspec.Struct, frozen=True):
 
 
 def store_state(path: str | None = None) -> StoreState | None:
-    """What the file says; None where nobody watches the disk, or nobody does any more."""
+    """What the file says; None where no one watches the disk, or no one does any more."""
     named = os.environ.get("FAIRLEAD_STORE_STATE") if path is None else path
     if not named:
         return None

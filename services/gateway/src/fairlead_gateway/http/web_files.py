@@ -46,7 +46,7 @@ class WebFiles:
         self._bytes = 0
 
     async def get(self, path: str, *, gzip: bool) -> WebFile | None:
-        """The file of this path; None if nobody has it to give."""
+        """The file of this path; None if no one has it to give."""
         loop = asyncio.get_running_loop()
         kept = self._kept.get((path, gzip))
         if kept is not None and (loop.time() - kept.asked_at < FRESH_S or _is_immutable(kept)):

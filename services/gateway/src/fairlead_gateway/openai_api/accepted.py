@@ -7,7 +7,7 @@ records are created once, never replaced or removed, and expire. They are keys o
 
     call.<hash of the request>.<key>    an accepted call: its session, and the key of its prompt
     call.<key>.again-<n>                attempt n belongs to this call and to no other of the same content
-    call.<key>.<random>                 somebody else asked with the same Idempotency-Key
+    call.<key>.<random>                 someone else asked with the same Idempotency-Key
     call.<key>.ended                    its answer was sent, or its run was stopped
 """
 
@@ -104,12 +104,12 @@ class AcceptedCalls:
         return Visit(call, await self._create(f"call.{call}.{new_id()}", b"{}"))
 
     async def was_taken_up(self, visit: Visit) -> bool:
-        """Whether somebody asked for the same answer after this visitor."""
+        """Whether someone asked for the same answer after this visitor."""
         records = await self._read(f"call.{visit.call}.*", after=visit.seq)
         return any(not record.subject.endswith(f".{_ENDED}") for record in records)
 
     async def end(self, visit: Visit) -> None:
-        """Record that nobody has to come back for the answer."""
+        """Record that no one has to come back for the answer."""
         ended = _Ended(time.time_ns() // 1_000_000)
         try:
             await self._create(f"call.{visit.call}.{_ENDED}", msgspec.json.encode(ended))

@@ -38,7 +38,7 @@ class AcceptedCompletion(NamedTuple):
 
     Fields:
         seq: of the stored prompt. event_seq: last live event before it.
-        own: the session was made for this call, and nobody else knows it.
+        own: the session was made for this call, and no one else knows it.
         detached: the run goes on when the client leaves.
         calls, visit: where the requests for this answer are recorded, and which of them this is; without a
             visit no other request can find this call.
@@ -199,10 +199,10 @@ class Completion:
             return error_chunk(answer.problem)
         return self._form.last_chunks(answer.finish, answer.usage)
 
-    # -- when nobody reads any more ----------------------------------------------------
+    # -- when no one reads any more ----------------------------------------------------
 
     async def _left_alone(self) -> None:
-        """The client left: stop its run, unless it said that it would, or somebody else's would be hit.
+        """The client left: stop its run, unless it said that it would, or someone else's would be hit.
 
         A client that sends requests again has a moment to do so.
         """
@@ -233,7 +233,7 @@ class Completion:
             return await call.calls.was_taken_up(visit)
 
     async def _end(self) -> None:
-        """Record that nobody has to come back for this answer."""
+        """Record that no one has to come back for this answer."""
         call = self._call
         if call.visit is None:
             return

@@ -77,7 +77,7 @@ async def summary_of(gateway: Gateway, session: str) -> SessionSummary:
 def fresh_summary(
     gateway: Gateway, session: str, notice: CreateSession, *, created_at: int, seq: int
 ) -> SessionSummary:
-    """A session that nobody worked on yet."""
+    """A session that no one worked on yet."""
     agent = notice.agent or "main"
     profile = gateway.config.current.agent(agent)
     of_profile = profile.work_mode if profile else ""

@@ -46,7 +46,7 @@ def wanted_source(request: Request) -> str | None:
 
 
 async def take_up(gateway: Gateway, summary: SessionSummary | None) -> None:
-    """Make an ordinary session of one that was made for a call: somebody goes on in it by its name.
+    """Make an ordinary session of one that was made for a call: someone goes on in it by its name.
 
     Args:
         summary: of the session, as the list shows it.
@@ -64,7 +64,7 @@ async def take_up(gateway: Gateway, summary: SessionSummary | None) -> None:
 class Expiry:
     """A part of each gateway: deletes sessions of calls and of runs in which nothing has happened for days.
 
-    Each session is asked to delete itself by the notice that everybody uses, which is stored only if nothing
+    Each session is asked to delete itself by the notice that everyone uses, which is stored only if nothing
     was stored of the session since it was looked at. So several gateways do no harm, and no prompt is lost.
     """
 

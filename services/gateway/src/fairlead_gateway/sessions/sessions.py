@@ -204,7 +204,7 @@ async def ask_to_delete(gateway: Gateway, session: str, sender: str, seen: Heade
     try:
         subject = subjects.mail(session, "notice", "delete")
         return await gateway.bus.create(subjects.SESSIONS, subject, notice, seen, point="gateway.delete")
-    except ConflictError as error:  # somebody else asked
+    except ConflictError as error:  # someone else asked
         if error.record is None:
             raise
         return error.record.seq

@@ -53,7 +53,7 @@ class DeliveryChannel(Protocol):
 
 
 class Channels:
-    """Delivers letters."""
+    """Delivers messages."""
 
     def __init__(self, bus: Bus, mail: SessionMail, settings: SchedulerSettings) -> None:
         self._bus = bus
@@ -63,12 +63,12 @@ class Channels:
         self._extensions: dict[str, DeliveryChannel] = {}
 
     def max_attempts(self, message: DeliveryMessage) -> int:
-        """So often a letter is tried."""
+        """How often a delivery is tried."""
         hook = self._settings.cron.webhooks.get(message.to or "") if message.channel == "webhook" else None
         return hook.max_attempts if hook else MAX_ATTEMPTS
 
     async def addressed(self, message: DeliveryMessage) -> DeliveryMessage:
-        """The letter with the session that it goes to, at whatever attempt."""
+        """The message with the session that it goes to, at whatever attempt."""
         if message.channel != "last" or message.to:
             return message
         return msgspec.structs.replace(message, to=await self._last_session() or message.session)
@@ -126,7 +126,7 @@ class Channels:
         await self._mail.message(session, key, message.text, source, untrusted=message.untrusted)
 
     async def _last_session(self) -> str | None:
-        """The session that somebody used last, other than those of jobs."""
+        """The session that someone used last, other than those of jobs."""
         best: SessionSummary | None = None
         prefix = f"$KV.{subjects.BUCKET_SESSIONS}.session.*"
         async for record in self._bus.read(subjects.kv_stream(subjects.BUCKET_SESSIONS), prefix):
@@ -137,7 +137,7 @@ class Channels:
                 continue
             if known is None or not isinstance(known[1], SessionSummary) or known[1].deleted:
                 continue
-            if known[0].startswith("cron-") or not known[1].preview:  # nobody ever said anything there
+            if known[0].startswith("cron-") or not known[1].preview:  # no one ever said anything there
                 continue
             if best is None or known[1].updated_at > best.updated_at:
                 best = known[1]

@@ -177,7 +177,7 @@ class Outbox:
         known = await self._run_store.run(message.job_id, message.slot)
         if (
             known is None
-        ):  # its run is forgotten, as that of a letter which came back after its marker expired
+        ):  # its run is forgotten, as that of a message which came back after its marker expired
             return self._clock.now_ms() - message.created_at_ms > self._run_store.history_s * 1000
         delivery = known[0].delivery
         return delivery is not None and delivery.status != "pending"
@@ -193,7 +193,7 @@ class Outbox:
             attempts=message.attempts,
             error=error[:500],
         )
-        if final:  # said first: a letter whose failure is in the history is settled
+        if final:  # said first: a delivery whose failure is in the history is settled
             text = f"The answer of '{message.name}' could not be delivered ({message.channel}): {error[:300]}"
             key = token("undelivered", message.job_id, message.slot)
             source = f"cron:{message.job_id}"

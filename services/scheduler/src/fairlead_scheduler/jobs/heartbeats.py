@@ -61,5 +61,5 @@ def plant(table: JobTable, config: Config, now_ms: int) -> None:
         if old is not None and old.timing == timing:
             continue
         entry = table.put(job, timing, 0, cause="heartbeat")
-        if old is None and not table.position.t_ms:  # nobody was ever here to miss one
+        if old is None and not table.position.t_ms:  # no one was ever here to miss one
             table.settle(entry, now_ms)

@@ -166,7 +166,7 @@ class RunExecutor:
             self._start(each, self._heartbeat(each))
         elif run.status == "retrying":
             self._start(each, self._wait_for_retry(each))
-        # What is queued, or was running, goes through the lane: there it may be already.
+        # What is queued, or was running, goes through the concurrency slots: there it may be already.
 
     def _start(self, each: ActiveRun, work: Coroutine[object, object, None]) -> None:
         assert self._tasks is not None  # noqa: S101 - only while `run` runs
@@ -349,7 +349,7 @@ class RunExecutor:
         )
 
     async def _change(self, each: ActiveRun, **fields: object) -> None:
-        """Write the run anew.
+        """Write the run again.
 
         Raises:
             ConflictError: another scheduler changed it; it is read again.

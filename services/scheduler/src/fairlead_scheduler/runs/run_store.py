@@ -86,10 +86,10 @@ class RunStore:
         return True
 
     async def change(self, run: RunEntry, revision: int) -> int:
-        """Write a run anew.
+        """Write a run again.
 
         Raises:
-            ConflictError: somebody else did.
+            ConflictError: someone else did.
         """
         ttl_s = self.history_s if run.status in FINAL else None
         key = f"run.{run.job_id}.{run.slot}"

@@ -145,12 +145,12 @@ class RunWatcher:
             except RetryableError as error:
                 log.warning("run_watch_delayed", session=session, error=str(error))
             except NotFoundError:
-                return True  # nobody can know any more
+                return True  # no one can know any more
             else:
                 return False
 
     async def _reads_untrusted(self, record: Record) -> bool:
-        """Whether words of strangers are in this record, or nobody can know."""
+        """Whether words of strangers are in this record, or no one can know."""
         data = await self._objects.unpack(record.data, record.headers)
         if b"untrusted" not in data and format_of(record.headers) in READ_FORMATS:
             return False  # nearly all: no need to decode them

@@ -1,6 +1,6 @@
 """Files of the folder of events: what one says, and how it is taken out of the folder.
 
-A file is renamed to a name of our own before it is used up, and read again there: what somebody renames onto
+A file is renamed to a name of our own before it is used up, and read again there: what someone renames onto
 the old name meanwhile is another event.
 """
 
@@ -105,7 +105,7 @@ def read(path: Path, name: str) -> ReadEventFile | None:
 
 
 def _moment(at: str) -> str:
-    """`at`, which has to be a moment: a span would begin anew each time the file is read."""
+    """`at`, which has to be a moment: a span would begin again each time the file is read."""
     try:
         datetime.fromisoformat(at)
     except ValueError as error:
@@ -121,7 +121,7 @@ def take(path: Path) -> Path:
 
 
 def taken(folder: Path) -> list[tuple[Path, str]]:
-    """Files that somebody took and did not finish with, and what they were called."""
+    """Files that someone took and did not finish with, and what they were called."""
     return [(path, path.name[1:].rsplit(".", 2)[0]) for path in sorted(folder.glob(f".*{_TAKEN}"))]
 
 

@@ -1,7 +1,7 @@
 """Who may start a call: the create-only claim, and what to make of one that was there before.
 
 A call is started only by who wrote the claim a moment ago, or by who finds the note and the journal
-of the one that did. Everybody else has to say `unknown`.
+of the one that did. Everyone else has to say `unknown`.
 """
 
 import secrets
@@ -34,9 +34,9 @@ class ClaimVerdict(NamedTuple):
     Fields:
         action: `run` it in `place` (start it, or take up what the journal knows); `leave` it for
             ever (it was cancelled before it started); `wait` (another executor has it); `unknown`
-            (it may have been started, where nobody can look any more).
+            (it may have been started, where no one can look any more).
         attempt: the one that claimed it.
-        fresh: it was claimed a moment ago, so nobody can have started it.
+        fresh: it was claimed a moment ago, so no one can have started it.
         settled: the outcome that was decided for it; it must not be started.
     """
 
@@ -68,7 +68,7 @@ class CallClaims:
         Args:
             place: where it would run if it was claimed now; None: in the executor itself.
             settled: its outcome if it is claimed now, because it cannot run.
-            repeatable: running it again does no harm, so nobody has to look for its journal.
+            repeatable: running it again does no harm, so no one has to look for its journal.
 
         Raises:
             BusUnavailableError, StreamFullError: nothing is known; deliver it again.
@@ -82,7 +82,7 @@ class CallClaims:
             self._records.begin(call.call_id, attempt, note)
         except OSError as error:
             log.warning("call_record_failed", call=call.call_id, error=str(error))
-            if not repeatable and settled is None:  # without a note nobody could tell what became of it
+            if not repeatable and settled is None:  # without a note no one could tell what became of it
                 why = error.strerror or str(error)
                 text = f"The call was not started: its host cannot record it ({why})."
                 settled = self._unnoted[attempt] = text_outcome("error", text, is_error=True)

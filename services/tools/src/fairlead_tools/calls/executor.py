@@ -142,7 +142,7 @@ class Executor:
             async with asyncio.timeout(self._config.finish_s):
                 if open_calls := [each.task for each in self._serving.values()]:
                     await asyncio.wait(open_calls)
-                while await asyncio.to_thread(running_here, self._config.state):  # noqa: ASYNC110 - nobody tells
+                while await asyncio.to_thread(running_here, self._config.state):  # noqa: ASYNC110 - no one tells
                     await asyncio.sleep(0.1)
         except TimeoutError:
             log.warning("commands_cut_off", after_s=self._config.finish_s)

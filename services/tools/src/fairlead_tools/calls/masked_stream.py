@@ -20,7 +20,7 @@ class MaskedStream:
         """What can be passed on now, and at which character of the whole it begins.
 
         Args:
-            offset: of this piece; one that does not follow the piece before begins anew.
+            offset: of this piece; one that does not follow the piece before begins again.
         """
         if offset is not None and offset != self._next:
             self._tail, self._held, self._next = "", 0, offset

@@ -104,7 +104,7 @@ class Records:
             failpoint("tools.done.after")
 
     def open_calls(self) -> list[UndeliveredCall]:
-        """Calls that somebody attempted and whose result was not delivered."""
+        """Calls that someone attempted and whose result was not delivered."""
         found = []
         for path in self._calls.iterdir():
             note = None if path.name.startswith(".") else _read(path)
@@ -123,7 +123,7 @@ class Records:
                 await asyncio.wait_for(stop.wait(), PRUNE_S)
 
     def prune(self) -> None:
-        """Remove notes and marks that nobody can ask for any more."""
+        """Remove notes and marks that no one can ask for any more."""
         oldest = time.time() - KEEP_S
         for path in [*self._done.iterdir(), *self._host.iterdir(), *self._calls.glob(".*")]:
             with contextlib.suppress(FileNotFoundError):

@@ -81,7 +81,7 @@ class RunnerCalls:
                 error.asked = asked
                 raise
             except ChannelLostError as error:
-                # A runner that starts anew knows from its journal what the dead one had begun.
+                # A runner that starts again knows from its journal what the dead one had begun.
                 if attempt == ATTEMPTS:
                     raise
                 log.warning("runner_lost", call=call.call_id, error=str(error))

@@ -230,7 +230,7 @@ async def run(sock: Path, allow: Path) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     server = await asyncio.start_unix_server(Proxy(AllowFile(allow)).serve, str(sock), limit=MAX_HEAD_BYTES)
-    os.chmod(sock, 0o666)  # noqa: S103 - everybody in a sandbox may ask
+    os.chmod(sock, 0o666)  # noqa: S103 - everyone in a sandbox may ask
     async with server:
         await stop.wait()
 

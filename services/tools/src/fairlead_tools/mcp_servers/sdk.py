@@ -53,7 +53,7 @@ class McpCallResult(NamedTuple):
     """What a call came to.
 
     Fields:
-        kind: `result`; `refused` (the server says it did not); `unsent`; `lost` or `late`: nobody knows;
+        kind: `result`; `refused` (the server says it did not); `unsent`; `lost` or `late`: no one knows;
             `garbled`: it answered, and what it says makes no sense.
     """
 
@@ -318,7 +318,7 @@ async def _listening(
 
 
 def _opened(log: Path) -> TextIO:
-    """The log of a server's standard error; it begins anew once it is over 1 MiB."""
+    """The log of a server's standard error; it begins again once it is over 1 MiB."""
     small = not log.exists() or log.stat().st_size < MAX_LOG_BYTES
     return cast(TextIO, log.open("a" if small else "w", encoding="utf-8"))
 

@@ -27,7 +27,7 @@ log = structlog.get_logger()
 LIST_S: Final = 30.0  # of a listing over a connection that stands
 HUNG_TIMES: Final = 10  # a command that is that much later than it should be is taken for one that hangs
 HUNG_S: Final = 600.0  # ... but not before that
-POLL_S: Final = 30.0  # how often a listing is asked for anew, whatever the server says
+POLL_S: Final = 30.0  # how often a listing is asked for again, whatever the server says
 IDLE_CHECK_S: Final = 5.0
 DOWN_S: Final = 60.0  # after so long without the server its tools are not offered any more
 _LAST_BYTES: Final = 4096
@@ -213,7 +213,7 @@ class McpServerConnection:
         try:
             with self._log.open("rb") as file:
                 size = file.seek(0, os.SEEK_END)
-                begin = self._log_from if self._log_from <= size else 0  # the log may have begun anew
+                begin = self._log_from if self._log_from <= size else 0  # the log may have begun again
                 file.seek(max(begin, size - _LAST_BYTES))
                 text = HELD.text(file.read(_LAST_BYTES).decode("utf-8", "replace"))
         except OSError:

@@ -117,7 +117,7 @@ class McpTools:
         if specs != self._specs:
             log.info("mcp_tools_changed", tools=len(specs))
         self._problems, self._specs = problems, specs
-        self._tools = {  # anew, since a server may be another one under the same name
+        self._tools = {  # again, since a server may be another one under the same name
             spec.name: McpTool(self._servers[name][0], tool, spec, self._objects)
             for (name, tool), spec in sorted(specs.items(), key=lambda each: each[0])
         }

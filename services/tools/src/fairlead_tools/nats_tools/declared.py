@@ -23,7 +23,7 @@ from fairlead_tools.executor_tools.schemas import (
 
 MAX_TIMEOUT_S = 86_400.0
 OWN_SERVICES = "fairlead-"  # names of the platform's own services begin so
-OWN_SUBJECTS = "fairlead.service."  # and all their tools lie here; nobody else's may
+OWN_SUBJECTS = "fairlead.service."  # and all their tools lie here; no one else's may
 
 _SUBJECT = re.compile(r"[^\s*>.]+(\.[^\s*>.]+)*\Z")
 _FLAGS = frozenset(get_args(TrustFlag))

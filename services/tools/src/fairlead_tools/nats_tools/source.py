@@ -28,7 +28,7 @@ SOON_S = 0.2  # between two looks while a service that must be there is not
 async def services_of(bus: Bus) -> list[MicroInfo]:
     """All services that answer. Who says that it is one of Fairlead's own is asked again by that name.
 
-    Everybody may answer the general question, with any name; only Fairlead's users hear the second one.
+    Everyone may answer the general question, with any name; only Fairlead's users hear the second one.
 
     Raises:
         BusUnavailableError: not connected.

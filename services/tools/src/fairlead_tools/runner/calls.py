@@ -157,7 +157,7 @@ class Calls:
         if delivered is not None:
             delivered[0].release()
         connection.send({"type": "forgotten", "call_id": call_id})
-        self._journal.prepare()  # nobody waits for us now
+        self._journal.prepare()  # no one waits for us now
 
     def fetch(self, connection: RunnerConnection, frame: Frame) -> None:
         """Send a part of the full output."""

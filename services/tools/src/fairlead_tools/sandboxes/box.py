@@ -96,7 +96,7 @@ class Box(NamedTuple):
 
     def _own(self, archive: str) -> list[str]:
         made = ["--bind", str(self.state), STATE]
-        # Seen by the runner alone: without a /proc that is whole, the kernel lets nobody mount another.
+        # Seen by the runner alone: without a /proc that is whole, the kernel lets no one mount another.
         made += ["--ro-bind", "/proc", HOST_PROC]
         made += ["--ro-bind", str(self.archive), archive]
         if self.python:

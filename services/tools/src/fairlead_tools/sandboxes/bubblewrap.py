@@ -220,7 +220,7 @@ class BubblewrapSandbox:
         state.mkdir(mode=0o700, exist_ok=True)
         (folder / "place").write_bytes(msgspec.json.encode(place))
         if place.access != "none":
-            # One that was removed is made again: without it, nobody could ask the journal of its calls.
+            # One that was removed is made again: without it, no one could ask the journal of its calls.
             with contextlib.suppress(OSError):
                 place.folder.mkdir(exist_ok=True)
         box = Box(place, settings, state, self._scenery, self._archive, self._private, self._interpreter())
@@ -263,7 +263,7 @@ class BubblewrapSandbox:
         return self._state / "etc"
 
     def _sweep(self) -> None:
-        """Remove the control groups of runners that ended, and what nobody can ask for any more."""
+        """Remove the control groups of runners that ended, and what no one can ask for any more."""
         for folder in self._state.iterdir():
             if folder == self._scenery:
                 continue
@@ -319,7 +319,7 @@ def _end_old(folder: Path) -> None:
     """Make sure that nothing of an earlier runner is left: its first process takes all others with it.
 
     Raises:
-        ChannelLostError: it does not end, or nobody can look now.
+        ChannelLostError: it does not end, or no one can look now.
     """
     try:
         info = json.loads((folder / "info").read_bytes())

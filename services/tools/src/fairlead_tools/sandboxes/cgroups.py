@@ -18,7 +18,7 @@ ROOT = Path("/sys/fs/cgroup")
 OWN = Path("/proc/self/cgroup")
 
 # Enters the groups that are named before `--`, then becomes the command. Entered from inside: a process
-# that is moved by somebody else may have forked before.
+# that is moved by someone else may have forked before.
 ENTER = 'while [ "$1" != -- ]; do echo $$ > "$1/cgroup.procs" || exit 125; shift; done; shift; exec "$@"'
 
 _PERIOD_US = 100_000

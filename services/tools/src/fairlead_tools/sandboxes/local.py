@@ -61,7 +61,7 @@ class LocalSandbox:
         return ""
 
     async def keep(self, stop: asyncio.Event) -> None:
-        """A part of the service: have a starter ready, remove what is left of runners nobody can ask for."""
+        """A part of the service: have a starter ready, remove what is left of runners no one can ask for."""
         if self._starter is not None:
             await asyncio.to_thread(self._starter.begin, runner_environment())
         while not stop.is_set():
@@ -184,7 +184,7 @@ def _end(process: int) -> None:
 def _prepare(folder: Path, workspace: Path) -> None:
     folder.mkdir(mode=0o700, exist_ok=True)
     (folder / _WORKSPACE_FILE).write_text(str(workspace), "utf-8")
-    # One that was removed is made again: without it, nobody could ask the journal of its calls.
+    # One that was removed is made again: without it, no one could ask the journal of its calls.
     with contextlib.suppress(OSError):
         workspace.mkdir(exist_ok=True)
 

@@ -99,7 +99,7 @@ def _library() -> Iterator[tuple[str, Path]]:
 
 
 def _bytecode(source: Path, content: bytes, name: str) -> bytes:
-    """Unchecked bytecode: that which lies beside the source if it is of this source, else made anew."""
+    """Unchecked bytecode: that which lies beside the source if it is of this source, else made again."""
     head = importlib.util.MAGIC_NUMBER + (1).to_bytes(4, "little") + importlib.util.source_hash(content)
     found = source.stat()
     stamp = (int(found.st_mtime) & 0xFFFFFFFF).to_bytes(4, "little")

@@ -10,7 +10,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 Address = IPv4Address | IPv6Address
 
 # Refused even where the configuration allows the host: whoever reaches them has the machine's credentials,
-# or everybody's machine.
+# or everyone's machine.
 _NEVER = [
     (ip_network(network), why)
     for network, why in (

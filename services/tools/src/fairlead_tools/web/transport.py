@@ -105,7 +105,7 @@ def _reason(error: Exception) -> str:
 
 
 class _Pinned(AbstractResolver):
-    """Answers with the addresses that were checked; asks nobody."""
+    """Answers with the addresses that were checked; asks no one."""
 
     def __init__(self, addresses: list[Address]) -> None:
         self._addresses = addresses

@@ -6,7 +6,7 @@
     <name>.lock     held by whoever makes or removes it, and by the git that works for them
     <name>.trash/   what is left of it while it is removed
 
-Whoever dies in between leaves no `.json`, so the next one begins anew. All executors of a host share the
+Whoever dies in between leaves no `.json`, so the next one begins again. All executors of a host share the
 folder.
 """
 
@@ -44,7 +44,7 @@ class _About(msgspec.Struct, frozen=True):
 
 
 async def _end_nothing(folder: Path) -> None:
-    """Where nobody runs commands, nothing has to end."""
+    """Where no one runs commands, nothing has to end."""
 
 
 class SessionWorkspaces:
@@ -89,7 +89,7 @@ class SessionWorkspaces:
         folder = self._path(name)
         try:
             self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
-            folder.with_suffix(".gone").touch()  # from here on nobody makes it for a new call
+            folder.with_suffix(".gone").touch()  # from here on no one makes it for a new call
             await self._end(folder)
             lock = await self._lock(folder)
             await self._work(lock, lambda git: self._remove(folder, git))
@@ -110,7 +110,7 @@ class SessionWorkspaces:
                 log.warning("sweep_failed", workspace=mark.stem, error=str(error))
 
     def close(self) -> None:
-        """End what is under way; it is begun anew when it is needed."""
+        """End what is under way; it is begun again when it is needed."""
         self._stop.set()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
@@ -151,7 +151,7 @@ class SessionWorkspaces:
         await asyncio.shield(asyncio.wrap_future(future))
 
     def _make(self, folder: Path, kind: WorkspaceKind, repository: str, git: Git) -> None:
-        if self._is_ready(folder) or folder.with_suffix(".gone").exists():  # somebody did while we waited
+        if self._is_ready(folder) or folder.with_suffix(".gone").exists():  # someone did while we waited
             return
         try:
             self._clear(folder, repository if kind == "worktree" else "", git)
@@ -197,7 +197,7 @@ def _is_there(path: Path) -> bool:
 
 
 def _try_lock(path: Path) -> int:
-    """The open file with its lock; -1 while somebody else has it."""
+    """The open file with its lock; -1 while someone else has it."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,6 +1,6 @@
 """Removes what others may still write in: by open folders alone, so that no link leads out of it.
 
-A folder is put away into another one, the trash, of which nobody else has anything. There all folders in it
+A folder is put away into another one, the trash, of which no one else has anything. There all folders in it
 are taken apart one level at a time, however deep they are.
 """
 
@@ -16,7 +16,7 @@ from typing import Final
 _FOLDER: Final = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _MINE: Final = 0o700
 
-# What is seen when somebody writes there at the same time. It is looked at again.
+# What is seen when someone writes there at the same time. It is looked at again.
 _RACES: Final = (errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.ENOTEMPTY, errno.EEXIST)
 
 
@@ -91,7 +91,7 @@ def _folder(name: str, parent: int, device: int) -> Iterator[int | None]:
         if found.st_dev != device:
             raise OSError(errno.EXDEV, "another file system begins there", name)
         if found.st_mode & _MINE != _MINE:
-            with contextlib.suppress(PermissionError):  # of somebody else, who may have let us in
+            with contextlib.suppress(PermissionError):  # of someone else, who may have let us in
                 os.chmod(f"/proc/self/fd/{node}", _MINE)  # this very folder, whatever its name leads to
         with _opened(".", node) as folder:
             yield folder

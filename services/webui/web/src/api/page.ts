@@ -69,7 +69,7 @@ export async function takeLogin(): Promise<void> {
   }
 }
 
-/** `fetch` with the value of this origin; after a 401 once more if another tab has just signed in anew. */
+/** `fetch` with the value of this origin; after a 401 once more if another tab has just signed in again. */
 export async function fetchAsPage(path: string, init: RequestInit): Promise<Response> {
   const sent = saved();
   const answer = await fetch(path, withValue(init, sent));

@@ -64,7 +64,7 @@ export interface AgentStart {
  *
  * Fields:
  *     deliver: send the answer to `channel` and `to` as well.
- *     channel: `last` (the session somebody used last), `web` (the session `to`), `nats` (the subject
+ *     channel: `last` (the session someone used last), `web` (the session `to`), `nats` (the subject
  *         `to`) or `webhook` (the name `to` in `cron.webhooks` of the configuration),
  *         or one of `cron.channels`, which knows what `to` means.
  *     timeout_seconds: the run is aborted then; None: what the configuration says.
@@ -383,7 +383,7 @@ export interface DecisionBody {
 }
 
 /**
- * The session was deleted up to here, and the log begins anew: with a session of the same id, if any.
+ * The session was deleted up to here, and the log begins again: with a session of the same id, if any.
  *
  * `cursor` is the notice that asked for it: later mail belongs to the next session, whose first entry has no
  * parent.

@@ -12,7 +12,7 @@ import { Arguments } from "../chat/ToolDetails";
 import { useUnseenLines } from "./useUnseenLines";
 import styles from "./ApprovalCard.module.css";
 
-// A card that has just appeared takes no keys: somebody may be in the middle of a word.
+// A card that has just appeared takes no keys: someone may be in the middle of a word.
 const DEAF_MS = 700;
 const BY_KEY: Record<string, Decision> = { a: "once", s: "session", d: "deny" };
 
@@ -193,7 +193,7 @@ function explained(session: string | undefined, always: string | undefined): str
   return `Once: this call only. ${longer} Deny: the call does not run.`;
 }
 
-/** a, s and d answer, unless somebody is typing or something lies over the page. */
+/** a, s and d answer, unless someone is typing or something lies over the page. */
 function useDecisionKeys(on: boolean, decide: (decision: Decision) => void): void {
   const answer = useRef(decide);
   useEffect(() => {

@@ -3,7 +3,7 @@ import { type RefObject, useEffect, useState } from "react";
 const LINE_PX = 18; // where the page does not say how high a line is
 const NEAR_PX = 2;
 
-/** How many lines of the boxes below `root` nobody has scrolled to yet, and a step towards their end. */
+/** How many lines of the boxes below `root` no one has scrolled to yet, and a step towards their end. */
 export function useUnseenLines(root: RefObject<HTMLElement | null>): { unseen: number; toTheEnd: () => void } {
   const [unseen, setUnseen] = useState(0);
 

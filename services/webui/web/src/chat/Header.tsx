@@ -97,7 +97,7 @@ function used(usage: Usage): string {
   return `This session: ${input_tokens.toLocaleString()} tokens in${cached}, ${output_tokens.toLocaleString()} out`;
 }
 
-/** What was said first, when nobody else knows a name yet. */
+/** What was said first, when no one else knows a name yet. */
 function firstWords({ view, outbox, older }: SessionState): string | null {
   const first = older === "none" ? view.items.find((item) => item.kind === "user") : undefined;
   if (first?.kind !== "user") return outbox[0]?.text ?? null;

@@ -31,7 +31,7 @@ const OTHER = { title: "The run ended.", next: "Reload the page to see how." };
 
 interface Props {
   end: RunEndEntry;
-  /** Requests for approval of this run that nobody answered. */
+  /** Requests for approval of this run that no one answered. */
   expired: number;
   words: string;
   /** The session, where the run can go on from here. */

@@ -111,7 +111,7 @@ export function groupsOf(tools: readonly ToolSpec[]): ToolGroup[] {
     .sort((a, b) => place(a.name) - place(b.name) || a.name.localeCompare(b.name));
 }
 
-/** Services by name, and those of Fairlead's own that nobody heard of. */
+/** Services by name, and those of Fairlead's own that no one heard of. */
 export function servicesOf(instances: readonly ServiceInstance[]): Service[] {
   const names = new Set([...OWN, ...instances.map((one) => one.name.replace(PREFIX, ""))]);
   return [...names].sort().map((name) => {

@@ -190,7 +190,7 @@ function foldMessage(view: View, entry: MessageEntry): View {
       return withItem(settled, { kind: "assistant", id: entry.id, ts, message });
     }
     case "tool_result": {
-      // A call that has its result asks nobody any more: it may have been stopped before anyone answered.
+      // A call that has its result asks no one any more: it may have been stopped before anyone answered.
       const approvals = view.approvals.filter((request) => request.call_id !== message.call_id);
       return withCall({ ...view, approvals }, message.call_id, (call) => ({
         ...call,

@@ -21,7 +21,7 @@ export interface SessionState {
   older: "more" | "loading" | "none";
 }
 
-/** One session, kept up to date while somebody looks at it. */
+/** One session, kept up to date while someone looks at it. */
 export class LiveSession {
   readonly store: Store<SessionState>;
   private unfollow: (() => void) | null = null;

@@ -81,7 +81,7 @@ export interface View {
   title: string | null;
   /** Where its own workspace is, once the log says so. */
   host: string | null;
-  /** Requests for approval that nobody answered, since the last run ended. */
+  /** Requests for approval that no one answered, since the last run ended. */
   expired: number;
   /** A heartbeat that found nothing to do: its end is not told. */
   quietRun: string | null;

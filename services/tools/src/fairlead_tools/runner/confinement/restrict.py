@@ -60,10 +60,10 @@ class Restriction(NamedTuple):
         return namespaces.fork() if self.hidden else os.fork()
 
     def enter_supervisor(self, cwd: int) -> None:
-        """In a supervisor, before its command is there. Nobody can look into its memory afterwards.
+        """In a supervisor, before its command is there. No one can look into its memory afterwards.
 
         Args:
-            cwd: an open folder, which is opened anew: the old one would lead back to what is hidden.
+            cwd: an open folder, which is opened again: the old one would lead back to what is hidden.
 
         Raises:
             OSError: the kernel does not let us; it must not go on.

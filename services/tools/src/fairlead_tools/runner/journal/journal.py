@@ -49,7 +49,7 @@ class JournaledCall:
         """Pass the gate: after this, and not before, the command may run.
 
         Raises:
-            AlreadyStartedError: somebody passed it before.
+            AlreadyStartedError: someone passed it before.
             OSError: the disk did not take it; the call must not run.
         """
         failpoint("runner.started_file.before")
@@ -73,7 +73,7 @@ class JournaledCall:
     def finish(self, outcome: JournalRecord) -> None:
         """Keep the outcome, whole or not at all. It survives a crash at once, a power cut after `close`.
 
-        Nobody has to wait for the disk here: an outcome that a power cut takes away is `unknown`, and
+        No one has to wait for the disk here: an outcome that a power cut takes away is `unknown`, and
         one that was delivered before stays what it was.
         """
         temporary = os.path.join(self.path, "exit.new")
@@ -102,7 +102,7 @@ class JournaledCall:
             self.release()
 
     def release(self) -> None:
-        """Let go of the lock, where nobody will ask for the outcome again."""
+        """Let go of the lock, where no one will ask for the outcome again."""
         os.close(self._lock_fd)
 
 
@@ -190,7 +190,7 @@ class Journal:
         return read_record(self.path(call_id, "exit"))
 
     def unfinished(self) -> list[str]:
-        """Calls that were started, and whose end nobody wrote down."""
+        """Calls that were started, and whose end no one wrote down."""
         return [call_id for call_id in self._listed() if self.state(call_id) == STARTED]
 
     def sweep(self) -> None:
@@ -214,7 +214,7 @@ class Journal:
     def forget(self, call_id: str) -> None:
         """Keep only the tombstone. Safe to repeat, also for a call that never was.
 
-        Nobody waits for the disk: a call whose tombstone a power cut takes away is among the starts.
+        No one waits for the disk: a call whose tombstone a power cut takes away is among the starts.
         """
         failpoint("runner.tombstone.before")
         self._mark_gone(call_id)

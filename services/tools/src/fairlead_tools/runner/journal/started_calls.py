@@ -1,6 +1,6 @@
 """The starts: which calls passed the gate, in one file, so that the disk is waited for once a call.
 
-After a kill the files of a call tell what became of it. After a power cut they may be gone, for nobody
+After a kill the files of a call tell what became of it. After a power cut they may be gone, for no one
 waits for them; a call that is named here then counts as started, and so is `unknown`.
 
 The file is written over zeros that are on the disk already: nothing but the record has to be synced.
@@ -62,7 +62,7 @@ class StartedCalls:
         self._size = os.fstat(self._fd).st_size
 
     def trim(self) -> None:
-        """Begin anew if the file is long, once all that it stands for is on the disk by itself."""
+        """Begin again if the file is long, once all that it stands for is on the disk by itself."""
         if self._size < TRIM_BYTES:
             return
         os.sync()

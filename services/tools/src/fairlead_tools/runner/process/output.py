@@ -72,14 +72,14 @@ class Output:
 
     @property
     def has_live(self) -> bool:
-        """Whether there is something that nobody was told yet."""
+        """Whether there is something that no one was told yet."""
         return bool(self._live)
 
     def take_live(self) -> tuple[int, str]:
         """Position and text of what came since the last time; a flood is told by its end alone.
 
         The position counts characters; after a flood it is an upper bound (bytes), since counting the
-        characters of what nobody sees would cost more than it tells.
+        characters of what no one sees would cost more than it tells.
         """
         if self._live_skipped:
             self._live_offset += self._live_skipped

@@ -11,7 +11,7 @@ import termios  # here, for it cannot be loaded any more when no file is left
 from fairlead_tools.runner.confinement.user import UnprivilegedUser
 from fairlead_tools.runner.confinement.workspace_root import ToolFailedError
 
-MAX_KEYS_BYTES = 4_000  # a terminal that nobody reads takes about so much
+MAX_KEYS_BYTES = 4_000  # a terminal that no one reads takes about so much
 
 _NAMED = {
     "enter": "\r",

@@ -94,7 +94,7 @@ def _opened(request: PullRequest, url: str, number: int) -> CallOutcome:
 
 
 class _NoAnswerError(Exception):
-    """Nobody can know whether the server did what it was asked."""
+    """No one can know whether the server did what it was asked."""
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):

@@ -13,7 +13,7 @@ LOOK_S = 20.0
 
 
 def push(root: Root, arguments: Arguments) -> CallOutcome:
-    """The branch is on the remote as it is here; or it is known not to be; or nobody knows."""
+    """The branch is on the remote as it is here; or it is known not to be; or no one knows."""
     repository = Repository(root, arguments.text("path", "."))
     branch = remotes.current_branch(repository, arguments)
     remote = remotes.find_remote(repository, arguments, branch)

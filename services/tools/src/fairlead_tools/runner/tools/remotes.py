@@ -45,7 +45,7 @@ class Remote(NamedTuple):
     path: str
 
     def settings(self, access: GitServerAccess) -> GitSettings:
-        """What lets git in: the token for this one host, and only where nobody can read it on the way."""
+        """What lets git in: the token for this one host, and only where no one can read it on the way."""
         is_safe = (
             self.scheme == "https" or self.host.rpartition(":")[0] in _LOOPBACK or self.host in _LOOPBACK
         )

@@ -68,7 +68,7 @@ def walk(
 
 
 def _listing(dir_fd: int) -> list[os.DirEntry[str]]:
-    """Entries by name, last first. The directory may change meanwhile; that is nobody's fault."""
+    """Entries by name, last first. The directory may change meanwhile; that is no one's fault."""
     try:
         with os.scandir(dir_fd) as entries:
             some = islice(entries, MAX_DIRECTORY)

@@ -82,7 +82,7 @@ def _list(repository: Repository) -> CallOutcome:
 
 
 def _ignore(repository: Repository) -> None:
-    """Keep the folder out of what `git status` shows, for everybody who works here but in no commit."""
+    """Keep the folder out of what `git status` shows, for everyone who works here but in no commit."""
     path = os.path.join(repository.common_dir, "info", "exclude")
     line = f"/{FOLDER}/"
     try:

@@ -136,7 +136,7 @@ class Engine:
 
     async def remove(self, container_id: str) -> None:
         """Kill and remove a container; safe to repeat. By its id: its name may be another one's by now."""
-        with contextlib.suppress(APIError):  # it is gone, or somebody else is removing it
+        with contextlib.suppress(APIError):  # it is gone, or someone else is removing it
             await self._ask(lambda api: api.remove_container(container_id, v=True, force=True))
 
     async def clear(self, container_id: str) -> None:

@@ -2,7 +2,7 @@
 
     docker/places/<hash of the place>   the journal of this place, linked into place once, synced
     docker/spare/<journal>              its container was started ahead; whoever moves the file has it
-    docker/held/<journal>               in somebody's hands, on its way to `spare` or from there to a place
+    docker/held/<journal>               in someone's hands, on its way to `spare` or from there to a place
     docker/journals/<journal>/          the runner's state; the engine's root owns it
 
 A journal is given to one place, for ever: a call whose start is in it cannot start anywhere else.
@@ -59,11 +59,11 @@ class Journals:
         return msgspec.json.decode(data, type=Assignment).journal
 
     def new(self) -> str:
-        """A journal that nobody else has."""
+        """A journal that no one else has."""
         return secrets.token_hex(8)
 
     def assign(self, place: Place, journal: str) -> str:
-        """The journal of a place from here on: this one, unless somebody was faster."""
+        """The journal of a place from here on: this one, unless someone was faster."""
         path = self._path(place)
         temporary = path.with_name(f".{secrets.token_hex(8)}")
         with temporary.open("wb") as file:
@@ -79,7 +79,7 @@ class Journals:
         return self.of(place) or journal
 
     def forget_old(self, but: set[str]) -> int:
-        """How many journals that nobody asked for in `KEEP_S` were removed.
+        """How many journals that no one asked for in `KEEP_S` were removed.
 
         Args:
             but: those that have a container. They count as asked for until it is gone.
@@ -99,9 +99,9 @@ class Journals:
         return removed
 
     def forget_lost(self, but: set[str]) -> int:
-        """How many journals were removed that no place, no spare and nobody's hands have.
+        """How many journals were removed that no place, no spare and no one's hands have.
 
-        They are left behind by whoever is killed between two steps, and by spares that nobody took.
+        They are left behind by whoever is killed between two steps, and by spares that no one took.
         """
         for path in (self._folder / "held").iterdir():
             with contextlib.suppress(OSError):
@@ -172,7 +172,7 @@ class Journals:
         (self._folder / "held" / journal).unlink(missing_ok=True)
 
     def nobodys(self, journals: set[str]) -> set[str]:
-        """Those that have no place and are in nobody's hands. One that moves meanwhile may be among them."""
+        """Those that have no place and are in no one's hands. One that moves meanwhile may be among them."""
         left = journals - set(self.spares()) - set(os.listdir(self._folder / "held"))
         return left - self.assigned() if left else left
 

@@ -25,10 +25,10 @@ def owner_of(workspace: Path, access: WorkspaceAccess, own: Path) -> FileOwner:
     """Who works in this folder.
 
     A folder of root's is handed over if it is one of Fairlead's own (beneath `own`), with all in it
-    that belongs to root; another one of root's can be read, and written if it is open to everybody.
+    that belongs to root; another one of root's can be read, and written if it is open to everyone.
 
     Raises:
-        SandboxRefusedError: nobody but root could write there, and writing was wanted.
+        SandboxRefusedError: no one but root could write there, and writing was wanted.
     """
     if access == "none":
         return NOBODY_ELSE

@@ -24,7 +24,7 @@ JOURNAL = f"{STATE}/journal"
 EGRESS = "/fairlead/egress"
 PROXY_PORT = 3128
 
-# Of these, a runner needs SETUID and SETGID to have commands run as somebody else, and KILL to end them.
+# Of these, a runner needs SETUID and SETGID to have commands run as someone else, and KILL to end them.
 CAPABILITIES = ("SETUID", "SETGID", "KILL")
 _EXPECTED = "NoNewPrivs=1 Seccomp=2 CapEff=e0 CapPrm=e0 CapBnd=e0"
 # gVisor is its own boundary, and its /proc does not tell of filters.

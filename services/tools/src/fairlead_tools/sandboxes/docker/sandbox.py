@@ -41,7 +41,7 @@ BEGIN_S = 4.0
 PROBE_S = 10.0
 PROBE_AGAIN_S = 1.0  # after a bad answer
 REAP_S = 30.0
-SWEEP_S = 3600.0  # between two looks for journals that nobody needs any more
+SWEEP_S = 3600.0  # between two looks for journals that no one needs any more
 _NO_PROGRAM = (126, 127)
 YOUNG_S = 60.0  # a container of this age may be on its way between two steps of a sibling
 
@@ -200,7 +200,7 @@ class DockerSandbox:
         workspace = place.folder if place.access != "none" else None
         if workspace is not None:
             check_shareable(workspace, self._own, self._state)
-            # One that was removed is made again: without it, nobody could ask the journal of its calls.
+            # One that was removed is made again: without it, no one could ask the journal of its calls.
             with contextlib.suppress(OSError):
                 workspace.mkdir(exist_ok=True)
         if settings.network == "egress":
@@ -261,9 +261,9 @@ class DockerSandbox:
     # -- what is left over ---------------------------------------------------
 
     async def reap(self) -> list[str]:
-        """The ids of those of this host that were removed: they ended, or nobody can ask for them.
+        """The ids of those of this host that were removed: they ended, or no one can ask for them.
 
-        One that runs for a place is never touched: its runner ends by itself when nobody uses it.
+        One that runs for a place is never touched: its runner ends by itself when no one uses it.
         """
         ended: list[str] = []
         running: dict[str, str] = {}
