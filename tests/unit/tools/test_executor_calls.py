@@ -2,10 +2,13 @@
 
 import asyncio
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import msgspec
 import pytest
 
+from fairlead_common.errors import BusUnavailableError
 from fairlead_common.protocol.content import TextBlock, ToolOutcome, ToolStatus, text_outcome
 from fairlead_common.protocol.messages import ToolCall, ToolSpec
 from fairlead_tools.executor_tools.calls import ExecutorCalls
@@ -75,3 +78,64 @@ async def test_a_call_that_is_stopped_says_that_it_may_have_done_something(tmp_p
     said = text_outcome("cancelled", found.content[0].text, is_error=True)  # type: ignore[union-attr]
     assert msgspec.structs.replace(found, duration_ms=0) == said
     assert "until then remains" in found.content[0].text  # type: ignore[union-attr]
+
+
+# -- tools of other packages that break their contract ------------------------------
+
+
+async def _gives_nothing(*_: object) -> Any:
+    return None
+
+
+async def _cancels(*_: object) -> Any:
+    raise asyncio.CancelledError
+
+
+async def _exits(*_: object) -> Any:
+    raise SystemExit(3)
+
+
+async def _half_a_pair(*_: object) -> Any:
+    return text_outcome("ok", "\ud800", is_error=False)
+
+
+async def _odd_status(*_: object) -> Any:
+    return text_outcome(cast(Any, "odd"), "x", is_error=False)
+
+
+def _at_once(*_: object) -> Any:
+    raise ValueError("it is no coroutine")
+
+
+@pytest.mark.parametrize("idempotent", [True, False])
+@pytest.mark.parametrize(
+    ("run", "words"),
+    [
+        (_gives_nothing, "a tool must return a ToolOutcome, got NoneType"),
+        (_cancels, "The tool failed: CancelledError"),
+        (_exits, "The tool failed: 3"),
+        (_half_a_pair, "surrogates not allowed"),
+        (_odd_status, "Invalid enum value 'odd'"),
+        (_at_once, "it is no coroutine"),
+    ],
+)
+async def test_whatever_a_tool_of_another_package_does_has_an_outcome(
+    tmp_path: Path, run: Any, words: str, idempotent: bool
+) -> None:
+    spec = ToolSpec(name="t", description="", parameters={}, idempotent=idempotent)
+    found = await outcome(tmp_path, cast(Any, SimpleNamespace(spec=spec, run=run)))
+    assert (found.status, found.is_error) == ("error" if idempotent else "unknown", True)
+    assert words in cast(TextBlock, found.content[0]).text
+
+
+async def test_progress_that_cannot_be_shown_ends_no_call(tmp_path: Path) -> None:
+    async def away(*_: object) -> None:
+        raise BusUnavailableError("NATS is away")
+
+    async def run(call: ToolCall, progress: ReportProgress) -> ToolOutcome:
+        await progress("half")
+        return text_outcome("ok", call.name, is_error=False)
+
+    tool = SimpleNamespace(spec=ToolSpec(name="t", description="", parameters={}), run=run)
+    call = ToolCall(call_id="c1", session="s", name="t", arguments={}, workspace="", token="t")
+    assert (await ExecutorCalls(tmp_path, away).outcome(call, cast(Any, tool))).status == "ok"

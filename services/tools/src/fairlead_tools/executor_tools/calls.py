@@ -6,14 +6,16 @@ Unlike a command, such a call ends with its executor: nothing outlives it that c
 """
 
 import asyncio
+import contextlib
 import os
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import msgspec
 import structlog
 
+from fairlead_common.errors import FairleadError
 from fairlead_common.protocol.content import ToolOutcome, text_outcome
 from fairlead_common.protocol.messages import ToolCall
 from fairlead_tools.calls.runner_calls import ShowOutput
@@ -26,6 +28,9 @@ _LOST = (
     "before you repeat it."
 )
 _UNKNOWN = "{why}. The call may have taken effect, fully, partly or not at all: check before you repeat it."
+
+
+_decode = msgspec.json.Decoder(ToolOutcome).decode
 
 
 class ExecutorCalls:
@@ -51,11 +56,12 @@ class ExecutorCalls:
 
         async def progress(text: str) -> None:
             nonlocal offset
-            await self._show(call, text, offset)
+            with contextlib.suppress(FairleadError):  # it may be lost: the call goes on
+                await self._show(call, text, offset)
             offset += len(text)
 
         began = time.monotonic()
-        work = self._bounded(call, tool.run(call, progress), repeatable=tool.spec.idempotent)
+        work = self._bounded(call, lambda: tool.run(call, progress), repeatable=tool.spec.idempotent)
         task = asyncio.create_task(work, name=f"host-{call.call_id}")
         self._running[call.call_id] = task
         try:
@@ -73,21 +79,26 @@ class ExecutorCalls:
         return outcome if outcome.duration_ms else msgspec.structs.replace(outcome, duration_ms=duration_ms)
 
     async def _bounded(
-        self, call: ToolCall, work: Awaitable[ToolOutcome], *, repeatable: bool
+        self, call: ToolCall, run: Callable[[], Awaitable[ToolOutcome]], *, repeatable: bool
     ) -> ToolOutcome:
+        """What came of it, whatever a tool of another package raises or returns."""
         limit = asyncio.timeout(call.timeout_s)
         try:
             async with limit:
-                return await work
+                return _readable(await run())
         except NotStartedError as error:
             return text_outcome("error", f"Not started: {error}.", is_error=True)
-        except Exception as error:
+        except (Exception, SystemExit, asyncio.CancelledError) as error:
+            task = asyncio.current_task()
+            if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+                raise
             if limit.expired():
                 why = f"Stopped after {call.timeout_s:g} s"
                 outcome = text_outcome("timed_out", f"{why}.", is_error=True)
             else:
                 log.exception("executor_tool_failed", tool=call.name, error=repr(error))
-                why = f"The tool failed: {error}"
+                words = str(error).encode("utf-8", "replace").decode() or type(error).__name__
+                why = f"The tool failed: {words}"
                 outcome = text_outcome("error", why, is_error=True)
         return outcome if repeatable else text_outcome("unknown", _UNKNOWN.format(why=why), is_error=True)
 
@@ -118,3 +129,14 @@ class ExecutorCalls:
         finally:
             os.close(directory)
         return True
+
+
+def _readable(outcome: ToolOutcome) -> ToolOutcome:
+    """The outcome as the agent will read it: nothing checks the fields of a struct that is made.
+
+    Raises:
+        TypeError, UnicodeEncodeError, msgspec.ValidationError: it is none, or could not be read.
+    """
+    if not isinstance(outcome, ToolOutcome):
+        raise TypeError(f"a tool must return a ToolOutcome, got {type(outcome).__name__}")
+    return _decode(msgspec.json.encode(outcome))
