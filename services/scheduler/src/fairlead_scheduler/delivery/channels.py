@@ -96,8 +96,12 @@ class Channels:
         """Part with open connections."""
         if self._http is not None:
             await self._http.close()
-        for channel in self._extensions.values():
-            await channel.close()
+        for name, channel in self._extensions.items():
+            try:
+                await channel.close()
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - the others are closed all the same
+                why = f"{type(error).__name__}: {error}"
+                log.error("extension_failed", group=extensions.CHANNELS, extension=name, error=why)
 
     async def _to_extension(self, name: str, message: DeliveryMessage) -> None:
         settings = self._settings.cron.channels.get(name)
@@ -115,7 +119,10 @@ class Channels:
                 await channel.send(message)
         except (FairleadError, OSError, TimeoutError):
             raise
-        except Exception as error:
+        except (Exception, SystemExit, asyncio.CancelledError) as error:
+            task = asyncio.current_task()
+            if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+                raise
             raise RetryableError(f"channel {name!r}: {type(error).__name__}: {error}") from error
 
     async def _to_session(self, message: DeliveryMessage, session: str) -> None:
