@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import nats
@@ -27,199 +27,16 @@ from fairlead_common.bus.readiness import NEEDS, wait_until_provisioned
 from fairlead_common.bus.requests import discover
 from fairlead_common.bus.settings import BusSettings
 from fairlead_common.errors import ForbiddenError
-from fairlead_common.permissions import nkey, rights
-from fairlead_common.permissions.rights import Rights
+from fairlead_common.permissions import nkey
 from fairlead_common.protocol import subjects as s
 from fairlead_common.service.process import register
-from fairlead_remote.nats_users import external_users
 from fairlead_remote.nats_users.accounts import User, render_accounts
 from fairlead_remote.nats_users.patterns import covers
 from fairlead_scheduler.tool_service import Asker, ServiceTool, ToolService
 from fairlead_tools.calls.outputs import Outputs
 from fairlead_tools.nats_tools.source import services_of
+from tests.attacks.stolen_keys import API, GET, MAIL, SEEDS, TABLE, TABLE_OF_ATTACKS, Row
 from tests.support.nats_server import NatsServer
-
-WEATHER = external_users.other("weather", services=["weather"], tools=["weather.>"])
-OTHERS = external_users.others_of([WEATHER.recipe])
-
-TABLE: dict[str, Rights] = {
-    "gateway": rights.gateway(),
-    "agent": rights.agent(OTHERS),
-    "scheduler": rights.scheduler(OTHERS),
-    "webui": rights.webui(),
-    "provisioner": rights.provisioner(),
-    "operator": rights.operator(),
-    "mill": rights.executor("mill", OTHERS),
-    "barn": rights.executor("barn", OTHERS),
-    "alerts": external_users.other("alerts", sessions=["main"]),
-    "weather": WEATHER,
-}
-SEEDS = {name: nkey.new_seed() for name in TABLE}
-
-
-class Row(NamedTuple):
-    """One attack: who does it, what, and who may."""
-
-    attack: str
-    thief: str
-    subject: str
-    owner: str
-    body: Any = b"x"
-    headers: dict[str, str] | None = None
-    hear: bool = False  # subscribe instead of publish
-
-
-def hear(attack: str, thief: str, subject: str, owner: str) -> Row:
-    return Row(attack, thief, subject, owner, hear=True)
-
-
-def create(filter_subject: str, name: str, **more: object) -> dict[str, object]:
-    config = {"durable_name": name, "ack_policy": "explicit", "filter_subject": filter_subject, **more}
-    return {"stream_name": "any", "config": config}
-
-
-MAIL = "fairlead.session.main.in"
-API = "$JS.API"
-GET = f"{API}.DIRECT.GET"
-ALL_LOGS = {"seq": 1, "next_by_subj": "fairlead.session.*.log", "batch": 10}
-
-TABLE_OF_ATTACKS = [
-    # An executor that was taken over reads no session, no settings, no calls of another host.
-    Row("NA-02", "mill", f"{GET}.SESSIONS", "agent", ALL_LOGS),
-    Row("NA-02", "mill", f"{GET}.SESSIONS.fairlead.session.main.log", "gateway", b""),
-    Row("NA-02", "mill", f"{GET}.SESSIONS.fairlead.session.main.in.result.*", "agent", b""),
-    Row("NA-02", "mill", f"{API}.STREAM.MSG.GET.SESSIONS", "operator", {"seq": 1}),
-    Row("NA-02", "mill", f"{API}.STREAM.INFO.SESSIONS", "gateway", {"subjects_filter": ">"}),
-    Row("NA-02", "mill", f"{API}.STREAM.NAMES", "operator", b""),
-    Row("NA-02", "mill", f"{GET}.OBJ_objects", "gateway", {"seq": 1, "next_by_subj": ">", "batch": 10}),
-    Row("NA-02", "mill", f"{GET}.OUTPUTS.fairlead.output.barn.x.0", "barn", b""),
-    Row("NA-02", "mill", f"{GET}.KV_config", "agent", {"seq": 1, "next_by_subj": ">", "batch": 10}),
-    Row("NA-02", "mill", f"{GET}.KV_credentials.$KV.credentials.x", "agent", b""),
-    Row("NA-02", "mill", f"{GET}.KV_sessions", "gateway", {"seq": 1, "next_by_subj": ">", "batch": 10}),
-    Row("NA-02", "mill", f"{GET}.TOOLS", "agent", {"seq": 1, "next_by_subj": ">", "batch": 10}),
-    Row("NA-02", "mill", f"{GET}.TOOLS.fairlead.tool.*.*.request", "agent", b""),
-    Row("NA-02", "mill", f"{GET}.TOOLS.fairlead.tool.barn.c.request", "barn", b""),
-    Row("NA-02", "mill", f"{API}.CONSUMER.CREATE.SESSIONS", "operator", create("fairlead.session.>", "spy")),
-    Row(
-        *("NA-02", "mill", f"{API}.CONSUMER.CREATE.SESSIONS.spy.fairlead.session.*.log", "operator"),
-        create("fairlead.session.*.log", "spy", deliver_subject="fairlead.event.x"),
-    ),
-    hear("NA-02", "mill", "fairlead.live.*.>", "agent"),
-    hear("NA-02", "mill", "fairlead.session.*.log", "operator"),
-    hear("NA-02", "mill", "fairlead.kv.sessions.>", "gateway"),
-    # It gets no wider a consumer, and no one else's.
-    Row(
-        *(
-            "NA-03",
-            "mill",
-            f"{API}.CONSUMER.CREATE.TOOLS.tools-mill.fairlead.tool.*.*.request",
-            "provisioner",
-        ),
-        create("fairlead.tool.*.*.request", "tools-mill"),
-    ),
-    Row(
-        *("NA-03", "mill", f"{API}.CONSUMER.DURABLE.CREATE.TOOLS.tools-mill", "operator"),
-        create("fairlead.tool.>", "tools-mill"),
-    ),
-    Row("NA-03", "mill", f"{API}.CONSUMER.MSG.NEXT.TOOLS.tools-barn", "barn", b"1"),
-    Row("NA-03", "mill", f"{API}.CONSUMER.MSG.NEXT.SESSIONS.agents", "agent", b"1"),
-    Row("NA-03", "mill", f"{API}.CONSUMER.INFO.TOOLS.tools-barn", "barn", b""),
-    Row("NA-03", "mill", f"{API}.CONSUMER.DELETE.TOOLS.tools-barn", "operator", b""),
-    Row("NA-03", "mill", f"{API}.CONSUMER.PAUSE.TOOLS.tools-barn", "operator", b"{}"),
-    # It writes nothing that makes a session move, but results; and only as its own host.
-    Row("NA-04", "mill", f"{MAIL}.prompt", "gateway"),
-    Row("NA-04", "mill", f"{MAIL}.prompt.k1", "scheduler"),
-    Row("NA-04", "mill", "fairlead.prompt.main", "alerts"),
-    Row("NA-04", "mill", f"{MAIL}.steer.k1", "gateway"),
-    Row("NA-04", "mill", f"{MAIL}.abort.k1", "gateway"),
-    Row("NA-04", "mill", f"{MAIL}.approval.a1", "gateway"),
-    Row("NA-04", "mill", f"{MAIL}.notice.n1", "agent"),
-    Row("NA-04", "mill", "fairlead.session.main.log", "agent"),
-    Row("NA-04", "mill", "fairlead.tool.mill.c1.request", "agent"),
-    Row("NA-04", "mill", "fairlead.tool.barn.c1.claim", "barn"),
-    Row("NA-04", "mill", "fairlead.output.barn.o1.0", "barn"),
-    Row("NA-04", "mill", "$O.objects.M.eA==", "gateway", headers={"Nats-Rollup": "all"}),
-    Row("NA-04", "mill", "$KV.config.document", "operator"),
-    Row("NA-04", "mill", "$KV.config.grant.main.k", "agent"),
-    Row("NA-04", "mill", "$KV.workspaces.agent.main", "agent", headers={"Nats-Rollup": "all"}),
-    Row("NA-04", "mill", "$KV.executors.barn.x", "barn"),
-    Row("NA-04", "mill", "fairlead.workspace.barn.removed", "barn"),
-    Row("NA-04", "mill", "fairlead.api.cron.add", "gateway"),
-    Row("NA-04", "mill", "fairlead.cron.job.1", "scheduler"),
-    Row("NA-04", "mill", "fairlead.timer.main.t", "agent"),
-    Row("NA-04", "mill", "fairlead.cancel.c1", "agent"),
-    hear("NA-04", "mill", "fairlead.workspace.barn.instructions", "barn"),
-    # An agent that was taken over approves nothing, and says nothing in a person's name.
-    Row("NA-05", "agent", f"{MAIL}.approval.a2", "gateway"),
-    Row("NA-05", "agent", f"{MAIL}.approval", "gateway"),
-    Row("NA-05", "agent", f"{MAIL}.prompt.k2", "gateway"),
-    Row("NA-05", "agent", f"{MAIL}.steer.k2", "gateway"),
-    Row("NA-05", "agent", "fairlead.prompt.main", "alerts"),
-    Row("NA-05", "agent", "$KV.config.document", "operator"),
-    Row("NA-05", "agent", "$KV.credentials.key", "operator"),
-    Row("NA-05", "agent", "$KV.jobs.j1", "scheduler"),
-    Row("NA-05", "agent", "fairlead.output.mill.o2.0", "mill"),
-    Row("NA-05", "agent", "fairlead.api.cron.add", "gateway"),
-    # Not even its own consumer: a body can name any subject to deliver to.
-    *(
-        Row(
-            *("NA-05", "agent", f"{API}.CONSUMER.CREATE.SESSIONS.{name}.{subject}", "provisioner"),
-            create(subject, name, deliver_subject="$KV.config.document"),
-        )
-        for name, subject in (("hooks", "fairlead.session.*.log"), ("agents", "fairlead.session.*.in.>"))
-    ),
-    # A gateway or a scheduler that was taken over forges no log, no call and no result.
-    Row("NA-06", "gateway", "fairlead.session.main.log", "agent"),
-    Row("NA-06", "gateway", "fairlead.tool.mill.c2.request", "agent"),
-    Row("NA-06", "gateway", "fairlead.tool.mill.c2.claim", "mill"),
-    Row("NA-06", "gateway", f"{MAIL}.result.c2", "mill"),
-    Row("NA-06", "gateway", "$KV.config.document", "operator"),
-    Row("NA-06", "gateway", f"{GET}.KV_credentials.$KV.credentials.x", "agent", b""),
-    Row("NA-06", "scheduler", f"{MAIL}.approval.a3", "gateway"),
-    Row("NA-06", "scheduler", f"{MAIL}.steer.k3", "gateway"),
-    Row("NA-06", "scheduler", "fairlead.session.main.log", "agent"),
-    Row("NA-06", "scheduler", "$KV.config.document", "operator"),
-    Row("NA-06", "scheduler", f"{GET}.KV_credentials.$KV.credentials.x", "agent", b""),
-    Row("NA-06", "webui", "fairlead.prompt.main", "alerts"),
-    Row("NA-06", "webui", "_INBOX_gateway.forged.1", "operator"),
-    # Another system does what it was given, and no more.
-    Row("NA-06", "alerts", "fairlead.prompt.other", "operator"),
-    Row("NA-06", "alerts", "fairlead.session.other.in.prompt.k4", "scheduler"),
-    Row("NA-06", "alerts", f"{GET}.SESSIONS.fairlead.session.main.log", "gateway", b""),
-    hear("NA-06", "alerts", "fairlead.live.main.>", "gateway"),
-    Row("NA-06", "weather", "fairlead.prompt.main", "alerts"),
-    hear("NA-06", "weather", "fairlead.service.scheduler.*", "scheduler"),
-    hear("NA-06", "weather", "$SRV.INFO.fairlead-scheduler-tools", "scheduler"),
-    # No one listens in.
-    *(
-        hear("NA-07", thief, subject, "operator")
-        for thief in ("mill", "agent", "gateway", "scheduler", "webui", "alerts", "weather", "provisioner")
-        for subject in (">", "fairlead.>", "$JS.>", "_INBOX.>", "_INBOX_operator.>")
-    ),
-    hear("NA-07", "mill", "_INBOX_gateway.>", "gateway"),
-    hear("NA-07", "mill", "_INBOX_tools-barn.>", "barn"),
-    hear("NA-07", "scheduler", "_INBOX_agent.>", "agent"),
-    hear("NA-07", "weather", "_INBOX.alerts.>", "alerts"),
-    # Acknowledgements, and what cannot be undone.
-    Row("NA-08", "mill", "$JS.ACK.TOOLS.tools-barn.1.1.1.1.0", "barn", b"+ACK"),
-    Row("NA-08", "mill", "$JS.ACK.SESSIONS.agents.1.1.1.1.0", "agent", b"+ACK"),
-    Row("NA-08", "gateway", "$JS.ACK.SESSIONS.agents.1.1.1.1.0", "agent", b"+TERM"),
-    *(
-        Row("NA-09", thief, f"{API}.STREAM.{verb}.SCRATCH", "operator", b"{}")
-        for thief in ("mill", "gateway", "scheduler", "agent", "provisioner")
-        for verb in ("PURGE", "DELETE", "RESTORE", "SNAPSHOT")
-    ),
-    *(
-        Row("NA-09", thief, f"{API}.STREAM.{verb}", owner, b"{}")
-        for thief in ("mill", "gateway", "scheduler")
-        for verb, owner in (
-            ("PURGE.SESSIONS", "operator"),
-            ("UPDATE.SESSIONS", "provisioner"),
-            ("MSG.DELETE.SESSIONS", "operator"),
-        )
-    ),
-    Row("NA-09", "webui", f"{API}.STREAM.CREATE.SPY", "provisioner", b"{}"),
-]
 
 
 class Thing:

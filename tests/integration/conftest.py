@@ -5,6 +5,7 @@ import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from fairlead_agent.responders.workspace_gc import WorkspaceGcResponder
@@ -56,3 +57,10 @@ async def second(nats_server: NatsServer) -> AsyncIterator[Bus]:
     connection = await Bus.connect(BusSettings(url=nats_server.url), name="other")
     yield connection
     await connection.close()
+
+
+@pytest.fixture
+async def stranger(gateway: RunningGateway) -> AsyncIterator[httpx.AsyncClient]:
+    """A client without credentials."""
+    async with httpx.AsyncClient(base_url=gateway.url, timeout=20) as client:
+        yield client

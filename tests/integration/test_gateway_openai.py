@@ -2,8 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
+from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
@@ -16,50 +15,20 @@ from fairlead_common.protocol.content import (
     AssistantMessage,
     TextBlock,
     ToolCallBlock,
-    ToolResultMessage,
-    Usage,
     UserMessage,
-    text_outcome,
 )
 from fairlead_common.protocol.entries import ApprovalRequestEntry, DroppedEntry, MessageEntry, QueuedEntry
 from fairlead_common.protocol.ids import new_id
-from fairlead_common.protocol.messages import Abort, UserInput
-from tests.integration.gateway_fixture import TOKEN, FakeAgent, Json, RunningGateway, running_gateway
-from tests.support.nats_server import NatsServer
+from fairlead_common.protocol.messages import UserInput
+from tests.integration.gateway_fixture import TOKEN, FakeAgent, Json, RunningGateway
+from tests.integration.openai_play import Script, answer, play
 from tests.support.waiting import until
-
-Script = Callable[[FakeAgent, int], Awaitable[None]]
 
 
 @pytest.fixture
 async def client(gateway: RunningGateway) -> AsyncIterator[openai.AsyncOpenAI]:
     async with openai.AsyncOpenAI(base_url=f"{gateway.url}/v1", api_key=TOKEN, timeout=20) as client:
         yield client
-
-
-async def play(bus: Bus, session: str, script: Script) -> tuple[FakeAgent, bytes]:
-    """Wait for the prompt of a session and act on it; the agent, and what it was told."""
-    agent = FakeAgent(bus, session)
-    seq, data = await agent.mail()
-    await script(agent, seq)
-    return agent, data
-
-
-async def answer(agent: FakeAgent, seq: int) -> None:
-    """Two turns: thought, words and a call; then the final words."""
-    await agent.begin([seq])
-    await agent.stream("m1x", ["hm ", "well"], "thinking_delta")
-    await agent.stream("m1x", ["I "], first=2)
-    usage = Usage(input_tokens=10, output_tokens=5)
-    call = ToolCallBlock(call_id="m1x_1", name="ls", arguments={})
-    await agent.reply("m1x", "I look", call, thoughts="hm well", usage=usage)
-    outcome = text_outcome("ok", "files", is_error=False)
-    await agent.append(
-        MessageEntry(id=new_id(), message=ToolResultMessage(call_id="m1x_1", name="ls", outcome=outcome))
-    )
-    await agent.stream("m2", ["It ", "is "])
-    await agent.reply("m2", "It is done", usage=Usage(input_tokens=20, output_tokens=7, cache_read_tokens=4))
-    await agent.end(usage=Usage(input_tokens=30, output_tokens=12))
 
 
 async def test_models_are_the_agents(client: openai.AsyncOpenAI) -> None:
@@ -556,77 +525,3 @@ async def test_bad_requests_have_openai_errors(gateway: RunningGateway, bus: Bus
     good = {"model": "main", "messages": [{"role": "user", "content": "x"}]}
     assert (await gateway.call("POST", "/v1/chat/completions", good, headers=wrong))[0] == 400
     assert await sessions(bus) == {}
-
-
-async def aborts(bus: Bus, session: str) -> list[Abort]:
-    found = bus.read(subjects.SESSIONS, f"fairlead.session.{session}.in.abort.>")
-    return [msgspec.json.decode(record.data, type=Abort) async for record in found]
-
-
-async def leave(gateway: RunningGateway, bus: Bus, script: Script | None, **headers: str) -> list[Abort]:
-    """Ask, let the script play, close the connection; the aborts that follow within a moment."""
-    names = {name.replace("_", "-"): value for name, value in headers.items()}
-    body = json.dumps({"model": "main", "messages": [{"role": "user", "content": "x"}], "stream": True})
-    async with gateway.http.stream("POST", "/v1/chat/completions", content=body, headers=names) as response:
-        session = response.headers["x-fairlead-session"]
-        if script is not None:
-            await play(bus, session, script)
-            await asyncio.sleep(0.3)
-    async with asyncio.timeout(20):
-        while len(gateway.gateway.streams):
-            await asyncio.sleep(0.01)
-    await asyncio.sleep(0.2)
-    return await aborts(bus, session)
-
-
-async def test_client_that_leaves_stops_its_own_run_only(gateway: RunningGateway, bus: Bus) -> None:
-    async def begun(agent: FakeAgent, seq: int) -> None:
-        await agent.begin([seq])
-        await agent.stream("m1", ["a"])
-
-    async def queued(agent: FakeAgent, seq: int) -> None:
-        await agent.append(QueuedEntry(id="q7", kind="followup", content=[], mail_seq=seq))
-
-    assert [a.item for a in await leave(gateway, bus, begun)] == [None]
-    assert [a.item for a in await leave(gateway, bus, None)] == [None]
-    assert [a.item for a in await leave(gateway, bus, begun, X_Fairlead_Detach="1")] == [None]
-    assert [a.item for a in await leave(gateway, bus, begun, X_Fairlead_Session="s1")] == [None]
-    assert await leave(gateway, bus, begun, X_Fairlead_Session="s2", X_Fairlead_Detach="1") == []
-    assert [a.item for a in await leave(gateway, bus, queued, X_Fairlead_Session="s3")] == ["q7"]
-    assert await leave(gateway, bus, None, X_Fairlead_Session="s4") == []
-
-
-async def test_client_of_a_whole_answer_that_leaves_stops_its_run(gateway: RunningGateway, bus: Bus) -> None:
-    body = {"model": "main", "messages": [{"role": "user", "content": "x"}]}
-    asking = asyncio.create_task(
-        gateway.call("POST", "/v1/chat/completions", body, headers={"X-Fairlead-Session": "s1"})
-    )
-    agent = FakeAgent(bus, "s1")
-    seq, _ = await agent.mail()
-    await agent.begin([seq])
-    await asyncio.sleep(0.3)
-    asking.cancel()
-    async with asyncio.timeout(20):
-        while not await aborts(bus, "s1"):
-            await asyncio.sleep(0.02)
-
-
-async def test_draining_gateway_ends_the_stream_and_not_the_run(
-    bus: Bus, nats_server: NatsServer, tmp_path: Path
-) -> None:
-    text = ""
-    async with running_gateway(nats_server.url, tmp_path) as gateway:
-        body = json.dumps({"model": "main", "messages": [{"role": "user", "content": "x"}], "stream": True})
-        headers = {"X-Fairlead-Session": "s1"}
-        async with gateway.http.stream(
-            "POST", "/v1/chat/completions", content=body, headers=headers
-        ) as response:
-            agent = FakeAgent(bus, "s1")
-            seq, _ = await agent.mail()
-            await agent.begin([seq])
-            gateway.stop.set()
-            async for piece in response.aiter_text():
-                text += piece
-    assert "shutting_down" in text
-    assert text.endswith("data: [DONE]\n\n")
-    assert await aborts(bus, "s1") == []
