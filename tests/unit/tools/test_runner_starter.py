@@ -89,15 +89,24 @@ def facts(pid: int) -> dict[str, object]:
     }
 
 
+async def supervisor_of(runner: Channel) -> None:
+    """Wait until one is ready for the next command."""
+    children = Path(f"/proc/{runner.pid}/task/{runner.pid}/children")
+    await until(children.read_text, "a supervisor waits", 20.0)
+
+
 async def test_a_forked_runner_is_like_a_launched_one(box: Box) -> None:
     launched = await box.runner("launched")
     starter = await box.begin()
     forked = await box.runner("forked")
+    for each in (launched, forked):
+        await supervisor_of(each)
     assert words(starter) != words(forked.pid)
     assert words(forked.pid)[:5] == words(launched.pid)[:5]
     assert words(forked.pid)[6:] == [str(box.folder / "forked"), "900.0"]
     assert facts(forked.pid) == facts(launched.pid)
-    assert files(forked.pid) == files(launched.pid)
+    # What it needs to make a supervisor is open for a moment.
+    await until(lambda: files(forked.pid) == files(launched.pid), "both have the same files open", 20.0)
     assert Path(f"/proc/{starter}/task/{starter}/children").read_text() == "", "no zombies"
 
 
@@ -185,3 +194,8 @@ async def test_another_environment_is_not_the_starters(box: Box, monkeypatch: py
     monkeypatch.setenv("LANG", "C.UTF-8-other")
     runner = await box.runner("one")
     assert b"LANG=C.UTF-8-other" in Path(f"/proc/{runner.pid}/environ").read_bytes().split(b"\0")
+
+
+async def test_a_new_runner_makes_a_supervisor_before_its_first_command(box: Box) -> None:
+    await box.begin()
+    await supervisor_of(await box.runner("one"))

@@ -134,6 +134,20 @@ def test_a_full_disk_refuses_the_start(tmp_path: Path, monkeypatch: pytest.Monke
         made.reserve("a").start({})
 
 
+def test_a_file_that_cannot_grow_refuses_the_start_and_takes_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(tmp_path / "starts")
+    file = StartedCalls(path)
+    write = os.pwrite
+    with monkeypatch.context() as full:
+        full.setattr("os.pwrite", lambda fd, data, at: write(fd, data[:50], at))
+        with pytest.raises(OSError, match="no room"):
+            file.add("a")
+    file.add("b")
+    assert StartedCalls(path).known == ["b"]
+
+
 def test_the_file_grows_and_is_trimmed_when_a_runner_starts(tmp_path: Path) -> None:
     path = str(tmp_path / "starts")
     file = StartedCalls(path)

@@ -91,7 +91,7 @@ def serve(
     os.write(lock, str(os.getpid()).encode("ascii"))
     log(f"runner {os.getpid()} serves; {len(died)} calls of an earlier one are unknown")
     gc.freeze()  # what is loaded by now stays; children would only copy it by looking
-    RunnerServer(calls, listener, build, idle_s).run()
+    RunnerServer(calls, listener, build, idle_s, expects_command=detach).run()
     os.unlink(SOCKET)
     log(f"runner {os.getpid()} ends")
     if detach:

@@ -23,13 +23,26 @@ DEAF_S = 0.5  # without a file for one more connection
 
 
 class RunnerServer:
-    """Serves one workspace until it is idle for `idle_s`, or told to stop."""
+    """Serves one workspace until it is idle for `idle_s`, or told to stop.
 
-    def __init__(self, calls: Calls, listener: socket.socket, build: str, idle_s: float) -> None:
+    Args:
+        expects_command: who connects has a call, most often of a command: its supervisor is made meanwhile.
+    """
+
+    def __init__(
+        self,
+        calls: Calls,
+        listener: socket.socket,
+        build: str,
+        idle_s: float,
+        *,
+        expects_command: bool = False,
+    ) -> None:
         self._calls = calls
         self._listener = listener
         self._build = build
         self._idle_s = idle_s
+        self._expects_command = expects_command
         self._selector = selectors.DefaultSelector()
         self._connections: set[RunnerConnection] = set()
         self._stopping = False
@@ -212,6 +225,8 @@ class RunnerServer:
                 "features": self._calls.restriction.features,
             }
         )
+        if self._expects_command:
+            self._calls.prefork.expect_command()
 
     @property
     def _operations(self) -> dict[object, Callable[[RunnerConnection, Frame], None]]:

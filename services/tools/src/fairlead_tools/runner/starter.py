@@ -33,6 +33,7 @@ def serve(handoff: int, archive: str) -> None:
     for number in (signal.SIGINT, signal.SIGCHLD):  # nothing waits for the children: they report themselves
         signal.signal(number, signal.SIG_IGN)
     plan.load_file_tools()
+    "".encode("ascii")  # a codec is a module, too
     gc.collect()
     gc.freeze()
     with socket.socket(fileno=handoff) as sock:

@@ -106,7 +106,7 @@ class RunnerStarter:
 
 
 def _read(pipe: int, timeout_s: float) -> bytes:
-    """All that is written until the other side closes.
+    """All that is written until the other side closes, or says that a runner listens.
 
     Raises:
         TimeoutError: it does not.
@@ -115,7 +115,7 @@ def _read(pipe: int, timeout_s: float) -> bytes:
     said = b""
     while select.select([pipe], [], [], max(0.0, end - time.monotonic()))[0]:
         piece = os.read(pipe, _READ_BYTES)
-        if not piece:
-            return said
         said += piece
+        if not piece or said == RUNNER_STARTED:
+            return said
     raise TimeoutError(f"no answer within {timeout_s:g} s")

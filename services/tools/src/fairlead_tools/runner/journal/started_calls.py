@@ -3,7 +3,7 @@
 After a kill the files of a call tell what became of it. After a power cut they may be gone, for no one
 waits for them; a call that is named here then counts as started, and so is `unknown`.
 
-The file is written over zeros that are on the disk already: nothing but the record has to be synced.
+The file is written over zeros, which are mostly on the disk already: nothing but the record has to be synced.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class StartedCalls:
             OSError: the disk did not take it; the call must not run.
         """
         if self._end + RECORD_BYTES > self._size:
-            self._grow()
+            self._grow()  # synced with the record
         record = call_id.encode("ascii").ljust(RECORD_BYTES - 1) + b"\n"
         if os.pwrite(self._fd, record, self._end) != RECORD_BYTES:
             raise OSError(28, "the record was cut off")
@@ -57,9 +57,9 @@ class StartedCalls:
         self._end += RECORD_BYTES
 
     def _grow(self) -> None:
-        os.pwrite(self._fd, bytes(GROW_BYTES), self._size)
-        os.fsync(self._fd)
-        self._size = os.fstat(self._fd).st_size
+        if os.pwrite(self._fd, bytes(GROW_BYTES), self._size) != GROW_BYTES:
+            raise OSError(28, "there is no room for more records")
+        self._size += GROW_BYTES
 
     def trim(self) -> None:
         """Begin again if the file is long, once all that it stands for is on the disk by itself."""

@@ -54,6 +54,10 @@ class Prefork:
         never = float("inf")
         return min(self._due if self._used else never, self._idle_until if self._idle else never)
 
+    def expect_command(self) -> None:
+        """Make a supervisor soon, unless there is one."""
+        self._used.add(True)
+
     def take(self, plan: CallPlan) -> Child:
         """A child that waits for this plan's order; with an input or a terminal it is always a new one.
 
