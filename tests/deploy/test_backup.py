@@ -51,6 +51,6 @@ def test_a_restore_into_a_deployment_that_works_is_refused(deployment: Deploymen
         deployment.compose("run", "--rm", "-T", "backup", "backup", "--to", "/backups", "--json")
     )
     restore = ("run", "--rm", "-T", "backup", "restore", f"/backups/{Path(made['file']).name}")
-    with pytest.raises(AssertionError, match=r"services are at work on this server \(.*fairlead-gateway"):
+    with pytest.raises(AssertionError, match=r"services are running on this server \(.*fairlead-gateway"):
         deployment.compose(*restore)
     assert "fairlead-gateway" in deployment.run_in("gateway", "fairlead", "status")

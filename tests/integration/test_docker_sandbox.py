@@ -374,7 +374,7 @@ async def test_missing_engine_image_or_runtime_is_said_and_nothing_runs_elsewher
     contained.settings(image="no-such-image:latest", warm=0)
     await host.started("e1")
     said = await contained.run("bash", command="touch ran")
-    assert "the image no-such-image:latest is not there; `make sandbox-image`" in said
+    assert "the image no-such-image:latest does not exist; `make sandbox-image`" in said
     host.kill("e1")
     contained.settings(image=PLAIN_IMAGE, runtime="runsc-missing", warm=0)
     await host.started("e1")

@@ -244,7 +244,7 @@ def test_an_expired_join_token_is_refused_here_and_there(
     assert "the join token expired at 20" in refused.stderr
     forged = decode(ticket)._replace(expires_s=int(time.time()) + 3600).encode()
     refused = host.cli("executor", "join", input_text=forged)
-    assert "not let in: the join token has expired" in refused.stderr or "is not accepted" in refused.stderr
+    assert "join refused: the join token has expired" in refused.stderr or "is not accepted" in refused.stderr
 
 
 def test_a_join_token_of_another_fairlead_and_one_that_leads_nowhere_say_what_is_wrong(

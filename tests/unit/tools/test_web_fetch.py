@@ -151,7 +151,7 @@ async def test_long_text_comes_in_pieces_that_join_without_a_gap() -> None:
         fetcher = Fetcher([(SITE, server.port)], LOCAL, cache_s=60)
         url = f"http://{SITE}:{server.port}/"
         first = await fetcher.text(url)
-        assert "Characters 0 to 20000 of 35000; go on with offset 20000." in first
+        assert "Characters 0 to 20000 of 35000; continue with offset 20000." in first
         second = await fetcher.text(url, offset=20_000, max_chars=50_000)
         assert "Characters 20000 to 35000 of 35000, the end." in second
         assert content(first) + content(second) == whole
