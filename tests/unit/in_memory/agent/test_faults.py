@@ -91,6 +91,16 @@ async def deletion(w: MemoryWorld) -> list[str]:
     return await w.settled("a")
 
 
+async def warm(w: MemoryWorld) -> list[str]:
+    """A second prompt to an idle session that its owner keeps, while wake-ups reach another agent too."""
+    await w.agent("agent-0")
+    await w.say("a", "op=P1 steps=1")
+    await w.settled("a")
+    await asyncio.sleep(5)
+    await w.say("a", "op=P2 steps=1")
+    return await w.settled("a", 2)
+
+
 STORIES = {
     "prompt": Story(
         prompt,
@@ -206,6 +216,30 @@ async def test_a_story_ends_as_it_should_when_one_message_is_cut_off(
 ) -> None:
     first = (7 * len(name) + len(_called(fault))) % STRIDE
     assert await cut_off(STORIES[name], fault, first, STRIDE, monkeypatch) > 25
+
+
+WARM = Story(
+    warm,
+    [
+        words
+        for number in (1, 2)
+        for words in (
+            *("run starts", f"user: op=P{number} steps=1", "calls bash"),
+            *("result ok", f"says done P{number}", "run completed"),
+        )
+    ],
+    2,
+)
+
+
+@pytest.mark.parametrize("fault", [Fault.DEAD_BEFORE, Fault.DEAD_AFTER, None], ids=_called)
+@pytest.mark.parametrize("story", [STORIES["prompt"], WARM], ids=["prompt", "warm"])
+async def test_with_several_entries_in_a_record_a_story_ends_as_it_should(
+    story: Story, fault: Fault | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LogReaders, "may_write", lambda *_: True)
+    first = len(_called(fault)) % STRIDE
+    assert await cut_off(story, fault, first, STRIDE, monkeypatch) > 25
 
 
 @pytest.mark.slow
