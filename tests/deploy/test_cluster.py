@@ -103,7 +103,7 @@ def test_a_user_that_is_added_is_known_to_all_servers_and_a_killed_one_comes_bac
     for words in (",".join(f"nats://{each}" for each in machines.addresses), f"{machines.folder}/ca.pem"):
         assert words in said
     machines.make()
-    assert machines.send() == ["started anew, and current"] * 3
+    assert machines.send() == ["restarted, and current"] * 3
     seed = (deployment.secrets / "nats-alerts.nk").read_text().strip()
     assert deployment.run_in("gateway", "python", "-c", ASK, seed, timeout_s=90) == "answered\n" * 3
 

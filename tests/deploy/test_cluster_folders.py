@@ -227,10 +227,10 @@ def test_machines_that_are_not_reached_are_named_and_a_server_is_started_anew_fo
     make_cluster(tmp_path, tmp_path / "cluster", users=USERS.replace("secret", "other"))
     (homes / "127.0.0.3/fairlead-nats/refuses").touch()
     said, problem = send()
-    assert said == ["started anew, and current"]
+    assert said == ["restarted, and current"]
     assert "stopped at 127.0.0.3" in problem, "the third is not touched while the second is not well"
     (homes / "127.0.0.3/fairlead-nats/refuses").unlink()
-    assert send() == (["as it was", *["started anew, and current"] * 2], "")
+    assert send() == (["as it was", *["restarted, and current"] * 2], "")
 
 
 def test_services_of_compose_leave_their_own_server_out(tmp_path: Path) -> None:

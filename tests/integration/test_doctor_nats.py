@@ -130,7 +130,7 @@ async def test_streams_and_consumers_that_are_missing_are_made_by_fix(
     stream = one(streams.streams(look), "streams.settings")
     assert stream.text == "missing: DEAD"
     assert stream.mend is not None
-    assert "made" in await asyncio.to_thread(stream.mend.do)
+    assert "created" in await asyncio.to_thread(stream.mend.do)
     again = await seen(nats_server.url, monkeypatch, tmp_path)
     assert one(streams.streams(again), "streams.settings").state == "ok"
     assert "agents" not in one(streams.consumers(again), "streams.consumers").text
@@ -228,7 +228,7 @@ async def test_settings_that_harm_are_seen_by_what_the_server_does(
     assert one(found, "nats.acks").state == "problem"
     assert one(found, "nats.max-payload").state == "problem"
     assert one(found, "nats.consumers").state == "warning"
-    assert "stream TOOLS takes 5 consumers" in one(found, "nats.consumers").text
+    assert "stream TOOLS allows 5 consumers" in one(found, "nats.consumers").text
     assert one(found, "nats.sync").state == "skipped"  # of someone else's server
 
 

@@ -120,7 +120,7 @@ def _silent(look: DoctorContext) -> str:
 def _model(look: DoctorContext, name: str) -> list[Finding]:
     if name == DEMO:
         advice = "set FAIRLEAD_MODEL, OPENAI_API_KEY or ANTHROPIC_API_KEY before the start (a service: --env)"
-        return [warning("models.reachable", "demo: it only pretends to think", advice)]
+        return [warning("models.reachable", "demo: a scripted model for trying Fairlead out", advice)]
     kind, _, rest = name.partition("/")
     findings = []
     if kind == "litellm":

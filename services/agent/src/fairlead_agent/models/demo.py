@@ -50,7 +50,7 @@ class DemoModel:
 
     async def check(self, model: str) -> str:  # noqa: ARG002
         """See `Model.check`."""
-        return "demo: it only pretends to think"
+        return "demo: a scripted model for trying Fairlead out"
 
     async def close(self) -> None:
         """Nothing to let go of."""
