@@ -40,7 +40,7 @@ export function Login({ onDone }: { onDone: () => void }) {
         <h1>Sign in to Fairlead</h1>
         {byLink && (
           <p role="alert" className={styles.notice}>
-            This link was used already, or it is too old. <code>fairlead login</code> prints a new one.
+            This link was already used, or it has expired. <code>fairlead login</code> prints a new one.
           </p>
         )}
         <p>Paste the token that was printed when Fairlead started, or open the link that was printed with it.</p>
