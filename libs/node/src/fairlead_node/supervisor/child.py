@@ -21,7 +21,6 @@ _PR_SET_PDEATHSIG: Final = 1
 FIRST_PAUSE_S: Final = 0.2
 LONGEST_PAUSE_S: Final = 10.0
 STEADY_S: Final = 30.0  # up for that long: the next end is a new story
-SMALL_MACHINE_PROCESSORS: Final = 2
 _MAX_LINE: Final = 64 * 1024
 
 
@@ -172,14 +171,8 @@ def _how(status: int) -> str:
 
 
 def environment_of_server(environ: Mapping[str, str], memory_limit: str) -> dict[str, str]:
-    """The little that nats-server needs, with Go's soft memory limit and, on a small machine, one processor.
-
-    The services are on the same machine. With both of two processors nats-server spends a quarter of its time
-    on threads that look for work.
-    """
+    """The little that nats-server needs, with Go's soft memory limit."""
     kept = {key: environ[key] for key in ("PATH", "HOME", "TZ", "GOMAXPROCS") if key in environ}
-    if (os.cpu_count() or 1) <= SMALL_MACHINE_PROCESSORS:
-        kept.setdefault("GOMAXPROCS", "1")
     return {**kept, "GOMEMLIMIT": environ.get("GOMEMLIMIT", memory_limit), "PWD": os.getcwd()}
 
 
