@@ -2,14 +2,16 @@
 
 import asyncio
 
+import msgspec
 import pytest
 
 from fairlead_agent.models.interface import Finish, ModelError, TextPiece
 from fairlead_common.bus.buckets import Bucket
 from fairlead_common.protocol import subjects as s
 from fairlead_common.protocol.content import AssistantMessage, ToolOutcome
-from fairlead_common.protocol.entries import RunEndEntry
+from fairlead_common.protocol.entries import DeletedEntry, RunEndEntry
 from fairlead_common.protocol.messages import ToolCall
+from fairlead_common.received import Delivery
 from tests.support.agent_world import HOST
 from tests.support.fake_nats.faults import Fault
 from tests.support.memory_model import text
@@ -228,3 +230,25 @@ async def test_viewers_hear_of_a_call_with_its_request(w: MemoryWorld) -> None:
         assert shown is not None
         assert b'"type":"tool_execution_start"' in shown.data
     assert (await end(w)).outcome == "completed"
+
+
+async def test_an_answer_that_was_given_is_not_taken_back_when_the_session_is_deleted(w: MemoryWorld) -> None:
+    await w.agent("agent-1")
+    await w.say("b", "op=P1")
+    await w.settled("b")
+    records = len([each async for each in w.bus.read(s.SESSIONS, s.session_log("b"))])
+    heard: list[tuple[str, str]] = []
+
+    def hear(delivery: Delivery) -> None:
+        heard.append((delivery.subject, msgspec.json.decode(delivery.data)["outcome"]))
+
+    await w.bus.subscribe("answers.>", hear)
+    with w.server.faults.hold(s.session_log("a"), client="agent-1", after=records - 1) as end_of_run:
+        await w.mail("a", "prompt", {"text": "op=P1", "reply_to": "answers.1"})
+        async with asyncio.timeout(60):
+            await end_of_run.reached.wait()
+        await w.notice("a", "delete")
+    async with asyncio.timeout(60):
+        while not any(isinstance(entry, DeletedEntry) for entry in await w.log("a")):
+            await asyncio.sleep(0.1)
+    assert heard == [("answers.1", "completed")]

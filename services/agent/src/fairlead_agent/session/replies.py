@@ -70,7 +70,7 @@ class Replies:
             text=said.text if said else "",
             error=error,
         )
-        for seq in list(state.replies) if of_queue else self.open():
+        for seq in [each for each in state.replies if each not in self._sent] if of_queue else self.open():
             self._sent.add(seq)
             await self.tell(state.replies[seq].subject, answer)
 
