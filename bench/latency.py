@@ -247,7 +247,7 @@ async def resume(options: Options) -> Result:
             for number in range(options.scaled(5)):
                 at = replace(options, workers=workers)
                 async with setting(f"resume-{number}-{workers or 'one'}", at) as here:
-                    sample = await kill(here)
+                    sample = await kill(here, number)
                     if sample is not None:
                         taken.append(sample[0])
                         ends.append(sample[1])
@@ -265,7 +265,7 @@ async def resume(options: Options) -> Result:
     return rows, found
 
 
-async def _kill_in_mid_tool(here: Setting) -> tuple[float, float] | None:
+async def _kill_in_mid_tool(here: Setting, number: int) -> tuple[float, float] | None:
     """Seconds from the kill to the new owner's first entry, and to the model's next request.
 
     None if the killed one of several was not the owner.
@@ -277,7 +277,7 @@ async def _kill_in_mid_tool(here: Setting) -> tuple[float, float] | None:
         await here.client.prompt(session, "op=C1 steps=2 sleep=1")
         while not await asyncio.to_thread(_under_way, here.stack):
             await asyncio.sleep(0.01)
-        killed_ms, killed_ns = _kill_first_agent(here)
+        killed_ms, killed_ns = _kill_agent(here, number)
         entries = await _entries_of_runs(api, session, 1)
         if not any(e["type"] == "epoch" for e in entries):
             return None
@@ -285,7 +285,7 @@ async def _kill_in_mid_tool(here: Setting) -> tuple[float, float] | None:
         return (taken_ms - killed_ms) / 1000, _asked_after(here, killed_ns)
 
 
-async def _kill_when_warm(here: Setting) -> tuple[float, float] | None:
+async def _kill_when_warm(here: Setting, number: int) -> tuple[float, float] | None:
     """The same for a session whose owner is idle and warm when it is killed, and then is prompted."""
     up = here.stack.up
     assert up is not None
@@ -294,7 +294,7 @@ async def _kill_when_warm(here: Setting) -> tuple[float, float] | None:
         await here.client.prompt(session, "id=W1 say 8 tokens")
         before = await _entries_of_runs(api, session, 1)
         await asyncio.sleep(2.0)  # it is kept for 25 s; its lease is renewed as that of an idle session
-        killed_ms, killed_ns = _kill_first_agent(here)
+        killed_ms, killed_ns = _kill_agent(here, number)
         await here.client.prompt(session, "id=W2 say 8 tokens")
         entries = await _entries_of_runs(api, session, 2)
         later = [e for e in entries if e["ts"] > killed_ms]
@@ -303,12 +303,12 @@ async def _kill_when_warm(here: Setting) -> tuple[float, float] | None:
         return (later[0]["ts"] - killed_ms) / 1000, _asked_after(here, killed_ns)
 
 
-def _kill_first_agent(here: Setting) -> tuple[float, int]:
-    """When it was killed: milliseconds since 1970, and monotonic nanoseconds."""
+def _kill_agent(here: Setting, number: int) -> tuple[float, int]:
+    """Kill one agent, another one for each number; milliseconds since 1970, and monotonic nanoseconds."""
     up = here.stack.up
     assert up is not None
-    name = next(name for name in sorted(up.pids()) if name.startswith("agent"))
-    os.kill(up.pids()[name], signal.SIGKILL)
+    names = [name for name in sorted(up.pids()) if name.startswith("agent")]
+    os.kill(up.pids()[names[number % len(names)]], signal.SIGKILL)
     return time.time_ns() / 1e6, time.monotonic_ns()
 
 
