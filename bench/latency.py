@@ -243,8 +243,11 @@ async def resume(options: Options) -> Result:
     rows = []
     for workers, label in (("", "the only agent"), ("agent=2", "one of two agents")):
         for kind, kill in (("in a tool call", _kill_in_mid_tool), ("idle and warm", _kill_when_warm)):
-            taken, ends = [], []
-            for number in range(options.scaled(5)):
+            taken: list[float] = []
+            ends: list[float] = []
+            for number in range(4 * options.scaled(5)):  # one of two agents may be the wrong one
+                if len(taken) == options.scaled(5):
+                    break
                 at = replace(options, workers=workers)
                 async with setting(f"resume-{number}-{workers or 'one'}", at) as here:
                     sample = await kill(here, number)
