@@ -20,6 +20,19 @@ Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 SSE = {"Content-Type": "text/event-stream"}
 _TOOL_ID = re.compile(r"[a-zA-Z0-9_-]+\Z")
+_CLAUDE_FIELDS = {
+    "model", "messages", "max_tokens", "system", "tools", "tool_choice", "stream", "temperature", "top_p",
+    "top_k", "thinking", "output_config", "metadata", "stop_sequences",
+}  # fmt: skip
+_CLAUDE_BLOCKS = {
+    "text": {"text"},
+    "image": {"source"},
+    "tool_use": {"id", "name", "input"},
+    "tool_result": {"tool_use_id", "content", "is_error"},
+    "thinking": {"thinking", "signature"},
+    "redacted_thinking": {"data"},
+}
+MAX_BREAKPOINTS = 4
 
 
 # -- OpenAI's chunks -------------------------------------------------------------
@@ -159,6 +172,7 @@ class StrictModel:
         app = web.Application(client_max_size=64 << 20)
         app.router.add_post("/v1/chat/completions", self._chat)
         app.router.add_post("/v1/messages", self._claude)
+        app.router.add_get("/v1/models/{model}", self._claude_model)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
         await self._runner.setup()
         listener = socket.create_server(("127.0.0.1", 0))
@@ -202,6 +216,16 @@ class StrictModel:
         lines = (f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events)
         return await said(*lines)(http)
 
+    async def _claude_model(self, http: web.Request) -> web.StreamResponse:
+        if http.headers.get("x-api-key") != "test" or "anthropic-version" not in http.headers:
+            error = {"type": "authentication_error", "message": "invalid x-api-key"}
+            return web.json_response({"type": "error", "error": error}, status=401)
+        name = http.match_info["model"]
+        if "claude" not in name:
+            error = {"type": "not_found_error", "message": f"model: {name}"}
+            return web.json_response({"type": "error", "error": error}, status=404)
+        return web.json_response({"type": "model", "id": name})
+
     # -- what Anthropic refuses ----------------------------------------------------
 
     def _note(self, events: list[Json]) -> None:
@@ -222,10 +246,7 @@ class StrictModel:
     def _claude_problems(self, body: Json) -> Iterable[str]:
         messages: list[Json] = body["messages"]
         thinks = (body.get("thinking") or {}).get("type") == "enabled"
-        if thinks and body["max_tokens"] <= body["thinking"]["budget_tokens"]:
-            yield "`max_tokens` must be greater than `thinking.budget_tokens`"
-        if thinks and body.get("temperature", 1) != 1:
-            yield "`temperature` may only be set to 1 when thinking is enabled"
+        yield from self._option_problems(body, thinks=thinks)
         if messages[0]["role"] != "user":
             yield 'messages: first message must use the "user" role'
         awaited: set[str] = set()
@@ -248,7 +269,27 @@ class StrictModel:
         if thinks:
             yield from self._thinking_problems(messages)
 
+    @staticmethod
+    def _option_problems(body: Json, *, thinks: bool) -> Iterable[str]:
+        for name in set(body) - _CLAUDE_FIELDS:
+            yield f"{name}: Extra inputs are not permitted"
+        if (found := json.dumps(body).count('"cache_control"')) > MAX_BREAKPOINTS:
+            yield f"A maximum of {MAX_BREAKPOINTS} blocks with cache_control may be provided. Found {found}."
+        if thinks and body["max_tokens"] <= body["thinking"]["budget_tokens"]:
+            yield "`max_tokens` must be greater than `thinking.budget_tokens`"
+        if thinks and body.get("temperature", 1) != 1:
+            yield "`temperature` may only be set to 1 when thinking is enabled"
+
     def _block_problems(self, block: Json) -> Iterable[str]:
+        for name in set(block) - _CLAUDE_BLOCKS.get(block["type"], set()) - {"type", "cache_control"}:
+            yield f"{block['type']}.{name}: Extra inputs are not permitted"
+        if block["type"] not in _CLAUDE_BLOCKS:
+            yield f"Input tag {block['type']!r} found using 'type' does not match any of the expected tags"
+        if "cache_control" in block and "thinking" in block["type"]:
+            yield "cache_control cannot be set for thinking blocks"
+        if block["type"] == "tool_result" and isinstance(block["content"], list):
+            for inner in block["content"]:
+                yield from (f"tool_result: {problem}" for problem in self._block_problems(inner))
         if block["type"] == "text" and not block["text"].strip():
             yield "text content blocks must be non-empty"
         if block["type"] == "tool_use" and not _TOOL_ID.match(block["id"]):

@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from fairlead_agent.models import openai_compatible
+from fairlead_agent.models import openai_compatible, provider_http
 from fairlead_agent.models.demo import DemoModel
 from fairlead_agent.models.interface import (
     Finish,
@@ -182,7 +182,7 @@ async def test_connection_serves_the_next_request_if_the_answer_ends(
     end: str, connections: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The end of an answer comes in a packet of its own, after the mark that it is over."""
-    monkeypatch.setattr(openai_compatible, "END_S", 0.02 if end == "never" else 5.0)
+    monkeypatch.setattr(provider_http, "END_S", 0.02 if end == "never" else 5.0)
     taken, ports, over, answered = asyncio.Event(), [], asyncio.Event(), 0
 
     async def answer(http: web.Request) -> web.StreamResponse:
@@ -420,7 +420,7 @@ async def test_how_long_to_wait_for_a_silent_provider_is_read_for_each_request()
 
 @pytest.mark.parametrize("name", ["", "gpt-5", "openai", "openai/", "other/x"])
 def test_model_name_of_no_known_form_is_refused(name: str) -> None:
-    with pytest.raises(InvalidInputError, match="must be demo, openai/<model> or litellm/"):
+    with pytest.raises(InvalidInputError, match="must be demo, openai/<model>, anthropic/<model> or lite"):
         parse_model(name)
 
 

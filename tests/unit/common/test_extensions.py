@@ -98,7 +98,7 @@ async def test_configured_back_ends_are_loaded_at_the_start_and_broken_ones_end_
 
 
 def test_what_is_installed_and_not_configured_is_not_loaded(package: Path) -> None:
-    with pytest.raises(InvalidInputError, match="model: must be demo, openai/<model> or litellm"):
+    with pytest.raises(InvalidInputError, match="model: must be demo, openai/<model>, anthropic/<model>"):
         registry().resolve("acme/large")
     assert "acme_models" not in sys.modules
 

@@ -146,7 +146,7 @@ def model_problems(config: Config) -> dict[str, str]:
         if field != "models.default" and model == config.models.default:
             continue
         try:
-            parse_model(model, field, config.models.back_ends)
+            parse_model(model, field, config.models.named)
         except InvalidInputError as error:
             problems[field] = error.problem
     return problems

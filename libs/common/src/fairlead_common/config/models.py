@@ -1,14 +1,91 @@
 """How models are called, and the names that they can have."""
 
 from collections.abc import Collection
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import msgspec
 
-from fairlead_common.config.part import ConfigPart, Extensions, Positive
+from fairlead_common.config.mcp import HeaderName
+from fairlead_common.config.part import ConfigPart, Count, Extensions, Positive
+from fairlead_common.config.web import BaseUrl
 from fairlead_common.errors import InvalidInputError
 
-BACK_ENDS: Final = ("demo", "openai", "litellm")
+BACK_ENDS: Final = ("demo", "openai", "anthropic", "litellm")
+ProviderKind = Literal["openai", "responses", "anthropic", "litellm"]
+ProviderName = Annotated[str, msgspec.Meta(pattern=r"^[a-z][a-z0-9_-]{0,31}$")]
+ModelName = Annotated[str, msgspec.Meta(pattern=r"^([a-z][a-z0-9_-]{0,31}/\S{1,200}|demo)?$")]
+UsdPerMillion = Annotated[float, msgspec.Meta(ge=0, le=100_000)]
+
+
+class ApiKey(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where the agent service finds the key of a provider. Set one, or none for a provider without a key.
+
+    Fields:
+        from_env: name of an environment variable of the agent service.
+        from_file: absolute path of a file that holds nothing else, on its host; read at each use.
+        stored: name of a credential that was stored with `fairlead credentials set`.
+    """
+
+    from_env: Annotated[str, msgspec.Meta(pattern=r"^([A-Za-z_][A-Za-z0-9_]{0,127})?$")] = ""
+    from_file: Annotated[str, msgspec.Meta(pattern=r"^(/.*)?$")] = ""
+    stored: Annotated[str, msgspec.Meta(pattern=r"^([a-z0-9][a-z0-9_.-]{0,63})?$")] = ""
+
+    def __post_init__(self) -> None:
+        if sum(map(bool, (self.from_env, self.from_file, self.stored))) > 1:
+            raise ValueError("an API key comes from one of `from_env`, `from_file` and `stored`")
+
+
+class ProviderConfig(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An endpoint that answers for models; they are named `<provider>/<model>`.
+
+    Fields:
+        kind: the API that it speaks: OpenAI's chat completions (`openai`), OpenAI's `responses`, Anthropic's
+            messages (`anthropic`), or whatever `litellm` makes of the model's name.
+        base_url: with `/v1` where the API has it; empty: the vendor's own.
+        vendor: whose models it has, as the bundled table of models names it (`deepseek`, `xai`); empty: that
+            of its name or of `kind`.
+        headers: sent with every request.
+    """
+
+    kind: ProviderKind = "openai"
+    base_url: BaseUrl = ""
+    api_key: ApiKey = ApiKey()
+    vendor: str = ""
+    headers: dict[HeaderName, str] = {}
+
+
+class ModelEntry(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is known of one model; what is not set is as the table, or the provider, has it.
+
+    Fields:
+        context_window: most tokens of a request. max_output_tokens: of a reply, thoughts included.
+        input_usd_per_mtok, output_usd_per_mtok, cached_input_usd_per_mtok: dollars per million tokens.
+        vision: whether it takes images. thinking: whether it can be told how hard to think.
+    """
+
+    context_window: Count | None = None
+    max_output_tokens: Count | None = None
+    input_usd_per_mtok: UsdPerMillion | None = None
+    output_usd_per_mtok: UsdPerMillion | None = None
+    cached_input_usd_per_mtok: UsdPerMillion | None = None
+    vision: bool | None = None
+    thinking: bool | None = None
+
+
+class ModelRoles(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Models for work beside the conversation; empty: the agent's own model.
+
+    Fields:
+        cheap: for those of the others that are empty.
+        summary: of what no longer fits into the window. title: of a session. plan: of the work mode `plan`.
+    """
+
+    cheap: ModelName = ""
+    summary: ModelName = ""
+    title: ModelName = ""
+    plan: ModelName = ""
+
+
 OPENAI_URL: Final = "https://api.openai.com/v1"
 # Where providers are that no variable places elsewhere.
 PROVIDER_HOSTS: Final = {
@@ -27,6 +104,9 @@ class ModelsConfig(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=
             or as long as the provider asks for, at most 120 s.
         without_images: names or patterns (`openai/deepseek-*`) of models that take no images; they are told
             of an image instead.
+        providers: endpoints by name, beside `openai`, `anthropic` and `litellm`, which are there without
+            being named and take their keys and URLs from the environment; one named so here replaces it.
+        entries: what is known of models, by name.
         back_ends: back ends of other packages (entry points of the group `fairlead.models`), and their
             settings; `<name>/<model>` is a model of one.
         demo_delay_s: pause of the demo model between words.
@@ -36,22 +116,37 @@ class ModelsConfig(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=
     first_token_timeout_s: Positive = 120.0
     retries: Annotated[int, msgspec.Meta(ge=0, le=20)] = 4
     without_images: list[str] = []
+    providers: dict[ProviderName, ProviderConfig] = {}
+    entries: dict[ModelName, ModelEntry] = {}
+    roles: ModelRoles = ModelRoles()
     back_ends: Extensions = {}
     demo_delay_s: Annotated[float, msgspec.Meta(ge=0, le=5)] = 0.012
 
+    def __post_init__(self) -> None:
+        if "demo" in self.providers:
+            raise ValueError("`providers`: `demo` is the name of the demo model")
+        if both := sorted(self.providers.keys() & self.back_ends.keys()):
+            raise ValueError(f"`providers` and `back_ends` both have {both[0]!r}")
+
+    @property
+    def named(self) -> list[str]:
+        """Names that the name of a model can begin with, beside the built-in ones."""
+        return [*self.back_ends, *self.providers]
+
 
 def parse_model(name: str, field: str = "model", back_ends: Collection[str] = ()) -> tuple[str, str]:
-    """The back end that a model's name means, and the name that it knows the model by.
+    """The back end or provider that a model's name means, and the name that it knows the model by.
 
     Args:
-        back_ends: those of other packages that are configured.
+        back_ends: those of other packages and the providers that are configured.
 
     Raises:
         InvalidInputError: the name has none of the known forms.
     """
     backend, _, model = name.partition("/")
     if backend not in (*BACK_ENDS, *back_ends) or (backend != "demo" and not model):
-        forms = ["demo", "openai/<model>", *(f"{each}/<model>" for each in sorted(back_ends))]
+        named = ("openai", "anthropic", *sorted({*back_ends} - {"openai", "anthropic"}))
+        forms = ["demo", *(f"{each}/<model>" for each in named)]
         raise InvalidInputError(
             field, f"must be {', '.join(forms)} or litellm/<provider>/<model>, got {name!r}"
         )

@@ -5,10 +5,23 @@ from typing import Final, Literal
 import msgspec
 
 
-class TextBlock(msgspec.Struct, frozen=True, kw_only=True, tag="text"):
+class ProviderItems(msgspec.Struct, frozen=True, kw_only=True):
+    """What a provider sent with a block and wants back unchanged, for models of the same family alone.
+
+    Fields:
+        family: of the model that sent it, as the agent service groups models.
+        items: JSON, byte for byte as it came; only the back end of that family reads it.
+    """
+
+    family: str
+    items: list[msgspec.Raw]
+
+
+class TextBlock(msgspec.Struct, frozen=True, kw_only=True, tag="text", omit_defaults=True):
     """Words."""
 
     text: str
+    provider: ProviderItems | None = None
 
 
 class ThinkingBlock(msgspec.Struct, frozen=True, kw_only=True, tag="thinking", omit_defaults=True):
@@ -23,6 +36,7 @@ class ThinkingBlock(msgspec.Struct, frozen=True, kw_only=True, tag="thinking", o
     signature: str | None = None
     redacted: str | None = None
     duration_ms: int | None = None
+    provider: ProviderItems | None = None
 
 
 class ImageBlock(msgspec.Struct, frozen=True, kw_only=True, tag="image", omit_defaults=True):
@@ -50,6 +64,7 @@ class ToolCallBlock(msgspec.Struct, frozen=True, kw_only=True, tag="tool_call", 
     raw_arguments: str | None = None
     provider_id: str | None = None
     host: str | None = None
+    provider: ProviderItems | None = None
 
 
 ContentBlock = TextBlock | ImageBlock

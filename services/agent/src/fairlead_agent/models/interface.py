@@ -29,6 +29,7 @@ class ModelRequest:
         system: the system prompt; empty: none.
         tools: what may be called.
         fetch: gives the bytes of an `ImageBlock.object`, see `load_images`.
+        session: whose conversation it is: a name that stays the same, for caches of the provider.
         kept: what a back end wants to keep of this conversation until its next request, under a name of its
             own: the same dict each time while a process holds the session, a new one after that.
     """
@@ -41,6 +42,7 @@ class ModelRequest:
     temperature: float | None = None
     max_output_tokens: int | None = None
     fetch: FetchObject = _no_objects
+    session: str = ""
     kept: dict[str, object] = field(default_factory=dict)
 
 
@@ -91,6 +93,19 @@ class ToolCallPiece(msgspec.Struct, frozen=True):
     name: str | None = None
 
 
+class ItemPiece(msgspec.Struct, frozen=True):
+    """An item of the provider's own, complete, that it wants back unchanged with the next request.
+
+    Fields:
+        kind: of the block that it belongs to: the last one of that kind. A thought without words begins
+            with it.
+        item: JSON.
+    """
+
+    kind: Literal["text", "thinking", "tool_call"]
+    item: bytes
+
+
 class Finish(msgspec.Struct, frozen=True):
     """The end of the message.
 
@@ -103,7 +118,7 @@ class Finish(msgspec.Struct, frozen=True):
     failure: Failure = ""
 
 
-Piece = TextPiece | ThinkingPiece | ToolCallPiece | Finish
+Piece = TextPiece | ThinkingPiece | ToolCallPiece | ItemPiece | Finish
 
 RefusedPart = Literal["", "input", "images"]
 ErrorKind = Literal["retryable", "overflow", "auth", "fatal"]

@@ -64,9 +64,23 @@ def _place(provider: str) -> tuple[str, int] | None:
 
 
 class LiteLLM:
-    """The back end `litellm/...`."""
+    """The back end `litellm/...`.
 
-    def __init__(self, *, silence_s: Callable[[], float]) -> None:
+    Args:
+        base_url, api_key, headers: of a provider that is configured; empty: as litellm finds them in the
+            environment.
+    """
+
+    def __init__(
+        self,
+        *,
+        silence_s: Callable[[], float],
+        base_url: str = "",
+        api_key: str = "",
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        given = {"api_base": base_url, "api_key": api_key, "extra_headers": dict(headers or {})}
+        self._given = {name: value for name, value in given.items() if value}
         self._silence_s = silence_s
         self._module: ModuleType | None = None
         self._lock = asyncio.Lock()
@@ -114,6 +128,7 @@ class LiteLLM:
             "stream_options": {"include_usage": True},
             "num_retries": 0,
             "timeout": silence_s,
+            **self._given,
         }
         if request.tools:
             options["tools"] = msgspec.json.decode(encode_tools(request.tools))

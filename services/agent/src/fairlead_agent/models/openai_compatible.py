@@ -4,14 +4,10 @@ A chunk costs a few microseconds here and hundreds in a general client, and at t
 a second that is the difference between a busy core and an idle one.
 """
 
-import asyncio
-import contextlib
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from itertools import groupby
-from urllib.parse import urlsplit
 
-import aiohttp
 import msgspec
 
 from fairlead_agent.models.chat_format import encode_messages, encode_tools
@@ -26,7 +22,8 @@ from fairlead_agent.models.interface import (
     ThinkingPiece,
     ToolCallPiece,
 )
-from fairlead_agent.models.provider_errors import provider_error, retry_after_s
+from fairlead_agent.models.provider_errors import provider_error
+from fairlead_agent.models.provider_http import DONE, ProviderHttp, error_told, refusal
 from fairlead_common.config.models import OPENAI_URL
 from fairlead_common.protocol.content import StopReason, Usage
 
@@ -95,8 +92,6 @@ _STOP: dict[str, tuple[StopReason, Failure]] = {
     "refusal": ("stop", "refusal"),
     "pause_turn": ("stop", "reply_paused"),
 }
-_LISTING_BYTES = 8 << 20
-END_S = 0.02  # less than a new connection to any provider takes
 AUTO_MODEL_S = 60.0  # then `auto` asks again which model the server has: it may have loaded another
 _EFFORTS = {"minimal", "low", "medium", "high"}
 
@@ -108,35 +103,33 @@ class OpenAICompatible:
         silence_s: gives the longest wait for the next byte of an answer, in seconds; asked for each request.
     """
 
-    def __init__(self, base_url: str, api_key: str | None, *, silence_s: Callable[[], float]) -> None:
-        self._url = base_url.rstrip("/")
-        self._key = api_key
-        self._silence_s = silence_s
-        self._http: aiohttp.ClientSession | None = None
+    def __init__(
+        self,
+        base_url: str,
+        api_key: str | None,
+        *,
+        silence_s: Callable[[], float],
+        headers: Mapping[str, str] | None = None,
+        key_name: str = "OPENAI_API_KEY",
+    ) -> None:
+        own = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        self._provider = ProviderHttp(base_url, own | dict(headers or {}), silence_s)
+        self._has_key = bool(api_key)
+        self._key_name = key_name
         self._first_model: str | None = None
         self._named_at = 0.0
 
     async def close(self) -> None:
         """Close pooled connections."""
-        if self._http is not None:
-            await self._http.close()
-            self._http = None
+        await self._provider.close()
 
     async def check(self, model: str) -> str:
-        """See `Model.check`. Asks for the list of models, which costs nothing."""
-        where = urlsplit(self._url).hostname or self._url
-        try:
-            async with self._session().get(f"{self._url}/models", timeout=self._timeout()) as response:
-                status, raw = response.status, await response.content.read(_LISTING_BYTES)
-        except (aiohttp.ClientError, TimeoutError, asyncio.IncompleteReadError, ValueError) as error:
-            text = str(error) or type(error).__name__
-            raise ModelError("retryable", f"{where} does not answer: {text}") from error
+        """See `ModelBackend.check`. Asks for the list of models, which costs nothing."""
+        where = self._provider.host
+        status, raw = await self._provider.get("/models")
         if status in (401, 403):
-            text = (
-                "refuses the key in OPENAI_API_KEY"
-                if self._key
-                else "requires a key, and OPENAI_API_KEY is not set"
-            )
+            name = self._key_name
+            text = f"refuses the key in {name}" if self._has_key else f"requires a key, and {name} is not set"
             raise ModelError("auth", f"{where} {text} (HTTP {status})")
         if status >= 500:
             raise ModelError("retryable", f"{where} answers with HTTP {status}")
@@ -147,51 +140,22 @@ class OpenAICompatible:
         return f"{where} answers{'' if status == 200 else f' (HTTP {status})'}"
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[list[Piece]]:
-        """See `Model.stream`."""
+        """See `ModelBackend.stream`."""
         model = request.model if request.model != "auto" else await self._auto_model()
-        try:
-            async with self._session().post(
-                f"{self._url}/chat/completions",
-                data=body(request, model, await encode_messages(request)),
-                headers=_JSON,
-                timeout=self._timeout(),
-            ) as response:
-                if response.status != 200:
-                    raise await _refusal(response)
-                async for pieces in _pieces(response):
-                    yield pieces
-        except (aiohttp.ClientError, TimeoutError, asyncio.IncompleteReadError) as error:
-            text = str(error) or type(error).__name__
-            raise ModelError("retryable", f"{self._url}: {text}") from error
-
-    def _session(self) -> aiohttp.ClientSession:
-        if self._http is None:
-            headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
-            self._http = aiohttp.ClientSession(
-                headers=headers,
-                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=60),
-                read_bufsize=256 * 1024,
-            )
-        return self._http
-
-    def _timeout(self) -> aiohttp.ClientTimeout:
-        return aiohttp.ClientTimeout(total=None, connect=15, sock_read=self._silence_s())
+        sent = body(request, model, await encode_messages(request))
+        async for pieces in _pieces(self._provider.events("/chat/completions", sent)):
+            yield pieces
 
     async def _auto_model(self) -> str:
         now = time.monotonic()
         if self._first_model is None or now - self._named_at > AUTO_MODEL_S:
-            try:
-                async with self._session().get(f"{self._url}/models", timeout=self._timeout()) as response:
-                    if response.status != 200:
-                        raise await _refusal(response)
-                    listing = msgspec.json.decode(await response.read())
-                self._first_model = str(listing["data"][0]["id"])
-                self._named_at = now
-            except (aiohttp.ClientError, TimeoutError, msgspec.DecodeError) as error:
-                text = str(error) or type(error).__name__
-                raise ModelError("retryable", f"{self._url}/models: {text}") from error
-            except (LookupError, TypeError) as error:
-                raise ModelError("retryable", f"{self._url}/models names no model") from error
+            status, raw = await self._provider.get("/models")
+            if status != 200:
+                raise refusal(self._provider.host, status, raw)
+            listed = _listed(raw)
+            if not listed:
+                raise ModelError("retryable", f"{self._provider.url}/models names no model")
+            self._first_model, self._named_at = listed[0], now
         return self._first_model
 
 
@@ -202,9 +166,6 @@ def _listed(raw: bytes) -> list[str]:
     except (msgspec.DecodeError, UnicodeDecodeError):
         return []
     return [each.id for each in found.data if each.id]
-
-
-_JSON = {"Content-Type": "application/json", "Accept": "text/event-stream"}
 
 
 def body(request: ModelRequest, model: str, messages: bytes) -> bytes:
@@ -226,31 +187,14 @@ def body(request: ModelRequest, model: str, messages: bytes) -> bytes:
     return b"".join([*parts, b"}"])
 
 
-async def _pieces(response: aiohttp.ClientResponse) -> AsyncIterator[list[Piece]]:
-    if not response.headers.get("Content-Type", "").startswith("text/event-stream"):
-        chunk = _parse(await response.read())  # a server that does not stream
-        choice = chunk.choices[0] if chunk.choices else _Choice()
-        whole: list[Piece] = []
-        delta = choice.delta or choice.message or _Delta()
-        _add_pieces(whole, delta)
-        yield [*whole, _end(choice.finish_reason, chunk.usage, refused=bool(delta.refusal))]
-        return
-    buffer = b""
+async def _pieces(events: AsyncIterator[list[bytes]]) -> AsyncIterator[list[Piece]]:
     reason: str | None = None
     usage = None
     finished = refused = False
-    async for data in response.content.iter_any():
-        lines = (buffer + data).split(b"\n")
-        buffer = lines.pop()
+    async for payloads in events:
         batch: list[Piece] = []
-        for line in lines:
-            if line.startswith(b"data:"):
-                payload = line[5:].strip()
-            elif line.startswith(b'{"error"'):  # some servers fall out of the format when they fail
-                payload = line
-            else:
-                continue
-            if payload == b"[DONE]":
+        for payload in payloads:
+            if payload == DONE:
                 finished = True
                 break
             chunk = _parse(payload)
@@ -263,20 +207,13 @@ async def _pieces(response: aiohttp.ClientResponse) -> AsyncIterator[list[Piece]
                     _add_pieces(batch, told)
         if batch:
             yield _joined(batch)
-        if finished:
-            break
-    if reason is None and not finished:
+        if finished:  # the caller has it before the rest of the answer is waited for
+            yield [_end(reason, usage, refused=refused)]
+    if finished:
+        return
+    if reason is None:
         raise ModelError("retryable", "the provider ended the stream in the middle of the answer")
     yield [_end(reason, usage, refused=refused)]
-    await _take_end(response)
-
-
-async def _take_end(response: aiohttp.ClientResponse) -> None:
-    """The last packet of an answer, if it is about to come: its connection then serves the next request."""
-    with contextlib.suppress(TimeoutError, aiohttp.ClientError):  # the answer is whole already
-        async with asyncio.timeout(END_S):
-            while not response.content.at_eof():
-                await response.content.readany()
 
 
 def _parse(payload: bytes) -> _Chunk:
@@ -285,23 +222,9 @@ def _parse(payload: bytes) -> _Chunk:
     except msgspec.DecodeError as error:
         raise ModelError("retryable", f"the provider sent an invalid chunk: {error}") from error
     if chunk.error and bytes(chunk.error) != b"null":
-        text, code, status = _told(msgspec.json.decode(chunk.error))
+        text, code, status = error_told(msgspec.json.decode(chunk.error))
         raise provider_error(f"the provider broke off with an error: {text}", status=status, code=code)
     return chunk
-
-
-def _told(error: object) -> tuple[str, str, int | None]:
-    """Text, code with type, and numeric code of a provider's error object, in whatever shape it comes."""
-    if not isinstance(error, dict):
-        return str(error), "", None
-    inner = error.get("error")
-    if isinstance(inner, dict | str) and "message" not in error:
-        return _told(inner)
-    code, kind = error.get("code"), error.get("type")
-    status = int(code) if isinstance(code, int) or (isinstance(code, str) and code.isdecimal()) else None
-    names = [str(each) for each in (code, kind, error.get("status")) if isinstance(each, str)]
-    text = str(error.get("message") or msgspec.json.encode(error).decode())
-    return text, " ".join(names), status if status is None or 400 <= status < 600 else None
 
 
 def _add_pieces(pieces: list[Piece], delta: _Delta) -> None:
@@ -353,19 +276,6 @@ def _usage(usage: _Usage | None) -> Usage:
         input_tokens=usage.prompt_tokens or 0,
         output_tokens=usage.completion_tokens or 0,
         cache_read_tokens=(details.cached_tokens or 0) if details else 0,
-    )
-
-
-async def _refusal(response: aiohttp.ClientResponse) -> ModelError:
-    raw = await response.content.read(64 * 1024)
-    code, text = "", raw.decode("utf-8", "replace").strip()
-    with contextlib.suppress(msgspec.DecodeError):
-        text, code, _ = _told(msgspec.json.decode(raw))
-    return provider_error(
-        f"HTTP {response.status} from {response.url.host}: {text or response.reason}",
-        status=response.status,
-        code=code,
-        retry_after_s=retry_after_s(response.headers),
     )
 
 

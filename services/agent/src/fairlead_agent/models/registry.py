@@ -2,12 +2,17 @@
 
 import os
 from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 from typing import Final, Protocol, runtime_checkable
 
+import msgspec
 import structlog
 
+from fairlead_agent.models import anthropic, litellm_backend, openai_compatible, responses
 from fairlead_agent.models.interface import BackEndSetup, ModelBackend
+from fairlead_agent.models.table import ModelFacts, Prices, facts_of
 from fairlead_common.config import parse_model
+from fairlead_common.config.models import OPENAI_URL, ApiKey, ModelEntry, ProviderConfig
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.service import extensions
 from fairlead_common.service.extensions import ExtensionError
@@ -18,9 +23,11 @@ log = structlog.get_logger()
 BUILT_IN: Final = {
     "demo": "fairlead_agent.models.demo:make",
     "openai": "fairlead_agent.models.openai_compatible:make",
+    "anthropic": "fairlead_agent.models.anthropic:make",
     "litellm": "fairlead_agent.models.litellm_backend:make",
 }
 _METHODS: Final = ("stream", "check", "close")
+_VENDOR_OF_KIND: Final = {"openai": "openai", "responses": "openai", "anthropic": "anthropic", "litellm": ""}
 
 
 @runtime_checkable
@@ -37,7 +44,7 @@ class Registry:
     def __init__(self, config: LiveConfig, environ: Mapping[str, str] | None = None) -> None:
         self._config = config
         self._environ = os.environ if environ is None else environ
-        self._made: dict[str, ModelBackend] = {}
+        self._made: dict[str, tuple[ProviderConfig | None, str, ModelBackend]] = {}
 
     def resolve(self, name: str) -> tuple[ModelBackend, str]:
         """The back end for a model name, and the name that it knows the model by.
@@ -45,20 +52,63 @@ class Registry:
         Raises:
             InvalidInputError: the name has none of the known forms, or its back end cannot be loaded.
         """
-        backend, model = parse_model(name, back_ends=self._config.current.models.back_ends)
-        if backend not in self._made:
-            self._made[backend] = self._make(backend)
-        return self._made[backend], model
+        models = self._config.current.models
+        backend, model = parse_model(name, back_ends=models.named)
+        provider = models.providers.get(backend)
+        key = "" if provider is None else self._key(backend, provider.api_key)
+        made = self._made.get(backend)
+        if made is None or made[:2] != (provider, key):
+            new = self._make(backend) if provider is None else self._of_provider(backend, provider, key)
+            made = (provider, key, new)
+            self._made[backend] = made
+        return made[2], model
 
-    def _make(self, backend: str) -> ModelBackend:
-        setup = BackEndSetup(
+    def facts(self, name: str) -> ModelFacts:
+        """What is known of a model: as it is configured, and for the rest as the table has it.
+
+        Raises:
+            InvalidInputError: the name has none of the known forms.
+        """
+        models = self._config.current.models
+        backend, model = parse_model(name, back_ends=models.named)
+        known = facts_of(*self._vendor(backend, model))
+        entry = models.entries.get(name)
+        return known if entry is None else _with_entry(known, entry)
+
+    def _vendor(self, backend: str, model: str) -> tuple[str, str]:
+        """Vendor and name of a model, as the table has them."""
+        provider = self._config.current.models.providers.get(backend)
+        if provider is not None and provider.vendor:
+            return provider.vendor, model
+        vendor, _, name = model.partition("/")
+        if name:  # a reseller's name, or one of litellm
+            return vendor, name
+        if provider is not None and facts_of(backend, model).input_tokens is not None:
+            return backend, model
+        return _VENDOR_OF_KIND[provider.kind] if provider is not None else backend, model
+
+    def _key(self, name: str, key: ApiKey) -> str:
+        if key.from_env:
+            return self._environ.get(key.from_env, "")
+        if not key.from_file:
+            return ""
+        try:
+            return Path(key.from_file).read_text().strip()
+        except (OSError, UnicodeDecodeError) as error:
+            field = f"models.providers.{name}.api_key.from_file"
+            raise InvalidInputError(field, f"cannot be read: {error}") from error
+
+    def _setup(self, backend: str) -> BackEndSetup:
+        return BackEndSetup(
             settings=self._config.current.models.back_ends.get(backend, {}),
             environ=self._environ,
             silence_s=lambda: self._config.current.models.first_token_timeout_s,
             demo_delay_s=lambda: self._config.current.models.demo_delay_s,
         )
+
+    def _make(self, backend: str) -> ModelBackend:
         try:
-            made: ModelBackend = extensions.make(extensions.MODELS, backend, setup, BUILT_IN)
+            made: ModelBackend = extensions.make(extensions.MODELS, backend, self._setup(backend), BUILT_IN)
             if missing := [each for each in _METHODS if not callable(getattr(made, each, None))]:
                 what = f"extension {backend!r} of the group {extensions.MODELS}"
                 raise ExtensionError(f"{what}: what its factory returns lacks {', '.join(missing)}")
@@ -67,11 +117,40 @@ class Registry:
             raise InvalidInputError("model", str(error)) from error
         return made
 
+    def _of_provider(self, name: str, provider: ProviderConfig, key: str) -> ModelBackend:
+        silence_s = self._setup(name).silence_s
+        url, api_key, headers = provider.base_url, key or None, provider.headers
+
+        def facts(model: str) -> ModelFacts:
+            return self.facts(f"{name}/{model}")
+
+        match provider.kind:
+            case "openai":
+                return openai_compatible.OpenAICompatible(
+                    url or OPENAI_URL,
+                    api_key,
+                    silence_s=silence_s,
+                    headers=headers,
+                    key_name=f"models.providers.{name}.api_key",
+                )
+            case "responses":
+                return responses.Responses(
+                    url or OPENAI_URL, api_key, silence_s=silence_s, headers=headers, facts=facts
+                )
+            case "anthropic":
+                return anthropic.Anthropic(
+                    url or anthropic.ANTHROPIC_URL, api_key, silence_s=silence_s, headers=headers, facts=facts
+                )
+            case "litellm":
+                return litellm_backend.LiteLLM(
+                    silence_s=silence_s, base_url=url, api_key=key, headers=headers
+                )
+
     async def warm_up(self) -> None:
         """Load what the configured models need, so that the first prompt does not wait for it."""
         config = self._config.current
         names = {profile.model for profile in config.agents.values()} | {config.models.default}
-        for backend in (*config.models.back_ends, "litellm"):
+        for backend in (*config.models.named, "litellm"):
             if backend == "litellm" and not any(name.startswith("litellm/") for name in names):
                 continue
             try:
@@ -83,7 +162,7 @@ class Registry:
 
     async def close(self) -> None:
         """Let go of all connections."""
-        for name, model in self._made.items():
+        for name, (_, _, model) in self._made.items():
             await _guarded(name, model.close)
 
 
@@ -94,3 +173,30 @@ async def _guarded(backend: str, act: Callable[[], Awaitable[None]]) -> None:
     except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever it is
         why = f"{type(error).__name__}: {error}"
         log.error("extension_failed", group=extensions.MODELS, extension=backend, error=why)
+
+
+def _with_entry(known: ModelFacts, entry: ModelEntry) -> ModelFacts:
+    """What is known, with what is configured before it."""
+    changed = {
+        "input_tokens": entry.context_window,
+        "output_tokens": entry.max_output_tokens,
+        "vision": entry.vision,
+        "thinking": entry.thinking,
+    }
+    given = {name: value for name, value in changed.items() if value is not None}
+    return msgspec.structs.replace(known, prices=_priced(known.prices, entry), **given)
+
+
+def _priced(known: tuple[Prices, ...], entry: ModelEntry) -> tuple[Prices, ...]:
+    """The prices with those that are configured, which count for requests of every size."""
+    given = {
+        "input": entry.input_usd_per_mtok,
+        "output": entry.output_usd_per_mtok,
+        "cached": entry.cached_input_usd_per_mtok,
+    }
+    given = {name: price for name, price in given.items() if price is not None}
+    if not given:
+        return known
+    base = msgspec.structs.asdict(known[0]) if known else {}
+    both = {**base, **given}
+    return (Prices(**both),) if {"input", "output"} <= both.keys() else ()

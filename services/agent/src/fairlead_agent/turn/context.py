@@ -119,6 +119,12 @@ def shown_tokens(message: Message) -> int:
 
 
 def _block_bytes(block: AssistantBlock) -> int:
+    return _shown_bytes(block) + sum(
+        len(bytes(item)) for item in (block.provider.items if block.provider else ())
+    )
+
+
+def _shown_bytes(block: AssistantBlock) -> int:
     match block:
         case ToolCallBlock():
             return len(block.name) + len(_encode(block.arguments))
@@ -189,11 +195,13 @@ def _block(block: AssistantBlock, *, is_own: bool) -> AssistantBlock | None:
                 name=_NO_NAME.sub("_", block.name)[:64] or "unnamed",  # a model may have made up any text
                 arguments=_unreadable(block) if block.arguments is None else block.arguments,
                 provider_id=block.provider_id if is_own else None,
+                provider=block.provider if is_own else None,
             )
         case ThinkingBlock():
-            return block if is_own and (block.signature or block.redacted is not None) else None
+            is_signed = block.signature or block.redacted is not None or block.provider is not None
+            return block if is_own and is_signed else None
         case TextBlock():
-            return block
+            return block if is_own or block.provider is None else TextBlock(text=block.text)
 
 
 def _unreadable(call: ToolCallBlock) -> dict[str, object]:

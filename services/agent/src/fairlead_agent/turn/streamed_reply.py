@@ -7,9 +7,11 @@ from types import MappingProxyType
 
 import msgspec
 
+from fairlead_agent.models.families import family
 from fairlead_agent.models.interface import (
     Failure,
     Finish,
+    ItemPiece,
     ModelError,
     Piece,
     TextPiece,
@@ -20,6 +22,7 @@ from fairlead_agent.tools.arguments import Json, fitted, parse
 from fairlead_common.protocol.content import (
     AssistantBlock,
     AssistantMessage,
+    ProviderItems,
     StopReason,
     TextBlock,
     ThinkingBlock,
@@ -38,7 +41,12 @@ _FAILURES: dict[Failure, str] = {
 
 @dataclass(slots=True)
 class _Block:
-    """Fields: done: nothing more can be added to it. provider_id, name: of a tool call."""
+    """A block as it grows.
+
+    Fields:
+        done: nothing more can be added to it. provider_id, name: of a tool call.
+        items: of the provider's own, as they came.
+    """
 
     kind: str
     texts: list[str] = field(default_factory=list)
@@ -47,6 +55,7 @@ class _Block:
     done: bool = False
     provider_id: str = ""
     name: str = ""
+    items: list[bytes] = field(default_factory=list)
 
     @property
     def text(self) -> str:
@@ -93,6 +102,9 @@ class StreamedReply:
                 return self._think(piece)
             case ToolCallPiece():
                 return self._call(piece)
+            case ItemPiece():
+                self._keep(piece)
+                return None
             case Finish():
                 self.finish, self._finished = msgspec.convert(msgspec.to_builtins(piece), Finish), True
                 return None
@@ -125,6 +137,14 @@ class StreamedReply:
             self._blocks[index].signature = _readable(piece.signature)
             self._blocks[index].done = True
         return Delta(type="thinking_delta", index=index, text=text) if text else None
+
+    def _keep(self, piece: ItemPiece) -> None:
+        block = next((each for each in reversed(self._blocks) if each.kind == piece.kind), None)
+        if block is None or (piece.kind == "thinking" and block.done):
+            block = _Block(piece.kind)
+            self._blocks.append(block)
+        block.items.append(piece.item)
+        block.done = block.done or piece.kind == "thinking"
 
     # -- tool calls ----------------------------------------------------------
 
@@ -186,7 +206,7 @@ class StreamedReply:
         seen: set[str] = set()
         for index, block in enumerate(self._blocks):
             if block.kind == "text":
-                content.append(TextBlock(text=block.text))
+                content.append(TextBlock(text=block.text, provider=_provider(model, block)))
             elif block.kind == "thinking":
                 content.append(
                     ThinkingBlock(
@@ -194,10 +214,11 @@ class StreamedReply:
                         signature=block.signature,
                         redacted=block.redacted,
                         duration_ms=self._thought_ms,
+                        provider=_provider(model, block),
                     )
                 )
             elif cut is None and not failure:
-                content.append(self._tool_call(index, block, seen))
+                content.append(self._tool_call(index, block, seen, _provider(model, block)))
         stop = cut or ("error" if failure else self.finish.stop_reason)
         has_calls = any(isinstance(block, ToolCallBlock) for block in content)
         if has_calls and stop != "length":
@@ -213,7 +234,9 @@ class StreamedReply:
             first_token_ms=self.first_piece_ms,
         )
 
-    def _tool_call(self, index: int, block: _Block, seen: set[str]) -> ToolCallBlock:
+    def _tool_call(
+        self, index: int, block: _Block, seen: set[str], provider: ProviderItems | None
+    ) -> ToolCallBlock:
         text = block.text
         is_cut = self.finish.stop_reason == "length" and index == len(self._blocks) - 1
         arguments = parse(text) if is_cut or text else {}  # one without any was cut before its first
@@ -228,7 +251,14 @@ class StreamedReply:
             raw_arguments=text[:MAX_RAW_CHARS] if arguments is None else None,
             provider_id=own_id or None,
             host=self._host,
+            provider=provider,
         )
+
+
+def _provider(model: str, block: _Block) -> ProviderItems | None:
+    return (
+        ProviderItems(family=family(model), items=[*map(msgspec.Raw, block.items)]) if block.items else None
+    )
 
 
 def _readable(text: str) -> str:

@@ -949,6 +949,18 @@ export interface PromptTokens {
   cached_tokens: number;
 }
 
+/**
+ * What a provider sent with a block and wants back unchanged, for models of the same family alone.
+ *
+ * Fields:
+ *     family: of the model that sent it, as the agent service groups models.
+ *     items: JSON, byte for byte as it came; only the back end of that family reads it.
+ */
+export interface ProviderItems {
+  family: string;
+  items: unknown[];
+}
+
 /** Queued items: `item` was accepted, or `items` were dropped. */
 export interface QueueUpdate {
   type: "queue_update";
@@ -1315,6 +1327,7 @@ export interface SystemEvent {
 export interface TextBlock {
   type: "text";
   text: string;
+  provider?: ProviderItems | null;
 }
 
 /**
@@ -1330,6 +1343,7 @@ export interface ThinkingBlock {
   signature?: string | null;
   redacted?: string | null;
   duration_ms?: number | null;
+  provider?: ProviderItems | null;
 }
 
 /** Body of `POST /api/login`. */
@@ -1355,6 +1369,7 @@ export interface ToolCallBlock {
   raw_arguments?: string | null;
   provider_id?: string | null;
   host?: string | null;
+  provider?: ProviderItems | null;
 }
 
 /** A tool call has its result. */

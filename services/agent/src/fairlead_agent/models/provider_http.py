@@ -1,0 +1,160 @@
+"""HTTP to one provider: pooled connections, time limits, and errors that say what a refusal means."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Final
+from urllib.parse import urlsplit
+
+import aiohttp
+import msgspec
+
+from fairlead_agent.models.interface import ModelError
+from fairlead_agent.models.provider_errors import provider_error, retry_after_s
+
+CONNECT_WITHIN_S: Final = 15.0
+DONE: Final = b"[DONE]"
+END_S: Final = 0.02  # less than a new connection to any provider takes
+_ERROR_BYTES: Final = 64 * 1024
+_ANSWER_BYTES: Final = 8 << 20
+_FAILURES: Final = (aiohttp.ClientError, TimeoutError, asyncio.IncompleteReadError, ValueError)
+
+
+class ProviderHttp:
+    """Requests to `base_url`, with `headers` in each.
+
+    Args:
+        silence_s: gives the longest wait for the next byte of an answer, in seconds; asked for each request.
+    """
+
+    def __init__(self, base_url: str, headers: Mapping[str, str], silence_s: Callable[[], float]) -> None:
+        self.url = base_url.rstrip("/")
+        self._headers = dict(headers)
+        self._silence_s = silence_s
+        self._http: aiohttp.ClientSession | None = None
+
+    @property
+    def host(self) -> str:
+        """The provider, for people."""
+        return urlsplit(self.url).hostname or self.url
+
+    async def close(self) -> None:
+        """Close pooled connections."""
+        if self._http is not None:
+            await self._http.close()
+            self._http = None
+
+    async def get(self, path: str) -> tuple[int, bytes]:
+        """Status and body of a small answer.
+
+        Raises:
+            ModelError: there was none.
+        """
+        try:
+            async with self._session().get(f"{self.url}{path}", timeout=self._timeout()) as response:
+                return response.status, await response.content.read(_ANSWER_BYTES)
+        except _FAILURES as error:
+            text = str(error) or type(error).__name__
+            raise ModelError("retryable", f"{self.host} does not answer: {text}") from error
+
+    async def events(
+        self, path: str, body: bytes, headers: Mapping[str, str] | None = None
+    ) -> AsyncIterator[list[bytes]]:
+        """Post `body`; the `data:` of the server-sent events that arrive together, as often as some do.
+
+        A line that begins with `{"error"` counts as one: some servers fall out of the format when they fail.
+        An answer that is no stream is one event, with `DONE` behind it.
+
+        Raises:
+            ModelError: the provider refused, broke off or is not reached.
+        """
+        both = {"Content-Type": "application/json", "Accept": "text/event-stream", **(headers or {})}
+        try:
+            async with self._session().post(
+                f"{self.url}{path}", data=body, headers=both, timeout=self._timeout()
+            ) as response:
+                if response.status != 200:
+                    raw = await response.content.read(_ERROR_BYTES)
+                    raise refusal(response.url.host, response.status, raw, response.reason, response.headers)
+                if not response.headers.get("Content-Type", "").startswith("text/event-stream"):
+                    yield [await response.read(), DONE]  # a server that does not stream
+                    return
+                async for found in _payloads(response):
+                    yield found
+                    if found[-1] == DONE:
+                        await _take_end(response)
+                        return
+        except _FAILURES as error:
+            text = str(error) or type(error).__name__
+            raise ModelError("retryable", f"{self.url}: {text}") from error
+
+    def _session(self) -> aiohttp.ClientSession:
+        if self._http is None:
+            self._http = aiohttp.ClientSession(
+                headers=self._headers,
+                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=60),
+                read_bufsize=256 * 1024,
+            )
+        return self._http
+
+    def _timeout(self) -> aiohttp.ClientTimeout:
+        return aiohttp.ClientTimeout(total=None, connect=CONNECT_WITHIN_S, sock_read=self._silence_s())
+
+
+async def _payloads(response: aiohttp.ClientResponse) -> AsyncIterator[list[bytes]]:
+    """Those that arrived together; nothing after `DONE`."""
+    buffer = b""
+    async for data in response.content.iter_any():
+        lines = (buffer + data).split(b"\n")
+        buffer = lines.pop()
+        found = []
+        for line in lines:
+            if line.startswith(b"data:"):
+                found.append(line[5:].strip())
+            elif line.startswith(b'{"error"'):
+                found.append(line)
+            if found and found[-1] == DONE:
+                break
+        if found:
+            yield found
+
+
+async def _take_end(response: aiohttp.ClientResponse) -> None:
+    """The last packet of an answer, if it is about to come: its connection then serves the next request."""
+    with contextlib.suppress(TimeoutError, aiohttp.ClientError):  # the answer is whole already
+        async with asyncio.timeout(END_S):
+            while not response.content.at_eof():
+                await response.content.readany()
+
+
+def refusal(
+    host: str | None,
+    status: int,
+    raw: bytes,
+    reason: str | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> ModelError:
+    """The error to raise for an answer with this status and body."""
+    text, code = raw.decode("utf-8", "replace").strip(), ""
+    with contextlib.suppress(msgspec.DecodeError):
+        text, code, _ = error_told(msgspec.json.decode(raw))
+    return provider_error(
+        f"HTTP {status} from {host}: {text or reason}",
+        status=status,
+        code=code,
+        retry_after_s=retry_after_s(headers or {}),
+    )
+
+
+def error_told(error: object) -> tuple[str, str, int | None]:
+    """Text, code with type, and numeric code of a provider's error object, in whatever shape it comes."""
+    if not isinstance(error, dict):
+        return str(error), "", None
+    inner = error.get("error")
+    if isinstance(inner, dict | str) and "message" not in error:
+        return error_told(inner)
+    code, kind = error.get("code"), error.get("type")
+    status = int(code) if isinstance(code, int) or (isinstance(code, str) and code.isdecimal()) else None
+    names = [str(each) for each in (code, kind, error.get("status")) if isinstance(each, str)]
+    text = str(error.get("message") or msgspec.json.encode(error).decode())
+    return text, " ".join(names), status if status is None or 400 <= status < 600 else None

@@ -1,0 +1,235 @@
+"""OpenAI's Responses API over HTTP, without a library in between. Nothing is stored at the provider."""
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Final
+
+import msgspec
+
+from fairlead_agent.models.interface import (
+    BackEndSetup,
+    Failure,
+    Finish,
+    ItemPiece,
+    ModelError,
+    ModelRequest,
+    Piece,
+    TextPiece,
+    ThinkingPiece,
+    ToolCallPiece,
+)
+from fairlead_agent.models.provider_errors import provider_error
+from fairlead_agent.models.provider_http import ProviderHttp, error_told
+from fairlead_agent.models.responses_format import encode_messages, encode_tools
+from fairlead_agent.models.table import ModelFacts, facts_of
+from fairlead_common.config.models import OPENAI_URL
+from fairlead_common.protocol.content import StopReason, Usage
+
+MAX_CACHE_KEY_CHARS: Final = 64
+_KINDS: Final = {"reasoning": "thinking", "message": "text", "function_call": "tool_call"}
+_EFFORTS: Final = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+
+
+class _Item(msgspec.Struct):
+    type: str = ""
+    call_id: str | None = None
+    name: str | None = None
+
+
+class _Cached(msgspec.Struct):
+    cached_tokens: int | None = None
+
+
+class _Usage(msgspec.Struct):
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    input_tokens_details: _Cached | None = None
+
+
+class _Why(msgspec.Struct):
+    reason: str = ""
+
+
+class _Response(msgspec.Struct):
+    status: str = ""
+    usage: _Usage | None = None
+    incomplete_details: _Why | None = None
+    error: msgspec.Raw = msgspec.Raw()
+
+
+class _Event(msgspec.Struct):
+    type: str = ""
+    output_index: int = 0
+    delta: str | None = None
+    item: msgspec.Raw = msgspec.Raw()
+    response: _Response | None = None
+
+
+_decode = msgspec.json.Decoder(_Event).decode
+_item = msgspec.json.Decoder(_Item).decode
+
+
+class Responses:
+    """The back end for one base URL and key.
+
+    Args:
+        headers: of all requests, beside the key.
+        silence_s: gives the longest wait for the next byte of an answer, in seconds; asked for each request.
+        facts: what is known of a model.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        api_key: str | None,
+        *,
+        silence_s: Callable[[], float],
+        headers: Mapping[str, str] | None = None,
+        facts: Callable[[str], ModelFacts] | None = None,
+    ) -> None:
+        own = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        self._provider = ProviderHttp(base_url, own | dict(headers or {}), silence_s)
+        self._has_key = bool(api_key)
+        self._facts = facts or (lambda model: facts_of("openai", model))
+
+    async def close(self) -> None:
+        """Close pooled connections."""
+        await self._provider.close()
+
+    async def check(self, model: str) -> str:
+        """See `ModelBackend.check`. Asks for the model's description, which costs nothing."""
+        where = self._provider.host
+        status, _ = await self._provider.get(f"/models/{model}")
+        if status in (401, 403):
+            text = "refuses the key" if self._has_key else "wants a key, and none is set"
+            raise ModelError("auth", f"{where} {text} (HTTP {status})")
+        if status == 404:
+            raise ModelError("fatal", f"{where} does not know model {model!r}")
+        if status >= 500:
+            raise ModelError("retryable", f"{where} answers with HTTP {status}")
+        return f"{where} answers{'' if status == 200 else f' (HTTP {status})'}"
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[list[Piece]]:
+        """See `ModelBackend.stream`."""
+        sent = body(request, self._facts(request.model), await encode_messages(request))
+        async for pieces in _pieces(self._provider.events("/responses", sent)):
+            yield pieces
+
+
+def body(request: ModelRequest, facts: ModelFacts, messages: bytes) -> bytes:
+    """The request as it is sent; `messages` are its items, encoded and joined by commas."""
+    options: dict[str, object] = {"model": request.model, "stream": True, "store": False}
+    if request.session:
+        options["prompt_cache_key"] = request.session[:MAX_CACHE_KEY_CHARS]
+    if request.system:
+        options["instructions"] = request.system
+    if request.max_output_tokens is not None:
+        options["max_output_tokens"] = request.max_output_tokens
+    reasoning = facts.thinking is not False
+    if reasoning:
+        options["include"] = ["reasoning.encrypted_content"]
+    if reasoning and (effort := _effort(request.thinking, facts)):
+        options["reasoning"] = {"effort": effort, "summary": "auto"}
+    elif request.temperature is not None and not facts.thinking:  # models that think refuse it
+        options["temperature"] = request.temperature
+    parts = [msgspec.json.encode(options)[:-1], b',"input":[', messages, b"]"]
+    if request.tools:
+        parts += [b',"tools":', encode_tools(request.tools)]
+    return b"".join([*parts, b"}"])
+
+
+def _effort(thinking: str, facts: ModelFacts) -> str:
+    """The nearest effort that the model takes; empty: its own."""
+    if thinking == "off":
+        return next((each for each in ("none", "minimal") if each in facts.efforts), "")
+    if thinking not in _EFFORTS or not facts.efforts or thinking in facts.efforts:
+        return thinking if thinking in _EFFORTS else ""
+    known = [each for each in _EFFORTS if each in facts.efforts]
+    place = _EFFORTS.index(thinking)
+    return min(known, key=lambda each: abs(_EFFORTS.index(each) - place))
+
+
+async def _pieces(events: AsyncIterator[list[bytes]]) -> AsyncIterator[list[Piece]]:
+    called = refused = False
+    ended: _Response | None = None
+    async for batch in events:
+        found: list[Piece] = []
+        for payload in batch:
+            if payload == b"[DONE]":
+                continue
+            event = _parse(payload)
+            refused = refused or event.type == "response.refusal.delta"
+            called = called or event.type == "response.function_call_arguments.delta"
+            found += _more(event)
+            if event.type in ("response.completed", "response.incomplete") and event.response is not None:
+                ended = event.response
+            elif event.type == "error" or event.type == "response.failed":
+                raise _failure(payload, event)
+        if found:
+            yield found
+    if ended is None:
+        raise ModelError("retryable", "the provider cut the answer off in the middle")
+    yield [_finish(ended, called=called, refused=refused)]
+
+
+def _parse(payload: bytes) -> _Event:
+    try:
+        return _decode(payload)
+    except msgspec.DecodeError as error:
+        raise ModelError("retryable", f"the provider sent something that is no event: {error}") from error
+
+
+def _more(event: _Event) -> list[Piece]:
+    match event.type:
+        case "response.output_text.delta" | "response.refusal.delta" if event.delta:
+            return [TextPiece(event.delta)]
+        case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" if event.delta:
+            return [ThinkingPiece(event.delta)]
+        case "response.reasoning_summary_part.added":
+            return []
+        case "response.output_item.added":
+            item = _item(event.item)
+            if item.type == "function_call":
+                return [ToolCallPiece(event.output_index, "", item.call_id, item.name)]
+            return []
+        case "response.function_call_arguments.delta" if event.delta:
+            return [ToolCallPiece(event.output_index, event.delta)]
+        case "response.output_item.done":
+            kind = _KINDS.get(_item(event.item).type)
+            return [ItemPiece(kind, bytes(event.item))] if kind else []  # type: ignore[arg-type]
+        case _:  # beginnings and ends, and what later versions of the API add
+            return []
+
+
+def _failure(payload: bytes, event: _Event) -> ModelError:
+    error: object = msgspec.json.decode(payload)
+    if event.response is not None and event.response.error:
+        error = msgspec.json.decode(event.response.error)
+    text, code, status = error_told(error)
+    return provider_error(f"the provider broke off with an error: {text}", status=status, code=code)
+
+
+def _finish(ended: _Response, *, called: bool, refused: bool) -> Finish:
+    stop: StopReason = "tool_use" if called else "stop"
+    failure: Failure = "refusal" if refused else ""
+    why = ended.incomplete_details.reason if ended.incomplete_details else ""
+    if why == "content_filter":
+        failure = "content_filter"
+    elif why or ended.status == "incomplete":
+        stop = "length"
+    usage = ended.usage or _Usage()
+    details = usage.input_tokens_details
+    counted = Usage(
+        input_tokens=usage.input_tokens or 0,
+        output_tokens=usage.output_tokens or 0,
+        cache_read_tokens=(details.cached_tokens or 0) if details else 0,
+    )
+    return Finish(stop, counted, failure)
+
+
+def make(setup: BackEndSetup) -> Responses:
+    """The factory of this back end."""
+    return Responses(
+        setup.environ.get("OPENAI_BASE_URL") or OPENAI_URL,
+        setup.environ.get("OPENAI_API_KEY"),
+        silence_s=setup.silence_s,
+    )
