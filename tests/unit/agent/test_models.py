@@ -13,9 +13,11 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from fairlead_agent.models import openai_compatible, provider_http
+from fairlead_agent.models.anthropic import Anthropic
 from fairlead_agent.models.demo import DemoModel
 from fairlead_agent.models.interface import (
     Finish,
+    ModelBackend,
     ModelError,
     ModelRequest,
     Piece,
@@ -24,6 +26,7 @@ from fairlead_agent.models.interface import (
     ToolCallPiece,
 )
 from fairlead_agent.models.openai_compatible import OpenAICompatible
+from fairlead_agent.models.responses import Responses
 from fairlead_agent.tools.tool_lists import ToolSchema
 from fairlead_agent.turn.streamed_reply import StreamedReply
 from fairlead_common.config import parse_model
@@ -105,6 +108,10 @@ def _chunk(*choices: object, **fields: object) -> str:
     return f"data: {json.dumps({'choices': choices, **fields})}\n\n"
 
 
+def _event(body: dict[str, object]) -> str:
+    return f"event: {body['type']}\ndata: {json.dumps(body)}\n\n"
+
+
 def stream(*lines: str) -> Answer:
     async def answer(http: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
@@ -177,11 +184,25 @@ async def test_what_comes_in_one_packet_is_one_piece_of_each_kind_and_no_call_is
     ]
 
 
+_ENDS = {
+    "chat": _chunk({"finish_reason": "stop"}) + "data: [DONE]\n\n",
+    "responses": _event({"type": "response.completed", "response": {"status": "completed"}}),
+    "anthropic": _event({"type": "message_delta", "delta": {"stop_reason": "end_turn"}})
+    + _event({"type": "message_stop"}),
+}
+_BACK_ENDS: dict[str, Callable[..., ModelBackend]] = {
+    "chat": OpenAICompatible,
+    "responses": Responses,
+    "anthropic": Anthropic,
+}
+
+
+@pytest.mark.parametrize("wire", _ENDS)
 @pytest.mark.parametrize(("end", "connections"), [("later", 1), ("never", 2), ("cut", 2)])
-async def test_connection_serves_the_next_request_if_the_answer_ends(
-    end: str, connections: int, monkeypatch: pytest.MonkeyPatch
+async def test_reply_is_over_at_its_last_event_and_its_connection_serves_the_next_request(
+    end: str, connections: int, wire: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The end of an answer comes in a packet of its own, after the mark that it is over."""
+    """The end of the body comes in a packet of its own, after the event that says that the reply is over."""
     monkeypatch.setattr(provider_http, "END_S", 0.02 if end == "never" else 5.0)
     taken, ports, over, answered = asyncio.Event(), [], asyncio.Event(), 0
 
@@ -190,7 +211,7 @@ async def test_connection_serves_the_next_request_if_the_answer_ends(
         ports.append(http.transport.get_extra_info("peername")[1])
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(http)
-        await response.write(f"{_chunk({'finish_reason': 'stop'})}data: [DONE]\n\n".encode())
+        await response.write(_ENDS[wire].encode())
         await taken.wait()
         taken.clear()
         if end == "never":
@@ -200,9 +221,9 @@ async def test_connection_serves_the_next_request_if_the_answer_ends(
         return response
 
     app = web.Application()
-    app.router.add_post("/v1/chat/completions", answer)
+    app.router.add_post("/v1/{path:.*}", answer)
     async with TestServer(app) as server:
-        backend = OpenAICompatible(str(server.make_url("/v1")), "key", silence_s=lambda: 2.0)
+        backend = _BACK_ENDS[wire](str(server.make_url("/v1")), "key", silence_s=lambda: 2.0)
         try:
             for _ in range(2):
                 async with asyncio.timeout(10):

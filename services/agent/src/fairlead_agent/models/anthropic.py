@@ -1,6 +1,6 @@
 """Anthropic's Messages API over HTTP, without a library in between."""
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from typing import Final
 
 import msgspec
@@ -18,7 +18,7 @@ from fairlead_agent.models.interface import (
     ToolCallPiece,
 )
 from fairlead_agent.models.provider_errors import provider_error
-from fairlead_agent.models.provider_http import ProviderHttp
+from fairlead_agent.models.provider_http import ProviderHttp, take_end
 from fairlead_agent.models.table import ModelFacts, facts_of
 from fairlead_common.protocol.content import AssistantMessage, StopReason, ThinkingBlock, Usage
 
@@ -208,9 +208,10 @@ def _misses_thoughts(request: ModelRequest) -> bool:
     )
 
 
-async def _pieces(events: AsyncIterator[list[bytes]]) -> AsyncIterator[list[Piece]]:
+async def _pieces(events: AsyncGenerator[list[bytes]]) -> AsyncIterator[list[Piece]]:
     usage = _Usage()
     reason: str | None = None
+    ended = False
     async for batch in events:
         found: list[Piece] = []
         for payload in batch:
@@ -225,18 +226,28 @@ async def _pieces(events: AsyncIterator[list[bytes]]) -> AsyncIterator[list[Piec
                 case "message_delta":
                     usage = _later(usage, event.usage)
                     reason = (event.delta.stop_reason if event.delta else None) or reason
+                case "message_stop":
+                    ended = True
                 case "error":
                     error = event.error or _Error()
                     text = f"the provider broke off with an error: {error.message or error.type}"
                     raise provider_error(text, status=_STATUS_OF.get(error.type), code=error.type)
                 case _:  # pings, ends of blocks, and what later versions of the API add
                     pass
+        if ended and reason is not None:  # the caller has it before the end of the body
+            yield [*found, _finish(reason, usage)]
+            await take_end(events)
+            return
         if found:
             yield found
     if reason is None:
         raise ModelError("retryable", "the provider cut the answer off in the middle")
+    yield [_finish(reason, usage)]
+
+
+def _finish(reason: str, usage: _Usage) -> Finish:
     stop, failure = _STOP.get(reason, ("stop", ""))
-    yield [Finish(stop, _counted(usage), failure)]
+    return Finish(stop, _counted(usage), failure)
 
 
 def _parse(payload: bytes) -> _Event:

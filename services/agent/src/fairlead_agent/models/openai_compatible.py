@@ -5,7 +5,7 @@ a second that is the difference between a busy core and an idle one.
 """
 
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from itertools import groupby
 
 import msgspec
@@ -23,7 +23,7 @@ from fairlead_agent.models.interface import (
     ToolCallPiece,
 )
 from fairlead_agent.models.provider_errors import provider_error
-from fairlead_agent.models.provider_http import DONE, ProviderHttp, error_told, refusal
+from fairlead_agent.models.provider_http import DONE, ProviderHttp, error_told, refusal, take_end
 from fairlead_common.config.models import OPENAI_URL
 from fairlead_common.protocol.content import StopReason, Usage
 
@@ -187,7 +187,7 @@ def body(request: ModelRequest, model: str, messages: bytes) -> bytes:
     return b"".join([*parts, b"}"])
 
 
-async def _pieces(events: AsyncIterator[list[bytes]]) -> AsyncIterator[list[Piece]]:
+async def _pieces(events: AsyncGenerator[list[bytes]]) -> AsyncIterator[list[Piece]]:
     reason: str | None = None
     usage = None
     finished = refused = False
@@ -207,10 +207,10 @@ async def _pieces(events: AsyncIterator[list[bytes]]) -> AsyncIterator[list[Piec
                     _add_pieces(batch, told)
         if batch:
             yield _joined(batch)
-        if finished:  # the caller has it before the rest of the answer is waited for
+        if finished:  # the caller has it before the end of the body
             yield [_end(reason, usage, refused=refused)]
-    if finished:
-        return
+            await take_end(events)
+            return
     if reason is None:
         raise ModelError("retryable", "the provider ended the stream in the middle of the answer")
     yield [_end(reason, usage, refused=refused)]

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -59,7 +59,7 @@ class ProviderHttp:
 
     async def events(
         self, path: str, body: bytes, headers: Mapping[str, str] | None = None
-    ) -> AsyncIterator[list[bytes]]:
+    ) -> AsyncGenerator[list[bytes]]:
         """Post `body`; the `data:` of the server-sent events that arrive together, as often as some do.
 
         A line that begins with `{"error"` counts as one: some servers fall out of the format when they fail.
@@ -81,9 +81,6 @@ class ProviderHttp:
                     return
                 async for found in _payloads(response):
                     yield found
-                    if found[-1] == DONE:
-                        await _take_end(response)
-                        return
         except _FAILURES as error:
             text = str(error) or type(error).__name__
             raise ModelError("retryable", f"{self.url}: {text}") from error
@@ -119,12 +116,16 @@ async def _payloads(response: aiohttp.ClientResponse) -> AsyncIterator[list[byte
             yield found
 
 
-async def _take_end(response: aiohttp.ClientResponse) -> None:
-    """The last packet of an answer, if it is about to come: its connection then serves the next request."""
-    with contextlib.suppress(TimeoutError, aiohttp.ClientError):  # the answer is whole already
+async def take_end(events: AsyncGenerator[list[bytes]]) -> None:
+    """Read past the last event of an answer if its end is about to come.
+
+    Its connection then serves the next request, and is closed otherwise.
+    """
+    with contextlib.suppress(TimeoutError, ModelError):  # the answer is whole already
         async with asyncio.timeout(END_S):
-            while not response.content.at_eof():
-                await response.content.readany()
+            async for _ in events:
+                pass
+    await events.aclose()
 
 
 def refusal(

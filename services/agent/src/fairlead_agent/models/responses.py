@@ -1,6 +1,6 @@
 """OpenAI's Responses API over HTTP, without a library in between. Nothing is stored at the provider."""
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from typing import Final
 
 import msgspec
@@ -18,7 +18,7 @@ from fairlead_agent.models.interface import (
     ToolCallPiece,
 )
 from fairlead_agent.models.provider_errors import provider_error
-from fairlead_agent.models.provider_http import ProviderHttp, error_told
+from fairlead_agent.models.provider_http import ProviderHttp, error_told, take_end
 from fairlead_agent.models.responses_format import encode_messages, encode_tools
 from fairlead_agent.models.table import ModelFacts, facts_of
 from fairlead_common.config.models import OPENAI_URL
@@ -148,7 +148,7 @@ def _effort(thinking: str, facts: ModelFacts) -> str:
     return min(known, key=lambda each: abs(_EFFORTS.index(each) - place))
 
 
-async def _pieces(events: AsyncIterator[list[bytes]]) -> AsyncIterator[list[Piece]]:
+async def _pieces(events: AsyncGenerator[list[bytes]]) -> AsyncIterator[list[Piece]]:
     called = refused = False
     ended: _Response | None = None
     async for batch in events:
@@ -164,11 +164,13 @@ async def _pieces(events: AsyncIterator[list[bytes]]) -> AsyncIterator[list[Piec
                 ended = event.response
             elif event.type == "error" or event.type == "response.failed":
                 raise _failure(payload, event)
+        if ended is not None:  # the caller has it before the end of the body
+            yield [*found, _finish(ended, called=called, refused=refused)]
+            await take_end(events)
+            return
         if found:
             yield found
-    if ended is None:
-        raise ModelError("retryable", "the provider cut the answer off in the middle")
-    yield [_finish(ended, called=called, refused=refused)]
+    raise ModelError("retryable", "the provider cut the answer off in the middle")
 
 
 def _parse(payload: bytes) -> _Event:

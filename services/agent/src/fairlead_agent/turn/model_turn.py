@@ -154,6 +154,7 @@ class ModelTurn:
             temperature=profile.temperature,
             max_output_tokens=profile.max_output_tokens,
             fetch=self._owner.objects.get,
+            session=self._owner.session,
             kept=context.kept,
         )
         return request, host, {tool.name: tool.parameters for tool in tools}
