@@ -371,11 +371,13 @@ async def test_run_that_takes_too_long_is_timed_out_in_the_middle_of_a_reply(
 async def test_conversation_over_the_window_fails_with_a_clear_text(
     w: World, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with agent_service(nats_server, monkeypatch, settings={"agents.main.context_window": 6000}):
+    async with agent_service(nats_server, monkeypatch, settings={"agents.main.context_window": 2600}):
         await w.say("a", "op=P1 " + "x" * 20_000)
         end = await w.run_end("a")
     assert end.outcome == "failed"
-    assert "at most 1904 of its window of 6000" in (end.error or "")
+    assert "at most 1950 of its window of 2600 can be used, as the model's own is unknown" in (
+        end.error or ""
+    )
     assert end.error_code == "context_length_exceeded"
 
 

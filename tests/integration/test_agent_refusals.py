@@ -79,12 +79,22 @@ async def test_image_that_a_tool_read_is_shown_to_the_model_where_it_is_taken(
     assert model.last()[: len(first)] == first  # so that the provider's cache holds
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"models.without_images": ["openai/scrip*"]},
+        {"models.entries": {"openai/scripted": {"vision": False}}},
+    ],
+)
 async def test_model_without_vision_is_told_of_an_image(
-    w: World, model: StrictModel, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+    w: World,
+    model: StrictModel,
+    nats_server: NatsServer,
+    monkeypatch: pytest.MonkeyPatch,
+    settings: dict[str, object],
 ) -> None:
     await shows_a_picture(w)
     model.answers = [calls(call(X, "read", index=0, id="c1", type="function"))]
-    settings: dict[str, object] = {"models.without_images": ["openai/scrip*"]}
     async with agent_service(nats_server, monkeypatch, settings=settings):
         await w.say("a", "look", attachments=[await picture(w)])
         assert (await w.run_end("a")).outcome == "completed"
@@ -145,7 +155,7 @@ async def test_image_of_a_tool_that_the_provider_refuses_leaves_calls_and_result
 async def test_prompt_over_the_window_is_left_out_of_later_requests(
     w: World, model: StrictModel, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with agent_service(nats_server, monkeypatch, settings={"agents.main.context_window": 9000}):
+    async with agent_service(nats_server, monkeypatch, settings={"agents.main.context_window": 6500}):
         await w.say("a", "remember the number 7")
         await w.run_end("a")
         await w.say("a", "HUGE " + "x" * 45_000)
@@ -198,7 +208,7 @@ async def test_results_over_the_window_are_left_out_and_stay_paired(
             call({"path": "small"}, "read", index=1, id="c2", type="function"),
         )
     ]
-    async with agent_service(nats_server, monkeypatch, settings={"agents.main.context_window": 9000}):
+    async with agent_service(nats_server, monkeypatch, settings={"agents.main.context_window": 6500}):
         await w.say("a", "read both")
         assert (await w.run_end("a")).error_code == "context_length_exceeded"
         await w.say("a", "in parts, please")
@@ -211,10 +221,10 @@ async def test_results_over_the_window_are_left_out_and_stay_paired(
 async def test_a_conversation_that_is_full_by_itself_is_not_blamed_on_the_input(
     w: World, model: StrictModel, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with agent_service(nats_server, monkeypatch, settings={"agents.main.context_window": 9000}):
+    async with agent_service(nats_server, monkeypatch, settings={"agents.main.context_window": 6500}):
         await w.say("a", "x" * 15_000)
         assert (await w.run_end("a")).outcome == "completed"
-    async with agent_service(nats_server, monkeypatch, settings={"agents.main.context_window": 6000}):
+    async with agent_service(nats_server, monkeypatch, settings={"agents.main.context_window": 2600}):
         await w.say("a", "short")
         end = await w.run_end("a", 2)
     assert end.error_code == "context_length_exceeded"

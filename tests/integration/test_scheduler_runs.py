@@ -53,7 +53,7 @@ async def test_an_isolated_run_happens_in_its_own_session_and_tells_the_main_one
 async def test_job_that_runs_again_and_again_in_one_session_never_fills_its_window(
     w: World, nats_server: NatsServer, bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    window: dict[str, object] = {"agents.main.context_window": 9000}
+    window: dict[str, object] = {"agents.main.context_window": 6500}
     async with agent_service(nats_server, monkeypatch, settings=window), scheduler(nats_server, monkeypatch):
         job = await add(bus, turn_job("say 1500 tokens", schedule={"kind": "every", "everyMs": 86_400_000}))
         for count in range(1, 9):  # three of these answers are more than the window

@@ -34,11 +34,14 @@ _USAGE = Usage(input_tokens=10, output_tokens=5)
 
 
 class MemoryModel:
-    """A back end. `requests` is what it was asked, `problems` what a strict provider would refuse."""
+    """A back end. `requests` (as they are sent) and `asked` are what it was asked, `problems` what a strict
+    provider would refuse.
+    """
 
     def __init__(self) -> None:
         self.answers: deque[Answer] = deque()
         self.requests: list[list[Message]] = []
+        self.asked: list[ModelRequest] = []
         self.tools: list[bytes] = []  # that each request offered, as a provider is sent them
         self.problems: list[str] = []
         self.pause_s = 0.0  # before each piece of a reply
@@ -56,6 +59,7 @@ class MemoryModel:
         """See `Model.stream`."""
         messages = msgspec.json.decode(b"[" + await encode_messages(request) + b"]")
         self.requests.append(messages)
+        self.asked.append(request)
         self.tools.append(encode_tools(request.tools))
         self.problems += problems({"messages": messages})
         answer = self.answers.popleft() if self.answers else self._scripted

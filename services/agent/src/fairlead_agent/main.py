@@ -36,7 +36,7 @@ async def setup(bus: Bus) -> list[ServicePart]:
     followup = HookFollowUp(bus, config, hooks)
     hooks.load()
     await followup.prepared()
-    projections = Projections(bus, config)
+    projections = Projections(bus, config, registry.window)
     readers = LogReaders(bus, _log_format())
     name = os.environ.get("FAIRLEAD_WORKER") or f"agent-{socket.gethostname()}-{os.getpid()}"
     worker = Worker(bus, config, catalog, registry, grants, hooks, projections, name, readers.may_write)

@@ -18,11 +18,15 @@ class AgentConfig(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=T
     """A profile.
 
     Fields:
-        model: `demo`, `openai/<model>` (direct HTTP) or `litellm/<provider>/<model>`.
+        model: `demo`, `openai/<model>`, `anthropic/<model>`, `<provider>/<model>` with a provider of
+            `models.providers`, or `litellm/<provider>/<model>`.
         workspace: absolute path on the tool host, or a name under its workspace folder;
             empty: the host's default workspace.
         host: label of the tool host; empty: wherever the workspace was placed first.
         queue_mode: what a prompt becomes that arrives while a run goes on.
+        max_output_tokens: of one reply, thoughts included; unset: as many as the model can give.
+        context_window: tokens of the model's window that the agent uses at most; unset: all of it. Of a model
+            whose window is unknown it is the window (unset: 65,536).
         max_turns: model replies in one run. max_run_s: wall-clock seconds of one run.
         max_run_tokens: input and output tokens of one run; 0: no limit.
         approval_timeout_s: after that an unanswered approval expires and its call is not run; 7 days.
@@ -56,7 +60,7 @@ class AgentConfig(ConfigPart, frozen=True, kw_only=True, forbid_unknown_fields=T
     thinking: Literal["off", "minimal", "low", "medium", "high"] = "off"
     temperature: float | None = None
     max_output_tokens: Count | None = None
-    context_window: Count = 128_000
+    context_window: Count | None = None
     max_turns: Count = 50
     max_run_s: Positive = 3600.0
     max_run_tokens: Annotated[int, msgspec.Meta(ge=0)] = 0

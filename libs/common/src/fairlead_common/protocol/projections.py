@@ -48,7 +48,8 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
         sandbox: that its calls run in.
         deny: rules of this session alone. work_mode: what it is for; its own, or else the profile's.
         workspace_kind, host: of a workspace that has a place of its own; empty: it is where the agent's is.
-        context_tokens: size of the last request to the model; context_window: what fits.
+        context_tokens: size of the last request to the model; context_window: what the model's
+            window holds; 0: no one has worked on the session yet.
         queued: items that wait for their moment. approvals: how many are pending.
         last_seq: sequence of the last log entry that this was made from; of a deleted session: the last that
             was deleted.

@@ -152,6 +152,8 @@ class Anthropic:
     def _options(self, request: ModelRequest) -> tuple[dict[str, object], dict[str, str]]:
         facts = self._facts(request.model)
         max_tokens = request.max_output_tokens or facts.output_tokens or UNKNOWN_OUTPUT_TOKENS
+        if request.room_tokens is not None:  # a request that has more with its reply is refused
+            max_tokens = min(max_tokens, request.room_tokens)
         options: dict[str, object] = {"model": request.model, "max_tokens": max_tokens, "stream": True}
         headers: dict[str, str] = {}
         thinking = _thinking(request, facts, max_tokens)

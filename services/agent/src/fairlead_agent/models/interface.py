@@ -28,6 +28,8 @@ class ModelRequest:
             one result before the next message of another role; ids and thoughts are of this model's family.
         system: the system prompt; empty: none.
         tools: what may be called.
+        max_output_tokens: that the agent wants; None: as many as there is room for.
+        room_tokens: what the model's window has left for the reply; None: unknown.
         fetch: gives the bytes of an `ImageBlock.object`, see `load_images`.
         session: whose conversation it is: a name that stays the same, for caches of the provider.
         kept: what a back end wants to keep of this conversation until its next request, under a name of its
@@ -41,6 +43,7 @@ class ModelRequest:
     thinking: str = "off"
     temperature: float | None = None
     max_output_tokens: int | None = None
+    room_tokens: int | None = None
     fetch: FetchObject = _no_objects
     session: str = ""
     kept: dict[str, object] = field(default_factory=dict)

@@ -5,14 +5,15 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Final, Protocol, runtime_checkable
 
-import msgspec
 import structlog
 
 from fairlead_agent.models import anthropic, litellm_backend, openai_compatible, responses
+from fairlead_agent.models.facts import known_facts
 from fairlead_agent.models.interface import BackEndSetup, ModelBackend
-from fairlead_agent.models.table import ModelFacts, Prices, facts_of
-from fairlead_common.config import parse_model
-from fairlead_common.config.models import OPENAI_URL, ApiKey, ModelEntry, ProviderConfig
+from fairlead_agent.models.table import ModelFacts
+from fairlead_agent.models.window import Window, window_of
+from fairlead_common.config import AgentConfig, parse_model
+from fairlead_common.config.models import OPENAI_URL, ApiKey, ProviderConfig
 from fairlead_common.errors import InvalidInputError
 from fairlead_common.service import extensions
 from fairlead_common.service.extensions import ExtensionError
@@ -27,7 +28,6 @@ BUILT_IN: Final = {
     "litellm": "fairlead_agent.models.litellm_backend:make",
 }
 _METHODS: Final = ("stream", "check", "close")
-_VENDOR_OF_KIND: Final = {"openai": "openai", "responses": "openai", "anthropic": "anthropic", "litellm": ""}
 
 
 @runtime_checkable
@@ -64,28 +64,20 @@ class Registry:
         return made[2], model
 
     def facts(self, name: str) -> ModelFacts:
-        """What is known of a model: as it is configured, and for the rest as the table has it.
+        """What is known of a model, see `facts.py`.
 
         Raises:
             InvalidInputError: the name has none of the known forms.
         """
-        models = self._config.current.models
-        backend, model = parse_model(name, back_ends=models.named)
-        known = facts_of(*self._vendor(backend, model))
-        entry = models.entries.get(name)
-        return known if entry is None else _with_entry(known, entry)
+        return known_facts(self._config.current.models, name)
 
-    def _vendor(self, backend: str, model: str) -> tuple[str, str]:
-        """Vendor and name of a model, as the table has them."""
-        provider = self._config.current.models.providers.get(backend)
-        if provider is not None and provider.vendor:
-            return provider.vendor, model
-        vendor, _, name = model.partition("/")
-        if name:  # a reseller's name, or one of litellm
-            return vendor, name
-        if provider is not None and facts_of(backend, model).input_tokens is not None:
-            return backend, model
-        return _VENDOR_OF_KIND[provider.kind] if provider is not None else backend, model
+    def window(self, name: str, profile: AgentConfig) -> Window:
+        """The window of a model, as an agent of this profile uses it.
+
+        Raises:
+            InvalidInputError: the name has none of the known forms.
+        """
+        return window_of(self.facts(name), profile)
 
     def _key(self, name: str, key: ApiKey) -> str:
         if key.from_env:
@@ -173,30 +165,3 @@ async def _guarded(backend: str, act: Callable[[], Awaitable[None]]) -> None:
     except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever it is
         why = f"{type(error).__name__}: {error}"
         log.error("extension_failed", group=extensions.MODELS, extension=backend, error=why)
-
-
-def _with_entry(known: ModelFacts, entry: ModelEntry) -> ModelFacts:
-    """What is known, with what is configured before it."""
-    changed = {
-        "input_tokens": entry.context_window,
-        "output_tokens": entry.max_output_tokens,
-        "vision": entry.vision,
-        "thinking": entry.thinking,
-    }
-    given = {name: value for name, value in changed.items() if value is not None}
-    return msgspec.structs.replace(known, prices=_priced(known.prices, entry), **given)
-
-
-def _priced(known: tuple[Prices, ...], entry: ModelEntry) -> tuple[Prices, ...]:
-    """The prices with those that are configured, which count for requests of every size."""
-    given = {
-        "input": entry.input_usd_per_mtok,
-        "output": entry.output_usd_per_mtok,
-        "cached": entry.cached_input_usd_per_mtok,
-    }
-    given = {name: price for name, price in given.items() if price is not None}
-    if not given:
-        return known
-    base = msgspec.structs.asdict(known[0]) if known else {}
-    both = {**base, **given}
-    return (Prices(**both),) if {"input", "output"} <= both.keys() else ()

@@ -2,17 +2,19 @@
 
 import asyncio
 import itertools
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Final, NamedTuple
 
 import msgspec
 import structlog
 
 from fairlead_agent.lru import LruCache
+from fairlead_agent.models.window import Window
 from fairlead_common.bus import Bus
 from fairlead_common.bus.buckets import Bucket, is_marker
+from fairlead_common.config import AgentConfig
 from fairlead_common.config.placement import effective_sandbox
-from fairlead_common.errors import ConflictError, FairleadError
+from fairlead_common.errors import ConflictError, FairleadError, InvalidInputError
 from fairlead_common.protocol import subjects
 from fairlead_common.protocol.projections import (
     TOMBSTONE,
@@ -35,6 +37,9 @@ MAX_KNOWN: Final = 20_000
 READ_AT_ONCE: Final = 500  # summaries; each is about 1 kB
 
 
+GetWindow = Callable[[str, AgentConfig], Window]
+
+
 class ProjectedState(NamedTuple):
     """The last message under a key: its revision, and how far the summary in it had got."""
 
@@ -43,10 +48,15 @@ class ProjectedState(NamedTuple):
 
 
 class Projections:
-    """Writes summaries in the background; only the newest of a session counts."""
+    """Writes summaries in the background; only the newest of a session counts.
 
-    def __init__(self, bus: Bus, config: LiveConfig) -> None:
+    Args:
+        window: of a model for a profile; without it lists say 0, which is unknown.
+    """
+
+    def __init__(self, bus: Bus, config: LiveConfig, window: GetWindow | None = None) -> None:
         self._bus = bus
+        self._window = window
         self._bucket = Bucket(bus, subjects.BUCKET_SESSIONS)
         self._config = config
         self._waiting: dict[str, bytes | None] = {}  # key: value, or None to remove it
@@ -149,12 +159,20 @@ class Projections:
             preview=" ".join(state.preview.split()),
             usage=SessionUsage().plus(state.usage),
             context_tokens=state.context_tokens,
-            context_window=profile.context_window if profile else 0,
+            context_window=self._window_tokens(state.model or profile.model, profile) if profile else 0,
             queued=len(state.queue),
             approvals=len(state.approvals),
             last_seq=state.last_seq,
             news_seq=state.news_seq,
         )
+
+    def _window_tokens(self, model: str, profile: AgentConfig) -> int:
+        if self._window is None:
+            return 0
+        try:
+            return self._window(model, profile).tokens
+        except InvalidInputError:  # there is no such model, as the run that asks it is told
+            return 0
 
     async def write(self, stop: asyncio.Event) -> None:
         """A part of the service: write what waits, many keys at a time; at the end, whatever is left."""

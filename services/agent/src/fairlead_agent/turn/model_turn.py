@@ -9,6 +9,7 @@ import structlog
 from fairlead_agent.models.families import family
 from fairlead_agent.models.interface import ModelError, ModelRequest
 from fairlead_agent.models.registry import Registry
+from fairlead_agent.models.window import Window
 from fairlead_agent.session.owner import Owner
 from fairlead_agent.tools.arguments import Json
 from fairlead_agent.tools.catalog import Catalog
@@ -30,7 +31,6 @@ from fairlead_common.service.live_config import LiveConfig
 
 log = structlog.get_logger()
 
-RESERVE_TOKENS = 4096  # of the window, kept for the answer
 MAX_RETRY_DELAY_S = 30.0
 MAX_ASKED_DELAY_S = 120.0  # of a wait that the provider asks for: before that it would refuse again
 
@@ -134,17 +134,19 @@ class ModelTurn:
         system = system_prompt(
             agent, profile, workspace, [tool.name for tool in tools], instructions, described(within)
         )
-        context = self._owner.context
+        context, window = self._owner.context, self._registry.window(model_name, profile)
         view = View(
             family(model_name),
             self._takes_images(model_name),
             self._state.left_out,
-            first_shown(self._state.items, profile.context_window - RESERVE_TOKENS, self._state.left_out),
+            first_shown(self._state.items, window.usable, self._state.left_out),
             self._state.rewrites,
         )
         context.update(self._state.items, view)
         others = (len(system.encode()) + self._size_of(tools)) // BYTES_PER_TOKEN
-        self._check_size(context.tokens + others, profile)
+        needed = context.tokens + others
+        self._check_size(needed, window)
+        room = window.room(needed)
         request = ModelRequest(
             model=name,
             messages=[*context.messages, CONTINUE] if self._state.asks_again else context.messages,
@@ -152,7 +154,8 @@ class ModelTurn:
             tools=tools,
             thinking=self._state.thinking or profile.thinking,
             temperature=profile.temperature,
-            max_output_tokens=profile.max_output_tokens,
+            max_output_tokens=window.asked(profile, room),
+            room_tokens=room,
             fetch=self._owner.objects.get,
             session=self._owner.session,
             kept=context.kept,
@@ -166,25 +169,26 @@ class ModelTurn:
         return self._tools_size[1]
 
     def _takes_images(self, model_name: str) -> bool:
+        """Whether it may be shown images: also if that is unknown."""
         without = self._config.current.models.without_images
-        return not any(fnmatch.fnmatchcase(model_name, pattern) for pattern in without)
+        if any(fnmatch.fnmatchcase(model_name, pattern) for pattern in without):
+            return False
+        return self._registry.facts(model_name).vision is not False
 
-    def _check_size(self, needed: int, profile: AgentConfig) -> None:
-        limit = profile.context_window - RESERVE_TOKENS
-        if needed <= limit:
+    def _check_size(self, needed: int, window: Window) -> None:
+        if needed <= window.usable:
             return
-        self.cause = left_out.by_estimate(self._state, needed, limit)
-        window = f"at most {limit} of its window of {profile.context_window} can be used"
+        self.cause = left_out.by_estimate(self._state, needed, window.usable)
         if self.cause.whole:
             text = (
-                f"This input is too long for the model: the request has about {needed} tokens, and {window}. "
-                "What does not fit is left out of later requests; give it in parts."
+                f"This input is too long for the model: the request has about {needed} tokens, and "
+                f"{window.shown}. What does not fit is left out of later requests; give it in parts."
             )
         else:
             text = (
                 f"The conversation is too long for the model, also without the new input: about {needed} "
-                f"tokens, and {window}. Nothing is lost; go on in a new session, or raise `context_window` "
-                "if the model takes more."
+                f"tokens, and {window.shown}. Nothing is lost; go on in a new session, or with a model that "
+                "takes more."
             )
         raise ModelError("overflow", text)
 

@@ -93,7 +93,6 @@ def fresh_summary(
         source=notice.source,
         created_at=created_at,
         updated_at=created_at,
-        context_window=profile.context_window if profile else 0,
         last_seq=seq,
     )
 

@@ -1,0 +1,83 @@
+"""What is known of a model that is named as in the configuration, and from where.
+
+Field by field, the first of these that knows it counts: the model's entry in the configuration, the list of
+models of its provider, the bundled table.
+"""
+
+from typing import Final
+
+import msgspec
+
+from fairlead_agent.models.table import UNKNOWN, ModelFacts, Prices, facts_of
+from fairlead_common.config.models import ModelEntry, ModelsConfig, parse_model
+
+_VENDOR_OF_KIND: Final = {"openai": "openai", "responses": "openai", "anthropic": "anthropic", "litellm": ""}
+_FREE: Final = (Prices(input=0, output=0),)
+DEMO: Final = ModelFacts(
+    input_tokens=128_000, output_tokens=64_000, prices=_FREE, vision=True, thinking=False
+)
+
+
+def known_facts(models: ModelsConfig, name: str, listed: ModelFacts = UNKNOWN) -> ModelFacts:
+    """What is known of the model `name`.
+
+    Args:
+        listed: what its provider says of it.
+
+    Raises:
+        InvalidInputError: the name has none of the known forms.
+    """
+    backend, model = parse_model(name, back_ends=models.named)
+    known = DEMO if backend == "demo" else facts_of(*_vendor(models, backend, model))
+    known = _over(listed, known)
+    entry = models.entries.get(name)
+    return known if entry is None else _with_entry(known, entry)
+
+
+def _vendor(models: ModelsConfig, backend: str, model: str) -> tuple[str, str]:
+    """Vendor and name of a model, as the table has them."""
+    provider = models.providers.get(backend)
+    if provider is not None and provider.vendor:
+        return provider.vendor, model
+    vendor, _, name = model.partition("/")
+    if name:  # a reseller's name, or one of litellm
+        return vendor, name
+    if provider is not None and facts_of(backend, model).input_tokens is not None:
+        return backend, model
+    return _VENDOR_OF_KIND[provider.kind] if provider is not None else backend, model
+
+
+def _over(facts: ModelFacts, others: ModelFacts) -> ModelFacts:
+    """Facts, with what they do not say taken from others."""
+    said = {name: value for name, value in msgspec.structs.asdict(facts).items() if value not in _NOTHING}
+    return msgspec.structs.replace(others, **said) if said else others
+
+
+_NOTHING: Final[tuple[object, ...]] = (None, (), frozenset(), "")
+
+
+def _with_entry(known: ModelFacts, entry: ModelEntry) -> ModelFacts:
+    """What is known, with what is configured before it."""
+    changed = {
+        "input_tokens": entry.context_window,
+        "output_tokens": entry.max_output_tokens,
+        "vision": entry.vision,
+        "thinking": entry.thinking,
+    }
+    given = {name: value for name, value in changed.items() if value is not None}
+    return msgspec.structs.replace(known, prices=_priced(known.prices, entry), **given)
+
+
+def _priced(known: tuple[Prices, ...], entry: ModelEntry) -> tuple[Prices, ...]:
+    """The prices with those that are configured, which count for requests of every size."""
+    given = {
+        "input": entry.input_usd_per_mtok,
+        "output": entry.output_usd_per_mtok,
+        "cached": entry.cached_input_usd_per_mtok,
+    }
+    given = {name: price for name, price in given.items() if price is not None}
+    if not given:
+        return known
+    base = msgspec.structs.asdict(known[0]) if known else {}
+    both = {**base, **given}
+    return (Prices(**both),) if {"input", "output"} <= both.keys() else ()
